@@ -1,0 +1,61 @@
+//! The command line.
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::memory::MemoryArgs;
+use crate::reclamation::ReclamationArgs;
+use crate::replay::{GenerateArgs, ReplayArgs};
+use crate::torture::TortureArgs;
+use crate::ycsb::YcsbArgs;
+
+/// Measures the HotRing index, store and server: YCSB workloads, memory a key, recorded traces,
+/// and a torture run that checks every answer.
+///
+/// Progress goes to standard error and hides where that is not a terminal; results go to standard
+/// output. Figures count only from a release build on a quiet machine.
+#[derive(Debug, Parser)]
+#[command(name = "hotring-bench", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Replay(ReplayArgs),
+    Generate(GenerateArgs),
+    Ycsb(YcsbArgs),
+    Memory(MemoryArgs),
+    Torture(TortureArgs),
+    Reclamation(ReclamationArgs),
+}
+
+impl Cli {
+    /// Runs the command.
+    pub fn run(self) -> Result<()> {
+        match self.command {
+            Command::Replay(args) => args.run(),
+            Command::Generate(args) => args.run(),
+            Command::Ycsb(args) => args.run(),
+            Command::Memory(args) => args.run(),
+            Command::Torture(args) => args.run(),
+            Command::Reclamation(args) => args.run(),
+        }
+    }
+}
+
+/// A count, where k, M and G stand for thousands, millions and billions.
+pub fn count(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'k') => (&text[..text.len() - 1], 1_000),
+        Some(b'M') => (&text[..text.len() - 1], 1_000_000),
+        Some(b'G') => (&text[..text.len() - 1], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let number = digits.replace('_', "").parse::<u64>().ok();
+    number
+        .and_then(|number| number.checked_mul(unit))
+        .filter(|&number| number > 0)
+        .ok_or_else(|| format!("{text:?} is not a count such as 500, 64k or 20M"))
+}

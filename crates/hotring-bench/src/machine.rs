@@ -1,0 +1,142 @@
+//! The machine below a measurement: what it is, how much memory a process holds, pinning.
+
+use std::fmt;
+use std::fs;
+
+use anyhow::{Context, Result};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::Serialize;
+
+/// What a figure depends on beside the code.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub cpu: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Main memory in GiB.
+    pub memory_gib: f64,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The setting of transparent huge pages.
+    pub huge_pages: String,
+    /// The compiler.
+    pub rustc: &'static str,
+    /// The commit that this tool was built from.
+    pub commit: &'static str,
+    /// The cargo profile, `release` for figures that count.
+    pub profile: &'static str,
+}
+
+impl Machine {
+    /// Reads what the kernel says of this machine; what it doesn't say stays "unknown".
+    pub fn here() -> Self {
+        let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into());
+        let kib: f64 = field("/proc/meminfo", "MemTotal")
+            .and_then(|value| value.trim_end_matches(" kB").parse().ok())
+            .unwrap_or_default();
+        Machine {
+            cpu,
+            cores: cores().len(),
+            memory_gib: (kib / 1024.0 / 1024.0 * 10.0).round() / 10.0,
+            kernel: line("/proc/sys/kernel/osrelease"),
+            huge_pages: chosen(&line("/sys/kernel/mm/transparent_hugepage/enabled")),
+            rustc: env!("BENCH_RUSTC"),
+            commit: env!("BENCH_COMMIT"),
+            profile: env!("BENCH_PROFILE"),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "machine: {}, {} cores, {} GiB", self.cpu, self.cores, self.memory_gib)?;
+        writeln!(f, "kernel: {}, transparent huge pages: {}", self.kernel, self.huge_pages)?;
+        writeln!(f, "built by: {}, {} profile, commit {}", self.rustc, self.profile, self.commit)
+    }
+}
+
+/// The cores that this process may run on, in order.
+pub fn cores() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()
+}
+
+/// Keeps the calling thread on the `index`-th usable core, counted around.
+pub fn pin(index: usize) -> Result<()> {
+    let cores = cores();
+    let core = *cores.get(index % cores.len().max(1)).context("no core to pin to")?;
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).context("cannot pin a thread")
+}
+
+/// The memory that this process has in use, in bytes.
+pub fn resident() -> Result<u64> {
+    resident_at("/proc/self/statm")
+}
+
+/// The most memory that this process ever had in use, in bytes.
+pub fn resident_peak() -> Result<u64> {
+    let kib = field("/proc/self/status", "VmHWM").context("the kernel counts no peak memory")?;
+    let kib: u64 = kib.trim_end_matches(" kB").parse().with_context(|| format!("VmHWM {kib}"))?;
+    Ok(kib * 1024)
+}
+
+/// The memory that another process has in use, in bytes.
+pub fn resident_of(pid: u32) -> Result<u64> {
+    resident_at(&format!("/proc/{pid}/statm"))
+}
+
+fn resident_at(path: &str) -> Result<u64> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let pages: u64 = text
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .with_context(|| format!("{path} says {text:?}"))?;
+    Ok(pages * rustix::param::page_size() as u64)
+}
+
+fn line(path: &str) -> String {
+    let text = fs::read_to_string(path).unwrap_or_else(|_| "unknown".into());
+    text.trim().to_owned()
+}
+
+/// The word in brackets, as the kernel marks the setting in force.
+fn chosen(text: &str) -> String {
+    let inner = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inner.map_or(text, |(word, _)| word).to_owned()
+}
+
+/// The value of the first `name: value` line of a file.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(value.trim_start_matches([' ', '\t', ':']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_setting_in_force_is_the_bracketed_one() {
+        assert_eq!(chosen("always [madvise] never"), "madvise");
+        assert_eq!(chosen("unknown"), "unknown");
+    }
+
+    #[test]
+    fn memory_in_use_follows_what_is_touched() {
+        let before = resident().unwrap();
+        let block = vec![1_u8; 64 << 20];
+        let after = resident_of(std::process::id()).unwrap();
+        assert!(after >= before + (60 << 20), "{before} to {after} with {} more", block.len());
+    }
+
+    #[test]
+    fn a_pinned_thread_has_one_core() {
+        let seen = std::thread::spawn(|| pin(0).map(|()| cores())).join().unwrap().unwrap();
+        assert_eq!(seen, [cores()[0]]);
+    }
+}

@@ -1,0 +1,28 @@
+//! `hotring-bench`: measures, replays and tortures the HotRing index, store and server.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod machine;
+mod memory;
+mod reclamation;
+mod replay;
+mod report;
+mod resp;
+mod torture;
+mod workload;
+mod ycsb;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! `generate`: writes a trace drawn by our own Zipf generator.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::workload::trace::{Format, Recipe};
+
+/// Write an access trace drawn from a Zipf distribution
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// Where to write it
+    file: PathBuf,
+    /// How to hold the accesses
+    #[arg(long, value_enum, default_value = "u32le")]
+    format: Format,
+    /// Keys to choose from
+    #[arg(long, value_parser = crate::cli::count, default_value = "100k")]
+    keys: u64,
+    /// Accesses to draw
+    #[arg(long, value_parser = crate::cli::count, default_value = "1M")]
+    accesses: u64,
+    /// The Zipf exponent: 0 is uniform, 0.99 a usual day, 1.22 a very hot one
+    #[arg(long, default_value_t = 0.99)]
+    theta: f64,
+    /// Same seed, same trace
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+impl GenerateArgs {
+    /// Writes the trace.
+    pub fn run(&self) -> Result<()> {
+        let &GenerateArgs { keys, accesses, theta, seed, .. } = self;
+        ensure!((0.0..=10.0).contains(&theta), "--theta is 0 to 10");
+        let context = || format!("cannot write {}", self.file.display());
+        let file = File::create(&self.file).with_context(context)?;
+        Recipe { keys, theta, accesses, seed }.write(self.format, file).with_context(context)
+    }
+}

@@ -1,0 +1,273 @@
+//! `replay`: plays a recorded access trace against the store, in process or over the wire.
+//!
+//! Every access is a read-through: GET, and on a miss a SET of the value that the key would have
+//! been fetched as. The SET carries NX: where two accesses to one key are in flight together (two
+//! threads, or one pipeline window), both may miss, but only one fills. The other's fill comes too
+//! late and counts as a hit, as it would have been one a moment later. So hits and misses depend
+//! on the trace alone, not on threads, connections, pipelining or target, and are the same as those
+//! of a plain map: a test, not only a figure.
+
+mod generate;
+mod in_process;
+mod model;
+mod values;
+mod wire;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use hdrhistogram::Histogram;
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+pub use generate::GenerateArgs;
+
+use crate::machine::Machine;
+use crate::report;
+use crate::resp::Address;
+use crate::workload::trace::{Format, Trace};
+use values::ValueSize;
+
+/// Replay an access trace as a read-through cache: GET, and on a miss SET
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The trace, plain or .xz (told by its content)
+    file: PathBuf,
+    /// How the file holds its accesses; nothing in it says so
+    #[arg(long, value_enum, default_value = "u32le")]
+    format: Format,
+    /// Replay this many accesses at most
+    #[arg(long, value_parser = crate::cli::count)]
+    limit: Option<u64>,
+    /// What to replay against: "store" (in process), "model" (a plain HashMap, to compare hit
+    /// counts with), or a server at redis://HOST:PORT
+    #[arg(long, default_value = "store")]
+    target: Target,
+    /// Threads in process; over the wire, each with a connection of its own
+    #[arg(long, visible_alias = "connections", default_value_t = 1)]
+    threads: usize,
+    /// Accesses in flight together per thread: over the wire a pipeline, in process a prefetched
+    /// run
+    #[arg(long, default_value_t = 1)]
+    pipeline: usize,
+    /// Bytes of a value: N, or MIN..MAX for sizes drawn from the key
+    #[arg(long, default_value = "100")]
+    value_size: ValueSize,
+    /// Put this before every key on a server that holds other data
+    #[arg(long, default_value = "")]
+    prefix: String,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Target {
+    Store,
+    Model,
+    Wire(Address),
+}
+
+impl std::str::FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "store" => Ok(Target::Store),
+            "model" => Ok(Target::Model),
+            address => address.parse().map(Target::Wire),
+        }
+    }
+}
+
+/// What all targets are given.
+struct Job<'a> {
+    trace: &'a Trace,
+    threads: usize,
+    pipeline: usize,
+    value_size: ValueSize,
+    prefix: &'a str,
+    bar: &'a ProgressBar,
+}
+
+impl Job<'_> {
+    /// The windows of accesses that a thread plays: windows go round the threads.
+    fn windows(&self, thread: usize) -> impl Iterator<Item = &[u32]> {
+        self.trace.accesses().chunks(self.pipeline).skip(thread).step_by(self.threads)
+    }
+
+    /// Writes the full key of an access to `key`.
+    fn key(&self, number: u32, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(self.prefix.as_bytes());
+        key.extend_from_slice(self.trace.key(number));
+    }
+}
+
+/// Longer latencies count as this: an hour.
+const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
+
+/// What one thread saw, and all of them together.
+struct Tally {
+    hits: u64,
+    misses: u64,
+    late_fills: u64,
+    latency: Histogram<u64>,
+}
+
+impl Tally {
+    fn new() -> Self {
+        let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
+            .expect("the bounds and the precision are valid ones");
+        Tally { hits: 0, misses: 0, late_fills: 0, latency }
+    }
+
+    fn add(&mut self, other: Tally) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.late_fills += other.late_fills;
+        self.latency.add(other.latency).expect("both histograms have the same bounds");
+    }
+
+    /// Counts a fill: the first of a key is a miss.
+    fn filled(&mut self, stored: bool) {
+        if stored {
+            self.misses += 1;
+        } else {
+            self.hits += 1;
+            self.late_fills += 1;
+        }
+    }
+
+    fn record(&mut self, latency: Duration) {
+        let nanoseconds = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        self.latency.saturating_record(nanoseconds.max(1));
+    }
+}
+
+/// What a target hands back.
+struct Outcome {
+    tally: Tally,
+    elapsed: Duration,
+    /// Items visited per lookup, where the target counts them.
+    visits: Option<f64>,
+}
+
+/// Plain figures, in the order in which they are printed.
+#[derive(Debug, Serialize)]
+struct Summary {
+    target: String,
+    accesses: u64,
+    hits: u64,
+    misses: u64,
+    late_fills: u64,
+    distinct_keys: u64,
+    hit_ratio: f64,
+    seconds: f64,
+    accesses_per_second: f64,
+    latency_ns_p50: u64,
+    latency_ns_p90: u64,
+    latency_ns_p99: u64,
+    latency_ns_p999: u64,
+    latency_ns_max: u64,
+    visits_per_lookup: Option<f64>,
+    machine: Machine,
+}
+
+impl ReplayArgs {
+    /// Replays and prints what came of it.
+    pub fn run(&self) -> Result<()> {
+        if self.threads == 0 || self.pipeline == 0 || self.pipeline > 4096 {
+            bail!("--threads starts at 1, --pipeline is 1 to 4096");
+        }
+        let trace = Trace::read(&self.file, self.format, self.limit.unwrap_or(u64::MAX))?;
+        if trace.accesses().is_empty() {
+            bail!("{} holds no access", self.file.display());
+        }
+        let bar = report::progress(trace.accesses().len() as u64, "replay");
+        let job = Job {
+            trace: &trace,
+            threads: self.threads,
+            pipeline: self.pipeline,
+            value_size: self.value_size,
+            prefix: &self.prefix,
+            bar: &bar,
+        };
+        let outcome = match &self.target {
+            Target::Store => in_process::replay(&job)?,
+            Target::Model => model::replay(&job),
+            Target::Wire(address) => wire::replay(&job, address)?,
+        };
+        bar.finish_and_clear();
+        self.print(&self.summary(&trace, &outcome))
+    }
+
+    fn summary(&self, trace: &Trace, outcome: &Outcome) -> Summary {
+        let tally = &outcome.tally;
+        let accesses = trace.accesses().len() as u64;
+        let quantile = |q| tally.latency.value_at_quantile(q);
+        Summary {
+            target: match &self.target {
+                Target::Store => "store".into(),
+                Target::Model => "model".into(),
+                Target::Wire(address) => address.to_string(),
+            },
+            accesses,
+            hits: tally.hits,
+            misses: tally.misses,
+            late_fills: tally.late_fills,
+            distinct_keys: trace.distinct() as u64,
+            hit_ratio: tally.hits as f64 / accesses as f64,
+            seconds: report::seconds(outcome.elapsed),
+            accesses_per_second: (accesses as f64 / outcome.elapsed.as_secs_f64()).round(),
+            latency_ns_p50: quantile(0.5),
+            latency_ns_p90: quantile(0.9),
+            latency_ns_p99: quantile(0.99),
+            latency_ns_p999: quantile(0.999),
+            latency_ns_max: tally.latency.max(),
+            visits_per_lookup: outcome.visits,
+            machine: Machine::here(),
+        }
+    }
+
+    fn print(&self, summary: &Summary) -> Result<()> {
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(summary)?);
+            return Ok(());
+        }
+        // Numbers alone on their lines, so that a script reads them without parsing prose.
+        let serde_json::Value::Object(fields) = serde_json::to_value(summary)? else {
+            unreachable!("a struct serializes as an object");
+        };
+        for (name, value) in fields.iter().filter(|(name, _)| *name != "machine") {
+            match value {
+                serde_json::Value::Null => println!("{name} n/a"),
+                serde_json::Value::String(text) => println!("{name} {text}"),
+                number => println!("{name} {number}"),
+            }
+        }
+        print!("{}", summary.machine);
+        Ok(())
+    }
+}
+
+/// Runs one closure a thread, from a common start, and gathers what they saw.
+fn on_threads(
+    threads: usize,
+    play: impl Fn(usize) -> Result<Tally> + Sync,
+) -> Result<(Tally, Duration)> {
+    let start = Instant::now();
+    let tallies: Vec<Result<Tally>> = std::thread::scope(|scope| {
+        let play = &play;
+        let handles: Vec<_> = (0..threads).map(|t| scope.spawn(move || play(t))).collect();
+        handles.into_iter().map(|h| h.join().expect("a replaying thread panicked")).collect()
+    });
+    let elapsed = start.elapsed();
+    let mut sum = Tally::new();
+    for tally in tallies {
+        sum.add(tally?);
+    }
+    Ok((sum, elapsed))
+}

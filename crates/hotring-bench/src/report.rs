@@ -1,0 +1,165 @@
+//! How results look: tables, plain `name value` lines, JSON, CSV, progress on standard error.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+/// The median of several rounds and how far they lie apart.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Spread {
+    /// The middle value (of an even number of values, the mean of the middle two).
+    pub median: f64,
+    /// The smallest value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of at least one value.
+    pub fn of(values: &[f64]) -> Self {
+        assert!(!values.is_empty(), "no value to take the median of");
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        };
+        Spread { median, min: sorted[0], max: sorted[sorted.len() - 1] }
+    }
+}
+
+/// A table that reads well as plain text and is one in Markdown.
+#[derive(Debug)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table of these columns.
+    pub fn new(columns: &[&str]) -> Self {
+        Table { rows: vec![columns.iter().map(|&name| name.to_owned()).collect()] }
+    }
+
+    /// Adds a row, as wide as the head.
+    pub fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.rows[0].len(), "a row as wide as the table");
+        self.rows.push(cells);
+    }
+
+    /// The table as text: columns aligned, numbers to the right.
+    pub fn render(&self) -> String {
+        let columns = 0..self.rows[0].len();
+        let width = |column: usize| {
+            let widths = self.rows.iter().map(|row| row[column].chars().count());
+            widths.max().unwrap_or(0)
+        };
+        let number = |column: usize| {
+            self.rows[1..].iter().all(|row| row[column].starts_with(|c: char| c.is_ascii_digit()))
+        };
+        let shape: Vec<(usize, bool)> = columns.map(|c| (width(c), number(c))).collect();
+        let mut text = String::new();
+        for (index, row) in self.rows.iter().enumerate() {
+            let cells = row.iter().zip(&shape).map(|(cell, &(width, number))| {
+                if number { format!(" {cell:>width$} ") } else { format!(" {cell:<width$} ") }
+            });
+            text.push_str(&format!("|{}|\n", cells.collect::<Vec<_>>().join("|")));
+            if index == 0 {
+                let rules = shape.iter().map(|&(width, number)| {
+                    let rule = "-".repeat(width + 1);
+                    if number { format!("{rule}:") } else { format!("{rule}-") }
+                });
+                text.push_str(&format!("|{}|\n", rules.collect::<Vec<_>>().join("|")));
+            }
+        }
+        text
+    }
+}
+
+/// Writes rows as CSV with a head line.
+pub fn write_csv<R: Serialize>(path: &Path, rows: &[R]) -> Result<()> {
+    let context = || format!("cannot write {}", path.display());
+    let mut writer = csv::Writer::from_path(path).with_context(context)?;
+    for row in rows {
+        writer.serialize(row).with_context(context)?;
+    }
+    writer.flush().with_context(context)
+}
+
+/// Writes a value as indented JSON to a file.
+pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+    let context = || format!("cannot write {}", path.display());
+    let mut file = BufWriter::new(File::create(path).with_context(context)?);
+    serde_json::to_writer_pretty(&mut file, value).with_context(context)?;
+    writeln!(file).and_then(|()| file.flush()).with_context(context)
+}
+
+/// A bar over `steps`, hidden where standard error is not a terminal.
+pub fn progress(steps: u64, what: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(
+        "{msg:32!} {wide_bar:.cyan/blue} {human_pos}/{human_len} {eta_precise}",
+    )
+    .expect("the template is fixed and well-formed");
+    // Ten draws a second: drawing more often would show in the figures.
+    let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(10));
+    bar.set_style(style);
+    bar.set_message(what.to_owned());
+    bar
+}
+
+/// Moves a bar on in strides: moving it with every step would cost more than a lookup.
+#[derive(Debug)]
+pub struct Strides<'a> {
+    bar: &'a ProgressBar,
+    pending: u64,
+}
+
+impl<'a> Strides<'a> {
+    /// Strides on this bar, one for each thread.
+    pub fn on(bar: &'a ProgressBar) -> Self {
+        Strides { bar, pending: 0 }
+    }
+
+    /// Counts steps that were done.
+    pub fn add(&mut self, steps: u64) {
+        self.pending += steps;
+        if self.pending >= 1 << 12 {
+            self.bar.inc(std::mem::take(&mut self.pending));
+        }
+    }
+}
+
+/// Seconds as a duration, rounded for people.
+pub fn seconds(elapsed: Duration) -> f64 {
+    (elapsed.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spread_of_odd_and_even_rounds() {
+        let odd = Spread::of(&[3.0, 1.0, 2.0]);
+        assert_eq!((odd.median, odd.min, odd.max), (2.0, 1.0, 3.0));
+        let even = Spread::of(&[4.0, 1.0, 2.0, 3.0]);
+        assert_eq!((even.median, even.min, even.max), (2.5, 1.0, 4.0));
+    }
+
+    #[test]
+    fn numbers_align_to_the_right() {
+        let mut table = Table::new(&["name", "Mops/s"]);
+        table.row(vec!["ring".into(), "7.5".into()]);
+        table.row(vec!["oracle".into(), "120.0".into()]);
+        let expected = "| name   | Mops/s |\n|--------|-------:|\n\
+                        | ring   |    7.5 |\n| oracle |  120.0 |\n";
+        assert_eq!(table.render(), expected);
+    }
+}

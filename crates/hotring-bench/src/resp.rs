@@ -1,0 +1,267 @@
+//! A small blocking RESP2 client, enough to load, replay and ask a server for its figures.
+//!
+//! Requests are gathered by [`Client::push`] and leave with one write in [`Client::flush`];
+//! replies come back in order from [`Client::reply`]. At most one window of requests is in flight,
+//! and the caller keeps the window small against the socket's buffers.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::ops::Range;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+
+/// Where a server listens, written `redis://HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address(String);
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "redis://{}", self.0)
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let place = text.strip_prefix("redis://").map(|rest| rest.trim_end_matches('/'));
+        match place.and_then(|place| place.rsplit_once(':')) {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                Ok(Address(format!("{host}:{port}")))
+            }
+            _ => Err("an address looks like redis://127.0.0.1:6379".into()),
+        }
+    }
+}
+
+/// One reply, borrowed from the client's buffer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// `+OK` and the like.
+    Simple(&'a str),
+    /// A number.
+    Integer(i64),
+    /// A string, or nil.
+    Bulk(Option<&'a [u8]>),
+}
+
+/// A connection.
+pub struct Client<S = TcpStream> {
+    stream: S,
+    output: Vec<u8>,
+    input: Vec<u8>,
+    /// Unread bytes are `input[used..filled]`.
+    used: usize,
+    filled: usize,
+}
+
+impl Client<TcpStream> {
+    /// Connects, without Nagle's delay.
+    pub fn connect(address: &Address) -> Result<Self> {
+        let stream = TcpStream::connect(&address.0)
+            .with_context(|| format!("cannot connect to {}", address.0))?;
+        stream.set_nodelay(true)?;
+        Ok(Client::new(stream))
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    fn new(stream: S) -> Self {
+        Client { stream, output: Vec::new(), input: Vec::new(), used: 0, filled: 0 }
+    }
+
+    /// Adds a request to those that the next flush sends.
+    pub fn push(&mut self, args: &[&[u8]]) {
+        self.begin(args.len());
+        args.iter().for_each(|arg| self.arg(arg));
+    }
+
+    /// Begins a request of `args` arguments, each then given by [`Client::arg`].
+    pub fn begin(&mut self, args: usize) {
+        write!(self.output, "*{args}\r\n").expect("a Vec takes every write");
+    }
+
+    /// The next argument of the request that was begun.
+    pub fn arg(&mut self, arg: &[u8]) {
+        write!(self.output, "${}\r\n", arg.len()).expect("a Vec takes every write");
+        self.output.extend_from_slice(arg);
+        self.output.extend_from_slice(b"\r\n");
+    }
+
+    /// Sends what was pushed.
+    pub fn flush(&mut self) -> Result<()> {
+        self.stream.write_all(&self.output).context("the server does not take requests")?;
+        self.output.clear();
+        Ok(())
+    }
+
+    /// Waits for the next reply. An error reply is an error.
+    pub fn reply(&mut self) -> Result<Reply<'_>> {
+        let head = self.line()?;
+        let kind = *self.input.get(head.start).context("the server sent an empty line")?;
+        let rest = head.start + 1..head.end;
+        match kind {
+            b'+' => Ok(Reply::Simple(self.text(rest)?)),
+            b'-' => bail!("the server answers: {}", self.text(rest)?),
+            b':' => Ok(Reply::Integer(self.text(rest)?.parse().context("a number expected")?)),
+            b'$' => {
+                let length: i64 = self.text(rest)?.parse().context("a length expected")?;
+                let Ok(length) = usize::try_from(length) else { return Ok(Reply::Bulk(None)) };
+                let body = self.take(length + 2)?;
+                Ok(Reply::Bulk(Some(&self.input[body.start..body.end - 2])))
+            }
+            other => bail!("unexpected kind of reply {:?}", char::from(other)),
+        }
+    }
+
+    /// One request and its reply, for commands off the measured path.
+    pub fn call(&mut self, args: &[&[u8]]) -> Result<Reply<'_>> {
+        self.push(args);
+        self.flush()?;
+        self.reply()
+    }
+
+    /// The server's INFO text of one section.
+    pub fn info(&mut self, section: &str) -> Result<String> {
+        match self.call(&[b"INFO", section.as_bytes()])? {
+            Reply::Bulk(Some(text)) => Ok(String::from_utf8_lossy(text).into_owned()),
+            other => bail!("INFO answers {other:?}"),
+        }
+    }
+
+    fn text(&self, range: Range<usize>) -> Result<&str> {
+        std::str::from_utf8(&self.input[range]).context("the server's reply is not text")
+    }
+
+    /// The next line without its end.
+    fn line(&mut self) -> Result<Range<usize>> {
+        let mut seen = 0;
+        loop {
+            let fresh = &self.input[self.used + seen..self.filled];
+            if let Some(at) = fresh.iter().position(|&byte| byte == b'\n') {
+                let start = self.used;
+                let end = start + seen + at;
+                self.used = end + 1;
+                return Ok(start..end.saturating_sub(1).max(start));
+            }
+            seen += fresh.len();
+            self.fill()?;
+        }
+    }
+
+    fn take(&mut self, length: usize) -> Result<Range<usize>> {
+        while self.filled - self.used < length {
+            self.fill()?;
+        }
+        let start = self.used;
+        self.used += length;
+        Ok(start..self.used)
+    }
+
+    /// Reads more behind the unread bytes, which move to the front: ranges taken before are void.
+    fn fill(&mut self) -> Result<()> {
+        const CHUNK: usize = 64 << 10;
+        self.input.copy_within(self.used..self.filled, 0);
+        self.filled -= self.used;
+        self.used = 0;
+        if self.input.len() < self.filled + CHUNK {
+            self.input.resize((self.filled + CHUNK).next_power_of_two(), 0);
+        }
+        let read = self.stream.read(&mut self.input[self.filled..]);
+        match read.context("the server does not answer")? {
+            0 => bail!("the server closed the connection"),
+            read => self.filled += read,
+        }
+        Ok(())
+    }
+}
+
+/// The value of a `name:value` line of an INFO text.
+pub fn info_field<T: FromStr>(info: &str, name: &str) -> Option<T> {
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream whose replies arrive `step` bytes at a time.
+    struct Script {
+        replies: Vec<u8>,
+        at: usize,
+        step: usize,
+        sent: Vec<u8>,
+    }
+
+    impl Read for Script {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let left = &self.replies[self.at..];
+            let count = left.len().min(self.step).min(buffer.len());
+            buffer[..count].copy_from_slice(&left[..count]);
+            self.at += count;
+            Ok(count)
+        }
+    }
+
+    impl Write for Script {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.sent.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn client(replies: &[u8], step: usize) -> Client<Script> {
+        Client::new(Script { replies: replies.to_vec(), at: 0, step, sent: Vec::new() })
+    }
+
+    #[test]
+    fn replies_are_the_same_however_they_arrive() {
+        for step in [1, 2, 7, 1000] {
+            let mut client = client(b"+OK\r\n:-12\r\n$-1\r\n$5\r\na\r\nbc\r\n$0\r\n\r\n", step);
+            assert_eq!(client.reply().unwrap(), Reply::Simple("OK"));
+            assert_eq!(client.reply().unwrap(), Reply::Integer(-12));
+            assert_eq!(client.reply().unwrap(), Reply::Bulk(None));
+            assert_eq!(client.reply().unwrap(), Reply::Bulk(Some(b"a\r\nbc")));
+            assert_eq!(client.reply().unwrap(), Reply::Bulk(Some(b"")));
+            let end = client.reply().unwrap_err();
+            assert!(end.to_string().contains("closed the connection"), "{end}");
+        }
+    }
+
+    #[test]
+    fn an_error_reply_carries_the_servers_words() {
+        let error = client(b"-ERR no such thing\r\n", 100).reply().unwrap_err();
+        assert!(error.to_string().contains("ERR no such thing"), "{error}");
+    }
+
+    #[test]
+    fn requests_leave_as_one_write_of_bulk_strings() {
+        let mut client = client(b"", 1);
+        client.push(&[b"GET", b"key"]);
+        client.push(&[b"PING"]);
+        client.flush().unwrap();
+        assert_eq!(client.stream.sent, b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n*1\r\n$4\r\nPING\r\n");
+    }
+
+    #[test]
+    fn only_whole_addresses_are_taken() {
+        assert_eq!("redis://[::1]:80/".parse::<Address>().unwrap().0, "[::1]:80");
+        for bad in ["127.0.0.1:6379", "redis://host", "redis://:1", "redis://h:70000"] {
+            assert!(bad.parse::<Address>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn info_fields_are_found_by_their_whole_name() {
+        let info = "# Memory\r\nused_memory:5\r\nused_memory_rss:1234\r\n";
+        assert_eq!(info_field::<u64>(info, "used_memory_rss"), Some(1234));
+        assert_eq!(info_field::<u64>(info, "used"), None);
+    }
+}

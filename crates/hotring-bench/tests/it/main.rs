@@ -1,0 +1,34 @@
+//! The tool as its users meet it: through its command line.
+
+mod measures;
+mod replay;
+mod torture;
+
+use std::process::{Command, Output};
+
+/// Runs the tool. It must end well.
+fn bench(args: &[&str]) -> String {
+    let output = run(args);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "hotring-bench {args:?} failed: {errors}");
+    String::from_utf8(output.stdout).expect("results are text")
+}
+
+/// Runs the tool, which must refuse; gives what it says.
+fn refused(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(!output.status.success(), "hotring-bench {args:?} should have failed");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn run(args: &[&str]) -> Output {
+    let tool = Command::new(env!("CARGO_BIN_EXE_hotring-bench")).args(args).output();
+    tool.expect("the tool was built for this test")
+}
+
+/// The number on the line `name number`.
+fn number(text: &str, name: &str) -> f64 {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let value = value.unwrap_or_else(|| panic!("no line {name:?} in:\n{text}"));
+    value.parse().unwrap_or_else(|_| panic!("{name} is {value:?}"))
+}

@@ -1,0 +1,83 @@
+//! Measurements at toy size: they run, they check their targets, they say what they ran on.
+
+use super::{bench, number, refused};
+
+const TOY: [&str; 9] =
+    ["ycsb", "--keys", "5k", "--ops", "20k", "--rounds", "3", "--skew", "uniform,1.22"];
+
+#[test]
+fn every_workload_runs_in_both_modes() {
+    let more = ["--workloads", "a,b,c,d,f,w,miss", "--threads", "1,2"];
+    let text = bench(&[&TOY[..], &more].concat());
+    let rows = text.lines().filter(|line| line.contains("hotring vote 7")).count();
+    assert_eq!(rows, 7 * 2 * 2 * 2, "{text}");
+    for said in ["machine: ", "kernel: ", "transparent huge pages: ", "rustc 1.", "commit "] {
+        assert!(text.contains(said), "no {said:?} in:\n{text}");
+    }
+}
+
+#[test]
+fn every_strategy_runs_where_the_line_allows_it() {
+    let more = ["--strategies", "none,random,sampling,vote", "--hints", "1,3", "--workloads", "b"];
+    let text = bench(&[&TOY[..], &more, &["--threads", "1"]].concat());
+    for name in ["none 1", "none 3", "random 1", "sampling 1", "vote 1", "vote 3"] {
+        assert!(text.contains(&format!("hotring {name}")), "no {name} in:\n{text}");
+    }
+    assert!(!text.contains("random 3") && !text.contains("sampling 3"), "{text}");
+    let alone = ["--strategies", "random", "--hints", "7"];
+    let refusal = refused(&[&TOY[..], &alone].concat());
+    assert!(refusal.contains("one hint a slot"), "{refusal}");
+}
+
+#[test]
+fn rows_go_to_csv_and_json() {
+    let dir = tempfile::tempdir().expect("a place for files");
+    let (csv, json) = (dir.path().join("rows.csv"), dir.path().join("run.json"));
+    let files = ["--csv", csv.to_str().expect("plain"), "--json", json.to_str().expect("plain")];
+    bench(&[&TOY[..], &["--workloads", "c", "--threads", "1"], &files].concat());
+    let csv = std::fs::read_to_string(csv).expect("it was written");
+    assert!(csv.starts_with("workload,skew,mode,threads,target,mops_median"), "{csv}");
+    assert_eq!(csv.lines().count(), 1 + 2 * 2 * 2, "{csv}");
+    let json = std::fs::read_to_string(json).expect("it was written");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("one JSON value");
+    assert_eq!(json["rows"].as_array().map(Vec::len), Some(8));
+    assert!(json["rows"][0]["mops_median"].as_f64().is_some_and(|mops| mops > 0.0));
+}
+
+#[test]
+fn memory_adds_up() {
+    let text = bench(&["memory", "--keys", "500k"]);
+    let parts = ["items_bytes", "table_bytes", "slack_bytes"].map(|part| number(&text, part));
+    assert_eq!(number(&text, "total_bytes"), parts.iter().sum::<f64>(), "{text}");
+    assert!((24.0..100.0).contains(&number(&text, "total_bytes_per_key")), "{text}");
+}
+
+#[test]
+fn memory_of_a_server_is_that_of_its_process() {
+    let config = hotring_server::Config { port: 0, ..Default::default() };
+    let running = hotring_server::start(config).expect("loopback has a free port");
+    let address = format!("redis://127.0.0.1:{}", running.addresses()[0].port());
+    let pid = std::process::id().to_string();
+    let load = ["memory", "--keys", "200k", "--target", &address, "--pid", &pid];
+    let text = bench(&load);
+    assert!(number(&text, "total_bytes_per_key") > 16.0, "{text}");
+    let refusal = refused(&load);
+    assert!(refusal.contains("holds 200000 keys"), "{refusal}");
+    running.stop();
+    running.wait();
+}
+
+#[test]
+fn reclamation_compares_pins_and_shows_what_waits() {
+    let text =
+        bench(&["reclamation", "--iterations", "20k", "--rounds", "3", "--overwrites", "20k"]);
+    for said in ["crossbeam-epoch: pin", "seize: enter", "own epochs"] {
+        assert!(text.contains(said), "no {said:?} in:\n{text}");
+    }
+    let waiting = |when: &str| {
+        let row = text.lines().rfind(|line| line.starts_with(when)).expect("a row of it");
+        row.split('|').nth(3).expect("a cell").trim().parse::<u64>().expect("a number")
+    };
+    assert!(waiting("| stopped") > 1 << 20, "what a stopped reader holds up: {text}");
+    assert!(waiting("| gone") < 1 << 20, "freed once it is gone: {text}");
+}

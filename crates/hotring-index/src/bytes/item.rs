@@ -1,0 +1,337 @@
+//! Items of bytes to bytes: key and value inline, in one allocation.
+//!
+//! ```text
+//! next 8 | meta 8 | [expiry 8] | [version 8] | [word 8] | [value length 4] | [key length 4] | key | value
+//!
+//! meta    63 .. 16   15 .. 8      7 .. 4  3   2        1       0
+//!         hash       key length   kind    -   VERSION  EXPIRY  WORD
+//! expiry  63    62      61 .. 0
+//!         DEAD  FROZEN  Unix milliseconds, 0 for never
+//! ```
+//!
+//! A word (an 8-byte value that is updated in place) has no value length; a key length of 255 means
+//! that a longer one follows. `meta` never changes. Bit 63 of the word is FROZEN, its real bit 63
+//! is SIGN in `next`.
+
+use crate::bytes::value::Value;
+use crate::ring::item::{Header, Item, Kind, sealed};
+use crate::ring::word::{FROZEN, Next, SIGN};
+use crate::sync::{AtomicU64, Ordering};
+use siphasher::sip::SipHasher13;
+use std::cmp;
+use std::ptr::NonNull;
+
+/// The item kind of byte-string keys and values.
+pub struct Bytes {
+    hasher: SipHasher13,
+}
+
+const WORD: u64 = 1;
+const EXPIRY: u64 = 1 << 1;
+const VERSION: u64 = 1 << 2;
+const KIND_SHIFT: u32 = 4;
+const KEY_LEN_SHIFT: u32 = 8;
+const KEY_LEN_LONG: u64 = 255;
+const HASH_SHIFT: u32 = 16;
+const HASH_MASK: u64 = (1 << 48) - 1;
+const META: usize = 8;
+const FIELDS: usize = 16;
+
+/// Bit 63 of an expiry: the item is being removed because its time has come.
+pub(crate) const DEAD: u64 = 1 << 63;
+/// Bit 62 of an expiry: it changes no more, since a copy with it is on its way.
+pub(crate) const EXPIRY_FROZEN: u64 = 1 << 62;
+/// The latest expiry, in Unix milliseconds.
+pub(crate) const EXPIRY_MAX: u64 = EXPIRY_FROZEN - 1;
+
+impl sealed::Sealed for Bytes {}
+
+impl Kind for Bytes {
+    type Key = [u8];
+
+    fn with_seed([a, b]: [u64; 2]) -> Self {
+        Self { hasher: SipHasher13::new_with_keys(a, b) }
+    }
+
+    /// SipHash-1-3: keys may come from the network, and who does not know the seed must not be able
+    /// to choose keys that collide.
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash(key) & HASH_MASK
+    }
+
+    #[inline(always)]
+    fn item_hash(&self, item: Item) -> u64 {
+        meta(item) >> HASH_SHIFT
+    }
+
+    #[inline(always)]
+    fn is(&self, item: Item, hash: u64, key: &[u8]) -> bool {
+        let meta = meta(item);
+        meta >> HASH_SHIFT == hash && key_of(item, meta) == key
+    }
+
+    #[inline]
+    fn key_cmp(&self, item: Item, key: &[u8]) -> cmp::Ordering {
+        key_of(item, meta(item)).cmp(key)
+    }
+
+    fn size(item: Item) -> usize {
+        let meta = meta(item);
+        let layout = layout_of(item, meta);
+        layout.value + layout.value_len
+    }
+
+    fn expires(item: Item) -> bool {
+        meta(item) & EXPIRY != 0
+    }
+}
+
+#[inline(always)]
+fn meta(item: Item) -> u64 {
+    // SAFETY: P, and every item of a Bytes ring has this word, which is written before publication
+    // and never changes.
+    unsafe { item.start().add(META).cast::<u64>().read() }
+}
+
+/// Offsets of an item's parts.
+struct Layout {
+    key: usize,
+    key_len: usize,
+    value: usize,
+    value_len: usize,
+}
+
+#[inline(always)]
+fn layout_of(item: Item, meta: u64) -> Layout {
+    let mut at = FIELDS + 8 * (meta & (WORD | EXPIRY | VERSION)).count_ones() as usize;
+    let mut value_len = 0;
+    if meta & WORD == 0 {
+        value_len = read_u32(item, at);
+        at += 4;
+    }
+    let mut key_len = (meta >> KEY_LEN_SHIFT & KEY_LEN_LONG) as usize;
+    if key_len == KEY_LEN_LONG as usize {
+        key_len = read_u32(item, at);
+        at += 4;
+    }
+    Layout { key: at, key_len, value: at + key_len, value_len }
+}
+
+fn read_u32(item: Item, at: usize) -> usize {
+    // SAFETY: P, and `meta` says that a length is at this place; all offsets before the key are
+    // multiples of 4.
+    unsafe { item.start().add(at).cast::<u32>().read() as usize }
+}
+
+/// # Safety
+/// `at` and `len` come from the item's `Layout`.
+#[inline(always)]
+unsafe fn bytes<'a>(item: Item, at: usize, len: usize) -> &'a [u8] {
+    // SAFETY: P and the caller's promise: the bytes were written before publication and never
+    // change. The lifetime is that of the pin.
+    unsafe { std::slice::from_raw_parts(item.start().add(at).as_ptr(), len) }
+}
+
+#[inline(always)]
+fn key_of<'a>(item: Item, meta: u64) -> &'a [u8] {
+    let layout = layout_of(item, meta);
+    // SAFETY: from the layout.
+    unsafe { bytes(item, layout.key, layout.key_len) }
+}
+
+/// The item's expiry field.
+#[inline(always)]
+pub(crate) fn expiry_of<'a>(item: Item) -> Option<&'a AtomicU64> {
+    // SAFETY: the flag says that the word is there, always first among the fields.
+    (meta(item) & EXPIRY != 0).then(|| unsafe { item.word(FIELDS) })
+}
+
+/// The item's version, if it was given one.
+pub(crate) fn version_of(item: Item) -> Option<u64> {
+    let meta = meta(item);
+    let at = FIELDS + 8 * usize::from(meta & EXPIRY != 0);
+    // SAFETY: P, and the flag says that the word is there; it never changes.
+    (meta & VERSION != 0).then(|| unsafe { item.start().add(at).cast::<u64>().read() })
+}
+
+/// The item's value word.
+#[inline(always)]
+pub(crate) fn word_of<'a>(item: Item) -> Option<&'a AtomicU64> {
+    let meta = meta(item);
+    let at = FIELDS + 8 * (meta & (EXPIRY | VERSION)).count_ones() as usize;
+    // SAFETY: the flag says that the word is there, after the other fields.
+    (meta & WORD != 0).then(|| unsafe { item.word(at) })
+}
+
+pub(crate) fn kind_of(item: Item) -> u8 {
+    (meta(item) >> KIND_SHIFT & 0xf) as u8
+}
+
+/// A value word with its bit 63 put back.
+pub(crate) fn join(word: u64, next: Next) -> u64 {
+    word & !FROZEN | if next.is(SIGN) { FROZEN } else { 0 }
+}
+
+/// The item's key.
+pub(crate) fn key<'a>(item: Item) -> &'a [u8] {
+    key_of(item, meta(item))
+}
+
+/// The item's value, whose word was `word` if it has one.
+#[inline(always)]
+pub(crate) fn value<'a>(item: Item, next: Next, word: Option<u64>) -> Value<'a> {
+    let meta = meta(item);
+    let kind = (meta >> KIND_SHIFT & 0xf) as u8;
+    match word {
+        Some(word) => Value::Word { kind, word: join(word, next) },
+        None => {
+            let layout = layout_of(item, meta);
+            // SAFETY: from the layout.
+            let bytes = unsafe { bytes(item, layout.value, layout.value_len) };
+            Value::Bytes { kind, bytes }
+        }
+    }
+}
+
+/// What a new item is made from.
+pub(crate) struct Parts<'a> {
+    pub(crate) hash: u64,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: Value<'a>,
+    pub(crate) expire_at: Option<u64>,
+    pub(crate) version: Option<u64>,
+}
+
+impl Parts<'_> {
+    fn is_word(&self) -> bool {
+        matches!(self.value, Value::Word { .. })
+    }
+
+    fn has_long_key(&self) -> bool {
+        self.key.len() >= KEY_LEN_LONG as usize
+    }
+
+    /// Bytes that the item needs.
+    pub(crate) fn size(&self) -> usize {
+        let words = usize::from(self.expire_at.is_some())
+            + usize::from(self.version.is_some())
+            + usize::from(self.is_word());
+        let lens = usize::from(!self.is_word()) + usize::from(self.has_long_key());
+        let value_len = match self.value {
+            Value::Word { .. } => 0,
+            Value::Bytes { bytes, .. } => bytes.len(),
+        };
+        FIELDS + 8 * words + 4 * lens + self.key.len() + value_len
+    }
+
+    fn meta(&self) -> u64 {
+        let kind = match self.value {
+            Value::Word { kind, .. } | Value::Bytes { kind, .. } => u64::from(kind),
+        };
+        let mut meta = self.hash << HASH_SHIFT
+            | (self.key.len() as u64).min(KEY_LEN_LONG) << KEY_LEN_SHIFT
+            | kind << KIND_SHIFT;
+        if self.is_word() {
+            meta |= WORD;
+        }
+        if self.expire_at.is_some() {
+            meta |= EXPIRY;
+        }
+        if self.version.is_some() {
+            meta |= VERSION;
+        }
+        meta
+    }
+
+    /// Refuses what no item can hold, before memory is taken for it.
+    pub(crate) fn check(&self) {
+        let (kind, value_len) = match self.value {
+            Value::Word { kind, .. } => (kind, 0),
+            Value::Bytes { kind, bytes } => (kind, bytes.len()),
+        };
+        assert!(kind < 16, "a value kind has 4 bits");
+        assert!(u32::try_from(value_len).is_ok(), "a value is shorter than 4 GiB");
+        assert!(u32::try_from(self.key.len()).is_ok(), "a key is shorter than 4 GiB");
+    }
+
+    /// Writes the item into `block`.
+    ///
+    /// # Safety
+    /// `block` is unused, 8-aligned, and holds `size()` bytes.
+    pub(crate) unsafe fn write(&self, block: NonNull<u8>) -> Item {
+        let sign = match self.value {
+            Value::Word { word, .. } if word & FROZEN != 0 => SIGN,
+            _ => 0,
+        };
+        // SAFETY: lengths fit (`check`); all writes stay below `size()`, which sums up the same parts; the cursor is a
+        // multiple of 8 while words are written and of 4 while lengths are.
+        unsafe {
+            block.cast::<Header>().write(Header { next: AtomicU64::new(sign) });
+            block.add(META).cast::<u64>().write(self.meta());
+            let mut at = block.add(FIELDS);
+            let mut put_word = |word: u64| {
+                at.cast::<AtomicU64>().write(AtomicU64::new(word));
+                at = at.add(8);
+            };
+            if let Some(expire_at) = self.expire_at {
+                put_word(expire_at.min(EXPIRY_MAX));
+            }
+            if let Some(version) = self.version {
+                put_word(version);
+            }
+            let mut value_bytes: &[u8] = &[];
+            match self.value {
+                Value::Word { word, .. } => put_word(word & !FROZEN),
+                Value::Bytes { bytes, .. } => {
+                    value_bytes = bytes;
+                    at.cast::<u32>().write(bytes.len() as u32);
+                    at = at.add(4);
+                }
+            }
+            if self.has_long_key() {
+                at.cast::<u32>().write(self.key.len() as u32);
+                at = at.add(4);
+            }
+            at.copy_from_nonoverlapping(NonNull::from(self.key).cast(), self.key.len());
+            at.add(self.key.len())
+                .copy_from_nonoverlapping(NonNull::from(value_bytes).cast(), value_bytes.len());
+            Item::new(block)
+        }
+    }
+}
+
+/// Whether the item's time has come (or somebody has already decided so).
+#[inline(always)]
+pub(crate) fn is_expired(item: Item, now: u64) -> bool {
+    // ORDERING: Acquire pairs with the AcqRel of those who change the expiry.
+    expiry_of(item).is_some_and(|expiry| is_past(expiry.load(Ordering::Acquire), now))
+}
+
+/// Whether an expiry word means "gone" at `now`.
+pub(crate) fn is_past(expiry: u64, now: u64) -> bool {
+    let at = expiry & EXPIRY_MAX;
+    expiry & DEAD != 0 || (at != 0 && at <= now)
+}
+
+/// The time in an expiry word, if any.
+pub(crate) fn expiry_time(expiry: u64) -> Option<u64> {
+    let at = expiry & EXPIRY_MAX;
+    (at != 0).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::word::Next;
+
+    #[test]
+    fn an_expiry_word_knows_its_states() {
+        assert!(!is_past(0, u64::MAX >> 2), "0 is never");
+        assert!(is_past(5, 5) && !is_past(6, 5));
+        assert!(is_past(6 | DEAD, 5), "doomed is gone whatever the time");
+        assert!(is_past(5 | EXPIRY_FROZEN, 5));
+        assert_eq!(expiry_time(7 | EXPIRY_FROZEN), Some(7));
+        assert_eq!(join(3 | FROZEN, Next(0)), 3);
+    }
+}

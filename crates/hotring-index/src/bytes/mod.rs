@@ -1,0 +1,226 @@
+//! Byte-string keys and values: reads without copying, one atomic read-modify-write for the rest.
+
+pub(crate) mod item;
+mod seen;
+mod update;
+pub(crate) mod value;
+
+pub use item::Bytes;
+pub use value::{Action, Entry, Expiry, NewValue, Value};
+
+use crate::ring::search::Hit;
+use crate::ring::search::KeyGoal;
+use crate::ring::session::{Pinned, Session};
+use crate::sync::Ordering;
+use item::is_expired;
+use seen::{Seen, doom};
+
+/// Keys hashed and looked up together.
+const CHUNK: usize = 64;
+/// Items looked at under one pin.
+const PIECE: usize = 1024;
+
+/// What one piece of an expiry step did.
+struct Piece {
+    visited: usize,
+    removed: usize,
+    work: usize,
+    /// The end of the ring was reached.
+    is_last: bool,
+}
+
+impl<const H: usize> Session<Bytes, H> {
+    /// Calls `f` with the entry of a key, if it is present at `now` (Unix milliseconds; the clocks of
+    /// all sessions should agree). Nothing is
+    /// copied; keep `f` short, memory that others free waits for it.
+    #[inline]
+    pub fn get<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
+        let mut pinned = self.pin();
+        let goal = pinned.bytes_goal(key);
+        let hit = pinned.lookup(goal)?;
+        let seen = Seen::of(hit);
+        (!seen.is_past(now)).then(|| f(seen.entry()))
+    }
+
+    /// Reads, decides, and acts as one atomic step. `decide` may be called several times, each time
+    /// with a newer entry; the result of the call whose decision took effect is returned.
+    pub fn update<'x, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
+    ) -> R {
+        let mut pinned = self.pin();
+        let goal = pinned.bytes_goal(key);
+        pinned.update(goal, now, decide)
+    }
+
+    /// Stores a value, whatever was there; true if a live entry was replaced. With
+    /// [`Expiry::Keep`] this is an [`Session::update`].
+    pub fn put(&mut self, key: &[u8], value: NewValue<'_>, expiry: Expiry, now: u64) -> bool {
+        let expire_at = match expiry {
+            Expiry::Never => None,
+            Expiry::At(at) => Some(at.max(1)),
+            Expiry::Keep => {
+                return self.update(key, now, |old| {
+                    (Action::Put { value: value.clone(), expiry }, old.is_some())
+                });
+            }
+        };
+        let mut pinned = self.pin();
+        let goal = pinned.bytes_goal(key);
+        pinned.put_blind(goal, value.as_value(), expire_at, now)
+    }
+
+    /// Removes a key; true if it was present.
+    pub fn remove(&mut self, key: &[u8], now: u64) -> bool {
+        let mut pinned = self.pin();
+        let goal = pinned.bytes_goal(key);
+        pinned.remove(goal, now)
+    }
+
+    /// The version of a key's entry, given to it now if it has none. No other entry of this index,
+    /// before or after, has the same; any later write of the key takes it away.
+    pub fn version(&mut self, key: &[u8], now: u64) -> Option<u64> {
+        let mut pinned = self.pin();
+        let goal = pinned.bytes_goal(key);
+        pinned.version(goal, now)
+    }
+
+    /// Visits up to about `count` entries (all of one hash together; fewer or none where the table
+    /// is sparse) from `cursor` on and returns the
+    /// next cursor. 0 starts, 0 is the end. A key that is present all the time is visited exactly
+    /// once between start and end, also while the table grows. Expired entries are passed over.
+    pub fn scan(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        now: u64,
+        mut f: impl FnMut(Entry<'_>),
+    ) -> u64 {
+        let visit = |_: &mut Pinned<'_, Bytes, H>, hit: Hit| {
+            let seen = Seen::of(hit);
+            if !seen.is_past(now) {
+                f(seen.entry());
+            }
+            1
+        };
+        self.pin().scan(cursor, count, visit).0
+    }
+
+    /// Some entry near the position that `random` picks; `None` if there is none at all. Removes the
+    /// expired ones that it meets.
+    pub fn sample<R>(
+        &mut self,
+        random: u64,
+        now: u64,
+        f: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let mut cursor = random;
+        // Once to the end and once from the start, in pieces: no pin is long.
+        let mut rounds = 0;
+        while rounds < 2 {
+            let mut pinned = self.pin();
+            let from = pinned.bucket(cursor.reverse_bits());
+            let (next, picked) = pinned.pick(cursor, random, |pinned, hit| {
+                let expired = is_expired(hit.item, now);
+                if expired && doom(hit.item, now) {
+                    pinned.kill_at(hit);
+                }
+                !expired
+            });
+            if let Some(hit) = picked {
+                return Some(f(Seen::of(hit).entry()));
+            }
+            pinned.sweep(from, next);
+            cursor = next;
+            rounds += usize::from(next == 0);
+        }
+        None
+    }
+
+    /// Looks up a batch as one pipeline with many memory accesses in flight, and calls `f` with the
+    /// number of each key and its entry, in any order. Each lookup is linearizable by itself; the
+    /// batch is not one atomic step. Where the order of effects matters, [`Session::prefetch`] the
+    /// keys and then get them one by one.
+    pub fn get_many(
+        &mut self,
+        keys: &[&[u8]],
+        now: u64,
+        mut f: impl FnMut(usize, Option<Entry<'_>>),
+    ) {
+        for (n, chunk) in keys.chunks(CHUNK).enumerate() {
+            let mut pinned = self.pin();
+            let hashes = pinned.hashes(chunk);
+            let goal = |_: &Bytes, i: usize| KeyGoal { hash: hashes[i], key: chunk[i] };
+            pinned.pipeline(chunk.len(), goal, |i, hit| {
+                let seen = hit.map(Seen::of).filter(|seen| !seen.is_past(now));
+                f(n * CHUNK + i, seen.map(|seen| seen.entry()));
+            });
+        }
+    }
+
+    /// Brings into the cache what operations on these keys will touch, as one pipeline with many
+    /// memory accesses in flight. Has no other effect.
+    pub fn prefetch<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) {
+        let mut keys = keys.into_iter();
+        let mut pinned = self.pin();
+        let mut chunk: [&[u8]; CHUNK] = [&[]; CHUNK];
+        loop {
+            let mut n = 0;
+            for (place, key) in chunk.iter_mut().zip(&mut keys) {
+                *place = key;
+                n += 1;
+            }
+            if n == 0 {
+                return;
+            }
+            let hashes = pinned.hashes(&chunk[..n]);
+            pinned.warm(n, |_, i| KeyGoal { hash: hashes[i], key: chunk[i] });
+        }
+    }
+
+    /// Removes every entry that is present when its place in the ring is reached. O(n).
+    pub fn clear(&mut self) {
+        self.clear_ring();
+    }
+
+    /// Looks at about `budget` items (or empty slots, eight for one) from where the last call (of any session) stopped, and removes
+    /// those that have expired. Returns how many were looked at and how many removed. Also frees
+    /// what can be freed ([`Session::collect`]).
+    pub fn expire_step(&mut self, budget: usize, now: u64) -> (usize, usize) {
+        let (mut visited, mut removed, mut work) = (0, 0, 0);
+        while work < budget {
+            let piece = self.expire_piece((budget - work).min(PIECE), now);
+            visited += piece.visited;
+            removed += piece.removed;
+            work += piece.work.max(1);
+            if piece.is_last {
+                break;
+            }
+        }
+        self.collect();
+        (visited, removed)
+    }
+
+    fn expire_piece(&mut self, budget: usize, now: u64) -> Piece {
+        let (mut visited, mut removed) = (0, 0);
+        let mut pinned = self.pin();
+        // ORDERING: Relaxed, a place to go on from; two sessions at one place do no harm.
+        let cursor = pinned.ring.expire_cursor.load(Ordering::Relaxed);
+        let from = pinned.bucket(cursor.reverse_bits());
+        let (next, work) = pinned.scan(cursor, budget, |pinned, hit| {
+            visited += 1;
+            if doom(hit.item, now) && pinned.kill_at(hit) {
+                removed += 1;
+            }
+            1
+        });
+        if removed > 0 {
+            pinned.sweep(from, next);
+        }
+        // ORDERING: Relaxed, as above.
+        pinned.ring.expire_cursor.store(next, Ordering::Relaxed);
+        Piece { visited, removed, work, is_last: next == 0 }
+    }
+}

@@ -1,0 +1,155 @@
+//! What a read-modify-write saw of an item, and the changes that are made inside an item.
+//!
+//! Value and expiry are words of their own, changed by CAS. Whoever replaces or removes an item
+//! *because of* what they hold must freeze them first, or a change in between would be lost. A
+//! change that lands on an item that is marked meanwhile takes effect just before the mark, where
+//! nobody can tell.
+
+use crate::bytes::item::{
+    Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, expiry_of, expiry_time, is_past, key, kind_of, value,
+    version_of, word_of,
+};
+use crate::bytes::value::{Entry, Expiry, Value};
+use crate::ring::item::{Item, Kind};
+use crate::ring::search::Hit;
+use crate::ring::word::{FROZEN, SIGN};
+use crate::sync::Ordering;
+
+/// What a read-modify-write saw of an item.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) hit: Hit,
+    /// The value word, FROZEN or not.
+    pub(crate) word: Option<u64>,
+    pub(crate) expiry: Option<u64>,
+}
+
+/// Takes an expired item's chance to be renewed; false if it was renewed before, or is not due.
+pub(crate) fn doom(item: Item, now: u64) -> bool {
+    let Some(word) = expiry_of(item) else { return false };
+    // ORDERING: Relaxed, validated by the CAS.
+    let expiry = word.load(Ordering::Relaxed);
+    if !is_past(expiry, now) {
+        return false;
+    }
+    expiry & DEAD != 0
+        || word
+            // ORDERING: AcqRel: renewals come before, or see DEAD.
+            .compare_exchange(expiry, expiry | DEAD, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+}
+
+#[derive(PartialEq, Eq)]
+pub(crate) enum Written {
+    Yes,
+    /// The item holds something else than expected.
+    Changed,
+    /// Not possible in this item.
+    NeedsCopy,
+}
+
+/// Writes a value into the item's word, if it has one of the same kind that may change.
+pub(crate) fn write_word(hit: Hit, value: Value<'_>, expected: Option<u64>) -> Written {
+    let Value::Word { kind, word: new } = value else { return Written::NeedsCopy };
+    let Some(word) = word_of(hit.item) else { return Written::NeedsCopy };
+    let same_sign = (new & FROZEN != 0) == hit.word.is(SIGN);
+    let fixed = expiry_of(hit.item).is_some() && expected.is_none();
+    if kind_of(hit.item) != kind || !same_sign || fixed || version_of(hit.item).is_some() {
+        return Written::NeedsCopy;
+    }
+    // ORDERING: Relaxed, validated by the CAS.
+    let mut old = expected.unwrap_or_else(|| word.load(Ordering::Relaxed));
+    loop {
+        if old & FROZEN != 0 {
+            return Written::NeedsCopy;
+        }
+        // ORDERING: AcqRel: a reader of the value has what its writer had seen.
+        match word.compare_exchange(old, new & !FROZEN, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return Written::Yes,
+            Err(_) if expected.is_some() => return Written::Changed,
+            Err(now) => old = now,
+        }
+    }
+}
+
+impl Seen {
+    pub(crate) fn of(hit: Hit) -> Self {
+        // ORDERING: Acquire pairs with the AcqRel of in-place writes.
+        let word = word_of(hit.item).map(|word| word.load(Ordering::Acquire));
+        // ORDERING: Acquire, likewise.
+        let expiry = expiry_of(hit.item).map(|expiry| expiry.load(Ordering::Acquire));
+        Self { hit, word, expiry }
+    }
+
+    pub(crate) fn is_past(&self, now: u64) -> bool {
+        self.expiry.is_some_and(|expiry| is_past(expiry, now))
+    }
+
+    pub(crate) fn entry<'a>(&self) -> Entry<'a> {
+        let item = self.hit.item;
+        Entry {
+            key: key(item),
+            value: value(item, self.hit.word, self.word),
+            expire_at: self.expiry.and_then(expiry_time),
+            version: version_of(item),
+            footprint: crate::arena::footprint(Bytes::size(item)),
+        }
+    }
+
+    /// Whether an in-place write of the value leaves the right expiry behind.
+    pub(crate) fn may_stay(&self, expiry: Expiry) -> bool {
+        match expiry {
+            Expiry::Keep => true,
+            Expiry::Never => self.expiry.is_none(),
+            Expiry::At(_) => false,
+        }
+    }
+
+    pub(crate) fn next_expiry(&self, expiry: Expiry) -> Option<u64> {
+        match expiry {
+            Expiry::Never => None,
+            Expiry::At(at) => Some(at.max(1)),
+            Expiry::Keep => self.expiry.and_then(expiry_time),
+        }
+    }
+
+    /// Changes the expiry field, if there is one that may change: Some(false) if it is not what we
+    /// saw any more, None if a copy is needed.
+    pub(crate) fn expire_in_place(&self, expiry: Expiry) -> Option<bool> {
+        let item = self.hit.item;
+        let at = match expiry {
+            Expiry::Never => 0,
+            Expiry::At(at) => at.clamp(1, EXPIRY_MAX),
+            Expiry::Keep => return Some(true),
+        };
+        let (word, old) = (expiry_of(item)?, self.expiry?);
+        if word_of(item).is_some() {
+            // Value and expiry would be two words that change one by one, never seen as one.
+            return None;
+        }
+        if old & (EXPIRY_FROZEN | DEAD) != 0 || version_of(item).is_some() {
+            return None;
+        }
+        // ORDERING: AcqRel: whoever sees the new expiry has what we had seen.
+        Some(word.compare_exchange(old, at, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+    }
+
+    /// Stops in-place changes of value and expiry. False: they are not what we saw.
+    pub(crate) fn freeze(&self) -> bool {
+        let item = self.hit.item;
+        if let (Some(word), Some(seen)) = (word_of(item), self.word) {
+            // ORDERING: AcqRel: in-place writes come before (we see them) or fail.
+            if (word.fetch_or(FROZEN, Ordering::AcqRel) ^ seen) & !FROZEN != 0 {
+                return false;
+            }
+        }
+        if let (Some(word), Some(seen)) = (expiry_of(item), self.expiry) {
+            // ORDERING: AcqRel, likewise.
+            let old = word.fetch_or(EXPIRY_FROZEN, Ordering::AcqRel);
+            if old & DEAD != 0 || (old ^ seen) & !EXPIRY_FROZEN != 0 {
+                return false;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,310 @@
+//! The operations on a pinned ring of byte-string items.
+
+use crate::bytes::item::{Bytes, Parts, is_expired, version_of};
+use crate::bytes::seen::{Seen, Written, doom, write_word};
+use crate::bytes::value::{Action, Entry, Expiry, Value};
+use crate::config::{RcuCounts, Strategy};
+use crate::ring::item::{Item, Kind};
+use crate::ring::link::Reservation;
+use crate::ring::search::{Found, Hit, KeyGoal};
+use crate::ring::session::Pinned;
+use crate::ring::word::Link;
+
+pub(crate) type Goal<'k> = KeyGoal<'k, Bytes>;
+
+impl<'s, const H: usize> Pinned<'s, Bytes, H> {
+    pub(crate) fn bytes_goal<'k>(&self, key: &'k [u8]) -> Goal<'k> {
+        KeyGoal { hash: self.ring.kind.hash(key), key }
+    }
+
+    /// The hashes of up to 64 keys.
+    pub(crate) fn hashes(&self, keys: &[&[u8]]) -> [u64; 64] {
+        std::array::from_fn(|i| keys.get(i).map_or(0, |key| self.ring.kind.hash(key)))
+    }
+
+    fn make(
+        &mut self,
+        goal: Goal<'_>,
+        value: Value<'_>,
+        expire_at: Option<u64>,
+        version: Option<u64>,
+    ) -> Item {
+        let parts = Parts { hash: goal.hash, key: goal.key, value, expire_at, version };
+        parts.check();
+        let block = self.alloc(parts.size());
+        // SAFETY: the block is fresh, 8-aligned, and as large as the parts say.
+        unsafe { parts.write(block) }
+    }
+
+    /// The live, unexpired item of a key, found in the way of writers.
+    fn find_live(&mut self, goal: Goal<'_>, bucket: u64, now: u64) -> (Option<Hit>, Found<'s>) {
+        loop {
+            let found = self.find(&goal, bucket);
+            if !found.exact {
+                return (None, found);
+            }
+            let item = self.item(found.at);
+            if !is_expired(item, now) {
+                return (Some(Hit { item, word: found.word }), found);
+            }
+            self.kill_expired(goal, bucket, &found, now);
+        }
+    }
+
+    /// Removes an expired item: first no expiry can be renewed any more, then it is marked.
+    fn kill_expired(&mut self, goal: Goal<'_>, bucket: u64, found: &Found<'s>, now: u64) -> bool {
+        doom(self.item(found.at), now) && self.kill(&goal, bucket, found)
+    }
+
+    /// Stores a value, whatever was there. True: a live entry was replaced.
+    pub(crate) fn put_blind(
+        &mut self,
+        goal: Goal<'_>,
+        value: Value<'_>,
+        expire_at: Option<u64>,
+        now: u64,
+    ) -> bool {
+        if let Some(hit) = self.probe(goal)
+            && !is_expired(hit.item, now)
+        {
+            if expire_at.is_none() && write_word(hit, value, None) == Written::Yes {
+                self.access(goal.hash, Some(hit), 1);
+                return true;
+            }
+            if self.may_replace_without_pred() {
+                let copy = self.make(goal, value, expire_at, None);
+                let bucket = self.bucket(goal.hash);
+                if self.replace(&goal, bucket, (hit.item, hit.word), copy, None) {
+                    self.access_rcu(copy, Link::END);
+                    return true;
+                }
+                self.discard(copy);
+            }
+        }
+        self.put_by_walk(goal, value, expire_at, now)
+    }
+
+    fn put_by_walk(
+        &mut self,
+        goal: Goal<'_>,
+        value: Value<'_>,
+        expire_at: Option<u64>,
+        now: u64,
+    ) -> bool {
+        let bucket = self.bucket(goal.hash);
+        let mut reservation = Reservation::default();
+        let mut new = None;
+        let existed = loop {
+            let (hit, found) = self.find_live(goal, bucket, now);
+            let Some(hit) = hit else {
+                let item = *new.get_or_insert_with(|| self.make(goal, value, expire_at, None));
+                if self.link(&goal, bucket, &found, item, &mut reservation) {
+                    new = None;
+                    break false;
+                }
+                continue;
+            };
+            if expire_at.is_none() && write_word(hit, value, None) == Written::Yes {
+                self.access(goal.hash, Some(hit), 1);
+                break true;
+            }
+            let copy = *new.get_or_insert_with(|| self.make(goal, value, expire_at, None));
+            if self.replace(&goal, bucket, (hit.item, hit.word), copy, Some(&found)) {
+                new = None;
+                self.access_rcu(copy, found.pred_link);
+                break true;
+            }
+        };
+        if let Some(item) = new {
+            self.discard(item);
+        }
+        self.unreserve(bucket, reservation);
+        existed
+    }
+
+    /// With accesses counted for predecessors (the paper's way) a write has to know it.
+    fn may_replace_without_pred(&self) -> bool {
+        self.ring.config.strategy != Strategy::Sampling
+            || self.ring.config.rcu_counts == RcuCounts::Item
+    }
+
+    pub(crate) fn update<'x, R>(
+        &mut self,
+        goal: Goal<'_>,
+        now: u64,
+        mut decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
+    ) -> R {
+        let bucket = self.bucket(goal.hash);
+        loop {
+            let probed = self
+                .probe(goal)
+                .filter(|hit| self.may_replace_without_pred() && !is_expired(hit.item, now));
+            let (hit, found) = match probed {
+                Some(hit) => (Some(hit), None),
+                None => {
+                    let (hit, found) = self.find_live(goal, bucket, now);
+                    (hit, Some(found))
+                }
+            };
+            let Some(hit) = hit else {
+                let found = found.expect("a probe that finds nothing is followed by a walk");
+                let (action, result) = decide(None);
+                if self.apply_to_absent(goal, bucket, &found, action) {
+                    return result;
+                }
+                continue;
+            };
+            let seen = Seen::of(hit);
+            if seen.is_past(now) {
+                continue;
+            }
+            let (action, result) = decide(Some(seen.entry()));
+            if self.apply(goal, bucket, seen, found.as_ref(), action) {
+                return result;
+            }
+        }
+    }
+
+    fn apply_to_absent(
+        &mut self,
+        goal: Goal<'_>,
+        bucket: u64,
+        found: &Found<'s>,
+        action: Action<'_>,
+    ) -> bool {
+        let Action::Put { value, expiry } = action else {
+            self.access(goal.hash, None, 1);
+            return true;
+        };
+        let expire_at = match expiry {
+            Expiry::At(at) => Some(at.max(1)),
+            Expiry::Never | Expiry::Keep => None,
+        };
+        let item = self.make(goal, value.as_value(), expire_at, None);
+        let mut reservation = Reservation::default();
+        let linked = self.link(&goal, bucket, found, item, &mut reservation);
+        if !linked {
+            // Given back before `decide` runs again: it may panic.
+            self.unreserve(bucket, reservation);
+            self.discard(item);
+        }
+        linked
+    }
+
+    /// Carries out a decision that was made on what `seen` shows; false if that has changed.
+    fn apply(
+        &mut self,
+        goal: Goal<'_>,
+        bucket: u64,
+        seen: Seen,
+        found: Option<&Found<'s>>,
+        action: Action<'_>,
+    ) -> bool {
+        let hit = seen.hit;
+        match action {
+            Action::Keep => {
+                self.access(goal.hash, Some(hit), 1);
+                true
+            }
+            Action::Put { value, expiry } => {
+                if seen.may_stay(expiry) {
+                    match write_word(hit, value.as_value(), seen.word) {
+                        Written::Yes => {
+                            self.access(goal.hash, Some(hit), 1);
+                            return true;
+                        }
+                        Written::Changed => return false,
+                        Written::NeedsCopy => {}
+                    }
+                }
+                let expire_at = seen.next_expiry(expiry);
+                self.replace_seen(goal, bucket, seen, found, value.as_value(), expire_at)
+            }
+            Action::Expire(expiry) => {
+                if let Some(done) = seen.expire_in_place(expiry) {
+                    self.access(goal.hash, Some(hit), 1);
+                    return done;
+                }
+                let (value, expire_at) = (seen.entry().value, seen.next_expiry(expiry));
+                self.replace_seen(goal, bucket, seen, found, value, expire_at)
+            }
+            Action::Remove => self.remove_seen(goal, bucket, seen),
+        }
+    }
+
+    fn replace_seen(
+        &mut self,
+        goal: Goal<'_>,
+        bucket: u64,
+        seen: Seen,
+        found: Option<&Found<'s>>,
+        value: Value<'_>,
+        expire_at: Option<u64>,
+    ) -> bool {
+        if !seen.freeze() {
+            return false;
+        }
+        let copy = self.make(goal, value, expire_at, None);
+        self.put_copy(goal, bucket, seen, found, copy)
+    }
+
+    fn put_copy(
+        &mut self,
+        goal: Goal<'_>,
+        bucket: u64,
+        seen: Seen,
+        found: Option<&Found<'s>>,
+        copy: Item,
+    ) -> bool {
+        let hit = seen.hit;
+        if !self.replace(&goal, bucket, (hit.item, hit.word), copy, found) {
+            self.discard(copy);
+            return false;
+        }
+        self.access_rcu(copy, found.map_or(Link::END, |found| found.pred_link));
+        true
+    }
+
+    fn remove_seen(&mut self, goal: Goal<'_>, bucket: u64, seen: Seen) -> bool {
+        let found = self.find(&goal, bucket);
+        if !found.exact || self.item(found.at) != seen.hit.item || !seen.freeze() {
+            return false;
+        }
+        self.kill(&goal, bucket, &found)
+    }
+
+    pub(crate) fn remove(&mut self, goal: Goal<'_>, now: u64) -> bool {
+        let bucket = self.bucket(goal.hash);
+        loop {
+            let (hit, found) = self.find_live(goal, bucket, now);
+            if hit.is_none() {
+                return false;
+            }
+            if self.kill(&goal, bucket, &found) {
+                return true;
+            }
+        }
+    }
+
+    /// Gives the item a version by a copy, unless it has one.
+    pub(crate) fn version(&mut self, goal: Goal<'_>, now: u64) -> Option<u64> {
+        let bucket = self.bucket(goal.hash);
+        loop {
+            let (hit, found) = self.find_live(goal, bucket, now);
+            let hit = hit?;
+            if let Some(version) = version_of(hit.item) {
+                return Some(version);
+            }
+            let seen = Seen::of(hit);
+            if !seen.freeze() {
+                continue;
+            }
+            let version = self.fresh_version();
+            let entry = seen.entry();
+            let copy = self.make(goal, entry.value, entry.expire_at, Some(version));
+            if self.put_copy(goal, bucket, seen, Some(&found), copy) {
+                return Some(version);
+            }
+        }
+    }
+}

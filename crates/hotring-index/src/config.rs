@@ -1,0 +1,167 @@
+//! How an index is built: every choice with a default that is safe and fast.
+
+use std::fmt;
+use std::io;
+
+/// How the index notices which items are hot (FAST'20 section 3.2, and beyond).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Strategy {
+    /// Heads never move. For measuring what hotness is worth.
+    None,
+    /// HotRing-r: each R-th access moves the head to its item. One hint a slot.
+    Random,
+    /// HotRing-s: an R-th access to a cold item starts counting; the head moves to where the
+    /// counted accesses would have cost least. One hint a slot.
+    Sampling,
+    /// A majority vote in the hint words themselves; any number of hints.
+    #[default]
+    Vote,
+}
+
+/// Which item a read-copy-update write counts for (FAST'20 section 3.2.2, Fig. 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RcuCounts {
+    /// The written item: here a write to a hinted item does not need its predecessor.
+    #[default]
+    Item,
+    /// Its predecessor, as in the paper.
+    Predecessor,
+}
+
+/// When the table doubles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Growth {
+    /// Never.
+    Fixed,
+    /// When lookups visit more than `visits_max` items on average and a slot has at least
+    /// `items_min` items, and always when a slot has more than `items_max` items on average.
+    Auto {
+        /// Items visited per lookup; 1 is the best possible.
+        visits_max: f64,
+        /// Items a slot below which the table never grows.
+        items_min: f64,
+        /// Items a slot above which the table always grows.
+        items_max: f64,
+    },
+}
+
+/// The settings of an index.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Seed of the hash and of the sessions' random numbers. Draw it at random where keys come
+    /// from people one does not trust.
+    pub seed: [u64; 2],
+    /// How hot items are found.
+    pub strategy: Strategy,
+    /// R: one access in R (on average) may move a head.
+    pub period: u32,
+    /// Whether [`Strategy::Sampling`] samples less often where sampling brings nothing.
+    pub backoff: bool,
+    /// What a read-copy-update write counts for, with [`Strategy::Sampling`].
+    pub rcu_counts: RcuCounts,
+    /// When the table doubles; `None` picks 6 to 8 items a slot for lines of several hints, and
+    /// 2 to 4 for one hint.
+    pub growth: Option<Growth>,
+    /// Slots at the start, rounded up to a power of two.
+    pub slots_initial: usize,
+    /// Slots at most, rounded up to a power of two. Address space is reserved for all of them,
+    /// memory is used only for those in use; where the system refuses, fewer are reserved.
+    pub slots_max: usize,
+    /// Ask the system for huge pages (2 MiB) for the table and the items.
+    pub huge_pages: bool,
+    /// Let a line that hints all its items answer a miss without touching any of them.
+    pub complete_lines: bool,
+    /// Lookups that a batch keeps in flight, 1 to 64.
+    pub pipeline_depth: usize,
+}
+
+/// Slots reserved by default: 64 GiB of addresses, of which only what is used becomes memory.
+const SLOTS_MAX_DEFAULT: usize = 1 << 30;
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            seed: [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03],
+            strategy: Strategy::default(),
+            period: 5,
+            backoff: false,
+            rcu_counts: RcuCounts::default(),
+            growth: None,
+            slots_initial: 1 << 10,
+            slots_max: SLOTS_MAX_DEFAULT,
+            huge_pages: true,
+            complete_lines: false,
+            pipeline_depth: 32,
+        }
+    }
+}
+
+/// Hint counts that fill a slot of 16, 32 or 64 bytes together with the anchor.
+const HINTS_ALLOWED: [usize; 3] = [1, 3, 7];
+
+impl Config {
+    pub(crate) fn check(&self, hints: usize) -> Result<(), ConfigError> {
+        let refuse = |why: &'static str| Err(ConfigError::Unsupported(why));
+        if !HINTS_ALLOWED.contains(&hints) {
+            return refuse("a slot has 1, 3 or 7 hints");
+        }
+        let paper = matches!(self.strategy, Strategy::Random | Strategy::Sampling);
+        if paper && hints != 1 {
+            return refuse("the strategies Random and Sampling move one head: use one hint a slot");
+        }
+        if self.complete_lines && (self.strategy != Strategy::Vote || hints == 1) {
+            return refuse("complete lines need the strategy Vote and more than one hint a slot");
+        }
+        if self.rcu_counts == RcuCounts::Predecessor && self.strategy != Strategy::Sampling {
+            return refuse("only the strategy Sampling counts a write for the predecessor");
+        }
+        if self.period == 0 {
+            return refuse("the period R is at least 1");
+        }
+        if !(1..=64).contains(&self.pipeline_depth) {
+            return refuse("the pipeline depth is 1 to 64");
+        }
+        if self.slots_initial > self.slots_max || self.slots_max > 1 << 32 {
+            return refuse("slots_initial is at most slots_max, and that at most 2^32");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn growth_for(&self, hints: usize) -> Growth {
+        self.growth.unwrap_or(if hints == 1 {
+            Growth::Auto { visits_max: 1.5, items_min: 2.0, items_max: 4.0 }
+        } else {
+            // One full line of hints, so that most items of an arc have one.
+            let items_max = (hints + 1) as f64;
+            Growth::Auto { visits_max: 1.5, items_min: items_max * 0.75, items_max }
+        })
+    }
+}
+
+/// Why an index could not be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Settings that do not go together; the text says which and what would.
+    Unsupported(&'static str),
+    /// The system refused the address space even for the smallest table.
+    NoMemory(io::Error),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported(why) => f.write_str(why),
+            Self::NoMemory(error) => write!(f, "the system refused memory for the table: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NoMemory(error) => Some(error),
+            Self::Unsupported(_) => None,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Anonymous memory from the system: reserved address ranges and aligned chunks.
+
+use std::io;
+use std::ptr::NonNull;
+
+/// Size and alignment of a huge page.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+
+/// A mapped range, zeroed on first touch, given back on drop.
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a Mapping is an address range; what is done with its bytes is its owner's concern.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Reserves `len` bytes (a multiple of a huge page), aligned to a huge page. Memory is used
+    /// only where it is touched.
+    pub(crate) fn reserve(len: usize, huge_pages: bool) -> io::Result<Self> {
+        assert!(len > 0 && len.is_multiple_of(HUGE_PAGE), "whole huge pages only");
+        let padded = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice aliases nothing.
+        let raw = unsafe { libc::mmap(std::ptr::null_mut(), padded, prot, flags, -1, 0) };
+        if raw == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let raw = raw.cast::<u8>();
+        let lead = raw.align_offset(HUGE_PAGE);
+        // SAFETY: lead < HUGE_PAGE, so both edges lie inside the mapping just made, and the range
+        // that is kept is [lead, lead + len).
+        let start = unsafe {
+            if lead > 0 {
+                libc::munmap(raw.cast(), lead);
+            }
+            let start = raw.add(lead);
+            libc::munmap(start.add(len).cast(), HUGE_PAGE - lead);
+            start
+        };
+        let start = NonNull::new(start).expect("mmap never returns address 0 here");
+        if huge_pages {
+            // Only advice: where it is refused, ordinary pages serve.
+            // SAFETY: the range is ours, and the advice does not change its contents.
+            unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+        }
+        Ok(Self { start, len })
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `reserve` and nobody holds a reference into it: the
+        // structures that do own the Mapping.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,356 @@
+//! Epoch-based reclamation: the only file that decides when item memory is free again.
+//!
+//! A session that may hold references is *pinned*: its record shows `epoch << 1 | 1`. Memory that
+//! left the index is *retired* with an epoch and freed once the global epoch is two further.
+//!
+//! * E1 The global epoch goes from e to e + 1 only if every pinned record shows e.
+//! * E2 A session that loads the epoch as L after its pin keeps the global epoch at L + 1 or below
+//!   until it unpins: an advance from a higher one begins, with its heavy barrier, after an epoch
+//!   that our load missed, so our pin precedes that barrier and the scan finds it with an older
+//!   epoch. (The pinned value itself may be older than that: the thread can be held up between
+//!   loading the epoch and storing it.)
+//! * E3 Retired memory is tagged t = L + 1, with L loaded at the retire, and freed when the global
+//!   epoch is t + 2 or more. Two advances lie between. The one from t saw the retiring session gone
+//!   (E2), so it happens after the unlinking. The next one scans after a heavy barrier: a reader
+//!   that it does not see pinned pins later and finds the memory unlinked; a reader that it sees
+//!   pinned shows t + 1, which it read from the first of the two, hence also after the unlinking.
+//!
+//! A pin is a plain store ([`barrier::light`]); who advances pays ([`barrier::heavy`]). Figures in
+//! `docs/decisions/0001-reclamation.md`. A session that stays pinned keeps everything that is
+//! retired after its pin; `Stats::limbo_bytes` and `Stats::oldest_pin` report it.
+
+use crate::barrier;
+use crate::sync::{Arc, AtomicBool, AtomicI64, AtomicPtr, AtomicU64, Mutex, Ordering};
+use std::collections::VecDeque;
+use std::ptr::{NonNull, null_mut};
+
+/// Retired blocks (or bytes) after which a session tries to advance the epoch.
+const ADVANCE_BLOCKS: u32 = 256;
+const ADVANCE_BYTES: usize = 256 << 10;
+/// Blocks freed at a time, so that no single operation pays for a long queue. More than are retired
+/// between two times, so that a queue gets shorter.
+const FREE_STEP: usize = 4 * ADVANCE_BLOCKS as usize;
+/// Nudges (R-th accesses) after which a session tries again to free what it has queued.
+const NUDGES: u32 = 64;
+
+/// Counters that their session writes with plain loads and stores and anybody may sum.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicI64);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn add(&self, n: i64) {
+        // ORDERING: Relaxed, statistics with one writer; no other memory is read through them.
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn load(&self) -> i64 {
+        // ORDERING: Relaxed, as in `add`.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one session shows to the others. On lines of its own: neighbours must not share them.
+#[repr(align(128))]
+#[derive(Default)]
+pub(crate) struct Record {
+    /// `epoch << 1 | 1` while pinned, 0 otherwise.
+    state: AtomicU64,
+    taken: AtomicBool,
+    next: AtomicPtr<Record>,
+    pub(crate) items: Counter,
+    pub(crate) expiring: Counter,
+    pub(crate) item_bytes: Counter,
+    pub(crate) limbo_bytes: Counter,
+    pub(crate) lookups: Counter,
+    pub(crate) visits: Counter,
+    pub(crate) head_moves: Counter,
+    pub(crate) sampling_rounds: Counter,
+}
+
+/// A block that left the index and waits for its readers.
+pub(crate) struct Retired {
+    tag: u64,
+    pub(crate) block: NonNull<u8>,
+    pub(crate) size: usize,
+}
+
+// SAFETY: a retired block belongs to the queue that holds it.
+unsafe impl Send for Retired {}
+
+#[repr(align(128))]
+struct Padded<T>(T);
+
+pub(crate) struct Collector {
+    epoch: Padded<AtomicU64>,
+    records: AtomicPtr<Record>,
+    /// What ended sessions left behind; each block keeps its tag, whoever frees it (E3).
+    orphans: Mutex<Vec<Retired>>,
+    orphan_bytes: AtomicI64,
+}
+
+impl Collector {
+    pub(crate) fn new() -> Self {
+        barrier::init();
+        Self {
+            epoch: Padded(AtomicU64::new(1)),
+            records: AtomicPtr::new(null_mut()),
+            orphans: Mutex::default(),
+            orphan_bytes: AtomicI64::new(0),
+        }
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        // ORDERING: Acquire pairs with the advance in `try_advance`: what the advance had seen
+        // unlinked is unlinked for us too (E3).
+        self.epoch.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
+        // ORDERING: Acquire pairs with the Release that published the record in `register`.
+        let mut at = self.records.load(Ordering::Acquire);
+        std::iter::from_fn(move || {
+            // SAFETY: records are freed only with the collector, which `self` keeps alive.
+            let record = unsafe { at.as_ref() }?;
+            // ORDERING: Acquire, as above; links never change once published.
+            at = record.next.load(Ordering::Acquire);
+            Some(record)
+        })
+    }
+
+    /// A record for a new session: one that an ended session left, or a fresh one.
+    fn register(&self) -> NonNull<Record> {
+        for record in self.records() {
+            // ORDERING: AcqRel pairs with the Release in Participant::drop: the old owner's plain
+            // writes are over before ours begin.
+            if record
+                .taken
+                .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                return NonNull::from(record);
+            }
+        }
+        let record = Box::leak(Box::new(Record::default()));
+        // ORDERING: Relaxed, not published yet.
+        record.taken.store(true, Ordering::Relaxed);
+        let record = NonNull::from(record);
+        // ORDERING: Relaxed, the CAS below validates it.
+        let mut head = self.records.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the record was just leaked and lives as long as the collector.
+            // ORDERING: Relaxed, published by the CAS.
+            unsafe { record.as_ref() }.next.store(head, Ordering::Relaxed);
+            // ORDERING: Release publishes the record; pairs with the Acquire in `records`.
+            match self.records.compare_exchange_weak(
+                head,
+                record.as_ptr(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return record,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Moves the epoch on by one if every pinned session has seen the current one (E1).
+    pub(crate) fn try_advance(&self) -> bool {
+        let epoch = self.epoch();
+        barrier::heavy();
+        for record in self.records() {
+            // ORDERING: Acquire pairs with the Release in `unpin`: the session's last accesses
+            // happen before the memory is reused.
+            let state = record.state.load(Ordering::Acquire);
+            if state & 1 == 1 && state >> 1 != epoch {
+                return false;
+            }
+        }
+        // ORDERING: AcqRel; Release pairs with `epoch`, Acquire chains earlier advances (E3).
+        self.epoch.0.compare_exchange(epoch, epoch + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Bytes that are retired and not yet free.
+    pub(crate) fn limbo_bytes(&self) -> i64 {
+        // ORDERING: Relaxed, a report.
+        let orphaned = self.orphan_bytes.load(Ordering::Relaxed);
+        self.records().map(|record| record.limbo_bytes.load()).sum::<i64>() + orphaned
+    }
+
+    fn has_orphans(&self) -> bool {
+        // ORDERING: Relaxed, a hint; the mutex orders the contents.
+        self.orphan_bytes.load(Ordering::Relaxed) != 0
+    }
+
+    /// Those orphans that no reader can reach any more, up to a bounded number.
+    fn take_free_orphans(&self, epoch: u64) -> Vec<Retired> {
+        let mut orphans = self.orphans.lock().expect("no code panics under this lock");
+        let mut room = FREE_STEP;
+        let free: Vec<Retired> = orphans
+            .extract_if(.., |orphan| {
+                let is_free = room > 0 && orphan.tag + 2 <= epoch;
+                room -= usize::from(is_free);
+                is_free
+            })
+            .collect();
+        let bytes: usize = free.iter().map(|retired| retired.size).sum();
+        // ORDERING: Relaxed, as in `has_orphans`.
+        self.orphan_bytes.fetch_sub(bytes as i64, Ordering::Relaxed);
+        free
+    }
+
+    /// How many epochs behind the global one the oldest pinned session is (0: none is pinned).
+    pub(crate) fn oldest_pin(&self) -> u64 {
+        let epoch = self.epoch();
+        self.records()
+            // ORDERING: Relaxed, a report.
+            .map(|r| r.state.load(Ordering::Relaxed))
+            .filter(|state| state & 1 == 1)
+            .map(|state| epoch.saturating_sub(state >> 1))
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let mut at = *self.records.get_mut();
+        while !at.is_null() {
+            // SAFETY: made by Box::leak in `register`; with the collector the last user is gone.
+            let mut record = unsafe { Box::from_raw(at) };
+            at = *record.next.get_mut();
+        }
+    }
+}
+
+/// One session's side of the collector.
+pub(crate) struct Participant {
+    collector: Arc<Collector>,
+    record: NonNull<Record>,
+    queue: VecDeque<Retired>,
+    blocks_since: u32,
+    bytes_since: usize,
+    nudges: u32,
+}
+
+// SAFETY: the record is written by whoever owns the Participant, one thread at a time.
+unsafe impl Send for Participant {}
+
+impl Participant {
+    pub(crate) fn new(collector: Arc<Collector>) -> Self {
+        let record = collector.register();
+        Self {
+            collector,
+            record,
+            queue: VecDeque::new(),
+            blocks_since: 0,
+            bytes_since: 0,
+            nudges: 0,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn record(&self) -> &Record {
+        // SAFETY: records live as long as the collector, which we hold.
+        unsafe { self.record.as_ref() }
+    }
+
+    /// From here to `unpin` nothing that was reachable at some moment in between is freed.
+    #[inline(always)]
+    pub(crate) fn pin(&self) {
+        let epoch = self.collector.epoch();
+        // ORDERING: Relaxed, ordered before the loads that follow by `light`, which pairs with the
+        // `heavy` in `try_advance`.
+        self.record().state.store(epoch << 1 | 1, Ordering::Relaxed);
+        barrier::light();
+    }
+
+    #[inline(always)]
+    pub(crate) fn unpin(&self) {
+        // ORDERING: Release, our accesses end before; pairs with the Acquire in `try_advance`.
+        self.record().state.store(0, Ordering::Release);
+    }
+
+    /// Queues a block that nobody can reach any more. Must be pinned.
+    pub(crate) fn retire(&mut self, block: NonNull<u8>, size: usize) {
+        debug_assert!(self.is_pinned(), "E2 needs a pin");
+        self.queue.push_back(Retired { tag: self.collector.epoch() + 1, block, size });
+        self.record().limbo_bytes.add(size as i64);
+        self.blocks_since += 1;
+        self.bytes_since += size;
+    }
+
+    fn is_pinned(&self) -> bool {
+        // ORDERING: Relaxed, our own store.
+        self.record().state.load(Ordering::Relaxed) & 1 == 1
+    }
+
+    /// Whether enough has been retired to pay for an advance.
+    #[inline(always)]
+    pub(crate) fn is_due(&self) -> bool {
+        self.blocks_since >= ADVANCE_BLOCKS || self.bytes_since >= ADVANCE_BYTES
+    }
+
+    /// Called now and then: a session that retires nothing more still frees what it has queued.
+    pub(crate) fn nudge(&mut self) {
+        if self.queue.is_empty() {
+            return;
+        }
+        self.nudges += 1;
+        if self.nudges >= NUDGES {
+            self.blocks_since = ADVANCE_BLOCKS;
+        }
+    }
+
+    /// Whether a collection could free anything.
+    pub(crate) fn has_garbage(&self) -> bool {
+        !self.queue.is_empty() || self.collector.has_orphans()
+    }
+
+    /// Tries to advance, then hands a bounded number of free blocks to `free`. Not pinned.
+    #[cold]
+    pub(crate) fn collect(&mut self, mut free: impl FnMut(Retired)) {
+        debug_assert!(!self.is_pinned(), "a pin would hold up the epoch it waits for");
+        self.blocks_since = 0;
+        self.bytes_since = 0;
+        self.nudges = 0;
+        self.collector.try_advance();
+        let epoch = self.collector.epoch();
+        for _ in 0..FREE_STEP {
+            match self.queue.front() {
+                Some(oldest) if oldest.tag + 2 <= epoch => {}
+                _ => break,
+            }
+            let retired = self.queue.pop_front().expect("just seen");
+            self.record().limbo_bytes.add(-(retired.size as i64));
+            free(retired);
+        }
+        if self.collector.has_orphans() {
+            self.collector.take_free_orphans(epoch).into_iter().for_each(free);
+        }
+    }
+}
+
+impl Drop for Participant {
+    fn drop(&mut self) {
+        debug_assert!(!self.is_pinned(), "a guard outlived its session");
+        if !self.queue.is_empty() {
+            let bytes: usize = self.queue.iter().map(|retired| retired.size).sum();
+            self.record().limbo_bytes.add(-(bytes as i64));
+            let mut orphans =
+                self.collector.orphans.lock().expect("no code panics under this lock");
+            orphans.extend(self.queue.drain(..));
+            // ORDERING: Relaxed, see `has_orphans`.
+            self.collector.orphan_bytes.fetch_add(bytes as i64, Ordering::Relaxed);
+        }
+        // ORDERING: Release pairs with the CAS in `register`: our plain writes are over.
+        self.record().taken.store(false, Ordering::Release);
+    }
+}
+
+impl Collector {
+    /// Blocks of ended sessions, for the last owner of the index to free.
+    pub(crate) fn take_orphans(&self) -> Vec<Retired> {
+        std::mem::take(&mut *self.orphans.lock().expect("no code panics under this lock"))
+    }
+}

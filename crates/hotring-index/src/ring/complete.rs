@@ -1,0 +1,83 @@
+//! Complete lines: a slot that hints every item of its arc answers a miss by itself.
+//!
+//! * I8 COMPLETE on a line: every key with a live item between this anchor and the next is covered
+//!   by one of its words: reserved with the key's tag, or leading to an item with that key that is
+//!   live or dead by replacement.
+//! * I9 A covering word stops covering a live key only after COMPLETE and CANDIDATE were cleared,
+//!   and COMPLETE is set only on a CANDIDATE that is three epochs old.
+//!
+//! An insert that finds no free word clears both bits before it links. One that looked before
+//! CANDIDATE was visible has been pinned since then, so after the grace period it is over. Three
+//! epochs and not two: the setter's epoch may be one behind the global one when the bit becomes
+//! visible, and an inserter may pin at one more and still miss it. Three bits of the epoch are
+//! enough: while a setter is pinned at e, a CANDIDATE that is cleared and set anew under it carries
+//! e - 1, e or e + 1, at a distance (mod 8) of 7, 0 or 1, never of 3 to 6.
+//!
+//! A reader reads the anchor before and after the hints. COMPLETE both times means COMPLETE
+//! throughout, since setting it anew takes a grace period that the pinned reader holds up; so the
+//! word that covered a live key was seen, and a miss is certain.
+
+use crate::ring::item::Kind;
+use crate::ring::session::Pinned;
+use crate::ring::word::{CANDIDATE, COMPLETE, CONTROL, Hint, Link, MARK, Next};
+use crate::sync::Ordering;
+
+const GRACE: u64 = 3;
+/// Distances beyond this may come from a stamp that is ahead of us: stamp anew.
+const DISTANCE_MAX: u64 = 6;
+
+impl<K: Kind, const H: usize> Pinned<'_, K, H> {
+    /// Takes a line one step further: nothing, CANDIDATE, COMPLETE. Called on an R-th access that
+    /// missed.
+    pub(crate) fn try_complete(&mut self, index: u64) {
+        let anchor = &self.ring.table.slot(index).anchor;
+        // Before the anchor's word (I9).
+        let epoch = self.ring.collector.epoch();
+        // ORDERING: Acquire: an insert that cleared the bits is ordered before what we read next.
+        let control = Next(anchor.load(Ordering::Acquire));
+        if !control.is_start() || control.is(COMPLETE) {
+            return;
+        }
+        let distance = epoch.wrapping_sub(control.stamp()) & 7;
+        let after = if !control.is(CANDIDATE) || distance > DISTANCE_MAX {
+            if !self.all_hinted(index, control) {
+                return;
+            }
+            control.with_candidate(epoch)
+        } else if distance < GRACE {
+            // Nothing else may be moving the epoch on when no memory is retired. Rarely: it costs a
+            // system call, and one line in many is enough.
+            if self.local.random() >> 58 == 0 {
+                self.ring.collector.try_advance();
+            }
+            return;
+        } else if self.all_hinted(index, control) {
+            Next(control.0 & !CONTROL | COMPLETE)
+        } else {
+            return;
+        };
+        // ORDERING: AcqRel on the whole word: fails if the bits or the first link have changed.
+        let _ = anchor.compare_exchange(control.0, after.0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Whether every live item of the arc is in one of the line's words.
+    fn all_hinted(&self, index: u64, mut word: Next) -> bool {
+        let slot = self.ring.table.slot(index);
+        let mut addresses = [0u64; H];
+        for (address, hint) in addresses.iter_mut().zip(&slot.hints) {
+            // ORDERING: Acquire, so that the walk sees at least the chain of that moment.
+            *address = Hint(hint.load(Ordering::Acquire)).address();
+        }
+        loop {
+            let link = word.link();
+            if link.is_anchor() {
+                return link == Link::END || link.slot() != index;
+            }
+            // ORDERING: Acquire, as for every step of a walk.
+            word = Next(self.item(link).next().load(Ordering::Acquire));
+            if !word.is(MARK) && !addresses.contains(&link.address()) {
+                return false;
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! When the table doubles. How it does is in [`crate::ring::link`]: bucket by bucket, on first use.
+
+use crate::config::Growth;
+use crate::ring::item::Kind;
+use crate::ring::session::Pinned;
+use crate::sync::Ordering;
+
+/// Sampled lookups that a mean must rest on.
+const LOOKUPS_MIN: i64 = 4096;
+
+impl<K: Kind, const H: usize> Pinned<'_, K, H> {
+    /// Doubles the table if the load says so, or the access overhead (FAST'20 section 3.4) while
+    /// the load would let a larger table help.
+    pub(crate) fn grow_if_due(&mut self) {
+        let Growth::Auto { visits_max, items_min, items_max } = self.ring.growth else { return };
+        let mask = self.ring.table.mask();
+        let slots = (mask + 1) as f64;
+        let items = self.ring.sum(|record| record.items.load()) as f64;
+        let load = items / slots;
+        let due = load > items_max || (load >= items_min && self.overhead() > visits_max);
+        if due && self.ring.table.double(mask) {
+            let (lookups, visits) = self.lookups();
+            // ORDERING: Relaxed, statistics.
+            self.ring.lookups_before.store(lookups, Ordering::Relaxed);
+            // ORDERING: Relaxed, statistics.
+            self.ring.visits_before.store(visits, Ordering::Relaxed);
+        }
+    }
+
+    fn lookups(&self) -> (i64, i64) {
+        (self.ring.sum(|r| r.lookups.load()), self.ring.sum(|r| r.visits.load()))
+    }
+
+    /// Items visited per lookup since the last doubling, once half of the new buckets are split
+    /// off: the benefit of a doubling comes with them.
+    fn overhead(&self) -> f64 {
+        // ORDERING: Relaxed, statistics.
+        let splits = self.ring.splits.load(Ordering::Relaxed);
+        if splits < (self.ring.table.mask() + 1) * 3 / 4 {
+            return 0.0;
+        }
+        let (lookups, visits) = self.lookups();
+        // ORDERING: Relaxed, statistics.
+        let lookups = lookups - self.ring.lookups_before.load(Ordering::Relaxed);
+        // ORDERING: Relaxed, statistics.
+        let visits = visits - self.ring.visits_before.load(Ordering::Relaxed);
+        if lookups < LOOKUPS_MIN { 0.0 } else { visits as f64 / lookups as f64 }
+    }
+}

@@ -1,0 +1,199 @@
+//! Hints: claiming an item for a hint word, releasing it, and who retires it in the end.
+//!
+//! A hint word owns its item: the claim is the HINTED bit in the item's `next`, set by one CAS on
+//! the unmarked word (I4). Whoever takes an item out of a hint word clears the bit, whoever takes
+//! it out of the chain sets UNLINKED if the bit is set, and the second of the two retires it (I5).
+//! All of it is decided on the item's one word, so no generation counter and no re-check is needed.
+
+use crate::ring::item::{Item, Kind};
+use crate::ring::search::parent;
+use crate::ring::session::Pinned;
+use crate::ring::word::{CONTROL, HINTED, Hint, MARK, Next, REPL, UNLINKED};
+use crate::sync::Ordering;
+
+impl<K: Kind, const H: usize> Pinned<'_, K, H> {
+    /// Gives up a claim. The item must not be in any hint word any more.
+    #[inline(never)]
+    pub(crate) fn release(&mut self, item: Item) {
+        // ORDERING: AcqRel: if the other side already set UNLINKED, its removal from the chain
+        // happens before our retire; if not, our removal from the hint happens before its retire.
+        let old = Next(item.next().fetch_and(!HINTED, Ordering::AcqRel));
+        debug_assert!(old.is(HINTED), "released without a claim");
+        if old.is(UNLINKED) {
+            self.retire(item);
+        }
+    }
+
+    /// Called once for each dead item that left the chain, by whose CAS it left.
+    pub(crate) fn unlinked(&mut self, item: Item) {
+        // ORDERING: Acquire: if the bit is clear, the release that cleared it happens before our
+        // retire (pairs with `release`).
+        let word = Next(item.next().load(Ordering::Acquire));
+        debug_assert!(word.is(MARK), "only dead items leave the chain (I2)");
+        if !word.is(HINTED) {
+            self.retire(item);
+            return;
+        }
+        // ORDERING: AcqRel, as in `release`.
+        let old = Next(item.next().fetch_or(UNLINKED, Ordering::AcqRel));
+        if !old.is(HINTED) {
+            self.retire(item);
+        } else if !old.is(REPL) {
+            self.clear_hint(item);
+        }
+        // A replaced item's word is left to its replacer, who puts the copy there.
+    }
+
+    /// Empties hint `k` of a slot if it still is `hint`.
+    #[inline(never)]
+    pub(crate) fn clear_word(&mut self, slot: u64, k: usize, hint: Hint, item: Item) {
+        let word = &self.ring.table.slot(slot).hints[k];
+        // ORDERING: AcqRel, the release of the claim comes after (I5).
+        if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.release(item);
+        }
+    }
+
+    /// Finds the hint word that holds an item: in its bucket's slot, or in that of a bucket from
+    /// which this one was split off.
+    fn locate(&self, item: Item) -> Option<(u64, usize, Hint)> {
+        let mut slot = self.ring.kind.item_hash(item) & self.ring.table.mask();
+        loop {
+            for (k, word) in self.ring.table.slot(slot).hints.iter().enumerate() {
+                // ORDERING: Acquire, a CAS on this value follows.
+                let hint = Hint(word.load(Ordering::Acquire));
+                if hint.address() == item.address() {
+                    return Some((slot, k, hint));
+                }
+            }
+            if slot == 0 {
+                return None;
+            }
+            slot = parent(slot);
+        }
+    }
+
+    /// Changes the hint word that holds `item`, if one does. Others can only change its votes
+    /// meanwhile, or take the item out themselves.
+    fn swap_hint(&mut self, item: Item, after: impl Fn(Hint) -> Hint) -> Option<u64> {
+        loop {
+            let (slot, k, hint) = self.locate(item)?;
+            let word = &self.ring.table.slot(slot).hints[k];
+            // ORDERING: AcqRel publishes what is put in; the release of the claim comes after.
+            if word
+                .compare_exchange(hint.0, after(hint).0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                return Some(slot);
+            }
+        }
+    }
+
+    /// Empties the hint word that holds `item`, if one does.
+    pub(crate) fn clear_hint(&mut self, item: Item) {
+        if self.swap_hint(item, |_| Hint::EMPTY).is_some() {
+            self.release(item);
+        }
+    }
+
+    /// Hotspot inheritance (FAST'20 section 3.2.3): the hint of a replaced item goes to its copy,
+    /// which was born with the claim.
+    pub(crate) fn inherit(&mut self, old: Item, copy: Item) {
+        if let Some(slot) = self.swap_hint(old, |hint| hint.with_address(copy.address())) {
+            self.release(old);
+            self.recheck(slot, copy);
+        } else {
+            self.release(copy);
+        }
+    }
+
+    /// After putting an item into a word: if it died meanwhile, its killer may not have found the
+    /// word, so we clear it. Best effort; readers who meet it repair what is missed.
+    pub(crate) fn recheck(&mut self, slot: u64, item: Item) {
+        // ORDERING: Acquire, the mark of another thread.
+        let word = Next(item.next().load(Ordering::Acquire));
+        if word.is(MARK) {
+            if word.is(REPL) {
+                self.make_incomplete(slot);
+            }
+            self.clear_hint(item);
+        }
+    }
+
+    /// A reader met a replaced item in word `k` and then found its live version, or none.
+    pub(crate) fn mend_stale(&mut self, slot: u64, k: usize, hint: Hint, live: Option<Item>) {
+        let Some(dead) = self.hinted(hint) else { return };
+        let Some(live) = live else {
+            self.make_incomplete(slot);
+            self.clear_word(slot, k, hint, dead);
+            return;
+        };
+        // If the live version has a claim, whoever made it is on the way to a word.
+        if !self.claim(live) {
+            return;
+        }
+        let word = &self.ring.table.slot(slot).hints[k];
+        let after = hint.with_address(live.address());
+        // ORDERING: AcqRel, as in `inherit`.
+        if word.compare_exchange(hint.0, after.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.release(dead);
+            self.recheck(slot, live);
+        } else {
+            self.release(live);
+        }
+    }
+
+    /// Claims a live, unhinted item: from here on it is not retired before `release`.
+    pub(crate) fn claim(&mut self, item: Item) -> bool {
+        // ORDERING: Relaxed, a decision on this one word; the CAS validates it.
+        let word = Next(item.next().load(Ordering::Relaxed));
+        if word.is(MARK | HINTED) {
+            return false;
+        }
+        let next = item.next();
+        // ORDERING: Relaxed, as above; the CAS that installs the hint publishes.
+        next.compare_exchange(word.0, word.0 | HINTED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Moves hint `k` of a slot from what it holds (`hint`, possibly nothing) to `item`.
+    pub(crate) fn move_hint(&mut self, slot: u64, k: usize, hint: Hint, item: Item, after: Hint) {
+        if hint.is_reserved() || !self.claim(item) {
+            return;
+        }
+        if !hint.is_empty() {
+            // The old item leaves the line: it must not count as complete any more (I9).
+            self.make_incomplete(slot);
+        }
+        let word = &self.ring.table.slot(slot).hints[k];
+        // ORDERING: AcqRel publishes the item to readers of the hint; the release comes after.
+        if word.compare_exchange(hint.0, after.0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            self.release(item);
+            return;
+        }
+        self.record().head_moves.add(1);
+        if let Some(old) = self.hinted(hint) {
+            self.release(old);
+        }
+        self.recheck(slot, item);
+    }
+
+    /// Takes from a line the word that it is, or may become, complete (section "Complete lines").
+    pub(crate) fn make_incomplete(&mut self, slot: u64) {
+        let anchor = &self.ring.table.slot(slot).anchor;
+        // ORDERING: Acquire: a set bit that we miss was set after our pin, by a grace period's
+        // guarantee, for a line that our change is already in.
+        let mut word = Next(anchor.load(Ordering::Acquire));
+        while word.is(CONTROL) {
+            // ORDERING: AcqRel: readers that still see the bit read the line as it was before.
+            match anchor.compare_exchange_weak(
+                word.0,
+                word.0 & !CONTROL,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return,
+                Err(now) => word = Next(now),
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What the ring knows of an item: its `next` word, and through [`Kind`] its place in the order.
+
+use crate::sync::AtomicU64;
+use std::cmp::Ordering;
+use std::ptr::NonNull;
+
+/// The first word of every item.
+#[repr(C)]
+pub struct Header {
+    pub(crate) next: AtomicU64,
+}
+
+/// A reference to an item that is private to its maker, or that was found under a pin.
+///
+/// Every `Item` in this crate is obtained in one of those two ways and used only until the pin
+/// ends or the maker gives the item up. That is the invariant **P** that SAFETY comments cite: the
+/// item's memory is initialised and not freed (P3 and P4 in [`crate::ring`]).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Item(NonNull<Header>);
+
+impl Item {
+    /// # Safety
+    /// `at` is an initialised item, for which P holds.
+    #[inline(always)]
+    pub(crate) unsafe fn new(at: NonNull<u8>) -> Self {
+        Self(at.cast())
+    }
+
+    /// # Safety
+    /// `address` is the nonzero address of an item for which P holds.
+    #[inline(always)]
+    pub(crate) unsafe fn at(address: u64) -> Self {
+        let at = std::ptr::with_exposed_provenance_mut::<Header>(address as usize);
+        debug_assert!(!at.is_null(), "a link or hint without an address is no item");
+        // SAFETY: the caller vouches for a nonzero address.
+        Self(unsafe { NonNull::new_unchecked(at) })
+    }
+
+    #[inline(always)]
+    pub(crate) fn address(self) -> u64 {
+        self.0.as_ptr().expose_provenance() as u64
+    }
+
+    #[inline(always)]
+    pub(crate) fn start(self) -> NonNull<u8> {
+        self.0.cast()
+    }
+
+    /// The item's `next` word. The lifetime is that of the pin, which the caller keeps to.
+    #[inline(always)]
+    pub(crate) fn next<'a>(self) -> &'a AtomicU64 {
+        // SAFETY: P.
+        unsafe { &(*self.0.as_ptr()).next }
+    }
+
+    /// The word `offset` bytes into the item.
+    ///
+    /// # Safety
+    /// The item's layout has an atomic word there.
+    #[inline(always)]
+    pub(crate) unsafe fn word<'a>(self, offset: usize) -> &'a AtomicU64 {
+        // SAFETY: P, and the caller vouches for the layout; items are 8-aligned.
+        unsafe { self.start().add(offset).cast::<AtomicU64>().as_ref() }
+    }
+}
+
+/// A kind of item: `u64` to `u64` ([`crate::U64`]) or bytes to bytes ([`crate::Bytes`]).
+///
+/// The ring is written once, for any kind. Sealed: an implementation vouches for raw layouts.
+pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
+    /// What items are found by.
+    type Key: ?Sized;
+    #[doc(hidden)]
+    fn with_seed(seed: [u64; 2]) -> Self;
+    /// Seeded hash; its low bits choose the bucket.
+    #[doc(hidden)]
+    fn hash(&self, key: &Self::Key) -> u64;
+    #[doc(hidden)]
+    fn item_hash(&self, item: Item) -> u64;
+    /// Whether the item has this key, whose hash is `hash`.
+    #[doc(hidden)]
+    fn is(&self, item: Item, hash: u64, key: &Self::Key) -> bool;
+    /// The order of the item's key and `key`, which hash to the same value.
+    #[doc(hidden)]
+    fn key_cmp(&self, item: Item, key: &Self::Key) -> Ordering;
+    /// Bytes that were allocated for the item.
+    #[doc(hidden)]
+    fn size(item: Item) -> usize;
+    /// Whether the item has an expiry field (for the count of expiring items).
+    #[doc(hidden)]
+    fn expires(item: Item) -> bool;
+}
+
+pub(crate) mod sealed {
+    pub trait Sealed {}
+}

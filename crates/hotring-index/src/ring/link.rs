@@ -1,0 +1,264 @@
+//! The steps that change the chain: link a new item, replace one, mark one dead, split a bucket.
+//!
+//! Each is one CAS on one word. FAST'20 section 3.3 asks for an Occupied bit that is set and later
+//! cleared, which makes others wait for a thread that stops in between; here a dead item's own
+//! word carries the mark (Harris 2001), and everybody can finish what another has begun.
+
+use crate::config::Strategy;
+use crate::ring::item::{Item, Kind};
+use crate::ring::search::{AnchorGoal, Found, Goal, parent};
+use crate::ring::session::Pinned;
+use crate::ring::word::{BUSY, HINTED, Hint, Link, MARK, Next, REPL, SIGN};
+use crate::sync::{AtomicU64, Ordering};
+
+/// Dead versions that writers of a hinted item may leave in the chain before one cleans up.
+const DEBT_MAX: u64 = 8;
+/// Items of this size or more are unlinked at once, so that dead versions do not pile up.
+const LAZY_SIZE_MAX: usize = 512;
+/// Inserts of a session between two looks at the table's load.
+const GROWTH_INTERVAL: u32 = 64;
+
+/// A word of a line that an insert has reserved before linking its item.
+#[derive(Default)]
+pub(crate) struct Reservation(Option<usize>);
+
+impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
+    /// Links a private item before `found.at`. Gives it a free word of its line first, so that a
+    /// line with room stays complete. On failure the caller finds anew and comes back with the
+    /// same reservation.
+    pub(crate) fn link(
+        &mut self,
+        goal: &impl Goal<K>,
+        bucket: u64,
+        found: &Found<'s>,
+        item: Item,
+        reservation: &mut Reservation,
+    ) -> bool {
+        if reservation.0.is_none() {
+            reservation.0 = self.reserve(goal.hash(), bucket);
+        }
+        if reservation.0.is_none() {
+            self.make_incomplete(bucket);
+        }
+        let mut pred_word = found.pred_word;
+        if found.pred_link == Link::anchor(bucket) {
+            // Our own change of the control bits must not fail our CAS.
+            // ORDERING: Acquire, the CAS validates it.
+            let now = Next(found.pred.load(Ordering::Acquire));
+            if now.link() == pred_word.link() {
+                pred_word = now;
+            }
+        }
+        let sign = item_flags(item) & SIGN;
+        let claimed = if reservation.0.is_some() { HINTED } else { 0 };
+        // ORDERING: Relaxed, private until the CAS below.
+        item.next().store(Next(sign | claimed).with(found.at).0, Ordering::Relaxed);
+        let after = pred_word.with(Link::item(item.address()));
+        // ORDERING: Release publishes the item's fields to Acquire walks. Acquire because the word
+        // may have returned to an older value: the deletion it went through must happen before us.
+        let linked = found
+            .pred
+            .compare_exchange(pred_word.0, after.0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if linked {
+            self.record().items.add(1);
+            if K::expires(item) {
+                self.record().expiring.add(1);
+            }
+            if let Some(k) = reservation.0.take() {
+                let word = Hint::new(Hint::tag_of(goal.hash()), item.address(), 1);
+                // ORDERING: Release publishes the item to readers of the hint. A plain store: a
+                // reserved word is written by its owner only.
+                self.ring.table.slot(bucket).hints[k].store(word.0, Ordering::Release);
+                self.recheck(bucket, item);
+            }
+            self.consider_growth();
+        }
+        linked
+    }
+
+    fn reserve(&mut self, hash: u64, bucket: u64) -> Option<usize> {
+        if self.ring.config.strategy != Strategy::Vote {
+            return None;
+        }
+        let reserved = Hint::reserved(Hint::tag_of(hash)).0;
+        let hints = &self.ring.table.slot(bucket).hints;
+        (0..H).find(|&k| {
+            // ORDERING: Relaxed, validated by the CAS.
+            hints[k].load(Ordering::Relaxed) == 0
+                // ORDERING: AcqRel: readers that miss the reservation miss the item too.
+                && hints[k]
+                    .compare_exchange(0, reserved, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+        })
+    }
+
+    /// Gives back a reservation that no item came to use.
+    pub(crate) fn unreserve(&mut self, bucket: u64, reservation: Reservation) {
+        if let Some(k) = reservation.0 {
+            // ORDERING: Release, as in `link`.
+            self.ring.table.slot(bucket).hints[k].store(0, Ordering::Release);
+        }
+    }
+
+    /// Replaces the live item `old` (whose word was `word`) by the private `copy`: old out and new
+    /// in by one CAS. `found` is the walk that led there, if one did. False: nothing has happened.
+    pub(crate) fn replace(
+        &mut self,
+        goal: &impl Goal<K>,
+        bucket: u64,
+        (old, word): (Item, Next),
+        copy: Item,
+        found: Option<&Found<'s>>,
+    ) -> bool {
+        // The write of a hinted item needs no predecessor: the dead version may wait for a walk.
+        let lazy = found.is_none()
+            && word.is(HINTED)
+            && word.debt() < DEBT_MAX
+            && K::size(old) < LAZY_SIZE_MAX;
+        let debt = if lazy { word.debt() + 1 } else { 0 };
+        let flags = Next((item_flags(copy) & SIGN) | (word.0 & HINTED)).with_debt(debt);
+        // ORDERING: Relaxed, private until the CAS below.
+        copy.next().store(flags.with(word.link()).0, Ordering::Relaxed);
+        let dead = Next(word.0 | MARK | REPL).with(Link::item(copy.address()));
+        // ORDERING: AcqRel: publishes the copy; our reads of the old item come before its death.
+        if old.next().compare_exchange(word.0, dead.0, Ordering::AcqRel, Ordering::Relaxed).is_err()
+        {
+            return false;
+        }
+        let expiring = i64::from(K::expires(copy)) - i64::from(K::expires(old));
+        if expiring != 0 {
+            self.record().expiring.add(expiring);
+        }
+        if word.is(HINTED) {
+            self.inherit(old, copy);
+        }
+        match found {
+            Some(found) => self.unlink_one(goal, bucket, found, Link::item(copy.address()), old),
+            None if lazy => {}
+            None => drop(self.find(goal, bucket)),
+        }
+        true
+    }
+
+    /// Marks the live item that `found` ended at. False: its word has changed.
+    pub(crate) fn kill(&mut self, goal: &impl Goal<K>, bucket: u64, found: &Found<'s>) -> bool {
+        let item = self.item(found.at);
+        let dead = found.word.0 | MARK;
+        // ORDERING: AcqRel: our reads of the item come before its death.
+        if item
+            .next()
+            .compare_exchange(found.word.0, dead, Ordering::AcqRel, Ordering::Relaxed)
+            .is_err()
+        {
+            return false;
+        }
+        self.record().items.add(-1);
+        if K::expires(item) {
+            self.record().expiring.add(-1);
+        }
+        self.unlink_one(goal, bucket, found, found.word.link(), item);
+        true
+    }
+
+    /// Takes the dead item at `found` out of the chain, or lets a new walk do it.
+    fn unlink_one(
+        &mut self,
+        goal: &impl Goal<K>,
+        bucket: u64,
+        found: &Found<'s>,
+        successor: Link,
+        dead: Item,
+    ) {
+        let after = found.pred_word.with(successor);
+        // ORDERING: AcqRel, as in `find`.
+        if found
+            .pred
+            .compare_exchange(found.pred_word.0, after.0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+        {
+            self.unlinked(dead);
+        } else {
+            self.find(goal, bucket);
+        }
+    }
+
+    /// Splits bucket `index` off its parent by linking its anchor (FAST'20 section 3.4, without
+    /// its phases: one CAS, no copying, nobody waits). False: somebody else is at it.
+    #[cold]
+    pub(crate) fn split(&mut self, index: u64) -> bool {
+        let slot = self.ring.table.slot(index);
+        let claim = Link::anchor(0).address() | BUSY;
+        // ORDERING: Relaxed, chooses one initialiser; the linking CAS below publishes.
+        if slot.anchor.compare_exchange(0, claim, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        let from = self.bucket_or_parent(parent(index));
+        let goal = AnchorGoal(index);
+        loop {
+            let found = self.find(&goal, from);
+            // ORDERING: Relaxed, published by the CAS.
+            slot.anchor.store(Next(BUSY).with(found.at).0, Ordering::Relaxed);
+            let after = found.pred_word.with(Link::anchor(index));
+            // ORDERING: AcqRel, as for the link of an item.
+            if found
+                .pred
+                .compare_exchange(found.pred_word.0, after.0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                break;
+            }
+        }
+        // ORDERING: AcqRel: whoever sees the slot usable sees its anchor linked (I7).
+        slot.anchor.fetch_and(!BUSY, Ordering::AcqRel);
+        // Only now: whoever still chose the parent's line for one of our keys is pinned since
+        // before the parent can become complete again.
+        self.make_incomplete(from);
+        self.hand_over(from, index);
+        // ORDERING: Relaxed, statistics.
+        self.ring.splits.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Moves the hints of the new bucket's items over, so that a doubling forgets no hot item.
+    fn hand_over(&mut self, from: u64, to: u64) {
+        let mask = (1u64 << (64 - to.leading_zeros())) - 1;
+        for k in 0..H {
+            let word = &self.ring.table.slot(from).hints[k];
+            // ORDERING: Acquire, we read the item behind it.
+            let hint = Hint(word.load(Ordering::Acquire));
+            let Some(item) = self.hinted(hint) else { continue };
+            if self.ring.kind.item_hash(item) & mask != to {
+                continue;
+            }
+            // ORDERING: AcqRel, the item's claim is ours from here on.
+            if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                continue;
+            }
+            let taken = self.ring.table.slot(to).hints.iter().any(|word| {
+                // ORDERING: AcqRel publishes the item to readers of the hint.
+                word.compare_exchange(0, hint.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            });
+            if taken {
+                self.recheck(to, item);
+            } else {
+                self.release(item);
+            }
+        }
+    }
+
+    fn consider_growth(&mut self) {
+        self.local.inserts += 1;
+        if self.local.inserts >= GROWTH_INTERVAL {
+            self.local.inserts = 0;
+            self.grow_if_due();
+        }
+    }
+}
+
+/// The flags that an item was made with; its word is otherwise not set yet.
+fn item_flags(item: Item) -> u64 {
+    let next: &AtomicU64 = item.next();
+    // ORDERING: Relaxed, the item is private.
+    next.load(Ordering::Relaxed)
+}

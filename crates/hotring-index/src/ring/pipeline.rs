@@ -1,0 +1,336 @@
+//! Many lookups in flight, so that the memory they wait for is fetched side by side.
+//!
+//! Most keys take two cache lines: the slot, and the item under the hint with their tag. For these
+//! a *conveyor* of fixed distance is fastest: while key i asks for its slot, key i - d reads its
+//! slot and asks for its item, and key i - 2d looks at its item. The rest, which must walk, are
+//! collected and *fly*: each is a small state machine that asks for its next line and gives way to
+//! the others while that line is on its way.
+
+use crate::ring::item::{Item, Kind};
+use crate::ring::search::{Hit, KeyGoal};
+use crate::ring::session::Pinned;
+use crate::ring::table::{Matches, Slot};
+use crate::ring::word::{COMPLETE, Hint, Link, MARK, Next};
+use crate::sync::Ordering;
+use std::cmp;
+
+/// The most lookups that can be in flight.
+const FLIGHTS_MAX: usize = 64;
+
+/// Keys that the conveyor could not answer.
+struct Walkers {
+    keys: [usize; FLIGHTS_MAX],
+    n: usize,
+}
+
+impl Default for Walkers {
+    fn default() -> Self {
+        Self { keys: [0; FLIGHTS_MAX], n: 0 }
+    }
+}
+
+impl Walkers {
+    /// True when there is no room for another one.
+    fn push(&mut self, key: usize) -> bool {
+        self.keys[self.n] = key;
+        self.n += 1;
+        self.n == FLIGHTS_MAX
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    /// The slot has been asked for.
+    Line,
+    /// The item under a hint has been asked for.
+    Hinted(Item),
+    /// The item that this word leads to has been asked for.
+    Walk(Next),
+}
+
+#[derive(Clone, Copy)]
+struct Flight {
+    /// Which key of the batch.
+    key: usize,
+    hash: u64,
+    visits: u32,
+    phase: Phase,
+}
+
+enum Step {
+    Fly(Phase),
+    Land(Option<Hit>),
+    /// Something out of the ordinary: let the plain lookup deal with it.
+    Divert,
+}
+
+impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
+    /// Looks up `n` keys and hands each result to `land` as it is there, in any order.
+    pub(crate) fn pipeline<'k>(
+        &mut self,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        mut land: impl FnMut(usize, Option<Hit>),
+    ) where
+        K::Key: 'k,
+    {
+        let mut walkers = Walkers::default();
+        let distance = if H == 1 { 0 } else { self.ring.config.pipeline_depth / 2 };
+        if distance == 0 {
+            self.fly(n, &goal, &mut |pinned: &mut Self, key, goal, step, visits| {
+                land(key, pinned.settle(goal, step, visits));
+            });
+            return;
+        }
+        let mut belt = [(0u64, 0u64); FLIGHTS_MAX];
+        for i in 0..n + 2 * distance {
+            if i < n {
+                let hash = goal(&self.ring.kind, i).hash;
+                belt[i % FLIGHTS_MAX].0 = hash;
+                prefetch(std::ptr::from_ref(self.slot_of(hash)).cast());
+            }
+            if i >= distance && i - distance < n {
+                let place = &mut belt[(i - distance) % FLIGHTS_MAX];
+                place.1 = self.candidate(place.0).map_or(0, Item::address);
+                prefetch(std::ptr::without_provenance(place.1 as usize));
+            }
+            if i >= 2 * distance {
+                let key = i - 2 * distance;
+                let address = belt[key % FLIGHTS_MAX].1;
+                let target = goal(&self.ring.kind, key);
+                match self.look_at(target, address) {
+                    Some(hit) => {
+                        self.access(target.hash, Some(hit), 1);
+                        land(key, Some(hit));
+                    }
+                    None if walkers.push(key) => {
+                        self.fly_walkers(&mut walkers, &goal, &mut land);
+                    }
+                    None => {}
+                }
+            }
+        }
+        self.fly_walkers(&mut walkers, &goal, &mut land);
+    }
+
+    /// Brings into the cache what operations on up to 64 keys will touch.
+    pub(crate) fn warm<'k>(&mut self, n: usize, goal: impl Fn(&K, usize) -> KeyGoal<'k, K>)
+    where
+        K::Key: 'k,
+    {
+        debug_assert!(n <= FLIGHTS_MAX);
+        for i in 0..n {
+            prefetch(std::ptr::from_ref(self.slot_of(goal(&self.ring.kind, i).hash)).cast());
+        }
+        let mut walkers = Walkers::default();
+        for i in 0..n {
+            match self.candidate(goal(&self.ring.kind, i).hash) {
+                Some(item) => prefetch(item.start().as_ptr()),
+                None => {
+                    walkers.push(i);
+                }
+            }
+        }
+        let (keys, n) = (walkers.keys, walkers.n);
+        self.fly(n, &|kind, i| goal(kind, keys[i]), &mut |_, _, _, _, _| {});
+    }
+
+    #[inline(always)]
+    fn slot_of(&self, hash: u64) -> &Slot<H> {
+        self.ring.table.slot(hash & self.ring.table.mask())
+    }
+
+    /// The item under the first hint with the hash's tag.
+    #[inline(always)]
+    fn candidate(&self, hash: u64) -> Option<Item> {
+        let slot = self.slot_of(hash);
+        let mut some = if H == 1 { Matches::FIRST } else { slot.matches(Hint::tag_of(hash)) };
+        // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
+        some.next().and_then(|k| self.hinted(Hint(slot.hints[k].load(Ordering::Acquire))))
+    }
+
+    /// Whether the item at `address` (0: none) is the live one of the key.
+    #[inline(always)]
+    fn look_at(&self, goal: KeyGoal<'_, K>, address: u64) -> Option<Hit> {
+        // The address was read from a hint under this very pin (P4).
+        let item = self.hinted(Hint::new(0, address, 0))?;
+        // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load
+        // is the linearization point.
+        let word = Next(item.next().load(Ordering::Acquire));
+        let live = !word.is(MARK) && self.ring.kind.is(item, goal.hash, goal.key);
+        live.then_some(Hit { item, word })
+    }
+
+    #[inline(never)]
+    fn fly_walkers<'k>(
+        &mut self,
+        walkers: &mut Walkers,
+        goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        land: &mut impl FnMut(usize, Option<Hit>),
+    ) where
+        K::Key: 'k,
+    {
+        let (keys, n) = (walkers.keys, walkers.n);
+        walkers.n = 0;
+        let goal = |kind: &K, i: usize| goal(kind, keys[i]);
+        self.fly(n, &goal, &mut |pinned: &mut Self, i, goal, step, visits| {
+            land(keys[i], pinned.settle(goal, step, visits));
+        });
+    }
+
+    fn settle(&mut self, goal: KeyGoal<'_, K>, step: Step, visits: u32) -> Option<Hit> {
+        let Step::Land(hit) = step else { return self.lookup(goal) };
+        self.access(goal.hash, hit, visits);
+        hit
+    }
+
+    fn fly<'k>(
+        &mut self,
+        n: usize,
+        goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        land: &mut impl FnMut(&mut Self, usize, KeyGoal<'k, K>, Step, u32),
+    ) where
+        K::Key: 'k,
+    {
+        let depth = self.ring.config.pipeline_depth.min(n).min(FLIGHTS_MAX);
+        let idle = Flight { key: 0, hash: 0, visits: 0, phase: Phase::Line };
+        let mut flights = [idle; FLIGHTS_MAX];
+        let mut started = 0;
+        while started < depth {
+            flights[started] = self.take_off(goal(&self.ring.kind, started).hash, started);
+            started += 1;
+        }
+        let (mut airborne, mut at) = (depth, 0);
+        while airborne > 0 {
+            let flight = &mut flights[at];
+            let target = goal(&self.ring.kind, flight.key);
+            match self.step(target, flight) {
+                Step::Fly(phase) => flight.phase = phase,
+                landed => {
+                    let (key, visits) = (flight.key, flight.visits);
+                    if started < n {
+                        let hash = goal(&self.ring.kind, started).hash;
+                        flights[at] = self.take_off(hash, started);
+                        started += 1;
+                    } else {
+                        airborne -= 1;
+                        flights[at] = flights[airborne];
+                    }
+                    land(self, key, target, landed, visits);
+                }
+            }
+            at += 1;
+            if at >= airborne {
+                at = 0;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn take_off(&self, hash: u64, key: usize) -> Flight {
+        prefetch(std::ptr::from_ref(self.slot_of(hash)).cast());
+        Flight { key, hash, visits: 0, phase: Phase::Line }
+    }
+
+    #[inline(always)]
+    fn step(&self, goal: KeyGoal<'_, K>, flight: &mut Flight) -> Step {
+        match flight.phase {
+            Phase::Line => self.step_line(flight.hash),
+            Phase::Hinted(item) => self.step_hinted(goal, item, flight),
+            Phase::Walk(word) => self.step_walk(goal, word, flight),
+        }
+    }
+
+    #[inline(always)]
+    fn step_line(&self, hash: u64) -> Step {
+        if let Some(item) = self.candidate(hash) {
+            prefetch(item.start().as_ptr());
+            return Step::Fly(Phase::Hinted(item));
+        }
+        self.walk_from_anchor(hash)
+    }
+
+    #[inline(always)]
+    fn walk_from_anchor(&self, hash: u64) -> Step {
+        // ORDERING: Acquire pairs with the CASes that link into this arc.
+        let control = Next(self.slot_of(hash).anchor.load(Ordering::Acquire));
+        if !control.is_start() || control.is(COMPLETE) {
+            return Step::Divert;
+        }
+        self.onward(control)
+    }
+
+    /// Asks for the item that `word` leads to.
+    #[inline(always)]
+    fn onward(&self, word: Next) -> Step {
+        let link = word.link();
+        if !link.is_anchor() {
+            prefetch(self.item(link).start().as_ptr());
+        }
+        Step::Fly(Phase::Walk(word))
+    }
+
+    #[inline(always)]
+    fn step_hinted(&self, goal: KeyGoal<'_, K>, item: Item, flight: &mut Flight) -> Step {
+        flight.visits += 1;
+        // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load
+        // is the linearization point.
+        let word = Next(item.next().load(Ordering::Acquire));
+        if !word.is(MARK) {
+            if self.ring.kind.is(item, goal.hash, goal.key) {
+                return Step::Land(Some(Hit { item, word }));
+            }
+            if H == 1 && goal_is_after(&self.ring.kind, goal, item) {
+                return self.onward(word);
+            }
+        }
+        if H > 1 {
+            // Another key with the same tag, or a dead item.
+            return Step::Divert;
+        }
+        // The table may have doubled since `step_line`: look whether this slot is in use, too.
+        self.walk_from_anchor(goal.hash)
+    }
+
+    #[inline(always)]
+    fn step_walk(&self, goal: KeyGoal<'_, K>, mut word: Next, flight: &mut Flight) -> Step {
+        use crate::ring::search::Goal;
+        while word.link().is_anchor() {
+            let link = word.link();
+            if link == Link::END || goal.cmp_anchor(link.slot()).is_gt() {
+                return Step::Land(None);
+            }
+            // ORDERING: Acquire pairs with the CAS that linked the successor.
+            word = Next(self.next(link).load(Ordering::Acquire));
+        }
+        flight.visits += 1;
+        let item = self.item(word.link());
+        let order = goal.cmp_item(&self.ring.kind, item);
+        if order.is_gt() {
+            return Step::Land(None);
+        }
+        // ORDERING: Acquire, as above; for a hit the linearization point.
+        let word = Next(item.next().load(Ordering::Acquire));
+        if order.is_eq() && !word.is(MARK) {
+            return Step::Land(Some(Hit { item, word }));
+        }
+        self.onward(word)
+    }
+}
+
+fn goal_is_after<K: Kind>(kind: &K, goal: KeyGoal<'_, K>, item: Item) -> bool {
+    use crate::ring::search::Goal;
+    goal.cmp_item(kind, item) == cmp::Ordering::Less
+}
+
+/// Asks for the cache line at `at`; does nothing where there is no such instruction.
+#[inline(always)]
+pub(crate) fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing into the program and cannot fault.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}

@@ -1,0 +1,415 @@
+//! Finding: the line of hints, the walk of readers, and the helping walk of writers.
+//!
+//! FAST'20 section 3.1. The paper's three conditions for a miss become one, because an anchor
+//! bounds every arc: the first node that is not before the target ends the search.
+
+use crate::ring::item::{Item, Kind};
+use crate::ring::session::Pinned;
+use crate::ring::table::Matches;
+use crate::ring::word::{COMPLETE, Hint, Link, MARK, Next, REPL, ring_cmp};
+use crate::sync::{AtomicU64, Ordering};
+use std::cmp;
+
+/// A position in the ring's order.
+pub(crate) trait Goal<K: Kind> {
+    fn hash(&self) -> u64;
+    /// Where an item stands relative to the goal.
+    fn cmp_item(&self, kind: &K, item: Item) -> cmp::Ordering;
+    /// Where a slot's anchor stands relative to the goal.
+    fn cmp_anchor(&self, slot: u64) -> cmp::Ordering;
+}
+
+/// The position of a key.
+pub(crate) struct KeyGoal<'k, K: Kind> {
+    pub(crate) hash: u64,
+    pub(crate) key: &'k K::Key,
+}
+
+impl<K: Kind> Clone for KeyGoal<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K: Kind> Copy for KeyGoal<'_, K> {}
+
+impl<K: Kind> Goal<K> for KeyGoal<'_, K> {
+    #[inline(always)]
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    #[inline(always)]
+    fn cmp_item(&self, kind: &K, item: Item) -> cmp::Ordering {
+        ring_cmp(kind.item_hash(item), self.hash).then_with(|| kind.key_cmp(item, self.key))
+    }
+
+    #[inline(always)]
+    fn cmp_anchor(&self, slot: u64) -> cmp::Ordering {
+        // An anchor precedes the items that hash to its slot number.
+        ring_cmp(slot, self.hash).then(cmp::Ordering::Less)
+    }
+}
+
+/// The position of an anchor: before every item of its bucket. Also that of a scan's cursor.
+pub(crate) struct AnchorGoal(pub(crate) u64);
+
+impl<K: Kind> Goal<K> for AnchorGoal {
+    fn hash(&self) -> u64 {
+        self.0
+    }
+
+    fn cmp_item(&self, kind: &K, item: Item) -> cmp::Ordering {
+        ring_cmp(kind.item_hash(item), self.0).then(cmp::Ordering::Greater)
+    }
+
+    fn cmp_anchor(&self, slot: u64) -> cmp::Ordering {
+        ring_cmp(slot, self.0)
+    }
+}
+
+/// A live item that was found, and what its `next` word was at that moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Hit {
+    pub(crate) item: Item,
+    pub(crate) word: Next,
+}
+
+/// What a writer's walk found.
+pub(crate) struct Found<'s> {
+    /// The `next` word of the last live node before the goal, and the value it had.
+    pub(crate) pred: &'s AtomicU64,
+    pub(crate) pred_link: Link,
+    pub(crate) pred_word: Next,
+    /// The first live node that is not before the goal.
+    pub(crate) at: Link,
+    /// That node's word, if it is an item.
+    pub(crate) word: Next,
+    /// Whether that node is the goal itself.
+    pub(crate) exact: bool,
+}
+
+/// What the line of hints said about a key.
+#[derive(Default)]
+struct Line {
+    /// A word with the key's tag is reserved, or leads to a dead item of the key.
+    uncertain: bool,
+    /// A word that holds a replaced item of the key.
+    stale: Option<(usize, Hint)>,
+    visits: u32,
+}
+
+impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
+    /// The live item with this key: the read path. Counts as an access.
+    #[inline(always)]
+    pub(crate) fn lookup(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        if H == 1 {
+            return self.lookup_from_head(goal);
+        }
+        let slot = self.ring.table.slot(goal.hash & self.ring.table.mask());
+        // The usual case, kept free of everything else: the first hint with the tag is the key's.
+        if let Some(k) = slot.matches(Hint::tag_of(goal.hash)).next()
+            // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
+            && let Some(item) = self.hinted(Hint(slot.hints[k].load(Ordering::Acquire)))
+        {
+            // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this
+            // load is the linearization point.
+            let word = Next(item.next().load(Ordering::Acquire));
+            if !word.is(MARK) && self.ring.kind.is(item, goal.hash, goal.key) {
+                let hit = Hit { item, word };
+                self.access(goal.hash, Some(hit), 1);
+                return Some(hit);
+            }
+        }
+        self.lookup_in_full(goal)
+    }
+
+    /// All hints with the tag, then a miss for certain, or a walk.
+    #[inline(never)]
+    fn lookup_in_full(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        let index = goal.hash & self.ring.table.mask();
+        let slot = self.ring.table.slot(index);
+        // Before the hints: a complete line needs it first.
+        // ORDERING: Acquire pairs with the CASes that link into this arc.
+        let control = Next(slot.anchor.load(Ordering::Acquire));
+        let tag = Hint::tag_of(goal.hash);
+        let mut line = Line::default();
+        for k in slot.matches(tag) {
+            // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
+            let hint = Hint(slot.hints[k].load(Ordering::Acquire));
+            // A word that changed since is one whose item was displaced or replaced: look again
+            // by walking.
+            line.uncertain |= !hint.has_tag(tag);
+            if let Some(hit) = self.try_hint(goal, index, k, hint, &mut line) {
+                self.access(goal.hash, Some(hit), line.visits);
+                return Some(hit);
+            }
+        }
+        self.lookup_beyond_line(goal, index, control, line)
+    }
+
+    /// The live item with this key if a hint leads to it: where writers look first. Counts nothing.
+    #[inline]
+    pub(crate) fn probe(&self, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        let slot = self.ring.table.slot(goal.hash & self.ring.table.mask());
+        let some = if H == 1 { Matches::FIRST } else { slot.matches(Hint::tag_of(goal.hash)) };
+        for k in some {
+            // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
+            let hint = Hint(slot.hints[k].load(Ordering::Acquire));
+            let Some(item) = self.hinted(hint) else { continue };
+            // ORDERING: Acquire, as in `try_hint`.
+            let word = Next(item.next().load(Ordering::Acquire));
+            if !word.is(MARK) && self.ring.kind.is(item, goal.hash, goal.key) {
+                return Some(Hit { item, word });
+            }
+        }
+        None
+    }
+
+    /// Follows one hint whose tag fits.
+    fn try_hint(
+        &mut self,
+        goal: KeyGoal<'_, K>,
+        index: u64,
+        k: usize,
+        hint: Hint,
+        line: &mut Line,
+    ) -> Option<Hit> {
+        let Some(item) = self.hinted(hint) else {
+            line.uncertain |= hint.is_reserved();
+            return None;
+        };
+        line.visits += 1;
+        // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load
+        // is the linearization point.
+        let word = Next(item.next().load(Ordering::Acquire));
+        if !self.ring.kind.is(item, goal.hash, goal.key) {
+            return None;
+        }
+        if !word.is(MARK) {
+            return Some(Hit { item, word });
+        }
+        // Never walk on from a dead hint: its successor may be freed already.
+        line.uncertain = true;
+        if word.is(REPL) {
+            line.stale = Some((k, hint));
+        } else {
+            self.clear_word(index, k, hint, item);
+        }
+        None
+    }
+
+    /// The key was not under a hint: a miss for certain, or a walk.
+    fn lookup_beyond_line(
+        &mut self,
+        goal: KeyGoal<'_, K>,
+        index: u64,
+        control: Next,
+        line: Line,
+    ) -> Option<Hit> {
+        if control.is(COMPLETE) && !line.uncertain {
+            // ORDERING: Acquire; the loads of the hints were Acquire, so this one comes after them.
+            let again = Next(self.ring.table.slot(index).anchor.load(Ordering::Acquire));
+            if again.is(COMPLETE) {
+                self.access(goal.hash, None, line.visits);
+                return None;
+            }
+        }
+        let bucket = self.bucket(goal.hash);
+        let anchor = Link::anchor(bucket);
+        // ORDERING: Acquire, as for every step of a walk.
+        let word = Next(self.next(anchor).load(Ordering::Acquire));
+        let (hit, visits) = self.walk(goal, word);
+        if let Some((k, hint)) = line.stale {
+            self.mend_stale(index, k, hint, hit.map(|hit| hit.item));
+        }
+        self.access(goal.hash, hit, line.visits + visits);
+        hit
+    }
+
+    /// One head per bucket, as in the paper: start at the hot item if it is not beyond the goal.
+    #[inline(always)]
+    fn lookup_from_head(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        let bucket = self.bucket(goal.hash);
+        let slot = self.ring.table.slot(bucket);
+        // ORDERING: Acquire pairs with the CAS that installed the hint.
+        let hint = Hint(slot.hints[0].load(Ordering::Acquire));
+        let mut start = None;
+        let mut visits = 0;
+        if let Some(item) = self.hinted(hint) {
+            visits = 1;
+            // ORDERING: Acquire, the linearization point of a hit.
+            let word = Next(item.next().load(Ordering::Acquire));
+            if word.is(MARK) {
+                if !word.is(REPL) {
+                    self.clear_word(bucket, 0, hint, item);
+                }
+            } else {
+                match goal.cmp_item(&self.ring.kind, item) {
+                    cmp::Ordering::Equal => {
+                        let hit = Hit { item, word };
+                        self.access(goal.hash, Some(hit), visits);
+                        return Some(hit);
+                    }
+                    cmp::Ordering::Less => start = Some(word),
+                    cmp::Ordering::Greater => {}
+                }
+            }
+        }
+        // ORDERING: Acquire, as for every step of a walk.
+        let word = start.unwrap_or_else(|| Next(slot.anchor.load(Ordering::Acquire)));
+        let (hit, walked) = self.walk(goal, word);
+        self.access(goal.hash, hit, visits + walked);
+        hit
+    }
+
+    /// The walk of readers: passes dead items, changes nothing, never starts anew.
+    #[inline(always)]
+    pub(crate) fn walk(&self, goal: KeyGoal<'_, K>, mut word: Next) -> (Option<Hit>, u32) {
+        let mut visits = 0;
+        loop {
+            let link = word.link();
+            if link.is_anchor() {
+                if link == Link::END || goal.cmp_anchor(link.slot()).is_gt() {
+                    return (None, visits);
+                }
+                // ORDERING: Acquire pairs with the CAS that linked the successor.
+                word = Next(self.next(link).load(Ordering::Acquire));
+                continue;
+            }
+            visits += 1;
+            let item = self.item(link);
+            let order = goal.cmp_item(&self.ring.kind, item);
+            if order.is_gt() {
+                return (None, visits);
+            }
+            // ORDERING: Acquire, as above; for a hit the linearization point.
+            word = Next(item.next().load(Ordering::Acquire));
+            if order.is_eq() && !word.is(MARK) {
+                return (Some(Hit { item, word }), visits);
+            }
+        }
+    }
+
+    /// The slot whose anchor is the nearest usable one before `hash`. Splits buckets on first use.
+    #[inline(always)]
+    pub(crate) fn bucket(&mut self, hash: u64) -> u64 {
+        let index = hash & self.ring.table.mask();
+        // ORDERING: Acquire pairs with the AcqRel that clears BUSY: a usable anchor is linked (I7).
+        let word = Next(self.ring.table.slot(index).anchor.load(Ordering::Acquire));
+        if word.is_start() { index } else { self.bucket_or_parent(index) }
+    }
+
+    /// The bucket, split off if it is new, or the nearest ancestor that can be used now.
+    #[cold]
+    pub(crate) fn bucket_or_parent(&mut self, mut index: u64) -> u64 {
+        while index != 0 {
+            // ORDERING: Acquire, as in `bucket`.
+            let word = Next(self.ring.table.slot(index).anchor.load(Ordering::Acquire));
+            if word.is_start() || (word.0 == 0 && self.split(index)) {
+                return index;
+            }
+            index = parent(index);
+        }
+        0
+    }
+
+    /// The walk of writers: unlinks what is dead on its way, starts anew when somebody interferes.
+    pub(crate) fn find(&mut self, goal: &impl Goal<K>, bucket: u64) -> Found<'s> {
+        self.find_from(goal, bucket, H == 1)
+    }
+
+    /// As `find`; `from_head` allows it to begin at the bucket's head and so to leave out a part.
+    pub(crate) fn find_from(
+        &mut self,
+        goal: &impl Goal<K>,
+        bucket: u64,
+        mut from_head: bool,
+    ) -> Found<'s> {
+        'start: loop {
+            let (mut pred_link, mut pred_word) = self.start(goal, bucket, from_head);
+            from_head = false;
+            loop {
+                let pred = self.next(pred_link);
+                let (at, word) = self.skip_dead(pred_word.link());
+                if at != pred_word.link() {
+                    let after = pred_word.with(at);
+                    // ORDERING: AcqRel publishes nothing new but keeps the release sequence of the
+                    // skipped items; pairs with the Acquire of walks.
+                    if pred
+                        .compare_exchange(pred_word.0, after.0, Ordering::AcqRel, Ordering::Relaxed)
+                        .is_err()
+                    {
+                        continue 'start;
+                    }
+                    self.unlinked_run(pred_word.link(), at);
+                    pred_word = after;
+                }
+                let order = match at {
+                    Link::END => cmp::Ordering::Greater,
+                    _ if at.is_anchor() => goal.cmp_anchor(at.slot()),
+                    _ => goal.cmp_item(&self.ring.kind, self.item(at)),
+                };
+                if order.is_ge() {
+                    let exact = order.is_eq();
+                    return Found { pred, pred_link, pred_word, at, word, exact };
+                }
+                (pred_link, pred_word) = (at, word);
+            }
+        }
+    }
+
+    /// A live node strictly before the goal, and its word.
+    fn start(&mut self, goal: &impl Goal<K>, bucket: u64, from_head: bool) -> (Link, Next) {
+        let slot = self.ring.table.slot(bucket);
+        if from_head {
+            // ORDERING: Acquire pairs with the CAS that installed the hint.
+            let hint = Hint(slot.hints[0].load(Ordering::Acquire));
+            if let Some(item) = self.hinted(hint) {
+                // ORDERING: Acquire, as for every step of a walk.
+                let word = Next(item.next().load(Ordering::Acquire));
+                if word.is(MARK) {
+                    if !word.is(REPL) {
+                        self.clear_word(bucket, 0, hint, item);
+                    }
+                } else if goal.cmp_item(&self.ring.kind, item).is_lt() {
+                    return (Link::item(item.address()), word);
+                }
+            }
+        }
+        // ORDERING: Acquire, as above.
+        (Link::anchor(bucket), Next(slot.anchor.load(Ordering::Acquire)))
+    }
+
+    /// The first node from `link` on that is not dead, and its word.
+    #[inline]
+    fn skip_dead(&self, mut link: Link) -> (Link, Next) {
+        loop {
+            if link == Link::END {
+                return (link, Next(0));
+            }
+            // ORDERING: Acquire pairs with the CAS that linked or marked the node.
+            let word = Next(self.next(link).load(Ordering::Acquire));
+            if !word.is(MARK) {
+                return (link, word);
+            }
+            link = word.link();
+        }
+    }
+
+    /// Settles the fate of the dead items from `from` up to `to`, which our CAS took out.
+    fn unlinked_run(&mut self, from: Link, to: Link) {
+        let mut link = from;
+        while link != to {
+            let item = self.item(link);
+            // ORDERING: Relaxed, the successor of a dead item is frozen (I1) and was read before.
+            link = Next(item.next().load(Ordering::Relaxed)).link();
+            self.unlinked(item);
+        }
+    }
+}
+
+/// The bucket that a bucket was split from: its number without the top bit.
+pub(crate) fn parent(index: u64) -> u64 {
+    debug_assert!(index != 0, "bucket 0 has no parent");
+    index & !(1 << (63 - index.leading_zeros()))
+}

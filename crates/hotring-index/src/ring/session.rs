@@ -1,0 +1,272 @@
+//! The shared state of an index, and what a session adds to it.
+
+use crate::arena::{Arena, LocalArena};
+use crate::config::{Config, ConfigError, Growth};
+use crate::reclaim::{Collector, Participant, Record};
+use crate::ring::item::{Item, Kind};
+use crate::ring::table::Table;
+use crate::ring::word::{Hint, Link, Next, UNLINKED};
+use crate::sync::{Arc, AtomicI64, AtomicU64, Ordering};
+use std::ptr::NonNull;
+
+/// Versions that a session draws from the shared counter at a time.
+const VERSION_BLOCK: u64 = 1024;
+
+pub(crate) struct Shared<K: Kind, const H: usize> {
+    pub(crate) kind: K,
+    pub(crate) table: Table<H>,
+    pub(crate) config: Config,
+    pub(crate) growth: Growth,
+    pub(crate) collector: Arc<Collector>,
+    pub(crate) arena: Arc<Arena>,
+    /// Anchors linked so far.
+    pub(crate) splits: AtomicU64,
+    /// What the sums of lookups and visits were at the last doubling.
+    pub(crate) lookups_before: AtomicI64,
+    pub(crate) visits_before: AtomicI64,
+    /// Where `expire_step` goes on.
+    pub(crate) expire_cursor: AtomicU64,
+    versions: AtomicU64,
+    sessions: AtomicU64,
+}
+
+impl<K: Kind, const H: usize> Shared<K, H> {
+    pub(crate) fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check(H)?;
+        let table = Table::new(&config)?;
+        // ORDERING: Relaxed, nobody else sees the table yet. The empty ring is anchor 0 alone.
+        table.slot(0).anchor.store(Link::END.address(), Ordering::Relaxed);
+        Ok(Self {
+            kind: K::with_seed(config.seed),
+            table,
+            growth: config.growth_for(H),
+            collector: Arc::new(Collector::new()),
+            arena: Arc::new(Arena::new(config.huge_pages)),
+            splits: AtomicU64::new(1),
+            lookups_before: AtomicI64::new(0),
+            visits_before: AtomicI64::new(0),
+            expire_cursor: AtomicU64::new(0),
+            versions: AtomicU64::new(1),
+            sessions: AtomicU64::new(0),
+            config,
+        })
+    }
+
+    pub(crate) fn sum(&self, counter: impl Fn(&Record) -> i64) -> i64 {
+        self.collector.records().map(counter).sum()
+    }
+
+    /// The links of the chain from anchor 0 on. Only while no other thread uses the index.
+    fn chain(&self) -> impl Iterator<Item = Link> {
+        let mut at = Link::anchor(0);
+        std::iter::from_fn(move || {
+            let next = if at.is_anchor() {
+                &self.table.slot(at.slot()).anchor
+            } else {
+                // SAFETY: P: an item is freed only after the walk has passed it.
+                unsafe { Item::at(at.address()) }.next()
+            };
+            let here = at;
+            // ORDERING: Relaxed, no other thread is left.
+            at = Next(next.load(Ordering::Relaxed)).link();
+            Some((here, at))
+        })
+        .scan(false, |ended, (here, next)| {
+            let last = std::mem::replace(ended, next == Link::END);
+            (!last).then_some(here)
+        })
+    }
+}
+
+impl<K: Kind, const H: usize> Drop for Shared<K, H> {
+    /// Classed memory goes with the arena; large items must be found one by one: those that wait
+    /// for readers, those that only a hint still holds, and those in the chain.
+    fn drop(&mut self) {
+        let orphans = self.collector.take_orphans();
+        if !self.arena.has_large() {
+            return;
+        }
+        // SAFETY: sessions hold the index, so none is left; each block is met once below: orphans
+        // are out of chain and hints, an UNLINKED item is out of the chain and in one hint.
+        let free = |block: NonNull<u8>, size| unsafe { self.arena.free_if_large(block, size) };
+        for orphan in orphans {
+            free(orphan.block, orphan.size);
+        }
+        for anchor in self.chain().filter(|link| link.is_anchor()) {
+            for hint in &self.table.slot(anchor.slot()).hints {
+                // ORDERING: Relaxed, no other thread is left.
+                let address = Hint(hint.load(Ordering::Relaxed)).address();
+                if address == 0 {
+                    continue;
+                }
+                // SAFETY: P: a hinted item is not freed before its hint is cleared (I4).
+                let item = unsafe { Item::at(address) };
+                // ORDERING: Relaxed, as above.
+                if Next(item.next().load(Ordering::Relaxed)).is(UNLINKED) {
+                    free(item.start(), K::size(item));
+                }
+            }
+        }
+        for link in self.chain().filter(|link| !link.is_anchor()) {
+            // SAFETY: P: in the chain, and freed only here.
+            let item = unsafe { Item::at(link.address()) };
+            free(item.start(), K::size(item));
+        }
+    }
+}
+
+/// A thread's access to an index: its pin, its memory, its luck.
+///
+/// Sessions are cheap to keep and meant to be kept: one per thread, not one per operation. A
+/// session may move between threads but serves one at a time.
+pub struct Session<K: Kind, const H: usize = 7> {
+    /// Before the index, whose drop wants what the session leaves behind.
+    local: Local,
+    shared: Arc<Shared<K, H>>,
+}
+
+pub(crate) struct Local {
+    pub(crate) participant: Participant,
+    pub(crate) arena: LocalArena,
+    /// Accesses until the next R-th one.
+    pub(crate) countdown: u32,
+    /// Inserts since growth was last considered.
+    pub(crate) inserts: u32,
+    random: u64,
+    versions: std::ops::Range<u64>,
+}
+
+impl<K: Kind, const H: usize> Session<K, H> {
+    pub(crate) fn new(shared: Arc<Shared<K, H>>) -> Self {
+        // ORDERING: Relaxed, a number that only has to be unique.
+        let number = shared.sessions.fetch_add(1, Ordering::Relaxed);
+        let seed = shared.config.seed[0] ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let local = Local {
+            participant: Participant::new(shared.collector.clone()),
+            arena: LocalArena::new(shared.arena.clone()),
+            countdown: shared.config.period,
+            inserts: 0,
+            random: seed | 1,
+            versions: 0..0,
+        };
+        let mut session = Self { local, shared };
+        // What ended sessions left is freed by those that begin, or by those that go on.
+        session.collect();
+        session
+    }
+
+    /// Frees removed memory as far as no session can see it any more, a bounded part at a time.
+    /// Busy sessions do so by themselves; call this where a session goes idle.
+    pub fn collect(&mut self) {
+        if self.local.participant.has_garbage() {
+            self.collect_garbage();
+        }
+    }
+
+    /// Pins the session: until the guard drops, what it finds stays in memory.
+    #[inline(always)]
+    pub(crate) fn pin(&mut self) -> Pinned<'_, K, H> {
+        if self.local.participant.is_due() {
+            self.collect_garbage();
+        }
+        self.local.participant.pin();
+        Pinned { ring: &self.shared, local: &mut self.local }
+    }
+
+    #[cold]
+    fn collect_garbage(&mut self) {
+        let Local { participant, arena, .. } = &mut self.local;
+        let mut freed = 0;
+        participant.collect(|retired| {
+            freed += retired.size as i64;
+            // SAFETY: the collector hands out a block once, after its last reader (E3).
+            unsafe { arena.free(retired.block, retired.size) };
+        });
+        participant.record().item_bytes.add(-freed);
+    }
+}
+
+impl Local {
+    /// A xorshift generator: chooses victims and intervals, nothing that needs more.
+    pub(crate) fn random(&mut self) -> u64 {
+        let mut x = self.random;
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.random = x;
+        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+/// A pinned session: the context of every operation on the ring.
+pub(crate) struct Pinned<'s, K: Kind, const H: usize> {
+    pub(crate) ring: &'s Shared<K, H>,
+    pub(crate) local: &'s mut Local,
+}
+
+impl<K: Kind, const H: usize> Drop for Pinned<'_, K, H> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.local.participant.unpin();
+    }
+}
+
+impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
+    #[inline(always)]
+    pub(crate) fn record(&self) -> &Record {
+        self.local.participant.record()
+    }
+
+    /// The `next` word behind a link.
+    #[inline(always)]
+    pub(crate) fn next(&self, link: Link) -> &'s AtomicU64 {
+        if link.is_anchor() {
+            &self.ring.table.slot(link.slot()).anchor
+        } else {
+            self.item(link).next()
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn item(&self, link: Link) -> Item {
+        debug_assert!(!link.is_anchor());
+        // SAFETY: P: the link was read from a node of a walk under this pin (P1, P3).
+        unsafe { Item::at(link.address()) }
+    }
+
+    /// The item of a hint word that was loaded under this pin.
+    #[inline(always)]
+    pub(crate) fn hinted(&self, hint: Hint) -> Option<Item> {
+        // SAFETY: P: what a hint word contains is claimed, hence not freed under our pin (P4).
+        (hint.address() != 0).then(|| unsafe { Item::at(hint.address()) })
+    }
+
+    pub(crate) fn alloc(&mut self, size: usize) -> NonNull<u8> {
+        self.record().item_bytes.add(crate::arena::footprint(size) as i64);
+        self.local.arena.alloc(size)
+    }
+
+    /// Frees an item that was never published.
+    pub(crate) fn discard(&mut self, item: Item) {
+        let size = K::size(item);
+        self.record().item_bytes.add(-(crate::arena::footprint(size) as i64));
+        // SAFETY: the item is its maker's alone, who gives it up here.
+        unsafe { self.local.arena.free(item.start(), size) };
+    }
+
+    /// Hands an item that left both chain and hints to the collector (I5: once).
+    pub(crate) fn retire(&mut self, item: Item) {
+        let size = crate::arena::footprint(K::size(item));
+        self.local.participant.retire(item.start(), size);
+    }
+
+    /// A number that no earlier call on this index returned.
+    pub(crate) fn fresh_version(&mut self) -> u64 {
+        if self.local.versions.is_empty() {
+            // ORDERING: Relaxed, only uniqueness is asked for.
+            let start = self.ring.versions.fetch_add(VERSION_BLOCK, Ordering::Relaxed);
+            self.local.versions = start..start + VERSION_BLOCK;
+        }
+        self.local.versions.next().expect("the block was refilled")
+    }
+}

@@ -1,0 +1,198 @@
+//! The table: one reserved range of slots, of which the lower `mask + 1` are in use.
+
+use crate::config::{Config, ConfigError};
+use crate::memory::{HUGE_PAGE, Mapping};
+use crate::ring::word::Hint;
+use crate::sync::{AtomicU64, Ordering};
+
+/// A bucket's anchor and its hints (FAST'20's head pointer, several of them). 16, 32 or 64 bytes,
+/// so that a slot never straddles a cache line. All zero: not split off yet.
+#[repr(C)]
+pub(crate) struct Slot<const H: usize> {
+    pub(crate) anchor: AtomicU64,
+    pub(crate) hints: [AtomicU64; H],
+}
+
+const _: () = assert!(size_of::<Slot<1>>() == 16);
+const _: () = assert!(size_of::<Slot<3>>() == 32);
+const _: () = assert!(size_of::<Slot<7>>() == 64);
+
+/// The hints of a slot whose tags fit, as a set.
+#[derive(Clone, Copy)]
+pub(crate) struct Matches(u32);
+
+impl Matches {
+    /// Hint 0, whatever its tag.
+    pub(crate) const FIRST: Self = Self(1);
+}
+
+impl Iterator for Matches {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        // Hint k is bit 4 k.
+        let k = self.0.trailing_zeros() >> 2;
+        self.0 &= self.0 - 1;
+        Some(k as usize)
+    }
+}
+
+impl<const H: usize> Slot<H> {
+    /// The hints that had this tag (as [`Hint::tag_of`] gives it) when they were looked at, each
+    /// once, after everything that the caller has loaded before. Without branches: which hint it
+    /// is cannot be predicted.
+    #[inline(always)]
+    pub(crate) fn matches(&self, tag: u64) -> Matches {
+        #[cfg(target_arch = "x86_64")]
+        if H == 7 {
+            return Matches(line_matches(self.anchor.as_ptr().cast(), tag));
+        }
+        let mut set = 0;
+        for (k, word) in self.hints.iter().enumerate() {
+            // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
+            let hint = Hint(word.load(Ordering::Acquire));
+            set |= u32::from(hint.has_tag(tag)) << (4 * k);
+        }
+        Matches(set)
+    }
+}
+
+/// Compares the top 16 bits of words 1 to 7 of a 64-byte line with those of `tag`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn line_matches(line: *const u64, tag: u64) -> u32 {
+    let low: u32;
+    let high: u32;
+    // SAFETY: reads the 64 bytes of one slot, which is 64-aligned. Other threads change its words
+    // by atomic operations meanwhile: an aligned 8-byte part of such a load is never torn on this
+    // architecture, loads are not reordered with other loads, and as the block may touch memory
+    // the compiler keeps it between the atomic loads around it. SSE2 is part of x86_64.
+    unsafe {
+        std::arch::asm!(
+            "pshuflw {t}, {t}, 0xff",
+            "pshufd {t}, {t}, 0",
+            "movdqa {a}, xmmword ptr [{line}]",
+            "movdqa {b}, xmmword ptr [{line} + 16]",
+            "movdqa {c}, xmmword ptr [{line} + 32]",
+            "movdqa {d}, xmmword ptr [{line} + 48]",
+            "pcmpeqw {a}, {t}",
+            "pcmpeqw {b}, {t}",
+            "pcmpeqw {c}, {t}",
+            "pcmpeqw {d}, {t}",
+            "packsswb {a}, {b}",
+            "packsswb {c}, {d}",
+            "pmovmskb {low:e}, {a}",
+            "pmovmskb {high:e}, {c}",
+            line = in(reg) line,
+            t = inout(xmm_reg) f64::from_bits(tag) => _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            low = out(reg) low,
+            high = out(reg) high,
+            options(nostack, preserves_flags),
+        );
+    }
+    // Four bits a word, of which the last is the tag's; word 0 is the anchor.
+    ((high << 16 | low) & 0x8888_8880) >> 7
+}
+
+/// The mask is read by every operation and written at a doubling: it shares its line with nothing
+/// that changes.
+#[repr(align(128))]
+struct Mask(AtomicU64);
+
+pub(crate) struct Table<const H: usize> {
+    mask: Mask,
+    slots: *const Slot<H>,
+    slots_max: u64,
+    _mapping: Mapping,
+}
+
+// SAFETY: the slots are atomics in memory that the table owns.
+unsafe impl<const H: usize> Send for Table<H> {}
+// SAFETY: as above.
+unsafe impl<const H: usize> Sync for Table<H> {}
+
+impl<const H: usize> Table<H> {
+    pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
+        let initial = config.slots_initial.max(1).next_power_of_two();
+        let mut slots = config.slots_max.next_power_of_two();
+        loop {
+            let len = (slots * size_of::<Slot<H>>()).next_multiple_of(HUGE_PAGE);
+            match Mapping::reserve(len, config.huge_pages) {
+                Ok(mapping) => {
+                    return Ok(Self {
+                        mask: Mask(AtomicU64::new(initial as u64 - 1)),
+                        slots: mapping.start().as_ptr().cast(),
+                        slots_max: slots as u64,
+                        _mapping: mapping,
+                    });
+                }
+                // A limit on addresses (ulimit -v, overcommit): a smaller table is still a table.
+                Err(_) if slots / 2 >= initial && slots > 1 => slots /= 2,
+                Err(error) => return Err(ConfigError::NoMemory(error)),
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn slot(&self, index: u64) -> &Slot<H> {
+        debug_assert!(index < self.slots_max, "bucket numbers are masked");
+        // SAFETY: index < slots_max: every caller masks a hash, takes a bucket's parent, or reads
+        // the number of a linked anchor. Zeroed memory is a valid slot.
+        unsafe { &*self.slots.add(index as usize) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn mask(&self) -> u64 {
+        // ORDERING: Acquire pairs with the AcqRel of `double`; loaded after the pin.
+        self.mask.0.load(Ordering::Acquire)
+    }
+
+    /// Doubles the table if it still has `mask + 1` slots and room for more.
+    pub(crate) fn double(&self, mask: u64) -> bool {
+        mask + 1 < self.slots_max
+            && self
+                .mask
+                .0
+                // ORDERING: AcqRel, see `mask`; new slots are zero without anybody's help.
+                .compare_exchange(mask, mask << 1 | 1, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fits<const H: usize>() {
+        let tag = Hint::tag_of(0xbeef << 32);
+        let other = Hint::tag_of(0xbeee << 32);
+        #[repr(align(64))]
+        struct Line<const H: usize>(Slot<H>);
+        for set in 0u32..1 << H {
+            let hints: [AtomicU64; H] = std::array::from_fn(|k| {
+                // The tag's bits elsewhere in the word must not count.
+                let noise = tag >> 16 | tag >> 32 & !7;
+                AtomicU64::new(if set >> k & 1 == 1 { tag | noise } else { other | noise })
+            });
+            let line = Line::<H>(Slot { anchor: AtomicU64::new(tag), hints });
+            let found: Vec<usize> = line.0.matches(tag).collect();
+            let expected: Vec<usize> = (0..H).filter(|k| set >> k & 1 == 1).collect();
+            assert_eq!(found, expected, "{H} hints, set {set:b}");
+        }
+    }
+
+    #[test]
+    fn matches_are_those_with_the_tag() {
+        fits::<7>();
+        fits::<3>();
+        fits::<1>();
+    }
+}

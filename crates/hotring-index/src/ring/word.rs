@@ -1,0 +1,276 @@
+//! The three words of the protocol: layout, predicates, and nothing that touches memory.
+//!
+//! ```text
+//! item.next    63      56 55  52 51  50   49   48     47 ......... 3  2        1      0
+//!              counter    debt   -   SIGN REPL ANCHOR successor       UNLINKED HINTED MARK
+//! anchor.next  63       62   61 59 58 .. 49 48     47 ......... 3     2        1      0
+//!              COMPLETE CAND stamp -        ANCHOR successor          -        BUSY   MARK
+//! hint         63 .. 48  47 ................... 3                     2 .. 0
+//!              tag       item address, 0 if reserved                  votes
+//! hint (paper) 63     62 .. 48      47 ......... 3                    2 .. 0
+//!              ACTIVE total counter item address                      -
+//! ```
+//!
+//! * MARK: the item is dead; its successor never changes again (I1).
+//! * HINTED: claimed by a hint word, or by somebody about to store one (I4).
+//! * UNLINKED: out of the chain, kept alive by the claim (I5).
+//! * ANCHOR: the successor is an anchor, and the successor bits are its slot number.
+//! * REPL: dead by replacement; its copy was alive when MARK was set.
+//! * SIGN: bit 63 of the item's in-place value, whose word lends that bit to FROZEN. Constant.
+//! * debt: dead versions that lie before this item in the chain, by the estimate of its writers.
+//! * counter: accesses seen by the sampling strategy; overflow falls off the end.
+//! * BUSY: the slot is being split off and must not be used as a start (I7).
+//! * A hint word with votes but no address is *reserved* by an inserter, for the key of its tag.
+
+use std::cmp::Ordering;
+
+pub(crate) const MARK: u64 = 1;
+pub(crate) const HINTED: u64 = 1 << 1;
+pub(crate) const UNLINKED: u64 = 1 << 2;
+/// On anchors, which are never hinted.
+pub(crate) const BUSY: u64 = HINTED;
+pub(crate) const ANCHOR: u64 = 1 << 48;
+pub(crate) const REPL: u64 = 1 << 49;
+pub(crate) const SIGN: u64 = 1 << 50;
+
+const ADDRESS: u64 = ((1 << 48) - 1) & !7;
+const SUCCESSOR: u64 = ADDRESS | ANCHOR;
+const DEBT_SHIFT: u32 = 52;
+const DEBT: u64 = 0xf << DEBT_SHIFT;
+const COUNTER_SHIFT: u32 = 56;
+pub(crate) const COUNTER_ONE: u64 = 1 << COUNTER_SHIFT;
+pub(crate) const COUNTER: u64 = 0xff << COUNTER_SHIFT;
+
+pub(crate) const COMPLETE: u64 = 1 << 63;
+pub(crate) const CANDIDATE: u64 = 1 << 62;
+const STAMP_SHIFT: u32 = 59;
+const STAMP: u64 = 7 << STAMP_SHIFT;
+/// Everything that says something about the line's completeness.
+pub(crate) const CONTROL: u64 = COMPLETE | CANDIDATE | STAMP;
+
+/// Bit 63 of an in-place value word: it changes no more (I6).
+pub(crate) const FROZEN: u64 = 1 << 63;
+
+/// The successor part of a word: an item's address or an anchor's slot number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Link(u64);
+
+impl Link {
+    /// The anchor of slot 0, the end of every search.
+    pub(crate) const END: Self = Self(ANCHOR);
+
+    pub(crate) fn anchor(slot: u64) -> Self {
+        debug_assert!(slot << 3 <= ADDRESS, "slot numbers fit");
+        Self(slot << 3 | ANCHOR)
+    }
+
+    pub(crate) fn item(address: u64) -> Self {
+        debug_assert!(address & !ADDRESS == 0 && address != 0, "an item address");
+        Self(address)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_anchor(self) -> bool {
+        self.0 & ANCHOR != 0
+    }
+
+    /// The slot number of an anchor, the address of an item.
+    #[inline(always)]
+    pub(crate) fn slot(self) -> u64 {
+        (self.0 & ADDRESS) >> 3
+    }
+
+    #[inline(always)]
+    pub(crate) fn address(self) -> u64 {
+        self.0
+    }
+}
+
+/// A copy of the `next` word of an item or an anchor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Next(pub(crate) u64);
+
+impl Next {
+    #[inline(always)]
+    pub(crate) fn link(self) -> Link {
+        Link(self.0 & SUCCESSOR)
+    }
+
+    /// The same flags with another successor.
+    #[inline(always)]
+    pub(crate) fn with(self, link: Link) -> Self {
+        Self(self.0 & !SUCCESSOR | link.0)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    /// Whether this is the word of an anchor that is linked, and so may be a start (I7).
+    #[inline(always)]
+    pub(crate) fn is_start(self) -> bool {
+        self.0 != 0 && !self.is(BUSY)
+    }
+
+    pub(crate) fn debt(self) -> u64 {
+        (self.0 & DEBT) >> DEBT_SHIFT
+    }
+
+    pub(crate) fn with_debt(self, debt: u64) -> Self {
+        Self(self.0 & !DEBT | debt << DEBT_SHIFT & DEBT)
+    }
+
+    pub(crate) fn count(self) -> u64 {
+        self.0 >> COUNTER_SHIFT
+    }
+
+    /// The epoch (mod 8) at which an anchor's line became a candidate.
+    pub(crate) fn stamp(self) -> u64 {
+        (self.0 & STAMP) >> STAMP_SHIFT
+    }
+
+    pub(crate) fn with_candidate(self, epoch: u64) -> Self {
+        Self(self.0 & !CONTROL | CANDIDATE | (epoch & 7) << STAMP_SHIFT)
+    }
+}
+
+const VOTES: u64 = 7;
+pub(crate) const VOTES_MAX: u64 = 7;
+const TAG_SHIFT: u32 = 48;
+
+/// A copy of a hint word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hint(pub(crate) u64);
+
+impl Hint {
+    pub(crate) const EMPTY: Self = Self(0);
+
+    /// The bits of a hash that tags are made of: fixed ones, above those that a table of up to
+    /// 2^32 slots is indexed by, so that a tag stays valid when the table doubles.
+    #[inline(always)]
+    pub(crate) fn tag_of(hash: u64) -> u64 {
+        (hash >> 32 & 0xffff) << TAG_SHIFT
+    }
+
+    pub(crate) fn new(tag: u64, address: u64, votes: u64) -> Self {
+        Self(tag | address | votes)
+    }
+
+    pub(crate) fn reserved(tag: u64) -> Self {
+        Self(tag | 1)
+    }
+
+    /// Also true of an empty word if the tag happens to be 0.
+    #[inline(always)]
+    pub(crate) fn has_tag(self, tag: u64) -> bool {
+        (self.0 ^ tag) >> TAG_SHIFT == 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn address(self) -> u64 {
+        self.0 & ADDRESS
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn is_reserved(self) -> bool {
+        self.address() == 0 && self.0 != 0
+    }
+
+    pub(crate) fn votes(self) -> u64 {
+        self.0 & VOTES
+    }
+
+    pub(crate) fn with_votes(self, votes: u64) -> Self {
+        Self(self.0 & !VOTES | votes)
+    }
+
+    pub(crate) fn with_address(self, address: u64) -> Self {
+        Self(self.0 & !ADDRESS | address)
+    }
+}
+
+/// The paper's head word (FAST'20 section 3.2.2, Fig. 6a), used by the sampling strategy.
+pub(crate) mod head {
+    pub(crate) const ACTIVE: u64 = 1 << 63;
+    const TOTAL_SHIFT: u32 = 48;
+    pub(crate) const TOTAL_ONE: u64 = 1 << TOTAL_SHIFT;
+
+    /// Samples that are still to be taken.
+    pub(crate) fn left(head: u64) -> u64 {
+        (head & !ACTIVE) >> TOTAL_SHIFT
+    }
+
+    pub(crate) fn sampling(head: u64, samples: u64) -> u64 {
+        head & (TOTAL_ONE - 1) | ACTIVE | samples << TOTAL_SHIFT
+    }
+
+    pub(crate) fn idle(head: u64) -> u64 {
+        head & (TOTAL_ONE - 1)
+    }
+}
+
+/// The ring's order of two hashes: that of their bits read from the lowest up, so that the bucket
+/// number of a small table is a prefix of that of a large one.
+#[inline(always)]
+pub(crate) fn ring_cmp(a: u64, b: u64) -> Ordering {
+    let differing = a ^ b;
+    let lowest = differing & differing.wrapping_neg();
+    if differing == 0 {
+        Ordering::Equal
+    } else if a & lowest == 0 {
+        Ordering::Less
+    } else {
+        Ordering::Greater
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ring_order_is_that_of_the_reversed_bits() {
+        let mut x = 1u64;
+        let mut last = 0u64;
+        for _ in 0..10_000 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            assert_eq!(ring_cmp(x, last), x.reverse_bits().cmp(&last.reverse_bits()));
+            last = x;
+        }
+        assert_eq!(ring_cmp(5, 5), Ordering::Equal);
+    }
+
+    #[test]
+    fn links_keep_the_flags() {
+        let word = Next(SIGN | HINTED | COUNTER_ONE).with(Link::item(0x7fff_ffff_fff8));
+        assert_eq!(word.link().address(), 0x7fff_ffff_fff8);
+        assert!(word.is(SIGN) && word.is(HINTED) && !word.is(MARK));
+        let word = word.with(Link::anchor(9));
+        assert!(word.link().is_anchor());
+        assert_eq!((word.link().slot(), word.count()), (9, 1));
+        assert_eq!(word.with_debt(15).debt(), 15);
+        assert_eq!(word.with_debt(15).with_debt(2).debt(), 2);
+    }
+
+    #[test]
+    fn hints_tell_empty_reserved_and_tagged_apart() {
+        let tag = Hint::tag_of(0xabcd << 32);
+        assert!(!Hint::EMPTY.has_tag(tag) && Hint::EMPTY.is_empty() && !Hint::EMPTY.is_reserved());
+        assert!(Hint::reserved(tag).is_reserved() && Hint::reserved(tag).has_tag(tag));
+        let hint = Hint::new(tag, 0x10_0008, 3);
+        assert_eq!((hint.address(), hint.votes()), (0x10_0008, 3));
+        assert!(!hint.is_reserved() && hint.has_tag(tag));
+        assert!(!hint.has_tag(Hint::tag_of(1 << 32)));
+    }
+
+    #[test]
+    fn candidate_stamps_wrap() {
+        let word = Next(0).with(Link::anchor(3)).with_candidate(13);
+        assert_eq!((word.stamp(), word.link().slot()), (5, 3));
+        assert!(word.is(CANDIDATE) && !word.is(COMPLETE));
+    }
+}

@@ -1,0 +1,42 @@
+//! What an index reports about itself. Summed over the sessions' own counters when asked.
+
+/// Counts of an index at some moment; exact when no operation is running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Items present (expired ones too, until they are removed).
+    pub items: u64,
+    /// Items that have an expiry field.
+    pub expiring: u64,
+    /// Bytes of all items, headers and rounding included, those in limbo too.
+    pub bytes: u64,
+    /// Bytes of removed items that wait for readers.
+    pub limbo_bytes: u64,
+    /// Bytes of address space that item memory was mapped for so far.
+    pub mapped_bytes: u64,
+    /// Bytes of the table in use.
+    pub table_bytes: u64,
+    /// Slots of the table in use.
+    pub slots: u64,
+    /// Slots whose bucket was split off so far.
+    pub slots_split: u64,
+    /// Lookups that were sampled.
+    pub lookups_sampled: u64,
+    /// Items that the sampled lookups visited.
+    pub visits_sampled: u64,
+    /// Hints that moved to another item.
+    pub head_moves: u64,
+    /// Rounds that the sampling strategy began.
+    pub sampling_rounds: u64,
+    /// Epochs by which the oldest pinned session is behind.
+    pub oldest_pin: u64,
+}
+
+impl Stats {
+    /// Items visited per lookup, 0 without lookups.
+    pub fn visits_mean(&self) -> f64 {
+        if self.lookups_sampled == 0 {
+            return 0.0;
+        }
+        self.visits_sampled as f64 / self.lookups_sampled as f64
+    }
+}

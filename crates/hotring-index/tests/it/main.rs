@@ -1,0 +1,7 @@
+//! One binary of integration tests.
+
+mod bytes;
+mod history;
+mod linearizability;
+mod regressions;
+mod u64s;

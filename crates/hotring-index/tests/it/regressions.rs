@@ -1,0 +1,368 @@
+//! Bugs that were found once, each with its story.
+#![allow(unsafe_code)]
+
+use crate::u64s::config;
+use hotring_index::{
+    Action, Bytes, Config, Expiry, HotRing, NewValue, RcuCounts, Session, Strategy, U64, Value,
+};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+fn text(value: &[u8]) -> NewValue<'_> {
+    NewValue::Bytes { kind: 0, bytes: value.into() }
+}
+
+fn word(word: u64) -> NewValue<'static> {
+    NewValue::Word { kind: 1, word }
+}
+
+fn index<const H: usize>() -> HotRing<Bytes, H> {
+    HotRing::new(Config { slots_max: 1 << 10, slots_initial: 1, ..Config::default() })
+        .expect("a valid configuration")
+}
+
+/// What an ended session had retired was re-tagged by whoever adopted it, and ended sessions
+/// handed it on and on: nothing was ever freed, and it was not counted either.
+#[test]
+fn short_lived_sessions_leave_no_garbage_behind() {
+    let index = index::<7>();
+    let value = [7u8; 200];
+    for _ in 0..2_000 {
+        let mut session = index.session();
+        for i in 0..50u32 {
+            session.put(&(i % 8).to_le_bytes(), text(&value), Expiry::Never, 1);
+        }
+    }
+    let stats = index.stats();
+    assert!(stats.bytes < 200_000, "{stats:?}");
+    assert!(stats.limbo_bytes < stats.bytes, "what is kept is counted: {stats:?}");
+}
+
+/// A session that removed a large value and then only read never tried to free it again.
+#[test]
+fn a_reader_frees_what_it_removed_before() {
+    let index = index::<7>();
+    let mut session = index.session();
+    session.put(b"large", text(&vec![0; 10 << 20]), Expiry::Never, 1);
+    session.remove(b"large", 1);
+    for _ in 0..10_000 {
+        session.get(b"other", 1, |_| ());
+    }
+    session.put(b"other", text(b"x"), Expiry::Never, 1);
+    for _ in 0..10_000 {
+        session.get(b"other", 1, |_| ());
+    }
+    assert_eq!(index.stats().limbo_bytes, 0);
+}
+
+/// A counter's value and expiry are two words, and a read between two changes in place saw a pair
+/// that had never been there.
+#[test]
+fn a_counter_and_its_expiry_are_seen_as_one() {
+    const BASE: u64 = 1 << 40;
+    let index = index::<7>();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = index.session();
+            session.put(b"k", word(0), Expiry::At(BASE), 1);
+            for n in 1..200_000u64 {
+                let keep = Action::Put { value: word(n), expiry: Expiry::Keep };
+                session.update(b"k", 1, |_| (keep.clone(), ()));
+                session.update(b"k", 1, |_| (Action::Expire(Expiry::At(BASE + n)), ()));
+            }
+            done.store(true, Ordering::SeqCst);
+        });
+        let mut session = index.session();
+        while !done.load(Ordering::SeqCst) {
+            let seen = session.get(b"k", 1, |entry| {
+                let Value::Word { word, .. } = entry.value else { unreachable!("a counter") };
+                (word, entry.expire_at)
+            });
+            let Some((word, Some(at))) = seen else { continue };
+            let n = at - BASE;
+            assert!(word == n || word == n + 1, "value {word} with the expiry of {n}");
+        }
+    });
+}
+
+/// A write counted for the predecessor put the predecessor under the tag of the written key, and a
+/// complete line then denied that the predecessor was there.
+#[test]
+fn writes_count_for_predecessors_only_where_that_makes_sense() {
+    let config = Config { rcu_counts: RcuCounts::Predecessor, ..config(Strategy::Vote) };
+    assert!(HotRing::<U64>::new(config).is_err());
+}
+
+/// A clear that met a key just being replaced marked nothing, and the copy survived it.
+#[test]
+fn clear_removes_a_key_that_is_being_replaced() {
+    let index = index::<7>();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = index.session();
+            while !done.load(Ordering::SeqCst) {
+                session.update(b"k", 1, |old| match old {
+                    // Only ever longer: a first letter other than the last clear's is a survivor.
+                    Some(entry) => {
+                        let Value::Bytes { bytes, .. } = entry.value else { unreachable!() };
+                        let mut longer = bytes.to_vec();
+                        longer.truncate(9);
+                        longer.push(b'+');
+                        let value = NewValue::Bytes { kind: 0, bytes: longer.into() };
+                        (Action::Put { value, expiry: Expiry::Never }, ())
+                    }
+                    None => (Action::Keep, ()),
+                });
+            }
+        });
+        let mut session = index.session();
+        for round in 0..20_000u64 {
+            session.put(b"k", text(&round.to_be_bytes()), Expiry::Never, 1);
+            session.clear();
+            assert!(session.get(b"k", 1, |_| ()).is_none(), "round {round}");
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+}
+
+/// Counts blocks of one unusual size.
+struct Counting;
+
+const UNUSUAL: usize = 777_776;
+static UNUSUAL_BLOCKS: AtomicI64 = AtomicI64::new(0);
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.size() == UNUSUAL {
+            UNUSUAL_BLOCKS.fetch_add(1, Ordering::SeqCst);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if layout.size() == UNUSUAL {
+            UNUSUAL_BLOCKS.fetch_sub(1, Ordering::SeqCst);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// If a session outlived the index's last handle, large blocks that it had retired leaked.
+#[test]
+fn large_items_are_freed_whoever_goes_last() {
+    // 16 bytes of words, 4 of length, a key of 4.
+    let value = vec![1u8; UNUSUAL - 24];
+    for session_last in [false, true] {
+        let index = index::<7>();
+        let mut session = index.session();
+        for _ in 0..3 {
+            session.put(b"keyA", text(&value), Expiry::Never, 1);
+        }
+        session.put(b"keyB", text(&value), Expiry::Never, 1);
+        assert!(UNUSUAL_BLOCKS.load(Ordering::SeqCst) >= 2, "the size is as computed above");
+        if session_last {
+            drop(index);
+            drop(session);
+        } else {
+            drop(session);
+            drop(index);
+        }
+        assert_eq!(UNUSUAL_BLOCKS.load(Ordering::SeqCst), 0, "session last: {session_last}");
+    }
+}
+
+/// Retries of a read-modify-write kept the hint word that they had reserved, and a panic in the
+/// caller's closure lost it for good; here: the closure panics at its first call.
+#[test]
+fn a_panic_in_a_closure_leaves_the_key_usable() {
+    let index = index::<7>();
+    let mut session = index.session();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        session.update(b"k", 1, |_| -> (Action<'_>, ()) { panic!("on purpose") });
+    }));
+    assert!(panicked.is_err());
+    assert!(!session.put(b"k", text(b"v"), Expiry::Never, 1));
+    assert!(session.get(b"k", 1, |_| ()).is_some());
+    assert_eq!(index.stats().oldest_pin, 0);
+}
+
+/// With one hint a sweep began at the head and left dead items before it in the chain.
+#[test]
+fn sweeps_clean_whole_arcs() {
+    let index: HotRing<Bytes, 1> =
+        HotRing::new(Config { slots_max: 1, slots_initial: 1, period: 1, ..Config::default() })
+            .expect("a valid configuration");
+    let mut session: Session<Bytes, 1> = index.session();
+    for i in 0..1_000u32 {
+        let expiry = if i == 500 { Expiry::Never } else { Expiry::At(5) };
+        session.put(&i.to_le_bytes(), text(b"v"), expiry, 1);
+        session.get(&500u32.to_le_bytes(), 1, |_| ());
+    }
+    for _ in 0..200 {
+        session.expire_step(100, 10);
+    }
+    let stats = index.stats();
+    assert_eq!((stats.items, stats.limbo_bytes), (1, 0), "{stats:?}");
+    assert!(stats.bytes < 100, "{stats:?}");
+}
+
+/// A key that was only ever added to never won a hint.
+#[test]
+fn additions_make_a_key_hot() {
+    let index = HotRing::<U64>::new(Config { slots_max: 1, slots_initial: 1, ..Config::default() })
+        .expect("a valid configuration");
+    let mut session = index.session();
+    for key in 0..500 {
+        session.insert(key, 0);
+    }
+    for _ in 0..2_000 {
+        session.fetch_add(321, 1);
+    }
+    let before = index.stats();
+    for _ in 0..1_000 {
+        session.get(321);
+    }
+    let after = index.stats();
+    let visits = after.visits_sampled - before.visits_sampled;
+    let lookups = after.lookups_sampled - before.lookups_sampled;
+    assert_eq!(visits, lookups, "one item visited per lookup");
+}
+
+/// A scan that was asked for nothing returned the same cursor for ever.
+#[test]
+fn scans_always_get_on() {
+    let index = HotRing::<U64>::new(config(Strategy::Vote)).expect("a valid configuration");
+    let mut session = index.session();
+    for key in 0..100 {
+        session.insert(key, key);
+    }
+    let (mut cursor, mut seen, mut calls) = (0, 0, 0);
+    loop {
+        cursor = session.scan(cursor, 0, |_, _| seen += 1);
+        calls += 1;
+        if cursor == 0 || calls > 1_000 {
+            break;
+        }
+    }
+    assert_eq!(seen, 100);
+}
+
+/// A batch whose head turned out to be beyond the key read its slot again, and a doubling in between
+/// had given it one that was not split off yet: a walk from address 0.
+#[test]
+fn batches_survive_a_doubling_table() {
+    for seed in 0..4u64 {
+        let index: HotRing<U64, 1> = HotRing::new(Config {
+            seed: [seed, 1],
+            strategy: Strategy::Random,
+            period: 1,
+            slots_initial: 1,
+            slots_max: 1 << 16,
+            ..Config::default()
+        })
+        .expect("a valid configuration");
+        let inserted = AtomicI64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut session = index.session();
+                for key in 0..100_000 {
+                    session.insert(key, key);
+                    inserted.store(key as i64, Ordering::Release);
+                }
+            });
+            let mut session = index.session();
+            let mut out = [None; 64];
+            loop {
+                let top = inserted.load(Ordering::Acquire) as u64;
+                let keys: [u64; 64] = std::array::from_fn(|i| top * i as u64 / 64);
+                session.get_many(&keys, &mut out);
+                for (key, value) in keys.iter().zip(out) {
+                    assert_eq!(value, (top > 0).then_some(*key).or(value), "key {key} of {top}");
+                }
+                if top == 99_999 {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+/// A table that had held millions of keys and now held one was walked from end to end by each step
+/// of the expirer, and by each scan for a single key.
+#[test]
+fn steps_over_a_sparse_table_are_bounded() {
+    let index = HotRing::<Bytes>::new(Config { slots_max: 1 << 16, ..Config::default() })
+        .expect("a valid configuration");
+    let mut session = index.session();
+    for i in 0..400_000u32 {
+        session.put(&i.to_be_bytes(), text(b"v"), Expiry::Never, 1);
+    }
+    let slots = index.stats().slots_split;
+    session.clear();
+    session.put(b"one", text(b"v"), Expiry::At(5), 1);
+    let (mut cursor, mut calls, mut seen) = (0, 0, 0);
+    loop {
+        cursor = session.scan(cursor, 10, 1, |_| seen += 1);
+        calls += 1;
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!(seen, 1);
+    assert!(calls > slots / 100, "{calls} calls for {slots} slots: none walks far");
+    let mut steps = 0;
+    while !index.is_empty() {
+        session.expire_step(64, 10);
+        steps += 1;
+        assert!(steps <= slots, "the expirer gets round");
+    }
+    assert!(session.sample(1, 10, |_| ()).is_none());
+}
+
+/// With back-off an exponent was stored into an empty head, which then looked reserved for ever.
+#[test]
+fn back_off_leaves_empty_heads_usable() {
+    let config = Config {
+        strategy: Strategy::Sampling,
+        backoff: true,
+        period: 1,
+        slots_initial: 1,
+        slots_max: 1,
+        ..Config::default()
+    };
+    let index = HotRing::<U64, 1>::new(config).expect("a valid configuration");
+    let mut session = index.session();
+    for _ in 0..50 {
+        for key in 0..8 {
+            session.insert(key, key);
+        }
+        for i in 0..200u64 {
+            session.get(i % 8);
+        }
+        for key in 0..8 {
+            session.remove(key);
+        }
+    }
+    for key in 0..50 {
+        session.insert(key, key);
+    }
+    for _ in 0..10_000 {
+        session.get(33);
+    }
+    let before = index.stats();
+    for _ in 0..1_000 {
+        session.get(33);
+    }
+    let after = index.stats();
+    let visits = (after.visits_sampled - before.visits_sampled) as f64;
+    let mean = visits / (after.lookups_sampled - before.lookups_sampled) as f64;
+    assert!(mean < 1.5, "the head is at the hot item: {mean} visits");
+}

@@ -1,0 +1,151 @@
+//! The arguments of one request, as places in the input rather than copies.
+//!
+//! A multibulk request's arguments are ranges of the caller's input buffer. An inline
+//! request may hold quotes and escapes, so its arguments are unescaped into a buffer
+//! that [`Args`] owns. [`ArgsView`] hides the difference.
+
+use std::ops::{Index, Range};
+
+/// Above this many arguments the ranges of a request are given back to the allocator
+/// instead of being kept for the next one (64 KiB at 16 bytes each).
+const KEPT_SPANS_MAX: usize = 4096;
+
+/// Where one argument lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    start: usize,
+    end: usize,
+}
+
+impl Span {
+    #[inline]
+    pub(crate) fn new(start: usize, len: usize) -> Self {
+        Self { start, end: start + len }
+    }
+}
+
+/// Storage for the arguments of one request; make one and use it for all requests.
+#[derive(Debug, Default)]
+pub struct Args {
+    pub(crate) spans: Vec<Span>,
+    /// Unescaped bytes of an inline request; empty for a multibulk one.
+    pub(crate) unescaped: Vec<u8>,
+    pub(crate) inline: bool,
+}
+
+impl Args {
+    /// An empty set of arguments.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of arguments, the command's name included. 0 after an empty line.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// True after an empty line or an empty multibulk, which ask for no reply.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The `i`th argument; `input` is the slice that was decoded.
+    ///
+    /// # Panics
+    /// If `i >= len()`.
+    #[inline]
+    pub fn get<'a>(&'a self, input: &'a [u8], i: usize) -> &'a [u8] {
+        self.view(input).at(i)
+    }
+
+    /// The arguments together with the slice that was decoded.
+    #[inline]
+    pub fn view<'a>(&'a self, input: &'a [u8]) -> ArgsView<'a> {
+        let bytes = if self.inline { &self.unescaped } else { input };
+        ArgsView { bytes, spans: &self.spans }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        if self.spans.capacity() > KEPT_SPANS_MAX {
+            self.spans = Vec::new();
+        }
+        self.spans.clear();
+        self.unescaped.clear();
+        self.inline = false;
+    }
+}
+
+/// A request's arguments: a cheap copy that indexes like a slice of byte strings.
+#[derive(Clone, Copy)]
+pub struct ArgsView<'a> {
+    bytes: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> ArgsView<'a> {
+    /// Number of arguments, the command's name included.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.spans.len()
+    }
+
+    /// True if there is not even a command name.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The `i`th argument, if there is one.
+    #[inline]
+    pub fn get(self, i: usize) -> Option<&'a [u8]> {
+        self.spans.get(i).map(|span| &self.bytes[span.start..span.end])
+    }
+
+    /// The `i`th argument with the lifetime of the input, which `Index` cannot give.
+    ///
+    /// # Panics
+    /// If `i >= len()`.
+    #[inline]
+    pub fn at(self, i: usize) -> &'a [u8] {
+        let span = self.spans[i];
+        &self.bytes[span.start..span.end]
+    }
+
+    /// The arguments in `range`, as a view of their own.
+    ///
+    /// # Panics
+    /// If the range leaves `0..len()`.
+    #[inline]
+    pub fn slice(self, range: Range<usize>) -> ArgsView<'a> {
+        ArgsView { bytes: self.bytes, spans: &self.spans[range] }
+    }
+
+    /// The arguments from the `i`th on; empty if there are none.
+    #[inline]
+    pub fn tail(self, i: usize) -> ArgsView<'a> {
+        ArgsView { bytes: self.bytes, spans: self.spans.get(i..).unwrap_or(&[]) }
+    }
+
+    /// All arguments in order.
+    #[inline]
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator {
+        self.spans.iter().map(move |span| &self.bytes[span.start..span.end])
+    }
+}
+
+impl Index<usize> for ArgsView<'_> {
+    type Output = [u8];
+
+    #[inline]
+    fn index(&self, i: usize) -> &[u8] {
+        self.at(i)
+    }
+}
+
+impl std::fmt::Debug for ArgsView<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter().map(|arg| arg.escape_ascii().to_string())).finish()
+    }
+}

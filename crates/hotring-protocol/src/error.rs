@@ -1,0 +1,53 @@
+//! Violations of the wire format. Each one ends the connection.
+
+use std::fmt;
+
+/// Input that is not a request. Its text is Redis's own; the reply is `ERR ` and the
+/// text, and the connection closes after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// The number after `*` is not a number, or more than the limit.
+    InvalidMultibulkLength,
+    /// More arguments than a client may send before it has authenticated.
+    UnauthenticatedMultibulkLength,
+    /// The number after `$` is not a number, negative, or more than the limit.
+    InvalidBulkLength,
+    /// A longer argument than a client may send before it has authenticated.
+    UnauthenticatedBulkLength,
+    /// An argument that does not begin with `$`, and what it begins with.
+    ExpectedBulk(u8),
+    /// An inline request without an end.
+    TooBigInlineRequest,
+    /// A `*` line without an end.
+    TooBigMultibulkCount,
+    /// A `$` line without an end.
+    TooBigBulkCount,
+    /// An inline request with an open quote, or text right after a closed one.
+    UnbalancedQuotes,
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Protocol error: ")?;
+        f.write_str(match self {
+            Self::InvalidMultibulkLength => "invalid multibulk length",
+            Self::UnauthenticatedMultibulkLength => "unauthenticated multibulk length",
+            Self::InvalidBulkLength => "invalid bulk length",
+            Self::UnauthenticatedBulkLength => "unauthenticated bulk length",
+            // CR and LF become the spaces that they would be in the reply; what is not ASCII
+            // is shown escaped, so that the reply is always UTF-8.
+            Self::ExpectedBulk(b'\r' | b'\n') => "expected '$', got ' '",
+            Self::ExpectedBulk(byte) if byte.is_ascii() => {
+                return write!(f, "expected '$', got '{}'", char::from(*byte));
+            }
+            Self::ExpectedBulk(byte) => return write!(f, "expected '$', got '\\x{byte:02x}'"),
+            Self::TooBigInlineRequest => "too big inline request",
+            Self::TooBigMultibulkCount => "too big mbulk count string",
+            Self::TooBigBulkCount => "too big bulk count string",
+            Self::UnbalancedQuotes => "unbalanced quotes in request",
+        })
+    }
+}
+
+impl std::error::Error for ProtocolError {}

@@ -1,0 +1,40 @@
+//! The Redis protocol (RESP2 and RESP3) as pure functions from bytes to bytes.
+//!
+//! The crate owns what is on the wire: how a request is cut out of the input
+//! ([`Decoder`]), how a reply is written ([`Writer`]), and which commands exist
+//! ([`commands`], [`lookup`], [`resolve`]). It reads no socket and no clock, knows
+//! nothing about the store, and allocates nothing per request once its buffers have
+//! grown to their working size.
+//!
+//! ```
+//! use hotring_protocol::{Args, CommandId, Decoded, Decoder, Limits, Version, Writer, resolve};
+//!
+//! let input = b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nPING\r\n";
+//! let (mut decoder, mut args) = (Decoder::new(), Args::new());
+//! let decoded = decoder.decode(input, &Limits::default(), &mut args).unwrap();
+//! assert_eq!(decoded, Decoded::Request { consumed: 22 });
+//!
+//! let request = args.view(input);
+//! assert_eq!(resolve(request).unwrap().id, CommandId::Echo);
+//! let mut out = Vec::new();
+//! Writer::new(&mut out, Version::Resp3).bulk(&request[1]);
+//! assert_eq!(out, b"$2\r\nhi\r\n");
+//! ```
+#![forbid(unsafe_code)]
+
+mod args;
+mod error;
+mod glob;
+mod number;
+mod resp;
+mod table;
+
+pub use args::{Args, ArgsView};
+pub use error::ProtocolError;
+pub use glob::glob_match;
+pub use number::parse_i64;
+pub use resp::{Decoded, Decoder, Limits, Version, Writer};
+pub use table::{
+    Access, Categories, CommandError, CommandId, Flags, Group, KeyRange, Spec, command_docs,
+    command_info, commands, lookup, markdown, quoted, resolve, subcommands,
+};

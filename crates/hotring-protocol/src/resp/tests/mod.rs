@@ -1,0 +1,57 @@
+//! Tests of RESP.
+
+mod inline;
+mod random;
+mod requests;
+mod write;
+
+use super::{Decoded, Decoder, Limits};
+use crate::args::Args;
+use crate::error::ProtocolError;
+
+/// Decodes with a fresh decoder; gives the arguments and the bytes consumed, or `None`
+/// if the input ends inside the request.
+fn decode_once(input: &[u8], limits: &Limits) -> Result<Option<Found>, ProtocolError> {
+    let mut args = Args::new();
+    let decoded = Decoder::new().decode(input, limits, &mut args)?;
+    Ok(found(decoded, &args, input))
+}
+
+/// A request's arguments and length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    args: Vec<Vec<u8>>,
+    consumed: usize,
+}
+
+fn found(decoded: Decoded, args: &Args, input: &[u8]) -> Option<Found> {
+    match decoded {
+        Decoded::Incomplete => None,
+        Decoded::Request { consumed } => {
+            let args = args.view(input).iter().map(<[u8]>::to_vec).collect();
+            Some(Found { args, consumed })
+        }
+    }
+}
+
+/// The request `words`, which took all of `consumed` bytes.
+fn request(words: &[&str], consumed: usize) -> Found {
+    let args = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+    Found { args, consumed }
+}
+
+/// Random numbers that a seed determines.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}

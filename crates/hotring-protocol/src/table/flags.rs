@@ -1,0 +1,114 @@
+//! Flags of commands and categories of access control, under the names Redis gives them.
+
+use std::ops::BitOr;
+
+use super::Group;
+
+macro_rules! bit_set {
+    ($(#[$doc:meta])* $set:ident { $($(#[$item_doc:meta])* $name:ident = $bit:literal $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $set(u32);
+
+        impl $set {
+            /// The empty set.
+            pub const NONE: Self = Self(0);
+            $($(#[$item_doc])* pub const $name: Self = Self(1 << $bit);)*
+
+            const NAMES: &[(Self, &str)] = &[$((Self::$name, $text),)*];
+
+            /// Are all of `other` in this set?
+            #[inline]
+            pub const fn contains(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+
+            /// Both sets together; `|` for constants.
+            pub const fn with(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+
+            /// Redis's names of all members.
+            pub fn names(self) -> impl Iterator<Item = &'static str> + Clone {
+                Self::NAMES.iter().filter(move |(bit, _)| self.contains(*bit)).map(|(_, name)| *name)
+            }
+        }
+
+        impl BitOr for $set {
+            type Output = Self;
+            fn bitor(self, other: Self) -> Self {
+                self.with(other)
+            }
+        }
+    };
+}
+
+bit_set! {
+    /// What a command does, as far as a server or client decides by it.
+    Flags {
+        /// May change data.
+        WRITE = 0 "write",
+        /// Never changes data.
+        READONLY = 1 "readonly",
+        /// May need more memory: refused when there is none.
+        DENYOOM = 2 "denyoom",
+        /// For administrators.
+        ADMIN = 3 "admin",
+        /// Not to be called by scripts.
+        NOSCRIPT = 4 "noscript",
+        /// Served while data is being loaded.
+        LOADING = 5 "loading",
+        /// Served by a replica that may be behind.
+        STALE = 6 "stale",
+        /// Costs no more than about a key's lookup.
+        FAST = 7 "fast",
+        /// Served before authentication.
+        NO_AUTH = 8 "no_auth",
+        /// Not to be called in a transaction.
+        NO_MULTI = 9 "no_multi",
+        /// Served while a script runs.
+        ALLOW_BUSY = 10 "allow_busy",
+    }
+}
+
+bit_set! {
+    /// Categories of access control.
+    Categories {
+        /// Keys of any type.
+        KEYSPACE = 0 "@keyspace",
+        /// Reads values.
+        READ = 1 "@read",
+        /// Writes values.
+        WRITE = 2 "@write",
+        /// Strings.
+        STRING = 3 "@string",
+        /// For administrators.
+        ADMIN = 4 "@admin",
+        /// Cheap.
+        FAST = 5 "@fast",
+        /// Not cheap.
+        SLOW = 6 "@slow",
+        /// Can harm or expose others.
+        DANGEROUS = 7 "@dangerous",
+        /// About the connection.
+        CONNECTION = 8 "@connection",
+    }
+}
+
+impl Categories {
+    /// The categories that follow from what is said about a command anyway.
+    pub(super) fn implied_by(group: Group, flags: Flags) -> Self {
+        let by_group = match group {
+            Group::Connection => Self::CONNECTION,
+            Group::Generic => Self::KEYSPACE,
+            Group::String => Self::STRING,
+            Group::Server => Self::NONE,
+        };
+        let implied = |flag, category| if flags.contains(flag) { category } else { Self::NONE };
+        by_group
+            | implied(Flags::WRITE, Self::WRITE)
+            | implied(Flags::READONLY, Self::READ)
+            | implied(Flags::ADMIN, Self::ADMIN | Self::DANGEROUS)
+            | if flags.contains(Flags::FAST) { Self::FAST } else { Self::SLOW }
+    }
+}

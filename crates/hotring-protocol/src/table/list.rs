@@ -1,0 +1,343 @@
+//! The list of commands. Numbers of arguments, flags, key positions and tips are
+//! Redis's, because clients and cluster-aware proxies decide by them.
+//!
+//! In the syntax upper-case words stand for themselves, lower-case words for values,
+//! brackets enclose what may be left out, bars separate alternatives, and `[x ...]`
+//! behind x says that x may be repeated. `syntax.rs` reads it.
+
+use super::{Access, Categories, Flags, Group, KeyRange, Spec};
+
+macro_rules! table {
+    (
+        commands {
+            $($id:ident = $name:literal $arity:literal $group:ident
+                $(. $set:ident ( $($value:expr),* ))*;)*
+        }
+        subcommands {
+            $($sub:ident of $parent:ident = $sub_name:literal $sub_arity:literal $sub_group:ident
+                $(. $sub_set:ident ( $($sub_value:expr),* ))*;)*
+        }
+    ) => {
+        /// Every command and subcommand.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum CommandId {
+            $(#[doc = concat!("`", $name, "`")] $id,)*
+            $(#[doc = concat!("`", $sub_name, "`")] $sub,)*
+        }
+
+        /// The commands, in the order of their ids.
+        pub(super) static COMMANDS: [Spec; [$(CommandId::$id),*].len()] = [
+            $(Spec::new(CommandId::$id, $name, $arity, Group::$group)$(.$set($($value),*))*,)*
+        ];
+
+        pub(super) static SUBCOMMANDS: [Spec; [$(CommandId::$sub),*].len()] = [
+            $(Spec::new(CommandId::$sub, $sub_name, $sub_arity, Group::$sub_group)
+                .child_of(CommandId::$parent)$(.$sub_set($($sub_value),*))*,)*
+        ];
+
+        /// One bit for each command that has subcommands.
+        const PARENTS: u128 = 0 $(| 1 << CommandId::$parent as u32)*;
+    };
+}
+
+/// Is it a command whose first argument names a subcommand?
+#[inline]
+pub(super) fn has_subcommands(id: CommandId) -> bool {
+    PARENTS >> id as u32 & 1 == 1
+}
+
+/// Length of the longest command name.
+pub(super) const NAME_LEN_MAX: usize = {
+    let (mut i, mut max) = (0, 0);
+    while i < COMMANDS.len() {
+        if COMMANDS[i].name.len() > max {
+            max = COMMANDS[i].name.len();
+        }
+        i += 1;
+    }
+    max
+};
+
+const FAST: Flags = Flags::FAST;
+const READ: Flags = Flags::READONLY;
+const READ_FAST: Flags = READ.with(FAST);
+const WRITE: Flags = Flags::WRITE;
+const WRITE_FAST: Flags = WRITE.with(FAST);
+/// Writes that may need more memory than there is.
+const GROW: Flags = WRITE.with(Flags::DENYOOM);
+const GROW_FAST: Flags = GROW.with(FAST);
+/// Served at any time.
+const ALWAYS: Flags = Flags::LOADING.with(Flags::STALE);
+const ALWAYS_FAST: Flags = ALWAYS.with(FAST);
+/// Served at any time, but not to scripts.
+const DIRECT: Flags = ALWAYS.with(Flags::NOSCRIPT);
+/// Served to clients that have yet to authenticate.
+const GREETING: Flags = DIRECT.with(FAST).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY);
+const ADMIN: Flags = DIRECT.with(Flags::ADMIN);
+
+/// The argument behind the name is the one key.
+const fn one(access: Access) -> [KeyRange; 1] {
+    [KeyRange { first: 1, last: 1, step: 1, access }]
+}
+/// Every `step`th argument is a key.
+const fn every(step: u8, access: Access) -> [KeyRange; 1] {
+    [KeyRange { first: 1, last: -1, step, access }]
+}
+/// Two keys, each used in its own way.
+const fn pair(from: Access, to: Access) -> [KeyRange; 2] {
+    [
+        KeyRange { first: 1, last: 1, step: 1, access: from },
+        KeyRange { first: 2, last: 2, step: 1, access: to },
+    ]
+}
+
+const ALL_SHARDS: &str = "request_policy:all_shards";
+const MULTI_SHARD: &str = "request_policy:multi_shard";
+const SPECIAL_REQUEST: &str = "request_policy:special";
+const SPECIAL_RESPONSE: &str = "response_policy:special";
+const ALL_SUCCEEDED: &str = "response_policy:all_succeeded";
+const SUM: &str = "response_policy:agg_sum";
+const MINIMUM: &str = "response_policy:agg_min";
+const VARIES: &str = "nondeterministic_output";
+const ORDER_VARIES: &str = "nondeterministic_output_order";
+const EACH_KEY: &str = "O(n) in the number of keys";
+const EACH_BYTE: &str = "O(n) in the length of the value";
+const WHOLE_STORE: &str = "O(n) in the number of keys in the store";
+
+table! {
+    commands {
+        Ping = "ping" -1 Connection .flags(FAST).args("[message]")
+            .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
+            .about("Answers PONG, or the message, to show that the server is there.");
+        Echo = "echo" 2 Connection .flags(ALWAYS_FAST).args("message")
+            .about("Answers the message.");
+        Auth = "auth" -2 Connection .flags(GREETING).args("[username] password")
+            .about("Authenticates the connection.");
+        Hello = "hello" -1 Connection .flags(GREETING).since("6.0.0")
+            .args("[protover [AUTH username password] [SETNAME clientname]]")
+            .about("Chooses the protocol's version and tells about the server.");
+        Quit = "quit" -1 Connection .flags(GREETING)
+            .about("Answers OK and closes the connection.");
+        Reset = "reset" 1 Connection .flags(GREETING).since("6.2.0")
+            .about("Puts the connection back into the state it began with.");
+        Select = "select" 2 Connection .flags(ALWAYS_FAST).args("index")
+            .about("Chooses a database; there is only number 0.");
+        Client = "client" -2 Connection .since("2.4.0")
+            .about("Holds the commands about connections.");
+        Config = "config" -2 Server .since("2.0.0")
+            .about("Holds the commands about settings.");
+        Command = "command" -1 Server .flags(ALWAYS).since("2.8.13").tips(&[ORDER_VARIES])
+            .categories_too(Categories::CONNECTION).cost("O(n) in the number of commands")
+            .about("Describes all commands to clients; holds the commands about commands.");
+        Info = "info" -1 Server .flags(ALWAYS).args("[section [section ...]]")
+            .categories_too(Categories::DANGEROUS)
+            .tips(&[VARIES, ALL_SHARDS, SPECIAL_RESPONSE])
+            .about("Reports the server's state and counters as text.");
+        Time = "time" 1 Server .flags(ALWAYS_FAST).since("2.6.0").tips(&[VARIES])
+            .about("Tells the server's time: Unix seconds, and microseconds within the second.");
+        Shutdown = "shutdown" -1 Server .flags(ADMIN.with(Flags::NO_MULTI).with(Flags::ALLOW_BUSY))
+            .args("[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]")
+            .about("Ends the server after what has arrived is answered.");
+        DbSize = "dbsize" 1 Server .flags(READ_FAST).tips(&[ALL_SHARDS, SUM])
+            .categories_too(Categories::KEYSPACE)
+            .about("Counts the keys in the store.");
+        FlushAll = "flushall" -1 Server .flags(WRITE).args("[ASYNC | SYNC]").cost(WHOLE_STORE)
+            .categories_too(Categories::KEYSPACE.with(Categories::DANGEROUS))
+            .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
+            .about("Removes every key.");
+        FlushDb = "flushdb" -1 Server .flags(WRITE).args("[ASYNC | SYNC]").cost(WHOLE_STORE)
+            .categories_too(Categories::KEYSPACE.with(Categories::DANGEROUS))
+            .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
+            .about("Removes every key; the one database is all there is.");
+
+        Get = "get" 2 String .flags(READ_FAST).keys(&one(Access::Read)).args("key")
+            .about("Reads a value.");
+        Set = "set" -3 String .flags(GROW).keys(&one(Access::Vary))
+            .args("key value [NX | XX] [GET] [EX seconds | PX milliseconds | \
+                   EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]")
+            .about("Stores a value, if asked so only where one is missing or there, with an expiry.");
+        SetNx = "setnx" 3 String .flags(GROW_FAST).keys(&one(Access::Create)).args("key value")
+            .about("Stores a value if the key is missing.");
+        SetEx = "setex" 4 String .flags(GROW).keys(&one(Access::Overwrite)).since("2.0.0")
+            .args("key seconds value")
+            .about("Stores a value that expires after so many seconds.");
+        PSetEx = "psetex" 4 String .flags(GROW).keys(&one(Access::Overwrite)).since("2.6.0")
+            .args("key milliseconds value")
+            .about("Stores a value that expires after so many milliseconds.");
+        GetSet = "getset" 3 String .flags(GROW_FAST).keys(&one(Access::Modify)).args("key value")
+            .about("Stores a value and answers the one before; SET with GET does it too.");
+        GetDel = "getdel" 2 String .flags(WRITE_FAST).keys(&one(Access::Take)).since("6.2.0")
+            .args("key")
+            .about("Reads a value and removes the key.");
+        GetEx = "getex" -2 String .flags(WRITE_FAST).keys(&one(Access::Modify)).since("6.2.0")
+            .args("key [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
+                   PXAT unix-time-milliseconds | PERSIST]")
+            .about("Reads a value and sets or removes its expiry.");
+        MGet = "mget" -2 String .flags(READ_FAST).keys(&every(1, Access::Read))
+            .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD])
+            .about("Reads several values as they are at one moment.");
+        MSet = "mset" -3 String .flags(GROW).keys(&every(2, Access::Overwrite)).since("1.0.1")
+            .args("key value [key value ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, ALL_SUCCEEDED])
+            .about("Stores several values at one moment.");
+        MSetNx = "msetnx" -3 String .flags(GROW).keys(&every(2, Access::Create)).since("1.0.1")
+            .args("key value [key value ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, MINIMUM])
+            .about("Stores several values at one moment if all of the keys are missing.");
+        Append = "append" 3 String .flags(GROW_FAST).keys(&one(Access::Extend)).since("2.0.0")
+            .args("key value").cost(EACH_BYTE)
+            .about("Adds bytes to the end of a value and answers the new length.");
+        StrLen = "strlen" 2 String .flags(READ_FAST).keys(&one(Access::Look)).since("2.2.0")
+            .args("key")
+            .about("Answers the length of a value, 0 if the key is missing.");
+        GetRange = "getrange" 4 String .flags(READ).keys(&one(Access::Read)).since("2.4.0")
+            .args("key start end").cost("O(n) in the length of the answer")
+            .about("Reads a part of a value; negative places count from its end.");
+        SubStr = "substr" 4 String .flags(READ).keys(&one(Access::Read))
+            .args("key start end").cost("O(n) in the length of the answer")
+            .about("The old name of GETRANGE.");
+        SetRange = "setrange" 4 String .flags(GROW).keys(&one(Access::Adjust)).since("2.2.0")
+            .args("key offset value").cost(EACH_BYTE)
+            .about("Writes over a part of a value, filling a gap before it with zero bytes.");
+        Incr = "incr" 2 String .flags(GROW_FAST).keys(&one(Access::Modify)).args("key")
+            .about("Adds one to an integer; a missing key counts as 0.");
+        Decr = "decr" 2 String .flags(GROW_FAST).keys(&one(Access::Modify)).args("key")
+            .about("Takes one from an integer; a missing key counts as 0.");
+        IncrBy = "incrby" 3 String .flags(GROW_FAST).keys(&one(Access::Modify))
+            .args("key increment")
+            .about("Adds to an integer; a missing key counts as 0.");
+        DecrBy = "decrby" 3 String .flags(GROW_FAST).keys(&one(Access::Modify))
+            .args("key decrement")
+            .about("Takes from an integer; a missing key counts as 0.");
+        IncrByFloat = "incrbyfloat" 3 String .flags(GROW_FAST).keys(&one(Access::Modify))
+            .since("2.6.0").args("key float-increment")
+            .about("Adds to a decimal fraction; a missing key counts as 0.");
+
+        Del = "del" -2 Generic .flags(WRITE).keys(&every(1, Access::Remove))
+            .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
+            .about("Removes keys and answers how many there were.");
+        Unlink = "unlink" -2 Generic .flags(WRITE_FAST).keys(&every(1, Access::Remove))
+            .since("4.0.0").args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
+            .about("Removes keys as DEL does, which here never makes others wait either.");
+        Exists = "exists" -2 Generic .flags(READ_FAST).keys(&every(1, Access::Look))
+            .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
+            .about("Counts which of the keys are there; a key given twice counts twice.");
+        Touch = "touch" -2 Generic .flags(READ_FAST).keys(&every(1, Access::Look)).since("3.2.1")
+            .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
+            .about("Counts as an access to the keys and answers how many are there.");
+        Type = "type" 2 Generic .flags(READ_FAST).keys(&one(Access::Look)).args("key")
+            .about("Answers string, or none if the key is missing.");
+        Ttl = "ttl" 2 Generic .flags(READ_FAST).keys(&one(Access::Read)).args("key")
+            .tips(&[VARIES])
+            .about("Seconds until the key expires; -1 for never, -2 for no such key.");
+        PTtl = "pttl" 2 Generic .flags(READ_FAST).keys(&one(Access::Read)).since("2.6.0")
+            .args("key").tips(&[VARIES])
+            .about("Milliseconds until the key expires; -1 for never, -2 for no such key.");
+        Expire = "expire" -3 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust))
+            .args("key seconds [NX | XX | GT | LT]")
+            .about("Lets a key expire after so many seconds.");
+        PExpire = "pexpire" -3 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust))
+            .since("2.6.0").args("key milliseconds [NX | XX | GT | LT]")
+            .about("Lets a key expire after so many milliseconds.");
+        ExpireAt = "expireat" -3 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust))
+            .since("1.2.0").args("key unix-time-seconds [NX | XX | GT | LT]")
+            .about("Lets a key expire at a time in Unix seconds.");
+        PExpireAt = "pexpireat" -3 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust))
+            .since("2.6.0").args("key unix-time-milliseconds [NX | XX | GT | LT]")
+            .about("Lets a key expire at a time in Unix milliseconds.");
+        ExpireTime = "expiretime" 2 Generic .flags(READ_FAST).keys(&one(Access::Read))
+            .since("7.0.0").args("key")
+            .about("Unix seconds at which the key expires; -1 for never, -2 for no such key.");
+        PExpireTime = "pexpiretime" 2 Generic .flags(READ_FAST).keys(&one(Access::Read))
+            .since("7.0.0").args("key")
+            .about("Unix milliseconds at which the key expires; -1 for never, -2 for no such key.");
+        Persist = "persist" 2 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust))
+            .since("2.2.0").args("key")
+            .about("Takes a key's expiry away.");
+        Scan = "scan" -2 Generic .flags(READ).since("2.8.0")
+            .args("cursor [MATCH pattern] [COUNT count] [TYPE type]")
+            .cost("O(count) for each call").tips(&[VARIES, SPECIAL_REQUEST, SPECIAL_RESPONSE])
+            .about("Walks over all keys, some at a call; what is there throughout is found.");
+        Keys = "keys" 2 Generic .flags(READ).args("pattern").cost(WHOLE_STORE)
+            .categories_too(Categories::DANGEROUS).tips(&[ALL_SHARDS, ORDER_VARIES])
+            .about("Lists all keys that match a glob pattern.");
+        RandomKey = "randomkey" 1 Generic .flags(READ).tips(&[ALL_SHARDS, VARIES])
+            .about("Answers some key of the store.");
+        Rename = "rename" 3 Generic .flags(WRITE).keys(&pair(Access::Take, Access::Overwrite))
+            .args("key newkey")
+            .about("Gives a value and its expiry another key, over any value that key had.");
+        RenameNx = "renamenx" 3 Generic .flags(WRITE_FAST)
+            .keys(&pair(Access::Take, Access::Create)).args("key newkey")
+            .about("Gives a value another key if that one is missing.");
+        Copy = "copy" -3 Generic .flags(GROW).keys(&pair(Access::Read, Access::Overwrite))
+            .since("6.2.0").args("source destination [DB destination-db] [REPLACE]")
+            .cost(EACH_BYTE)
+            .about("Copies a value and its expiry to another key.");
+    }
+
+    subcommands {
+        ClientId of Client = "client|id" 2 Connection .flags(DIRECT).since("5.0.0")
+            .about("Answers the connection's number, which no other connection ever has.");
+        ClientGetName of Client = "client|getname" 2 Connection .flags(DIRECT).since("2.6.9")
+            .about("Answers the connection's name.");
+        ClientSetName of Client = "client|setname" 3 Connection .flags(DIRECT).since("2.6.9")
+            .args("connection-name")
+            .about("Names the connection.");
+        ClientSetInfo of Client = "client|setinfo" 4 Connection .flags(DIRECT).since("7.2.0")
+            .args("LIB-NAME libname | LIB-VER libver")
+            .about("Notes the name or version of the client's library.");
+        ClientInfo of Client = "client|info" 2 Connection .flags(DIRECT).since("6.2.0")
+            .tips(&[VARIES])
+            .about("Describes the connection.");
+        ClientList of Client = "client|list" -2 Connection .flags(ADMIN).since("2.4.0")
+            .args("[TYPE type] [ID client-id [client-id ...]]").tips(&[VARIES])
+            .cost("O(n) in the number of connections")
+            .about("Describes all connections.");
+        ClientKill of Client = "client|kill" -3 Connection .flags(ADMIN).since("2.4.0")
+            .args("address | filter value [filter value ...]")
+            .cost("O(n) in the number of connections")
+            .about("Closes connections, by address or by ID, ADDR, LADDR, TYPE, USER and SKIPME.");
+        ClientNoEvict of Client = "client|no-evict" 3 Connection .flags(ADMIN).since("7.0.0")
+            .args("ON | OFF")
+            .about("Spares the connection when connections are closed for want of memory.");
+        ClientNoTouch of Client = "client|no-touch" 3 Connection .flags(DIRECT).since("7.2.0")
+            .args("ON | OFF")
+            .about("Keeps the connection's reads from counting as accesses to keys.");
+        ClientHelp of Client = "client|help" 2 Connection .flags(ALWAYS).since("5.0.0")
+            .about("Lists the subcommands.");
+        ConfigGet of Config = "config|get" -3 Server .flags(ADMIN).since("2.0.0")
+            .args("parameter [parameter ...]").cost("O(n) in the number of settings")
+            .about("Answers the settings whose names match the glob patterns.");
+        ConfigSet of Config = "config|set" -4 Server .flags(ADMIN).since("2.0.0")
+            .args("parameter value [parameter value ...]").tips(&["request_policy:all_nodes", ALL_SUCCEEDED])
+            .cost("O(n) in the number of settings")
+            .about("Changes settings while the server runs, all of them or none.");
+        ConfigResetStat of Config = "config|resetstat" 2 Server .flags(ADMIN).since("2.0.0")
+            .tips(&["request_policy:all_nodes", ALL_SUCCEEDED])
+            .about("Puts the counters that INFO shows back to zero.");
+        ConfigHelp of Config = "config|help" 2 Server .flags(ALWAYS).since("5.0.0")
+            .about("Lists the subcommands.");
+        CommandCount of Command = "command|count" 2 Server .flags(ALWAYS).since("2.8.13")
+            .categories_too(Categories::CONNECTION)
+            .about("Counts the commands.");
+        CommandDocs of Command = "command|docs" -2 Server .flags(ALWAYS).since("7.0.0")
+            .categories_too(Categories::CONNECTION).args("[command-name [command-name ...]]")
+            .tips(&[ORDER_VARIES]).cost("O(n) in the number of commands asked for")
+            .about("Documents commands, for people and command-line tools.");
+        CommandGetKeys of Command = "command|getkeys" -3 Server .flags(ALWAYS).since("2.8.13")
+            .categories_too(Categories::CONNECTION).args("command [arg ...]")
+            .cost("O(n) in the number of arguments")
+            .about("Answers which arguments of a request are keys.");
+        CommandHelp of Command = "command|help" 2 Server .flags(ALWAYS).since("5.0.0")
+            .categories_too(Categories::CONNECTION)
+            .about("Lists the subcommands.");
+        CommandInfo of Command = "command|info" -2 Server .flags(ALWAYS).since("2.8.13")
+            .categories_too(Categories::CONNECTION).args("[command-name [command-name ...]]")
+            .tips(&[ORDER_VARIES]).cost("O(n) in the number of commands asked for")
+            .about("Describes commands to clients.");
+        CommandList of Command = "command|list" -2 Server .flags(ALWAYS).since("7.0.0")
+            .categories_too(Categories::CONNECTION)
+            .args("[FILTERBY MODULE module-name | FILTERBY ACLCAT category | \
+                   FILTERBY PATTERN pattern]")
+            .tips(&[ORDER_VARIES]).cost("O(n) in the number of commands")
+            .about("Lists the names of the commands.");
+    }
+}

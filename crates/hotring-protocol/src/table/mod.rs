@@ -1,0 +1,164 @@
+//! The one table of commands.
+//!
+//! `list.rs` holds it. From it come the name lookup and the check of the number of
+//! arguments ([`resolve`]), the [`CommandId`] that dispatch switches over, the replies
+//! of `COMMAND` (`reply.rs`), the place of the keys in a request (`keys.rs`), and the
+//! page of documentation (`markdown.rs`). A command that is not in the table does not
+//! exist; one that is there is served.
+
+mod flags;
+mod keys;
+mod list;
+mod lookup;
+mod markdown;
+mod reply;
+mod syntax;
+
+pub use flags::{Categories, Flags};
+pub use keys::{Access, KeyRange};
+pub use list::CommandId;
+pub use lookup::{CommandError, lookup, quoted, resolve};
+pub use markdown::markdown;
+pub use reply::{command_docs, command_info};
+
+/// One command or subcommand.
+#[derive(Debug)]
+pub struct Spec {
+    /// What dispatch switches over.
+    pub id: CommandId,
+    /// Lower-case name; of a subcommand with its parent's, as `client|id`.
+    pub name: &'static str,
+    /// The command that this one is a subcommand of.
+    pub parent: Option<CommandId>,
+    /// Number of arguments with the name (and the subcommand's name); negative: at least.
+    pub arity: i16,
+    /// What the command does, for servers and clients to decide on.
+    pub flags: Flags,
+    /// Categories of access control besides those that follow from group and flags.
+    extra_categories: Categories,
+    /// Which arguments are keys.
+    pub keys: &'static [KeyRange],
+    /// Where the documentation files it.
+    pub group: Group,
+    /// The first version of Redis that has it.
+    pub since: &'static str,
+    /// Syntax of the arguments behind the name.
+    pub syntax: &'static str,
+    /// Order of its cost.
+    pub complexity: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// Hints for clients that spread requests over several servers.
+    pub tips: &'static [&'static str],
+}
+
+/// Where the documentation files a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// About the connection itself.
+    Connection,
+    /// About keys with values of any type.
+    Generic,
+    /// About the process.
+    Server,
+    /// About strings.
+    String,
+}
+
+impl Group {
+    /// Redis's name of the group.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Generic => "generic",
+            Self::Server => "server",
+            Self::String => "string",
+        }
+    }
+}
+
+/// All commands without subcommands, in the table's order.
+pub fn commands() -> &'static [Spec] {
+    &list::COMMANDS
+}
+
+/// The subcommands of a command; most have none.
+pub fn subcommands(of: CommandId) -> impl Iterator<Item = &'static Spec> {
+    list::SUBCOMMANDS.iter().filter(move |spec| spec.parent == Some(of))
+}
+
+impl Spec {
+    /// Is `n_args`, which counts the name, a number of arguments that the command takes?
+    #[inline]
+    pub fn takes(&self, n_args: usize) -> bool {
+        let arity = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { n_args >= arity } else { n_args == arity }
+    }
+
+    /// The name without its parent's: `id` of `client|id`.
+    pub fn own_name(&self) -> &'static str {
+        self.name.rsplit('|').next().expect("rsplit gives at least one part")
+    }
+
+    /// All categories of access control that the command is in.
+    pub fn categories(&self) -> Categories {
+        self.extra_categories | Categories::implied_by(self.group, self.flags)
+    }
+
+    const fn new(id: CommandId, name: &'static str, arity: i16, group: Group) -> Self {
+        Self {
+            id,
+            name,
+            parent: None,
+            arity,
+            flags: Flags::NONE,
+            extra_categories: Categories::NONE,
+            keys: &[],
+            group,
+            since: "1.0.0",
+            syntax: "",
+            complexity: "O(1)",
+            summary: "",
+            tips: &[],
+        }
+    }
+
+    const fn child_of(self, parent: CommandId) -> Self {
+        Self { parent: Some(parent), ..self }
+    }
+
+    const fn flags(self, flags: Flags) -> Self {
+        Self { flags, ..self }
+    }
+
+    const fn categories_too(self, extra_categories: Categories) -> Self {
+        Self { extra_categories, ..self }
+    }
+
+    const fn keys(self, keys: &'static [KeyRange]) -> Self {
+        Self { keys, ..self }
+    }
+
+    const fn since(self, since: &'static str) -> Self {
+        Self { since, ..self }
+    }
+
+    const fn args(self, syntax: &'static str) -> Self {
+        Self { syntax, ..self }
+    }
+
+    const fn cost(self, complexity: &'static str) -> Self {
+        Self { complexity, ..self }
+    }
+
+    const fn about(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
+    }
+
+    const fn tips(self, tips: &'static [&'static str]) -> Self {
+        Self { tips, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Reads the syntax text of a command into a tree, for `COMMAND DOCS`.
+
+/// One argument, or a group of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Argument {
+    pub kind: Kind,
+    /// The word that has to stand before the value.
+    pub token: Option<&'static str>,
+    pub optional: bool,
+    pub multiple: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A word that stands for itself.
+    Token(&'static str),
+    /// A value, under the name that the syntax gives it.
+    Value(&'static str),
+    /// One of several.
+    OneOf(Vec<Argument>),
+    /// All of several.
+    Block(Vec<Argument>),
+}
+
+/// Reads a syntax text. The texts are in the table, so that a bad one fails the tests.
+pub(super) fn parse(syntax: &'static str) -> Vec<Argument> {
+    let mut rest = syntax;
+    let parsed = alternatives(&mut rest);
+    assert!(rest.is_empty(), "unbalanced brackets in {syntax:?}");
+    parsed
+}
+
+/// Reads sequences between bars up to a closing bracket; two or more become one choice.
+fn alternatives(rest: &mut &'static str) -> Vec<Argument> {
+    let mut choices = vec![sequence(rest)];
+    while let Some(tail) = rest.strip_prefix('|') {
+        *rest = tail;
+        choices.push(sequence(rest));
+    }
+    if choices.len() == 1 {
+        return choices.swap_remove(0);
+    }
+    vec![plain(Kind::OneOf(choices.into_iter().map(block).collect()))]
+}
+
+fn sequence(rest: &mut &'static str) -> Vec<Argument> {
+    let mut items = Vec::new();
+    loop {
+        *rest = rest.trim_start();
+        if let Some(tail) = rest.strip_prefix('[') {
+            *rest = tail;
+            let group = alternatives(rest);
+            *rest = rest.strip_prefix(']').expect("every bracket is closed");
+            optional_group(&mut items, group);
+        } else if rest.is_empty() || rest.starts_with([']', '|']) {
+            return items;
+        } else {
+            let end = rest.find([' ', '[', ']', '|']).unwrap_or(rest.len());
+            let (word, tail) = rest.split_at(end);
+            *rest = tail;
+            push_word(&mut items, word);
+        }
+    }
+}
+
+/// Adds a word; a value right behind a token takes the token as its own.
+fn push_word(items: &mut Vec<Argument>, word: &'static str) {
+    if word.starts_with(|c: char| c.is_ascii_uppercase()) {
+        return items.push(plain(Kind::Token(word)));
+    }
+    let mut value = plain(Kind::Value(word));
+    if let Some(Argument { kind: Kind::Token(token), optional: false, .. }) = items.last() {
+        value.token = Some(token);
+        items.pop();
+    }
+    items.push(value);
+}
+
+/// Adds what stood in brackets, or, if that is `[x ...]` behind x, says that x may be
+/// repeated.
+fn optional_group(items: &mut Vec<Argument>, mut group: Vec<Argument>) {
+    let multiple = group.last().is_some_and(|last| last.kind == Kind::Value("..."));
+    if multiple {
+        group.pop();
+    }
+    let optional = !(multiple && items.ends_with(&group));
+    if !optional {
+        items.truncate(items.len() - group.len());
+    }
+    items.push(Argument { optional, multiple, ..block(group) });
+}
+
+/// Several arguments as one; one stays as it is.
+fn block(mut items: Vec<Argument>) -> Argument {
+    if items.len() == 1 { items.swap_remove(0) } else { plain(Kind::Block(items)) }
+}
+
+fn plain(kind: Kind) -> Argument {
+    Argument { kind, token: None, optional: false, multiple: false }
+}

@@ -1,0 +1,102 @@
+//! Work that no client asks for: removing expired items, closing connections that are idle or do
+//! not finish a request, measuring the rate of commands.
+//!
+//! It runs on the accepting thread, which has little else to do: connections that are open never
+//! wait for it. New ones do, for as long as a tick lasts: at most `TICK_MAX` and a step.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use hotring_store::Session;
+
+use crate::clock;
+use crate::server::Server;
+
+/// Time between two ticks.
+const TICK: Duration = Duration::from_millis(100);
+
+/// One walk over all items takes about this many ticks, if nothing has expired.
+const TICKS_PER_WALK: usize = 100;
+
+/// Items visited between two looks at the clock; about 50 µs.
+const STEP_ITEMS: usize = 512;
+
+/// A tick visits at least this many items.
+const TICK_ITEMS_MIN: usize = 2 * STEP_ITEMS;
+
+/// A tick ends after this time whatever is left, so that expiry takes at most a quarter of a core.
+const TICK_MAX: Duration = Duration::from_millis(25);
+
+/// So many bytes of an unfinished request give it one second more.
+const REQUEST_SECOND_BYTES: usize = 64 << 10;
+
+/// Ticks in a second: idle connections are looked for, and commands counted, once a second.
+const SECOND_TICKS: u64 = 10;
+
+/// Runs until the server stops.
+pub(crate) async fn run(server: Arc<Server>) {
+    let mut store = server.store.session();
+    let mut timer = tokio::time::interval(TICK);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = 0u64;
+    let mut commands_before = 0;
+    loop {
+        timer.tick().await;
+        ticks += 1;
+        expire(&server, &mut store);
+        store.collect();
+        if ticks.is_multiple_of(SECOND_TICKS) {
+            close_silent(&server);
+            let commands = server.commands_ever();
+            server.set_ops_per_second(commands - commands_before);
+            commands_before = commands;
+        }
+    }
+}
+
+/// Removes expired items: a share of all items each tick, and more while many have expired.
+fn expire(server: &Server, store: &mut Session) {
+    if server.store.stats().index.expiring == 0 {
+        return;
+    }
+    let deadline = clock::monotonic() + TICK_MAX;
+    let share = (server.store.len() / TICKS_PER_WALK).max(TICK_ITEMS_MIN);
+    let mut visited_all = 0;
+    loop {
+        let (visited, removed) = store.expire_step(STEP_ITEMS, clock::unix_ms());
+        server.background.expired_keys.add(removed as u64);
+        visited_all += visited;
+        let many = removed * 8 > visited;
+        if visited == 0 || (visited_all >= share && !many) || clock::monotonic() >= deadline {
+            return;
+        }
+    }
+}
+
+/// Closes the connections from which nothing has come for longer than `timeout`, and those that
+/// have begun a request and not finished it within `request-timeout`.
+fn close_silent(server: &Server) {
+    let config = server.config();
+    let timeout_ms = config.timeout_s.saturating_mul(1000);
+    let request_timeout_ms = config.request_timeout_s.saturating_mul(1000);
+    if timeout_ms == 0 && request_timeout_ms == 0 {
+        return;
+    }
+    let now = clock::unix_ms();
+    for client in server.clients() {
+        // ORDERING: Relaxed throughout, one tick earlier or later does not matter.
+        let active_at = client.active_at.load(Relaxed);
+        if timeout_ms > 0 && now.saturating_sub(active_at) > timeout_ms {
+            tracing::debug!(client = client.id, "closing an idle connection");
+            client.kill();
+        }
+        let since = client.request_since.load(Relaxed);
+        let earned_ms = (client.input_len.load(Relaxed) / REQUEST_SECOND_BYTES) as u64 * 1000;
+        let allowed_ms = request_timeout_ms.saturating_add(earned_ms);
+        if request_timeout_ms > 0 && since > 0 && now.saturating_sub(since) > allowed_ms {
+            tracing::debug!(client = client.id, "closing a connection with an unfinished request");
+            client.kill();
+        }
+    }
+}

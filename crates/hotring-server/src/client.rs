@@ -1,0 +1,170 @@
+//! One connection's identity and state, split by who may touch it.
+//!
+//! [`Client`] belongs to the connection's task. [`ClientShared`] is what any thread may look at
+//! (CLIENT LIST) or ask for (CLIENT KILL); the task publishes into it with relaxed stores.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+
+use hotring_protocol::{CommandId, Version};
+
+/// What a connection's own task knows about it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// What other threads may see.
+    pub shared: Arc<ClientShared>,
+    /// RESP2 or RESP3, as HELLO chose.
+    pub version: Version,
+    /// The last command, published once a batch.
+    pub last: Option<CommandId>,
+    /// Set when the connection has to end after the replies that are already written.
+    pub closing: Option<Closing>,
+}
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closing {
+    /// The client asked for it, or has closed its side.
+    Asked,
+    /// What it sent is not the protocol.
+    Protocol,
+    /// It sent what a browser sends: somebody may be attacking through one.
+    CrossProtocol,
+    /// A reply would have become longer than may wait for it; nothing more is sent.
+    OutputLimit,
+    /// CLIENT KILL by itself, or the server ends.
+    Killed,
+}
+
+impl Client {
+    /// A fresh connection: RESP2, no name.
+    pub(crate) fn new(shared: Arc<ClientShared>) -> Self {
+        Client { shared, version: Version::Resp2, last: None, closing: None }
+    }
+
+    /// Chooses the protocol version.
+    pub(crate) fn speak(&mut self, version: Version) {
+        self.version = version;
+        let number = if version == Version::Resp3 { 3 } else { 2 };
+        // ORDERING: Relaxed here and for every other field of `ClientShared`: each is only shown to
+        // people, and none guards other memory.
+        self.shared.protocol.store(number, Ordering::Relaxed);
+    }
+}
+
+/// What clients tell about themselves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Labels {
+    /// CLIENT SETNAME.
+    pub name: String,
+    /// CLIENT SETINFO LIB-NAME.
+    pub lib_name: String,
+    /// CLIENT SETINFO LIB-VER.
+    pub lib_ver: String,
+}
+
+/// What any thread may know about a connection.
+#[derive(Debug)]
+pub(crate) struct ClientShared {
+    /// Unique over the life of the process, from 1.
+    pub id: u64,
+    /// The other side's address.
+    pub peer: String,
+    /// Our address.
+    pub local: String,
+    /// Which thread serves it.
+    pub thread: usize,
+    /// Unix milliseconds of the accept.
+    pub connected_at: u64,
+    /// Unix milliseconds of the last bytes received.
+    pub active_at: AtomicU64,
+    /// The last command, as [`CommandId`]'s number plus one; 0 before the first.
+    pub last_command: AtomicU16,
+    /// 2 or 3.
+    pub protocol: AtomicU8,
+    /// Bytes of the unfinished request.
+    pub input_len: AtomicUsize,
+    /// Bytes reserved for it beyond these.
+    pub input_free: AtomicUsize,
+    /// Unix milliseconds since which an unfinished request is being waited for; 0 if none is.
+    pub request_since: AtomicU64,
+    /// Bytes that wait to be sent.
+    pub unsent_len: AtomicUsize,
+    /// CLIENT NO-EVICT.
+    pub no_evict: AtomicBool,
+    /// CLIENT NO-TOUCH.
+    pub no_touch: AtomicBool,
+    labels: Mutex<Labels>,
+    killed: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl ClientShared {
+    /// A connection that has just been accepted.
+    pub(crate) fn new(id: u64, peer: String, local: String, thread: usize, now: u64) -> Self {
+        ClientShared {
+            id,
+            peer,
+            local,
+            thread,
+            connected_at: now,
+            active_at: AtomicU64::new(now),
+            last_command: AtomicU16::new(0),
+            protocol: AtomicU8::new(2),
+            input_len: AtomicUsize::new(0),
+            input_free: AtomicUsize::new(0),
+            request_since: AtomicU64::new(0),
+            unsent_len: AtomicUsize::new(0),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            labels: Mutex::default(),
+            killed: AtomicBool::new(false),
+            waker: Mutex::default(),
+        }
+    }
+
+    /// What the client has told about itself.
+    pub(crate) fn labels(&self) -> Labels {
+        self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what the client has told about itself.
+    pub(crate) fn relabel(&self, change: impl FnOnce(&mut Labels)) {
+        change(&mut self.labels.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Remembers how to wake the connection's task.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        let mut kept = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Some(waker.clone());
+    }
+
+    /// Wakes the connection's task so that it looks at its flags.
+    pub(crate) fn wake(&self) {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Asks the connection to end, without sending what is still unsent.
+    pub(crate) fn kill(&self) {
+        // ORDERING: Release pairs with the Acquire in `is_killed`; the waker's own lock would do.
+        self.killed.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether somebody asked the connection to end.
+    #[inline]
+    pub(crate) fn is_killed(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `kill`.
+        self.killed.load(Ordering::Acquire)
+    }
+
+    /// Publishes the last command of a batch.
+    #[inline]
+    pub(crate) fn ran(&self, id: CommandId) {
+        self.last_command.store(id as u16 + 1, Ordering::Relaxed);
+    }
+}

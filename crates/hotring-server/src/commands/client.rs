@@ -1,0 +1,275 @@
+//! CLIENT: what connections tell about themselves, who is connected, ending connections.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hotring_protocol::{CommandId, commands, parse_i64, quoted, subcommands};
+
+use crate::client::{ClientShared, Closing};
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+
+pub(crate) fn id(c: &mut Context<'_>) -> Outcome {
+    c.reply.int(c.client.shared.id as i64);
+    Ok(())
+}
+
+pub(crate) fn getname(c: &mut Context<'_>) -> Outcome {
+    let name = c.client.shared.labels().name;
+    if name.is_empty() {
+        c.reply.null();
+    } else {
+        c.reply.bulk(name.as_bytes());
+    }
+    Ok(())
+}
+
+pub(crate) fn setname(c: &mut Context<'_>) -> Outcome {
+    let name = check_label("Client names", c.args.at(2))?;
+    c.client.shared.relabel(|labels| labels.name = name);
+    c.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn setinfo(c: &mut Context<'_>) -> Outcome {
+    let option = String::from_utf8_lossy(&c.args[2]).to_ascii_lowercase();
+    match option.as_str() {
+        "lib-name" => {
+            let value = check_label("lib-name", c.args.at(3))?;
+            c.client.shared.relabel(|labels| labels.lib_name = value);
+        }
+        "lib-ver" => {
+            let value = check_label("lib-ver", c.args.at(3))?;
+            c.client.shared.relabel(|labels| labels.lib_ver = value);
+        }
+        _ => {
+            let shown = quoted(&c.args[2]);
+            return Err(format!("ERR Unrecognized option '{shown}'").into());
+        }
+    }
+    c.reply.ok();
+    Ok(())
+}
+
+/// Longest label: every CLIENT LIST repeats it, for every connection.
+const LABEL_LEN_MAX: usize = 1024;
+
+/// A label goes into lines that people and programs split at spaces.
+pub(super) fn check_label(what: &str, text: &[u8]) -> Result<String, Failure> {
+    if text.len() > LABEL_LEN_MAX {
+        Err(format!("ERR {what} cannot be longer than {LABEL_LEN_MAX} bytes.").into())
+    } else if text.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        Ok(String::from_utf8_lossy(text).into_owned())
+    } else {
+        Err(format!("ERR {what} cannot contain spaces, newlines or special characters.").into())
+    }
+}
+
+pub(crate) fn no_evict(c: &mut Context<'_>) -> Outcome {
+    let on = on_off(&c.args[2])?;
+    // ORDERING: Relaxed, only this connection's thread acts on it.
+    c.client.shared.no_evict.store(on, Ordering::Relaxed);
+    c.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn no_touch(c: &mut Context<'_>) -> Outcome {
+    let on = on_off(&c.args[2])?;
+    // ORDERING: Relaxed, only this connection's thread acts on it.
+    c.client.shared.no_touch.store(on, Ordering::Relaxed);
+    c.reply.ok();
+    Ok(())
+}
+
+fn on_off(word: &[u8]) -> Result<bool, Failure> {
+    if word.eq_ignore_ascii_case(b"on") {
+        Ok(true)
+    } else if word.eq_ignore_ascii_case(b"off") {
+        Ok(false)
+    } else {
+        Err(Failure::Syntax)
+    }
+}
+
+pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
+    let mut text = String::new();
+    c.client.shared.ran(CommandId::ClientInfo);
+    describe(&c.client.shared, c.now, &mut text);
+    c.reply.verbatim("txt", &text);
+    Ok(())
+}
+
+pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
+    let mut clients = c.server.clients();
+    match c.args.get(2) {
+        None => {}
+        Some(word) if word.eq_ignore_ascii_case(b"type") && c.args.len() == 4 => {
+            let all = is_normal_type(c.args.at(3))?;
+            clients.retain(|_| all);
+        }
+        Some(word) if word.eq_ignore_ascii_case(b"id") && c.args.len() > 3 => {
+            let wanted: Option<HashSet<i64>> = c.args.tail(3).iter().map(parse_i64).collect();
+            let wanted = wanted.ok_or(Failure::text("ERR Invalid client ID"))?;
+            clients.retain(|client| wanted.contains(&(client.id as i64)));
+        }
+        Some(_) => return Err(Failure::Syntax),
+    }
+    let mut text = String::new();
+    c.client.shared.ran(CommandId::ClientList);
+    for client in clients {
+        describe(&client, c.now, &mut text);
+        if text.len() > c.room() {
+            return Err(Failure::ReplyTooLong);
+        }
+    }
+    c.reply.verbatim("txt", &text);
+    Ok(())
+}
+
+/// Every connection is a normal one; the other types exist in Redis and have no members here.
+fn is_normal_type(name: &[u8]) -> Result<bool, Failure> {
+    match name.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(true),
+        b"master" | b"slave" | b"replica" | b"pubsub" => Ok(false),
+        _ => {
+            let shown = quoted(name);
+            Err(format!("ERR Unknown client type '{shown}'").into())
+        }
+    }
+}
+
+/// One line in the form of Redis, with the fields that mean something here.
+fn describe(client: &ClientShared, now: u64, text: &mut String) {
+    let labels = client.labels();
+    let seconds_since = |then: u64| now.saturating_sub(then) / 1000;
+    // ORDERING: Relaxed throughout: figures for people, each published on its own.
+    let input_len = client.input_len.load(Ordering::Relaxed);
+    let input_free = client.input_free.load(Ordering::Relaxed);
+    let unsent_len = client.unsent_len.load(Ordering::Relaxed);
+    let flags = match client.no_evict.load(Ordering::Relaxed) {
+        true => "e",
+        false if client.no_touch.load(Ordering::Relaxed) => "T",
+        false => "N",
+    };
+    let flags = if client.peer.starts_with('/') { format!("U{flags}") } else { flags.to_string() };
+    writeln!(
+        text,
+        "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 \
+         multi=-1 watch=0 qbuf={} qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} \
+         omem={} tot-mem={} events=rw cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={} \
+         io-thread={}",
+        client.id,
+        client.peer,
+        client.local,
+        labels.name,
+        seconds_since(client.connected_at),
+        seconds_since(client.active_at.load(Ordering::Relaxed)),
+        flags,
+        input_len,
+        input_free,
+        usize::from(unsent_len > 0),
+        unsent_len,
+        input_len + input_free + unsent_len + std::mem::size_of::<ClientShared>(),
+        command_name(client.last_command.load(Ordering::Relaxed)),
+        client.protocol.load(Ordering::Relaxed),
+        labels.lib_name,
+        labels.lib_ver,
+        client.thread,
+    )
+    .expect("writing to a string cannot fail");
+}
+
+fn command_name(number: u16) -> &'static str {
+    let is_it = |id: CommandId| id as u16 + 1 == number;
+    let all = commands().iter().flat_map(|spec| std::iter::once(spec).chain(subcommands(spec.id)));
+    all.filter(|spec| is_it(spec.id)).map(|spec| spec.name).next().unwrap_or("NULL")
+}
+
+/// CLIENT KILL addr:port, or CLIENT KILL with ID, ADDR, LADDR, TYPE, USER and SKIPME.
+pub(crate) fn kill(c: &mut Context<'_>) -> Outcome {
+    if c.args.len() == 3 {
+        let victims = victims(c, &[Filter::Peer(text(c.args.at(2)))]);
+        let victim = victims.first().ok_or(Failure::text("ERR No such client"))?;
+        end(c, victim);
+        c.reply.ok();
+        return Ok(());
+    }
+    let (filters, skip_me) = filters(c)?;
+    let mut killed = 0;
+    for victim in victims(c, &filters) {
+        if skip_me && victim.id == c.client.shared.id {
+            continue;
+        }
+        end(c, &victim);
+        killed += 1;
+    }
+    c.reply.int(killed);
+    Ok(())
+}
+
+enum Filter {
+    Id(u64),
+    Peer(String),
+    Local(String),
+    Nobody,
+}
+
+fn filters(c: &Context<'_>) -> Result<(Vec<Filter>, bool), Failure> {
+    let mut filters = Vec::new();
+    let mut skip_me = true;
+    let pairs = c.args.tail(2);
+    if !pairs.len().is_multiple_of(2) {
+        return Err(Failure::Syntax);
+    }
+    for i in (0..pairs.len()).step_by(2) {
+        let value = pairs.at(i + 1);
+        match pairs.at(i).to_ascii_lowercase().as_slice() {
+            b"id" => match parse_i64(value) {
+                Some(id) if id > 0 => filters.push(Filter::Id(id as u64)),
+                _ => return Err(Failure::text("ERR client-id should be greater than 0")),
+            },
+            b"addr" => filters.push(Filter::Peer(text(value))),
+            b"laddr" => filters.push(Filter::Local(text(value))),
+            b"type" => {
+                if !is_normal_type(value)? {
+                    filters.push(Filter::Nobody);
+                }
+            }
+            b"user" if value == b"default" => {}
+            b"user" => {
+                return Err(format!("ERR No such user '{}'", quoted(value)).into());
+            }
+            b"skipme" if value.eq_ignore_ascii_case(b"yes") => skip_me = true,
+            b"skipme" if value.eq_ignore_ascii_case(b"no") => skip_me = false,
+            _ => return Err(Failure::Syntax),
+        }
+    }
+    Ok((filters, skip_me))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn victims(c: &Context<'_>, filters: &[Filter]) -> Vec<Arc<ClientShared>> {
+    let fits = |client: &ClientShared| {
+        filters.iter().all(|filter| match filter {
+            Filter::Id(id) => client.id == *id,
+            Filter::Peer(address) => client.peer == *address,
+            Filter::Local(address) => client.local == *address,
+            Filter::Nobody => false,
+        })
+    };
+    c.server.clients().into_iter().filter(|client| fits(client)).collect()
+}
+
+/// Ends a connection; our own only after its reply has been sent.
+fn end(c: &mut Context<'_>, victim: &ClientShared) {
+    if victim.id == c.client.shared.id {
+        c.client.closing = Some(Closing::Killed);
+    } else {
+        victim.kill();
+    }
+}

@@ -1,0 +1,125 @@
+//! COMMAND and the HELP subcommands: the table of commands, told to clients and people.
+
+use hotring_protocol::{
+    CommandId, Spec, command_docs, command_info, commands, glob_match, lookup, subcommands,
+};
+
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+
+pub(crate) fn command(c: &mut Context<'_>) -> Outcome {
+    c.reply.array(commands().len());
+    for spec in commands() {
+        command_info(spec, &mut c.reply);
+    }
+    Ok(())
+}
+
+pub(crate) fn count(c: &mut Context<'_>) -> Outcome {
+    c.reply.int(commands().len() as i64);
+    Ok(())
+}
+
+pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
+    if c.args.len() == 2 {
+        return command(c);
+    }
+    c.reply.array(c.args.len() - 2);
+    for name in c.args.tail(2).iter() {
+        match find(name) {
+            Some(spec) => command_info(spec, &mut c.reply),
+            None => c.reply.null(),
+        }
+        c.check_room()?;
+    }
+    Ok(())
+}
+
+pub(crate) fn docs(c: &mut Context<'_>) -> Outcome {
+    let named: Vec<&Spec> = match c.args.len() {
+        2 => commands().iter().collect(),
+        _ => c.args.tail(2).iter().filter_map(find).collect(),
+    };
+    c.reply.map(named.len());
+    for spec in named {
+        command_docs(spec, &mut c.reply);
+        c.check_room()?;
+    }
+    Ok(())
+}
+
+pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
+    let names: Vec<&str> = match c.args.len() {
+        2 => commands().iter().map(|spec| spec.name).collect(),
+        5 if c.args[2].eq_ignore_ascii_case(b"filterby") => filtered(&c.args[3], c.args.at(4))?,
+        _ => return Err(Failure::Syntax),
+    };
+    c.reply.array(names.len());
+    for name in names {
+        c.reply.bulk(name.as_bytes());
+    }
+    Ok(())
+}
+
+/// The names that pass the filter; unlike the plain list these include subcommands, as in Redis.
+fn filtered(by: &[u8], wanted: &[u8]) -> Result<Vec<&'static str>, Failure> {
+    let wanted = wanted.to_ascii_lowercase();
+    let all = commands().iter().flat_map(|spec| std::iter::once(spec).chain(subcommands(spec.id)));
+    let passes: Box<dyn Fn(&Spec) -> bool> = match by.to_ascii_lowercase().as_slice() {
+        // There are no modules, so that no command is one's.
+        b"module" => Box::new(|_| false),
+        b"aclcat" => Box::new(move |spec| {
+            let same = |name: &str| name.trim_start_matches('@').as_bytes() == wanted;
+            spec.categories().names().any(same)
+        }),
+        b"pattern" => Box::new(move |spec| glob_match(&wanted, spec.name.as_bytes())),
+        _ => return Err(Failure::Syntax),
+    };
+    Ok(all.filter(|spec| passes(spec)).map(|spec| spec.name).collect())
+}
+
+pub(crate) fn getkeys(c: &mut Context<'_>) -> Outcome {
+    let request = c.args.tail(2);
+    let invalid = Failure::text("ERR Invalid command specified");
+    let spec = request.get(0).and_then(lookup).ok_or(invalid)?;
+    if !spec.takes(request.len()) {
+        return Err(Failure::text("ERR Invalid number of arguments specified for command"));
+    }
+    let keys: Vec<&[u8]> = spec.keys_of(request).collect();
+    if keys.is_empty() {
+        return Err(Failure::text("ERR The command has no key arguments"));
+    }
+    c.reply.array(keys.len());
+    for key in keys {
+        c.reply.bulk(key);
+    }
+    Ok(())
+}
+
+/// Finds `get` as well as `config|get`.
+fn find(name: &[u8]) -> Option<&'static Spec> {
+    match name.iter().position(|byte| *byte == b'|') {
+        None => lookup(name),
+        Some(bar) => subcommands(lookup(&name[..bar])?.id)
+            .find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name)),
+    }
+}
+
+/// HELP of a command that has subcommands: one line for the form, one for the meaning.
+pub(crate) fn help(c: &mut Context<'_>, of: CommandId) -> Outcome {
+    let parent = commands().iter().find(|spec| spec.id == of).expect("every id is in the table");
+    let mut lines = vec![format!(
+        "{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        parent.name.to_ascii_uppercase()
+    )];
+    for sub in subcommands(of) {
+        let name = sub.own_name().to_ascii_uppercase();
+        lines.push(format!("{name} {}", sub.syntax).trim_end().to_string());
+        lines.push(format!("    {}", sub.summary));
+    }
+    c.reply.array(lines.len());
+    for line in lines {
+        c.reply.simple(&line);
+    }
+    Ok(())
+}

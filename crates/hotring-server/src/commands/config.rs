@@ -1,0 +1,41 @@
+//! CONFIG: reading and changing settings while the server runs.
+
+use hotring_protocol::glob_match;
+
+use crate::config::change_running;
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+use crate::settings::SETTINGS;
+
+pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
+    let config = c.server.config();
+    let patterns: Vec<Vec<u8>> =
+        c.args.tail(2).iter().map(|pattern| pattern.to_ascii_lowercase()).collect();
+    let wanted = |name: &str| patterns.iter().any(|p| glob_match(p, name.as_bytes()));
+    let found: Vec<_> = SETTINGS.iter().filter(|setting| wanted(setting.name)).collect();
+    c.reply.map(found.len());
+    for setting in found {
+        c.reply.bulk(setting.name.as_bytes());
+        c.reply.bulk((setting.get)(&config).as_bytes());
+    }
+    Ok(())
+}
+
+pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
+    let pairs = c.args.tail(2);
+    if !pairs.len().is_multiple_of(2) {
+        return Err(Failure::Arity("config|set".into()));
+    }
+    let text = |i: usize| String::from_utf8_lossy(pairs.at(i)).into_owned();
+    let changes: Vec<(String, String)> =
+        (0..pairs.len()).step_by(2).map(|i| (text(i), text(i + 1))).collect();
+    c.server.change_config(|config| change_running(config, &changes))?;
+    c.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn resetstat(c: &mut Context<'_>) -> Outcome {
+    c.server.reset_totals();
+    c.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Commands about the connection itself: PING, ECHO, HELLO, AUTH, QUIT, RESET, SELECT.
+
+use hotring_protocol::{Version, parse_i64, quoted};
+
+use super::client::check_label;
+use crate::client::{Closing, Labels};
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+
+/// The version of Redis whose behaviour clients may expect.
+pub(super) const REDIS_VERSION: &str = "7.4.0";
+
+/// Redis's text for a password where none is set.
+const NO_PASSWORD: Failure = Failure::text(
+    "ERR AUTH <password> called without any password configured for the default user. \
+     Are you sure your configuration is correct?",
+);
+
+const WRONG_PASSWORD: Failure =
+    Failure::text("WRONGPASS invalid username-password pair or user is disabled.");
+
+pub(crate) fn ping(c: &mut Context<'_>) -> Outcome {
+    match c.args.len() {
+        1 => c.reply.simple("PONG"),
+        2 => c.reply.bulk(&c.args[1]),
+        _ => return Err(Failure::Arity("ping".into())),
+    }
+    Ok(())
+}
+
+pub(crate) fn echo(c: &mut Context<'_>) -> Outcome {
+    c.reply.bulk(&c.args[1]);
+    Ok(())
+}
+
+pub(crate) fn quit(c: &mut Context<'_>) -> Outcome {
+    c.reply.ok();
+    c.client.closing = Some(Closing::Asked);
+    Ok(())
+}
+
+pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
+    c.client.speak(Version::Resp2);
+    c.client.shared.relabel(|labels| labels.name.clear());
+    c.client.shared.no_evict.store(false, std::sync::atomic::Ordering::Relaxed);
+    c.client.shared.no_touch.store(false, std::sync::atomic::Ordering::Relaxed);
+    c.reply.simple("RESET");
+    Ok(())
+}
+
+pub(crate) fn select(c: &mut Context<'_>) -> Outcome {
+    match parse_i64(&c.args[1]) {
+        Some(0) => c.reply.ok(),
+        Some(_) => return Err(Failure::text("ERR DB index is out of range")),
+        None => return Err(Failure::NotAnInteger),
+    }
+    Ok(())
+}
+
+pub(crate) fn auth(c: &mut Context<'_>) -> Outcome {
+    match c.args.len() {
+        2 => Err(NO_PASSWORD),
+        3 => {
+            check_user(&c.args[1])?;
+            c.reply.ok();
+            Ok(())
+        }
+        _ => Err(Failure::Syntax),
+    }
+}
+
+/// There is no user but the default one, and that one takes any password.
+fn check_user(name: &[u8]) -> Outcome {
+    if name == b"default" { Ok(()) } else { Err(WRONG_PASSWORD) }
+}
+
+pub(crate) fn hello(c: &mut Context<'_>) -> Outcome {
+    let mut version = c.client.version;
+    if let Some(wanted) = c.args.get(1) {
+        version = match parse_i64(wanted) {
+            Some(2) => Version::Resp2,
+            Some(3) => Version::Resp3,
+            Some(_) => return Err(Failure::text("NOPROTO unsupported protocol version")),
+            None => {
+                return Err(Failure::text(
+                    "ERR Protocol version is not an integer or out of range",
+                ));
+            }
+        };
+    }
+    let mut name = None;
+    let mut at = 2;
+    while let Some(option) = c.args.get(at) {
+        let left = c.args.len() - at - 1;
+        if option.eq_ignore_ascii_case(b"auth") && left >= 2 {
+            check_user(&c.args[at + 1])?;
+            at += 3;
+        } else if option.eq_ignore_ascii_case(b"setname") && left >= 1 {
+            name = Some(check_label("Client names", c.args.at(at + 1))?);
+            at += 2;
+        } else {
+            let option = quoted(option);
+            return Err(format!("ERR Syntax error in HELLO option '{option}'").into());
+        }
+    }
+    // All options are right: only now anything changes.
+    if let Some(name) = name {
+        c.client.shared.relabel(|labels: &mut Labels| labels.name = name);
+    }
+    c.client.speak(version);
+    let out = c.reply.buffer();
+    let mut reply = hotring_protocol::Writer::new(out, version);
+    reply.map(7);
+    for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.int(if version == Version::Resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.int(c.client.shared.id as i64);
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! INFO: the state of the server as text, in the fields that Redis's tools look for.
+//!
+//! Figures that Redis has and this server does not are absent, except for the few constants that
+//! clients insist on (loading, role, connected_slaves, cluster_enabled).
+
+use std::fmt::Write;
+
+use super::connection::REDIS_VERSION;
+use crate::context::Context;
+use crate::failure::Outcome;
+use crate::server::{Server, Totals};
+
+/// What one section is called and how it is written.
+type Section = (&'static str, fn(&Facts<'_>, &mut String));
+
+/// All sections, in Redis's order; `Index` is ours.
+const SECTIONS: &[Section] = &[
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Persistence", persistence),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("CPU", cpu),
+    ("Cluster", cluster),
+    ("Index", index),
+    ("Keyspace", keyspace),
+];
+
+/// Everything that the sections show, collected once.
+struct Facts<'a> {
+    server: &'a Server,
+    totals: Totals,
+    store: hotring_store::Stats,
+    config: std::sync::Arc<crate::config::Config>,
+    now: u64,
+}
+
+pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
+    let wanted: Vec<Vec<u8>> = c.args.tail(1).iter().map(<[u8]>::to_ascii_lowercase).collect();
+    let all = |word: &Vec<u8>| matches!(word.as_slice(), b"all" | b"default" | b"everything");
+    let everything = wanted.is_empty() || wanted.iter().any(all);
+    let facts = Facts {
+        server: c.server,
+        totals: c.server.totals(),
+        store: c.server.store.stats(),
+        config: c.server.config(),
+        now: c.now,
+    };
+    let mut text = String::new();
+    for (name, write_section) in SECTIONS {
+        if everything || wanted.iter().any(|w| w.eq_ignore_ascii_case(name.as_bytes())) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            line(&mut text, format_args!("# {name}"));
+            write_section(&facts, &mut text);
+        }
+    }
+    c.reply.verbatim("txt", &text);
+    Ok(())
+}
+
+fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
+    write!(text, "{content}\r\n").expect("writing to a string cannot fail");
+}
+
+fn field(text: &mut String, name: &str, value: impl std::fmt::Display) {
+    line(text, format_args!("{name}:{value}"));
+}
+
+fn server(f: &Facts<'_>, text: &mut String) {
+    let uptime = f.server.started.elapsed().as_secs();
+    let system = rustix::system::uname();
+    field(text, "redis_version", REDIS_VERSION);
+    field(text, "hotring_version", env!("CARGO_PKG_VERSION"));
+    field(text, "redis_mode", "standalone");
+    line(
+        text,
+        format_args!(
+            "os:{} {} {}",
+            system.sysname().to_string_lossy(),
+            system.release().to_string_lossy(),
+            system.machine().to_string_lossy()
+        ),
+    );
+    field(text, "arch_bits", usize::BITS);
+    field(text, "multiplexing_api", "epoll");
+    field(text, "process_id", std::process::id());
+    field(text, "run_id", &f.server.run_id);
+    field(text, "tcp_port", f.config.port);
+    field(text, "server_time_usec", f.now.saturating_mul(1000));
+    field(text, "uptime_in_seconds", uptime);
+    field(text, "uptime_in_days", uptime / 86_400);
+    field(text, "io_threads", f.server.threads.len());
+    for address in &f.server.addresses {
+        line(text, format_args!("listener:name=tcp,bind={},port={}", address.ip(), address.port()));
+    }
+    if let Some(path) = &f.server.unix_path {
+        line(text, format_args!("listener:name=unix,bind={}", path.display()));
+    }
+}
+
+fn clients(f: &Facts<'_>, text: &mut String) {
+    field(text, "connected_clients", f.server.clients_len());
+    field(text, "maxclients", f.config.maxclients);
+    field(text, "blocked_clients", 0);
+}
+
+fn memory(f: &Facts<'_>, text: &mut String) {
+    let index = &f.store.index;
+    // `bytes` counts removed items until their memory is free again.
+    let dataset = index.bytes.saturating_sub(index.limbo_bytes);
+    let used = index.bytes + index.table_bytes;
+    field(text, "used_memory", used);
+    field(text, "used_memory_human", human(used));
+    let rss = rss_bytes();
+    field(text, "used_memory_rss", rss);
+    field(text, "used_memory_rss_human", human(rss));
+    field(text, "used_memory_dataset", dataset);
+    field(text, "used_memory_overhead", used - dataset);
+    field(text, "maxmemory", 0);
+    field(text, "maxmemory_human", "0B");
+    field(text, "maxmemory_policy", "noeviction");
+}
+
+fn persistence(_: &Facts<'_>, text: &mut String) {
+    field(text, "loading", 0);
+    field(text, "rdb_bgsave_in_progress", 0);
+    field(text, "aof_enabled", 0);
+}
+
+fn stats(f: &Facts<'_>, text: &mut String) {
+    let t = &f.totals;
+    field(text, "total_connections_received", t.accepted);
+    field(text, "total_commands_processed", t.commands);
+    field(text, "instantaneous_ops_per_sec", f.server.ops_per_second());
+    field(text, "total_net_input_bytes", t.input_bytes);
+    field(text, "total_net_output_bytes", t.output_bytes);
+    field(text, "rejected_connections", t.rejected);
+    // Only those that the background task removed.
+    field(text, "expired_keys", t.expired_keys);
+    field(text, "evicted_keys", 0);
+    field(text, "keyspace_hits", t.keyspace_hits);
+    field(text, "keyspace_misses", t.keyspace_misses);
+    field(text, "client_query_buffer_limit_disconnections", t.input_limit_closed);
+    field(text, "client_output_buffer_limit_disconnections", t.output_limit_closed);
+    field(text, "total_error_replies", t.errors);
+    field(text, "total_reads_processed", t.reads);
+    field(text, "total_writes_processed", t.writes);
+}
+
+fn replication(_: &Facts<'_>, text: &mut String) {
+    field(text, "role", "master");
+    field(text, "connected_slaves", 0);
+}
+
+fn cpu(_: &Facts<'_>, text: &mut String) {
+    if let Some((user, system)) = cpu_seconds() {
+        line(text, format_args!("used_cpu_sys:{system:.6}"));
+        line(text, format_args!("used_cpu_user:{user:.6}"));
+    }
+}
+
+fn cluster(_: &Facts<'_>, text: &mut String) {
+    field(text, "cluster_enabled", 0);
+}
+
+/// What the ring does: the figures that tell whether it finds hot items quickly.
+fn index(f: &Facts<'_>, text: &mut String) {
+    let s = &f.store.index;
+    field(text, "index_items", s.items);
+    field(text, "index_item_bytes", s.bytes);
+    field(text, "index_slots", s.slots);
+    field(text, "index_table_bytes", s.table_bytes);
+    field(text, "index_unreclaimed_bytes", s.limbo_bytes);
+    field(text, "index_items_expiring", s.expiring);
+    let visits = s.visits_sampled as f64 / s.lookups_sampled.max(1) as f64;
+    line(text, format_args!("index_visits_per_lookup:{visits:.3}"));
+    field(text, "index_lookups_sampled", s.lookups_sampled);
+    field(text, "index_head_moves", s.head_moves);
+    field(text, "index_sampling_rounds", s.sampling_rounds);
+    field(text, "store_exclusions", f.store.exclusions);
+}
+
+fn keyspace(f: &Facts<'_>, text: &mut String) {
+    let s = &f.store.index;
+    if s.items > 0 {
+        line(text, format_args!("db0:keys={},expires={},avg_ttl=0", s.items, s.expiring));
+    }
+}
+
+/// `1.50M`, as Redis writes sizes for people.
+fn human(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["B", "K", "M", "G"];
+    let mut size = bytes as f64;
+    let mut unit = 0;
+    while size >= 1024.0 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes}B") } else { format!("{size:.2}{}", UNITS[unit]) }
+}
+
+/// Resident memory of the process, 0 where the kernel does not tell.
+fn rss_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+/// User and system CPU time of the process in seconds, where the kernel tells.
+fn cpu_seconds() -> Option<(f64, f64)> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The second field is the program's name in parentheses and may hold spaces.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    let mut seconds = || Some(fields.next()?.parse::<u64>().ok()? as f64 / per_second);
+    Some((seconds()?, seconds()?))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sizes_for_people() {
+        assert_eq!(super::human(1023), "1023B");
+        assert_eq!(super::human(1536), "1.50K");
+        assert_eq!(super::human(3 << 30), "3.00G");
+    }
+
+    #[test]
+    fn the_kernel_tells_memory_and_cpu_time() {
+        assert!(super::rss_bytes() > 100_000);
+        assert!(super::cpu_seconds().is_some());
+    }
+
+    #[test]
+    fn removed_items_count_once_until_their_memory_is_free() {
+        use crate::commands::string::dialogue::Dialogue;
+
+        let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
+        for i in 0..3 {
+            dialogue.say(&format!("SET k {}{i}", "v".repeat(50_000)));
+        }
+        let info = dialogue.say("INFO memory index");
+        let number = |name: &str| -> u64 {
+            let mut fields = info.split('¶').filter_map(|line| line.split_once(':'));
+            fields.find(|(n, _)| *n == name).unwrap().1.parse().unwrap()
+        };
+        let (bytes, table) = (number("index_item_bytes"), number("index_table_bytes"));
+        let removed = number("index_unreclaimed_bytes");
+        assert!(removed >= 50_000 && bytes >= removed, "{info}");
+        assert_eq!(number("used_memory"), bytes + table);
+        assert_eq!(number("used_memory_dataset"), bytes - removed);
+        assert_eq!(number("used_memory_overhead"), table + removed);
+    }
+}

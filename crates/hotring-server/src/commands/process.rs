@@ -1,0 +1,54 @@
+//! Commands about the whole store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, SHUTDOWN.
+
+use crate::clock;
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+
+pub(crate) fn dbsize(c: &mut Context<'_>) -> Outcome {
+    c.reply.int(c.server.store.len() as i64);
+    Ok(())
+}
+
+/// FLUSHALL and FLUSHDB: there is one database. ASYNC and SYNC are the same here, because removed
+/// items are always reclaimed later.
+pub(crate) fn flush(c: &mut Context<'_>) -> Outcome {
+    let known =
+        |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
+    match c.args.len() {
+        1 => {}
+        2 if known(&c.args[1]) => {}
+        _ => return Err(Failure::Syntax),
+    }
+    c.store.clear();
+    c.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn time(c: &mut Context<'_>) -> Outcome {
+    let (seconds, microseconds) = clock::unix_parts();
+    c.reply.array(2);
+    c.reply.bulk_int(seconds as i64);
+    c.reply.bulk_int(i64::from(microseconds));
+    Ok(())
+}
+
+/// Ends the server as Ctrl-C does; there is no reply, as in Redis.
+pub(crate) fn shutdown(c: &mut Context<'_>) -> Outcome {
+    for word in c.args.tail(1).iter() {
+        match word.to_ascii_lowercase().as_slice() {
+            b"nosave" | b"now" | b"force" => {}
+            b"save" => {
+                tracing::warn!(
+                    "SHUTDOWN SAVE refused: there is no file to save to in this version"
+                );
+                return Err(Failure::text("ERR Errors trying to SHUTDOWN. Check logs."));
+            }
+            b"abort" => return Err(Failure::text("ERR No shutdown in progress.")),
+            _ => return Err(Failure::Syntax),
+        }
+    }
+    tracing::info!(client = c.client.shared.id, "SHUTDOWN: finishing what has arrived");
+    c.client.closing = Some(crate::client::Closing::Killed);
+    c.server.stop();
+    Ok(())
+}

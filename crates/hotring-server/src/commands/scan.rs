@@ -1,0 +1,138 @@
+//! Walks over all keys: SCAN, KEYS.
+
+use hotring_protocol::{ArgsView, Writer, glob_match, parse_i64};
+use hotring_store::Session;
+
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+
+/// Keys that a SCAN visits when it doesn't say how many.
+const COUNT_DEFAULT: usize = 10;
+/// Most keys that one SCAN visits, whatever it says: the connection's thread is busy for
+/// that long (some 100 ms). `COUNT` is a hint, so that clients go on with the cursor.
+const COUNT_MAX: usize = 1 << 20;
+/// A SCAN whose reply has grown past this ends early, whatever its `COUNT`.
+const SCAN_REPLY_MAX: usize = 1 << 20;
+/// Keys that are copied out of the store at one time.
+const STEP_KEYS: usize = 256;
+
+struct Options<'a> {
+    pattern: Option<&'a [u8]>,
+    count: usize,
+    /// False if keys of another type than string are asked for.
+    strings: bool,
+}
+
+/// The keys of one step, copied: while the store is being walked its memory cannot be given back,
+/// so that the walk only copies, and patterns are matched afterwards.
+#[derive(Default)]
+struct Step {
+    bytes: Vec<u8>,
+    /// Where each key ends in `bytes`.
+    ends: Vec<usize>,
+}
+
+impl Step {
+    /// Takes about `count` keys from `cursor` on; returns the next cursor.
+    fn take(&mut self, store: &mut Session, cursor: u64, count: usize, now: u64) -> u64 {
+        self.bytes.clear();
+        self.ends.clear();
+        store.scan(cursor, count, now, |key, _| {
+            self.bytes.extend_from_slice(key);
+            self.ends.push(self.bytes.len());
+        })
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+    }
+
+    /// Writes the keys that fit the pattern; returns how many these are.
+    fn reply(&self, pattern: Option<&[u8]>, reply: &mut Writer<'_>) -> usize {
+        let fitting = |key: &&[u8]| pattern.is_none_or(|pattern| glob_match(pattern, key));
+        self.keys().filter(fitting).map(|key| reply.bulk(key)).count()
+    }
+}
+
+pub(crate) fn scan(c: &mut Context<'_>) -> Outcome {
+    let mut cursor = cursor(&c.args[1])?;
+    let options = options(c.args.tail(2))?;
+    let (store, now) = (&mut c.store, c.now);
+    let written_max = c.reply.written().saturating_add(SCAN_REPLY_MAX);
+    c.reply.body_first(
+        |reply| {
+            let (mut step, mut left, mut n_keys) = (Step::default(), options.count, 0);
+            loop {
+                let count = left.min(STEP_KEYS);
+                cursor = step.take(store, cursor, count, now);
+                left -= count;
+                if options.strings {
+                    n_keys += step.reply(options.pattern, reply);
+                }
+                if cursor == 0 || left == 0 || reply.written() > written_max {
+                    return (cursor, n_keys);
+                }
+            }
+        },
+        |reply, (next, n_keys)| {
+            reply.array(2);
+            reply.bulk_fmt(format_args!("{next}"));
+            reply.array(n_keys);
+        },
+    );
+    Ok(())
+}
+
+/// A cursor uses all 64 bits, without a sign. Redis reads nothing as the start, too.
+fn cursor(text: &[u8]) -> Result<u64, Failure> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let digits = text.iter().all(u8::is_ascii_digit).then_some(text);
+    digits
+        .and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok())
+        .ok_or(Failure::text("ERR invalid cursor"))
+}
+
+fn options(args: ArgsView<'_>) -> Result<Options<'_>, Failure> {
+    let mut options = Options { pattern: None, count: COUNT_DEFAULT, strings: true };
+    for i in (0..args.len()).step_by(2) {
+        let value = args.get(i + 1).ok_or(Failure::Syntax)?;
+        match args.at(i).to_ascii_lowercase().as_slice() {
+            b"match" => options.pattern = Some(value),
+            b"count" => {
+                let count = parse_i64(value).ok_or(Failure::NotAnInteger)?;
+                if count < 1 {
+                    return Err(Failure::Syntax);
+                }
+                options.count = usize::try_from(count).map_or(COUNT_MAX, |n| n.min(COUNT_MAX));
+            }
+            b"type" => options.strings = value.eq_ignore_ascii_case(b"string"),
+            _ => return Err(Failure::Syntax),
+        }
+    }
+    Ok(options)
+}
+
+pub(crate) fn keys(c: &mut Context<'_>) -> Outcome {
+    let (store, now, pattern) = (&mut c.store, c.now, c.args.at(1));
+    let reply_len_max = c.reply_len_max;
+    c.reply.body_first(
+        |reply| {
+            let (mut step, mut cursor, mut n_keys) = (Step::default(), 0, 0);
+            loop {
+                cursor = step.take(store, cursor, STEP_KEYS, now);
+                n_keys += step.reply(Some(pattern), reply);
+                if cursor == 0 || reply.written() > reply_len_max {
+                    return n_keys;
+                }
+            }
+        },
+        |reply, n_keys| reply.array(n_keys),
+    );
+    c.check_room()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Strings as a whole: GET, SET and their variants, APPEND, STRLEN.
+
+use hotring_protocol::{ArgsView, Writer};
+use hotring_store::{SetCondition, SetExpiry, SetOptions, TtlChange, ValueRef};
+
+use super::expire::{Moment, deadline};
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+
+/// Writes a value as the bulk string that it is to clients.
+#[inline]
+pub(super) fn bulk(reply: &mut Writer<'_>, value: ValueRef<'_>) {
+    match value {
+        ValueRef::Int(number) => reply.bulk_int(number),
+        ValueRef::Bytes(bytes) => reply.bulk(bytes),
+    }
+}
+
+/// Writes an old value that the store had to copy, or null.
+fn old_value(c: &mut Context<'_>, old: Option<Vec<u8>>) {
+    match old {
+        Some(bytes) => {
+            c.hit();
+            c.reply.bulk(&bytes);
+        }
+        None => {
+            c.miss();
+            c.reply.null();
+        }
+    }
+}
+
+pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
+    let found = c.store.get(&c.args[1], c.now, |value| bulk(&mut c.reply, value));
+    null_unless_found(c, found);
+    Ok(())
+}
+
+fn null_unless_found(c: &mut Context<'_>, found: Option<()>) {
+    match found {
+        Some(()) => c.hit(),
+        None => {
+            c.miss();
+            c.reply.null();
+        }
+    }
+}
+
+pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
+    if c.args.len() == 3 {
+        c.store.set(&c.args[1], &c.args[2], SetOptions::default(), c.now)?;
+        c.reply.ok();
+        return Ok(());
+    }
+    let options = set_options(c.args.tail(3), c.now)?;
+    let outcome = c.store.set(&c.args[1], &c.args[2], options, c.now)?;
+    match outcome.stored {
+        _ if options.return_old => old_value(c, outcome.old),
+        true => c.reply.ok(),
+        false => c.reply.null(),
+    }
+    Ok(())
+}
+
+/// What SET and GETEX say about the expiry.
+#[derive(Clone, Copy)]
+enum Ttl<'a> {
+    Unsaid,
+    /// KEEPTTL of SET, PERSIST of GETEX.
+    Word,
+    Time(Moment, &'a [u8]),
+}
+
+impl<'a> Ttl<'a> {
+    /// Takes the option at `options[i]` if it is about the expiry, and gives the index
+    /// behind it. The same option may stand twice, two different ones may not.
+    fn take(&mut self, options: ArgsView<'a>, i: usize, word: &[u8]) -> Result<usize, Failure> {
+        let option = options.at(i);
+        if option.eq_ignore_ascii_case(word) && !matches!(self, Ttl::Time(..)) {
+            *self = Ttl::Word;
+            return Ok(i + 1);
+        }
+        let moment = Moment::of_option(option).ok_or(Failure::Syntax)?;
+        let clashes = match self {
+            Ttl::Unsaid => false,
+            Ttl::Word => true,
+            Ttl::Time(before, _) => *before != moment,
+        };
+        match options.get(i + 1) {
+            Some(time) if !clashes => *self = Ttl::Time(moment, time),
+            _ => return Err(Failure::Syntax),
+        }
+        Ok(i + 2)
+    }
+}
+
+fn set_options(options: ArgsView<'_>, now: u64) -> Result<SetOptions<'static>, Failure> {
+    let mut condition = SetCondition::Always;
+    let mut return_old = false;
+    let mut ttl = Ttl::Unsaid;
+    let mut i = 0;
+    while let Some(option) = options.get(i) {
+        let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
+        if is("nx") && !matches!(condition, SetCondition::IfPresent) {
+            condition = SetCondition::IfAbsent;
+        } else if is("xx") && !matches!(condition, SetCondition::IfAbsent) {
+            condition = SetCondition::IfPresent;
+        } else if is("get") {
+            return_old = true;
+        } else {
+            i = ttl.take(options, i, b"keepttl")?;
+            continue;
+        }
+        i += 1;
+    }
+    let expiry = match ttl {
+        Ttl::Unsaid => SetExpiry::Clear,
+        Ttl::Word => SetExpiry::Keep,
+        Ttl::Time(moment, time) => SetExpiry::At(deadline(moment, time, now, "set")?),
+    };
+    Ok(SetOptions { condition, expiry, return_old })
+}
+
+pub(crate) fn setnx(c: &mut Context<'_>) -> Outcome {
+    let outcome = c.store.set(&c.args[1], &c.args[2], SetOptions::if_absent(), c.now)?;
+    c.reply.int(outcome.stored.into());
+    Ok(())
+}
+
+pub(crate) fn setex(c: &mut Context<'_>) -> Outcome {
+    set_for(c, Moment::InSeconds, "setex")
+}
+
+pub(crate) fn psetex(c: &mut Context<'_>) -> Outcome {
+    set_for(c, Moment::InMilliseconds, "psetex")
+}
+
+fn set_for(c: &mut Context<'_>, moment: Moment, name: &str) -> Outcome {
+    let at = deadline(moment, &c.args[2], c.now, name)?;
+    let options = SetOptions { expiry: SetExpiry::At(at), ..SetOptions::default() };
+    c.store.set(&c.args[1], &c.args[3], options, c.now)?;
+    c.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn getset(c: &mut Context<'_>) -> Outcome {
+    let old = c.store.get_set(&c.args[1], &c.args[2], c.now)?;
+    old_value(c, old);
+    Ok(())
+}
+
+pub(crate) fn getdel(c: &mut Context<'_>) -> Outcome {
+    let old = c.store.get_del(&c.args[1], c.now);
+    old_value(c, old);
+    Ok(())
+}
+
+pub(crate) fn getex(c: &mut Context<'_>) -> Outcome {
+    let options = c.args.tail(2);
+    let mut ttl = Ttl::Unsaid;
+    let mut i = 0;
+    while i < options.len() {
+        i = ttl.take(options, i, b"persist")?;
+    }
+    let change = match ttl {
+        Ttl::Unsaid => TtlChange::Leave,
+        Ttl::Word => TtlChange::Persist,
+        Ttl::Time(moment, time) => match deadline(moment, time, c.now, "getex") {
+            Ok(at) => TtlChange::At(at),
+            // Redis looks for the key before it looks at the time.
+            Err(failure) if c.store.exists(&c.args[1], c.now) => return Err(failure),
+            Err(_) => TtlChange::Leave,
+        },
+    };
+    let found = c.store.get_ex(&c.args[1], change, c.now, |value| bulk(&mut c.reply, value));
+    null_unless_found(c, found);
+    Ok(())
+}
+
+pub(crate) fn append(c: &mut Context<'_>) -> Outcome {
+    let len = c.store.append(&c.args[1], &c.args[2], c.now)?;
+    c.reply.count(len);
+    Ok(())
+}
+
+pub(crate) fn strlen(c: &mut Context<'_>) -> Outcome {
+    match c.store.get(&c.args[1], c.now, |value| value.len()) {
+        Some(len) => {
+            c.hit();
+            c.reply.count(len);
+        }
+        None => {
+            c.miss();
+            c.reply.int(0);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(super) mod dialogue;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Requests and the exact replies to them, as a table in text.
+//!
+//! ```text
+//! SET k v EX 10      -> +OK¶
+//! GET missing        -> $-1¶ | _¶
+//! + 10000
+//! GET k              -> $-1¶ | _¶
+//! ```
+//!
+//! A line is a request as one would type it and its reply, with ¶ for CR LF; after a bar the
+//! reply in RESP3 where that is another. `+ n` lets n milliseconds pass.
+
+use std::sync::Arc;
+
+use hotring_protocol::Version;
+use hotring_store::{Options, Store};
+
+use crate::config::Config;
+use crate::executor::{Conversation, Executor};
+use crate::server::{Parts, Server};
+
+/// Where the clock stands at the start: 2023-11-14, in Unix milliseconds.
+const START: u64 = 1_700_000_000_000;
+
+/// One client's conversation with a server of its own.
+pub(crate) struct Dialogue {
+    executor: Executor,
+    conversation: Conversation,
+    now: u64,
+}
+
+impl Dialogue {
+    pub(crate) fn new(version: Version) -> Self {
+        Self::with(version, Options::default())
+    }
+
+    pub(crate) fn with(version: Version, options: Options) -> Self {
+        let server = Arc::new(Server::new(Parts {
+            store: Store::new(options).unwrap(),
+            config: Config { threads: 1, ..Config::default() },
+            addresses: Vec::new(),
+            unix_path: None,
+            run_id: "0".repeat(40),
+            log_level: Box::new(|_| {}),
+        }));
+        let shared = server.enter("peer".into(), "local".into(), 0);
+        let mut conversation = Conversation::new(shared);
+        conversation.client.speak(version);
+        Dialogue { executor: Executor::new(server, 0, 1), conversation, now: START }
+    }
+
+    /// The replies to the requests in `input`.
+    pub(crate) fn ask(&mut self, input: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let fed = self.executor.feed(&mut self.conversation, input, self.now, &mut out);
+        assert_eq!(fed.consumed, input.len(), "{} is not whole", input.escape_ascii());
+        out
+    }
+
+    /// The reply to a typed line, with ¶ for CR LF.
+    pub(crate) fn say(&mut self, line: &str) -> String {
+        let reply = self.ask(format!("{line}\r\n").as_bytes());
+        String::from_utf8_lossy(&reply).replace("\r\n", "¶")
+    }
+}
+
+/// Plays a table to a fresh server in each version of the protocol.
+#[track_caller]
+pub(crate) fn play(table: &str) {
+    for version in [Version::Resp2, Version::Resp3] {
+        let mut dialogue = Dialogue::new(version);
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            if let Some(milliseconds) = line.strip_prefix("+ ") {
+                dialogue.now += milliseconds.parse::<u64>().expect("milliseconds");
+                continue;
+            }
+            let (request, replies) = line.split_once("->").expect("a request -> a reply");
+            let (resp2, resp3) = replies.split_once(" | ").unwrap_or((replies, replies));
+            let expected = if version == Version::Resp2 { resp2 } else { resp3 };
+            let reply = dialogue.say(request.trim());
+            assert_eq!(reply, expected.trim(), "{version:?}: {request}");
+        }
+    }
+}

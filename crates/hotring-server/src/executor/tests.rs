@@ -1,0 +1,196 @@
+//! The whole server without sockets: requests as bytes in, replies as bytes out.
+
+use std::sync::Arc;
+
+use hotring_store::{Options, Store};
+
+use super::{BATCH_LEN, Conversation, Executor, Fed};
+use crate::client::Closing;
+use crate::commands::NOT_BUILT_IN;
+use crate::config::Config;
+use crate::server::{Parts, Server};
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn server(config: Config) -> Arc<Server> {
+    Arc::new(Server::new(Parts {
+        store: Store::new(Options::default()).unwrap(),
+        config: Config { threads: 1, ..config },
+        addresses: Vec::new(),
+        unix_path: None,
+        run_id: "0".repeat(40),
+        log_level: Box::new(|_| {}),
+    }))
+}
+
+fn talk(server: &Arc<Server>) -> (Executor, Conversation) {
+    server.threads[0].connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let shared = server.enter("peer".into(), "local".into(), 0);
+    (Executor::new(server.clone(), 0, 1), Conversation::new(shared))
+}
+
+/// Feeds `input` in pieces that end at `cuts`, as a socket does; returns all replies.
+fn replies(input: &[u8], cuts: &[usize]) -> Vec<u8> {
+    let server = server(Config::default());
+    let (mut executor, mut conversation) = talk(&server);
+    let (mut out, mut start) = (Vec::new(), 0);
+    for end in cuts.iter().copied().chain([input.len()]) {
+        let fed = executor.feed(&mut conversation, &input[start..end], NOW, &mut out);
+        assert!(!fed.stalled);
+        start += fed.consumed;
+    }
+    out
+}
+
+fn sample_requests() -> Vec<u8> {
+    let mut input = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n\r\n\r\nGET a\r\n\r\n".to_vec();
+    input.extend_from_slice(b"*5\r\n$4\r\nMSET\r\n$1\r\na\r\n$1\r\n1\r\n$1\r\nb\r\n$1\r\n2\r\n");
+    input.extend_from_slice(b"*1\r\n$3\r\nGET\r\n*0\r\nINCR a\r\nMGET a b c\r\nnonsense 'x y'\r\n");
+    input
+}
+
+const SAMPLE_REPLIES: &str = "+OK\r\n$2\r\n\r\n\r\n+OK\r\n\
+    -ERR wrong number of arguments for 'get' command\r\n:2\r\n*3\r\n$1\r\n2\r\n$1\r\n2\r\n$-1\r\n\
+    -ERR unknown command 'nonsense', with args beginning with: 'x y' \r\n";
+
+#[test]
+fn replies_are_the_same_wherever_the_input_is_cut() {
+    let input = sample_requests();
+    let whole = replies(&input, &[]);
+    assert_eq!(String::from_utf8_lossy(&whole), SAMPLE_REPLIES);
+    for cut in 0..input.len() {
+        assert_eq!(replies(&input, &[cut]), whole, "cut at {cut}");
+    }
+    let every: Vec<usize> = (0..input.len()).collect();
+    assert_eq!(replies(&input, &every), whole, "byte by byte");
+}
+
+#[test]
+fn the_batch_size_shows_nowhere() {
+    for n in [BATCH_LEN - 1, BATCH_LEN, BATCH_LEN + 1, 3 * BATCH_LEN] {
+        let out = replies(&b"INCR n\r\n".repeat(n), &[]);
+        let expected: String = (1..=n).map(|i| format!(":{i}\r\n")).collect();
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+    }
+    // More keys than are fetched ahead at one time.
+    let keys: String = (0..3 * BATCH_LEN).map(|i| format!(" k{i}")).collect();
+    let out = replies(format!("EXISTS{keys}\r\n").repeat(5).as_bytes(), &[]);
+    assert_eq!(out, b":0\r\n".repeat(5));
+}
+
+#[test]
+fn output_above_the_limit_stops_the_batch_and_later_goes_on() {
+    let server = server(Config { output_soft_max: 5000, ..Config::default() });
+    let (mut executor, mut conversation) = talk(&server);
+    let value = "v".repeat(1000);
+    let mut input = format!("SET a {value}\r\n").into_bytes();
+    input.extend(b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n".repeat(30));
+    // The start of another request: the decoder is in the middle of it when the batch stops.
+    input.extend(b"*2\r\n$4\r\nECHO\r\n$5\r\n");
+    let (mut all, mut rounds) = (Vec::new(), 0);
+    loop {
+        let mut out = Vec::new();
+        let fed = executor.feed(&mut conversation, &input, NOW, &mut out);
+        assert!(out.len() <= 5000 + 1100, "{} bytes at once", out.len());
+        all.extend(out);
+        input.drain(..fed.consumed);
+        rounds += 1;
+        if !fed.stalled {
+            break;
+        }
+    }
+    assert!(rounds > 3, "{rounds} rounds");
+    input.extend(b"hello\r\n");
+    let fed = executor.feed(&mut conversation, &input, NOW, &mut all);
+    assert_eq!(fed, Fed { consumed: input.len(), stalled: false });
+    assert!(all.ends_with(b"\r\n$5\r\nhello\r\n"));
+    assert_eq!(all.len(), 5 + 30 * (1000 + "$1000\r\n\r\n".len()) + 11);
+}
+
+#[test]
+fn nothing_runs_after_the_end_of_a_conversation() {
+    for (end, why) in [
+        ("QUIT", Closing::Asked),
+        ("*x", Closing::Protocol),
+        ("POST /", Closing::CrossProtocol),
+        ("SHUTDOWN", Closing::Killed),
+    ] {
+        let server = server(Config::default());
+        let (mut executor, mut conversation) = talk(&server);
+        let input = format!("SET a 1\r\n{end}\r\nSET a 2\r\n");
+        let mut out = Vec::new();
+        let fed = executor.feed(&mut conversation, input.as_bytes(), NOW, &mut out);
+        assert_eq!(fed, Fed { consumed: input.len(), stalled: false });
+        assert_eq!(conversation.client.closing, Some(why));
+        let (mut executor, mut conversation) = talk(&server);
+        let mut out = Vec::new();
+        executor.feed(&mut conversation, b"GET a\r\n", NOW, &mut out);
+        assert_eq!(out, b"$1\r\n1\r\n", "after {end}");
+    }
+}
+
+#[test]
+fn time_is_the_argument_and_nothing_else() {
+    let server = server(Config::default());
+    let (mut executor, mut conversation) = talk(&server);
+    let mut out = Vec::new();
+    executor.feed(&mut conversation, b"SET a 1 PX 1000\r\nPTTL a\r\n", NOW, &mut out);
+    executor.feed(&mut conversation, b"PTTL a\r\n", NOW + 400, &mut out);
+    executor.feed(&mut conversation, b"GET a\r\n", NOW + 1000, &mut out);
+    assert_eq!(String::from_utf8_lossy(&out), "+OK\r\n:1000\r\n:600\r\n$-1\r\n");
+}
+
+#[test]
+fn every_command_of_the_table_is_served() {
+    for spec in hotring_protocol::commands() {
+        let subs = hotring_protocol::subcommands(spec.id);
+        for spec in std::iter::once(spec).chain(subs) {
+            let server = server(Config::default());
+            let (mut executor, mut conversation) = talk(&server);
+            let mut words: Vec<&str> = spec.name.split('|').collect();
+            words.resize(usize::from(spec.arity.unsigned_abs()).max(words.len()), "1");
+            let mut out = Vec::new();
+            let line = format!("{}\r\n", words.join(" "));
+            executor.feed(&mut conversation, line.as_bytes(), NOW, &mut out);
+            let silent = spec.name == "shutdown";
+            assert_eq!(out.is_empty(), silent, "{line}: {}", String::from_utf8_lossy(&out));
+            assert!(!out.starts_with(b"-ERR unknown command"), "{line}");
+            assert_ne!(out, format!("-{NOT_BUILT_IN}\r\n").as_bytes(), "{line}");
+        }
+    }
+}
+
+fn set(key: &str, value: &str) -> Vec<u8> {
+    let lens = (key.len(), value.len());
+    format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n{value}\r\n", lens.0, lens.1).into_bytes()
+}
+
+#[test]
+fn a_reply_above_the_hard_limit_is_not_built() {
+    const HARD_MAX: usize = 1 << 20;
+    let server = server(Config { output_hard_max: HARD_MAX, ..Config::default() });
+    let (mut executor, mut conversation) = talk(&server);
+    let mut input = set("big", &"v".repeat(200_000));
+    (0..3_000).for_each(|i| input.extend(set(&format!("{i:01000}"), "v")));
+    executor.feed(&mut conversation, &input, NOW, &mut Vec::new());
+    for _ in 0..8_000 {
+        server.enter("peer".into(), "local".into(), 0);
+    }
+    for request in [
+        format!("MGET{}", " big".repeat(500)),
+        "KEYS *".to_string(),
+        format!("COMMAND DOCS{}", " set".repeat(5_000)),
+        format!("COMMAND INFO{}", " set".repeat(10_000)),
+        "CLIENT LIST".to_string(),
+    ] {
+        let (_, mut conversation) = talk(&server);
+        let mut out = Vec::new();
+        let input = format!("{request}\r\nFLUSHALL\r\n");
+        executor.feed(&mut conversation, input.as_bytes(), NOW, &mut out);
+        let name = &request[..6];
+        assert_eq!(conversation.client.closing, Some(Closing::OutputLimit), "{name}");
+        assert!(out.is_empty(), "{name}: {} bytes", out.len());
+        assert!(out.capacity() <= 4 * HARD_MAX, "{name}: room for {} bytes", out.capacity());
+    }
+    assert_eq!(server.store.len(), 3_001);
+}

@@ -1,0 +1,64 @@
+//! Why a command could not do its work: what a command function returns instead of a reply.
+//!
+//! Dispatch turns a `Failure` into the error reply and counts it, so that no command writes errors
+//! itself. The texts are Redis's own wherever Redis has one, because clients match on them.
+
+use std::borrow::Cow;
+
+use hotring_store::StoreError;
+
+/// What a command function returns: the reply has been written, or this is the reason why not.
+pub(crate) type Outcome = Result<(), Failure>;
+
+/// The reason why a command has no ordinary reply.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The arguments do not fit the command's grammar.
+    Syntax,
+    /// An argument is not a decimal 64-bit integer.
+    NotAnInteger,
+    /// The number of arguments is wrong for this command or subcommand (its lower-case name).
+    Arity(Cow<'static, str>),
+    /// The reply is longer than may wait for the client: the connection ends instead.
+    ReplyTooLong,
+    /// The store refused.
+    Store(StoreError),
+    /// Any other text; the first word is the error code (`ERR ...`).
+    Text(Cow<'static, str>),
+}
+
+impl Failure {
+    /// A failure with a fixed text, error code included.
+    pub(crate) const fn text(message: &'static str) -> Self {
+        Failure::Text(Cow::Borrowed(message))
+    }
+
+    /// The reply's text, error code included, without the leading `-` and the line end.
+    pub(crate) fn message(&self) -> Cow<'static, str> {
+        match self {
+            Failure::Syntax => "ERR syntax error".into(),
+            Failure::NotAnInteger => "ERR value is not an integer or out of range".into(),
+            Failure::Arity(name) => {
+                format!("ERR wrong number of arguments for '{name}' command").into()
+            }
+            Failure::ReplyTooLong => "ERR the reply is longer than output-buffer-hard-limit".into(),
+            Failure::Store(error) => format!("ERR {error}").into(),
+            Failure::Text(text) => text.clone(),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::ReplyTooLong { .. } => Failure::ReplyTooLong,
+            error => Failure::Store(error),
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Failure::Text(message.into())
+    }
+}

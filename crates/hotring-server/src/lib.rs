@@ -1,0 +1,39 @@
+//! The Redis-compatible server around the HotRing store.
+//!
+//! Bytes flow one way: `socket` reads them, `executor` cuts them into requests and runs these by
+//! `commands`, which ask the store and write replies; `socket` sends the replies. One OS thread per
+//! core does all of that for its own connections (`worker`), and any thread serves any key.
+//! `listen` accepts, `background` expires, `run` builds and ends everything. `clock` is the only
+//! reader of time, `settings` the only list of settings.
+//!
+//! ```no_run
+//! let config = hotring_server::Config { port: 0, ..Default::default() };
+//! let running = hotring_server::start(config)?;
+//! println!("redis-cli -p {}", running.addresses()[0].port());
+//! running.stop();
+//! running.wait();
+//! # Ok::<(), hotring_server::StartError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod background;
+mod client;
+mod clock;
+mod commands;
+mod config;
+mod context;
+mod counters;
+mod executor;
+mod failure;
+mod listen;
+mod log;
+mod random;
+mod run;
+mod server;
+mod settings;
+mod socket;
+mod worker;
+
+pub use config::{Config, LogLevel, StartError};
+pub use run::{Running, run, start};
+pub use settings::{Change, SETTINGS, Setting, find as find_setting};

@@ -1,0 +1,265 @@
+//! Builds a server from its settings, starts its threads, and ends it: the one place where all
+//! parts meet, and the only one that asks the machine for random numbers.
+
+use std::fmt::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use hotring_store::{Options, Store};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::runtime::LocalRuntime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::config::{Config, LogLevel, StartError};
+use crate::listen::{self, Acceptor, UnixPath};
+use crate::server::{Parts, Server};
+use crate::{background, log, worker};
+
+/// File descriptors that are not connections: listeners, signals, standard streams; and, for each
+/// thread, those of its event loop.
+const FILES_RESERVED: u64 = 48;
+const FILES_RESERVED_PER_THREAD: u64 = 8;
+
+/// A server that runs in this process.
+pub struct Running {
+    server: Arc<Server>,
+    threads: Vec<JoinHandle<()>>,
+    /// Removes the unix socket's file at the end.
+    _unix_path: Option<UnixPath>,
+}
+
+impl Running {
+    /// The TCP addresses that the server listens on, with real port numbers.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.server.addresses
+    }
+
+    /// Asks the server to end: accepts nothing more, runs what has arrived, sends the replies.
+    pub fn stop(&self) {
+        self.server.stop();
+    }
+
+    /// Waits until the server has ended.
+    pub fn wait(self) {
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the server panicked");
+            }
+        }
+    }
+}
+
+/// Starts a server in this process; returns when it accepts connections.
+pub fn start(config: Config) -> Result<Running, StartError> {
+    start_with(config, Box::new(|_| {}))
+}
+
+/// Runs a server until Ctrl-C, SIGTERM or SHUTDOWN. Starts the log and prints a greeting.
+pub fn run(config: Config) -> Result<(), StartError> {
+    let log_level = log::start(config.log_level);
+    let running = start_with(config, log_level)?;
+    eprint!("{}", greeting(&running.server));
+    let server = running.server.clone();
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        tokio::task::spawn_local(stop_on_signal(server.clone(), SignalKind::interrupt(), "Ctrl-C"));
+        tokio::task::spawn_local(stop_on_signal(
+            server.clone(),
+            SignalKind::terminate(),
+            "SIGTERM",
+        ));
+        server.stopping().await;
+        // The signal tasks go on: a second signal ends the process at once.
+        let ended = tokio::task::spawn_blocking(move || running.wait());
+        if ended.await.is_err() {
+            tracing::error!("waiting for the threads failed");
+        }
+    });
+    tracing::info!("bye");
+    Ok(())
+}
+
+async fn stop_on_signal(server: Arc<Server>, kind: SignalKind, name: &str) {
+    let mut signals = match signal(kind) {
+        Ok(signals) => signals,
+        Err(error) => return tracing::warn!(%error, "cannot listen for {name}"),
+    };
+    signals.recv().await;
+    tracing::info!("{name}: finishing what has arrived; again to stop at once");
+    server.stop();
+    signals.recv().await;
+    std::process::exit(130);
+}
+
+fn start_with(
+    mut config: Config,
+    log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+) -> Result<Running, StartError> {
+    if config.threads == 0 {
+        config.threads = std::thread::available_parallelism().map_or(1, usize::from);
+    }
+    raise_file_limit(&mut config);
+    let tcp = listen::bind_tcp(&config)?;
+    let unix = config.unixsocket.as_deref().map(|path| listen::bind_unix(path, &config));
+    let (unix, unix_path) = unix.transpose()?.unzip();
+    let addresses = local_addresses(&tcp)?;
+    tell_real_addresses(&mut config, &addresses);
+    let options = Options {
+        seed: [random_u64()?, random_u64()?],
+        value_len_max: config.bulk_len_max,
+        ..Options::default()
+    };
+    let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
+    let server = Arc::new(Server::new(Parts {
+        store,
+        addresses,
+        unix_path: config.unixsocket.clone(),
+        run_id: run_id()?,
+        log_level,
+        config,
+    }));
+    let threads = start_threads(&server, tcp, unix)?;
+    Ok(Running { server, threads, _unix_path: unix_path })
+}
+
+fn start_threads(
+    server: &Arc<Server>,
+    tcp: Vec<TcpListener>,
+    unix: Option<UnixListener>,
+) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let mut threads = Vec::new();
+    let mut doors = Vec::new();
+    for index in 0..server.threads.len() {
+        let (door, incoming) = mpsc::unbounded_channel();
+        doors.push(door);
+        let (server, seed) = (server.clone(), random_u64()?);
+        // A runtime is bound to its thread, so that it is built there.
+        threads.push(spawn(&format!("hotring-io-{index}"), move || match worker::runtime() {
+            Ok(runtime) => worker::run(&runtime, &server, index, seed, incoming),
+            Err(error) => {
+                tracing::error!(%error, "cannot start an event loop");
+                server.stop();
+            }
+        })?);
+    }
+    let server = server.clone();
+    threads.push(spawn("hotring-accept", move || {
+        if let Err(error) = accept(&server, doors, tcp, unix) {
+            tracing::error!(%error, "cannot accept connections");
+            server.stop();
+        }
+    })?);
+    Ok(threads)
+}
+
+fn accept(
+    server: &Arc<Server>,
+    threads: Vec<mpsc::UnboundedSender<listen::Incoming>>,
+    tcp: Vec<TcpListener>,
+    unix: Option<UnixListener>,
+) -> std::io::Result<()> {
+    let acceptor = Rc::new(Acceptor { server: server.clone(), threads, files_logged: None.into() });
+    worker::runtime()?.block_on(async {
+        for listener in tcp {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::task::spawn_local(acceptor.clone().accept_tcp(listener));
+        }
+        if let Some(listener) = unix {
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            tokio::task::spawn_local(acceptor.clone().accept_unix(listener));
+        }
+        tokio::task::spawn_local(background::run(server.clone()));
+        // Dropping the runtime afterwards ends all three tasks and closes the listeners.
+        server.stopping().await;
+        Ok(())
+    })
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    std::thread::Builder::new()
+        .name(name.to_string())
+        .spawn(work)
+        .map_err(|e| StartError::new(format!("cannot start a thread: {e}")))
+}
+
+fn runtime() -> Result<LocalRuntime, StartError> {
+    worker::runtime().map_err(|e| StartError::new(format!("cannot start an event loop: {e}")))
+}
+
+fn local_addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, StartError> {
+    let addresses: Result<_, _> = listeners.iter().map(TcpListener::local_addr).collect();
+    addresses.map_err(|e| StartError::new(format!("cannot read the bound address: {e}")))
+}
+
+/// Makes CONFIG GET show what is really bound.
+fn tell_real_addresses(config: &mut Config, addresses: &[SocketAddr]) {
+    config.listen = addresses.iter().map(SocketAddr::to_string).collect();
+    config.bind = addresses.iter().map(|a| a.ip().to_string()).collect();
+    config.port = addresses.first().map_or(0, SocketAddr::port);
+}
+
+/// Raises the limit of open files to what `maxclients` needs, or lowers `maxclients`.
+fn raise_file_limit(config: &mut Config) {
+    let reserved = FILES_RESERVED + FILES_RESERVED_PER_THREAD * config.threads as u64;
+    let wanted = (config.maxclients as u64).saturating_add(reserved);
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current >= wanted {
+        return;
+    }
+    let reachable = limit.maximum.unwrap_or(u64::MAX).min(wanted);
+    let raised = Rlimit { current: Some(reachable), maximum: limit.maximum };
+    let now = if setrlimit(Resource::Nofile, raised).is_ok() { reachable } else { current };
+    if now < wanted {
+        config.maxclients = usize::try_from(now.saturating_sub(reserved).max(1))
+            .expect("smaller than maxclients, which is a usize");
+        tracing::warn!(
+            "the limit of open files is {now}: maxclients lowered to {}; raise it with ulimit -n",
+            config.maxclients
+        );
+    }
+}
+
+fn random_u64() -> Result<u64, StartError> {
+    getrandom::u64().map_err(|e| StartError::new(format!("no random numbers to be had: {e}")))
+}
+
+/// 40 hexadecimal digits, as Redis has them.
+fn run_id() -> Result<String, StartError> {
+    let mut id = String::new();
+    for _ in 0..3 {
+        write!(id, "{:016x}", random_u64()?).expect("writing to a string cannot fail");
+    }
+    id.truncate(40);
+    Ok(id)
+}
+
+/// What a person sees first.
+fn greeting(server: &Server) -> String {
+    let config = server.config();
+    let mut text = format!(
+        "\n  HotRing {}   pid {}, {} thread{}\n",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id(),
+        config.threads,
+        if config.threads == 1 { "" } else { "s" },
+    );
+    for address in &server.addresses {
+        text.push_str(&format!("  listening on {address}\n"));
+    }
+    if let Some(path) = &server.unix_path {
+        text.push_str(&format!("  listening on {}\n", path.display()));
+    }
+    let connect = match (server.addresses.first(), &server.unix_path) {
+        (Some(a), _) if a.ip().to_string() == "127.0.0.1" => format!("redis-cli -p {}", a.port()),
+        (Some(a), _) => format!("redis-cli -h {} -p {}", a.ip(), a.port()),
+        (None, Some(path)) => format!("redis-cli -s {}", path.display()),
+        (None, None) => "nothing to connect to: give --listen or --unixsocket".to_string(),
+    };
+    text.push_str(&format!("  connect: {connect}\n  stop:    Ctrl-C\n\n"));
+    text
+}

@@ -1,0 +1,264 @@
+//! What all threads share: the store, the settings, who is connected, and the wish to stop.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+use hotring_store::Store;
+use tokio::sync::watch;
+
+use crate::client::ClientShared;
+use crate::clock;
+use crate::config::{Config, LogLevel};
+use crate::counters::{Counter, Counters};
+
+/// One I/O thread as others see it.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadShared {
+    /// What it counts.
+    pub counters: Counters,
+    /// Connections that it serves, for choosing the least loaded one.
+    pub connections: AtomicUsize,
+}
+
+/// What the accepting thread counts.
+#[derive(Debug, Default)]
+pub(crate) struct AcceptCounters {
+    /// Connections accepted since the start.
+    pub accepted: Counter,
+    /// Connections refused because of `maxclients`.
+    pub rejected: Counter,
+}
+
+/// The shared state of one server.
+pub(crate) struct Server {
+    /// The keys and values.
+    pub store: Store,
+    /// Every I/O thread's shared part.
+    pub threads: Vec<ThreadShared>,
+    /// What the accepting thread counts.
+    pub accepts: AcceptCounters,
+    /// What the background task counts.
+    pub background: Counters,
+    /// TCP addresses that are really bound.
+    pub addresses: Vec<SocketAddr>,
+    /// The unix socket, if there is one.
+    pub unix_path: Option<PathBuf>,
+    /// 40 hexadecimal digits, different in each process.
+    pub run_id: String,
+    /// Start, for the uptime.
+    pub started: Instant,
+    config: RwLock<Arc<Config>>,
+    config_version: AtomicU64,
+    clients: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
+    client_id_last: AtomicU64,
+    counters_base: Mutex<Totals>,
+    ops_per_second: AtomicU64,
+    stop: watch::Sender<bool>,
+    log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+}
+
+/// What the counters of all threads add up to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    pub commands: u64,
+    pub errors: u64,
+    pub keyspace_hits: u64,
+    pub keyspace_misses: u64,
+    pub input_bytes: u64,
+    pub output_bytes: u64,
+    pub reads: u64,
+    pub writes: u64,
+    pub input_limit_closed: u64,
+    pub output_limit_closed: u64,
+    pub expired_keys: u64,
+    pub accepted: u64,
+    pub rejected: u64,
+}
+
+impl Totals {
+    fn add(&mut self, c: &Counters) {
+        self.commands += c.commands.value();
+        self.errors += c.errors.value();
+        self.keyspace_hits += c.keyspace_hits.value();
+        self.keyspace_misses += c.keyspace_misses.value();
+        self.input_bytes += c.input_bytes.value();
+        self.output_bytes += c.output_bytes.value();
+        self.reads += c.reads.value();
+        self.writes += c.writes.value();
+        self.input_limit_closed += c.input_limit_closed.value();
+        self.output_limit_closed += c.output_limit_closed.value();
+        self.expired_keys += c.expired_keys.value();
+    }
+
+    fn subtract(&mut self, base: &Totals) {
+        self.commands = self.commands.saturating_sub(base.commands);
+        self.errors = self.errors.saturating_sub(base.errors);
+        self.keyspace_hits = self.keyspace_hits.saturating_sub(base.keyspace_hits);
+        self.keyspace_misses = self.keyspace_misses.saturating_sub(base.keyspace_misses);
+        self.input_bytes = self.input_bytes.saturating_sub(base.input_bytes);
+        self.output_bytes = self.output_bytes.saturating_sub(base.output_bytes);
+        self.reads = self.reads.saturating_sub(base.reads);
+        self.writes = self.writes.saturating_sub(base.writes);
+        self.input_limit_closed = self.input_limit_closed.saturating_sub(base.input_limit_closed);
+        self.output_limit_closed =
+            self.output_limit_closed.saturating_sub(base.output_limit_closed);
+        self.expired_keys = self.expired_keys.saturating_sub(base.expired_keys);
+        self.accepted = self.accepted.saturating_sub(base.accepted);
+        self.rejected = self.rejected.saturating_sub(base.rejected);
+    }
+}
+
+/// What a server is built from.
+pub(crate) struct Parts {
+    /// The keys and values.
+    pub store: Store,
+    /// The settings, with real addresses and a real number of threads.
+    pub config: Config,
+    /// TCP addresses that are really bound.
+    pub addresses: Vec<SocketAddr>,
+    /// The unix socket, if there is one.
+    pub unix_path: Option<PathBuf>,
+    /// 40 hexadecimal digits.
+    pub run_id: String,
+    /// Changes the level of the log.
+    pub log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+}
+
+impl Server {
+    /// A server without connections.
+    pub(crate) fn new(parts: Parts) -> Self {
+        Server {
+            store: parts.store,
+            threads: (0..parts.config.threads).map(|_| ThreadShared::default()).collect(),
+            accepts: AcceptCounters::default(),
+            background: Counters::default(),
+            addresses: parts.addresses,
+            unix_path: parts.unix_path,
+            run_id: parts.run_id,
+            started: clock::monotonic(),
+            config: RwLock::new(Arc::new(parts.config)),
+            config_version: AtomicU64::new(0),
+            clients: Mutex::default(),
+            client_id_last: AtomicU64::new(0),
+            counters_base: Mutex::default(),
+            ops_per_second: AtomicU64::new(0),
+            stop: watch::Sender::new(false),
+            log_level: parts.log_level,
+        }
+    }
+
+    /// The settings as they are now.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes with every CONFIG SET; threads keep a copy of the settings and compare this.
+    #[inline]
+    pub(crate) fn config_version(&self) -> u64 {
+        // ORDERING: Acquire pairs with the Release in `change_config`.
+        self.config_version.load(Ordering::Acquire)
+    }
+
+    /// Applies `change` to the settings; nothing changes if it fails.
+    pub(crate) fn change_config<E>(
+        &self,
+        change: impl FnOnce(&Config) -> Result<Config, E>,
+    ) -> Result<(), E> {
+        let mut config = self.config.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&config)?;
+        if changed.log_level != config.log_level {
+            (self.log_level)(changed.log_level);
+        }
+        *config = Arc::new(changed);
+        // ORDERING: Release pairs with the Acquire in `config_version`.
+        self.config_version.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Enters a new connection, served by `thread`. The acceptor has counted it already.
+    pub(crate) fn enter(&self, peer: String, local: String, thread: usize) -> Arc<ClientShared> {
+        // ORDERING: Relaxed, only uniqueness matters.
+        let id = self.client_id_last.fetch_add(1, Ordering::Relaxed) + 1;
+        let client = Arc::new(ClientShared::new(id, peer, local, thread, clock::unix_ms()));
+        self.lock_clients().insert(id, client.clone());
+        client
+    }
+
+    /// Forgets a connection that has ended.
+    pub(crate) fn leave(&self, client: &ClientShared) {
+        self.lock_clients().remove(&client.id);
+        // ORDERING: Relaxed, a hint for balancing.
+        self.threads[client.thread].connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// All connections, oldest first.
+    pub(crate) fn clients(&self) -> Vec<Arc<ClientShared>> {
+        self.lock_clients().values().cloned().collect()
+    }
+
+    /// Number of connections.
+    pub(crate) fn clients_len(&self) -> usize {
+        self.lock_clients().len()
+    }
+
+    fn lock_clients(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<ClientShared>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The counters of all threads since the start or the last CONFIG RESETSTAT.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = self.totals_ever();
+        totals.subtract(&self.counters_base.lock().unwrap_or_else(PoisonError::into_inner));
+        totals
+    }
+
+    /// Counts from zero again. Each counter belongs to its thread, so that nobody else may set it:
+    /// what has been counted so far is subtracted from now on.
+    pub(crate) fn reset_totals(&self) {
+        let base = self.totals_ever();
+        *self.counters_base.lock().unwrap_or_else(PoisonError::into_inner) = base;
+    }
+
+    /// Commands in the last second, as the background task has measured them.
+    pub(crate) fn ops_per_second(&self) -> u64 {
+        // ORDERING: Relaxed, statistics only.
+        self.ops_per_second.load(Ordering::Relaxed)
+    }
+
+    /// Notes how many commands ran in the last second.
+    pub(crate) fn set_ops_per_second(&self, ops: u64) {
+        // ORDERING: Relaxed, statistics only.
+        self.ops_per_second.store(ops, Ordering::Relaxed);
+    }
+
+    /// Commands since the start, whatever CONFIG RESETSTAT has done.
+    pub(crate) fn commands_ever(&self) -> u64 {
+        self.threads.iter().map(|t| t.counters.commands.value()).sum()
+    }
+
+    fn totals_ever(&self) -> Totals {
+        let mut totals = Totals {
+            accepted: self.accepts.accepted.value(),
+            rejected: self.accepts.rejected.value(),
+            ..Totals::default()
+        };
+        self.threads.iter().for_each(|t| totals.add(&t.counters));
+        totals.add(&self.background);
+        totals
+    }
+
+    /// Asks all threads to finish what they have received and end.
+    pub(crate) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until the server is about to end.
+    pub(crate) async fn stopping(&self) {
+        // The sender lives as long as `self`, so that waiting cannot fail.
+        let _ = self.stop.subscribe().wait_for(|stop| *stop).await;
+    }
+}

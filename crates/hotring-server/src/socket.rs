@@ -1,0 +1,389 @@
+//! Drives one connection: reads into the thread's buffer, feeds the executor, writes the replies.
+//!
+//! A connection owns memory only while something is unfinished: `input` holds the start of a request
+//! whose rest has not come, `unsent` holds replies that the kernel would not take. In between, all
+//! connections of a thread share one read buffer and one reply buffer.
+//!
+//! Back-pressure follows from that: while `unsent` is above the soft limit the connection is not
+//! read, so that the client's own send buffer fills up and it has to read its replies first.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+use crate::client::{ClientShared, Closing};
+use crate::clock;
+use crate::counters::Counters;
+use crate::executor::{Conversation, Executor};
+use crate::server::Server;
+
+/// Size of a thread's read buffer. A full one holds about 1,500 small requests; twice as much did
+/// not run faster.
+const READ_LEN: usize = 64 << 10;
+
+/// Up to this length the start of a request is copied to the front of the thread's buffer, so that
+/// the connection needs no large buffer of its own; above it, the rest is read where the start is.
+const CARRIED_MAX: usize = 4 << 10;
+
+/// A reply buffer that has grown past this is given back after use.
+const REPLY_KEPT_MAX: usize = 1 << 20;
+
+/// What all connections of one thread share.
+pub(crate) struct Thread {
+    /// The shared part of the server.
+    pub server: Arc<Server>,
+    /// Which thread this is.
+    pub index: usize,
+    /// Set when the server ends: finish what has arrived, then close.
+    pub finishing: std::cell::Cell<bool>,
+    work: RefCell<Work>,
+}
+
+struct Work {
+    executor: Executor,
+    read: Box<[u8]>,
+    replies: Vec<u8>,
+}
+
+impl Work {
+    /// Empties the reply buffer; a large one is freed.
+    fn give_back_replies(&mut self) {
+        self.replies.clear();
+        if self.replies.capacity() > REPLY_KEPT_MAX {
+            self.replies = Vec::new();
+        }
+    }
+}
+
+impl Thread {
+    /// The state of thread `index`.
+    pub(crate) fn new(server: Arc<Server>, index: usize, seed: u64) -> Self {
+        let work = Work {
+            executor: Executor::new(server.clone(), index, seed),
+            read: vec![0; READ_LEN].into_boxed_slice(),
+            replies: Vec::new(),
+        };
+        Thread { server, index, finishing: std::cell::Cell::new(false), work: RefCell::new(work) }
+    }
+
+    /// Gives back memory that commands have removed.
+    pub(crate) fn collect(&self) {
+        self.work.borrow_mut().executor.collect();
+    }
+}
+
+/// One connection.
+pub(crate) struct Socket<S> {
+    stream: S,
+    thread: Rc<Thread>,
+    conversation: Conversation,
+    /// The start of a request whose rest has not come.
+    input: Vec<u8>,
+    /// `input` holds complete requests that wait for room in the output.
+    stalled: bool,
+    /// Replies that the kernel has not taken yet, from `sent` on.
+    unsent: Vec<u8>,
+    sent: usize,
+    waker_known: bool,
+}
+
+impl<S> Drop for Socket<S> {
+    fn drop(&mut self) {
+        self.thread.server.leave(&self.conversation.client.shared);
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    /// A connection that has just been accepted.
+    pub(crate) fn new(stream: S, thread: Rc<Thread>, shared: Arc<ClientShared>) -> Self {
+        Socket {
+            stream,
+            thread,
+            conversation: Conversation::new(shared),
+            input: Vec::new(),
+            stalled: false,
+            unsent: Vec::new(),
+            sent: 0,
+            waker_known: false,
+        }
+    }
+
+    /// Serves the connection until it ends.
+    pub(crate) async fn serve(mut self) {
+        let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
+        let id = self.conversation.client.shared.id;
+        match ended {
+            Ok(()) => tracing::trace!(client = id, "connection closed"),
+            Err(error) => tracing::debug!(client = id, %error, "connection lost"),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.waker_known {
+            self.conversation.client.shared.set_waker(cx.waker());
+            self.waker_known = true;
+        }
+        loop {
+            if self.conversation.client.shared.is_killed() {
+                return Poll::Ready(Ok(()));
+            }
+            let blocked = self.poll_send(cx)?.is_pending();
+            if self.conversation.client.closing.is_some() {
+                return if blocked { Poll::Pending } else { Poll::Ready(Ok(())) };
+            }
+            if blocked && self.unsent_len() > self.soft_max() {
+                return Poll::Pending;
+            }
+            if self.stalled {
+                self.run_own(cx)?;
+                continue;
+            }
+            match self.poll_receive(cx) {
+                Poll::Ready(Ok(0)) => self.conversation.client.closing = Some(Closing::Asked),
+                Poll::Ready(Ok(n)) if n >= READ_LEN - CARRIED_MAX => {
+                    // More is probably there already: let the other connections have a turn.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                // All that had arrived before the end was announced is done.
+                Poll::Pending if self.thread.finishing.get() => {
+                    self.conversation.client.closing = Some(Closing::Killed);
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn unsent_len(&self) -> usize {
+        self.unsent.len() - self.sent
+    }
+
+    fn soft_max(&self) -> usize {
+        self.thread.work.borrow().executor.config().output_soft_max
+    }
+
+    /// Sends what is unsent; pending while some is left.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.unsent.len() {
+            let n = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.unsent[self.sent..]))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.count_sent(n);
+            self.sent += n;
+            self.publish_lengths();
+            // A client that is busy fetching a large reply is not idle.
+            self.conversation.client.shared.active_at.store(clock::unix_ms(), Ordering::Relaxed);
+        }
+        if !self.unsent.is_empty() {
+            self.unsent = Vec::new();
+            self.sent = 0;
+            self.publish_lengths();
+            // What came after those replies' requests was not read meanwhile.
+            self.wait_for_request(clock::unix_ms(), true);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads once and runs what has become complete; 0 at the end of the stream.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.input.len() > CARRIED_MAX {
+            self.poll_receive_own(cx)
+        } else {
+            self.poll_receive_shared(cx)
+        }
+    }
+
+    /// Reads into the thread's buffer, behind the unfinished start of a request if there is one.
+    fn poll_receive_shared(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let thread = self.thread.clone();
+        let work = &mut *thread.work.borrow_mut();
+        let carried = self.input.len();
+        let mut buffer = ReadBuf::new(&mut work.read[carried..]);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+        let n = buffer.filled().len();
+        if n == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        work.read[..carried].copy_from_slice(&self.input);
+        let now = self.received(n);
+        let input = &work.read[..carried + n];
+        let fed = work.executor.feed(&mut self.conversation, input, now, &mut work.replies);
+        self.stalled = fed.stalled;
+        let left = &input[fed.consumed..];
+        let carries = !(left.is_empty() && self.input.is_empty());
+        if carries {
+            self.keep_input(left);
+        }
+        self.send_replies(cx, work)?;
+        if carries {
+            self.wait_for_request(now, fed.consumed > 0);
+        }
+        Poll::Ready(Ok(n))
+    }
+
+    /// Keeps what was not consumed, in a buffer that is no larger than it has to be.
+    fn keep_input(&mut self, left: &[u8]) {
+        if left.is_empty() {
+            self.input = Vec::new();
+        } else {
+            self.input.clear();
+            self.input.extend_from_slice(left);
+        }
+        self.publish_lengths();
+    }
+
+    /// Reads behind a long unfinished request, in its own buffer.
+    fn poll_receive_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let len = self.input.len();
+        if self.input.capacity() - len < READ_LEN {
+            // Growth follows the bytes that have arrived, and never only the length that a client
+            // announces; that length is where it ends.
+            let missing = self.conversation.input_len_wanted().saturating_sub(len);
+            self.input.reserve_exact(missing.clamp(READ_LEN, len.max(READ_LEN)));
+            self.publish_lengths();
+        }
+        let read = std::pin::pin!(self.stream.read_buf(&mut self.input));
+        let n = ready!(std::future::Future::poll(read, cx))?;
+        if n == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        self.received(n);
+        if self.input.len() >= self.conversation.input_len_wanted() {
+            self.run_own(cx)?;
+        } else {
+            self.publish_lengths();
+        }
+        self.check_input_limit()?;
+        Poll::Ready(Ok(n))
+    }
+
+    /// Runs the requests in the connection's own buffer.
+    fn run_own(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let thread = self.thread.clone();
+        let work = &mut *thread.work.borrow_mut();
+        let now = clock::unix_ms();
+        let fed = work.executor.feed(&mut self.conversation, &self.input, now, &mut work.replies);
+        self.stalled = fed.stalled;
+        if fed.consumed == self.input.len() {
+            self.input = Vec::new();
+        } else {
+            self.input.drain(..fed.consumed);
+        }
+        self.publish_lengths();
+        self.send_replies(cx, work)?;
+        self.wait_for_request(now, fed.consumed > 0);
+        Ok(())
+    }
+
+    /// Notes since when the rest of a request is waited for, so that nobody keeps one open for ever.
+    /// While replies are unsent the client may be unable to send, and is not made to hurry.
+    fn wait_for_request(&self, now: u64, anew: bool) {
+        let waits = !self.input.is_empty() && !self.stalled && self.unsent.is_empty();
+        let since = &self.conversation.client.shared.request_since;
+        // ORDERING: Relaxed, compared with a timeout.
+        if !waits {
+            since.store(0, Ordering::Relaxed);
+        } else if anew || since.load(Ordering::Relaxed) == 0 {
+            since.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that bytes have come; returns the time.
+    fn received(&mut self, n: usize) -> u64 {
+        let now = clock::unix_ms();
+        // ORDERING: Relaxed, shown to people and compared with the idle timeout.
+        self.conversation.client.shared.active_at.store(now, Ordering::Relaxed);
+        let counters = self.counters();
+        counters.reads.add(1);
+        counters.input_bytes.add(n as u64);
+        now
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.thread.server.threads[self.thread.index].counters
+    }
+
+    fn count_sent(&self, n: usize) {
+        let counters = self.counters();
+        counters.writes.add(1);
+        counters.output_bytes.add(n as u64);
+    }
+
+    /// Sends the replies of a batch with one write; what the kernel does not take stays in `unsent`.
+    fn send_replies(&mut self, cx: &mut Context<'_>, work: &mut Work) -> io::Result<()> {
+        if self.conversation.client.closing == Some(Closing::OutputLimit) {
+            work.give_back_replies();
+            return Err(self.over_output_limit());
+        }
+        if work.replies.is_empty() {
+            return Ok(());
+        }
+        let mut sent = 0;
+        if self.unsent.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(cx, &work.replies) {
+                Poll::Ready(Ok(n)) => {
+                    self.count_sent(n);
+                    sent = n;
+                }
+                Poll::Ready(Err(error)) => {
+                    work.give_back_replies();
+                    return Err(error);
+                }
+                Poll::Pending => {}
+            }
+        }
+        if sent < work.replies.len() {
+            if self.unsent.is_empty() && work.replies.len() > REPLY_KEPT_MAX {
+                // Large enough to be worth a move instead of a copy.
+                self.unsent = std::mem::take(&mut work.replies);
+                self.sent = sent;
+            } else {
+                self.unsent.extend_from_slice(&work.replies[sent..]);
+            }
+            self.publish_lengths();
+        }
+        work.give_back_replies();
+        let hard_max = work.executor.config().output_hard_max;
+        if hard_max > 0 && self.unsent_len() > hard_max {
+            return Err(self.over_output_limit());
+        }
+        Ok(())
+    }
+
+    fn check_input_limit(&self) -> io::Result<()> {
+        let max = self.thread.work.borrow().executor.config().query_buffer_max;
+        if self.input.len() > max {
+            self.counters().input_limit_closed.add(1);
+            return Err(self.over_limit("a request is larger than client-query-buffer-limit"));
+        }
+        Ok(())
+    }
+
+    fn over_output_limit(&self) -> io::Error {
+        self.counters().output_limit_closed.add(1);
+        self.over_limit("more is waiting to be sent than output-buffer-hard-limit")
+    }
+
+    fn over_limit(&self, what: &'static str) -> io::Error {
+        let shared = &self.conversation.client.shared;
+        tracing::warn!(client = shared.id, peer = %shared.peer, "{what}; connection closed");
+        io::Error::other(what)
+    }
+
+    fn publish_lengths(&self) {
+        let shared = &self.conversation.client.shared;
+        // ORDERING: Relaxed, shown to people.
+        shared.input_len.store(self.input.len(), Ordering::Relaxed);
+        shared.input_free.store(self.input.capacity() - self.input.len(), Ordering::Relaxed);
+        shared.unsent_len.store(self.unsent_len(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,111 @@
+//! One I/O thread: a current-thread runtime that serves the connections handed to it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::LocalRuntime;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::clock;
+use crate::listen::Incoming;
+use crate::server::Server;
+use crate::socket::{Socket, Thread};
+
+/// How long clients may take to fetch their last replies when the server stops.
+const FINISH_MAX: Duration = Duration::from_secs(5);
+
+/// Time between two looks for removed memory that can be given back; a look that finds none is a
+/// comparison.
+const COLLECT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Builds the runtime of an I/O thread, or of the accepting one.
+pub(crate) fn runtime() -> std::io::Result<LocalRuntime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())
+}
+
+/// Serves connections until the server stops. Runs on its own OS thread.
+pub(crate) fn run(
+    runtime: &LocalRuntime,
+    server: &Arc<Server>,
+    index: usize,
+    seed: u64,
+    incoming: UnboundedReceiver<Incoming>,
+) {
+    let thread = Rc::new(Thread::new(server.clone(), index, seed));
+    runtime.block_on(async {
+        let receiving = tokio::task::spawn_local(receive(thread.clone(), incoming));
+        let collecting = tokio::task::spawn_local(collect(thread.clone()));
+        server.stopping().await;
+        receiving.abort();
+        collecting.abort();
+        finish(&thread).await;
+    });
+}
+
+/// Gives back removed memory also while no command comes.
+async fn collect(thread: Rc<Thread>) {
+    let mut timer = tokio::time::interval(COLLECT_PAUSE);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        thread.collect();
+    }
+}
+
+async fn receive(thread: Rc<Thread>, mut incoming: UnboundedReceiver<Incoming>) {
+    while let Some(connection) = incoming.recv().await {
+        let started = match connection {
+            Incoming::Tcp(stream, peer) => {
+                let local = stream.local_addr().map(|a| a.to_string()).unwrap_or_default();
+                tokio::net::TcpStream::from_std(stream)
+                    .map(|stream| start(&thread, stream, peer.to_string(), local))
+            }
+            Incoming::Unix(stream) => {
+                let path = thread.server.unix_path.as_ref();
+                let local = path.map(|p| format!("{}:0", p.display())).unwrap_or_default();
+                tokio::net::UnixStream::from_std(stream)
+                    .map(|stream| start(&thread, stream, local.clone(), local))
+            }
+        };
+        if let Err(error) = started {
+            // ORDERING: Relaxed, a number for balancing; the acceptor had counted the connection.
+            thread.server.threads[thread.index].connections.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!(%error, "cannot serve a connection");
+        }
+    }
+}
+
+fn start<S>(thread: &Rc<Thread>, stream: S, peer: String, local: String)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let shared = thread.server.enter(peer, local, thread.index);
+    tracing::debug!(client = shared.id, peer = %shared.peer, "connected");
+    tokio::task::spawn_local(Socket::new(stream, thread.clone(), shared).serve());
+}
+
+/// Lets every connection run what has arrived and send its replies.
+async fn finish(thread: &Thread) {
+    thread.finishing.set(true);
+    let deadline = clock::monotonic() + FINISH_MAX;
+    loop {
+        let mut open = 0;
+        for client in thread.server.clients() {
+            if client.thread == thread.index {
+                open += 1;
+                client.wake();
+            }
+        }
+        if open == 0 {
+            return;
+        }
+        if clock::monotonic() >= deadline {
+            tracing::warn!(connections = open, "some clients did not fetch their last replies");
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

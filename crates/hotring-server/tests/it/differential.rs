@@ -1,0 +1,344 @@
+//! The same random requests to this server and to a real `redis-server`: every reply must be
+//! the same, byte for byte.
+//!
+//! Not compared: what is about the server or the connection, and what is random. Where order
+//! is free (KEYS, SCAN) the sets are compared. A time to live may differ by what passed between
+//! the two servers' clocks. Known differences are not asked for; `requests` says which.
+//!
+//! `HOTRING_DIFFERENTIAL_SEEDS` makes it run longer. Without a `redis-server` of version 7 it
+//! says so and does nothing.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::requests::{Random, random_frames, random_request};
+use crate::wire::{Reply, TestServer, Wire, request};
+
+/// Requests of each run.
+const N_REQUESTS: usize = 40_000;
+/// Requests that are sent before their replies are read.
+const BATCH_LEN: usize = 50;
+/// How far apart two times to live may be, in milliseconds.
+const CLOCK_SLACK_MS: i64 = 5_000;
+
+/// A Redis server that ends with the test.
+struct Redis {
+    process: Child,
+    directory: PathBuf,
+    address: SocketAddr,
+}
+
+impl Redis {
+    /// `None` if there is no `redis-server` of the version whose replies these are.
+    fn start() -> Option<Self> {
+        let version = Command::new("redis-server").arg("--version").output();
+        let version = version
+            .inspect_err(|error| eprintln!("skipped: redis-server does not run: {error}"))
+            .ok()?;
+        let version = String::from_utf8_lossy(&version.stdout).into_owned();
+        if !version.contains(" v=7.") {
+            eprintln!("skipped: replies are compared with Redis 7, this is {}", version.trim());
+            return None;
+        }
+        // Bound and let go again: the port is most likely still free a moment later.
+        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let directory = std::env::temp_dir().join(format!("hotring-differential-{port}"));
+        std::fs::create_dir_all(&directory).unwrap();
+        let process = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+            .args(["--save", "", "--appendonly", "no", "--databases", "1"])
+            .arg("--dir")
+            .arg(&directory)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server starts");
+        let redis = Redis { process, directory, address: ([127, 0, 0, 1], port).into() };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(redis.address).is_err() {
+            assert!(Instant::now() < deadline, "redis-server does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(redis)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // Both may fail only if someone else was faster.
+        self.process.kill().ok();
+        self.process.wait().ok();
+        std::fs::remove_dir_all(&self.directory).ok();
+    }
+}
+
+/// A connection that keeps replies as the bytes they are.
+struct Raw {
+    stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+impl Raw {
+    fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Raw { reader: BufReader::new(stream.try_clone().unwrap()), stream }
+    }
+
+    fn ask(&mut self, args: &[&[u8]]) -> Vec<u8> {
+        self.stream.write_all(&request(args)).unwrap();
+        self.reply()
+    }
+
+    fn reply(&mut self) -> Vec<u8> {
+        let mut reply = Vec::new();
+        self.read_value(&mut reply);
+        reply
+    }
+
+    fn read_value(&mut self, reply: &mut Vec<u8>) {
+        let start = reply.len();
+        self.reader.read_until(b'\n', reply).unwrap();
+        assert!(reply.ends_with(b"\r\n"), "the connection ended inside a reply");
+        let kind = reply[start];
+        let number = integer(&reply[start..]).unwrap_or(0);
+        match kind {
+            b'$' if number >= 0 => {
+                let body = (&mut self.reader).take(number as u64 + 2).read_to_end(reply);
+                assert_eq!(body.unwrap() as i64, number + 2);
+            }
+            b'*' | b'~' => (0..number).for_each(|_| self.read_value(reply)),
+            b'%' => (0..2 * number).for_each(|_| self.read_value(reply)),
+            _ => {}
+        }
+    }
+
+    /// The strings of an array of strings, in order.
+    fn ask_sorted(&mut self, args: &[&[u8]]) -> Vec<Vec<u8>> {
+        let mut strings = strings(&self.ask(args));
+        strings.sort();
+        strings
+    }
+
+    /// All keys, by SCAN.
+    fn scan(&mut self, options: &[&[u8]]) -> Vec<Vec<u8>> {
+        let (mut cursor, mut keys) = (b"0".to_vec(), Vec::new());
+        loop {
+            let args = [&[b"SCAN", cursor.as_slice()], options].concat();
+            let mut page = strings(&self.ask(&args));
+            cursor = page.remove(0);
+            keys.append(&mut page);
+            if cursor == b"0" {
+                keys.sort();
+                keys.dedup();
+                return keys;
+            }
+        }
+    }
+}
+
+/// The number of a line such as `:12\r\n`.
+fn integer(line: &[u8]) -> Option<i64> {
+    std::str::from_utf8(line.get(1..)?).ok()?.trim_end().parse().ok()
+}
+
+/// All bulk strings in a reply, however deep.
+fn strings(mut reply: &[u8]) -> Vec<Vec<u8>> {
+    let mut strings = Vec::new();
+    while let Some(end) = reply.iter().position(|byte| *byte == b'\n') {
+        let line = &reply[..=end];
+        reply = &reply[end + 1..];
+        match integer(line) {
+            Some(len) if line[0] == b'$' && len >= 0 => {
+                strings.push(reply[..len as usize].to_vec());
+                reply = &reply[len as usize + 2..];
+            }
+            _ => assert!(line[0] == b'*', "not an array of strings: {}", line.escape_ascii()),
+        }
+    }
+    strings
+}
+
+/// Are the replies the same, but for the time that passed?
+fn same(args: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
+    let slack = match args[0].to_ascii_lowercase().as_slice() {
+        b"ttl" | b"expiretime" => CLOCK_SLACK_MS / 1000,
+        b"pttl" | b"pexpiretime" => CLOCK_SLACK_MS,
+        // One page in any order; the whole walk is compared elsewhere.
+        b"scan" if ours[0] == b'*' => return theirs[0] == b'*',
+        _ => return ours == theirs,
+    };
+    match (integer(ours), integer(theirs)) {
+        (Some(a), Some(b)) if a > 0 && b > 0 => a.abs_diff(b) <= slack as u64,
+        _ => ours == theirs,
+    }
+}
+
+fn show(args: &[Vec<u8>]) -> String {
+    args.iter().map(|arg| format!("\"{}\" ", arg.escape_ascii())).collect()
+}
+
+/// Sends the same requests to both and compares each reply, and at times the whole content.
+fn compare(seed: u64, hello: &[u8]) {
+    let Some(redis) = Redis::start() else { return };
+    let server = TestServer::new();
+    let (mut ours, mut theirs) = (Raw::connect(server.address), Raw::connect(redis.address));
+    for raw in [&mut ours, &mut theirs] {
+        assert!(!raw.ask(&[b"HELLO", hello]).starts_with(b"-"));
+    }
+    let mut random = Random::new(seed);
+    let mut history: Vec<String> = Vec::new();
+    for batch in 0..N_REQUESTS / BATCH_LEN {
+        let requests: Vec<_> = (0..BATCH_LEN).map(|_| random_request(&mut random)).collect();
+        let bytes: Vec<u8> = requests.iter().flat_map(|args| request(args)).collect();
+        ours.stream.write_all(&bytes).unwrap();
+        theirs.stream.write_all(&bytes).unwrap();
+        for args in &requests {
+            let (our, their) = (ours.reply(), theirs.reply());
+            history.push(format!("{} -> {}", show(args), their.escape_ascii()));
+            assert!(
+                same(args, &our, &their),
+                "seed {seed}: {}\n ours: {}\nredis: {}\nbefore:\n{}",
+                show(args),
+                our.escape_ascii(),
+                their.escape_ascii(),
+                history[history.len().saturating_sub(100)..].join("\n"),
+            );
+        }
+        if batch % 20 == 0 {
+            compare_content(&mut ours, &mut theirs);
+        }
+    }
+}
+
+fn compare_content(ours: &mut Raw, theirs: &mut Raw) {
+    let keys = ours.ask_sorted(&[b"KEYS", b"*"]);
+    assert_eq!(keys, theirs.ask_sorted(&[b"KEYS", b"*"]));
+    for pattern in [&b"k[0-2]"[..], b"*1*", b"[^k]*", b"?", "k\\0".as_bytes(), b""] {
+        let found = theirs.ask_sorted(&[b"KEYS", pattern]);
+        assert_eq!(ours.ask_sorted(&[b"KEYS", pattern]), found, "{}", pattern.escape_ascii());
+        let options: [&[u8]; 4] = [b"MATCH", pattern, b"COUNT", b"3"];
+        assert_eq!(ours.scan(&options), found);
+    }
+    assert_eq!(ours.scan(&[b"TYPE", b"string"]), keys);
+    assert_eq!(ours.scan(&[b"TYPE", b"list"]), theirs.scan(&[b"TYPE", b"list"]));
+    for key in &keys {
+        for command in [&b"GET"[..], b"STRLEN", b"TYPE", b"PEXPIRETIME"] {
+            let args = [command.to_vec(), key.clone()];
+            let (our, their) = (ours.ask(&[command, key]), theirs.ask(&[command, key]));
+            assert!(
+                same(&args, &our, &their),
+                "{}\n ours: {}\nredis: {}",
+                show(&args),
+                our.escape_ascii(),
+                their.escape_ascii()
+            );
+        }
+    }
+}
+
+/// Everything that a server replies to `input` before it closes the connection.
+fn converse(address: SocketAddr, input: &[u8]) -> Vec<u8> {
+    let mut raw = Raw::connect(address);
+    // A server that has closed its side already may refuse the rest.
+    raw.stream.write_all(input).ok();
+    raw.stream.shutdown(Shutdown::Write).ok();
+    let mut replies = Vec::new();
+    raw.reader.read_to_end(&mut replies).ok();
+    replies
+}
+
+#[test]
+fn random_frames_get_the_replies_of_redis() {
+    let Some(redis) = Redis::start() else { return };
+    let server = TestServer::new();
+    let mut random = Random::new(7);
+    let mut n_errors = 0;
+    for _ in 0..1500 * n_seeds() {
+        let input = random_frames(&mut random);
+        let (ours, theirs) = (converse(server.address, &input), converse(redis.address, &input));
+        n_errors += u64::from(theirs.windows(14).any(|window| window == b"Protocol error"));
+        assert!(
+            ours == theirs,
+            "{}\n ours: {}\nredis: {}",
+            input.escape_ascii(),
+            ours.escape_ascii(),
+            theirs.escape_ascii()
+        );
+    }
+    assert!(n_errors > 100, "only {n_errors} of the inputs were malformed");
+}
+
+/// How many sequences of requests; more for a long run.
+fn n_seeds() -> u64 {
+    std::env::var("HOTRING_DIFFERENTIAL_SEEDS").map_or(2, |n| n.parse().expect("a number"))
+}
+
+#[test]
+fn random_requests_get_the_replies_of_redis_in_resp2() {
+    for seed in 0..n_seeds() {
+        compare(seed, b"2");
+    }
+}
+
+#[test]
+fn random_requests_get_the_replies_of_redis_in_resp3() {
+    for seed in 0..n_seeds() {
+        compare(seed + 1_000_000, b"3");
+    }
+}
+
+/// Compares what clients decide by: name, arity, flags, key positions, categories, key
+/// specifications.
+fn compare_command(ours: &Reply, theirs: &Reply) {
+    const KEYS: usize = 8;
+    const SUBCOMMANDS: usize = 9;
+    const FIELDS: usize = 6;
+    let sorted = |reply: &Reply| {
+        let mut names: Vec<String> = reply.items().iter().map(Reply::text).collect();
+        names.sort();
+        names
+    };
+    let (ours, theirs) = (ours.items(), theirs.items());
+    let name = ours[0].text();
+    for part in [0, 1, 3, 4, 5] {
+        // From 7.2 on one may ask for the keys of a command without arguments.
+        if (name.as_str(), part) != ("command|getkeys", 1) {
+            assert_eq!(ours[part], theirs[part], "{name}");
+        }
+    }
+    for part in [2, 6] {
+        // Of the commands that only hold others Redis puts some into their group's category.
+        if (name.as_str(), part) != ("client", 6) {
+            assert_eq!(sorted(&ours[part]), sorted(&theirs[part]), "{name}");
+        }
+    }
+    // The fields that the specification of a key has besides, at times, notes for people.
+    let fields = |reply: &Reply| {
+        let specs = reply.items().iter().map(Reply::items);
+        specs.map(|spec| spec[spec.len() - FIELDS..].to_vec()).collect::<Vec<_>>()
+    };
+    assert_eq!(fields(&ours[KEYS]), fields(&theirs[KEYS]), "{name}");
+    for sub in ours[SUBCOMMANDS].items() {
+        let same_name = |other: &&Reply| other.items()[0] == sub.items()[0];
+        if let Some(other) = theirs[SUBCOMMANDS].items().iter().find(same_name) {
+            compare_command(sub, other);
+        }
+    }
+}
+
+#[test]
+fn the_table_of_commands_says_what_redis_says() {
+    let Some(redis) = Redis::start() else { return };
+    let server = TestServer::new();
+    let (mut ours, mut theirs) = (server.connect(), Wire::connect(redis.address));
+    let names = ours.say("COMMAND LIST");
+    assert!(names.items().len() > 50);
+    for name in names.items() {
+        let request = format!("COMMAND INFO {}", name.text());
+        compare_command(&ours.say(&request).items()[0], &theirs.say(&request).items()[0]);
+    }
+}

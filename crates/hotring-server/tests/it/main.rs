@@ -1,0 +1,13 @@
+//! The server over real sockets: one binary, one file for each kind of question.
+//!
+//! Not covered here: the replies of each data command (unit tests of the commands), real client
+//! libraries (`tests/clients`), and behaviour under thousands of connections.
+
+mod bad_input;
+mod clients;
+mod differential;
+mod limits;
+mod pipeline;
+mod requests;
+mod start;
+mod wire;

@@ -1,0 +1,127 @@
+//! Starting and ending: addresses that cannot be had, unix sockets, SHUTDOWN, the last replies.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+use hotring_server::{Config, start};
+
+use crate::wire::{Reply, TestServer, Wire, request};
+
+fn failure(config: Config) -> String {
+    match start(config) {
+        Ok(_) => panic!("the server started"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named_with_what_to_do() {
+    let server = TestServer::new();
+    let config = Config { listen: vec![server.address.to_string()], ..Config::default() };
+    let error = failure(config);
+    assert!(error.contains(&format!("cannot listen on {}", server.address)), "{error}");
+    assert!(error.contains("--listen"), "{error}");
+}
+
+#[test]
+fn addresses_that_others_can_reach_need_a_clear_word() {
+    let config = Config { listen: vec!["0.0.0.0:0".to_string()], ..Config::default() };
+    assert!(failure(config.clone()).contains("--protected-mode no"));
+    let server = TestServer::with(|c| {
+        c.listen = config.listen;
+        c.protected_mode = false;
+    });
+    let address = ([127, 0, 0, 1], server.address.port()).into();
+    assert_eq!(Wire::connect(address).say("PING").text(), "PONG");
+}
+
+#[test]
+fn several_addresses_and_a_unix_socket_serve_the_same_keys() {
+    let path = std::env::temp_dir().join(format!("hotring-it-{}.sock", std::process::id()));
+    let server = TestServer::with(|c| {
+        c.listen = vec!["127.0.0.1:0".to_string(), "127.0.0.2:0".to_string()];
+        c.unixsocket = Some(path.clone());
+    });
+    assert_eq!(server.connect().say("SET a 1").text(), "OK");
+    let mut unix = UnixStream::connect(&path).unwrap();
+    unix.write_all(b"GET a\r\nCLIENT INFO\r\nQUIT\r\n").unwrap();
+    let mut text = String::new();
+    unix.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("$1\r\n1\r\n"), "{text}");
+    assert!(text.contains(&format!("laddr={}:0", path.display())), "{text}");
+    let other = Config { port: 0, unixsocket: Some(path.clone()), ..Config::default() };
+    assert!(failure(other.clone()).contains("another server listens there"));
+    server.stop();
+    assert!(!path.exists(), "the socket's file is left behind");
+    // A file that a killed server has left is taken over; any other file is not.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let running = start(other.clone()).unwrap();
+    running.stop();
+    running.wait();
+    std::fs::write(&path, "precious").unwrap();
+    assert!(failure(other).contains("is no socket"));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_unix_socket_is_private_and_only_its_own_file_is_removed() {
+    let dir = std::env::temp_dir().join(format!("hotring-it-own-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    let (path, moved) = (dir.join("a.sock"), dir.join("b.sock"));
+    let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    let config =
+        Config { port: 0, threads: 1, unixsocket: Some(path.clone()), ..Config::default() };
+    let first = start(config.clone()).unwrap();
+    assert_eq!(mode(), 0o700);
+    // Another server takes the name while the first one runs: it keeps the file.
+    std::fs::rename(&path, &moved).unwrap();
+    let second = start(Config { unixsocketperm: 0o660, ..config.clone() }).unwrap();
+    assert_eq!(mode(), 0o660);
+    first.stop();
+    first.wait();
+    assert!(UnixStream::connect(&path).is_ok(), "the second server's file is gone");
+    second.stop();
+    second.wait();
+    assert!(!path.exists());
+    // A socket that refuses for another reason than that nobody listens.
+    let other_kind = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    assert!(failure(config).contains("cannot be seen"));
+    assert!(path.exists());
+    drop(other_kind);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_stop_runs_what_has_arrived_and_sends_the_replies() {
+    let server = TestServer::new();
+    let mut wire = server.connect();
+    let value = "v".repeat(1 << 20);
+    assert_eq!(wire.ask(&["SET", "big", &value]).text(), "OK");
+    // More than the kernel's buffers hold, so that most of it waits in the server.
+    let n = 50;
+    wire.send(&request(&["GET", "big"]).repeat(n));
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    server.ask_to_stop();
+    let all = wire.read_to_end();
+    assert_eq!(all.len(), n * (value.len() + "$1048576\r\n\r\n".len()));
+    server.stop();
+}
+
+#[test]
+fn shutdown_ends_the_server_and_refuses_what_it_cannot_do() {
+    let server = TestServer::new();
+    let mut wire = server.connect();
+    assert_eq!(
+        wire.say("SHUTDOWN SAVE"),
+        Reply::Error("ERR Errors trying to SHUTDOWN. Check logs.".into())
+    );
+    assert!(wire.say("SHUTDOWN ABORT").is_error());
+    assert!(wire.say("SHUTDOWN nonsense").is_error());
+    wire.send(&request(&["SHUTDOWN", "NOSAVE"]));
+    assert!(wire.is_closed());
+    let address = server.address;
+    server.stop();
+    assert!(std::net::TcpStream::connect(address).is_err());
+}

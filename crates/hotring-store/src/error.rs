@@ -1,0 +1,62 @@
+//! What an operation can refuse, as one small enum; the texts are Redis's where Redis has one.
+
+use std::fmt;
+
+/// Why an operation changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The key is longer than [`Options::key_len_max`](crate::Options::key_len_max).
+    KeyTooLong {
+        /// Length of the refused key.
+        len: usize,
+        /// The limit.
+        len_max: usize,
+    },
+    /// The value is, or would become, longer than
+    /// [`Options::value_len_max`](crate::Options::value_len_max).
+    ValueTooLong {
+        /// Length that the value would have had.
+        len: usize,
+        /// The limit.
+        len_max: usize,
+    },
+    /// The value is not the canonical decimal text of a 64-bit integer.
+    NotAnInteger,
+    /// The value or the increment is not a decimal number.
+    NotAFloat,
+    /// The sum does not fit 64 bits.
+    Overflow,
+    /// The sum is not a finite number.
+    NaNOrInfinity,
+    /// The source key is absent.
+    NoSuchKey,
+    /// The values of an `mget` are longer, together, than the caller can take.
+    ReplyTooLong {
+        /// The limit.
+        len_max: usize,
+    },
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KeyTooLong { len, len_max } => {
+                write!(f, "key of {len} bytes exceeds the maximum of {len_max}")
+            }
+            Self::ValueTooLong { .. } => {
+                f.write_str("string exceeds maximum allowed size (proto-max-bulk-len)")
+            }
+            Self::NotAnInteger => f.write_str("value is not an integer or out of range"),
+            Self::NotAFloat => f.write_str("value is not a valid float"),
+            Self::Overflow => f.write_str("increment or decrement would overflow"),
+            Self::NaNOrInfinity => f.write_str("increment would produce NaN or Infinity"),
+            Self::NoSuchKey => f.write_str("no such key"),
+            Self::ReplyTooLong { len_max } => {
+                write!(f, "the values are longer than {len_max} bytes together")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

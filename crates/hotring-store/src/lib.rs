@@ -1,0 +1,65 @@
+//! An in-memory key-value store to embed: byte-string keys and values with the semantics of
+//! Redis strings, expiry in milliseconds, versions for compare-and-swap, and operations on
+//! several keys that are atomic to every observer. It sits on the `hotring-index` hash index,
+//! which keeps hot keys a step from the table.
+//!
+//! The store owns the encoding of values (`value`), the semantics of each operation (`ops`),
+//! and the gate that makes multi-key operations atomic (`gate`). It reads no clock, draws no
+//! randomness, starts no thread and opens no file: the time comes in as an argument, and expired
+//! keys are reclaimed by whoever calls [`Session::expire_step`].
+//!
+//! ```
+//! use hotring_store::{ExpireCondition, Options, SetExpiry, SetOptions, Store};
+//!
+//! let store = Store::new(Options::default())?;
+//! let mut session = store.session(); // one for each thread
+//! let now = 1_700_000_000_000; // Unix milliseconds, from your clock
+//!
+//! session.set(b"greeting", b"hello", SetOptions::default(), now)?;
+//! assert_eq!(session.get(b"greeting", now, |value| value.to_vec()), Some(b"hello".to_vec()));
+//!
+//! // Integers are updated in place.
+//! assert_eq!(session.incr_by(b"visits", 1, now)?, 1);
+//! assert_eq!(session.incr_by(b"visits", 41, now)?, 42);
+//!
+//! // A lock that lets go after a second.
+//! let lock = SetOptions { expiry: SetExpiry::At(now + 1_000), ..SetOptions::if_absent() };
+//! assert!(session.set(b"lock", b"me", lock, now)?.stored);
+//! assert!(!session.set(b"lock", b"you", lock, now + 999)?.stored);
+//! assert!(session.expire_at(b"lock", now + 9_000, ExpireCondition::IfLater, now + 999));
+//! assert!(session.exists(b"lock", now + 8_999));
+//! assert!(!session.exists(b"lock", now + 9_000));
+//!
+//! // Both or neither, whoever looks.
+//! session.mset(&[(b"from", b"90"), (b"to", b"10")], now)?;
+//! session.mget(&[b"from", b"to"], now, |i, value| {
+//!     assert_eq!(value.map(|v| v.to_vec()), Some([b"90", b"10"][i].to_vec()));
+//! });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod decimal;
+mod error;
+mod gate;
+#[cfg(test)]
+#[path = "gate/tests.rs"]
+mod gate_tests;
+mod ops;
+mod session;
+mod store;
+mod stripe;
+mod sync;
+mod value;
+
+pub use error::StoreError;
+#[doc(hidden)]
+pub use gate::Fault;
+/// The index underneath, whose settings are part of [`Options`].
+pub use hotring_index as index;
+pub use ops::expire::{ExpireCondition, TtlChange};
+pub use ops::set::{SetCondition, SetExpiry, SetOptions, SetOutcome};
+pub use session::Session;
+pub use store::{OpenError, Options, Stats, Store};
+pub use value::ValueRef;

@@ -1,0 +1,115 @@
+//! Operations on a key's expiry: single-key writes that leave the value as it is.
+
+use hotring_index::{Action, Expiry, Value};
+
+use crate::session::Session;
+use crate::value::{ValueRef, copied, detach};
+
+/// When [`Session::expire_at`] takes place. A key without an expiry counts as one that expires
+/// after every other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExpireCondition {
+    /// Always.
+    #[default]
+    Always,
+    /// Only if the key has no expiry (NX).
+    IfNone,
+    /// Only if the key has an expiry (XX).
+    IfSome,
+    /// Only if the new expiry is later (GT): never for a key without one.
+    IfLater,
+    /// Only if the new expiry is earlier (LT): always for a key without one.
+    IfEarlier,
+    /// Only if the key has an expiry and the new one is earlier (XX and LT).
+    IfSomeAndEarlier,
+}
+
+impl ExpireCondition {
+    fn holds(self, old: Option<u64>, new: u64) -> bool {
+        match self {
+            Self::Always => true,
+            Self::IfNone => old.is_none(),
+            Self::IfSome => old.is_some(),
+            Self::IfLater => old.is_some_and(|old| new > old),
+            Self::IfEarlier => old.is_none_or(|old| new < old),
+            Self::IfSomeAndEarlier => old.is_some_and(|old| new < old),
+        }
+    }
+}
+
+/// What [`Session::get_ex`] does to the expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TtlChange {
+    /// Nothing.
+    Leave,
+    /// The key no longer expires.
+    Persist,
+    /// The key expires at this Unix millisecond; if that is not after `now`, it is removed.
+    At(u64),
+}
+
+impl Session {
+    /// Lets the key expire at the Unix millisecond `at`, or removes it if that is not after
+    /// `now`. True if the key was present and the condition held.
+    pub fn expire_at(&mut self, key: &[u8], at: u64, condition: ExpireCondition, now: u64) -> bool {
+        self.write(key, |index| {
+            index.update(key, now, |entry| {
+                let changes = entry.is_some_and(|entry| condition.holds(entry.expire_at, at));
+                let action = match changes {
+                    false => Action::Keep,
+                    true if at <= now => Action::Remove,
+                    true => Action::Expire(Expiry::At(at)),
+                };
+                (action, changes)
+            })
+        })
+    }
+
+    /// Takes the key's expiry away. True if it had one.
+    pub fn persist(&mut self, key: &[u8], now: u64) -> bool {
+        self.write(key, |index| {
+            index.update(key, now, |entry| {
+                let changes = entry.is_some_and(|entry| entry.expire_at.is_some());
+                (if changes { Action::Expire(Expiry::Never) } else { Action::Keep }, changes)
+            })
+        })
+    }
+
+    /// Hands the value to `f` and changes the expiry. None if the key is absent.
+    pub fn get_ex<R>(
+        &mut self,
+        key: &[u8],
+        change: TtlChange,
+        now: u64,
+        f: impl FnOnce(ValueRef<'_>) -> R,
+    ) -> Option<R> {
+        let at = match change {
+            TtlChange::Leave => return self.get(key, now, f),
+            TtlChange::Persist => None,
+            TtlChange::At(at) => Some(at),
+        };
+        // A copy, because `f` may run once only and the update may look at several values.
+        let value = self.write(key, |index| {
+            index.update(key, now, |entry| {
+                let Some(entry) = entry else { return (Action::Keep, None) };
+                let action = match at {
+                    None if entry.expire_at.is_none() => Action::Keep,
+                    None => change_expiry(entry.value, Expiry::Never),
+                    Some(at) if at <= now => Action::Remove,
+                    Some(at) => change_expiry(entry.value, Expiry::At(at)),
+                };
+                (action, copied(Some(&entry)))
+            })
+        })?;
+        Some(f(ValueRef::Bytes(&value)))
+    }
+}
+
+/// Changes the expiry of an item whose value is being returned.
+fn change_expiry(value: Value<'_>, expiry: Expiry) -> Action<'static> {
+    match value {
+        // `Expire` alone would let a word change between the look at it and the change.
+        Value::Word { .. } => Action::Put { value: detach(value), expiry },
+        Value::Bytes { .. } => Action::Expire(expiry),
+    }
+}

@@ -1,0 +1,59 @@
+//! INCRBY and INCRBYFLOAT: single-key writes that read the value as a number. The expiry stays.
+
+use hotring_index::{Action, Expiry};
+
+use crate::decimal;
+use crate::error::StoreError;
+use crate::session::Session;
+use crate::value::{ValueRef, encode_owned, int, view};
+
+impl Session {
+    /// Adds `delta` to the integer, an absent key counting as 0, and returns the sum.
+    pub fn incr_by(&mut self, key: &[u8], delta: i64, now: u64) -> Result<i64, StoreError> {
+        self.check_key(key)?;
+        self.write(key, |index| {
+            index.update(key, now, |entry| {
+                let old = entry.map_or(Ok(0), |entry| {
+                    view(entry.value, |value| match value {
+                        ValueRef::Int(n) => Ok(n),
+                        // Had it been a canonical integer it would be held as one.
+                        ValueRef::Bytes(_) => Err(StoreError::NotAnInteger),
+                    })
+                });
+                match old.and_then(|n| n.checked_add(delta).ok_or(StoreError::Overflow)) {
+                    Ok(sum) => (Action::Put { value: int(sum), expiry: Expiry::Keep }, Ok(sum)),
+                    Err(error) => (Action::Keep, Err(error)),
+                }
+            })
+        })
+    }
+
+    /// Adds the decimal number `delta` to the decimal number that the value is, an absent key
+    /// counting as 0, and returns the sum as it is stored: at most 17 digits after the point, no
+    /// exponent, no trailing zeros.
+    pub fn incr_by_float(
+        &mut self,
+        key: &[u8],
+        delta: &[u8],
+        now: u64,
+    ) -> Result<Vec<u8>, StoreError> {
+        self.check_key(key)?;
+        let delta = decimal::parse(delta)?;
+        let limits = self.limits;
+        self.write(key, |index| {
+            index.update(key, now, |entry| {
+                let old = entry.map_or(Ok(decimal::ZERO), |entry| {
+                    view(entry.value, |value| value.with_bytes(decimal::parse))
+                });
+                let sum = old.and_then(|old| decimal::add_to_text(old, delta));
+                match sum.and_then(|text| limits.check_value(text.len()).map(|()| text)) {
+                    Ok(text) => {
+                        let value = encode_owned(text.clone());
+                        (Action::Put { value, expiry: Expiry::Keep }, Ok(text))
+                    }
+                    Err(error) => (Action::Keep, Err(error)),
+                }
+            })
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! Operations that look at one key and change nothing.
+
+use crate::session::Session;
+use crate::value::{ValueRef, view};
+
+impl Session {
+    /// Hands the value to `f`. None if the key is absent.
+    pub fn get<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(ValueRef<'_>) -> R) -> Option<R> {
+        self.read(key, now, |entry| view(entry.value, f))
+    }
+
+    /// Length of the value, 0 if the key is absent.
+    pub fn strlen(&mut self, key: &[u8], now: u64) -> usize {
+        self.get(key, now, |value| value.len()).unwrap_or(0)
+    }
+
+    /// Hands the bytes from `start` to `end` to `f`, both inclusive, negative ones counted from
+    /// the end; the empty string if there are none.
+    pub fn get_range<R>(
+        &mut self,
+        key: &[u8],
+        start: i64,
+        end: i64,
+        now: u64,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> R {
+        // Either closure may be the one that consumes `f`.
+        let mut f = Some(f);
+        let mut call = |bytes: &[u8]| f.take().map(|f| f(bytes));
+        self.get(key, now, |value| value.with_bytes(|bytes| call(range(bytes, start, end))))
+            .unwrap_or_else(|| call(b""))
+            .expect("exactly one of the two calls runs")
+    }
+
+    /// True if the key is present.
+    pub fn exists(&mut self, key: &[u8], now: u64) -> bool {
+        self.read(key, now, |_| ()).is_some()
+    }
+
+    /// As [`exists`](Self::exists), and counts as an access, as every read does.
+    pub fn touch(&mut self, key: &[u8], now: u64) -> bool {
+        self.exists(key, now)
+    }
+
+    /// The key's expiry: None if the key is absent, `Some(None)` if it never expires.
+    pub fn expiry(&mut self, key: &[u8], now: u64) -> Option<Option<u64>> {
+        self.read(key, now, |entry| entry.expire_at)
+    }
+
+    /// A number that any later write of the key changes; never used twice in a store's life.
+    /// For [`SetCondition::IfVersion`](crate::SetCondition::IfVersion).
+    pub fn version(&mut self, key: &[u8], now: u64) -> Option<u64> {
+        // A write to the gate: the item may be given its first version.
+        self.write(key, |index| index.version(key, now))
+    }
+
+    /// Bytes of memory that the key's item takes.
+    pub fn memory(&mut self, key: &[u8], now: u64) -> Option<usize> {
+        self.read(key, now, |entry| entry.footprint)
+    }
+}
+
+/// Redis's GETRANGE: out-of-range ends are clamped, an inverted range is empty.
+fn range(bytes: &[u8], start: i64, end: i64) -> &[u8] {
+    let len = i64::try_from(bytes.len()).expect("values are shorter than 4 GiB");
+    if start < 0 && end < 0 && start > end {
+        return b"";
+    }
+    let from_end = |at: i64| if at < 0 { (at.saturating_add(len)).max(0) } else { at };
+    let (start, end) = (from_end(start), from_end(end).min(len - 1));
+    if start > end {
+        return b"";
+    }
+    // Both are in 0..len now: start >= 0 by from_end, start <= end <= len - 1.
+    &bytes[start as usize..=end as usize]
+}

@@ -1,0 +1,323 @@
+//! Operations on several keys, each atomic to every observer.
+//!
+//! Reads take an optimistic snapshot ([`Session::read_many`]); writes hold the stripes of their
+//! keys. Under `Hold::WriteOnce` a key must change at most once, because single-key readers that
+//! came before the hold may still look (the gate's header says why that is enough).
+
+use std::borrow::Cow;
+
+use hotring_index::{Expiry, NewValue};
+
+use crate::error::StoreError;
+use crate::gate::{Hold, STRIPES_ALL};
+use crate::session::{Index, Session};
+use crate::value::{ValueRef, detach, encode, reborrow, view};
+
+/// Keys whose cache lines are fetched ahead at once.
+const PREFETCH_KEYS: usize = 64;
+/// Fewer keys than this are faster without.
+const PREFETCH_KEYS_MIN: usize = 4;
+/// Keys that may be read for nothing, because other sessions' writes spoil the snapshot, before the
+/// stripes are held instead.
+const SPOILT_READS_MAX: usize = 64;
+/// A snapshot buffer above this is given back after use.
+const SNAPSHOT_LEN_KEPT: usize = 1 << 20;
+/// Up to this many pairs, looking for a key's later copy pair by pair beats sorting.
+const PAIRS_QUADRATIC: usize = 16;
+
+/// A key and its value.
+type Pair<'p> = (&'p [u8], &'p [u8]);
+
+/// Owned copies of the values of one `mget`.
+#[derive(Default)]
+pub(crate) struct Snapshot {
+    parts: Vec<Part>,
+    bytes: Vec<u8>,
+}
+
+enum Part {
+    Absent,
+    Int(i64),
+    Bytes { start: usize, end: usize },
+}
+
+impl Snapshot {
+    /// Copies the values; false if they are longer than `bytes_max` together.
+    fn fill(&mut self, index: &mut Index, keys: &[&[u8]], bytes_max: usize, now: u64) -> bool {
+        self.parts.clear();
+        self.bytes.clear();
+        for batch in keys.chunks(PREFETCH_KEYS) {
+            prefetch(index, batch);
+            for key in batch {
+                let part = index.get(key, now, |entry| view(entry.value, |v| self.push(v)));
+                self.parts.push(part.unwrap_or(Part::Absent));
+                if self.bytes.len() > bytes_max {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn push(&mut self, value: ValueRef<'_>) -> Part {
+        match value {
+            ValueRef::Int(n) => Part::Int(n),
+            ValueRef::Bytes(bytes) => {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(bytes);
+                Part::Bytes { start, end: self.bytes.len() }
+            }
+        }
+    }
+
+    fn part(&self, i: usize) -> Option<ValueRef<'_>> {
+        match self.parts[i] {
+            Part::Absent => None,
+            Part::Int(n) => Some(ValueRef::Int(n)),
+            Part::Bytes { start, end } => Some(ValueRef::Bytes(&self.bytes[start..end])),
+        }
+    }
+}
+
+impl Session {
+    /// Calls `f` with each key's number and value, in order; the values are those of one moment.
+    pub fn mget(&mut self, keys: &[&[u8]], now: u64, f: impl FnMut(usize, Option<ValueRef<'_>>)) {
+        self.mget_within(keys, usize::MAX, now, f).expect("no values are longer than memory");
+    }
+
+    /// As [`mget`](Self::mget), for callers with a limit: the values are copied first, which takes
+    /// up to `bytes_max` bytes and one value more.
+    ///
+    /// # Errors
+    /// [`StoreError::ReplyTooLong`] if the values of several keys are longer than that together;
+    /// `f` has not been called then.
+    pub fn mget_within(
+        &mut self,
+        keys: &[&[u8]],
+        bytes_max: usize,
+        now: u64,
+        mut f: impl FnMut(usize, Option<ValueRef<'_>>),
+    ) -> Result<(), StoreError> {
+        if let [key] = keys {
+            if self.get(key, now, |value| f(0, Some(value))).is_none() {
+                f(0, None);
+            }
+            return Ok(());
+        }
+        let mut snapshot = std::mem::take(&mut self.snapshot);
+        let fits = self.read_many(keys, |index| snapshot.fill(index, keys, bytes_max, now));
+        if fits {
+            for i in 0..keys.len() {
+                f(i, snapshot.part(i));
+            }
+        }
+        if snapshot.bytes.capacity() <= SNAPSHOT_LEN_KEPT {
+            self.snapshot = snapshot;
+        }
+        if fits { Ok(()) } else { Err(StoreError::ReplyTooLong { len_max: bytes_max }) }
+    }
+
+    /// How many of the keys are present at one moment; a key that is named twice counts twice.
+    pub fn exists_many(&mut self, keys: &[&[u8]], now: u64) -> usize {
+        if let [key] = keys {
+            return usize::from(self.exists(key, now));
+        }
+        self.read_many(keys, |index| {
+            let mut present = 0;
+            for batch in keys.chunks(PREFETCH_KEYS) {
+                prefetch(index, batch);
+                present += batch.iter().filter(|key| index.get(key, now, |_| ()).is_some()).count();
+            }
+            present
+        })
+    }
+
+    /// As [`exists_many`](Self::exists_many), and counts as an access, as every read does.
+    pub fn touch_many(&mut self, keys: &[&[u8]], now: u64) -> usize {
+        self.exists_many(keys, now)
+    }
+
+    /// Removes the keys and returns how many were present.
+    pub fn remove_many(&mut self, keys: &[&[u8]], now: u64) -> usize {
+        if let [key] = keys {
+            return usize::from(self.remove(key, now));
+        }
+        self.hold_keys(keys.iter().copied(), |session| {
+            keys.iter().filter(|key| session.remove(key, now)).count()
+        })
+    }
+
+    /// Sets all keys to their values and clears their expiries. The last of equal keys wins.
+    pub fn mset(&mut self, pairs: &[(&[u8], &[u8])], now: u64) -> Result<(), StoreError> {
+        self.check_pairs(pairs)?;
+        let last = last_of_each(pairs);
+        if let [_] = pairs {
+            self.put_pairs(&last, now);
+        } else {
+            self.hold_keys(keys_of(pairs), |session| session.put_pairs(&last, now));
+        }
+        Ok(())
+    }
+
+    /// As [`mset`](Self::mset), but only if none of the keys is present. True if it set them.
+    pub fn mset_nx(&mut self, pairs: &[(&[u8], &[u8])], now: u64) -> Result<bool, StoreError> {
+        self.check_pairs(pairs)?;
+        let last = last_of_each(pairs);
+        Ok(self.hold_keys(keys_of(pairs), |session| {
+            let free = !keys_of(pairs).any(|key| session.exists(key, now));
+            if free {
+                session.put_pairs(&last, now);
+            }
+            free
+        }))
+    }
+
+    /// Gives `from`'s value and expiry to `to`, in place of what it had, and removes `from`.
+    /// A key that is renamed to itself stays as it is.
+    pub fn rename(&mut self, from: &[u8], to: &[u8], now: u64) -> Result<(), StoreError> {
+        self.move_item(from, to, true, now).map(|_| ())
+    }
+
+    /// As [`rename`](Self::rename), but only if `to` is absent. True if it renamed.
+    pub fn rename_nx(&mut self, from: &[u8], to: &[u8], now: u64) -> Result<bool, StoreError> {
+        self.move_item(from, to, false, now)
+    }
+
+    /// Gives a copy of `from`'s value and expiry to `to`, which must be absent unless `replace`.
+    /// False if it was not, or `from` is absent, or both are one key.
+    pub fn copy(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        replace: bool,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        self.check_key(to)?;
+        if from == to {
+            return Ok(false);
+        }
+        Ok(self.hold_keys([from, to], |session| {
+            let Some((value, expiry)) = session.item(from, now) else { return false };
+            if !replace && session.exists(to, now) {
+                return false;
+            }
+            session.write(to, |index| index.put(to, reborrow(&value), expiry, now));
+            true
+        }))
+    }
+
+    /// Runs `f` with the keys to itself: no other session sees a state in the middle of it, and
+    /// none changes them meanwhile. No keys stand for the whole store. Other sessions' operations
+    /// on these keys wait, so `f` should be short.
+    ///
+    /// # Panics
+    /// If `f` touches a key that is not among `keys` (and does not share a stripe with one): to
+    /// wait for that key's stripe while holding others could wait forever.
+    pub fn exclusive<R>(&mut self, keys: &[&[u8]], f: impl FnOnce(&mut Session) -> R) -> R {
+        let mask = if keys.is_empty() { STRIPES_ALL } else { self.stripes(keys.iter().copied()) };
+        self.hold(mask, Hold::Exclusive, f)
+    }
+
+    /// Reads keys at one moment. `f` may run several times; what its last run returns is true.
+    fn read_many<R>(&mut self, keys: &[&[u8]], mut f: impl FnMut(&mut Index) -> R) -> R {
+        let mask = self.stripes(keys.iter().copied());
+        if self.gate.holds(mask) {
+            return f(&mut self.index);
+        }
+        let tries = (SPOILT_READS_MAX / keys.len().max(1)).clamp(1, 16);
+        for _ in 0..tries {
+            if self.gate.snapshot_begin(mask) {
+                let result = f(&mut self.index);
+                if self.gate.snapshot_end(mask) {
+                    return result;
+                }
+            }
+        }
+        self.hold(mask, Hold::Read, |session| f(&mut session.index))
+    }
+
+    fn hold_keys<'k, R>(
+        &mut self,
+        keys: impl IntoIterator<Item = &'k [u8]> + Clone,
+        f: impl FnOnce(&mut Session) -> R,
+    ) -> R {
+        // Before the hold, to keep it short.
+        self.index.prefetch(keys.clone().into_iter().take(PREFETCH_KEYS));
+        let mask = self.stripes(keys);
+        self.hold(mask, Hold::WriteOnce, f)
+    }
+
+    fn move_item(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        replace: bool,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        self.check_key(to)?;
+        if from == to {
+            return if self.exists(from, now) { Ok(replace) } else { Err(StoreError::NoSuchKey) };
+        }
+        self.hold_keys([from, to], |session| {
+            let (value, expiry) = session.item(from, now).ok_or(StoreError::NoSuchKey)?;
+            if !replace && session.exists(to, now) {
+                return Ok(false);
+            }
+            session.write(to, |index| index.put(to, reborrow(&value), expiry, now));
+            session.remove(from, now);
+            Ok(true)
+        })
+    }
+
+    /// A copy of what a key holds, ready to be put under another.
+    fn item(&mut self, key: &[u8], now: u64) -> Option<(NewValue<'static>, Expiry)> {
+        self.read(key, now, |entry| {
+            (detach(entry.value), entry.expire_at.map_or(Expiry::Never, Expiry::At))
+        })
+    }
+
+    fn check_pairs(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), StoreError> {
+        pairs.iter().try_for_each(|(key, value)| {
+            self.check_key(key)?;
+            self.check_value(value.len())
+        })
+    }
+
+    fn put_pairs(&mut self, pairs: &[(&[u8], &[u8])], now: u64) {
+        for (key, value) in pairs {
+            self.write(key, |index| index.put(key, encode(value), Expiry::Never, now));
+        }
+    }
+}
+
+fn prefetch(index: &mut Index, batch: &[&[u8]]) {
+    if batch.len() >= PREFETCH_KEYS_MIN {
+        index.prefetch(batch.iter().copied());
+    }
+}
+
+fn keys_of<'k>(pairs: &[(&'k [u8], &[u8])]) -> impl Iterator<Item = &'k [u8]> + Clone {
+    pairs.iter().map(|(key, _)| *key)
+}
+
+/// One pair for each key, the last one that names it: a key changes once in a hold.
+fn last_of_each<'p>(pairs: &'p [Pair<'p>]) -> Cow<'p, [Pair<'p>]> {
+    if pairs.len() <= PAIRS_QUADRATIC {
+        let is_last = |i: usize| !keys_of(&pairs[i + 1..]).any(|later| later == pairs[i].0);
+        if (0..pairs.len()).all(is_last) {
+            return Cow::Borrowed(pairs);
+        }
+        return (0..pairs.len()).filter(|i| is_last(*i)).map(|i| pairs[i]).collect();
+    }
+    let mut sorted = pairs.to_vec();
+    // Stable, so equal keys stay in the order of their pairs.
+    sorted.sort_by_key(|pair| pair.0);
+    let mut last: Vec<Pair<'_>> = Vec::with_capacity(sorted.len());
+    for pair in sorted {
+        match last.last_mut() {
+            Some(same) if same.0 == pair.0 => *same = pair,
+            _ => last.push(pair),
+        }
+    }
+    Cow::Owned(last)
+}

@@ -1,0 +1,71 @@
+//! APPEND and SETRANGE: single-key writes that build the new string from the old one.
+
+use hotring_index::{Action, Expiry};
+
+use crate::error::StoreError;
+use crate::session::Session;
+use crate::value::{encode, encode_owned, reborrow, view};
+
+impl Session {
+    /// Adds `tail` to the end of the value, an absent one counting as empty, and returns the new
+    /// length. The expiry stays.
+    pub fn append(&mut self, key: &[u8], tail: &[u8], now: u64) -> Result<usize, StoreError> {
+        self.check_key(key)?;
+        self.check_value(tail.len())?;
+        let limits = self.limits;
+        let alone = encode(tail);
+        self.write(key, |index| {
+            index.update(key, now, |entry| {
+                let Some(entry) = entry else {
+                    let put = Action::Put { value: reborrow(&alone), expiry: Expiry::Never };
+                    return (put, Ok(tail.len()));
+                };
+                view(entry.value, |old| {
+                    let len = old.len() + tail.len();
+                    if let Err(error) = limits.check_value(len) {
+                        return (Action::Keep, Err(error));
+                    }
+                    let mut text = Vec::with_capacity(len);
+                    old.append_to(&mut text);
+                    text.extend_from_slice(tail);
+                    (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, Ok(len))
+                })
+            })
+        })
+    }
+
+    /// Overwrites the value from `offset` on with `patch`, padding with zero bytes up to the
+    /// offset, and returns the new length. An empty patch changes nothing. The expiry stays.
+    pub fn set_range(
+        &mut self,
+        key: &[u8],
+        offset: usize,
+        patch: &[u8],
+        now: u64,
+    ) -> Result<usize, StoreError> {
+        self.check_key(key)?;
+        if patch.is_empty() {
+            return Ok(self.strlen(key, now));
+        }
+        let end = offset.saturating_add(patch.len());
+        self.check_value(end)?;
+        Ok(self.write(key, |index| {
+            index.update(key, now, |entry| {
+                let mut text = Vec::new();
+                match &entry {
+                    Some(entry) => view(entry.value, |old| {
+                        text.reserve_exact(old.len().max(end));
+                        old.append_to(&mut text);
+                    }),
+                    None => text.reserve_exact(end),
+                }
+                if text.len() < end {
+                    text.resize(end, 0);
+                }
+                text[offset..end].copy_from_slice(patch);
+                let len = text.len();
+                (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, len)
+            })
+        }))
+    }
+}

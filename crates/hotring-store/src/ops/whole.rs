@@ -1,0 +1,45 @@
+//! Operations on the whole store.
+
+use crate::gate::{Hold, STRIPES_ALL};
+use crate::session::Session;
+use crate::value::{ValueRef, view};
+
+impl Session {
+    /// Visits about `count` keys from `cursor` on and returns the next cursor, 0 at the end.
+    /// Start with cursor 0. A key that is present from start to end is visited; one that comes
+    /// or goes meanwhile may be. Each key is read atomically, the keys of one step are not a
+    /// snapshot.
+    pub fn scan(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        now: u64,
+        mut f: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> u64 {
+        self.read_all(|index| {
+            index.scan(cursor, count, now, |entry| view(entry.value, |value| f(entry.key, value)))
+        })
+    }
+
+    /// Some key, near the place that `random` picks; None if the store is empty.
+    pub fn random_key(&mut self, random: u64, now: u64) -> Option<Vec<u8>> {
+        self.read_all(|index| index.sample(random, now, |entry| entry.key.to_vec()))
+    }
+
+    /// Brings what operations on these keys will touch into the processor's cache, all at once.
+    pub fn prefetch<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) {
+        self.index.prefetch(keys);
+    }
+
+    /// Reclaims up to `budget` expired keys, walking on from where the last step stopped.
+    /// Returns how many keys it looked at and how many it removed.
+    pub fn expire_step(&mut self, budget: usize, now: u64) -> (usize, usize) {
+        // A read to the gate: see "Expiry" there.
+        self.read_all(|index| index.expire_step(budget, now))
+    }
+
+    /// Removes every key, at one moment for every observer.
+    pub fn clear(&mut self) {
+        self.hold(STRIPES_ALL, Hold::WriteOnce, |session| session.index.clear());
+    }
+}

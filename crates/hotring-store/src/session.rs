@@ -1,0 +1,115 @@
+//! One thread's door to the store: every operation passes the gate here on its way to the index.
+//!
+//! The operations themselves are in [`crate::ops`], one family a file; they reach the index only
+//! through [`Session::read`], [`Session::write`], [`Session::hold`] and [`Session::read_all`].
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use hotring_index::{Bytes, Entry};
+
+use crate::error::StoreError;
+use crate::gate::{GateSession, Hold, STRIPES_ALL};
+use crate::store::Limits;
+use crate::stripe::stripe;
+
+/// The index's session below this one.
+pub(crate) type Index = hotring_index::Session<Bytes>;
+
+/// One thread's access to a [`Store`](crate::Store).
+///
+/// All operations take `now`, the caller's time in Unix milliseconds: the store reads no clock.
+/// A key whose expiry is at or before `now` is absent for the operation.
+///
+/// A session can move to another thread but not be shared.
+pub struct Session {
+    pub(crate) index: Index,
+    pub(crate) gate: GateSession,
+    pub(crate) limits: Limits,
+    seed: u64,
+    /// Reused by `mget` for its snapshot.
+    pub(crate) snapshot: crate::ops::several::Snapshot,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl Session {
+    pub(crate) fn new(index: Index, gate: GateSession, limits: Limits, seed: u64) -> Session {
+        Session { index, gate, limits, seed, snapshot: Default::default(), not_sync: PhantomData }
+    }
+
+    /// Reads one key.
+    pub(crate) fn read<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let _reading = self.gate.read(1 << self.stripe(key));
+        self.index.get(key, now, f)
+    }
+
+    /// Runs `f`, which reads anywhere in the index or drops what has expired.
+    pub(crate) fn read_all<R>(&mut self, f: impl FnOnce(&mut Index) -> R) -> R {
+        let _reading = self.gate.read(STRIPES_ALL);
+        f(&mut self.index)
+    }
+
+    /// Runs `f`, which may change this one key by one call of the index.
+    pub(crate) fn write<R>(&mut self, key: &[u8], f: impl FnOnce(&mut Index) -> R) -> R {
+        let _writing = self.gate.write(self.stripe(key));
+        f(&mut self.index)
+    }
+
+    /// Runs `f` while this session alone holds the stripes in `mask`.
+    pub(crate) fn hold<R>(&mut self, mask: u64, how: Hold, f: impl FnOnce(&mut Session) -> R) -> R {
+        /// Gives the stripes back also when `f` panics.
+        struct Held<'a> {
+            session: &'a mut Session,
+            taken: u64,
+        }
+        impl Drop for Held<'_> {
+            fn drop(&mut self) {
+                self.session.gate.release(self.taken);
+            }
+        }
+        let taken = self.gate.acquire(mask, how);
+        let held = Held { session: self, taken };
+        f(held.session)
+    }
+
+    /// Frees removed memory as far as no session can see it any more, a bounded part at a time.
+    /// Busy sessions do so by themselves; call this where a session goes idle.
+    pub fn collect(&mut self) {
+        self.index.collect();
+    }
+
+    fn stripe(&self, key: &[u8]) -> u32 {
+        stripe(self.seed, key)
+    }
+
+    /// The stripes of these keys.
+    pub(crate) fn stripes<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) -> u64 {
+        keys.into_iter().fold(0, |mask, key| mask | 1 << self.stripe(key))
+    }
+
+    pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), StoreError> {
+        let len_max = self.limits.key_len_max;
+        if key.len() > len_max {
+            return Err(StoreError::KeyTooLong { len: key.len(), len_max });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_value(&self, len: usize) -> Result<(), StoreError> {
+        self.limits.check_value(len)
+    }
+}
+
+impl Limits {
+    pub(crate) fn check_value(&self, len: usize) -> Result<(), StoreError> {
+        if len > self.value_len_max {
+            return Err(StoreError::ValueTooLong { len, len_max: self.value_len_max });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! The shared half of the store: options, opening, sessions, figures.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hotring_index::{Bytes, Config, ConfigError, HotRing};
+
+use crate::gate::{Fault, Gate};
+use crate::session::Session;
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Keys the hash. Draw it at random where strangers choose the keys: whoever knows it can
+    /// choose keys that collide. Takes the place of `index.seed`.
+    pub seed: [u64; 2],
+    /// Longest key that is accepted.
+    pub key_len_max: usize,
+    /// Longest value that is accepted, or that an append may build.
+    pub value_len_max: usize,
+    /// Settings of the index underneath.
+    pub index: Config,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            seed: [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03],
+            key_len_max: 64 << 10,
+            value_len_max: 512 << 20,
+            index: Config::default(),
+        }
+    }
+}
+
+/// Why a store could not be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The index refused its settings.
+    Index(ConfigError),
+    /// A limit is zero or larger than the item layout can hold (4 GiB - 1).
+    Limit {
+        /// Name of the field in [`Options`].
+        name: &'static str,
+        /// Its value.
+        value: usize,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Index(cause) => write!(f, "the index refused its settings: {cause}"),
+            Self::Limit { name, value } => {
+                write!(f, "{name} is {value}, it must be in 1..={}", u32::MAX)
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Index(cause) => Some(cause),
+            Self::Limit { .. } => None,
+        }
+    }
+}
+
+/// Largest lengths that a store accepts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) key_len_max: usize,
+    pub(crate) value_len_max: usize,
+}
+
+/// Figures of a running store.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// The index's own figures: items, bytes, visits, head moves.
+    pub index: hotring_index::Stats,
+    /// Times that a multi-key operation held stripes exclusively.
+    pub exclusions: u64,
+    /// Sessions that are open.
+    pub sessions: usize,
+}
+
+/// An in-memory key-value store. A handle is cheap to clone; all clones are one store.
+///
+/// Work is done through a [`Session`], one for each thread.
+#[derive(Clone)]
+pub struct Store {
+    index: HotRing<Bytes>,
+    gate: Arc<Gate>,
+    limits: Limits,
+    /// Of the stripes.
+    seed: u64,
+}
+
+impl Store {
+    /// Opens an empty store.
+    pub fn new(options: Options) -> Result<Store, OpenError> {
+        Self::with_fault(options, Fault::None)
+    }
+
+    /// A store whose multi-key atomicity is broken on purpose, so that the tests can show that
+    /// they would notice. Not for use.
+    #[doc(hidden)]
+    pub fn with_fault(options: Options, fault: Fault) -> Result<Store, OpenError> {
+        let limits =
+            Limits { key_len_max: options.key_len_max, value_len_max: options.value_len_max };
+        for (name, value) in
+            [("key_len_max", limits.key_len_max), ("value_len_max", limits.value_len_max)]
+        {
+            if value == 0 || u32::try_from(value).is_err() {
+                return Err(OpenError::Limit { name, value });
+            }
+        }
+        let config = Config { seed: options.seed, ..options.index };
+        let index = HotRing::<Bytes>::new(config).map_err(OpenError::Index)?;
+        let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
+        Ok(Store { index, gate: Arc::new(Gate::new(fault)), limits, seed })
+    }
+
+    /// Opens a session for one thread.
+    pub fn session(&self) -> Session {
+        Session::new(self.index.session(), Gate::register(&self.gate), self.limits, self.seed)
+    }
+
+    /// Number of keys, those included that have expired and are not yet reclaimed.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// True when no key is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Current figures.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            index: self.index.stats(),
+            exclusions: self.gate.exclusions(),
+            sessions: self.gate.sessions(),
+        }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,195 @@
+//! How a string value lies in the index, and how callers see it.
+//!
+//! | kind | held as | value |
+//! |---|---|---|
+//! | 0..=8 | word | string of that many bytes, first byte lowest, rest zero |
+//! | 9 | word | integer: the string is its canonical decimal text |
+//! | 0 | bytes | any other string |
+//!
+//! One string has exactly one form: [`encode`] picks integer, then short, then bytes. So two
+//! equal strings have equal forms, and a value that is not held as an integer is not one for INCR.
+//! The remaining kinds (10..=15 as a word, 1..=15 as bytes) are free for later types.
+
+use std::borrow::Cow;
+
+use hotring_index::{Entry, NewValue, Value};
+
+/// Longest string that fits a word.
+const SHORT_LEN_MAX: usize = 8;
+/// Word kind of an integer.
+const KIND_INT: u8 = 9;
+/// Bytes kind of a string.
+const KIND_STRING: u8 = 0;
+
+/// A value as an operation hands it out, borrowed for the length of a closure.
+#[derive(Clone, Copy, Debug)]
+pub enum ValueRef<'a> {
+    /// A string that is the canonical decimal text of this integer.
+    Int(i64),
+    /// Any other string.
+    Bytes(&'a [u8]),
+}
+
+impl ValueRef<'_> {
+    /// Length of the string in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            ValueRef::Int(n) => itoa::Buffer::new().format(*n).len(),
+            ValueRef::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// True for the empty string.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, ValueRef::Bytes([]))
+    }
+
+    /// Runs `f` on the string's bytes.
+    pub fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            ValueRef::Int(n) => f(itoa::Buffer::new().format(*n).as_bytes()),
+            ValueRef::Bytes(bytes) => f(bytes),
+        }
+    }
+
+    /// Appends the string to `out`.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        self.with_bytes(|bytes| out.extend_from_slice(bytes));
+    }
+
+    /// An owned copy of the string.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.with_bytes(<[u8]>::to_vec)
+    }
+}
+
+/// Shows an index value as a string value.
+pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
+    match value {
+        Value::Word { kind: KIND_INT, word } => f(ValueRef::Int(word.cast_signed())),
+        Value::Word { kind, word } => {
+            let bytes = word.to_le_bytes();
+            // A kind that is not ours would be a bug here; showing all 8 bytes is still safe.
+            f(ValueRef::Bytes(&bytes[..usize::from(kind).min(SHORT_LEN_MAX)]))
+        }
+        Value::Bytes { bytes, .. } => f(ValueRef::Bytes(bytes)),
+    }
+}
+
+/// An owned copy of an optional entry's value.
+pub(crate) fn copied(entry: Option<&Entry<'_>>) -> Option<Vec<u8>> {
+    entry.map(|entry| view(entry.value, |value| value.to_vec()))
+}
+
+/// The integer form.
+pub(crate) fn int(n: i64) -> NewValue<'static> {
+    NewValue::Word { kind: KIND_INT, word: n.cast_unsigned() }
+}
+
+/// The one form in which this string is stored.
+pub(crate) fn encode(bytes: &[u8]) -> NewValue<'_> {
+    encode_word(bytes).unwrap_or(NewValue::Bytes { kind: KIND_STRING, bytes: Cow::Borrowed(bytes) })
+}
+
+/// As [`encode`], for bytes that were built for this write.
+pub(crate) fn encode_owned(bytes: Vec<u8>) -> NewValue<'static> {
+    encode_word(&bytes).unwrap_or(NewValue::Bytes { kind: KIND_STRING, bytes: Cow::Owned(bytes) })
+}
+
+fn encode_word(bytes: &[u8]) -> Option<NewValue<'static>> {
+    if let Some(n) = parse_int(bytes) {
+        return Some(int(n));
+    }
+    let mut word = [0; SHORT_LEN_MAX];
+    word.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    // The length is at most 8, or get_mut had returned None.
+    Some(NewValue::Word { kind: bytes.len() as u8, word: u64::from_le_bytes(word) })
+}
+
+/// Copies an index value so that it can be stored under another key, form and all.
+pub(crate) fn detach(value: Value<'_>) -> NewValue<'static> {
+    match value {
+        Value::Word { kind, word } => NewValue::Word { kind, word },
+        Value::Bytes { kind, bytes } => NewValue::Bytes { kind, bytes: Cow::Owned(bytes.to_vec()) },
+    }
+}
+
+/// Another owner's view of a value that must outlive several runs of a closure.
+pub(crate) fn reborrow<'a>(value: &'a NewValue<'_>) -> NewValue<'a> {
+    match value {
+        NewValue::Word { kind, word } => NewValue::Word { kind: *kind, word: *word },
+        NewValue::Bytes { kind, bytes } => {
+            NewValue::Bytes { kind: *kind, bytes: Cow::Borrowed(bytes) }
+        }
+    }
+}
+
+/// Reads canonical decimal text: no sign but "-", no leading zeros, no "-0", in range of i64.
+/// This is what Redis calls an integer, so "not canonical" and "not an integer" are one thing.
+pub(crate) fn parse_int(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    // 19 digits: those of i64::MAX.
+    if digits.is_empty() || digits.len() > 19 || (digits[0] == b'0' && text.len() > 1) {
+        return None;
+    }
+    let mut magnitude: u64 = 0;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        // No overflow: 19 digits are below 10^19 < 2^64.
+        magnitude = magnitude * 10 + u64::from(digit - b'0');
+    }
+    if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(text: &[u8]) -> (u8, bool) {
+        match encode(text) {
+            NewValue::Word { kind, .. } => (kind, true),
+            NewValue::Bytes { kind, .. } => (kind, false),
+        }
+    }
+
+    #[test]
+    fn only_canonical_decimal_text_is_an_integer() {
+        for text in ["0", "-1", "7", "10", "9223372036854775807", "-9223372036854775808"] {
+            assert_eq!(parse_int(text.as_bytes()), text.parse().ok(), "{text}");
+            assert_eq!(form(text.as_bytes()), (KIND_INT, true), "{text}");
+        }
+        let not = ["", "-", "+1", "-0", "00", "01", "-01", " 1", "1 ", "1.0", "1e3", "0x1", "٣"];
+        for text in not {
+            assert_eq!(parse_int(text.as_bytes()), None, "{text}");
+        }
+        for text in ["9223372036854775808", "-9223372036854775809", "99999999999999999999"] {
+            assert_eq!(parse_int(text.as_bytes()), None, "{text}");
+            assert_eq!(form(text.as_bytes()), (KIND_STRING, false), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_string_comes_back_as_it_was() {
+        let long = vec![0u8; 300];
+        let cases: [&[u8]; 9] =
+            [b"", b"a", b"\0", b"\0\0", b"12345678", b"abcdefgh", b"abcdefghi", b"-7", &long];
+        for text in cases {
+            let stored = encode(text);
+            let value = match &stored {
+                NewValue::Word { kind, word } => Value::Word { kind: *kind, word: *word },
+                NewValue::Bytes { kind, bytes } => Value::Bytes { kind: *kind, bytes },
+            };
+            assert_eq!(view(value, |v| v.to_vec()), text);
+            assert_eq!(view(value, |v| v.len()), text.len());
+            assert_eq!(view(value, |v| v.is_empty()), text.is_empty());
+        }
+        assert_eq!(form(b"abcdefgh"), (8, true));
+        assert_eq!(form(b"\0\0"), (2, true), "length tells apart what trailing zeros do not");
+        assert_eq!(form(b"abcdefghi"), (KIND_STRING, false));
+    }
+}

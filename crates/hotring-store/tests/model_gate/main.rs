@@ -1,0 +1,342 @@
+//! The gate under a model checker: `loom` runs each scenario in every order of its steps (up to a
+//! bound on preemptions) and with every value that the memory orders allow a load to return.
+//!
+//! This compiles the store's own `src/gate.rs`, with loom's atomics for the real ones, two stripes
+//! for 64, and a full fence for both sides of the asymmetric barrier. The keys are words that are
+//! read and written Relaxed, so whatever order holds between them comes from the gate.
+//!
+//! The second half are negative controls: the same scenarios with a step left out must fail.
+//!
+//! Not covered: more than three threads; waiting that lasts (a thread that waits gives way to the
+//! others); more than `PREEMPTIONS` switches that nothing forced; loads that take effect after a
+//! later store of their thread, which loom does not do. The light barrier is a full fence here and
+//! only a compiler fence where the kernel has membarrier: the fences beside it in `gate.rs`, which
+//! order what it then does not, can be left out here without a failure.
+
+#[path = "../../src/gate.rs"]
+#[allow(dead_code)]
+mod gate;
+mod sync;
+
+use loom::thread;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use gate::{Fault, Gate, GateSession, Hold};
+use sync::{Arc, AtomicU64};
+
+const PREEMPTIONS: usize = 3;
+/// Steps of one run; only waiting takes so many.
+const STEPS_MAX: usize = 10_000;
+const BOTH: u64 = 0b11;
+
+/// What is left out of the real thing.
+#[derive(Clone, Copy)]
+enum LeftOut {
+    Nothing,
+    Light,
+    Step(Fault),
+}
+
+/// The gate and two keys, one to each stripe.
+struct World {
+    gate: Arc<Gate>,
+    keys: [AtomicU64; 2],
+    told: AtomicU64,
+}
+
+impl World {
+    fn session(&self) -> GateSession {
+        Gate::register(&self.gate)
+    }
+
+    fn get(&self, session: &mut GateSession, key: usize) -> u64 {
+        let _reading = session.read(1 << key);
+        self.keys[key].load(Relaxed)
+    }
+
+    fn set(&self, session: &mut GateSession, key: usize, value: u64) {
+        let _writing = session.write(key as u32);
+        self.keys[key].store(value, Relaxed);
+    }
+
+    /// Not atomic by itself, unlike the index's: shows whether others come in between.
+    fn add(&self, key: usize) {
+        self.keys[key].store(self.keys[key].load(Relaxed) + 1, Relaxed);
+    }
+
+    fn hold(&self, session: &mut GateSession, mask: u64, how: Hold, work: impl FnOnce()) {
+        let taken = session.acquire(mask, how);
+        work();
+        session.release(taken);
+    }
+
+    /// Both keys at one moment, if the first attempt succeeds.
+    fn snapshot(&self, session: &mut GateSession) -> Option<[u64; 2]> {
+        let begun = session.snapshot_begin(BOTH);
+        let values = [self.keys[0].load(Relaxed), self.keys[1].load(Relaxed)];
+        (begun && session.snapshot_end(BOTH)).then_some(values)
+    }
+}
+
+/// Runs a scenario in every order.
+fn explore(left_out: LeftOut, scenario: impl Fn(&Arc<World>) + Sync + Send + 'static) {
+    let fault = if let LeftOut::Step(fault) = left_out { fault } else { Fault::None };
+    sync::leave_light_out(matches!(left_out, LeftOut::Light));
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.max_branches = STEPS_MAX;
+    builder.check(move || {
+        let keys = [AtomicU64::new(0), AtomicU64::new(0)];
+        let gate = Arc::new(Gate::new(fault));
+        scenario(&Arc::new(World { gate, keys, told: AtomicU64::new(0) }));
+    });
+}
+
+fn spawn(world: &Arc<World>, f: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
+    let world = Arc::clone(world);
+    thread::spawn(move || f(&world))
+}
+
+/// A write and a hold of one key never overlap.
+fn write_and_hold(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let writer = spawn(world, |world| {
+            let mut session = world.session();
+            let _writing = session.write(0);
+            world.add(0);
+        });
+        world.hold(&mut session, 0b01, Hold::WriteOnce, || world.add(0));
+        writer.join().unwrap();
+        assert_eq!(world.keys[0].load(Relaxed), 2, "an update was lost");
+    });
+}
+
+/// Holds of common stripes never overlap, whatever their order, and all come to an end.
+fn hold_and_hold(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let other = spawn(world, |world| {
+            let mut session = world.session();
+            world.hold(&mut session, 0b10, Hold::Exclusive, || world.add(1));
+        });
+        world.hold(&mut session, BOTH, Hold::WriteOnce, || {
+            world.add(1);
+            world.add(0);
+        });
+        other.join().unwrap();
+        assert_eq!(world.keys[1].load(Relaxed), 2, "an update was lost");
+    });
+}
+
+/// What an exclusive holder writes on the way is not read.
+fn read_and_exclusive(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let holder = spawn(world, |world| {
+            let mut session = world.session();
+            world.hold(&mut session, 0b01, Hold::Exclusive, || {
+                world.keys[0].store(1, Relaxed);
+                world.keys[0].store(2, Relaxed);
+            });
+        });
+        assert_ne!(world.get(&mut session, 0), 1, "the middle of an exclusive hold");
+        holder.join().unwrap();
+    });
+}
+
+/// Whoever has read one new value reads the other one too, in its next operation.
+fn reads_in_turn(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let holder = spawn(world, |world| {
+            let mut session = world.session();
+            world.hold(&mut session, BOTH, Hold::WriteOnce, || {
+                world.keys[0].store(1, Relaxed);
+                world.keys[1].store(1, Relaxed);
+            });
+        });
+        let first = world.get(&mut session, 0);
+        let second = world.get(&mut session, 1);
+        assert!(first <= second, "half of a multi-key write");
+        holder.join().unwrap();
+    });
+}
+
+/// The same, with the second read by someone who was told of the first.
+fn reads_by_hearsay(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let [mut teller, mut holder] = [world.session(), world.session()];
+        let teller = spawn(world, move |world| {
+            // Told only what was read without waiting: who waits has seen the end of the hold.
+            let first = if world.gate.is_held(0b01) { 0 } else { world.get(&mut teller, 0) };
+            world.told.store(first, Release);
+        });
+        let holder = spawn(world, move |world| {
+            world.hold(&mut holder, BOTH, Hold::WriteOnce, || {
+                world.keys[0].store(1, Relaxed);
+                world.keys[1].store(1, Relaxed);
+            });
+        });
+        if world.told.load(Acquire) == 1 {
+            assert_eq!(world.get(&mut session, 1), 1, "half of a multi-key write");
+        }
+        holder.join().unwrap();
+        teller.join().unwrap();
+    });
+}
+
+/// A snapshot beside a session that changes key 0, key 1, and key 0 back to what it was: values
+/// alone would not tell that key 0 was another when key 1 changed.
+fn snapshot_and_writes(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let mut other = world.session();
+        let writer = spawn(world, move |world| {
+            world.set(&mut other, 0, 1);
+            world.set(&mut other, 1, 1);
+            world.set(&mut other, 0, 0);
+        });
+        if world.snapshot(&mut session) == Some([0, 1]) {
+            // Only the end looks like this.
+            assert_eq!(world.keys[0].load(Relaxed), 0, "a snapshot of two moments");
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// A snapshot beside a session that comes in the middle of it.
+fn snapshot_and_newcomer(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let newcomer = spawn(world, |world| {
+            let mut session = world.session();
+            world.set(&mut session, 0, 1);
+            world.set(&mut session, 1, 1);
+        });
+        if let Some(values) = world.snapshot(&mut session) {
+            assert_ne!(values, [0, 1], "a snapshot of two moments");
+        }
+        newcomer.join().unwrap();
+    });
+}
+
+/// A snapshot beside a hold.
+fn snapshot_and_hold(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let holder = spawn(world, |world| {
+            let mut session = world.session();
+            world.hold(&mut session, BOTH, Hold::WriteOnce, || {
+                world.keys[0].store(1, Relaxed);
+                world.keys[1].store(1, Relaxed);
+            });
+        });
+        if let Some(values) = world.snapshot(&mut session) {
+            assert_eq!(values[0], values[1], "half of a multi-key write");
+        }
+        holder.join().unwrap();
+    });
+}
+
+/// A holder that knows its peers already does not miss one that comes.
+fn hold_and_newcomer(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        world.hold(&mut session, 0b10, Hold::WriteOnce, || ());
+        let newcomer = spawn(world, |world| {
+            let mut session = world.session();
+            let _writing = session.write(0);
+            world.add(0);
+        });
+        world.hold(&mut session, 0b01, Hold::WriteOnce, || world.add(0));
+        newcomer.join().unwrap();
+        assert_eq!(world.keys[0].load(Relaxed), 2, "an update was lost");
+    });
+}
+
+#[test]
+fn writes_and_holds_exclude_each_other() {
+    write_and_hold(LeftOut::Nothing);
+    hold_and_hold(LeftOut::Nothing);
+    hold_and_newcomer(LeftOut::Nothing);
+}
+
+#[test]
+fn reads_see_all_or_nothing() {
+    read_and_exclusive(LeftOut::Nothing);
+    reads_in_turn(LeftOut::Nothing);
+}
+
+#[test]
+fn reads_see_all_or_nothing_by_hearsay() {
+    reads_by_hearsay(LeftOut::Nothing);
+}
+
+#[test]
+fn snapshots_are_of_one_moment() {
+    snapshot_and_writes(LeftOut::Nothing);
+    snapshot_and_newcomer(LeftOut::Nothing);
+    snapshot_and_hold(LeftOut::Nothing);
+}
+
+#[test]
+#[should_panic = "an update was lost"]
+fn without_the_light_barrier_a_write_is_missed() {
+    write_and_hold(LeftOut::Light);
+}
+
+#[test]
+#[should_panic = "an update was lost"]
+fn without_the_light_barrier_a_newcomer_is_missed() {
+    hold_and_newcomer(LeftOut::Light);
+}
+
+#[test]
+#[should_panic = "the middle of an exclusive hold"]
+fn without_the_light_barrier_a_read_is_missed() {
+    read_and_exclusive(LeftOut::Light);
+}
+
+#[test]
+#[should_panic = "an update was lost"]
+fn without_waiting_for_writes_an_update_is_lost() {
+    write_and_hold(LeftOut::Step(Fault::NoDrain));
+}
+
+#[test]
+#[should_panic = "the middle of an exclusive hold"]
+fn without_waiting_for_reads_the_middle_is_seen() {
+    read_and_exclusive(LeftOut::Step(Fault::NoReaderDrain));
+}
+
+#[test]
+#[should_panic = "half of a multi-key write"]
+fn without_holds_half_is_seen() {
+    reads_in_turn(LeftOut::Step(Fault::NoHold));
+}
+
+#[test]
+#[should_panic = "half of a multi-key write"]
+fn without_holds_half_is_seen_by_hearsay() {
+    reads_by_hearsay(LeftOut::Step(Fault::NoHold));
+}
+
+#[test]
+#[should_panic = "a snapshot of two moments"]
+fn without_the_second_collection_two_moments_are_seen() {
+    snapshot_and_newcomer(LeftOut::Step(Fault::NoRecheck));
+}
+
+#[test]
+#[should_panic = "a snapshot of two moments"]
+fn without_the_second_collection_a_change_back_is_not_seen() {
+    snapshot_and_writes(LeftOut::Step(Fault::NoRecheck));
+}
+
+#[test]
+#[should_panic = "half of a multi-key write"]
+fn without_the_second_collection_half_is_seen() {
+    snapshot_and_hold(LeftOut::Step(Fault::NoRecheck));
+}

@@ -1,0 +1,36 @@
+//! `hotring`: one binary, one subcommand for each thing that a person does with the store.
+#![forbid(unsafe_code)]
+
+mod commands;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Command;
+
+fn main() -> ExitCode {
+    let matches = cli().get_matches();
+    match matches.subcommand() {
+        Some(("serve", flags)) => serve::run(flags),
+        Some(("commands", flags)) => commands::run(flags),
+        _ => unreachable!("clap accepts no other subcommand"),
+    }
+}
+
+fn cli() -> Command {
+    Command::new("hotring")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("An in-memory key-value store that keeps what is hot within reach")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(serve::cli())
+        .subcommand(commands::cli())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::cli().debug_assert();
+    }
+}

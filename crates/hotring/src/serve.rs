@@ -1,0 +1,113 @@
+//! `hotring serve`: turns flags, environment and file into settings, and runs the server.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use hotring_server::{Change, Config, SETTINGS, Setting, StartError};
+
+const EXAMPLES: &str = "\
+Every setting can also stand in the file of --config, one \"name value\" a line, or in an \
+environment variable such as HOTRING_MAXCLIENTS. Flags win over variables, variables over the file.
+
+Examples:
+  hotring serve
+  hotring serve --listen 127.0.0.1:7000 --threads 2
+  hotring serve --config /etc/hotring.conf --loglevel verbose
+  hotring serve --unixsocket /run/hotring.sock
+
+Exit codes: 0 after Ctrl-C, SIGTERM or SHUTDOWN; 1 if it cannot start; 2 for a wrong command line";
+
+/// The subcommand and its flags, one for each setting.
+pub(crate) fn cli() -> Command {
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(NonEmptyStringValueParser::new())
+        .help("Read settings from this file first");
+    Command::new("serve")
+        .about("Run a server that Redis clients can talk to")
+        .after_help(EXAMPLES)
+        .arg(config)
+        .args(SETTINGS.iter().map(flag))
+}
+
+fn flag(setting: &'static Setting) -> Arg {
+    let default = match setting.default_text() {
+        text if text.is_empty() => String::new(),
+        text => format!(" [default: {text}]"),
+    };
+    let mut arg = Arg::new(setting.name)
+        .long(setting.name)
+        .value_name(setting.placeholder)
+        .help(format!("{}{default}", setting.help))
+        .action(ArgAction::Append)
+        // Redis's flags for what this server does not have are accepted, not advertised.
+        .hide(setting.change == Change::Fixed);
+    if !setting.alias.is_empty() {
+        arg = arg.alias(setting.alias);
+    }
+    arg
+}
+
+/// Runs the server until it is stopped.
+pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
+    match settings(flags).and_then(hotring_server::run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hotring: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn settings(flags: &ArgMatches) -> Result<Config, StartError> {
+    let mut config = Config::default();
+    if let Some(path) = flags.get_one::<String>("config") {
+        config.read_file(Path::new(path))?;
+    }
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    for name in config.read_environment(variables)? {
+        eprintln!("hotring: {name} is no setting of the server; ignored");
+    }
+    for setting in SETTINGS {
+        let Some(values) = flags.get_many::<String>(setting.name) else { continue };
+        if setting.name == "listen" || setting.name == "bind" || setting.name == "port" {
+            // Where to listen is said by the strongest source alone.
+            config.listen.clear();
+        }
+        for value in values {
+            config.set(setting.name, value, &format!("--{}", setting.name))?;
+        }
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Config, StartError> {
+        let args = std::iter::once("serve").chain(args.iter().copied());
+        settings(&cli().try_get_matches_from(args).unwrap())
+    }
+
+    #[test]
+    fn flags_set_what_they_name() {
+        let config = parse(&["--listen", "127.0.0.1:1", "--listen", "[::1]:2", "--threads", "3"]);
+        let config = config.unwrap();
+        assert_eq!(config.listen, ["127.0.0.1:1", "[::1]:2"]);
+        assert_eq!(config.threads, 3);
+        assert_eq!(parse(&["--log-level", "debug"]).unwrap().log_level.name(), "debug");
+        assert_eq!(parse(&["--save", "", "--appendonly", "no"]).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn a_wrong_value_names_its_flag() {
+        let error = parse(&["--maxclients", "none"]).unwrap_err().to_string();
+        assert!(error.starts_with("--maxclients: maxclients must be a whole number"), "{error}");
+        assert!(parse(&["--appendonly", "yes"]).is_err());
+    }
+}

@@ -1,0 +1,116 @@
+//! What takes longer than a person waits: long checks, and measurements.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::process;
+use crate::server::Server;
+use crate::suite::{Done, Suite};
+use crate::test::{binary, count_tests, release_build, torture};
+use crate::workspace::{cargo, target};
+
+/// How much longer the recorded histories get, where nobody says otherwise.
+const LONGER: &[(&str, &str)] =
+    &[("HOTRING_ROUNDS", "200000"), ("HOTRING_SOAK", "50"), ("HOTRING_DIFFERENTIAL_SEEDS", "50")];
+
+/// The long forms of the checks.
+pub fn long() -> Result<ExitCode> {
+    let mut suite = Suite::new();
+    if !suite.step("release build", || release_build().map(|()| Done::Passed(1))) {
+        return Ok(suite.finish());
+    }
+    suite.step("long histories", || {
+        let which = ["test", "--release", "--locked", "-p", "hotring-index", "-p", "hotring-store"];
+        let mut command = cargo();
+        lengthen(command.args(which).args(["-p", "hotring-server", "--test", "it"]));
+        count_tests(&mut command)
+    });
+    suite.step("torture", || torture(&binary("hotring-bench"), "60"));
+    suite.step("traces", traces);
+    Ok(suite.finish())
+}
+
+fn lengthen(command: &mut Command) {
+    for (name, value) in LONGER {
+        if std::env::var_os(name).is_none() {
+            command.env(name, value);
+        }
+    }
+}
+
+/// Replays every trace of `HOTRING_TRACES` in process, over the wire and against a plain map: all
+/// three must find the same hits.
+fn traces() -> Result<Done> {
+    let Some(folder) = std::env::var_os("HOTRING_TRACES") else {
+        return Ok(Done::Skipped("HOTRING_TRACES names no folder of traces".into()));
+    };
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .with_context(|| format!("cannot list {}", folder.display()))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.to_string_lossy().contains(".trace"))
+        .collect();
+    files.sort();
+    ensure!(!files.is_empty(), "{} holds no file *.trace or *.trace.xz", folder.display());
+    for file in &files {
+        let server = Server::start(&binary("hotring"))?;
+        let wire = format!("redis://127.0.0.1:{}", server.port);
+        let model = hits(file, "model")?;
+        for target in ["store", &wire] {
+            let hits = hits(file, target)?;
+            let name = file.display();
+            ensure!(hits == model, "{name}: {hits} hits on {target}, {model} in a plain map");
+        }
+    }
+    Ok(Done::Passed(2 * files.len()))
+}
+
+fn hits(file: &PathBuf, target: &str) -> Result<u64> {
+    let mut replay = process::command(binary("hotring-bench"));
+    replay.arg("replay").arg(file).args(["--pipeline", "16", "--json", "--target", target]);
+    let text = process::output(&mut replay)?;
+    let summary: Value = serde_json::from_str(&text).context("hotring-bench prints JSON")?;
+    println!("  {} on {target}: {} hits", file.display(), summary["hits"]);
+    summary["hits"].as_u64().context("the summary has no hits")
+}
+
+/// The measurements of `docs/results`, each as it is written there.
+const MEASUREMENTS: &[&[&str]] = &[
+    &["ycsb", "--ops", "2M", "--batch", "256", "--strategies", "none,vote", "--csv", "lines.csv"],
+    &[
+        "ycsb",
+        "--ops",
+        "2M",
+        "--batch",
+        "256",
+        "--targets",
+        "hotring",
+        "--hints",
+        "1",
+        "--strategies",
+        "none,random,sampling,vote",
+        "--csv",
+        "heads.csv",
+    ],
+    &["memory"],
+    &["reclamation"],
+];
+
+/// Runs the measurements; files go to `target/measure`.
+pub fn measure() -> Result<ExitCode> {
+    let folder = target().join("measure");
+    std::fs::create_dir_all(&folder)?;
+    release_build()?;
+    println!("files go to {}; keep the machine quiet meanwhile", folder.display());
+    for words in MEASUREMENTS {
+        let mut bench = process::command(binary("hotring-bench"));
+        process::run(bench.current_dir(&folder).args(*words))?;
+    }
+    let server = Server::start(&binary("hotring"))?;
+    let wire = format!("redis://127.0.0.1:{}", server.port);
+    let mut memory = process::command(binary("hotring-bench"));
+    process::run(memory.args(["memory", "--target", &wire, "--pid", &server.pid().to_string()]))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,67 @@
+//! `cargo xtask`: every check and every generated page of this project, one subcommand each.
+//!
+//! `main` only names the tasks. `suite` runs steps and sums them up, `test` says which steps a full
+//! run has, `tidy` checks the style that no other tool knows, `tools` finds or installs what the
+//! steps need.
+#![forbid(unsafe_code)]
+
+mod clients;
+mod docs;
+mod long;
+mod process;
+mod redis;
+mod server;
+mod suite;
+mod test;
+mod tidy;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+Usage: cargo xtask TASK
+
+  check          Formatting, lints, style and unit tests: the quick round while you work
+  test           Everything: what check does, all tests, release build, documentation, licences,
+                 real clients. Begins with tools
+  tools          Installs what test needs and what is missing; says what before it does so
+  tidy           The style rules that rustfmt and clippy do not know
+  docs           Writes docs/commands.md and docs/configuration.md anew
+  docs --check   Fails if one of them is stale
+  long           Hours instead of minutes: long histories, torture, real traces (HOTRING_TRACES)
+  measure        Runs the measurements of docs/results on this machine
+
+Environment: CI=true makes a tool that cannot be installed a failure instead of a skipped step.";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<ExitCode> {
+    match words {
+        ["check"] => test::check(),
+        ["test"] => test::test(),
+        ["tools"] => test::tools(),
+        ["tidy"] => tidy::run().map(|_| ExitCode::SUCCESS),
+        ["docs"] => docs::write().map(|()| ExitCode::SUCCESS),
+        ["docs", "--check"] => docs::check().map(|_| ExitCode::SUCCESS),
+        ["long"] => long::long(),
+        ["measure"] => long::measure(),
+        [] | ["help" | "-h" | "--help"] => {
+            println!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => bail!("no such task: {}\n\n{USAGE}", words.join(" ")),
+    }
+}

@@ -1,0 +1,80 @@
+//! Running other programs: with their output shown, or taken.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::workspace::{root, tools};
+
+/// A command that starts in the root of the clone and finds what `tools` installed.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(tools()).chain(std::env::split_paths(&path));
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    if let Ok(joined) = std::env::join_paths(folders) {
+        command.env("PATH", joined);
+    }
+    command
+}
+
+/// The command line as a person would type it.
+pub fn shown(command: &Command) -> String {
+    let mut text = command.get_program().to_string_lossy().into_owned();
+    if let Some(name) = text.rsplit('/').next() {
+        text = name.to_string();
+    }
+    for arg in command.get_args() {
+        let arg = arg.to_string_lossy();
+        let plain = !arg.is_empty() && !arg.contains([' ', '"', '$', '*']);
+        text.push_str(&if plain { format!(" {arg}") } else { format!(" '{arg}'") });
+    }
+    text
+}
+
+/// Runs a program with its output shown; anything but success is an error.
+pub fn run(command: &mut Command) -> Result<()> {
+    run_lines(command, |_| {})
+}
+
+/// The same, and hands over each line of standard output as well.
+pub fn run_lines(command: &mut Command, mut see: impl FnMut(&str)) -> Result<()> {
+    println!("  $ {}", shown(command));
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot run {}", shown(command)))?;
+    let lines = BufReader::new(child.stdout.take().expect("standard output is piped"));
+    for line in lines.split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        see(&line);
+    }
+    std::io::stdout().flush()?;
+    let status = child.wait()?;
+    ensure!(status.success(), "{} ended with {status}", shown(command));
+    Ok(())
+}
+
+/// Runs a program and returns its standard output.
+pub fn output(command: &mut Command) -> Result<String> {
+    let result = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {}", shown(command)))?;
+    if !result.status.success() {
+        let why = String::from_utf8_lossy(&result.stderr);
+        bail!("{} ended with {}: {}", shown(command), result.status, why.trim());
+    }
+    String::from_utf8(result.stdout).context("the output is not UTF-8")
+}
+
+/// Whether a program runs and succeeds; what it prints is of no interest.
+pub fn succeeds(command: &mut Command) -> bool {
+    let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    silent.status().is_ok_and(|status| status.success())
+}

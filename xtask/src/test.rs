@@ -1,0 +1,140 @@
+//! The steps of `cargo xtask check` and of `cargo xtask test`, in the order of their cost.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+
+use crate::suite::{Done, Suite};
+use crate::workspace::{cargo, target};
+use crate::{clients, docs, process, redis, tidy, tools};
+
+/// The quick round.
+pub fn check() -> Result<ExitCode> {
+    let mut suite = Suite::new();
+    suite.step("formatting", formatting);
+    suite.step("tidy", tidy::run);
+    suite.step("clippy", clippy);
+    suite.step("unit tests", || tests(&["--lib", "--bins"]));
+    Ok(suite.finish())
+}
+
+/// The tools alone.
+pub fn tools() -> Result<ExitCode> {
+    let mut suite = Suite::new();
+    suite.step("tools", tools::prepare);
+    Ok(suite.finish())
+}
+
+/// Everything.
+pub fn test() -> Result<ExitCode> {
+    let mut suite = Suite::new();
+    suite.step("tools", tools::prepare);
+    suite.step("formatting", formatting);
+    suite.step("tidy", tidy::run);
+    suite.step("licences, sources", deny);
+    suite.step("clippy", clippy);
+    suite.step("tests", || tests(&["--all-targets"]));
+    suite.step("doc tests", || tests(&["--doc"]));
+    suite.step("documentation", documentation);
+    suite.step("generated pages", docs::check);
+    suite.step("tests, optimised", optimised_tests);
+    if suite.step("release build", || release_build().map(|_| Done::Passed(1))) {
+        let (hotring, bench) = (binary("hotring"), binary("hotring-bench"));
+        suite.step("torture", || torture(&bench, "10"));
+        suite.step("redis tools", || with_tools(&["redis-cli"], || redis::check(&hotring)));
+        suite.step("redis-py", || with_tools(&["python3"], || clients::python(&hotring)));
+        suite.step("go-redis", || with_tools(&["go"], || clients::go(&hotring)));
+        suite.step("ioredis", || with_tools(&["node", "npm"], || clients::node(&hotring)));
+    }
+    Ok(suite.finish())
+}
+
+/// The release builds of the server and of the bench.
+pub fn release_build() -> Result<()> {
+    let words = ["build", "--release", "--locked", "-p", "hotring", "-p", "hotring-bench"];
+    process::run(cargo().args(words))
+}
+
+/// Where cargo puts a release binary.
+pub fn binary(name: &str) -> PathBuf {
+    target().join("release").join(name)
+}
+
+/// Mixed operations with every answer checked, so many seconds each on index and store.
+pub fn torture(bench: &PathBuf, seconds: &str) -> Result<Done> {
+    process::run(process::command(bench).args(["torture", "--seconds", seconds]))?;
+    Ok(Done::Passed(2))
+}
+
+/// Runs tests and counts those that passed.
+pub fn count_tests(command: &mut Command) -> Result<Done> {
+    let mut passed = 0;
+    process::run_lines(command, |line| passed += passed_tests(line))?;
+    Ok(Done::Passed(passed))
+}
+
+fn passed_tests(line: &str) -> usize {
+    let count = line.strip_prefix("test result: ok. ").and_then(|l| l.split_once(" passed"));
+    count.and_then(|(n, _)| n.parse().ok()).unwrap_or(0)
+}
+
+fn formatting() -> Result<Done> {
+    process::run(cargo().args(["fmt", "--all", "--check"]))?;
+    Ok(Done::Passed(1))
+}
+
+fn clippy() -> Result<Done> {
+    let what = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
+    process::run(cargo().args(what).args(["--quiet", "--", "-D", "warnings"]))?;
+    Ok(Done::Passed(1))
+}
+
+fn tests(which: &[&str]) -> Result<Done> {
+    count_tests(
+        cargo().args(["test", "--workspace", "--locked", "--quiet", "--no-fail-fast"]).args(which),
+    )
+}
+
+/// Races show themselves in optimised code; what is checked there runs again.
+fn optimised_tests() -> Result<Done> {
+    let which = ["-p", "hotring-index", "-p", "hotring-store", "--test", "it"];
+    count_tests(cargo().args(["test", "--release", "--locked", "--quiet"]).args(which))
+}
+
+fn documentation() -> Result<Done> {
+    let words = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
+    process::run(cargo().args(words).env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(Done::Passed(1))
+}
+
+fn deny() -> Result<Done> {
+    if !tools::has_deny() {
+        return Ok(Done::Skipped(
+            "cargo-deny is missing; cargo install --locked cargo-deny".into(),
+        ));
+    }
+    // Advisories need the network, so they are not asked for.
+    let what = ["--all-features", "check", "bans", "licenses", "sources"];
+    process::run(cargo().args(["deny", "--log-level=error"]).args(what))?;
+    Ok(Done::Passed(3))
+}
+
+fn with_tools(names: &[&str], run: impl FnOnce() -> Result<Done>) -> Result<Done> {
+    match tools::missing(names) {
+        Some(what) => Ok(Done::Skipped(what)),
+        None => run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passed_tests_are_counted() {
+        assert_eq!(passed_tests("test result: ok. 12 passed; 0 failed; 3 ignored;"), 12);
+        assert_eq!(passed_tests("test result: FAILED. 1 passed; 1 failed;"), 0);
+        assert_eq!(passed_tests("test a::b ... ok"), 0);
+    }
+}

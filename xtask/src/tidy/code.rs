@@ -1,0 +1,113 @@
+//! Rules for Rust files.
+
+use super::{Fault, Source};
+
+/// The longest that a file may be.
+const LINES_MAX: usize = 650;
+
+/// The only crate with unsafe code.
+const UNSAFE_CRATE: &str = "crates/hotring-index/";
+
+/// The crates to which time, randomness, threads and network come in as arguments.
+const PURE: &[&str] =
+    &["crates/hotring-index/src/", "crates/hotring-store/src/", "crates/hotring-protocol/src/"];
+
+const EFFECTS: &[&str] = &[
+    "Instant",
+    "SystemTime",
+    "thread::spawn",
+    "thread::sleep",
+    "std::net",
+    "std::fs",
+    "tokio",
+    "getrandom",
+    "rand::",
+    "RandomState",
+];
+
+/// Where each use of an atomic's memory order says why.
+const ORDERED: &[&str] = &["crates/hotring-index/src/", "crates/hotring-store/src/gate"];
+
+/// How many lines above the use that comment may stand.
+const ORDERING_LINES: usize = 6;
+
+/// A file says at its top what it is.
+pub fn header(source: &Source) -> Vec<Fault> {
+    let good = !source.is_rust() || source.text.starts_with("//!");
+    if good { Vec::new() } else { vec![Fault::at(1, "no //! header that says what the file is")] }
+}
+
+/// A file is read in one go.
+pub fn length(source: &Source) -> Vec<Fault> {
+    let lines = source.text.lines().count();
+    if source.is_rust() && lines > LINES_MAX {
+        return vec![Fault::at(lines, format!("{lines} lines, more than {LINES_MAX}: split it"))];
+    }
+    Vec::new()
+}
+
+/// The root file of every crate but one forbids unsafe code.
+pub fn unsafe_forbidden(source: &Source) -> Vec<Fault> {
+    let is_root = ["/src/lib.rs", "/src/main.rs"].iter().any(|end| source.path.ends_with(end));
+    if !is_root || source.is_in(UNSAFE_CRATE) || source.text.contains("#![forbid(unsafe_code)]") {
+        return Vec::new();
+    }
+    vec![Fault::at(1, "no #![forbid(unsafe_code)]")]
+}
+
+/// Libraries read no clock, draw no randomness, start no thread, open no file and no socket.
+pub fn effects(source: &Source) -> Vec<Fault> {
+    if !source.is_rust() || source.is_test() || !PURE.iter().any(|folder| source.is_in(folder)) {
+        return Vec::new();
+    }
+    let found = |line: &str| EFFECTS.iter().find(|word| names(line, word)).copied();
+    product_code(source)
+        .filter_map(|(n, line)| Some((n, found(line)?)))
+        .map(|(n, word)| Fault::at(n, format!("{word}: a library gets this from its caller")))
+        .collect()
+}
+
+/// Each atomic operation says why its memory order is enough.
+pub fn ordering(source: &Source) -> Vec<Fault> {
+    if !source.is_rust() || source.is_test() || !ORDERED.iter().any(|f| source.is_in(f)) {
+        return Vec::new();
+    }
+    let lines: Vec<&str> = source.text.lines().collect();
+    product_code(source)
+        .filter(|(_, line)| orders(line))
+        .filter(|(n, _)| {
+            let above = &lines[n.saturating_sub(ORDERING_LINES + 1)..*n];
+            !above.iter().any(|line| line.contains("ORDERING"))
+        })
+        .map(|(n, _)| {
+            Fault::at(n, format!("no ORDERING comment in the {ORDERING_LINES} lines above"))
+        })
+        .collect()
+}
+
+fn orders(line: &str) -> bool {
+    let orders = ["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];
+    orders.iter().any(|order| line.contains(&format!("Ordering::{order}")))
+        || orders.iter().any(|order| line.contains(&format!("({order})")))
+        || orders.iter().any(|order| line.contains(&format!(", {order})")))
+}
+
+/// Whether `word` occurs as a whole word.
+fn names(line: &str, word: &str) -> bool {
+    let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(part_of_name)
+            && (word.ends_with(':') || !after.is_some_and(part_of_name))
+    })
+}
+
+/// Lines of code with their numbers, without comments and without a test module at the end.
+fn product_code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
+    let end = source.text.find("#[cfg(test)]\nmod tests {").unwrap_or(source.text.len());
+    let lines = source.text[..end].lines().enumerate();
+    lines
+        .map(|(i, line)| (i + 1, line.split("//").next().unwrap_or_default()))
+        .filter(|(_, line)| !line.trim_start().starts_with("use "))
+}

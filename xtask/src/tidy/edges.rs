@@ -1,0 +1,43 @@
+//! Which crate may depend on which.
+
+use anyhow::{Context, Result};
+
+use crate::workspace::packages;
+
+/// Each crate of the workspace with the crates of the workspace that it may use.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("hotring-index", &[]),
+    ("hotring-protocol", &[]),
+    ("hotring-store", &["hotring-index"]),
+    ("hotring-server", &["hotring-store", "hotring-protocol"]),
+    ("hotring", &["hotring-server", "hotring-protocol"]),
+    ("hotring-bench", &["hotring-index", "hotring-store", "hotring-protocol"]),
+];
+
+/// Uses in tests and examples only, beyond the above.
+const ALLOWED_IN_TESTS: &[(&str, &[&str])] =
+    &[("xtask", &["hotring-server", "hotring-store"]), ("hotring-bench", &["hotring-server"])];
+
+/// Edges of the package graph that are not in the tables.
+pub fn check() -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for package in packages()? {
+        let name = package["name"].as_str().context("a package has a name")?;
+        for dependency in package["dependencies"].as_array().context("and dependencies")? {
+            let used = dependency["name"].as_str().context("and these have names")?;
+            let in_tests = dependency["kind"] == "dev";
+            if used.starts_with("hotring") && !is_allowed(name, used, in_tests) {
+                faults
+                    .push(format!("{name} may not depend on {used}, see xtask/src/tidy/edges.rs"));
+            }
+        }
+    }
+    Ok(faults)
+}
+
+pub(super) fn is_allowed(name: &str, used: &str, in_tests: bool) -> bool {
+    let lists = |table: &[(&str, &[&str])]| {
+        table.iter().any(|(crate_name, uses)| *crate_name == name && uses.contains(&used))
+    };
+    lists(ALLOWED) || (in_tests && lists(ALLOWED_IN_TESTS))
+}

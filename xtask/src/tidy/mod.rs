@@ -1,0 +1,110 @@
+//! The style rules that rustfmt and clippy do not know, as checks over the tracked files.
+//!
+//! Each rule is a function that looks at one file and says what is wrong on which line; `edges`
+//! looks at the package graph instead. Not checked: whether a comment is true.
+
+mod code;
+mod edges;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+use crate::suite::Done;
+use crate::workspace::root;
+
+/// One file of the repository.
+struct Source {
+    /// Its path from the root, with `/`.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    /// Whether it lies under `folder`, a path from the root that ends with `/`.
+    fn is_in(&self, folder: &str) -> bool {
+        self.path.starts_with(folder)
+    }
+
+    /// Whether all of it is test code.
+    fn is_test(&self) -> bool {
+        let folder = |name| self.path.split('/').any(|part| part == name);
+        folder("tests") || folder("examples") || self.path.ends_with("/tests.rs")
+    }
+
+    /// Lines with their numbers from 1.
+    fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text.lines().enumerate().map(|(i, line)| (i + 1, line))
+    }
+}
+
+/// What is wrong, and where. Line 0 means the whole file.
+#[derive(Debug, PartialEq, Eq)]
+struct Fault {
+    line: usize,
+    what: String,
+}
+
+impl Fault {
+    fn at(line: usize, what: impl Into<String>) -> Self {
+        Fault { line, what: what.into() }
+    }
+}
+
+type Rule = fn(&Source) -> Vec<Fault>;
+
+const RULES: &[Rule] = &[
+    text::words,
+    text::outside,
+    text::links,
+    code::header,
+    code::length,
+    code::unsafe_forbidden,
+    code::effects,
+    code::ordering,
+];
+
+/// Checks all files and the package graph.
+pub fn run() -> Result<Done> {
+    let sources = sources()?;
+    let mut faults = edges::check()?;
+    for source in &sources {
+        for fault in RULES.iter().flat_map(|rule| rule(source)) {
+            faults.push(format!("{}:{}: {}", source.path, fault.line, fault.what));
+        }
+    }
+    for fault in &faults {
+        println!("{fault}");
+    }
+    match faults.len() {
+        0 => println!("  {} files are tidy", sources.len()),
+        n => bail!("faults: {n}, listed above"),
+    }
+    Ok(Done::Passed(sources.len()))
+}
+
+/// Tracked files and new ones that are not ignored, as far as they are text.
+fn sources() -> Result<Vec<Source>> {
+    let mut git = process::command("git");
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let list = process::output(&mut git).context("tidy asks git for the list of files")?;
+    let mut sources = Vec::new();
+    for path in list.split('\0').filter(|path| !path.is_empty()) {
+        let full: PathBuf = root().join(path);
+        // A file may be deleted and not yet committed as such.
+        let Ok(bytes) = fs::read(&full) else { continue };
+        if let Ok(text) = String::from_utf8(bytes) {
+            sources.push(Source { path: path.to_string(), text });
+        }
+    }
+    Ok(sources)
+}

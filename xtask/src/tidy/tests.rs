@@ -1,0 +1,78 @@
+//! Every rule finds what it is there for, and leaves good code alone.
+
+use super::{Rule, Source, code, edges, text};
+
+fn lines(rule: Rule, path: &str, text: &str) -> Vec<usize> {
+    let source = Source { path: path.into(), text: text.into() };
+    rule(&source).iter().map(|fault| fault.line).collect()
+}
+
+const STORE: &str = "crates/hotring-store/src/gate.rs";
+
+#[test]
+fn unfinished_work_is_found() {
+    let mark = concat!("// TO", "DO: later");
+    assert_eq!(lines(text::words, "README.md", &format!("fine\n{mark}\n")), [2]);
+    assert_eq!(lines(text::words, "Cargo.lock", mark), [0; 0]);
+}
+
+#[test]
+fn references_to_the_outside_are_found() {
+    let number = concat!("see iss", "ue 7");
+    assert_eq!(lines(text::outside, "a.rs", &format!("{number}\nto issue a command\n")), [1]);
+    assert_eq!(lines(text::outside, "a.md", concat!("cd /ro", "ot/x")), [1]);
+}
+
+#[test]
+fn dead_links_are_found() {
+    let page = "[a](Cargo.toml) [b](no-such-page.md#x) [c](https://example.org) [d](#here)\n";
+    assert_eq!(lines(text::links, "x.md", page), [1]);
+    assert_eq!(lines(text::links, "x.rs", page), [0; 0]);
+    assert_eq!(lines(text::links, "x.md", "```\n[b](no-such-page.md)\n```\n"), [0; 0]);
+}
+
+#[test]
+fn files_have_headers_and_an_end() {
+    assert_eq!(lines(code::header, "a.rs", "fn main() {}\n"), [1]);
+    assert_eq!(lines(code::header, "a.rs", "//! A.\n"), [0; 0]);
+    assert_eq!(lines(code::length, "a.rs", &"x\n".repeat(651)), [651]);
+    assert_eq!(lines(code::length, "a.rs", &"x\n".repeat(650)), [0; 0]);
+}
+
+#[test]
+fn crates_forbid_unsafe_code() {
+    assert_eq!(lines(code::unsafe_forbidden, "crates/hotring-store/src/lib.rs", "//! S.\n"), [1]);
+    assert_eq!(
+        lines(code::unsafe_forbidden, "crates/hotring-index/src/lib.rs", "//! I.\n"),
+        [0; 0]
+    );
+}
+
+#[test]
+fn effects_in_libraries_are_found() {
+    let text = "use std::time::Duration;\nlet t = Instant::now();\n// Instant\nfn brand::x();\n\
+                #[cfg(test)]\nmod tests {\n    std::thread::spawn(f);\n}\n";
+    assert_eq!(lines(code::effects, STORE, text), [2]);
+    assert_eq!(lines(code::effects, "crates/hotring-server/src/clock.rs", text), [0; 0]);
+    assert_eq!(lines(code::effects, "crates/hotring-store/src/gate/tests.rs", text), [0; 0]);
+}
+
+#[test]
+fn memory_orders_without_a_reason_are_found() {
+    let bare = "use std::sync::atomic::Ordering;\na.load(Ordering::Acquire);\na.load(Relaxed);\n";
+    assert_eq!(lines(code::ordering, STORE, bare), [2, 3]);
+    let near = "// ORDERING: why\n1\n2\n3\n4\n5\na.load(Ordering::Acquire);\n";
+    assert_eq!(lines(code::ordering, STORE, near), [0; 0]);
+    let far = "// ORDERING: why\n1\n2\n3\n4\n5\n6\na.load(Ordering::Acquire);\n";
+    assert_eq!(lines(code::ordering, STORE, far), [8]);
+    assert_eq!(lines(code::ordering, STORE, "x.cmp(y) == Ordering::Less\n"), [0; 0]);
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    assert!(edges::is_allowed("hotring-store", "hotring-index", false));
+    assert!(!edges::is_allowed("hotring-index", "hotring-store", false));
+    assert!(!edges::is_allowed("hotring-protocol", "hotring-store", true));
+    assert!(edges::is_allowed("xtask", "hotring-server", true));
+    assert!(!edges::is_allowed("xtask", "hotring-server", false));
+}

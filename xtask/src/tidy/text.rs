@@ -1,0 +1,73 @@
+//! Rules for every text file: nothing unfinished, nothing that only its writer can follow, no dead
+//! links.
+
+use super::{Fault, Source};
+use crate::workspace::root;
+
+/// Marks of unfinished work, split so that this file does not hold them.
+const UNFINISHED: &[&str] = &[
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("todo", "!("),
+    concat!("unimpl", "emented!("),
+];
+
+/// Places and talk outside of the repository, split likewise.
+const OUTSIDE: &[&str] = &[
+    concat!("/wo", "rk/"),
+    concat!("/ro", "ot/"),
+    concat!("/ho", "me/"),
+    concat!("sha", "red/"),
+    concat!("session", " ends"),
+];
+
+/// Nothing unfinished.
+pub fn words(source: &Source) -> Vec<Fault> {
+    // Lock files name packages that others wrote.
+    if source.path.ends_with("Cargo.lock") || source.path.ends_with("package-lock.json") {
+        return Vec::new();
+    }
+    let found = |line: &str| UNFINISHED.iter().find(|word| line.contains(**word)).copied();
+    let faults = source.lines().filter_map(|(n, line)| Some((n, found(line)?)));
+    faults.map(|(n, word)| Fault::at(n, format!("{word}: finish it or leave it out"))).collect()
+}
+
+/// No paths of one machine, no numbers of a tracker: a reader has only the repository.
+pub fn outside(source: &Source) -> Vec<Fault> {
+    let found = |line: &str| OUTSIDE.iter().any(|word| line.contains(word)) || names_issue(line);
+    let faults = source.lines().filter(|(_, line)| found(line));
+    faults.map(|(n, _)| Fault::at(n, "refers to something outside of the repository")).collect()
+}
+
+fn names_issue(line: &str) -> bool {
+    let digit = |rest: &str| rest.trim_start_matches('#').starts_with(|c: char| c.is_ascii_digit());
+    line.to_ascii_lowercase().split(concat!("iss", "ue ")).skip(1).any(digit)
+}
+
+/// Relative links in Markdown lead to a file.
+pub fn links(source: &Source) -> Vec<Fault> {
+    if !source.path.ends_with(".md") {
+        return Vec::new();
+    }
+    let page = root().join(&source.path);
+    let folder = page.parent().expect("a file lies in a folder");
+    let mut faults = Vec::new();
+    let mut code = false;
+    for (n, line) in source.lines() {
+        code ^= line.trim_start().starts_with("```");
+        for target in targets(line).filter(|_| !code) {
+            if !folder.join(target).exists() {
+                faults.push(Fault::at(n, format!("link to {target}, which does not exist")));
+            }
+        }
+    }
+    faults
+}
+
+/// The relative link targets of a line, without what follows `#`.
+fn targets(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](").skip(1).filter_map(|rest| {
+        let target = rest.split([')', ' ']).next()?.split('#').next()?;
+        (!target.is_empty() && !target.contains(':')).then_some(target)
+    })
+}

@@ -1,0 +1,123 @@
+//! The programs that the steps need beside cargo, and how to get them.
+//!
+//! From Debian or Ubuntu come `redis-tools`, Python, Go and Node. Only what is missing is
+//! installed, only as root or where sudo asks no password, and never a service: Debian's
+//! `redis-tools` holds the server's program under another name, so the `redis-server` that the
+//! tests start is a link to that, and no Redis of the machine's own runs.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::process::{self, command};
+use crate::suite::Done;
+use crate::workspace::{cargo, target, tools};
+
+const CARGO_DENY: &str = "cargo-deny@0.20.2";
+
+/// A program, how to see that it works, and what to install otherwise.
+struct Tool {
+    name: &'static str,
+    probe: &'static [&'static str],
+    package: &'static str,
+}
+
+const TOOLS: &[Tool] = &[
+    Tool { name: "redis-cli", probe: &["--version"], package: "redis-tools" },
+    Tool { name: "redis-benchmark", probe: &["--version"], package: "redis-tools" },
+    Tool { name: "python3", probe: &["-c", "import venv, ensurepip"], package: "python3-venv" },
+    Tool { name: "go", probe: &["version"], package: "golang-go" },
+    Tool { name: "node", probe: &["--version"], package: "nodejs" },
+    Tool { name: "npm", probe: &["--version"], package: "npm" },
+];
+
+/// Says what is missing and installs what can be installed.
+pub fn prepare() -> Result<Done> {
+    install_packages();
+    link_redis_server()?;
+    let deny = if has_deny() { Ok(()) } else { install_deny() };
+    let missing: Vec<&str> = TOOLS.iter().filter(|t| !works(t)).map(|t| t.name).collect();
+    match (deny, missing.is_empty()) {
+        (Ok(()), true) => Ok(Done::Passed(TOOLS.len() + 1)),
+        (Ok(()), false) => Ok(Done::Skipped(format!("missing: {}", missing.join(", ")))),
+        (Err(error), _) => Ok(Done::Skipped(format!("no cargo-deny: {error:#}"))),
+    }
+}
+
+/// What a person has to do to get a program that a step needs; `None` if it is there.
+pub fn missing(names: &[&str]) -> Option<String> {
+    let tool = TOOLS.iter().find(|t| names.contains(&t.name) && !works(t))?;
+    Some(format!("{} is missing; install it with: apt-get install {}", tool.name, tool.package))
+}
+
+/// Whether `cargo deny` runs.
+pub fn has_deny() -> bool {
+    process::succeeds(command("cargo-deny").arg("--version"))
+}
+
+fn works(tool: &Tool) -> bool {
+    process::succeeds(command(tool.name).args(tool.probe))
+}
+
+fn install_packages() {
+    let mut packages: Vec<&str> = TOOLS.iter().filter(|t| !works(t)).map(|t| t.package).collect();
+    packages.dedup();
+    if packages.is_empty() {
+        return println!("  nothing to install from the distribution");
+    }
+    let wanted = packages.join(" ");
+    let Some(apt) = apt() else {
+        return println!("  missing, and this user cannot install: apt-get install {wanted}");
+    };
+    println!("  installing from the distribution: {wanted}");
+    let update = process::run(&mut apt(&["update", "-qq"]));
+    for package in packages {
+        // One at a time: a package that cannot be had must not keep the others away.
+        let install = ["install", "-qq", "-y", "--no-install-recommends", package];
+        if let Err(error) = process::run(&mut apt(&install)) {
+            println!("  could not install: {error:#}");
+        }
+    }
+    if let Err(error) = update {
+        println!("  the list of packages may be old: {error:#}");
+    }
+}
+
+/// How this user runs apt-get, if at all.
+fn apt() -> Option<impl Fn(&[&str]) -> Command> {
+    let root = process::output(command("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
+    let sudo = !root && process::succeeds(command("sudo").args(["-n", "true"]));
+    let apt = process::succeeds(command("apt-get").arg("--version"));
+    (apt && (root || sudo)).then_some(move |words: &[&str]| {
+        let mut line = if root { command("env") } else { command("sudo") };
+        if sudo {
+            line.args(["-n", "env"]);
+        }
+        line.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(words);
+        line
+    })
+}
+
+/// Makes `redis-server` from the program in `redis-tools`, which looks at its own name.
+fn link_redis_server() -> Result<()> {
+    const INSIDE: &str = "/usr/bin/redis-check-rdb";
+    if process::succeeds(command("redis-server").arg("--version")) || !Path::new(INSIDE).exists() {
+        return Ok(());
+    }
+    let link = tools().join("redis-server");
+    println!("  linking {} to {INSIDE}", link.display());
+    std::fs::create_dir_all(tools())?;
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(INSIDE, &link).context("cannot make the link")
+}
+
+/// Builds cargo-deny without optimisation: that takes a minute instead of ten.
+fn install_deny() -> Result<()> {
+    println!("  installing {CARGO_DENY} into {} (about a minute)", tools().display());
+    let mut install = cargo();
+    install.args(["install", "--quiet", "--locked", "--debug", CARGO_DENY, "--root"]);
+    install.arg(tools().parent().expect("the folder of programs lies in another"));
+    install.env("CARGO_TARGET_DIR", target().join("tools/build"));
+    process::run(&mut install)
+}

@@ -1,0 +1,49 @@
+//! Where things are: the root of the clone, cargo's target folder, the package graph.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::process;
+
+/// The root of the clone.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root's folder")
+}
+
+/// Where cargo puts what it builds.
+pub fn target() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        // Cargo resolves a relative one against the folder that it was started in.
+        Some(path) => std::path::absolute(&path).unwrap_or_else(|_| path.into()),
+        None => root().join("target"),
+    }
+}
+
+/// Where xtask puts the programs that it installs for itself.
+pub fn tools() -> PathBuf {
+    target().join("tools/bin")
+}
+
+/// The cargo that started this program.
+pub fn cargo() -> Command {
+    let mut command = process::command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What cargo says of xtask to xtask is not true of what xtask builds.
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|n| n.starts_with("CARGO_PKG_")) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// The packages of this workspace, as `cargo metadata` describes them.
+pub fn packages() -> Result<Vec<Value>> {
+    let mut command = cargo();
+    command.args(["metadata", "--format-version=1", "--no-deps", "--locked"]);
+    let text = process::output(&mut command)?;
+    let metadata: Value = serde_json::from_str(&text).context("cargo metadata prints JSON")?;
+    Ok(metadata["packages"].as_array().context("cargo metadata lists packages")?.clone())
+}
