@@ -121,7 +121,7 @@ impl ReclamationArgs {
         let (inside, entered) = mpsc::channel();
         let mut reader = store.session();
         std::thread::scope(|scope| {
-            scope.spawn(move || {
+            let reading = scope.spawn(move || {
                 reader.get(b"stalled", NOW, |_| {
                     inside.send(()).expect("the writer waits for this");
                     // Ends with the word, or with the writer.
@@ -156,6 +156,8 @@ impl ReclamationArgs {
                 note(done, "stopped");
             }
             release.send(()).context("the reader is gone")?;
+            // On a busy machine it may take long to get there; "gone" means gone.
+            reading.join().expect("the reader does not panic");
             for _ in 0..self.overwrites {
                 overwrite(&mut writer, done)?;
                 done += 1;
