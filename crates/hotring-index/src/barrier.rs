@@ -10,80 +10,116 @@
 //!
 //! On Linux `heavy` is `membarrier(PRIVATE_EXPEDITED)`, which runs a full barrier on every running
 //! thread of the process, and `light` only keeps the compiler from moving code. Where the kernel
-//! has no membarrier both are sequentially consistent fences.
+//! has no membarrier both are sequentially consistent fences, and so they are under a checker, which
+//! sees no system calls.
 
-use crate::sync::{AtomicU8, Ordering, compiler_fence, fence};
+#[cfg(not(any(loom, shuttle)))]
+use crate::sync::{AtomicU8, compiler_fence};
+use crate::sync::{Ordering, fence};
 
-const UNKNOWN: u8 = 0;
-const EXPEDITED: u8 = 1;
-const FENCES: u8 = 2;
+pub use sides::{heavy, is_asymmetric, light};
 
-static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
+pub(crate) use sides::init;
 
-/// Registers the process with the kernel. Called before the first session exists.
-pub(crate) fn init() {
-    // ORDERING: Relaxed, an idempotent once-flag that guards no other memory.
-    if MODE.load(Ordering::Relaxed) != UNKNOWN {
-        return;
-    }
-    let mode = if register() { EXPEDITED } else { FENCES };
-    // ORDERING: SeqCst, once per process; `light` calls that still see UNKNOWN use a full fence,
-    // which is stronger than what either mode asks for.
-    MODE.store(mode, Ordering::SeqCst);
-}
+#[cfg(any(loom, shuttle))]
+mod sides {
+    use super::{Ordering, fence};
 
-/// The frequent side. Costs nothing where the kernel offers membarrier.
-#[inline(always)]
-pub fn light() {
-    // ORDERING: Relaxed, any value that is seen is safe: both branches order at least the compiler,
-    // and `heavy` pairs with either.
-    if MODE.load(Ordering::Relaxed) == EXPEDITED {
-        compiler_fence(Ordering::SeqCst);
-    } else {
+    pub(crate) fn init() {}
+
+    /// A fence.
+    pub fn light() {
+        // ORDERING: SeqCst, pairs with `heavy`.
         fence(Ordering::SeqCst);
     }
-}
 
-/// The rare side: about 0.2 to 2 microseconds, more with more running threads.
-///
-/// # Panics
-/// If the kernel refuses a barrier that it had promised: going on would be unsound.
-pub fn heavy() {
-    init();
-    // ORDERING: SeqCst, the rare side's own full fence; pairs with the one in `light`.
-    fence(Ordering::SeqCst);
-    // ORDERING: Relaxed, see `light`.
-    if MODE.load(Ordering::Relaxed) == EXPEDITED {
-        let done = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-        assert!(done, "membarrier failed after its registration had succeeded");
+    /// A fence.
+    pub fn heavy() {
+        // ORDERING: SeqCst, pairs with `light`.
         fence(Ordering::SeqCst);
+    }
+
+    /// Never here.
+    pub fn is_asymmetric() -> bool {
+        false
     }
 }
 
-/// Whether `light` is free in this process.
-pub fn is_asymmetric() -> bool {
-    init();
-    // ORDERING: Relaxed, see `light`.
-    MODE.load(Ordering::Relaxed) == EXPEDITED
-}
+#[cfg(not(any(loom, shuttle)))]
+mod sides {
+    use super::{AtomicU8, Ordering, compiler_fence, fence};
 
-#[cfg(target_os = "linux")]
-fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: membarrier takes two integers (and ignores the third) and touches no user memory.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
-}
+    const UNKNOWN: u8 = 0;
+    const EXPEDITED: u8 = 1;
+    const FENCES: u8 = 2;
 
-#[cfg(target_os = "linux")]
-fn register() -> bool {
-    membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
-}
+    static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-#[cfg(not(target_os = "linux"))]
-fn membarrier(_: i32) -> bool {
-    false
-}
+    /// Registers the process with the kernel. Called before the first session exists.
+    pub(crate) fn init() {
+        // ORDERING: Relaxed, an idempotent once-flag that guards no other memory.
+        if MODE.load(Ordering::Relaxed) != UNKNOWN {
+            return;
+        }
+        let mode = if register() { EXPEDITED } else { FENCES };
+        // ORDERING: SeqCst, once per process; `light` calls that still see UNKNOWN use a full fence,
+        // which is stronger than what either mode asks for.
+        MODE.store(mode, Ordering::SeqCst);
+    }
 
-#[cfg(not(target_os = "linux"))]
-fn register() -> bool {
-    false
+    /// The frequent side. Costs nothing where the kernel offers membarrier.
+    #[inline(always)]
+    pub fn light() {
+        // ORDERING: Relaxed, any value that is seen is safe: both branches order at least the compiler,
+        // and `heavy` pairs with either.
+        if MODE.load(Ordering::Relaxed) == EXPEDITED {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// The rare side: about 0.2 to 2 microseconds, more with more running threads.
+    ///
+    /// # Panics
+    /// If the kernel refuses a barrier that it had promised: going on would be unsound.
+    pub fn heavy() {
+        init();
+        // ORDERING: SeqCst, the rare side's own full fence; pairs with the one in `light`.
+        fence(Ordering::SeqCst);
+        // ORDERING: Relaxed, see `light`.
+        if MODE.load(Ordering::Relaxed) == EXPEDITED {
+            let done = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+            assert!(done, "membarrier failed after its registration had succeeded");
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Whether `light` is free in this process.
+    pub fn is_asymmetric() -> bool {
+        init();
+        // ORDERING: Relaxed, see `light`.
+        MODE.load(Ordering::Relaxed) == EXPEDITED
+    }
+
+    #[cfg(target_os = "linux")]
+    fn membarrier(command: libc::c_int) -> bool {
+        // SAFETY: membarrier takes two integers (and ignores the third) and touches no user memory.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn register() -> bool {
+        membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn membarrier(_: i32) -> bool {
+        false
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn register() -> bool {
+        false
+    }
 }

@@ -28,7 +28,7 @@ pub enum RcuCounts {
     Predecessor,
 }
 
-/// When the table doubles.
+/// When the table doubles and halves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Growth {
     /// Never.
@@ -42,6 +42,9 @@ pub enum Growth {
         items_min: f64,
         /// Items a slot above which the table always grows.
         items_max: f64,
+        /// Items a slot below which the table shrinks, down to its initial size; well below half of
+        /// `items_min`, or it grows and shrinks in turn. 0: it never shrinks.
+        items_low: f64,
     },
 }
 
@@ -73,6 +76,14 @@ pub struct Config {
     pub complete_lines: bool,
     /// Lookups that a batch keeps in flight, 1 to 64.
     pub pipeline_depth: usize,
+    /// Which wrong variant a checker wants.
+    #[cfg(any(loom, shuttle))]
+    #[doc(hidden)]
+    pub fault: crate::checks::Fault,
+    /// What decides that memory is free, for a checker.
+    #[cfg(any(loom, shuttle))]
+    #[doc(hidden)]
+    pub reclaim: crate::checks::Reclaim,
 }
 
 /// Slots reserved by default: 64 GiB of addresses, of which only what is used becomes memory.
@@ -92,12 +103,20 @@ impl Default for Config {
             huge_pages: true,
             complete_lines: false,
             pipeline_depth: 32,
+            #[cfg(any(loom, shuttle))]
+            fault: crate::checks::Fault::None,
+            #[cfg(any(loom, shuttle))]
+            reclaim: crate::checks::Reclaim::Epochs,
         }
     }
 }
 
 /// Hint counts that fill a slot of 16, 32 or 64 bytes together with the anchor.
+#[cfg(not(any(loom, shuttle)))]
 const HINTS_ALLOWED: [usize; 3] = [1, 3, 7];
+/// A checker gets on faster with two.
+#[cfg(any(loom, shuttle))]
+const HINTS_ALLOWED: [usize; 4] = [1, 2, 3, 7];
 
 impl Config {
     pub(crate) fn check(&self, hints: usize) -> Result<(), ConfigError> {
@@ -129,11 +148,12 @@ impl Config {
 
     pub(crate) fn growth_for(&self, hints: usize) -> Growth {
         self.growth.unwrap_or(if hints == 1 {
-            Growth::Auto { visits_max: 1.5, items_min: 2.0, items_max: 4.0 }
+            Growth::Auto { visits_max: 1.5, items_min: 2.0, items_max: 4.0, items_low: 0.5 }
         } else {
             // One full line of hints, so that most items of an arc have one.
             let items_max = (hints + 1) as f64;
-            Growth::Auto { visits_max: 1.5, items_min: items_max * 0.75, items_max }
+            let items_min = items_max * 0.75;
+            Growth::Auto { visits_max: 1.5, items_min, items_max, items_low: items_min / 4.0 }
         })
     }
 }

@@ -37,11 +37,22 @@
 //! `ring/mod.rs` has the protocol: picture, invariants, proofs in short, memory orders.
 #![allow(unsafe_code)]
 
+#[cfg(not(any(loom, shuttle)))]
+mod arena;
+#[cfg(any(loom, shuttle))]
+#[path = "arena_checked.rs"]
 mod arena;
 pub mod barrier;
 mod bytes;
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub mod checks;
 mod config;
+mod ghost;
+#[cfg(not(any(loom, shuttle)))]
 mod memory;
+#[doc(hidden)]
+pub mod rare;
 mod reclaim;
 mod ring;
 mod stats;

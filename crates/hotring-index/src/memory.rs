@@ -6,6 +6,9 @@ use std::ptr::NonNull;
 /// Size and alignment of a huge page.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
+/// A multiple of every page size that Linux uses for memory that is no huge page.
+const PAGE_MAX: usize = 64 << 10;
+
 /// A mapped range, zeroed on first touch, given back on drop.
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -53,6 +56,21 @@ impl Mapping {
 
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
+    }
+
+    /// Gives the bytes from `from` to `to` back to the system; they read as zeros from then on.
+    /// False: these are no whole pages, or the system refused, and nothing has changed. Nobody
+    /// uses the bytes meanwhile.
+    pub(crate) fn give_back(&self, from: usize, to: usize) -> bool {
+        assert!(from <= to && to <= self.len, "inside of the mapping");
+        if !from.is_multiple_of(PAGE_MAX) || !to.is_multiple_of(PAGE_MAX) {
+            return false;
+        }
+        // SAFETY: the range is ours, and what was in it is not used any more.
+        unsafe {
+            let at = self.start.as_ptr().add(from).cast();
+            libc::madvise(at, to - from, libc::MADV_DONTNEED) == 0
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -20,22 +20,26 @@
 //! retired after its pin; `Stats::limbo_bytes` and `Stats::oldest_pin` report it.
 
 use crate::barrier;
-use crate::sync::{Arc, AtomicBool, AtomicI64, AtomicPtr, AtomicU64, Mutex, Ordering};
+use crate::rare::sometimes;
+use crate::ring::item::Item;
+use crate::sync::{Arc, AtomicBool, AtomicPtr, AtomicU64, Mutex, Ordering, TallyI64};
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};
 
 /// Retired blocks (or bytes) after which a session tries to advance the epoch.
-const ADVANCE_BLOCKS: u32 = 256;
+const ADVANCE_BLOCKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
 const ADVANCE_BYTES: usize = 256 << 10;
 /// Blocks freed at a time, so that no single operation pays for a long queue. More than are retired
 /// between two times, so that a queue gets shorter.
 const FREE_STEP: usize = 4 * ADVANCE_BLOCKS as usize;
+/// Advances from a tag on after which a grace period is over (E3).
+const GRACE: u64 = 2;
 /// Nudges (R-th accesses) after which a session tries again to free what it has queued.
 const NUDGES: u32 = 64;
 
 /// Counters that their session writes with plain loads and stores and anybody may sum.
 #[derive(Default)]
-pub(crate) struct Counter(AtomicI64);
+pub(crate) struct Counter(TallyI64);
 
 impl Counter {
     #[inline]
@@ -66,6 +70,9 @@ pub(crate) struct Record {
     pub(crate) visits: Counter,
     pub(crate) head_moves: Counter,
     pub(crate) sampling_rounds: Counter,
+    /// The moment of the pin, 0 while there is none, for checkers.
+    #[cfg(any(loom, shuttle))]
+    since: crate::sync::TallyU64,
 }
 
 /// A block that left the index and waits for its readers.
@@ -86,7 +93,10 @@ pub(crate) struct Collector {
     records: AtomicPtr<Record>,
     /// What ended sessions left behind; each block keeps its tag, whoever frees it (E3).
     orphans: Mutex<Vec<Retired>>,
-    orphan_bytes: AtomicI64,
+    orphan_bytes: TallyI64,
+    /// In the place of epochs, if a checker asks for it.
+    #[cfg(any(loom, shuttle))]
+    oracle: Option<crate::ghost::Oracle>,
 }
 
 impl Collector {
@@ -96,8 +106,18 @@ impl Collector {
             epoch: Padded(AtomicU64::new(1)),
             records: AtomicPtr::new(null_mut()),
             orphans: Mutex::default(),
-            orphan_bytes: AtomicI64::new(0),
+            orphan_bytes: TallyI64::new(0),
+            #[cfg(any(loom, shuttle))]
+            oracle: None,
         }
+    }
+
+    /// A collector that never frees, and complains about every access that epochs might not cover.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn oracle() -> Self {
+        let mut collector = Self::new();
+        collector.oracle = Some(crate::ghost::Oracle::default());
+        collector
     }
 
     pub(crate) fn epoch(&self) -> u64 {
@@ -177,6 +197,11 @@ impl Collector {
         self.records().map(|record| record.limbo_bytes.load()).sum::<i64>() + orphaned
     }
 
+    /// Whether everybody who was pinned when `grace` returned `tag` has gone (E3).
+    pub(crate) fn is_over(&self, tag: u64) -> bool {
+        tag + GRACE <= self.epoch()
+    }
+
     fn has_orphans(&self) -> bool {
         // ORDERING: Relaxed, a hint; the mutex orders the contents.
         self.orphan_bytes.load(Ordering::Relaxed) != 0
@@ -188,7 +213,7 @@ impl Collector {
         let mut room = FREE_STEP;
         let free: Vec<Retired> = orphans
             .extract_if(.., |orphan| {
-                let is_free = room > 0 && orphan.tag + 2 <= epoch;
+                let is_free = room > 0 && orphan.tag + GRACE <= epoch;
                 room -= usize::from(is_free);
                 is_free
             })
@@ -214,11 +239,13 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        let mut at = *self.records.get_mut();
+        // ORDERING: Relaxed, no other thread is left.
+        let mut at = self.records.load(Ordering::Relaxed);
         while !at.is_null() {
             // SAFETY: made by Box::leak in `register`; with the collector the last user is gone.
-            let mut record = unsafe { Box::from_raw(at) };
-            at = *record.next.get_mut();
+            let record = unsafe { Box::from_raw(at) };
+            // ORDERING: Relaxed, as above.
+            at = record.next.load(Ordering::Relaxed);
         }
     }
 }
@@ -258,6 +285,10 @@ impl Participant {
     /// From here to `unpin` nothing that was reachable at some moment in between is freed.
     #[inline(always)]
     pub(crate) fn pin(&self) {
+        #[cfg(any(loom, shuttle))]
+        if self.pin_for_checker() {
+            return;
+        }
         let epoch = self.collector.epoch();
         // ORDERING: Relaxed, ordered before the loads that follow by `light`, which pairs with the
         // `heavy` in `try_advance`.
@@ -267,22 +298,48 @@ impl Participant {
 
     #[inline(always)]
     pub(crate) fn unpin(&self) {
+        #[cfg(any(loom, shuttle))]
+        if self.unpin_for_checker() {
+            return;
+        }
         // ORDERING: Release, our accesses end before; pairs with the Acquire in `try_advance`.
         self.record().state.store(0, Ordering::Release);
     }
 
+    /// The tag of a grace period that begins now: when `Collector::is_over` says so, everybody has
+    /// unpinned who may have missed what the caller did before. Must be pinned (E2).
+    pub(crate) fn grace(&self) -> u64 {
+        self.collector.epoch() + 1
+    }
+
     /// Queues a block that nobody can reach any more. Must be pinned.
-    pub(crate) fn retire(&mut self, block: NonNull<u8>, size: usize) {
+    pub(crate) fn retire(&mut self, item: Item, size: usize) {
         debug_assert!(self.is_pinned(), "E2 needs a pin");
-        self.queue.push_back(Retired { tag: self.collector.epoch() + 1, block, size });
+        #[cfg(any(loom, shuttle))]
+        if let Some(oracle) = &self.collector.oracle {
+            item.ghost().retire(oracle.tick());
+            return;
+        }
+        item.ghost().retire(u64::MAX - 1);
+        let (tag, block) = (self.grace(), item.start());
+        self.queue.push_back(Retired { tag, block, size });
         self.record().limbo_bytes.add(size as i64);
         self.blocks_since += 1;
         self.bytes_since += size;
     }
 
+    #[cfg(not(any(loom, shuttle)))]
     fn is_pinned(&self) -> bool {
         // ORDERING: Relaxed, our own store.
         self.record().state.load(Ordering::Relaxed) & 1 == 1
+    }
+
+    /// The moment of the pin, by a checker's clock.
+    #[cfg(not(any(loom, shuttle)))]
+    #[inline(always)]
+    #[allow(clippy::unused_self)]
+    pub(crate) fn since(&self) -> u64 {
+        0
     }
 
     /// Whether enough has been retired to pay for an advance.
@@ -291,9 +348,10 @@ impl Participant {
         self.blocks_since >= ADVANCE_BLOCKS || self.bytes_since >= ADVANCE_BYTES
     }
 
-    /// Called now and then: a session that retires nothing more still frees what it has queued.
-    pub(crate) fn nudge(&mut self) {
-        if self.queue.is_empty() {
+    /// Called now and then: a session that retires nothing more still frees what it has queued, and
+    /// does the other work that waits for a collection (`busy`).
+    pub(crate) fn nudge(&mut self, busy: bool) {
+        if self.queue.is_empty() && !busy {
             return;
         }
         self.nudges += 1;
@@ -318,15 +376,22 @@ impl Participant {
         let epoch = self.collector.epoch();
         for _ in 0..FREE_STEP {
             match self.queue.front() {
-                Some(oldest) if oldest.tag + 2 <= epoch => {}
+                Some(oldest) if oldest.tag + GRACE <= epoch => {}
                 _ => break,
             }
             let retired = self.queue.pop_front().expect("just seen");
+            // SAFETY: P: the memory is freed only below.
+            unsafe { Item::new(retired.block) }.ghost().free();
             self.record().limbo_bytes.add(-(retired.size as i64));
             free(retired);
         }
         if self.collector.has_orphans() {
-            self.collector.take_free_orphans(epoch).into_iter().for_each(free);
+            for orphan in self.collector.take_free_orphans(epoch) {
+                sometimes!(OrphansFreed);
+                // SAFETY: as above.
+                unsafe { Item::new(orphan.block) }.ghost().free();
+                free(orphan);
+            }
         }
     }
 }
@@ -352,5 +417,34 @@ impl Collector {
     /// Blocks of ended sessions, for the last owner of the index to free.
     pub(crate) fn take_orphans(&self) -> Vec<Retired> {
         std::mem::take(&mut *self.orphans.lock().expect("no code panics under this lock"))
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+impl Participant {
+    fn is_pinned(&self) -> bool {
+        self.since() != 0
+    }
+
+    /// The moment of the pin, by the oracle's clock (with epochs, any moment above 0).
+    pub(crate) fn since(&self) -> u64 {
+        // ORDERING: Relaxed, our own store.
+        self.record().since.load(Ordering::Relaxed)
+    }
+
+    /// Notes the pin; true if the oracle stands for the epochs.
+    fn pin_for_checker(&self) -> bool {
+        let since = self.collector.oracle.as_ref().map_or(1, crate::ghost::Oracle::tick);
+        // ORDERING: Relaxed, as in `since`.
+        self.record().since.store(since, Ordering::Relaxed);
+        self.collector.oracle.is_some()
+    }
+
+    /// Notes the end of the pin; true if there is nothing more to do: under the oracle, or after a
+    /// complaint, when no access must be added to the failed run.
+    fn unpin_for_checker(&self) -> bool {
+        // ORDERING: Relaxed, as in `since`.
+        self.record().since.store(0, Ordering::Relaxed);
+        self.collector.oracle.is_some() || std::thread::panicking()
     }
 }

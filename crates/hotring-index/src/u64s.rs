@@ -1,6 +1,7 @@
 //! Items of `u64` to `u64`: 24 bytes each, every 64-bit value, updated in place.
 
 use crate::arena::footprint;
+use crate::rare::{sometimes, wrong};
 use crate::ring::item::{Header, Item, Kind, sealed};
 use crate::ring::link::Reservation;
 use crate::ring::search::{Found, Hit, KeyGoal};
@@ -24,6 +25,7 @@ struct U64Item {
 }
 
 const SIZE: usize = size_of::<U64Item>();
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(SIZE == 24);
 
 /// 2^64 divided by the golden ratio: neighbouring keys land far apart.
@@ -114,11 +116,8 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
     fn make(&mut self, key: u64, value: u64) -> Item {
         let block = self.alloc(footprint(SIZE));
         let sign = if value & FROZEN != 0 { SIGN } else { 0 };
-        let item = U64Item {
-            header: Header { next: AtomicU64::new(sign) },
-            key,
-            value: AtomicU64::new(value & !FROZEN),
-        };
+        let item =
+            U64Item { header: Header::new(sign), key, value: AtomicU64::new(value & !FROZEN) };
         // SAFETY: the block is fresh, 8-aligned and holds SIZE bytes.
         unsafe { block.cast::<U64Item>().write(item) };
         // SAFETY: just initialised, and private (P).
@@ -139,7 +138,13 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
         let mut old = word.load(Ordering::Relaxed);
         loop {
             if old & FROZEN != 0 {
+                sometimes!(Frozen);
                 return None;
+            }
+            if wrong!(self, StoreInPlace) && expected.is_none() {
+                // ORDERING: AcqRel, as below.
+                word.swap(value & !FROZEN, Ordering::AcqRel);
+                return Some(true);
             }
             if expected.is_some_and(|expected| expected != join(old, hit.word)) {
                 return Some(false);
@@ -266,7 +271,7 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
             Some(false) => return Attempt::Again,
             None => {}
         }
-        if freeze(hit) != old {
+        if self.freeze(hit) != old {
             return Attempt::Again;
         }
         let copy = self.make(*goal.key, value);
@@ -280,10 +285,21 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
     /// Removes the item if its value is `old` and stays so until the removal.
     fn remove_frozen(&mut self, goal: KeyGoal<'_, U64>, bucket: u64, old: u64) -> Attempt {
         let found = self.find(&goal, bucket);
-        if !found.exact || freeze(self.hit_of(&found)) != old {
+        if !found.exact || self.freeze(self.hit_of(&found)) != old {
             return Attempt::Again;
         }
         if self.kill(&goal, bucket, &found) { Attempt::Done(None) } else { Attempt::Again }
+    }
+
+    /// Stops in-place writes of an item for good and returns its last value. A replacement or
+    /// removal that uses the old value must freeze it first, or an in-place write in between is
+    /// lost.
+    fn freeze(&self, hit: Hit) -> u64 {
+        if wrong!(self, NoFreeze) {
+            return load(hit);
+        }
+        // ORDERING: AcqRel: in-place writes come before (we read them) or fail.
+        join(value_of(hit.item).fetch_or(FROZEN, Ordering::AcqRel), hit.word)
     }
 
     fn remove(&mut self, key: u64) -> bool {
@@ -299,13 +315,6 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
             }
         }
     }
-}
-
-/// Stops in-place writes of an item for good and returns its last value. A replacement or removal
-/// that uses the old value must freeze it first, or an in-place write in between is lost.
-fn freeze(hit: Hit) -> u64 {
-    // ORDERING: AcqRel: in-place writes come before (we read them) or fail.
-    join(value_of(hit.item).fetch_or(FROZEN, Ordering::AcqRel), hit.word)
 }
 
 impl<const H: usize> Session<U64, H> {

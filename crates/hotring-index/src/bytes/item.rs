@@ -34,8 +34,8 @@ const KEY_LEN_SHIFT: u32 = 8;
 const KEY_LEN_LONG: u64 = 255;
 const HASH_SHIFT: u32 = 16;
 const HASH_MASK: u64 = (1 << 48) - 1;
-const META: usize = 8;
-const FIELDS: usize = 16;
+const META: usize = size_of::<Header>();
+const FIELDS: usize = META + 8;
 
 /// Bit 63 of an expiry: the item is being removed because its time has come.
 pub(crate) const DEAD: u64 = 1 << 63;
@@ -267,22 +267,23 @@ impl Parts<'_> {
         // SAFETY: lengths fit (`check`); all writes stay below `size()`, which sums up the same parts; the cursor is a
         // multiple of 8 while words are written and of 4 while lengths are.
         unsafe {
-            block.cast::<Header>().write(Header { next: AtomicU64::new(sign) });
+            block.cast::<Header>().write(Header::new(sign));
             block.add(META).cast::<u64>().write(self.meta());
             let mut at = block.add(FIELDS);
-            let mut put_word = |word: u64| {
-                at.cast::<AtomicU64>().write(AtomicU64::new(word));
-                at = at.add(8);
-            };
             if let Some(expire_at) = self.expire_at {
-                put_word(expire_at.min(EXPIRY_MAX));
+                at.cast::<AtomicU64>().write(AtomicU64::new(expire_at.min(EXPIRY_MAX)));
+                at = at.add(8);
             }
             if let Some(version) = self.version {
-                put_word(version);
+                at.cast::<u64>().write(version);
+                at = at.add(8);
             }
             let mut value_bytes: &[u8] = &[];
             match self.value {
-                Value::Word { word, .. } => put_word(word & !FROZEN),
+                Value::Word { word, .. } => {
+                    at.cast::<AtomicU64>().write(AtomicU64::new(word & !FROZEN));
+                    at = at.add(8);
+                }
                 Value::Bytes { bytes, .. } => {
                     value_bytes = bytes;
                     at.cast::<u32>().write(bytes.len() as u32);

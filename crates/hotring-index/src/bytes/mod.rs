@@ -8,6 +8,7 @@ pub(crate) mod value;
 pub use item::Bytes;
 pub use value::{Action, Entry, Expiry, NewValue, Value};
 
+use crate::rare::wrong;
 use crate::ring::search::Hit;
 use crate::ring::search::KeyGoal;
 use crate::ring::session::{Pinned, Session};
@@ -211,7 +212,9 @@ impl<const H: usize> Session<Bytes, H> {
         let from = pinned.bucket(cursor.reverse_bits());
         let (next, work) = pinned.scan(cursor, budget, |pinned, hit| {
             visited += 1;
-            if doom(hit.item, now) && pinned.kill_at(hit) {
+            let doomed =
+                doom(hit.item, now) || (wrong!(pinned, NoDoom) && is_expired(hit.item, now));
+            if doomed && pinned.kill_at(hit) {
                 removed += 1;
             }
             1

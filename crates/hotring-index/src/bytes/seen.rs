@@ -10,6 +10,7 @@ use crate::bytes::item::{
     version_of, word_of,
 };
 use crate::bytes::value::{Entry, Expiry, Value};
+use crate::rare::{lost, sometimes};
 use crate::ring::item::{Item, Kind};
 use crate::ring::search::Hit;
 use crate::ring::word::{FROZEN, SIGN};
@@ -33,10 +34,11 @@ pub(crate) fn doom(item: Item, now: u64) -> bool {
         return false;
     }
     expiry & DEAD != 0
-        || word
+        || !lost!(
+            DoomLost,
             // ORDERING: AcqRel: renewals come before, or see DEAD.
-            .compare_exchange(expiry, expiry | DEAD, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+            word.compare_exchange(expiry, expiry | DEAD, Ordering::AcqRel, Ordering::Relaxed)
+        )
 }
 
 #[derive(PartialEq, Eq)]
@@ -61,6 +63,7 @@ pub(crate) fn write_word(hit: Hit, value: Value<'_>, expected: Option<u64>) -> W
     let mut old = expected.unwrap_or_else(|| word.load(Ordering::Relaxed));
     loop {
         if old & FROZEN != 0 {
+            sometimes!(Frozen);
             return Written::NeedsCopy;
         }
         // ORDERING: AcqRel: a reader of the value has what its writer had seen.

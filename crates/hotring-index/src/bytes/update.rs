@@ -4,6 +4,7 @@ use crate::bytes::item::{Bytes, Parts, is_expired, version_of};
 use crate::bytes::seen::{Seen, Written, doom, write_word};
 use crate::bytes::value::{Action, Entry, Expiry, Value};
 use crate::config::{RcuCounts, Strategy};
+use crate::rare::wrong;
 use crate::ring::item::{Item, Kind};
 use crate::ring::link::Reservation;
 use crate::ring::search::{Found, Hit, KeyGoal};
@@ -53,7 +54,7 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
 
     /// Removes an expired item: first no expiry can be renewed any more, then it is marked.
     fn kill_expired(&mut self, goal: Goal<'_>, bucket: u64, found: &Found<'s>, now: u64) -> bool {
-        doom(self.item(found.at), now) && self.kill(&goal, bucket, found)
+        (wrong!(self, NoDoom) || doom(self.item(found.at), now)) && self.kill(&goal, bucket, found)
     }
 
     /// Stores a value, whatever was there. True: a live entry was replaced.
@@ -241,7 +242,7 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
         value: Value<'_>,
         expire_at: Option<u64>,
     ) -> bool {
-        if !seen.freeze() {
+        if !wrong!(self, NoFreeze) && !seen.freeze() {
             return false;
         }
         let copy = self.make(goal, value, expire_at, None);
@@ -267,7 +268,10 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
 
     fn remove_seen(&mut self, goal: Goal<'_>, bucket: u64, seen: Seen) -> bool {
         let found = self.find(&goal, bucket);
-        if !found.exact || self.item(found.at) != seen.hit.item || !seen.freeze() {
+        if !found.exact || self.item(found.at) != seen.hit.item {
+            return false;
+        }
+        if !wrong!(self, NoFreeze) && !seen.freeze() {
             return false;
         }
         self.kill(&goal, bucket, &found)

@@ -17,6 +17,7 @@
 //! throughout, since setting it anew takes a grace period that the pinned reader holds up; so the
 //! word that covered a live key was seen, and a miss is certain.
 
+use crate::rare::{sometimes, wrong};
 use crate::ring::item::Kind;
 use crate::ring::session::Pinned;
 use crate::ring::word::{CANDIDATE, COMPLETE, CONTROL, Hint, Link, MARK, Next};
@@ -38,20 +39,33 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
         if !control.is_start() || control.is(COMPLETE) {
             return;
         }
+        if self.ring.resizing.forbids_completing() && !wrong!(self, ShrinkComplete) {
+            return;
+        }
         let distance = epoch.wrapping_sub(control.stamp()) & 7;
+        let grace = match () {
+            () if wrong!(self, CompleteNoGrace) => 0,
+            () if wrong!(self, CompleteStampEarly) => GRACE - 1,
+            () => GRACE,
+        };
         let after = if !control.is(CANDIDATE) || distance > DISTANCE_MAX {
             if !self.all_hinted(index, control) {
                 return;
             }
+            sometimes!(Candidate);
+            if control.is(CANDIDATE) {
+                sometimes!(StampedAnew);
+            }
             control.with_candidate(epoch)
-        } else if distance < GRACE {
+        } else if distance < grace {
             // Nothing else may be moving the epoch on when no memory is retired. Rarely: it costs a
             // system call, and one line in many is enough.
-            if self.local.random() >> 58 == 0 {
+            if self.local.random() >> 58 == 0 && !cfg!(any(loom, shuttle)) {
                 self.ring.collector.try_advance();
             }
             return;
         } else if self.all_hinted(index, control) {
+            sometimes!(Complete);
             Next(control.0 & !CONTROL | COMPLETE)
         } else {
             return;

@@ -12,13 +12,15 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     /// Doubles the table if the load says so, or the access overhead (FAST'20 section 3.4) while
     /// the load would let a larger table help.
     pub(crate) fn grow_if_due(&mut self) {
-        let Growth::Auto { visits_max, items_min, items_max } = self.ring.growth else { return };
+        let Growth::Auto { visits_max, items_min, items_max, .. } = self.ring.growth else {
+            return;
+        };
         let mask = self.ring.table.mask();
         let slots = (mask + 1) as f64;
         let items = self.ring.sum(|record| record.items.load()) as f64;
         let load = items / slots;
         let due = load > items_max || (load >= items_min && self.overhead() > visits_max);
-        if due && self.ring.table.double(mask) {
+        if due && self.double(mask) {
             let (lookups, visits) = self.lookups();
             // ORDERING: Relaxed, statistics.
             self.ring.lookups_before.store(lookups, Ordering::Relaxed);

@@ -5,21 +5,26 @@
 //! it out of the chain sets UNLINKED if the bit is set, and the second of the two retires it (I5).
 //! All of it is decided on the item's one word, so no generation counter and no re-check is needed.
 
+use crate::rare::{lost, sometimes, wrong};
 use crate::ring::item::{Item, Kind};
 use crate::ring::search::parent;
 use crate::ring::session::Pinned;
-use crate::ring::word::{CONTROL, HINTED, Hint, MARK, Next, REPL, UNLINKED};
+use crate::ring::word::{COMPLETE, CONTROL, HINTED, Hint, MARK, Next, REPL, UNLINKED};
 use crate::sync::Ordering;
 
 impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     /// Gives up a claim. The item must not be in any hint word any more.
     #[inline(never)]
     pub(crate) fn release(&mut self, item: Item) {
+        if self.moves_naively() {
+            return;
+        }
         // ORDERING: AcqRel: if the other side already set UNLINKED, its removal from the chain
         // happens before our retire; if not, our removal from the hint happens before its retire.
         let old = Next(item.next().fetch_and(!HINTED, Ordering::AcqRel));
         debug_assert!(old.is(HINTED), "released without a claim");
         if old.is(UNLINKED) {
+            sometimes!(RetiredByRelease);
             self.retire(item);
         }
     }
@@ -28,12 +33,16 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     pub(crate) fn unlinked(&mut self, item: Item) {
         // ORDERING: Acquire: if the bit is clear, the release that cleared it happens before our
         // retire (pairs with `release`).
-        let word = Next(item.next().load(Ordering::Acquire));
+        let order =
+            if wrong!(self, RelaxedUnlinked) { Ordering::Relaxed } else { Ordering::Acquire };
+        let word = Next(item.next().load(order));
         debug_assert!(word.is(MARK), "only dead items leave the chain (I2)");
-        if !word.is(HINTED) {
+        wrong!(self, NaiveHead | RecheckHead => let _ = self.swap_hint(item, |_| Hint::EMPTY););
+        if !word.is(HINTED) || wrong!(self, NoUnlinkWait) {
             self.retire(item);
             return;
         }
+        sometimes!(UnlinkedHinted);
         // ORDERING: AcqRel, as in `release`.
         let old = Next(item.next().fetch_or(UNLINKED, Ordering::AcqRel));
         if !old.is(HINTED) {
@@ -103,6 +112,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
             self.release(old);
             self.recheck(slot, copy);
         } else {
+            sometimes!(NothingInherited);
             self.release(copy);
         }
     }
@@ -110,9 +120,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     /// After putting an item into a word: if it died meanwhile, its killer may not have found the
     /// word, so we clear it. Best effort; readers who meet it repair what is missed.
     pub(crate) fn recheck(&mut self, slot: u64, item: Item) {
+        if wrong!(self, NaiveHead) {
+            return;
+        }
         // ORDERING: Acquire, the mark of another thread.
         let word = Next(item.next().load(Ordering::Acquire));
         if word.is(MARK) {
+            sometimes!(DeadOnArrival);
             if word.is(REPL) {
                 self.make_incomplete(slot);
             }
@@ -136,6 +150,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
         let after = hint.with_address(live.address());
         // ORDERING: AcqRel, as in `inherit`.
         if word.compare_exchange(hint.0, after.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            sometimes!(StaleMended);
             self.release(dead);
             self.recheck(slot, live);
         } else {
@@ -148,11 +163,24 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
         // ORDERING: Relaxed, a decision on this one word; the CAS validates it.
         let word = Next(item.next().load(Ordering::Relaxed));
         if word.is(MARK | HINTED) {
+            sometimes!(ClaimRefused);
             return false;
         }
-        let next = item.next();
+        if self.moves_naively() {
+            return true;
+        }
+        let after = word.0 | HINTED;
         // ORDERING: Relaxed, as above; the CAS that installs the hint publishes.
-        next.compare_exchange(word.0, word.0 | HINTED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        !lost!(
+            ClaimRefused,
+            item.next().compare_exchange(word.0, after, Ordering::Relaxed, Ordering::Relaxed)
+        )
+    }
+
+    /// Whether hints move without claims, as two of the wrong variants have it.
+    #[inline(always)]
+    pub(crate) fn moves_naively(&self) -> bool {
+        wrong!(self, NaiveHead | RecheckHead)
     }
 
     /// Moves hint `k` of a slot from what it holds (`hint`, possibly nothing) to `item`.
@@ -160,13 +188,14 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
         if hint.is_reserved() || !self.claim(item) {
             return;
         }
-        if !hint.is_empty() {
+        if !hint.is_empty() && !wrong!(self, DisplaceKeepsComplete) {
             // The old item leaves the line: it must not count as complete any more (I9).
             self.make_incomplete(slot);
         }
         let word = &self.ring.table.slot(slot).hints[k];
         // ORDERING: AcqRel publishes the item to readers of the hint; the release comes after.
-        if word.compare_exchange(hint.0, after.0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        let cas = || word.compare_exchange(hint.0, after.0, Ordering::AcqRel, Ordering::Relaxed);
+        if lost!(MoveLost, cas()) {
             self.release(item);
             return;
         }
@@ -183,11 +212,12 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
         // ORDERING: Acquire: a set bit that we miss was set after our pin, by a grace period's
         // guarantee, for a line that our change is already in.
         let mut word = Next(anchor.load(Ordering::Acquire));
-        while word.is(CONTROL) {
+        let bits = if wrong!(self, InsertKeepsCandidate) { COMPLETE } else { CONTROL };
+        while word.is(bits) {
             // ORDERING: AcqRel: readers that still see the bit read the line as it was before.
             match anchor.compare_exchange_weak(
                 word.0,
-                word.0 & !CONTROL,
+                word.0 & !bits,
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {

@@ -60,7 +60,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
             _ => self.ring.config.period,
         };
         self.local.countdown = self.around(period);
-        self.local.participant.nudge();
+        self.local.participant.nudge(self.ring.resizing.is_busy());
         self.record().lookups.add(1);
         self.record().visits.add(i64::from(visits));
         let bucket = hash & self.ring.table.mask();

@@ -1,5 +1,6 @@
 //! What the ring knows of an item: its `next` word, and through [`Kind`] its place in the order.
 
+use crate::ghost::Ghost;
 use crate::sync::AtomicU64;
 use std::cmp::Ordering;
 use std::ptr::NonNull;
@@ -8,6 +9,13 @@ use std::ptr::NonNull;
 #[repr(C)]
 pub struct Header {
     pub(crate) next: AtomicU64,
+    ghost: Ghost,
+}
+
+impl Header {
+    pub(crate) fn new(next: u64) -> Self {
+        Self { next: AtomicU64::new(next), ghost: Ghost::new() }
+    }
 }
 
 /// A reference to an item that is private to its maker, or that was found under a pin.
@@ -51,6 +59,13 @@ impl Item {
     pub(crate) fn next<'a>(self) -> &'a AtomicU64 {
         // SAFETY: P.
         unsafe { &(*self.0.as_ptr()).next }
+    }
+
+    /// What a checker knows of the item.
+    #[inline(always)]
+    pub(crate) fn ghost<'a>(self) -> &'a Ghost {
+        // SAFETY: P.
+        unsafe { &(*self.0.as_ptr()).ghost }
     }
 
     /// The word `offset` bytes into the item.

@@ -5,6 +5,7 @@
 //! word carries the mark (Harris 2001), and everybody can finish what another has begun.
 
 use crate::config::Strategy;
+use crate::rare::{lost, sometimes, wrong};
 use crate::ring::item::{Item, Kind};
 use crate::ring::search::{AnchorGoal, Found, Goal, parent};
 use crate::ring::session::Pinned;
@@ -15,8 +16,8 @@ use crate::sync::{AtomicU64, Ordering};
 const DEBT_MAX: u64 = 8;
 /// Items of this size or more are unlinked at once, so that dead versions do not pile up.
 const LAZY_SIZE_MAX: usize = 512;
-/// Inserts of a session between two looks at the table's load.
-const GROWTH_INTERVAL: u32 = 64;
+/// Inserts or removals of a session between two looks at the table's load.
+const RESIZE_INTERVAL: u32 = 64;
 
 /// A word of a line that an insert has reserved before linking its item.
 #[derive(Default)]
@@ -34,10 +35,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         item: Item,
         reservation: &mut Reservation,
     ) -> bool {
-        if reservation.0.is_none() {
+        if reservation.0.is_none() && !wrong!(self, LinkFirst) {
             reservation.0 = self.reserve(goal.hash(), bucket);
         }
-        if reservation.0.is_none() {
+        if reservation.0.is_none() && !wrong!(self, InsertKeepsComplete | LinkFirst) {
             self.make_incomplete(bucket);
         }
         let mut pred_word = found.pred_word;
@@ -56,10 +57,11 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         let after = pred_word.with(Link::item(item.address()));
         // ORDERING: Release publishes the item's fields to Acquire walks. Acquire because the word
         // may have returned to an older value: the deletion it went through must happen before us.
-        let linked = found
-            .pred
-            .compare_exchange(pred_word.0, after.0, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok();
+        let order = self.publishing();
+        let linked = !lost!(
+            LinkLost,
+            found.pred.compare_exchange(pred_word.0, after.0, order, Ordering::Relaxed)
+        );
         if linked {
             self.record().items.add(1);
             if K::expires(item) {
@@ -72,6 +74,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
                 self.ring.table.slot(bucket).hints[k].store(word.0, Ordering::Release);
                 self.recheck(bucket, item);
             }
+            wrong!(self, LinkFirst => self.hint_late(goal.hash(), bucket, item));
             self.consider_growth();
         }
         linked
@@ -93,9 +96,25 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         })
     }
 
+    /// The order of a compare-exchange that publishes an item (see `link`).
+    #[inline(always)]
+    fn publishing(&self) -> Ordering {
+        if wrong!(self, RelaxedPublish) {
+            // ORDERING: the fault.
+            return Ordering::Relaxed;
+        }
+        if wrong!(self, ReleaseLink) {
+            // ORDERING: the fault.
+            return Ordering::Release;
+        }
+        // ORDERING: AcqRel, as `link` says.
+        Ordering::AcqRel
+    }
+
     /// Gives back a reservation that no item came to use.
     pub(crate) fn unreserve(&mut self, bucket: u64, reservation: Reservation) {
         if let Some(k) = reservation.0 {
+            sometimes!(Unreserved);
             // ORDERING: Release, as in `link`.
             self.ring.table.slot(bucket).hints[k].store(0, Ordering::Release);
         }
@@ -120,18 +139,30 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         let flags = Next((item_flags(copy) & SIGN) | (word.0 & HINTED)).with_debt(debt);
         // ORDERING: Relaxed, private until the CAS below.
         copy.next().store(flags.with(word.link()).0, Ordering::Relaxed);
+        wrong!(self, ReplaceDrop => if let Some(found) = found {
+            return self.drop_in(found, old, copy);
+        });
         let dead = Next(word.0 | MARK | REPL).with(Link::item(copy.address()));
-        // ORDERING: AcqRel: publishes the copy; our reads of the old item come before its death.
-        if old.next().compare_exchange(word.0, dead.0, Ordering::AcqRel, Ordering::Relaxed).is_err()
-        {
+        let order = self.publishing();
+        // AcqRel: publishes the copy; our reads of the old item come before its death.
+        if lost!(
+            ReplaceLost,
+            // ORDERING: as `publishing` says.
+            old.next().compare_exchange(word.0, dead.0, order, Ordering::Relaxed)
+        ) {
             return false;
         }
         let expiring = i64::from(K::expires(copy)) - i64::from(K::expires(old));
         if expiring != 0 {
             self.record().expiring.add(expiring);
         }
-        if word.is(HINTED) {
+        if word.is(HINTED) || self.moves_naively() {
             self.inherit(old, copy);
+        }
+        if lazy {
+            sometimes!(LazyReplace);
+        } else if found.is_none() && word.debt() >= DEBT_MAX {
+            sometimes!(DebtPaid);
         }
         match found {
             Some(found) => self.unlink_one(goal, bucket, found, Link::item(copy.address()), old),
@@ -146,11 +177,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         let item = self.item(found.at);
         let dead = found.word.0 | MARK;
         // ORDERING: AcqRel: our reads of the item come before its death.
-        if item
-            .next()
-            .compare_exchange(found.word.0, dead, Ordering::AcqRel, Ordering::Relaxed)
-            .is_err()
-        {
+        let next = item.next();
+        // ORDERING: AcqRel, as above.
+        let cas = || next.compare_exchange(found.word.0, dead, Ordering::AcqRel, Ordering::Relaxed);
+        if lost!(KillLost, cas()) {
             return false;
         }
         self.record().items.add(-1);
@@ -158,6 +188,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
             self.record().expiring.add(-1);
         }
         self.unlink_one(goal, bucket, found, found.word.link(), item);
+        self.consider_shrinking();
         true
     }
 
@@ -172,14 +203,13 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     ) {
         let after = found.pred_word.with(successor);
         // ORDERING: AcqRel, as in `find`.
-        if found
-            .pred
-            .compare_exchange(found.pred_word.0, after.0, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-        {
-            self.unlinked(dead);
-        } else {
+        let (pred, word) = (found.pred, found.pred_word.0);
+        // ORDERING: AcqRel, as in `find`.
+        let cas = || pred.compare_exchange(word, after.0, Ordering::AcqRel, Ordering::Relaxed);
+        if lost!(UnlinkLeft, cas()) {
             self.find(goal, bucket);
+        } else {
+            self.unlinked(dead);
         }
     }
 
@@ -201,19 +231,21 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
             slot.anchor.store(Next(BUSY).with(found.at).0, Ordering::Relaxed);
             let after = found.pred_word.with(Link::anchor(index));
             // ORDERING: AcqRel, as for the link of an item.
-            if found
-                .pred
-                .compare_exchange(found.pred_word.0, after.0, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-            {
+            let (pred, word) = (found.pred, found.pred_word.0);
+            let order = self.publishing();
+            // ORDERING: AcqRel, as above.
+            if !lost!(SplitLost, pred.compare_exchange(word, after.0, order, Ordering::Relaxed)) {
                 break;
             }
         }
+        wrong!(self, SplitIncompleteEarly => self.make_incomplete(from));
         // ORDERING: AcqRel: whoever sees the slot usable sees its anchor linked (I7).
         slot.anchor.fetch_and(!BUSY, Ordering::AcqRel);
         // Only now: whoever still chose the parent's line for one of our keys is pinned since
         // before the parent can become complete again.
-        self.make_incomplete(from);
+        if !wrong!(self, SplitKeepsComplete | SplitIncompleteEarly) {
+            self.make_incomplete(from);
+        }
         self.hand_over(from, index);
         // ORDERING: Relaxed, statistics.
         self.ring.splits.fetch_add(1, Ordering::Relaxed);
@@ -240,16 +272,27 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
                 word.compare_exchange(0, hint.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             });
             if taken {
+                sometimes!(HandedOver);
                 self.recheck(to, item);
             } else {
+                sometimes!(NotHandedOver);
                 self.release(item);
             }
         }
     }
 
+    /// Called once for each removal.
+    pub(crate) fn consider_shrinking(&mut self) {
+        self.local.removals += 1;
+        if self.local.removals >= RESIZE_INTERVAL {
+            self.local.removals = 0;
+            self.shrink_if_due();
+        }
+    }
+
     fn consider_growth(&mut self) {
         self.local.inserts += 1;
-        if self.local.inserts >= GROWTH_INTERVAL {
+        if self.local.inserts >= RESIZE_INTERVAL {
             self.local.inserts = 0;
             self.grow_if_due();
         }

@@ -74,5 +74,6 @@ pub(crate) mod pipeline;
 mod scan;
 pub(crate) mod search;
 pub(crate) mod session;
+mod shrink;
 mod table;
 pub(crate) mod word;

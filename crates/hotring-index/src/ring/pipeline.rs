@@ -6,6 +6,7 @@
 //! collected and *fly*: each is a small state machine that asks for its next line and gives way to
 //! the others while that line is on its way.
 
+use crate::rare::sometimes;
 use crate::ring::item::{Item, Kind};
 use crate::ring::search::{Hit, KeyGoal};
 use crate::ring::session::Pinned;
@@ -179,7 +180,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     }
 
     fn settle(&mut self, goal: KeyGoal<'_, K>, step: Step, visits: u32) -> Option<Hit> {
-        let Step::Land(hit) = step else { return self.lookup(goal) };
+        let Step::Land(hit) = step else {
+            sometimes!(Diverted);
+            return self.lookup(goal);
+        };
         self.access(goal.hash, hit, visits);
         hit
     }

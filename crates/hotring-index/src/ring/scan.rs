@@ -139,6 +139,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
                     if K::expires(hit.item) {
                         self.record().expiring.add(-1);
                     }
+                    self.consider_shrinking();
                     return true;
                 }
                 Err(now) => word = Next(now),

@@ -3,6 +3,7 @@
 //! FAST'20 section 3.1. The paper's three conditions for a miss become one, because an anchor
 //! bounds every arc: the first node that is not before the target ends the search.
 
+use crate::rare::{lost, sometimes, wrong};
 use crate::ring::item::{Item, Kind};
 use crate::ring::session::Pinned;
 use crate::ring::table::Matches;
@@ -114,7 +115,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
             // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this
             // load is the linearization point.
             let word = Next(item.next().load(Ordering::Acquire));
-            if !word.is(MARK) && self.ring.kind.is(item, goal.hash, goal.key) {
+            let same = self.ring.kind.is(item, goal.hash, goal.key) || wrong!(self, TrustTag);
+            if !word.is(MARK) && same {
                 let hit = Hit { item, word };
                 self.access(goal.hash, Some(hit), 1);
                 return Some(hit);
@@ -175,7 +177,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         line: &mut Line,
     ) -> Option<Hit> {
         let Some(item) = self.hinted(hint) else {
-            line.uncertain |= hint.is_reserved();
+            if hint.is_reserved() && !wrong!(self, ReservedMissed) {
+                sometimes!(ReservedMet);
+                line.uncertain = true;
+            }
             return None;
         };
         line.visits += 1;
@@ -190,9 +195,11 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         }
         // Never walk on from a dead hint: its successor may be freed already.
         line.uncertain = true;
-        if word.is(REPL) {
+        if word.is(REPL) && !wrong!(self, ClearReplaced) {
+            sometimes!(StaleHint);
             line.stale = Some((k, hint));
         } else {
+            sometimes!(DeadHint);
             self.clear_word(index, k, hint, item);
         }
         None
@@ -209,10 +216,12 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         if control.is(COMPLETE) && !line.uncertain {
             // ORDERING: Acquire; the loads of the hints were Acquire, so this one comes after them.
             let again = Next(self.ring.table.slot(index).anchor.load(Ordering::Acquire));
-            if again.is(COMPLETE) {
+            if again.is(COMPLETE) || wrong!(self, NoSecondLook) {
+                sometimes!(LineMiss);
                 self.access(goal.hash, None, line.visits);
                 return None;
             }
+            sometimes!(LineChanged);
         }
         let bucket = self.bucket(goal.hash);
         let anchor = Link::anchor(bucket);
@@ -241,8 +250,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
             let word = Next(item.next().load(Ordering::Acquire));
             if word.is(MARK) {
                 if !word.is(REPL) {
+                    sometimes!(DeadHint);
                     self.clear_word(bucket, 0, hint, item);
                 }
+                wrong!(self, TrustDead | FollowDead => start = self.wrong_start(&goal, item, word));
             } else {
                 match goal.cmp_item(&self.ring.kind, item) {
                     cmp::Ordering::Equal => {
@@ -284,7 +295,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
             }
             // ORDERING: Acquire, as above; for a hit the linearization point.
             word = Next(item.next().load(Ordering::Acquire));
-            if order.is_eq() && !word.is(MARK) {
+            if word.is(MARK) {
+                sometimes!(DeadPassed);
+            } else if order.is_eq() {
                 return (Some(Hit { item, word }), visits);
             }
         }
@@ -296,7 +309,11 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         let index = hash & self.ring.table.mask();
         // ORDERING: Acquire pairs with the AcqRel that clears BUSY: a usable anchor is linked (I7).
         let word = Next(self.ring.table.slot(index).anchor.load(Ordering::Acquire));
-        if word.is_start() { index } else { self.bucket_or_parent(index) }
+        if word.is_start() || (word.0 != 0 && wrong!(self, NoBusy)) {
+            index
+        } else {
+            self.bucket_or_parent(index)
+        }
     }
 
     /// The bucket, split off if it is new, or the nearest ancestor that can be used now.
@@ -308,6 +325,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
             if word.is_start() || (word.0 == 0 && self.split(index)) {
                 return index;
             }
+            sometimes!(SplitBusy);
             index = parent(index);
         }
         0
@@ -333,12 +351,12 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
                 let (at, word) = self.skip_dead(pred_word.link());
                 if at != pred_word.link() {
                     let after = pred_word.with(at);
-                    // ORDERING: AcqRel publishes nothing new but keeps the release sequence of the
-                    // skipped items; pairs with the Acquire of walks.
-                    if pred
-                        .compare_exchange(pred_word.0, after.0, Ordering::AcqRel, Ordering::Relaxed)
-                        .is_err()
-                    {
+                    let cas = |old: u64, new: u64| {
+                        // ORDERING: AcqRel publishes nothing new but keeps the release sequence of
+                        // the skipped items; pairs with the Acquire of walks.
+                        pred.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
+                    };
+                    if lost!(CutLost, cas(pred_word.0, after.0)) {
                         continue 'start;
                     }
                     self.unlinked_run(pred_word.link(), at);
@@ -369,6 +387,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
                 let word = Next(item.next().load(Ordering::Acquire));
                 if word.is(MARK) {
                     if !word.is(REPL) {
+                        sometimes!(DeadHint);
                         self.clear_word(bucket, 0, hint, item);
                     }
                 } else if goal.cmp_item(&self.ring.kind, item).is_lt() {
@@ -400,10 +419,18 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     fn unlinked_run(&mut self, from: Link, to: Link) {
         let mut link = from;
         while link != to {
-            let item = self.item(link);
-            // ORDERING: Relaxed, the successor of a dead item is frozen (I1) and was read before.
-            link = Next(item.next().load(Ordering::Relaxed)).link();
-            self.unlinked(item);
+            let dead = link;
+            // ORDERING: Relaxed, the successor of a dead node is frozen (I1) and was read before.
+            link = Next(self.next(dead).load(Ordering::Relaxed)).link();
+            if dead.is_anchor() {
+                // Of a slot that goes; it has no memory of its own.
+                sometimes!(AnchorCut);
+                continue;
+            }
+            if link != to {
+                sometimes!(RunCut);
+            }
+            self.unlinked(self.item(dead));
         }
     }
 }

@@ -4,9 +4,10 @@ use crate::arena::{Arena, LocalArena};
 use crate::config::{Config, ConfigError, Growth};
 use crate::reclaim::{Collector, Participant, Record};
 use crate::ring::item::{Item, Kind};
+use crate::ring::shrink::Resizing;
 use crate::ring::table::Table;
 use crate::ring::word::{Hint, Link, Next, UNLINKED};
-use crate::sync::{Arc, AtomicI64, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicU64, Ordering, TallyI64, TallyU64};
 use std::ptr::NonNull;
 
 /// Versions that a session draws from the shared counter at a time.
@@ -17,17 +18,18 @@ pub(crate) struct Shared<K: Kind, const H: usize> {
     pub(crate) table: Table<H>,
     pub(crate) config: Config,
     pub(crate) growth: Growth,
+    pub(crate) resizing: Resizing,
     pub(crate) collector: Arc<Collector>,
     pub(crate) arena: Arc<Arena>,
     /// Anchors linked so far.
-    pub(crate) splits: AtomicU64,
+    pub(crate) splits: TallyU64,
     /// What the sums of lookups and visits were at the last doubling.
-    pub(crate) lookups_before: AtomicI64,
-    pub(crate) visits_before: AtomicI64,
+    pub(crate) lookups_before: TallyI64,
+    pub(crate) visits_before: TallyI64,
     /// Where `expire_step` goes on.
-    pub(crate) expire_cursor: AtomicU64,
-    versions: AtomicU64,
-    sessions: AtomicU64,
+    pub(crate) expire_cursor: TallyU64,
+    versions: TallyU64,
+    sessions: TallyU64,
 }
 
 impl<K: Kind, const H: usize> Shared<K, H> {
@@ -40,14 +42,15 @@ impl<K: Kind, const H: usize> Shared<K, H> {
             kind: K::with_seed(config.seed),
             table,
             growth: config.growth_for(H),
-            collector: Arc::new(Collector::new()),
+            resizing: Resizing::new(),
+            collector: Arc::new(collector(&config)),
             arena: Arc::new(Arena::new(config.huge_pages)),
-            splits: AtomicU64::new(1),
-            lookups_before: AtomicI64::new(0),
-            visits_before: AtomicI64::new(0),
-            expire_cursor: AtomicU64::new(0),
-            versions: AtomicU64::new(1),
-            sessions: AtomicU64::new(0),
+            splits: TallyU64::new(1),
+            lookups_before: TallyI64::new(0),
+            visits_before: TallyI64::new(0),
+            expire_cursor: TallyU64::new(0),
+            versions: TallyU64::new(1),
+            sessions: TallyU64::new(0),
             config,
         })
     }
@@ -75,6 +78,19 @@ impl<K: Kind, const H: usize> Shared<K, H> {
             let last = std::mem::replace(ended, next == Link::END);
             (!last).then_some(here)
         })
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+fn collector(_config: &Config) -> Collector {
+    Collector::new()
+}
+
+#[cfg(any(loom, shuttle))]
+fn collector(config: &Config) -> Collector {
+    match config.reclaim {
+        crate::checks::Reclaim::Epochs => Collector::new(),
+        crate::checks::Reclaim::Oracle => Collector::oracle(),
     }
 }
 
@@ -132,6 +148,8 @@ pub(crate) struct Local {
     pub(crate) countdown: u32,
     /// Inserts since growth was last considered.
     pub(crate) inserts: u32,
+    /// Removals since shrinking was last considered.
+    pub(crate) removals: u32,
     random: u64,
     versions: std::ops::Range<u64>,
 }
@@ -146,6 +164,7 @@ impl<K: Kind, const H: usize> Session<K, H> {
             arena: LocalArena::new(shared.arena.clone()),
             countdown: shared.config.period,
             inserts: 0,
+            removals: 0,
             random: seed | 1,
             versions: 0..0,
         };
@@ -155,10 +174,20 @@ impl<K: Kind, const H: usize> Session<K, H> {
         session
     }
 
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn local(&mut self) -> &mut Local {
+        &mut self.local
+    }
+
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn shared(&self) -> &Shared<K, H> {
+        &self.shared
+    }
+
     /// Frees removed memory as far as no session can see it any more, a bounded part at a time.
     /// Busy sessions do so by themselves; call this where a session goes idle.
     pub fn collect(&mut self) {
-        if self.local.participant.has_garbage() {
+        if self.local.participant.has_garbage() || self.is_resizing() {
             self.collect_garbage();
         }
     }
@@ -169,6 +198,12 @@ impl<K: Kind, const H: usize> Session<K, H> {
         if self.local.participant.is_due() {
             self.collect_garbage();
         }
+        self.pin_only()
+    }
+
+    /// As `pin`, without looking for other work first.
+    #[inline(always)]
+    pub(crate) fn pin_only(&mut self) -> Pinned<'_, K, H> {
         self.local.participant.pin();
         Pinned { ring: &self.shared, local: &mut self.local }
     }
@@ -183,6 +218,11 @@ impl<K: Kind, const H: usize> Session<K, H> {
             unsafe { arena.free(retired.block, retired.size) };
         });
         participant.record().item_bytes.add(-freed);
+        self.step_resizing();
+    }
+
+    pub(crate) fn is_resizing(&self) -> bool {
+        self.shared.resizing.is_busy()
     }
 }
 
@@ -231,14 +271,21 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     pub(crate) fn item(&self, link: Link) -> Item {
         debug_assert!(!link.is_anchor());
         // SAFETY: P: the link was read from a node of a walk under this pin (P1, P3).
-        unsafe { Item::at(link.address()) }
+        let item = unsafe { Item::at(link.address()) };
+        item.ghost().seen(self.local.participant.since());
+        item
     }
 
     /// The item of a hint word that was loaded under this pin.
     #[inline(always)]
     pub(crate) fn hinted(&self, hint: Hint) -> Option<Item> {
+        if hint.address() == 0 {
+            return None;
+        }
         // SAFETY: P: what a hint word contains is claimed, hence not freed under our pin (P4).
-        (hint.address() != 0).then(|| unsafe { Item::at(hint.address()) })
+        let item = unsafe { Item::at(hint.address()) };
+        item.ghost().seen(self.local.participant.since());
+        Some(item)
     }
 
     pub(crate) fn alloc(&mut self, size: usize) -> NonNull<u8> {
@@ -250,6 +297,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     pub(crate) fn discard(&mut self, item: Item) {
         let size = K::size(item);
         self.record().item_bytes.add(-(crate::arena::footprint(size) as i64));
+        item.ghost().free();
         // SAFETY: the item is its maker's alone, who gives it up here.
         unsafe { self.local.arena.free(item.start(), size) };
     }
@@ -257,7 +305,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     /// Hands an item that left both chain and hints to the collector (I5: once).
     pub(crate) fn retire(&mut self, item: Item) {
         let size = crate::arena::footprint(K::size(item));
-        self.local.participant.retire(item.start(), size);
+        self.local.participant.retire(item, size);
     }
 
     /// A number that no earlier call on this index returned.

@@ -1,9 +1,11 @@
 //! The table: one reserved range of slots, of which the lower `mask + 1` are in use.
 
 use crate::config::{Config, ConfigError};
+#[cfg(not(any(loom, shuttle)))]
 use crate::memory::{HUGE_PAGE, Mapping};
 use crate::ring::word::Hint;
 use crate::sync::{AtomicU64, Ordering};
+use std::io;
 
 /// A bucket's anchor and its hints (FAST'20's head pointer, several of them). 16, 32 or 64 bytes,
 /// so that a slot never straddles a cache line. All zero: not split off yet.
@@ -42,12 +44,20 @@ impl Iterator for Matches {
 }
 
 impl<const H: usize> Slot<H> {
+    /// Makes the slot one that was never used. Nobody else has a reference to it.
+    fn zero(&self) {
+        for word in std::iter::once(&self.anchor).chain(&self.hints) {
+            // ORDERING: Relaxed, the mask that admits somebody to the slot publishes.
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// The hints that had this tag (as [`Hint::tag_of`] gives it) when they were looked at, each
     /// once, after everything that the caller has loaded before. Without branches: which hint it
     /// is cannot be predicted.
     #[inline(always)]
     pub(crate) fn matches(&self, tag: u64) -> Matches {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
         if H == 7 {
             return Matches(line_matches(self.anchor.as_ptr().cast(), tag));
         }
@@ -62,7 +72,7 @@ impl<const H: usize> Slot<H> {
 }
 
 /// Compares the top 16 bits of words 1 to 7 of a 64-byte line with those of `tag`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
 #[inline(always)]
 fn line_matches(line: *const u64, tag: u64) -> u32 {
     let low: u32;
@@ -109,30 +119,18 @@ struct Mask(AtomicU64);
 
 pub(crate) struct Table<const H: usize> {
     mask: Mask,
-    slots: *const Slot<H>,
-    slots_max: u64,
-    _mapping: Mapping,
+    slots: Slots<H>,
 }
-
-// SAFETY: the slots are atomics in memory that the table owns.
-unsafe impl<const H: usize> Send for Table<H> {}
-// SAFETY: as above.
-unsafe impl<const H: usize> Sync for Table<H> {}
 
 impl<const H: usize> Table<H> {
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
         let initial = config.slots_initial.max(1).next_power_of_two();
         let mut slots = config.slots_max.next_power_of_two();
         loop {
-            let len = (slots * size_of::<Slot<H>>()).next_multiple_of(HUGE_PAGE);
-            match Mapping::reserve(len, config.huge_pages) {
-                Ok(mapping) => {
-                    return Ok(Self {
-                        mask: Mask(AtomicU64::new(initial as u64 - 1)),
-                        slots: mapping.start().as_ptr().cast(),
-                        slots_max: slots as u64,
-                        _mapping: mapping,
-                    });
+            match Slots::reserve(slots, config.huge_pages) {
+                Ok(slots) => {
+                    let mask = Mask(AtomicU64::new(initial as u64 - 1));
+                    return Ok(Self { mask, slots });
                 }
                 // A limit on addresses (ulimit -v, overcommit): a smaller table is still a table.
                 Err(_) if slots / 2 >= initial && slots > 1 => slots /= 2,
@@ -143,27 +141,104 @@ impl<const H: usize> Table<H> {
 
     #[inline(always)]
     pub(crate) fn slot(&self, index: u64) -> &Slot<H> {
-        debug_assert!(index < self.slots_max, "bucket numbers are masked");
-        // SAFETY: index < slots_max: every caller masks a hash, takes a bucket's parent, or reads
-        // the number of a linked anchor. Zeroed memory is a valid slot.
-        unsafe { &*self.slots.add(index as usize) }
+        self.slots.slot(index)
     }
 
     #[inline(always)]
     pub(crate) fn mask(&self) -> u64 {
-        // ORDERING: Acquire pairs with the AcqRel of `double`; loaded after the pin.
+        // ORDERING: Acquire pairs with the Release of `set_mask`; loaded after the pin.
         self.mask.0.load(Ordering::Acquire)
     }
 
-    /// Doubles the table if it still has `mask + 1` slots and room for more.
+    /// Doubles the table if there is room for more; new slots are zero without anybody's help.
+    /// Whoever changes the size holds the lock on resizing.
     pub(crate) fn double(&self, mask: u64) -> bool {
-        mask + 1 < self.slots_max
-            && self
-                .mask
-                .0
-                // ORDERING: AcqRel, see `mask`; new slots are zero without anybody's help.
-                .compare_exchange(mask, mask << 1 | 1, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
+        let may = mask + 1 < self.slots.len();
+        if may {
+            self.set_mask(mask << 1 | 1);
+        }
+        may
+    }
+
+    /// Under the lock on resizing.
+    pub(crate) fn set_mask(&self, mask: u64) {
+        // ORDERING: Release pairs with `mask`: zeroed slots are seen as such.
+        self.mask.0.store(mask, Ordering::Release);
+    }
+
+    /// Zeroes the slots from `from` up to twice as many. Nobody uses them.
+    pub(crate) fn give_back(&self, from: u64) {
+        self.slots.zero(from, 2 * from);
+    }
+}
+
+/// The slots: zeroed memory of the system, of which only what is used is ever touched.
+#[cfg(not(any(loom, shuttle)))]
+struct Slots<const H: usize> {
+    start: *const Slot<H>,
+    len: u64,
+    mapping: Mapping,
+}
+
+// SAFETY: the slots are atomics in memory that this owns.
+#[cfg(not(any(loom, shuttle)))]
+unsafe impl<const H: usize> Send for Slots<H> {}
+// SAFETY: as above.
+#[cfg(not(any(loom, shuttle)))]
+unsafe impl<const H: usize> Sync for Slots<H> {}
+
+#[cfg(not(any(loom, shuttle)))]
+impl<const H: usize> Slots<H> {
+    fn reserve(len: usize, huge_pages: bool) -> io::Result<Self> {
+        let bytes = (len * size_of::<Slot<H>>()).next_multiple_of(HUGE_PAGE);
+        let mapping = Mapping::reserve(bytes, huge_pages)?;
+        Ok(Self { start: mapping.start().as_ptr().cast(), len: len as u64, mapping })
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    #[inline(always)]
+    fn slot(&self, index: u64) -> &Slot<H> {
+        debug_assert!(index < self.len, "bucket numbers are masked");
+        // SAFETY: index < len: every caller masks a hash, takes a bucket's parent, or reads the
+        // number of a linked anchor. Zeroed memory is a valid slot.
+        unsafe { &*self.start.add(index as usize) }
+    }
+
+    fn zero(&self, from: u64, to: u64) {
+        let size = size_of::<Slot<H>>();
+        if !self.mapping.give_back(from as usize * size, to as usize * size) {
+            (from..to).for_each(|index| self.slot(index).zero());
+        }
+    }
+}
+
+/// The slots under a checker, which has to be told of each atomic.
+#[cfg(any(loom, shuttle))]
+struct Slots<const H: usize>(Box<[Slot<H>]>);
+
+#[cfg(any(loom, shuttle))]
+impl<const H: usize> Slots<H> {
+    fn reserve(len: usize, _huge_pages: bool) -> io::Result<Self> {
+        let slot = |_| Slot {
+            anchor: AtomicU64::new(0),
+            hints: std::array::from_fn(|_| AtomicU64::new(0)),
+        };
+        Ok(Self((0..len).map(slot).collect()))
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn slot(&self, index: u64) -> &Slot<H> {
+        &self.0[index as usize]
+    }
+
+    fn zero(&self, from: u64, to: u64) {
+        (from..to).for_each(|index| self.slot(index).zero());
     }
 }
 

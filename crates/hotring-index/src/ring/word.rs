@@ -110,7 +110,7 @@ impl Next {
     /// Whether this is the word of an anchor that is linked, and so may be a start (I7).
     #[inline(always)]
     pub(crate) fn is_start(self) -> bool {
-        self.0 != 0 && !self.is(BUSY)
+        self.0 != 0 && !self.is(BUSY | MARK)
     }
 
     pub(crate) fn debt(self) -> u64 {

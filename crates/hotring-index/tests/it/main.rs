@@ -4,4 +4,5 @@ mod bytes;
 mod history;
 mod linearizability;
 mod regressions;
+mod shrink;
 mod u64s;

@@ -1,0 +1,265 @@
+//! What the suites of the model checkers need of the index beyond its API: wrong variants to be
+//! caught, the rare steps on demand, and a look at an index at rest. Not in ordinary builds.
+
+use crate::HotRing;
+use crate::rare::wrong;
+use crate::ring::item::{Item, Kind};
+use crate::ring::search::{Found, Goal, KeyGoal};
+use crate::ring::session::{Pinned, Session};
+use crate::ring::word::{COMPLETE, HINTED, Hint, Link, MARK, Next};
+use crate::sync::{AtomicU64, Ordering};
+use std::collections::HashSet;
+
+/// A wrong variant of one step: what a shortcut, or the papers' text, would have it be. The suites
+/// must fail for each of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// The real thing.
+    #[default]
+    None,
+    /// The head is moved without a claim; the deleter clears it and retires at once.
+    NaiveHead,
+    /// The same, and the mover looks again after the move and undoes it.
+    RecheckHead,
+    /// A walk starts at a dead head.
+    TrustDead,
+    /// From a dead head the walk goes on to the first live item.
+    FollowDead,
+    /// An item is retired when it leaves the chain, although a hint holds it.
+    NoUnlinkWait,
+    /// Whether a hint holds the item is read with Relaxed.
+    RelaxedUnlinked,
+    /// The value is not frozen before it is replaced or removed because of it.
+    NoFreeze,
+    /// A value is written in place by a swap.
+    StoreInPlace,
+    /// A bucket is a start before its anchor is linked.
+    NoBusy,
+    /// Items are published with Relaxed.
+    RelaxedPublish,
+    /// An item is linked with Release, not AcqRel.
+    ReleaseLink,
+    /// An item is replaced by its predecessor's word alone, without a mark.
+    ReplaceDrop,
+    /// The table shrinks without grace periods.
+    NoGrace,
+    /// The table shrinks without its anchors being marked before they are unlinked.
+    NoAnchorMark,
+    /// A hint of a slot that goes is dropped without its claim being released.
+    ShrinkForgetsClaim,
+    /// The table shrinks while its lines may be complete.
+    ShrinkComplete,
+    /// A line becomes complete without a grace period.
+    CompleteNoGrace,
+    /// The stamp is one epoch old, and one grace period is enough.
+    CompleteStampEarly,
+    /// An insert without a word leaves COMPLETE alone.
+    InsertKeepsComplete,
+    /// An insert without a word clears COMPLETE, but not CANDIDATE.
+    InsertKeepsCandidate,
+    /// An item is linked before it has a word of its line.
+    LinkFirst,
+    /// Reserved words are overlooked.
+    ReservedMissed,
+    /// A replaced item's word is cleared like a removed one's.
+    ClearReplaced,
+    /// A reader does not look at the anchor again.
+    NoSecondLook,
+    /// A split hands hints over without making the parent's line incomplete.
+    SplitKeepsComplete,
+    /// A split makes the parent's line incomplete only before the bucket can be used.
+    SplitIncompleteEarly,
+    /// A displaced hint leaves COMPLETE alone.
+    DisplaceKeepsComplete,
+    /// A hint with the key's tag is taken for the key's.
+    TrustTag,
+    /// An expired item is marked without its expiry being closed first.
+    NoDoom,
+}
+
+/// What decides that memory is free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reclaim {
+    /// The collector.
+    #[default]
+    Epochs,
+    /// Nothing is freed, and everything that epochs might not cover is complained about.
+    Oracle,
+}
+
+impl<K: Kind, const H: usize> Session<K, H> {
+    /// Makes the next access one that may move a hint.
+    pub fn heat_next(&mut self) {
+        self.local().countdown = 1;
+    }
+
+    /// Tries to advance the epoch.
+    pub fn advance(&mut self) {
+        self.shared().collector.try_advance();
+    }
+
+    /// Takes the line of a hash's slot a step further towards complete.
+    pub fn complete(&mut self, hash: u64) {
+        let mut pinned = self.pin();
+        let slot = hash & pinned.ring.table.mask();
+        pinned.try_complete(slot);
+    }
+
+    /// Whether the line of a hash's slot is complete.
+    pub fn is_complete(&mut self, hash: u64) -> bool {
+        let pinned = self.pin();
+        let slot = pinned.ring.table.slot(hash & pinned.ring.table.mask());
+        // ORDERING: Acquire, as for readers.
+        Next(slot.anchor.load(Ordering::Acquire)).is(COMPLETE)
+    }
+
+    /// The hash of a key.
+    pub fn hash_of(&self, key: &K::Key) -> u64 {
+        self.shared().kind.hash(key)
+    }
+
+    /// Looks at an index at rest: order, marks, claims and hints agree; what a complete line says
+    /// is true; every item that is not retired is in the chain or in a hint.
+    ///
+    /// # Panics
+    /// If something does not agree.
+    pub fn check_at_rest(&mut self, index: &HotRing<K, H>) {
+        let end = AtEnd;
+        let mut pinned = self.pin();
+        let _ = pinned.find_from(&end, 0, false);
+        let mut chained = HashSet::new();
+        let mut hinted = HashSet::new();
+        let mut at = Link::anchor(0);
+        let mut last: Option<u64> = None;
+        loop {
+            let word = pinned.next(at);
+            // ORDERING: Acquire, as for readers.
+            let word = Next(word.load(Ordering::Acquire));
+            assert!(!word.is(MARK), "a dead node is still in the chain after a sweep");
+            let hash = if at.is_anchor() {
+                pinned.check_line(at.slot(), word, &mut hinted);
+                at.slot()
+            } else {
+                let item = pinned.item(at);
+                assert!(item.ghost().is_alive(), "a retired item is in the chain");
+                chained.insert(at.address());
+                pinned.ring.kind.item_hash(item)
+            };
+            let order = hash.reverse_bits();
+            assert!(last.is_none_or(|last| last <= order), "the ring is not in order");
+            last = Some(order);
+            at = word.link();
+            if at == Link::END {
+                break;
+            }
+        }
+        for &address in &chained {
+            let item = pinned.item(Link::item(address));
+            // ORDERING: Acquire, as for readers.
+            let word = Next(item.next().load(Ordering::Acquire));
+            assert_eq!(word.is(HINTED), hinted.contains(&address), "a claim without a hint");
+        }
+        for address in index.shared.arena.blocks() {
+            // SAFETY: P: under a checker no block is handed back, and each holds an item.
+            let item = unsafe { Item::at(address) };
+            if item.ghost().is_alive() {
+                let held = chained.contains(&address) || hinted.contains(&address);
+                assert!(held, "an item is neither in the chain, nor hinted, nor retired");
+            }
+        }
+    }
+}
+
+impl<K: Kind, const H: usize> Pinned<'_, K, H> {
+    fn check_line(&mut self, slot: u64, anchor: Next, hinted: &mut HashSet<u64>) {
+        let mut line = HashSet::new();
+        for word in &self.ring.table.slot(slot).hints {
+            // ORDERING: Acquire, as for readers.
+            let hint = Hint(word.load(Ordering::Acquire));
+            assert!(!hint.is_reserved(), "a reservation is left");
+            let Some(item) = self.hinted(hint) else { continue };
+            assert!(item.ghost().is_alive(), "a retired item is hinted");
+            assert!(hinted.insert(item.address()), "an item is in two hint words");
+            line.insert(item.address());
+        }
+        let mut at = anchor.link();
+        while anchor.is(COMPLETE) && !at.is_anchor() {
+            assert!(line.contains(&at.address()), "a complete line misses an item");
+            // ORDERING: Acquire, as for readers.
+            at = Next(self.next(at).load(Ordering::Acquire)).link();
+        }
+    }
+}
+
+/// The position after everything.
+struct AtEnd;
+
+impl<K: Kind> Goal<K> for AtEnd {
+    fn hash(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn cmp_item(&self, _kind: &K, _item: Item) -> std::cmp::Ordering {
+        std::cmp::Ordering::Less
+    }
+
+    fn cmp_anchor(&self, _slot: u64) -> std::cmp::Ordering {
+        std::cmp::Ordering::Less
+    }
+}
+
+/// What wrong variants do.
+impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
+    /// Where wrong variants go on from a dead head. The real thing takes the anchor instead.
+    pub(crate) fn wrong_start(
+        &self,
+        goal: &KeyGoal<'_, K>,
+        dead: Item,
+        mut word: Next,
+    ) -> Option<Next> {
+        let follow = wrong!(self, FollowDead);
+        if !(follow || wrong!(self, TrustDead)) || !goal.cmp_item(&self.ring.kind, dead).is_lt() {
+            return None;
+        }
+        while follow && word.is(MARK) && !word.link().is_anchor() {
+            let item = self.item(word.link());
+            if !goal.cmp_item(&self.ring.kind, item).is_lt() {
+                return None;
+            }
+            // ORDERING: Acquire, as for every step of a walk.
+            word = Next(item.next().load(Ordering::Acquire));
+        }
+        Some(word)
+    }
+
+    /// What a wrong variant does: a word for an item that is in the chain already.
+    pub(crate) fn hint_late(&mut self, hash: u64, bucket: u64, item: Item) {
+        // ORDERING: Relaxed, the CAS validates it.
+        let empty = |word: &AtomicU64| word.load(Ordering::Relaxed) == 0;
+        if let Some(k) = self.ring.table.slot(bucket).hints.iter().position(empty) {
+            let after = Hint::new(Hint::tag_of(hash), item.address(), 1);
+            self.move_hint(bucket, k, Hint::EMPTY, item, after);
+        }
+    }
+
+    /// What a wrong variant does in the place of `replace`.
+    pub(crate) fn drop_in(&mut self, found: &Found<'s>, old: Item, copy: Item) -> bool {
+        let (word, after) = (found.pred_word.0, found.pred_word.with(Link::item(copy.address())));
+        // ORDERING: AcqRel, as in `link`.
+        let cas = found.pred.compare_exchange(word, after.0, Ordering::AcqRel, Ordering::Relaxed);
+        if cas.is_ok() {
+            self.retire(old);
+        }
+        cas.is_ok()
+    }
+
+    /// Takes an anchor out of the chain that is not marked.
+    pub(crate) fn cut_anchor(&mut self, index: u64, bucket: u64) {
+        let found = self.find_from(&crate::ring::search::AnchorGoal(index), bucket, false);
+        if found.at == Link::anchor(index) {
+            let (word, after) = (found.pred_word.0, found.pred_word.with(found.word.link()));
+            // ORDERING: AcqRel, as in `find`.
+            let _ = found.pred.compare_exchange(word, after.0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+}

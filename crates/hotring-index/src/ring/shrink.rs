@@ -1,0 +1,268 @@
+//! Halving the table: the upper slots are given back, readers are not disturbed, nobody waits.
+//!
+//! FAST'20 leaves this open. A halving is a few phases, and any session takes it a step further now
+//! and then (`Session::step_resizing`), so no operation pays for more than a bounded part:
+//!
+//! 1. *Quiet* (only with complete lines): no line becomes complete from now on. After a grace
+//!    period nobody is about to, and all lines are made incomplete: a lower one is going to be
+//!    asked for the arc of an upper slot, too, and an upper one is not told of inserts any more.
+//! 2. *Halved*: the mask loses its top bit. After a grace period nobody enters through an upper
+//!    slot, splits one off, or puts a hint into one. Until then the halving can be undone by giving
+//!    the bit back.
+//! 3. *Sweep*: of each upper slot the hints are taken out and released, the anchor is MARKed, so
+//!    that nothing is linked behind it any more (I1), and a walk cuts it out like a dead item.
+//! 4. *Unlinked*: after another grace period nobody holds a reference to an upper slot. They are
+//!    zeroed, whole pages by giving them to the system.
+//!
+//! A doubling needs zeroed slots, so while phases 3 and 4 last the table does not grow.
+
+use crate::config::Growth;
+use crate::rare::{sometimes, wrong};
+use crate::ring::item::Kind;
+use crate::ring::search::AnchorGoal;
+use crate::ring::session::{Pinned, Session};
+use crate::ring::word::{Hint, MARK};
+use crate::sync::{AtomicBool, Mutex, Ordering, TallyU64};
+
+/// Slots looked at in one step: some 20 microseconds.
+const SLOTS_A_STEP: u64 = if cfg!(any(loom, shuttle)) { 8 } else { 1024 };
+
+#[derive(Clone, Copy)]
+enum Phase {
+    Idle,
+    /// Waiting for the grace period `tag` before lines are made incomplete.
+    Quiet {
+        tag: u64,
+    },
+    /// Lines from `next` on may still be complete.
+    Incomplete {
+        next: u64,
+    },
+    /// The mask is halved; waiting for the grace period `tag`.
+    Halved {
+        tag: u64,
+    },
+    /// Upper slots from `next` on are still linked.
+    Sweep {
+        next: u64,
+    },
+    /// All upper slots are unlinked; waiting for the grace period `tag`.
+    Unlinked {
+        tag: u64,
+    },
+}
+
+/// Where a change of the table's size stands. Whoever changes the mask holds the lock, and nobody
+/// waits for it.
+pub(crate) struct Resizing {
+    phase: Mutex<Phase>,
+    /// 1 while a halving is under way.
+    busy: TallyU64,
+    /// No line may become complete.
+    quiet: AtomicBool,
+}
+
+impl Resizing {
+    pub(crate) fn new() -> Self {
+        Self {
+            phase: Mutex::new(Phase::Idle),
+            busy: TallyU64::new(0),
+            quiet: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a halving waits for somebody to take it on.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        // ORDERING: Relaxed, advice.
+        self.busy.load(Ordering::Relaxed) != 0
+    }
+
+    /// Asked under a pin, before a line's words are read.
+    pub(crate) fn forbids_completing(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `begin`; who misses it is pinned since before
+        // the end of the grace period that follows.
+        self.quiet.load(Ordering::Acquire)
+    }
+
+    fn set_quiet(&self, quiet: bool) {
+        // ORDERING: Release, see `forbids_completing`; when it ends, the slots are zeroed before.
+        self.quiet.store(quiet, Ordering::Release);
+    }
+
+    fn set(&self, phase: &mut Phase, next: Phase) {
+        *phase = next;
+        // ORDERING: Relaxed, advice.
+        self.busy.store(u64::from(!matches!(next, Phase::Idle)), Ordering::Relaxed);
+    }
+}
+
+impl<K: Kind, const H: usize> Session<K, H> {
+    /// Doubles the table now, if it may grow and is not being halved; true if it did.
+    ///
+    /// The table grows by itself ([`crate::Growth`]); this is for those who know what is to come.
+    pub fn grow(&mut self) -> bool {
+        let mut pinned = self.pin();
+        let mask = pinned.ring.table.mask();
+        pinned.double(mask)
+    }
+
+    /// Begins to halve the table, if it has more than its initial slots and no halving is under
+    /// way; true if it did. The rest is done in small steps by later operations and
+    /// [`Session::collect`].
+    ///
+    /// The table shrinks by itself ([`crate::Growth`]); this is for those who know what is to come.
+    pub fn shrink(&mut self) -> bool {
+        self.pin().begin_halving()
+    }
+
+    /// Takes a halving a step further, if there is one. Not pinned.
+    pub(crate) fn step_resizing(&mut self) {
+        if !self.is_resizing() {
+            return;
+        }
+        let mut pinned = self.pin_only();
+        let ring = pinned.ring;
+        let Ok(mut phase) = ring.resizing.phase.try_lock() else { return };
+        let next = pinned.take_step(*phase);
+        ring.resizing.set(&mut phase, next);
+        drop(phase);
+        if matches!(next, Phase::Idle) {
+            // A table that has become far too large is halved several times.
+            pinned.shrink_if_due();
+        }
+    }
+}
+
+impl<K: Kind, const H: usize> Pinned<'_, K, H> {
+    /// Doubles the table if it still has `mask + 1` slots, or undoes a halving that has not gone
+    /// far. False: nothing has changed.
+    pub(crate) fn double(&mut self, mask: u64) -> bool {
+        let resizing = &self.ring.resizing;
+        let Ok(mut phase) = resizing.phase.try_lock() else { return false };
+        if self.ring.table.mask() != mask {
+            return false;
+        }
+        match *phase {
+            Phase::Idle => {
+                sometimes!(Grown);
+                self.ring.table.double(mask)
+            }
+            Phase::Halved { .. } => {
+                // Its slots are as they were: this is an ordinary doubling with less to split.
+                sometimes!(ShrinkUndone);
+                self.ring.table.set_mask(mask << 1 | 1);
+                resizing.set_quiet(false);
+                resizing.set(&mut phase, Phase::Idle);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Begins a halving if the table holds few items for its size. Called now and then by those
+    /// who remove.
+    pub(crate) fn shrink_if_due(&mut self) {
+        let Growth::Auto { items_low, .. } = self.ring.growth else { return };
+        let slots = self.ring.table.mask() + 1;
+        if slots as usize <= self.ring.config.slots_initial || self.ring.resizing.is_busy() {
+            return;
+        }
+        let items = self.ring.sum(|record| record.items.load());
+        if (items as f64) < slots as f64 * items_low {
+            self.begin_halving();
+        }
+    }
+
+    fn begin_halving(&mut self) -> bool {
+        let resizing = &self.ring.resizing;
+        let Ok(mut phase) = resizing.phase.try_lock() else { return false };
+        let mask = self.ring.table.mask();
+        let initial = self.ring.config.slots_initial.max(1).next_power_of_two() as u64;
+        if !matches!(*phase, Phase::Idle) || mask < initial {
+            return false;
+        }
+        sometimes!(Shrinking);
+        let next = if self.ring.config.complete_lines && !wrong!(self, ShrinkComplete) {
+            resizing.set_quiet(true);
+            Phase::Quiet { tag: self.local.participant.grace() }
+        } else {
+            self.halve()
+        };
+        resizing.set(&mut phase, next);
+        true
+    }
+
+    fn halve(&mut self) -> Phase {
+        self.ring.table.set_mask(self.ring.table.mask() >> 1);
+        Phase::Halved { tag: self.local.participant.grace() }
+    }
+
+    /// One step; returns the phase that the halving is in now.
+    fn take_step(&mut self, phase: Phase) -> Phase {
+        let slots = self.ring.table.mask() + 1;
+        match phase {
+            Phase::Idle => Phase::Idle,
+            Phase::Quiet { tag } if self.is_over(tag) => Phase::Incomplete { next: 0 },
+            Phase::Halved { tag } if self.is_over(tag) => Phase::Sweep { next: slots },
+            Phase::Unlinked { tag } if self.is_over(tag) => {
+                self.ring.table.give_back(slots);
+                self.ring.resizing.set_quiet(false);
+                sometimes!(Shrunk);
+                Phase::Idle
+            }
+            waiting @ (Phase::Quiet { .. } | Phase::Halved { .. } | Phase::Unlinked { .. }) => {
+                waiting
+            }
+            Phase::Incomplete { next } => {
+                // The upper ones too: once the mask is halved, inserts of their keys do not look
+                // at them any more, and the halving may be undone.
+                let end = (next + SLOTS_A_STEP).min(slots);
+                (next..end).for_each(|slot| self.make_incomplete(slot));
+                if end < slots { Phase::Incomplete { next: end } } else { self.halve() }
+            }
+            Phase::Sweep { next } => {
+                let end = (next + SLOTS_A_STEP).min(2 * slots);
+                (next..end).for_each(|slot| self.sweep_slot(slot));
+                if end < 2 * slots {
+                    Phase::Sweep { next: end }
+                } else {
+                    Phase::Unlinked { tag: self.local.participant.grace() }
+                }
+            }
+        }
+    }
+
+    fn is_over(&self, tag: u64) -> bool {
+        self.ring.collector.is_over(tag) || wrong!(self, NoGrace)
+    }
+
+    /// Takes the anchor of an upper slot out of the chain, and its hints with it.
+    fn sweep_slot(&mut self, index: u64) {
+        let slot = self.ring.table.slot(index);
+        // ORDERING: Acquire; no split of it is under way since the grace period.
+        if slot.anchor.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        for word in &slot.hints {
+            // ORDERING: AcqRel, the release of the claim comes after (I5).
+            let hint = Hint(word.swap(0, Ordering::AcqRel));
+            debug_assert!(!hint.is_reserved(), "its inserter is gone since the grace period");
+            if let Some(item) = self.hinted(hint) {
+                sometimes!(SweptHint);
+                if !wrong!(self, ShrinkForgetsClaim) {
+                    self.release(item);
+                }
+            }
+        }
+        if !wrong!(self, NoAnchorMark) {
+            // ORDERING: AcqRel: links behind the anchor come before, or fail (I1).
+            slot.anchor.fetch_or(MARK, Ordering::AcqRel);
+        }
+        let bucket = self.bucket(index);
+        wrong!(self, NoAnchorMark => self.cut_anchor(index, bucket));
+        let _ = self.find_from(&AnchorGoal(index), bucket, false);
+        // ORDERING: Relaxed, statistics.
+        self.ring.splits.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,24 @@
+//! The seam for model checkers: the only import of atomics, threads' primitives and cells in this
+//! crate. `--cfg loom` and `--cfg shuttle` put a checker's in the place of the real ones, so that
+//! the very code of the ring runs under it.
+//!
+//! Two kinds of atomics: those of the protocol, which a checker explores, and *tallies*, which only
+//! count or draw unique numbers. Nothing is read through a tally, so a checker need not try every
+//! order of them, and they stay real everywhere. So do `Arc` and `Mutex`: no access to a protocol
+//! atomic happens under a lock that another thread may wait for in the middle of an operation.
+
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, fence};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
+
+#[cfg(shuttle)]
+mod shuttle_points;
+#[cfg(shuttle)]
+pub(crate) use shuttle_points::{AtomicBool, AtomicPtr, AtomicU64, fence};
+
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use std::sync::atomic::compiler_fence;
+pub(crate) use std::sync::atomic::{AtomicI64 as TallyI64, AtomicU64 as TallyU64, Ordering};
+pub(crate) use std::sync::{Arc, Mutex};

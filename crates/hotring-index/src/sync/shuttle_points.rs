@@ -1,0 +1,97 @@
+//! Atomics for shuttle: the real ones, with a scheduling point before each access.
+//!
+//! Shuttle's own atomics carry a clock and are larger than what they stand for; items and slots
+//! have fixed layouts, so theirs must be of the real size. Shuttle treats every access as
+//! sequentially consistent anyway: memory orders are loom's to check.
+
+use shuttle::thread::sleep as switch;
+use std::sync::atomic::{self, Ordering};
+use std::time::Duration;
+
+// ORDERING: SeqCst, the only one that shuttle knows.
+const ORDER: Ordering = Ordering::SeqCst;
+
+/// Lets another thread go on, as the schedule says. Outside of a run (tests of parts, drops after
+/// a run) there is no schedule.
+fn point() {
+    if !std::thread::panicking() {
+        // A sleep has no length under shuttle: it is a switch and nothing else.
+        switch(Duration::ZERO);
+    }
+}
+
+pub(crate) fn fence(_order: Ordering) {
+    point();
+}
+
+macro_rules! atomic {
+    ($name:ident $(<$T:ident>)?, $value:ty) => {
+        #[derive(Debug, Default)]
+        #[repr(transparent)]
+        pub(crate) struct $name $(<$T>)? (atomic::$name $(<$T>)?);
+
+        #[allow(dead_code)]
+        impl $(<$T>)? $name $(<$T>)? {
+            pub(crate) const fn new(value: $value) -> Self {
+                Self(atomic::$name::new(value))
+            }
+
+            pub(crate) fn load(&self, _: Ordering) -> $value {
+                point();
+                self.0.load(ORDER)
+            }
+
+            pub(crate) fn store(&self, value: $value, _: Ordering) {
+                point();
+                self.0.store(value, ORDER);
+            }
+
+            pub(crate) fn swap(&self, value: $value, _: Ordering) -> $value {
+                point();
+                self.0.swap(value, ORDER)
+            }
+
+            pub(crate) fn compare_exchange(
+                &self,
+                old: $value,
+                new: $value,
+                _: Ordering,
+                _: Ordering,
+            ) -> Result<$value, $value> {
+                point();
+                self.0.compare_exchange(old, new, ORDER, ORDER)
+            }
+
+            pub(crate) fn compare_exchange_weak(
+                &self,
+                old: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.compare_exchange(old, new, success, failure)
+            }
+        }
+    };
+}
+
+atomic!(AtomicU64, u64);
+atomic!(AtomicBool, bool);
+atomic!(AtomicPtr<T>, *mut T);
+
+impl AtomicU64 {
+    pub(crate) fn fetch_or(&self, bits: u64, _: Ordering) -> u64 {
+        point();
+        self.0.fetch_or(bits, ORDER)
+    }
+
+    pub(crate) fn fetch_and(&self, bits: u64, _: Ordering) -> u64 {
+        point();
+        self.0.fetch_and(bits, ORDER)
+    }
+
+    pub(crate) fn fetch_add(&self, by: u64, _: Ordering) -> u64 {
+        point();
+        self.0.fetch_add(by, ORDER)
+    }
+}
