@@ -3,6 +3,8 @@
 mod bytes;
 mod history;
 mod linearizability;
+mod model_u64s;
 mod regressions;
+mod shapes;
 mod shrink;
 mod u64s;
