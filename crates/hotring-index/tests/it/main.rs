@@ -3,6 +3,7 @@
 mod bytes;
 mod history;
 mod linearizability;
+mod model_bytes;
 mod model_u64s;
 mod regressions;
 mod shapes;
