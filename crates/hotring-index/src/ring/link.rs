@@ -93,6 +93,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
                 && hints[k]
                     .compare_exchange(0, reserved, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
+                && {
+                    sometimes!(Reserved);
+                    true
+                }
         })
     }
 
