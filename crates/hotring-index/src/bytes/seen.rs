@@ -41,6 +41,14 @@ pub(crate) fn doom(item: Item, now: u64) -> bool {
         )
 }
 
+/// Whether an item is live at `now` and stays so until it is marked: its expiry changes no more.
+/// Asked by who replaces or removes it whatever its value, and says whether it was there.
+pub(crate) fn stays_live(item: Item, now: u64) -> bool {
+    let Some(word) = expiry_of(item) else { return true };
+    // ORDERING: AcqRel: changes come before (we see them) or fail.
+    !is_past(word.fetch_or(EXPIRY_FROZEN, Ordering::AcqRel), now)
+}
+
 #[derive(PartialEq, Eq)]
 pub(crate) enum Written {
     Yes,

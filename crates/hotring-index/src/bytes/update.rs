@@ -1,7 +1,7 @@
 //! The operations on a pinned ring of byte-string items.
 
 use crate::bytes::item::{Bytes, Parts, is_expired, version_of};
-use crate::bytes::seen::{Seen, Written, doom, write_word};
+use crate::bytes::seen::{Seen, Written, doom, stays_live, write_word};
 use crate::bytes::value::{Action, Entry, Expiry, Value};
 use crate::config::{RcuCounts, Strategy};
 use crate::rare::wrong;
@@ -72,7 +72,7 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
                 self.access(goal.hash, Some(hit), 1);
                 return true;
             }
-            if self.may_replace_without_pred() {
+            if self.may_replace_without_pred() && stays_live(hit.item, now) {
                 let copy = self.make(goal, value, expire_at, None);
                 let bucket = self.bucket(goal.hash);
                 if self.replace(&goal, bucket, (hit.item, hit.word), copy, None) {
@@ -108,6 +108,9 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
             if expire_at.is_none() && write_word(hit, value, None) == Written::Yes {
                 self.access(goal.hash, Some(hit), 1);
                 break true;
+            }
+            if !stays_live(hit.item, now) {
+                continue;
             }
             let copy = *new.get_or_insert_with(|| self.make(goal, value, expire_at, None));
             if self.replace(&goal, bucket, (hit.item, hit.word), copy, Some(&found)) {
@@ -281,10 +284,8 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
         let bucket = self.bucket(goal.hash);
         loop {
             let (hit, found) = self.find_live(goal, bucket, now);
-            if hit.is_none() {
-                return false;
-            }
-            if self.kill(&goal, bucket, &found) {
+            let Some(hit) = hit else { return false };
+            if stays_live(hit.item, now) && self.kill(&goal, bucket, &found) {
                 return true;
             }
         }
