@@ -1,5 +1,5 @@
 //! A small linearizability checker (Wing and Gong, with Lowe's memory of visited states) for the
-//! history of one key.
+//! history of one key. `history_checks` checks the checker.
 //!
 //! Not covered: orders between keys (each key is checked by itself), histories of more than 64
 //! operations, and operations that never return.
@@ -17,8 +17,19 @@ pub enum Op {
     Take,
     Add(u64),
     Swap(u64, u64),
+    /// Removes if the value is this one.
+    RemoveIf(u64),
     /// v -> v * 10 + d, as a derived replacement (stands for APPEND).
     Append(u64),
+    /// A new expiry that is not over yet.
+    Expire,
+    /// A new expiry that is over.
+    Lapse,
+    /// A value that is over at once.
+    PutLapsed(u64),
+    Version,
+    /// Stores the value if the version is this one.
+    SwapVersion(u64, u64),
 }
 
 /// What it returned.
@@ -26,6 +37,7 @@ pub enum Op {
 pub enum Outcome {
     Value(Option<u64>),
     Flag(bool),
+    Version(Option<u64>),
 }
 
 /// One completed operation with the moments of its call and return.
@@ -38,76 +50,104 @@ pub struct Event {
     pub end: u64,
 }
 
-fn step(state: Option<u64>, op: Op) -> (Option<u64>, Outcome) {
-    use Outcome::{Flag, Value};
+/// What a key has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    pub value: Option<u64>,
+    /// Given out since the last write.
+    pub version: Option<u64>,
+}
+
+impl State {
+    pub fn of(value: Option<u64>) -> Self {
+        Self { value, version: None }
+    }
+}
+
+/// What an operation does and returns. A version that it has to make is `fresh`.
+pub fn apply(state: State, op: Op, fresh: Option<u64>) -> (State, Outcome) {
+    use Outcome::{Flag, Value, Version};
+    let now = state.value;
+    let write = State::of;
     match op {
-        Op::Get => (state, Value(state)),
-        Op::Put(v) => (Some(v), Flag(state.is_some())),
-        Op::Insert(v) => (Some(state.unwrap_or(v)), Flag(state.is_none())),
-        Op::Replace(v) => (state.map(|_| v), Value(state)),
-        Op::Remove => (None, Flag(state.is_some())),
-        Op::Take => (None, Value(state)),
+        Op::Get => (state, Value(now)),
+        Op::Put(v) => (write(Some(v)), Flag(now.is_some())),
+        Op::Insert(v) if now.is_none() => (write(Some(v)), Flag(true)),
+        Op::Insert(_) => (state, Flag(false)),
+        Op::Replace(v) => (write(now.map(|_| v)), Value(now)),
+        Op::Remove | Op::Lapse | Op::PutLapsed(_) => (write(None), Flag(now.is_some())),
+        Op::Take => (write(None), Value(now)),
         Op::Add(d) => {
-            let sum = state.map(|v| v.wrapping_add(d));
-            (sum, Value(sum))
+            let sum = now.map(|v| v.wrapping_add(d));
+            (write(sum), Value(sum))
         }
-        Op::Swap(old, new) if state == Some(old) => (Some(new), Flag(true)),
-        Op::Swap(..) => (state, Flag(false)),
+        Op::Swap(old, new) if now == Some(old) => (write(Some(new)), Flag(true)),
+        Op::RemoveIf(old) if now == Some(old) => (write(None), Flag(true)),
+        Op::Swap(..) | Op::RemoveIf(_) => (state, Flag(false)),
         Op::Append(d) => {
-            let longer = state.map(|v| v.wrapping_mul(10).wrapping_add(d));
-            (longer, Value(longer))
+            let longer = now.map(|v| v.wrapping_mul(10).wrapping_add(d));
+            (write(longer), Value(longer))
         }
+        Op::Expire => (write(now), Flag(now.is_some())),
+        Op::Version => {
+            let version = now.and(state.version.or(fresh));
+            (State { value: now, version }, Version(version))
+        }
+        Op::SwapVersion(version, new) if state.version == Some(version) => {
+            (write(Some(new)), Flag(true))
+        }
+        Op::SwapVersion(..) => (state, Flag(false)),
     }
 }
 
-/// Whether some order of the events that respects real time explains all outcomes.
-pub fn is_linearizable(events: &[Event], initial: Option<u64>, last: Option<u64>) -> bool {
+/// Whether some order of the events that respects real time explains all outcomes and leads from
+/// the first state to the last.
+pub fn is_linearizable(events: &[Event], first: State, last: State) -> bool {
     assert!(events.len() <= 64, "the set of done events is one word");
-    search(events, last, 0, initial, &mut HashSet::new())
+    Search { events, first, last, seen: HashSet::new() }.goes_on(0, first)
 }
 
-fn search(
-    events: &[Event],
-    last: Option<u64>,
-    done: u64,
-    state: Option<u64>,
-    seen: &mut HashSet<(u64, Option<u64>)>,
-) -> bool {
-    let open = |i: &usize| done >> i & 1 == 0;
-    let Some(first_end) = (0..events.len()).filter(open).map(|i| events[i].end).min() else {
-        return state == last;
-    };
-    if !seen.insert((done, state)) {
-        return false;
+struct Search<'e> {
+    events: &'e [Event],
+    first: State,
+    last: State,
+    seen: HashSet<(u64, State)>,
+}
+
+impl Search<'_> {
+    fn goes_on(&mut self, done: u64, state: State) -> bool {
+        let events = self.events;
+        let open = |i: &usize| done >> i & 1 == 0;
+        let Some(first_end) = (0..events.len()).filter(open).map(|i| events[i].end).min() else {
+            return state == self.last;
+        };
+        if !self.seen.insert((done, state)) {
+            return false;
+        }
+        (0..events.len()).filter(open).any(|i| {
+            events[i].call < first_end
+                && self
+                    .explains(done, state, &events[i])
+                    .is_some_and(|next| self.goes_on(done | 1 << i, next))
+        })
     }
-    (0..events.len()).filter(open).any(|i| {
-        let (next, outcome) = step(state, events[i].op);
-        events[i].call < first_end
-            && outcome == events[i].outcome
-            && search(events, last, done | 1 << i, next, seen)
-    })
-}
 
-fn event(op: Op, outcome: Outcome, call: u64, end: u64) -> Event {
-    Event { key: 0, op, outcome, call, end }
-}
+    /// The state after an event, if what it returned is possible here.
+    fn explains(&self, done: u64, state: State, event: &Event) -> Option<State> {
+        let fresh = match event.outcome {
+            Outcome::Version(version) => version,
+            _ => None,
+        };
+        let (next, outcome) = apply(state, event.op, fresh);
+        let is_new = state.version.is_none() && next.version.is_some();
+        let possible = outcome == event.outcome && (!is_new || self.is_fresh(done, event));
+        possible.then_some(next)
+    }
 
-#[test]
-fn the_checker_rejects_planted_violations() {
-    use Outcome::{Flag, Value};
-    let put = event(Op::Put(1), Flag(false), 0, 1);
-    assert!(is_linearizable(&[put, event(Op::Get, Value(Some(1)), 2, 3)], None, Some(1)));
-    let stale = event(Op::Get, Value(None), 2, 3);
-    assert!(!is_linearizable(&[put, stale], None, Some(1)), "a stale read");
-    let adds = [event(Op::Add(1), Value(Some(1)), 0, 5), event(Op::Add(1), Value(Some(1)), 1, 6)];
-    assert!(!is_linearizable(&adds, Some(0), Some(1)), "a lost update");
-    let takes = [event(Op::Take, Value(Some(7)), 0, 5), event(Op::Take, Value(Some(7)), 1, 6)];
-    assert!(!is_linearizable(&takes, Some(7), None), "one value taken twice");
-    assert!(!is_linearizable(&[put], None, None), "a lost insert");
-    let overlapping = [
-        event(Op::Put(2), Flag(false), 0, 9),
-        event(Op::Get, Value(None), 1, 3),
-        event(Op::Get, Value(Some(2)), 4, 5),
-    ];
-    assert!(is_linearizable(&overlapping, None, Some(2)), "the put takes effect in between");
+    /// No version is given out twice.
+    fn is_fresh(&self, done: u64, event: &Event) -> bool {
+        let Outcome::Version(version) = event.outcome else { return true };
+        let mut before = self.events.iter().enumerate().filter(|(i, _)| done >> i & 1 == 1);
+        version != self.first.version && !before.any(|(_, e)| e.outcome == event.outcome)
+    }
 }

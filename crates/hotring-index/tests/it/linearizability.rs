@@ -1,128 +1,88 @@
-//! Recorded histories of the real index on real threads, few keys and many collisions.
+//! Recorded histories of the real index on real threads: few keys, in half of the runs such that
+//! collide, while the table doubles and halves and many other keys come and go.
 //!
-//! Rounds are `HOTRING_ROUNDS` (default 4,000 a configuration); failures print the history.
+//! `HOTRING_ROUNDS` is the number of rounds in each of 26 configurations. With `HOTRING_SECONDS`
+//! the configurations are gone through again and again until the time is over, with other seeds and
+//! a line on progress every 10 seconds. A failure prints the history and ends the process.
+//!
+//! Clocks of sessions that disagree are not covered: time goes on between rounds, for all at once.
+//! What a scan does not meet is not judged, only what it meets.
 
-use crate::history::{Event, Op, Outcome, is_linearizable};
-use crate::u64s::{Random, config};
-use hotring_index::{
-    Action, Bytes, Config, Entry, Expiry, HotRing, NewValue, RcuCounts, Session, Strategy, U64,
-    Value,
-};
-use std::borrow::Cow;
+use crate::history::{Event, Op, Outcome, State, is_linearizable};
+use crate::shapes::{number, strategies, with_hints};
+use crate::target::{AsBytes, AsU64s, KEYS, Target, byte_keys, u64_keys};
+use crate::u64s::Random;
+use hotring_index::{Bytes, Config, Growth, HotRing, Stats, U64};
+use std::collections::HashSet;
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
+use std::time::{Duration, Instant};
 
-const THREADS: usize = 3;
-const OPS: usize = 7;
+/// Operations of a thread in a round; with batches no key has more than 5 * 10.
+const OPS: usize = 10;
+/// Turns for which a thread waits for another to begin with: some 50 microseconds.
+const WAIT: usize = 1_000;
+const ROUNDS: u64 = if cfg!(debug_assertions) { 500 } else { 4_000 };
+/// Rounds in which other keys become more, then as many in which they become fewer.
+const WAVE: u64 = 200;
+/// Other keys.
+const OTHERS: u64 = 1_500;
+const PROGRESS: Duration = Duration::from_secs(10);
 
-fn rounds() -> usize {
-    std::env::var("HOTRING_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(4_000)
+/// What has been done.
+#[derive(Default)]
+struct Totals {
+    rounds: AtomicU64,
+    operations: AtomicU64,
+    /// Pairs of operations on one key that overlapped in time.
+    overlaps: AtomicU64,
+    doublings: AtomicU64,
+    halvings: AtomicU64,
+    removals: AtomicU64,
+    slots_most: AtomicU64,
+    limbo_most: AtomicU64,
 }
 
-/// What a round needs of a session.
-trait Target: Send {
-    fn run(&mut self, key: u64, op: Op) -> Outcome;
-}
+impl Totals {
+    fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
 
-impl<const H: usize> Target for Session<U64, H> {
-    fn run(&mut self, key: u64, op: Op) -> Outcome {
-        use Outcome::{Flag, Value};
-        match op {
-            Op::Get => Value(self.get(key)),
-            Op::Put(v) => Flag(self.put(key, v)),
-            Op::Insert(v) => Flag(self.insert(key, v)),
-            Op::Replace(v) => Value(self.replace(key, v)),
-            Op::Remove => Flag(self.remove(key)),
-            Op::Take => Value(self.take(key)),
-            Op::Add(d) => Value(self.fetch_add(key, d)),
-            Op::Swap(old, new) => Flag(self.compare_exchange(key, old, new).is_ok()),
-            Op::Append(d) => loop {
-                let Some(old) = self.get(key) else { return Value(None) };
-                let new = old.wrapping_mul(10).wrapping_add(d);
-                if self.compare_exchange(key, old, new).is_ok() {
-                    return Value(Some(new));
-                }
-            },
-        }
+    fn text(&self) -> String {
+        let [rounds, operations, overlaps, doublings, halvings, removals, slots, limbo] = [
+            &self.rounds,
+            &self.operations,
+            &self.overlaps,
+            &self.doublings,
+            &self.halvings,
+            &self.removals,
+            &self.slots_most,
+            &self.limbo_most,
+        ]
+        .map(|counter| counter.load(Ordering::Relaxed));
+        format!(
+            "{rounds} rounds, {operations} operations on hot keys ({overlaps} pairs overlapped), \
+             {doublings} doublings and {halvings} halvings by hand, {slots} slots at most, \
+             {removals} other keys removed, {limbo} bytes in limbo at most"
+        )
     }
 }
 
-/// A byte-string session in which a value is a word or text, at random.
-struct AsBytes<const H: usize>(Session<Bytes, H>, Random);
-
-fn parse(entry: Entry<'_>) -> u64 {
-    match entry.value {
-        Value::Word { word, .. } => word,
-        Value::Bytes { bytes, .. } => {
-            std::str::from_utf8(bytes).expect("digits").trim().parse().expect("a number")
-        }
-    }
+/// What one run is to do.
+struct Run<'r> {
+    name: String,
+    seed: u64,
+    rounds: u64,
+    /// Whether the index has expiries and versions.
+    is_bytes: bool,
+    totals: &'r Totals,
+    stats: &'r (dyn Fn() -> Stats + Sync),
 }
 
-impl<const H: usize> AsBytes<H> {
-    fn value(&mut self, v: u64) -> NewValue<'static> {
-        if self.1.below(2) == 0 {
-            NewValue::Word { kind: 1, word: v }
-        } else {
-            let text = format!("{v:>40}");
-            NewValue::Bytes { kind: 1, bytes: Cow::Owned(text.into_bytes()) }
-        }
-    }
-
-    fn expiry(&mut self) -> Expiry {
-        [Expiry::Never, Expiry::At(1 << 40), Expiry::Keep][self.1.below(3) as usize]
-    }
-}
-
-impl<const H: usize> Target for AsBytes<H> {
-    fn run(&mut self, key: u64, op: Op) -> Outcome {
-        use Outcome::{Flag, Value};
-        let name = key.to_le_bytes();
-        let (word, expiry) = (self.1.below(2) == 0, self.expiry());
-        let as_value = |v: u64| {
-            if word {
-                NewValue::Word { kind: 1, word: v }
-            } else {
-                NewValue::Bytes { kind: 1, bytes: Cow::Owned(format!("{v:>40}").into_bytes()) }
-            }
-        };
-        let put = |v: u64| Action::Put { value: as_value(v), expiry };
-        let s = &mut self.0;
-        match op {
-            Op::Get => Value(s.get(&name, 1, parse)),
-            Op::Put(v) => Flag({
-                let value = self.value(v);
-                self.0.put(&name, value, expiry, 1)
-            }),
-            Op::Insert(v) => Flag(s.update(&name, 1, |old| match old {
-                Some(_) => (Action::Keep, false),
-                None => (put(v), true),
-            })),
-            Op::Replace(v) => Value(s.update(&name, 1, |old| match old {
-                Some(old) => (put(v), Some(parse(old))),
-                None => (Action::Keep, None),
-            })),
-            Op::Remove => Flag(s.remove(&name, 1)),
-            Op::Take => Value(s.update(&name, 1, |old| (Action::Remove, old.map(parse)))),
-            Op::Add(_) | Op::Append(_) => Value(s.update(&name, 1, |old| {
-                let new = old.map(|old| match op {
-                    Op::Add(d) => parse(old).wrapping_add(d),
-                    Op::Append(d) => parse(old).wrapping_mul(10).wrapping_add(d),
-                    _ => unreachable!("matched above"),
-                });
-                (new.map_or(Action::Keep, put), new)
-            })),
-            Op::Swap(old, new) => Flag(s.update(&name, 1, |entry| match entry {
-                Some(entry) if parse(entry) == old => (put(new), true),
-                _ => (Action::Keep, false),
-            })),
-        }
-    }
-}
-
-fn random_op(random: &mut Random) -> Op {
+fn random_op(random: &mut Random, is_bytes: bool, version: Option<u64>) -> Op {
     let v = random.below(3) + if random.below(4) == 0 { 1 << 63 } else { 0 };
-    match random.below(14) {
+    match random.below(if is_bytes { 20 } else { 15 }) {
         0..=3 => Op::Get,
         4 | 5 => Op::Put(v),
         6 => Op::Insert(v),
@@ -131,112 +91,282 @@ fn random_op(random: &mut Random) -> Op {
         10 => Op::Take,
         11 => Op::Add(1),
         12 => Op::Swap(random.below(3), v),
-        _ => Op::Append(random.below(10)),
+        13 => Op::RemoveIf(random.below(3)),
+        14 => Op::Append(random.below(10)),
+        15 => Op::Expire,
+        16 if random.below(2) == 0 => Op::Lapse,
+        16 => Op::PutLapsed(v),
+        17 => Op::Version,
+        _ => version.map_or(Op::Version, |version| Op::SwapVersion(version, v)),
     }
 }
 
-/// Runs rounds of concurrent operations on few keys, with many other keys coming and going so that
-/// the table grows, and checks each key's history.
-fn check<T: Target>(name: &str, sessions: Vec<T>, seed: u64) {
+/// One thread's part of a round.
+struct Hand<'h, T> {
+    run: &'h Run<'h>,
+    session: T,
+    random: Random,
+    clock: &'h AtomicU64,
+    versions: [Option<u64>; KEYS],
+}
+
+impl<T: Target> Hand<'_, T> {
+    fn play(&mut self, round: u64) -> Vec<Event> {
+        let keys = (round % KEYS as u64) as usize + 1;
+        let mut events = Vec::with_capacity(OPS);
+        for _ in 0..OPS {
+            for _ in 0..self.random.below(40) {
+                std::hint::spin_loop();
+            }
+            let start = events.len();
+            let call = self.clock.fetch_add(1, Ordering::SeqCst);
+            self.act(keys, &mut events);
+            let end = self.clock.fetch_add(1, Ordering::SeqCst);
+            for event in &mut events[start..] {
+                (event.call, event.end) = (call, end);
+            }
+            self.disturb(round);
+        }
+        events
+    }
+
+    fn act(&mut self, keys: usize, events: &mut Vec<Event>) {
+        let event = |key, op, outcome| Event { key, op, outcome, call: 0, end: 0 };
+        match self.random.below(160) {
+            0 => {
+                let met = self.session.scan();
+                let get = |(key, value)| event(key, Op::Get, Outcome::Value(Some(value)));
+                events.extend(met.into_iter().map(get));
+            }
+            1..=16 => {
+                let values = self.session.get_many(keys);
+                let get = |(key, value)| event(key, Op::Get, Outcome::Value(value));
+                events.extend(values.into_iter().enumerate().map(get));
+            }
+            _ => {
+                let key = self.random.below(keys as u64) as usize;
+                let op = random_op(&mut self.random, self.run.is_bytes, self.versions[key]);
+                let outcome = self.session.run(key, op);
+                if let Outcome::Version(version) = outcome {
+                    self.versions[key] = version;
+                }
+                events.push(event(key, op, outcome));
+            }
+        }
+    }
+
+    /// What others do to the index meanwhile.
+    fn disturb(&mut self, round: u64) {
+        let totals = self.run.totals;
+        let other = self.random.below(OTHERS);
+        match self.random.below(64) {
+            0 => Totals::add(&totals.doublings, self.session.grow().into()),
+            1 => Totals::add(&totals.halvings, self.session.shrink().into()),
+            2..=7 => self.session.collect(),
+            8..=39 => {
+                let put = (round / WAVE).is_multiple_of(2) ^ self.random.below(8).eq(&0);
+                let changed = self.session.fill(other, put);
+                Totals::add(&totals.removals, (changed && !put).into());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Runs rounds of concurrent operations and judges each.
+fn check<T: Target>(run: &Run<'_>, sessions: Vec<T>) {
     let clock = AtomicU64::new(0);
-    let barrier = Barrier::new(sessions.len());
+    let arrived = AtomicU64::new(0);
+    let (threads, barrier) = (sessions.len() as u64, Barrier::new(sessions.len()));
     let histories: Vec<Mutex<Vec<Event>>> = sessions.iter().map(|_| Mutex::default()).collect();
-    let rounds = rounds();
     std::thread::scope(|scope| {
-        for (thread, mut session) in sessions.into_iter().enumerate() {
-            let (clock, barrier, histories) = (&clock, &barrier, &histories);
+        for (thread, session) in sessions.into_iter().enumerate() {
+            let (clock, arrived, barrier, histories) = (&clock, &arrived, &barrier, &histories);
             scope.spawn(move || {
-                let mut random = Random(seed * 31 + thread as u64 + 1);
-                let mut state = [None; 4];
-                for round in 0..rounds {
-                    let keys = round as u64 % 4 + 1;
-                    let mut events = Vec::with_capacity(OPS);
+                let random = Random(run.seed * 31 + thread as u64 + 1);
+                let versions = [None; KEYS];
+                let mut hand = Hand { run, session, random, clock, versions };
+                let mut judge = Judge {
+                    run,
+                    states: [State::default(); KEYS],
+                    given: [(); KEYS].map(|()| HashSet::new()),
+                };
+                for round in 0..run.rounds {
                     barrier.wait();
-                    for _ in 0..OPS {
-                        let key = random.below(keys) as usize;
-                        let op = random_op(&mut random);
-                        for _ in 0..random.below(40) {
-                            std::hint::spin_loop();
-                        }
-                        let call = clock.fetch_add(1, Ordering::SeqCst);
-                        let outcome = session.run(key as u64, op);
-                        let end = clock.fetch_add(1, Ordering::SeqCst);
-                        events.push(Event { key, op, outcome, call, end });
-                        if random.below(4) == 0 {
-                            let other = 1000 + random.below(3000);
-                            let op = if random.below(3) == 0 { Op::Remove } else { Op::Put(1) };
-                            session.run(other, op);
-                        }
-                    }
-                    *histories[thread].lock().expect("no panic") = events;
-                    if barrier.wait().is_leader() {
-                        // Everybody else waits below: the index is at rest.
-                    }
+                    meet(arrived, round, threads);
+                    *histories[thread].lock().expect("no panic") = hand.play(round);
+                    barrier.wait();
+                    // The others wait at the next round's start: the index is at rest.
                     if thread == 0 {
-                        judge(name, round, &mut session, &mut state, histories);
+                        judge.judge(round, &mut hand.session, histories);
                     }
-                    barrier.wait();
+                    hand.session.tick();
                 }
             });
         }
     });
 }
 
-fn judge<T: Target>(
-    name: &str,
-    round: usize,
-    session: &mut T,
-    state: &mut [Option<u64>; 4],
-    histories: &[Mutex<Vec<Event>>],
-) {
-    let all: Vec<Event> =
-        histories.iter().flat_map(|h| h.lock().expect("no panic").clone()).collect();
-    for (key, state) in state.iter_mut().enumerate() {
-        let Outcome::Value(last) = session.run(key as u64, Op::Get) else { unreachable!("a get") };
-        let events: Vec<Event> = all.iter().filter(|e| e.key == key).copied().collect();
-        if !is_linearizable(&events, *state, last) {
-            eprintln!("{name} round {round} key {key}: from {state:?} to {last:?}: {events:#?}");
-            std::process::abort();
+/// Lets threads begin a round in twos where there is a processor for both: a barrier wakes one after
+/// the other, and the first would be done before the second comes.
+fn meet(arrived: &AtomicU64, round: u64, threads: u64) {
+    let number = arrived.fetch_add(1, Ordering::SeqCst) - round * threads;
+    let partner = round * threads + (number + 1).next_multiple_of(2).min(threads);
+    for _ in 0..WAIT {
+        if arrived.load(Ordering::SeqCst) >= partner {
+            return;
         }
-        *state = last;
+        std::hint::spin_loop();
     }
 }
 
-fn u64s<const H: usize>(config: Config, seed: u64) {
-    let name = format!("u64 x {H} {config:?} seed {seed}");
+struct Judge<'j> {
+    run: &'j Run<'j>,
+    /// What each key had when the round began.
+    states: [State; KEYS],
+    /// All versions that each key was given.
+    given: [HashSet<u64>; KEYS],
+}
+
+impl Judge<'_> {
+    fn judge(&mut self, round: u64, session: &mut impl Target, histories: &[Mutex<Vec<Event>>]) {
+        let all: Vec<Vec<Event>> =
+            histories.iter().map(|h| h.lock().expect("no panic").clone()).collect();
+        for key in 0..KEYS {
+            let (last, next) = session.state(key);
+            let first = std::mem::replace(&mut self.states[key], next);
+            let events: Vec<Event> =
+                all.iter().flatten().filter(|e| e.key == key).copied().collect();
+            if !is_linearizable(&events, first, last) || !self.versions_are_new(first, &events) {
+                // Past the harness, which loses what a test printed when the process ends.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "{} round {round} key {key}, from {first:?} to {last:?}: {events:#?}",
+                    self.run.name
+                );
+                std::process::abort();
+            }
+            let mut overlaps = 0;
+            for (i, a) in events.iter().enumerate() {
+                overlaps += events[..i].iter().filter(|b| a.call < b.end && b.call < a.end).count();
+            }
+            Totals::add(&self.run.totals.overlaps, overlaps as u64);
+        }
+        let totals = self.run.totals;
+        Totals::add(&totals.rounds, 1);
+        Totals::add(&totals.operations, all.iter().map(Vec::len).sum::<usize>() as u64);
+        if round.is_multiple_of(16) {
+            let stats = (self.run.stats)();
+            totals.slots_most.fetch_max(stats.slots, Ordering::Relaxed);
+            totals.limbo_most.fetch_max(stats.limbo_bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// The history shows that no version of a round is given out twice; this, that none is of an
+    /// earlier round.
+    fn versions_are_new(&mut self, first: State, events: &[Event]) -> bool {
+        let given: HashSet<u64> = events
+            .iter()
+            .filter_map(|event| match event.outcome {
+                Outcome::Version(version) => version.filter(|_| version != first.version),
+                _ => None,
+            })
+            .collect();
+        given.into_iter().all(|version| {
+            // Nor is it that of another key.
+            self.given.iter().all(|other| !other.contains(&version))
+                && self.given[events[0].key].insert(version)
+        })
+    }
+}
+
+/// A configuration in which heads move as often as they can and the table's size often changes.
+fn restless(config: &Config) -> Config {
+    let growth = Growth::Auto { visits_max: 1.5, items_min: 1.0, items_max: 2.0, items_low: 0.25 };
+    let growth = Some(growth);
+    Config { period: 1, slots_initial: 1, slots_max: 1 << 10, growth, ..config.clone() }
+}
+
+fn u64s<const H: usize>(config: Config, job: &Job, totals: &Totals) {
+    let name = format!("u64 x {H} {job:?} {config:?}");
     let index = HotRing::<U64, H>::new(config).expect("a valid configuration");
-    check(&name, (0..THREADS).map(|_| index.session()).collect(), seed);
+    let keys = u64_keys(job.collide);
+    let sessions = (0..job.threads).map(|_| AsU64s(index.session(), keys)).collect();
+    let stats = || index.stats();
+    let Job { seed, rounds, .. } = *job;
+    check(&Run { name, seed, rounds, is_bytes: false, totals, stats: &stats }, sessions);
 }
 
-fn bytes<const H: usize>(config: Config, seed: u64) {
-    let name = format!("bytes x {H} {config:?} seed {seed}");
+fn bytes<const H: usize>(config: Config, job: &Job, totals: &Totals) {
+    let name = format!("bytes x {H} {job:?} {config:?}");
     let index = HotRing::<Bytes, H>::new(config).expect("a valid configuration");
-    let session = |i: u64| AsBytes(index.session(), Random(seed + i + 1));
-    check(&name, (0..THREADS as u64).map(session).collect(), seed);
+    let keys = byte_keys(job.collide);
+    let session =
+        |i: u64| AsBytes::new(index.session(), Random(job.seed * 37 + i + 1), keys.clone());
+    let stats = || index.stats();
+    let Job { seed, rounds, .. } = *job;
+    let sessions = (0..job.threads).map(session).collect();
+    check(&Run { name, seed, rounds, is_bytes: true, totals, stats: &stats }, sessions);
 }
 
-/// Heads move as often as they can.
-fn eager(strategy: Strategy) -> Config {
-    Config { period: 1, ..config(strategy) }
+#[derive(Debug)]
+struct Job {
+    seed: u64,
+    rounds: u64,
+    threads: u64,
+    collide: bool,
+}
+
+/// All configurations once, each with other numbers of threads and other keys in the next cycle.
+fn cycle(cycle: u64, rounds: u64, totals: &Totals) {
+    for (i, (hints, config)) in strategies().iter().enumerate() {
+        let turn = cycle + i as u64;
+        let seed = number("HOTRING_SEED", 401) + 1000 * cycle + i as u64;
+        let (collide, config) = (turn % 2 == 1, restless(config));
+        let job = |turn: u64| Job { seed, rounds, threads: 2 + turn / 2 % 4, collide };
+        with_hints!(*hints, u64s(config.clone(), &job(turn), totals));
+        with_hints!(*hints, bytes(config.clone(), &job(turn + 3), totals));
+    }
 }
 
 #[test]
-fn u64_histories_are_linearizable() {
-    u64s::<7>(eager(Strategy::Vote), 1);
-    u64s::<1>(eager(Strategy::Vote), 2);
-    u64s::<1>(eager(Strategy::Random), 3);
-    u64s::<1>(eager(Strategy::Sampling), 4);
-    u64s::<7>(config(Strategy::None), 5);
-    u64s::<7>(Config { complete_lines: true, ..eager(Strategy::Vote) }, 6);
-    u64s::<3>(Config { complete_lines: true, ..eager(Strategy::Vote) }, 7);
+fn histories_are_linearizable() {
+    let totals = Totals::default();
+    let seconds = number("HOTRING_SECONDS", 0);
+    if seconds == 0 {
+        cycle(0, number("HOTRING_ROUNDS", ROUNDS), &totals);
+    } else {
+        for_some_time(Duration::from_secs(seconds), &totals);
+    }
+    println!("{}", totals.text());
+    let doublings = totals.doublings.load(Ordering::Relaxed);
+    let halvings = totals.halvings.load(Ordering::Relaxed);
+    let rounds = totals.rounds.load(Ordering::Relaxed);
+    assert!(rounds < 1000 || (doublings > 0 && halvings > 0), "{}", totals.text());
 }
 
-#[test]
-fn byte_histories_are_linearizable() {
-    bytes::<7>(eager(Strategy::Vote), 1);
-    bytes::<1>(eager(Strategy::Random), 2);
-    bytes::<1>(eager(Strategy::Sampling), 3);
-    let paper = Config { rcu_counts: RcuCounts::Predecessor, ..eager(Strategy::Sampling) };
-    bytes::<1>(paper, 4);
-    bytes::<3>(Config { complete_lines: true, ..eager(Strategy::Vote) }, 5);
+fn for_some_time(time: Duration, totals: &Totals) {
+    let start = Instant::now();
+    // Past the harness, which keeps back what a test prints.
+    let say = |what: String| _ = writeln!(std::io::stderr(), "{:?}: {what}", start.elapsed());
+    let done = Mutex::new(false);
+    let ended = std::sync::Condvar::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut done = done.lock().expect("no panic");
+            while !*done {
+                (done, _) = ended.wait_timeout(done, PROGRESS).expect("no panic");
+                say(totals.text());
+            }
+        });
+        let rounds = number("HOTRING_ROUNDS", ROUNDS / 10);
+        for n in 0.. {
+            cycle(n, rounds, totals);
+            if start.elapsed() >= time {
+                break;
+            }
+        }
+        *done.lock().expect("no panic") = true;
+        ended.notify_all();
+    });
 }

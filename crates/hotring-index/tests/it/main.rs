@@ -1,11 +1,14 @@
 //! One binary of integration tests.
 
 mod bytes;
+mod colliding;
 mod history;
+mod history_checks;
 mod linearizability;
 mod model_bytes;
 mod model_u64s;
 mod regressions;
 mod shapes;
 mod shrink;
+mod target;
 mod u64s;
