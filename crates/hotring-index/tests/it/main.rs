@@ -1,5 +1,6 @@
 //! One binary of integration tests.
 
+mod adversarial;
 mod bytes;
 mod colliding;
 mod history;
