@@ -68,8 +68,6 @@ pub enum Fault {
     NoSecondLook,
     /// A split hands hints over without making the parent's line incomplete.
     SplitKeepsComplete,
-    /// A split makes the parent's line incomplete only before the bucket can be used.
-    SplitIncompleteEarly,
     /// A displaced hint leaves COMPLETE alone.
     DisplaceKeepsComplete,
     /// A hint with the key's tag is taken for the key's.
@@ -104,6 +102,18 @@ impl<K: Kind, const H: usize> Session<K, H> {
         let mut pinned = self.pin();
         let slot = hash & pinned.ring.table.mask();
         pinned.try_complete(slot);
+    }
+
+    /// Makes the line of a hash's slot a candidate, whether or not all its items are hinted: an
+    /// insert that links while somebody looks at the items leaves it so, too.
+    pub fn make_candidate(&mut self, hash: u64) {
+        let pinned = self.pin();
+        let anchor = &pinned.ring.table.slot(hash & pinned.ring.table.mask()).anchor;
+        // ORDERING: Relaxed, part of a scenario's setup.
+        let word = Next(anchor.load(Ordering::Relaxed));
+        let after = word.with_candidate(pinned.ring.collector.epoch());
+        // ORDERING: as above.
+        anchor.store(after.0, Ordering::Relaxed);
     }
 
     /// Whether the line of a hash's slot is complete.

@@ -1,2 +1,144 @@
-//! x
+//! The ring under loom: the product's own code, in every order of its steps (up to a bound on
+//! preemptions) and with every value that the memory orders allow a load to return.
+//!
+//! ```console
+//! RUSTFLAGS="--cfg loom" cargo test --release -p hotring-index --test loom
+//! ```
 #![cfg(loom)]
+
+#[path = "../it/history.rs"]
+#[allow(dead_code)]
+mod history;
+mod scenarios;
+mod world;
+
+use hotring_index::checks::Fault;
+use world::{Run, Scenario, explore};
+
+fn all_pass<const H: usize>(scenarios: &[Scenario]) {
+    let only = std::env::var("HOTRING_LOOM_ONLY").unwrap_or_default();
+    let mut total = 0;
+    for scenario in scenarios.iter().filter(|s| s.name.contains(&only)) {
+        let report = explore::<H>(scenario, Run::real());
+        total += report.executions;
+        println!(
+            "{:52} {:8} executions {:6.1} s",
+            scenario.name,
+            report.executions,
+            report.elapsed.as_secs_f64()
+        );
+        if let Some(complaint) = report.complaint {
+            panic!("{}: {complaint}", scenario.name);
+        }
+    }
+    println!("{total} executions");
+}
+
+#[test]
+fn one_head() {
+    all_pass::<1>(&scenarios::one_head());
+}
+
+#[test]
+fn complete_lines() {
+    all_pass::<2>(&scenarios::complete_lines());
+}
+
+#[test]
+fn equal_tags() {
+    all_pass::<2>(&scenarios::equal_tags());
+}
+
+#[test]
+fn shrink() {
+    all_pass::<2>(&scenarios::shrink());
+}
+
+#[test]
+fn shrink_complete() {
+    all_pass::<2>(&scenarios::shrink_complete());
+}
+
+/// A wrong variant, and the scenario that shows it first.
+type Control = (Fault, &'static str);
+
+/// Every wrong variant must be complained about, by the scenario that is named or any other.
+fn all_caught<const H: usize>(controls: &[Control], scenarios: &[Scenario]) {
+    std::panic::set_hook(Box::new(|_| {}));
+    let missed: Vec<Fault> = controls
+        .iter()
+        .filter(|(fault, first)| {
+            let named = scenarios.iter().filter(|s| s.name == *first);
+            let others = scenarios.iter().filter(|s| s.name != *first);
+            assert!(named.clone().count() == 1, "a scenario {first:?}");
+            !named.chain(others).any(|scenario| is_caught::<H>(*fault, scenario))
+        })
+        .map(|(fault, _)| *fault)
+        .collect();
+    assert!(missed.is_empty(), "wrong variants that pass: {missed:?}");
+}
+
+fn is_caught<const H: usize>(fault: Fault, scenario: &Scenario) -> bool {
+    let report = explore::<H>(scenario, Run { fault, ..Run::real() });
+    let Some(complaint) = report.complaint else { return false };
+    let complaint: String = complaint.chars().take(100).collect();
+    println!("{fault:?}: {} executions of {:?}: {complaint}", report.executions, scenario.name);
+    true
+}
+
+#[test]
+fn wrong_heads_are_caught() {
+    let controls = [
+        (Fault::NaiveHead, "head move | remove | get, get"),
+        (Fault::RecheckHead, "head move | remove | get, get"),
+        (Fault::TrustDead, "stalled head move | remove, remove next | miss"),
+        (Fault::FollowDead, "stalled head move | remove, remove next | miss"),
+        (Fault::NoUnlinkWait, "head move | remove | get, get"),
+        (Fault::RelaxedUnlinked, "remove hot | insert behind, get | get, get"),
+        (Fault::NoFreeze, "in place | read-modify-write | get"),
+        (Fault::StoreInPlace, "blind in place | read-modify-write | get, get"),
+        (Fault::NoBusy, "split, search | insert, get | get"),
+        (Fault::RelaxedPublish, "remove hot | insert behind, get | get, get"),
+        (Fault::ReplaceDrop, "update hot | update hot | get, get"),
+    ];
+    all_caught::<1>(&controls, &scenarios::one_head());
+}
+
+#[test]
+fn wrong_lines_are_caught() {
+    let controls = [
+        (Fault::CompleteNoGrace, "no candidate: complete | insert, get | get"),
+        (
+            Fault::CompleteStampEarly,
+            "no candidate: becomes one | insert, get | advance, complete, get",
+        ),
+        (Fault::InsertKeepsComplete, "full: insert, get | get, get | remove"),
+        (Fault::InsertKeepsCandidate, "candidate: complete | insert, get | get"),
+        (Fault::LinkFirst, "candidate: complete | insert, get | get"),
+        (Fault::ReservedMissed, "room: insert | insert, get | remove, get"),
+        (Fault::ClearReplaced, "full: update | get, get | get"),
+        (Fault::NoSecondLook, "room: insert | put, get | get"),
+        (Fault::SplitKeepsComplete, "grow, split | get, miss"),
+        (Fault::DisplaceKeepsComplete, "displace | remove, complete | get, get"),
+        (Fault::ReleaseLink, "room: insert | insert, get | remove, get"),
+    ];
+    all_caught::<2>(&controls, &scenarios::complete_lines());
+}
+
+#[test]
+fn wrong_tags_are_caught() {
+    let controls = [(Fault::TrustTag, "get | remove other | insert other")];
+    all_caught::<2>(&controls, &scenarios::equal_tags());
+}
+
+#[test]
+fn wrong_halvings_are_caught() {
+    let controls = [
+        (Fault::NoGrace, "all of it | get, get"),
+        (Fault::NoAnchorMark, "sweep | remove, get | insert before it"),
+        (Fault::ShrinkForgetsClaim, "sweep | get | insert, get"),
+    ];
+    all_caught::<2>(&controls, &scenarios::shrink());
+    let controls = [(Fault::ShrinkComplete, "halve a complete table | get, get | insert, get")];
+    all_caught::<2>(&controls, &scenarios::shrink_complete());
+}

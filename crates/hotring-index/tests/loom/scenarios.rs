@@ -1,0 +1,475 @@
+//! The scenarios: two or three threads with one or two operations each, where they meet.
+//!
+//! A value with bit 63 in the place of one without is stored by replacement (read-copy-update),
+//! else in place; `Add(TOP)` is a read-modify-write that freezes and replaces.
+
+use crate::history::Op;
+use crate::world::{Act, Scenario};
+use Act::{Advance, Candidate, Collect, Complete, Do, Grow, Heat, Shrink};
+use hotring_index::Strategy;
+use hotring_index::checks::Reclaim;
+
+const TOP: u64 = 1 << 63;
+
+pub fn put(key: u8, value: u64) -> Act {
+    Do(key, Op::Put(value))
+}
+/// A replacement: the item has a value below 2^63, or one that `put` gave it.
+pub fn rcu(key: u8, value: u64) -> Act {
+    Do(key, Op::Put(value | TOP))
+}
+pub fn get(key: u8) -> Act {
+    Do(key, Op::Get)
+}
+pub fn del(key: u8) -> Act {
+    Do(key, Op::Remove)
+}
+pub fn ins(key: u8, value: u64) -> Act {
+    Do(key, Op::Insert(value))
+}
+fn incr(key: u8) -> Act {
+    Do(key, Op::Add(1))
+}
+/// Freezes and replaces.
+fn flip(key: u8) -> Act {
+    Do(key, Op::Add(TOP))
+}
+/// A replacement that finds a hinted item without a walk, and leaves the dead version to others if
+/// bit 63 of the value changes.
+fn lazy(key: u8, value: u64) -> Act {
+    Do(key, Op::Replace(value))
+}
+fn take(key: u8) -> Act {
+    Do(key, Op::Take)
+}
+
+type Threads = Vec<Vec<Act>>;
+
+fn head(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
+    Scenario {
+        name,
+        setup,
+        threads,
+        same_tags: false,
+        reclaim: Reclaim::Oracle,
+        complete_lines: false,
+        strategy: Strategy::Random,
+    }
+}
+
+/// One movable head a bucket, as in the paper: walks begin at it.
+pub fn one_head() -> Vec<Scenario> {
+    vec![
+        head(
+            "head move | remove | get, get",
+            vec![put(10, 1), put(20, 2)],
+            vec![vec![Heat(20)], vec![del(20)], vec![get(20), get(20)]],
+        ),
+        head(
+            "head move, get | remove, miss",
+            vec![put(10, 1), put(20, 2), Heat(10)],
+            vec![vec![Heat(20), get(20)], vec![del(20), get(30)]],
+        ),
+        head(
+            "remove hot | insert behind, get | get, get",
+            vec![put(10, 1), put(20, 2), Heat(10)],
+            vec![vec![del(10)], vec![ins(15, 5), get(15)], vec![get(15), get(20)]],
+        ),
+        head(
+            "update hot | update hot | get, get",
+            vec![put(10, 1), Heat(10)],
+            vec![vec![rcu(10, 2)], vec![rcu(10, 3)], vec![get(10), get(10)]],
+        ),
+        head(
+            "update hot | remove | get, get",
+            vec![put(10, 1), put(20, 9), Heat(10)],
+            vec![vec![rcu(10, 2)], vec![del(10)], vec![get(10), get(20)]],
+        ),
+        head(
+            "update hot | head move | remove",
+            vec![put(10, 1), put(20, 9), Heat(10)],
+            vec![vec![rcu(10, 2)], vec![Heat(20)], vec![del(20)]],
+        ),
+        head(
+            "update | insert behind | remove next",
+            vec![put(10, 1), put(30, 3)],
+            vec![vec![rcu(10, 2)], vec![ins(20, 7)], vec![del(30)]],
+        ),
+        head(
+            "remove | remove next | insert, get",
+            vec![put(10, 1), put(20, 2), put(30, 3)],
+            vec![vec![del(10)], vec![del(20)], vec![ins(15, 7), get(15)]],
+        ),
+        head(
+            "in place | read-modify-write | get",
+            vec![put(10, 1)],
+            vec![vec![incr(10)], vec![flip(10)], vec![get(10)]],
+        ),
+        head(
+            "in place, in place | read-modify-write, get",
+            vec![put(10, 1)],
+            vec![vec![incr(10), incr(10)], vec![flip(10), get(10)]],
+        ),
+        head(
+            "in place | take | put",
+            vec![put(10, 1)],
+            vec![vec![incr(10)], vec![take(10)], vec![rcu(10, 5)]],
+        ),
+        head(
+            "blind in place | read-modify-write | get, get",
+            vec![put(10, 1)],
+            vec![vec![put(10, 5)], vec![flip(10)], vec![get(10), get(10)]],
+        ),
+        head(
+            "blind in place, get | update | remove",
+            vec![put(10, 1)],
+            vec![vec![put(10, 5), get(10)], vec![rcu(10, 7)], vec![del(10)]],
+        ),
+        head(
+            "two read-modify-writes",
+            vec![put(10, 1)],
+            vec![vec![flip(10), get(10)], vec![Do(10, Op::Add(TOP + 3)), get(10)]],
+        ),
+        head(
+            "insert | insert, get | remove",
+            vec![],
+            vec![vec![ins(10, 1)], vec![ins(10, 2), get(10)], vec![del(10)]],
+        ),
+        head(
+            "stalled head move | remove, remove next | miss",
+            vec![put(10, 1), put(20, 2)],
+            vec![vec![Heat(10)], vec![del(10), del(20)], vec![get(30)]],
+        ),
+        head(
+            "lazy update, update | update | remove, get",
+            vec![put(10, 1), put(20, 2), Heat(10)],
+            vec![
+                vec![lazy(10, 2 | TOP), lazy(10, 3)],
+                vec![lazy(10, 4 | TOP)],
+                vec![del(10), get(10)],
+            ],
+        ),
+        head(
+            "lazy updates | remove next, insert | get",
+            vec![put(10, 1), put(20, 2), Heat(10)],
+            vec![vec![lazy(10, 2 | TOP), lazy(10, 3)], vec![del(20), ins(15, 5)], vec![get(15)]],
+        ),
+        head(
+            "split, search | insert, get | get",
+            vec![put(10, 1), put(200, 2)],
+            vec![vec![Grow, get(200)], vec![ins(210, 3), get(210)], vec![get(210)]],
+        ),
+        head(
+            "split, search | remove, get | insert, get",
+            vec![put(10, 1), put(200, 2), Grow],
+            vec![vec![get(200)], vec![del(200), get(200)], vec![ins(130, 3), get(130)]],
+        ),
+        head(
+            "split by two | remove before it",
+            vec![put(10, 1), put(100, 5), Grow],
+            vec![vec![ins(150, 4)], vec![ins(160, 6), get(150)], vec![del(100)]],
+        ),
+        head(
+            "split hands head over | remove, get | head move",
+            vec![put(10, 1), put(200, 2), Heat(200), Grow],
+            vec![vec![get(200)], vec![del(200), get(200)], vec![Heat(10)]],
+        ),
+        head(
+            "lazy updates | update, get | get behind",
+            vec![put(10, 1), put(20, 2), Heat(10)],
+            vec![
+                vec![lazy(10, 2 | TOP), lazy(10, 3)],
+                vec![lazy(10, 4 | TOP), get(10)],
+                vec![get(20)],
+            ],
+        ),
+    ]
+}
+
+fn line(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
+    Scenario {
+        name,
+        setup,
+        threads,
+        same_tags: false,
+        reclaim: Reclaim::Epochs,
+        complete_lines: true,
+        strategy: Strategy::Vote,
+    }
+}
+
+/// The items, and a line that is a candidate so many epochs old.
+fn candidate(items: &[Act], epochs: usize) -> Vec<Act> {
+    let mut acts = items.to_vec();
+    acts.push(Complete(10));
+    acts.extend(vec![Advance; epochs]);
+    acts
+}
+
+/// The items, and a complete line.
+fn complete(items: &[Act]) -> Vec<Act> {
+    let mut acts = candidate(items, 3);
+    acts.push(Complete(10));
+    acts
+}
+
+/// A line that no thread of the scenario takes further: without epochs, hence without their fences,
+/// which would hide that an order is too weak.
+fn settled(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
+    Scenario { reclaim: Reclaim::Oracle, ..line(name, setup, threads) }
+}
+
+/// Lines of two hints that answer misses by themselves.
+pub fn complete_lines() -> Vec<Scenario> {
+    let two = [put(10, 1), put(20, 2)];
+    let one = [put(10, 1)];
+    let split = [put(10, 1), put(200, 2)];
+    let with = |setup: Vec<Act>, more: &[Act]| [&setup[..], more].concat();
+    let late = vec![put(10, 1), put(20, 2), put(30, 3), Candidate(10), Advance, Advance, Advance];
+    vec![
+        line(
+            "no candidate: complete | insert, get | get",
+            two.to_vec(),
+            vec![
+                vec![Complete(10), Advance, Complete(10)],
+                vec![ins(30, 3), get(30)],
+                vec![get(30)],
+            ],
+        ),
+        line(
+            "candidate: complete | insert, get | get",
+            candidate(&two, 2),
+            vec![vec![Advance, Complete(10)], vec![ins(30, 3), get(30)], vec![get(30)]],
+        ),
+        line(
+            "candidate: complete, get | insert, get",
+            candidate(&two, 2),
+            vec![vec![Advance, Complete(10), get(30)], vec![ins(30, 3), get(30)]],
+        ),
+        line(
+            "no candidate: becomes one | insert, get | advance, complete, get",
+            two.to_vec(),
+            vec![
+                vec![Complete(10)],
+                vec![ins(30, 3), get(30)],
+                vec![Advance, Advance, Complete(10), get(30)],
+            ],
+        ),
+        settled(
+            "full: insert, get | get, get | remove",
+            complete(&two),
+            vec![vec![ins(30, 3), get(30)], vec![get(30), get(20)], vec![del(10)]],
+        ),
+        settled(
+            "full: update | get, get | get",
+            complete(&two),
+            vec![vec![rcu(10, 5)], vec![get(10), get(10)], vec![get(10)]],
+        ),
+        settled(
+            "full: update | update | get",
+            complete(&two),
+            vec![vec![rcu(10, 5)], vec![rcu(10, 6)], vec![get(10)]],
+        ),
+        settled(
+            "full: update | remove, insert | get",
+            complete(&two),
+            vec![vec![rcu(10, 5)], vec![del(10), ins(10, 7)], vec![get(10)]],
+        ),
+        settled(
+            "room: insert, get | get, get | remove",
+            complete(&one),
+            vec![vec![ins(20, 2), get(20)], vec![get(20), get(20)], vec![del(20)]],
+        ),
+        settled(
+            "room: insert | insert, get | remove, get",
+            complete(&one),
+            vec![vec![ins(20, 2)], vec![ins(20, 3), get(20)], vec![del(20), get(20)]],
+        ),
+        settled(
+            "room: insert | put, get | get",
+            complete(&one),
+            vec![vec![ins(20, 2)], vec![rcu(20, 5), get(20)], vec![get(20)]],
+        ),
+        line(
+            "candidate with room: complete | insert, get | get",
+            candidate(&one, 2),
+            vec![vec![Advance, Complete(10)], vec![ins(20, 3), get(20)], vec![get(20)]],
+        ),
+        settled(
+            "remove, insert | get, get | update",
+            complete(&two),
+            vec![vec![del(10), ins(10, 7)], vec![get(10), get(20)], vec![rcu(20, 4)]],
+        ),
+        settled(
+            "displace | get, get | insert",
+            complete(&[put(10, 1), put(20, 2)]),
+            vec![vec![ins(30, 3), Heat(30)], vec![get(10), get(20)], vec![ins(40, 4)]],
+        ),
+        settled(
+            "displace | remove, complete | get, get",
+            late,
+            vec![vec![Heat(30)], vec![del(30), Complete(10)], vec![get(10), get(20)]],
+        ),
+        Scenario {
+            // Else the first word with the tag is the key's.
+            same_tags: true,
+            ..settled(
+                "grow, split | get, miss",
+                complete(&split),
+                vec![vec![Grow, get(200)], vec![get(200), get(210)]],
+            )
+        },
+        settled(
+            "split | miss | insert, get",
+            with(complete(&split), &[Grow]),
+            vec![vec![get(200)], vec![get(210)], vec![ins(210, 3), get(210)]],
+        ),
+        line(
+            "split, complete | get | insert, get",
+            with(complete(&split), &[Grow]),
+            vec![vec![get(200), Complete(10)], vec![get(200)], vec![ins(210, 3), get(210)]],
+        ),
+        settled(
+            "lazy updates | lazy update | get",
+            complete(&two),
+            vec![vec![lazy(10, 2 | TOP), lazy(10, 3)], vec![lazy(10, 4 | TOP)], vec![get(10)]],
+        ),
+    ]
+}
+
+fn tags(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
+    Scenario {
+        same_tags: true,
+        complete_lines: false,
+        reclaim: Reclaim::Oracle,
+        ..line(name, setup, threads)
+    }
+}
+
+/// Several hints a slot, and keys that their tags do not tell apart.
+pub fn equal_tags() -> Vec<Scenario> {
+    vec![
+        tags(
+            "get | remove other | insert other",
+            vec![put(10, 1), put(20, 2)],
+            vec![vec![get(20), get(30)], vec![del(10)], vec![ins(30, 3)]],
+        ),
+        tags(
+            "update | update other | get both",
+            vec![put(10, 1), put(20, 2)],
+            vec![vec![rcu(10, 5)], vec![rcu(20, 6)], vec![get(10), get(20)]],
+        ),
+        tags(
+            "displace | remove | get, get",
+            vec![put(10, 1), put(20, 2), put(30, 3)],
+            vec![vec![Heat(30)], vec![del(30)], vec![get(30), get(10)]],
+        ),
+        tags(
+            "in place | take other | get both",
+            vec![put(10, 1), put(20, 2)],
+            vec![vec![incr(10), incr(20)], vec![take(20)], vec![get(20), get(10)]],
+        ),
+        tags(
+            "update | displace | remove",
+            vec![put(10, 1), put(20, 2), put(30, 3)],
+            vec![vec![lazy(10, 2 | TOP)], vec![Heat(30)], vec![del(10), get(10)]],
+        ),
+        tags(
+            "reserve | reserve | remove",
+            vec![],
+            vec![vec![ins(10, 1), get(20)], vec![ins(20, 2), get(10)], vec![del(10)]],
+        ),
+    ]
+}
+
+fn shrinking(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
+    Scenario { complete_lines: false, ..line(name, setup, threads) }
+}
+
+/// The table is halved under way. Position 200 lies in the upper slot.
+pub fn shrink() -> Vec<Scenario> {
+    let split = [Grow, put(10, 1), put(200, 2)];
+    let with = |more: &[Act]| [&split[..], more].concat();
+    // Halved and its grace period nearly over; swept and its grace period nearly over.
+    let halved = with(&[Shrink, Collect, Collect]);
+    let swept = with(&[Shrink, Collect, Collect, Collect, Collect, Collect, Collect]);
+    let all = [&[Shrink][..], &[Collect; 8]].concat();
+    vec![
+        shrinking(
+            "halve | get | insert, get",
+            with(&[]),
+            vec![vec![Shrink, Collect], vec![get(200)], vec![ins(210, 3), get(210)]],
+        ),
+        shrinking(
+            "sweep | get | insert, get",
+            halved.clone(),
+            vec![vec![Collect, Collect], vec![get(200)], vec![ins(210, 3), get(210)]],
+        ),
+        shrinking(
+            "sweep | remove, get | insert before it",
+            halved.clone(),
+            vec![vec![Collect, Collect], vec![del(200), get(200)], vec![ins(100, 3), get(200)]],
+        ),
+        shrinking(
+            "sweep | update hinted | remove",
+            halved.clone(),
+            vec![vec![Collect, Collect], vec![rcu(200, 5), get(200)], vec![del(200)]],
+        ),
+        shrinking("all of it | get, get", with(&[]), vec![all.clone(), vec![get(200), get(10)]]),
+        shrinking(
+            "all of it | insert, get",
+            with(&[]),
+            vec![all.clone(), vec![ins(210, 3), get(210)]],
+        ),
+        shrinking(
+            "all of it | split by the old mask",
+            vec![put(10, 1), put(200, 2), Grow],
+            vec![all.clone(), vec![get(200), del(200)]],
+        ),
+        shrinking(
+            "give back | get | remove",
+            swept.clone(),
+            vec![vec![Collect], vec![get(200)], vec![del(200), ins(200, 4)]],
+        ),
+        shrinking(
+            "give back, grow, split | insert, get",
+            swept,
+            vec![vec![Collect, Grow, get(200)], vec![ins(210, 3), get(210)]],
+        ),
+        shrinking(
+            "undo | insert, get | get",
+            halved,
+            vec![vec![Grow, get(210)], vec![ins(210, 3), get(210)], vec![get(200), Collect]],
+        ),
+    ]
+}
+
+/// The table is halved although its lines may be complete.
+pub fn shrink_complete() -> Vec<Scenario> {
+    let upper = |more: &[Act]| {
+        let setup = [Grow, put(10, 1), put(200, 2), Complete(200), Advance, Advance, Advance];
+        [&setup[..], &[Complete(200), Complete(10), Advance, Advance, Advance, Complete(10)], more]
+            .concat()
+    };
+    vec![
+        line(
+            "halve a complete table | get, get | insert, get",
+            upper(&[Shrink, Collect, Collect]),
+            vec![vec![Collect, Collect], vec![get(200), get(210)], vec![ins(210, 3), get(210)]],
+        ),
+        line(
+            "halve, undo | insert, get | complete, get",
+            upper(&[Shrink, Collect, Collect]),
+            vec![
+                vec![Collect, Grow, get(210)],
+                vec![ins(210, 3), get(210)],
+                vec![Complete(200), get(210)],
+            ],
+        ),
+        line(
+            "halve | complete below, get",
+            upper(&[]),
+            vec![vec![Shrink, Collect, Collect, Collect, Collect], vec![Complete(10), get(200)]],
+        ),
+    ]
+}

@@ -1,0 +1,260 @@
+//! Runs a scenario on a real index in every order of its steps, and judges each run: every answer
+//! linearizable, no item reached after its retirement or retired twice, and at the end nothing out
+//! of order, lost or left.
+
+use crate::history::{Event, Op, Outcome, State, is_linearizable};
+use hotring_index::checks::{Fault, Reclaim};
+use hotring_index::{Config, Growth, HotRing, Session, Strategy, U64};
+use loom::sync::atomic::AtomicU64;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64 as Tally, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Switches that nothing forced; `HOTRING_LOOM_PREEMPTIONS` for more.
+const PREEMPTIONS: usize = 2;
+/// Steps of one run; only a loop that never ends takes so many.
+const STEPS_MAX: usize = 20_000;
+
+/// One step of a thread. Keys are positions in the ring, 0 to 255.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    /// An operation, whose answer is judged.
+    Do(u8, Op),
+    /// A get whose item takes a hint.
+    Heat(u8),
+    /// Doubles the table.
+    Grow,
+    /// Begins to halve it.
+    Shrink,
+    /// Collects, which takes a halving a step further.
+    Collect,
+    /// Tries to advance the epoch.
+    Advance,
+    /// Takes the line of a key a step towards complete.
+    Complete(u8),
+    /// Makes it a candidate, as a race with an insert may.
+    Candidate(u8),
+}
+
+/// A scenario: what comes before, and what each thread does.
+#[derive(Clone)]
+pub struct Scenario {
+    pub name: &'static str,
+    pub setup: Vec<Act>,
+    pub threads: Vec<Vec<Act>>,
+    /// Tags of keys are their positions, or all the same.
+    pub same_tags: bool,
+    pub reclaim: Reclaim,
+    pub complete_lines: bool,
+    pub strategy: Strategy,
+}
+
+/// How a scenario is run.
+#[derive(Clone, Copy)]
+pub struct Run {
+    pub fault: Fault,
+    pub preemptions: usize,
+    pub seconds: Option<u64>,
+}
+
+impl Run {
+    /// The real thing, with as many preemptions and seconds as the environment says.
+    pub fn real() -> Self {
+        let number = |name| std::env::var(name).ok().and_then(|n: String| n.parse().ok());
+        Self {
+            fault: Fault::None,
+            preemptions: number("HOTRING_LOOM_PREEMPTIONS").unwrap_or(PREEMPTIONS),
+            seconds: number("HOTRING_LOOM_SECONDS").map(|n| n as u64),
+        }
+    }
+}
+
+/// The key at a position of the ring: `U64`'s hash, undone.
+fn key_at(position: u8, same_tags: bool) -> u64 {
+    const SPREAD_INVERSE: u64 = 0xf1de_83e1_9937_733d;
+    const { assert!(SPREAD_INVERSE.wrapping_mul(0x9e37_79b9_7f4a_7c15) == 1) };
+    let tag = if same_tags { 7 } else { u64::from(position) + 1 };
+    let hash = u64::from(position.reverse_bits()) | tag << 32;
+    // The seed is zero.
+    hash.swap_bytes().wrapping_mul(SPREAD_INVERSE)
+}
+
+/// What all threads of one run share.
+struct World<const H: usize> {
+    index: HotRing<U64, H>,
+    same_tags: bool,
+    /// With epochs, answers are made moments that others come after (the oracle does so itself).
+    answers: Option<AtomicU64>,
+    clock: Tally,
+    events: Mutex<Vec<Event>>,
+}
+
+impl<const H: usize> World<H> {
+    fn new(scenario: &Scenario, fault: Fault) -> Self {
+        let growth = Growth::Fixed;
+        let config = Config {
+            seed: [0, 0],
+            strategy: scenario.strategy,
+            // Only `Heat` moves hints.
+            period: u32::MAX,
+            growth: Some(growth),
+            slots_initial: 1,
+            slots_max: 4,
+            complete_lines: scenario.complete_lines,
+            fault,
+            reclaim: scenario.reclaim,
+            ..Config::default()
+        };
+        let epochs = scenario.reclaim == Reclaim::Epochs;
+        Self {
+            index: HotRing::new(config).expect("a valid configuration"),
+            same_tags: scenario.same_tags,
+            answers: epochs.then(|| AtomicU64::new(0)),
+            clock: Tally::new(0),
+            events: Mutex::default(),
+        }
+    }
+
+    fn act(&self, session: &mut Session<U64, H>, act: Act) {
+        match act {
+            Act::Do(position, op) => self.operate(session, position, op),
+            Act::Heat(position) => {
+                session.heat_next();
+                self.operate(session, position, Op::Get);
+            }
+            Act::Grow => {
+                session.grow();
+            }
+            Act::Shrink => {
+                session.shrink();
+            }
+            Act::Collect => session.collect(),
+            Act::Advance => session.advance(),
+            Act::Candidate(position) => {
+                let hash = session.hash_of(&key_at(position, self.same_tags));
+                session.make_candidate(hash);
+            }
+            Act::Complete(position) => {
+                let hash = session.hash_of(&key_at(position, self.same_tags));
+                session.complete(hash);
+            }
+        }
+    }
+
+    fn answered(&self) {
+        if let Some(answers) = &self.answers {
+            answers.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn operate(&self, session: &mut Session<U64, H>, position: u8, op: Op) {
+        let key = key_at(position, self.same_tags);
+        let call = self.clock.fetch_add(1, Ordering::Relaxed);
+        self.answered();
+        let outcome = run(session, key, op);
+        self.answered();
+        let end = self.clock.fetch_add(1, Ordering::Relaxed);
+        let event = Event { key: usize::from(position), op, outcome, call, end };
+        self.events.lock().expect("one thread runs").push(event);
+    }
+
+    /// Reads every key once more, and judges everything.
+    fn judge(&self, session: &mut Session<U64, H>) {
+        let mut events = std::mem::take(&mut *self.events.lock().expect("one thread runs"));
+        let mut keys: Vec<usize> = events.iter().map(|event| event.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            self.operate(session, key as u8, Op::Get);
+            let last = self.events.lock().expect("one thread runs").pop().expect("just pushed");
+            let Outcome::Value(value) = last.outcome else { unreachable!("a get") };
+            events.push(last);
+            let mut of_key: Vec<Event> = events.iter().filter(|e| e.key == key).copied().collect();
+            of_key.sort_unstable_by_key(|event| event.call);
+            assert!(
+                is_linearizable(&of_key, State::default(), State::of(value)),
+                "not linearizable, key {key}: {of_key:?}"
+            );
+        }
+        session.check_at_rest(&self.index);
+    }
+}
+
+fn run<const H: usize>(session: &mut Session<U64, H>, key: u64, op: Op) -> Outcome {
+    use Outcome::{Flag, Value};
+    match op {
+        Op::Get => Value(session.get(key)),
+        Op::Put(v) => Flag(session.put(key, v)),
+        Op::Insert(v) => Flag(session.insert(key, v)),
+        Op::Replace(v) => Value(session.replace(key, v)),
+        Op::Remove => Flag(session.remove(key)),
+        Op::Take => Value(session.take(key)),
+        Op::Add(d) => Value(session.fetch_add(key, d)),
+        Op::Swap(old, new) => Flag(session.compare_exchange(key, old, new).is_ok()),
+        other => unreachable!("no scenario has {other:?}"),
+    }
+}
+
+/// What came of a scenario.
+pub struct Report {
+    pub executions: u64,
+    pub elapsed: Duration,
+    /// The complaint that ended it.
+    pub complaint: Option<String>,
+}
+
+/// Runs a scenario in every order that the bounds allow.
+pub fn explore<const H: usize>(scenario: &Scenario, how: Run) -> Report {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(how.preemptions);
+    builder.max_branches = STEPS_MAX;
+    builder.max_duration = how.seconds.map(Duration::from_secs);
+    let executions = Arc::new(Tally::new(0));
+    let start = Instant::now();
+    let count = executions.clone();
+    let scenario = scenario.clone();
+    let body = move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        execute::<H>(&scenario, how.fault);
+    };
+    let ended = catch_unwind(AssertUnwindSafe(|| builder.check(body)));
+    let complaint = ended.err().map(|payload| {
+        let text = payload.downcast_ref::<String>().cloned();
+        text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_else(|| "a panic without a text".to_owned())
+    });
+    Report { executions: executions.load(Ordering::Relaxed), elapsed: start.elapsed(), complaint }
+}
+
+fn execute<const H: usize>(scenario: &Scenario, fault: Fault) {
+    let world = Arc::new(World::<H>::new(scenario, fault));
+    // Not dropped after a complaint: that would add steps to a run that is over.
+    let session = || ManuallyDrop::new(world.index.session());
+    let mut first = session();
+    for &act in &scenario.setup {
+        world.act(&mut first, act);
+    }
+    let others: Vec<_> = scenario.threads[1..]
+        .iter()
+        .map(|acts| {
+            let (world, acts, mut session) = (world.clone(), acts.clone(), session());
+            loom::thread::spawn(move || {
+                for act in acts {
+                    world.act(&mut session, act);
+                }
+                session
+            })
+        })
+        .collect();
+    for &act in &scenario.threads[0] {
+        world.act(&mut first, act);
+    }
+    for thread in others {
+        let session = thread.join().expect("loom ends the run at a panic");
+        drop(ManuallyDrop::into_inner(session));
+    }
+    world.judge(&mut first);
+    drop(ManuallyDrop::into_inner(first));
+}
