@@ -76,6 +76,10 @@ pub struct Config {
     pub complete_lines: bool,
     /// Lookups that a batch keeps in flight, 1 to 64.
     pub pipeline_depth: usize,
+    /// Bytes of removed items that may wait for a session that stays pinned, before
+    /// [`Session::admit`](crate::Session::admit) refuses; `u64::MAX` for no limit. Several times
+    /// the largest item, and a mebibyte for each session, or writes are refused without need.
+    pub limbo_max: u64,
     /// Which wrong variant a checker wants.
     #[cfg(any(loom, shuttle))]
     #[doc(hidden)]
@@ -103,6 +107,7 @@ impl Default for Config {
             huge_pages: true,
             complete_lines: false,
             pipeline_depth: 32,
+            limbo_max: crate::limit::LIMBO_MAX_DEFAULT,
             #[cfg(any(loom, shuttle))]
             fault: crate::checks::Fault::None,
             #[cfg(any(loom, shuttle))]

@@ -26,8 +26,10 @@
 //!
 //! All operations on a key are linearizable. Reads are wait-free in the number of items of a bucket
 //! and never start anew; writes are lock-free. Memory that is removed is reused once no session can
-//! see it any more; a session that is pinned for long (a slow callback) holds that up, and
-//! [`Stats::limbo_bytes`] and [`Stats::oldest_pin`] show it.
+//! see it any more. A session that is pinned for long (a slow callback) holds that up:
+//! [`HotRing::stalled`] names it. Operations do not look at how much is waiting. Who asks
+//! [`Session::admit`] before each one that may take memory has a bound, [`Config::limbo_max`]; who
+//! does not has none.
 //!
 //! The index reads no clock, draws no random numbers from the system and starts no thread: times
 //! and the seed are arguments.
@@ -49,6 +51,7 @@ mod bytes;
 pub mod checks;
 mod config;
 mod ghost;
+mod limit;
 #[cfg(not(any(loom, shuttle)))]
 mod memory;
 #[doc(hidden)]
@@ -61,6 +64,7 @@ mod u64s;
 
 pub use bytes::{Action, Bytes, Entry, Expiry, NewValue, Value};
 pub use config::{Config, ConfigError, Growth, RcuCounts, Strategy};
+pub use limit::Stalled;
 pub use ring::item::Kind;
 pub use ring::session::Session;
 pub use stats::Stats;
@@ -95,7 +99,24 @@ impl<K: Kind, const H: usize> HotRing<K, H> {
 
     /// A new session for the calling thread.
     pub fn session(&self) -> Session<K, H> {
-        Session::new(self.shared.clone())
+        Session::new(self.shared.clone(), None)
+    }
+
+    /// A new session for the calling thread, with a name for [`Stalled`]: what the thread is called,
+    /// for example. The first 32 bytes of it are kept.
+    pub fn session_named(&self, name: &str) -> Session<K, H> {
+        Session::new(self.shared.clone(), Some(name))
+    }
+
+    /// The session that stays pinned while removed memory piles up behind it: at least a sixteenth
+    /// of [`Config::limbo_max`] (or 64 MiB) since its pin. O(sessions).
+    pub fn stalled(&self) -> Option<Stalled> {
+        self.shared.collector.stalled()
+    }
+
+    /// Changes [`Config::limbo_max`].
+    pub fn set_limbo_max(&self, bytes: u64) {
+        self.shared.collector.limit().set_max(bytes);
     }
 
     /// Items present; exact when no operation is running.
@@ -118,6 +139,7 @@ impl<K: Kind, const H: usize> HotRing<K, H> {
             expiring: sum(|r| r.expiring.load()),
             bytes: sum(|r| r.item_bytes.load()),
             limbo_bytes: shared.collector.limbo_bytes().max(0) as u64,
+            limbo_max: shared.collector.limit().max(),
             mapped_bytes: shared.arena.mapped_bytes() as u64,
             table_bytes: slots * (8 + 8 * H as u64),
             slots,

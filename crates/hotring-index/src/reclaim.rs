@@ -17,12 +17,13 @@
 //!
 //! A pin is a plain store ([`barrier::light`]); who advances pays ([`barrier::heavy`]). Figures in
 //! `docs/decisions/0001-reclamation.md`. A session that stays pinned keeps everything that is
-//! retired after its pin; `Stats::limbo_bytes` and `Stats::oldest_pin` report it.
+//! retired after its pin; `limit.rs` says what bounds that.
 
 use crate::barrier;
+use crate::limit::{Limit, Pressure, Stalled, tidy_name};
 use crate::rare::sometimes;
 use crate::ring::item::Item;
-use crate::sync::{Arc, AtomicBool, AtomicPtr, AtomicU64, Mutex, Ordering, TallyI64};
+use crate::sync::{Arc, AtomicBool, AtomicPtr, AtomicU64, Mutex, Ordering, TallyI64, TallyU64};
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};
 
@@ -32,6 +33,10 @@ const ADVANCE_BYTES: usize = 256 << 10;
 /// Blocks freed at a time, so that no single operation pays for a long queue. More than are retired
 /// between two times, so that a queue gets shorter.
 const FREE_STEP: usize = 4 * ADVANCE_BLOCKS as usize;
+/// An empty queue that has had room for more than this gives it back.
+const QUEUE_KEPT: usize = 16 * FREE_STEP;
+/// Small leavings are put together up to this many blocks.
+const BAG_LEN: usize = FREE_STEP;
 /// Advances from a tag on after which a grace period is over (E3).
 const GRACE: u64 = 2;
 /// Nudges (R-th accesses) after which a session tries again to free what it has queued.
@@ -70,9 +75,11 @@ pub(crate) struct Record {
     pub(crate) visits: Counter,
     pub(crate) head_moves: Counter,
     pub(crate) sampling_rounds: Counter,
+    /// For people; what the present owner is called.
+    name: Mutex<String>,
     /// The moment of the pin, 0 while there is none, for checkers.
     #[cfg(any(loom, shuttle))]
-    since: crate::sync::TallyU64,
+    since: TallyU64,
 }
 
 /// A block that left the index and waits for its readers.
@@ -85,28 +92,36 @@ pub(crate) struct Retired {
 // SAFETY: a retired block belongs to the queue that holds it.
 unsafe impl Send for Retired {}
 
+/// What every operation looks at and few change. On lines of its own.
 #[repr(align(128))]
-struct Padded<T>(T);
+struct Front {
+    epoch: AtomicU64,
+    /// A [`Pressure`].
+    pressure: TallyU64,
+}
 
 pub(crate) struct Collector {
-    epoch: Padded<AtomicU64>,
+    front: Front,
     records: AtomicPtr<Record>,
-    /// What ended sessions left behind; each block keeps its tag, whoever frees it (E3).
-    orphans: Mutex<Vec<Retired>>,
+    /// What ended sessions left behind, and what others handed over because too much was waiting.
+    /// Each block keeps its tag, whoever frees it (E3). The oldest are in front, nearly.
+    orphans: Mutex<VecDeque<VecDeque<Retired>>>,
     orphan_bytes: TallyI64,
+    limit: Limit,
     /// In the place of epochs, if a checker asks for it.
     #[cfg(any(loom, shuttle))]
     oracle: Option<crate::ghost::Oracle>,
 }
 
 impl Collector {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(limbo_max: u64) -> Self {
         barrier::init();
         Self {
-            epoch: Padded(AtomicU64::new(1)),
+            front: Front { epoch: AtomicU64::new(1), pressure: TallyU64::new(0) },
             records: AtomicPtr::new(null_mut()),
             orphans: Mutex::default(),
             orphan_bytes: TallyI64::new(0),
+            limit: Limit::new(limbo_max),
             #[cfg(any(loom, shuttle))]
             oracle: None,
         }
@@ -115,7 +130,7 @@ impl Collector {
     /// A collector that never frees, and complains about every access that epochs might not cover.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn oracle() -> Self {
-        let mut collector = Self::new();
+        let mut collector = Self::new(u64::MAX);
         collector.oracle = Some(crate::ghost::Oracle::default());
         collector
     }
@@ -123,7 +138,7 @@ impl Collector {
     pub(crate) fn epoch(&self) -> u64 {
         // ORDERING: Acquire pairs with the advance in `try_advance`: what the advance had seen
         // unlinked is unlinked for us too (E3).
-        self.epoch.0.load(Ordering::Acquire)
+        self.front.epoch.load(Ordering::Acquire)
     }
 
     pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
@@ -177,17 +192,80 @@ impl Collector {
     /// Moves the epoch on by one if every pinned session has seen the current one (E1).
     pub(crate) fn try_advance(&self) -> bool {
         let epoch = self.epoch();
+        let limbo = self.weigh();
+        // While much is waiting, somebody may well be stalled: who is seen without a barrier is
+        // there, and writers that are refused do not disturb all the others by barriers.
+        if self.is_pressed() && self.blocker(epoch).is_some() {
+            self.limit.refused();
+            return false;
+        }
         barrier::heavy();
-        for record in self.records() {
+        if self.blocker(epoch).is_some() {
+            self.limit.refused();
+            return false;
+        }
+        // ORDERING: AcqRel; Release pairs with `epoch`, Acquire chains earlier advances (E3).
+        let cas = self.front.epoch.compare_exchange(
+            epoch,
+            epoch + 1,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+        if cas.is_ok() {
+            self.limit.moved(limbo);
+        }
+        cas.is_ok()
+    }
+
+    /// A session that is pinned and has not seen this epoch.
+    fn blocker(&self, epoch: u64) -> Option<&Record> {
+        self.records().find(|record| {
             // ORDERING: Acquire pairs with the Release in `unpin`: the session's last accesses
             // happen before the memory is reused.
             let state = record.state.load(Ordering::Acquire);
-            if state & 1 == 1 && state >> 1 != epoch {
-                return false;
-            }
+            state & 1 == 1 && state >> 1 != epoch
+        })
+    }
+
+    /// Looks how much is in limbo, and shows all sessions what that means for them.
+    fn weigh(&self) -> i64 {
+        let limbo = self.limbo_bytes();
+        let pressure = self.limit.pressure(limbo) as u64;
+        // ORDERING: Relaxed, advice, like the store below, which is rare: the line is everybody's.
+        if self.front.pressure.load(Ordering::Relaxed) != pressure {
+            self.front.pressure.store(pressure, Ordering::Relaxed);
         }
-        // ORDERING: AcqRel; Release pairs with `epoch`, Acquire chains earlier advances (E3).
-        self.epoch.0.compare_exchange(epoch, epoch + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        limbo
+    }
+
+    /// Whether limbo was above the limit when it was weighed last.
+    #[inline(always)]
+    pub(crate) fn is_over_limit(&self) -> bool {
+        // ORDERING: Relaxed, advice.
+        self.front.pressure.load(Ordering::Relaxed) == Pressure::Over as u64
+    }
+
+    /// Whether it was above half of the limit.
+    fn is_pressed(&self) -> bool {
+        // ORDERING: Relaxed, advice.
+        self.front.pressure.load(Ordering::Relaxed) != Pressure::None as u64
+    }
+
+    /// As `is_over_limit`, weighed anew.
+    pub(crate) fn weighs_too_much(&self) -> bool {
+        self.weigh();
+        self.is_over_limit()
+    }
+
+    pub(crate) fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    /// The session that memory is waiting for, if it is much.
+    pub(crate) fn stalled(&self) -> Option<Stalled> {
+        let limbo = self.limbo_bytes();
+        let record = self.blocker(self.epoch())?;
+        self.limit.blame(limbo, || record.name.lock().expect("nothing panics here").clone())
     }
 
     /// Bytes that are retired and not yet free.
@@ -209,15 +287,20 @@ impl Collector {
 
     /// Those orphans that no reader can reach any more, up to a bounded number.
     fn take_free_orphans(&self, epoch: u64) -> Vec<Retired> {
-        let mut orphans = self.orphans.lock().expect("no code panics under this lock");
-        let mut room = FREE_STEP;
-        let free: Vec<Retired> = orphans
-            .extract_if(.., |orphan| {
-                let is_free = room > 0 && orphan.tag + GRACE <= epoch;
-                room -= usize::from(is_free);
-                is_free
-            })
-            .collect();
+        let mut bags = self.orphans.lock().expect("no code panics under this lock");
+        let mut free: Vec<Retired> = Vec::new();
+        // One that is not free holds up those behind it, which are at most an epoch or two older:
+        // all that a session leaves was retired at or before that time's epoch.
+        while free.len() < FREE_STEP
+            && let Some(bag) = bags.front_mut()
+        {
+            match bag.pop_front_if(|orphan| orphan.tag + GRACE <= epoch) {
+                Some(orphan) => free.push(orphan),
+                None if bag.is_empty() => drop(bags.pop_front()),
+                None => break,
+            }
+        }
+        drop(bags);
         let bytes: usize = free.iter().map(|retired| retired.size).sum();
         // ORDERING: Relaxed, as in `has_orphans`.
         self.orphan_bytes.fetch_sub(bytes as i64, Ordering::Relaxed);
@@ -264,8 +347,11 @@ pub(crate) struct Participant {
 unsafe impl Send for Participant {}
 
 impl Participant {
-    pub(crate) fn new(collector: Arc<Collector>) -> Self {
+    pub(crate) fn new(collector: Arc<Collector>, name: &str) -> Self {
         let record = collector.register();
+        // SAFETY: records live as long as the collector, which we hold.
+        let shown = unsafe { &record.as_ref().name };
+        *shown.lock().expect("nothing panics here") = tidy_name(name);
         Self {
             collector,
             record,
@@ -351,13 +437,18 @@ impl Participant {
     /// Called now and then: a session that retires nothing more still frees what it has queued, and
     /// does the other work that waits for a collection (`busy`).
     pub(crate) fn nudge(&mut self, busy: bool) {
-        if self.queue.is_empty() && !busy {
+        if self.queue.is_empty() && !busy && !self.collector.is_pressed() {
             return;
         }
         self.nudges += 1;
         if self.nudges >= NUDGES {
             self.blocks_since = ADVANCE_BLOCKS;
         }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.collector.is_over_limit()
     }
 
     /// Whether a collection could free anything.
@@ -393,21 +484,35 @@ impl Participant {
                 free(orphan);
             }
         }
+        if self.collector.is_pressed() {
+            self.hand_over();
+        } else if self.queue.is_empty() && self.queue.capacity() > QUEUE_KEPT {
+            self.queue = VecDeque::new();
+        }
+    }
+
+    /// Lets everybody free what is queued here.
+    fn hand_over(&mut self) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let bytes = self.queue.iter().map(|retired| retired.size).sum::<usize>() as i64;
+        // Here before it is gone there: who weighs meanwhile finds too much rather than too little.
+        // ORDERING: Relaxed, see `has_orphans`.
+        self.collector.orphan_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.record().limbo_bytes.add(-bytes);
+        let mut bags = self.collector.orphans.lock().expect("no code panics under this lock");
+        match bags.back_mut() {
+            Some(bag) if bag.len() + self.queue.len() <= BAG_LEN => bag.append(&mut self.queue),
+            _ => bags.push_back(std::mem::take(&mut self.queue)),
+        }
     }
 }
 
 impl Drop for Participant {
     fn drop(&mut self) {
         debug_assert!(!self.is_pinned(), "a guard outlived its session");
-        if !self.queue.is_empty() {
-            let bytes: usize = self.queue.iter().map(|retired| retired.size).sum();
-            self.record().limbo_bytes.add(-(bytes as i64));
-            let mut orphans =
-                self.collector.orphans.lock().expect("no code panics under this lock");
-            orphans.extend(self.queue.drain(..));
-            // ORDERING: Relaxed, see `has_orphans`.
-            self.collector.orphan_bytes.fetch_add(bytes as i64, Ordering::Relaxed);
-        }
+        self.hand_over();
         // ORDERING: Release pairs with the CAS in `register`: our plain writes are over.
         self.record().taken.store(false, Ordering::Release);
     }
@@ -415,8 +520,10 @@ impl Drop for Participant {
 
 impl Collector {
     /// Blocks of ended sessions, for the last owner of the index to free.
-    pub(crate) fn take_orphans(&self) -> Vec<Retired> {
-        std::mem::take(&mut *self.orphans.lock().expect("no code panics under this lock"))
+    pub(crate) fn take_orphans(&self) -> impl Iterator<Item = Retired> {
+        let bags =
+            std::mem::take(&mut *self.orphans.lock().expect("no code panics under this lock"));
+        bags.into_iter().flatten()
     }
 }
 

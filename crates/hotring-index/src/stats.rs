@@ -11,6 +11,8 @@ pub struct Stats {
     pub bytes: u64,
     /// Bytes of removed items that wait for readers.
     pub limbo_bytes: u64,
+    /// Above so many of them [`Session::admit`](crate::Session::admit) may refuse.
+    pub limbo_max: u64,
     /// Bytes of address space that item memory was mapped for so far.
     pub mapped_bytes: u64,
     /// Bytes of the table in use.

@@ -2,6 +2,7 @@
 
 use crate::arena::{Arena, LocalArena};
 use crate::config::{Config, ConfigError, Growth};
+use crate::limit::{ADMIT_ROUNDS, Stalled};
 use crate::reclaim::{Collector, Participant, Record};
 use crate::ring::item::{Item, Kind};
 use crate::ring::shrink::Resizing;
@@ -82,14 +83,14 @@ impl<K: Kind, const H: usize> Shared<K, H> {
 }
 
 #[cfg(not(any(loom, shuttle)))]
-fn collector(_config: &Config) -> Collector {
-    Collector::new()
+fn collector(config: &Config) -> Collector {
+    Collector::new(config.limbo_max)
 }
 
 #[cfg(any(loom, shuttle))]
 fn collector(config: &Config) -> Collector {
     match config.reclaim {
-        crate::checks::Reclaim::Epochs => Collector::new(),
+        crate::checks::Reclaim::Epochs => Collector::new(config.limbo_max),
         crate::checks::Reclaim::Oracle => Collector::oracle(),
     }
 }
@@ -155,12 +156,14 @@ pub(crate) struct Local {
 }
 
 impl<K: Kind, const H: usize> Session<K, H> {
-    pub(crate) fn new(shared: Arc<Shared<K, H>>) -> Self {
+    /// An unnamed session is called by its number.
+    pub(crate) fn new(shared: Arc<Shared<K, H>>, name: Option<&str>) -> Self {
         // ORDERING: Relaxed, a number that only has to be unique.
         let number = shared.sessions.fetch_add(1, Ordering::Relaxed);
         let seed = shared.config.seed[0] ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let name = name.map_or_else(|| format!("session {number}"), str::to_string);
         let local = Local {
-            participant: Participant::new(shared.collector.clone()),
+            participant: Participant::new(shared.collector.clone(), &name),
             arena: LocalArena::new(shared.arena.clone()),
             countdown: shared.config.period,
             inserts: 0,
@@ -182,6 +185,38 @@ impl<K: Kind, const H: usize> Session<K, H> {
     #[cfg(any(loom, shuttle))]
     pub(crate) fn shared(&self) -> &Shared<K, H> {
         &self.shared
+    }
+
+    /// Asks whether an operation that takes memory may begin: not while more than
+    /// [`Config::limbo_max`] bytes of removed items wait for a session that stays pinned. Nothing
+    /// else asks: without this call before each insert and each update, a stalled reader lets
+    /// memory grow without bound. Removals and reads need not ask.
+    ///
+    /// Costs one load. Over the limit it costs up to four collections, each of which frees up to
+    /// 1,024 items; and a look at every session's record, if all that is left waits for a reader.
+    ///
+    /// # Errors
+    /// Who is in the way, and of how much. As soon as that session goes on, writes are admitted.
+    #[inline(always)]
+    pub fn admit(&mut self) -> Result<(), Stalled> {
+        if self.local.participant.is_over_limit() { self.admit_over_limit() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn admit_over_limit(&mut self) -> Result<(), Stalled> {
+        for _ in 0..ADMIT_ROUNDS {
+            let freed = self.collect_garbage();
+            if !self.shared.collector.weighs_too_much() {
+                return Ok(());
+            }
+            if freed == 0
+                && let Some(stalled) = self.shared.collector.stalled()
+            {
+                return Err(stalled);
+            }
+        }
+        // Nobody is stalled: it is a backlog, and it gets smaller.
+        Ok(())
     }
 
     /// Frees removed memory as far as no session can see it any more, a bounded part at a time.
@@ -208,8 +243,9 @@ impl<K: Kind, const H: usize> Session<K, H> {
         Pinned { ring: &self.shared, local: &mut self.local }
     }
 
+    /// Returns how many bytes became free.
     #[cold]
-    fn collect_garbage(&mut self) {
+    fn collect_garbage(&mut self) -> i64 {
         let Local { participant, arena, .. } = &mut self.local;
         let mut freed = 0;
         participant.collect(|retired| {
@@ -219,6 +255,7 @@ impl<K: Kind, const H: usize> Session<K, H> {
         });
         participant.record().item_bytes.add(-freed);
         self.step_resizing();
+        freed
     }
 
     pub(crate) fn is_resizing(&self) -> bool {

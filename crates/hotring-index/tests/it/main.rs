@@ -11,5 +11,6 @@ mod model_u64s;
 mod regressions;
 mod shapes;
 mod shrink;
+mod stalled;
 mod target;
 mod u64s;

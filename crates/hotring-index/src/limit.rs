@@ -1,0 +1,190 @@
+//! The limit of removed memory that waits for readers: when writes are refused, and who is to blame.
+//!
+//! A session that stays pinned keeps all that is removed after its pin (`reclaim.rs`). Nothing can
+//! be done about that by force, so what is bounded is what the others add to it: once more than
+//! `limbo_max` bytes wait, [`Session::admit`](crate::Session::admit) refuses until they are fewer.
+//!
+//! * *Limbo* is weighed at each collection, that is, once in 256 removals or 256 KiB of a session,
+//!   and the result is put beside the epoch, where every pin looks anyway: `admit` costs one load.
+//! * Above half of the limit a session hands what it cannot free to all, so that nobody's writes
+//!   wait for a session that has gone idle; and readers help to free.
+//! * Over the limit `admit` collects first. It refuses only if that freed nothing, a pinned session
+//!   forbids the epoch to move on, and limbo has grown by a sixteenth of the limit since it last
+//!   moved. Without the last condition the ordinary short pins of others would be blamed while a
+//!   large backlog (a store that was just cleared) is being worked off.
+//!
+//! Removals and reads are never refused: a removal moves bytes from the live ones to limbo, so the
+//! sum of both does not grow. Hence the bound: while a session stays pinned, the others can raise
+//! `Stats::bytes` beyond live data by at most `limbo_max`, and for each session 256 KiB and what two
+//! operations take. Not counted are 24 bytes (up to 48 while a list grows) for each waiting item.
+//!
+//! How far the culprit's epoch is behind says nothing, since it is never more than one. What says
+//! something is what has come to limbo since the epoch last moved: all of it came after that pin.
+
+use crate::sync::{Ordering, TallyI64, TallyU64};
+use std::fmt;
+
+/// The default of `Config::limbo_max`: large enough for a reader that copies half a gigabyte while
+/// others overwrite as much, small enough for the machines of today.
+pub(crate) const LIMBO_MAX_DEFAULT: u64 = 1 << 30;
+/// The part of the limit by which limbo has to grow under one pin before that pin is blamed.
+const BLAMED_SHARE: u64 = 16;
+/// Collections that a write over the limit pays for at most: a reader that has just ended lets the
+/// epoch move three times, and then what waited for it can be freed.
+pub(crate) const ADMIT_ROUNDS: usize = 4;
+/// Longest name of a session, in bytes.
+const NAME_LEN_MAX: usize = 32;
+
+/// A session that stays pinned while removed memory piles up behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stalled {
+    /// The name of the session that is pinned.
+    pub session: String,
+    /// Bytes that were removed after its pin and are kept since, at least.
+    pub held_bytes: u64,
+    /// Times that others found it in the way since then.
+    pub refused_advances: u64,
+    /// Bytes that wait for readers in all.
+    pub limbo_bytes: u64,
+    /// The limit for them.
+    pub limbo_max: u64,
+}
+
+impl fmt::Display for Stalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} bytes of removed items (limit {}) wait for session '{}', which has been inside of \
+             one operation while {} of them were removed; writes go on when that operation ends, \
+             reads and removals go on now",
+            self.limbo_bytes, self.limbo_max, self.session, self.held_bytes
+        )
+    }
+}
+
+impl std::error::Error for Stalled {}
+
+/// How much waits for readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Pressure {
+    None,
+    /// More than half of the limit.
+    Half,
+    /// More than the limit.
+    Over,
+}
+
+/// The limit, and what there was when the epoch last moved on.
+pub(crate) struct Limit {
+    max: TallyU64,
+    at_advance: TallyI64,
+    refused: TallyU64,
+}
+
+impl Limit {
+    pub(crate) fn new(max: u64) -> Self {
+        Self { max: TallyU64::new(max), at_advance: TallyI64::new(0), refused: TallyU64::new(0) }
+    }
+
+    pub(crate) fn max(&self) -> u64 {
+        // ORDERING: Relaxed, a number; no other memory is read through it. So for all below.
+        self.max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_max(&self, max: u64) {
+        // ORDERING: Relaxed, as in `max`.
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    pub(crate) fn pressure(&self, limbo: i64) -> Pressure {
+        let (limbo, max) = (limbo.max(0).cast_unsigned(), self.max());
+        match () {
+            () if limbo > max => Pressure::Over,
+            () if limbo > max / 2 => Pressure::Half,
+            () => Pressure::None,
+        }
+    }
+
+    /// The epoch has moved on while `limbo` bytes were waiting.
+    pub(crate) fn moved(&self, limbo: i64) {
+        // ORDERING: Relaxed, as in `max`.
+        self.at_advance.store(limbo, Ordering::Relaxed);
+        // ORDERING: Relaxed, as in `max`.
+        self.refused.store(0, Ordering::Relaxed);
+    }
+
+    /// A pin has kept the epoch from moving on.
+    pub(crate) fn refused(&self) {
+        // ORDERING: Relaxed, as in `max`.
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What is to be said of a pin that keeps the epoch from moving on while `limbo` bytes wait, if
+    /// it is worth a word.
+    pub(crate) fn blame(&self, limbo: i64, session: impl FnOnce() -> String) -> Option<Stalled> {
+        // ORDERING: Relaxed, as in `max`.
+        let held = limbo - self.at_advance.load(Ordering::Relaxed);
+        let (held_bytes, limbo_max) = (u64::try_from(held).ok()?, self.max());
+        if held_bytes <= limbo_max.min(LIMBO_MAX_DEFAULT) / BLAMED_SHARE {
+            return None;
+        }
+        Some(Stalled {
+            session: session(),
+            held_bytes,
+            // ORDERING: Relaxed, as in `max`.
+            refused_advances: self.refused.load(Ordering::Relaxed),
+            limbo_bytes: limbo.max(0).cast_unsigned(),
+            limbo_max,
+        })
+    }
+}
+
+/// A name as it may stand in a line of a log: of bounded length, without control characters.
+pub(crate) fn tidy_name(name: &str) -> String {
+    let mut tidy = String::new();
+    for c in name.chars().map(|c| if c.is_control() { '?' } else { c }) {
+        if tidy.len() + c.len_utf8() > NAME_LEN_MAX {
+            break;
+        }
+        tidy.push(c);
+    }
+    tidy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_is_blamed_for_what_came_after_the_epoch_moved() {
+        let limit = Limit::new(1600);
+        let blame = |limbo| limit.blame(limbo, || "a".to_string()).map(|s| s.held_bytes);
+        assert_eq!(blame(100), None);
+        assert_eq!(blame(101), Some(101));
+        limit.moved(5000);
+        assert_eq!(blame(4000), None, "a backlog that gets smaller is nobody's fault");
+        assert_eq!(blame(5100), None);
+        limit.refused();
+        assert_eq!(blame(5101), Some(101));
+        assert_eq!(limit.blame(6000, String::new).expect("more still").refused_advances, 1);
+    }
+
+    #[test]
+    fn pressure_has_three_levels() {
+        let limit = Limit::new(100);
+        let levels = [-5, 50, 51, 100, 101].map(|limbo| limit.pressure(limbo));
+        use Pressure::{Half, None, Over};
+        assert_eq!(levels, [None, None, Half, Half, Over]);
+        limit.set_max(u64::MAX);
+        assert_eq!(limit.pressure(i64::MAX), None);
+    }
+
+    #[test]
+    fn names_are_short_and_printable() {
+        assert_eq!(tidy_name("io-1\r\n"), "io-1??");
+        assert_eq!(tidy_name(&"ä".repeat(40)), "ä".repeat(16));
+        assert_eq!(tidy_name(&format!("x{}", "ä".repeat(40))), format!("x{}", "ä".repeat(15)));
+    }
+}
