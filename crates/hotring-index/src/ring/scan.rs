@@ -37,7 +37,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
             if link.is_anchor() {
                 anchors += 1;
                 // An anchor's position is that of its slot number.
-                if anchors > ANCHORS_AN_ITEM * count && link != found.at {
+                if anchors > ANCHORS_AN_ITEM.saturating_mul(count) && link != found.at {
                     return (link.slot().reverse_bits(), work(visited, anchors));
                 }
             } else if !word.is(MARK) {

@@ -153,3 +153,28 @@ fn settings_that_do_not_go_together_are_refused_with_a_reason() {
     let shrunk = Config { slots_initial: 8, slots_max: 4, ..config(Strategy::Vote) };
     assert!(refusal(shrunk).contains("slots_max"));
 }
+
+/// The bound on empty slots overflowed where somebody asked for everything at once.
+#[test]
+fn a_scan_for_any_number_of_items_gets_to_the_end() {
+    let index = HotRing::<U64>::new(config(Strategy::Vote)).expect("a valid configuration");
+    let mut session = index.session();
+    for _ in 0..6 {
+        session.grow();
+    }
+    for key in 0..100 {
+        session.insert(key, key);
+    }
+    for count in [usize::MAX, usize::MAX / 2 + 1, usize::MAX / 8 + 1, usize::MAX / 8, 0] {
+        let (mut met, mut calls, mut cursor) = (0, 0, 0);
+        loop {
+            cursor = session.scan(cursor, count, |_, _| met += 1);
+            calls += 1;
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!(met, 100, "{count} at a time");
+        assert!(count == 0 || calls == 1, "{count} at a time takes {calls} calls");
+    }
+}
