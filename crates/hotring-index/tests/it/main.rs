@@ -3,9 +3,11 @@
 mod adversarial;
 mod bytes;
 mod colliding;
+mod flooding;
 mod history;
 mod history_checks;
 mod linearizability;
+mod metamorphic;
 mod model_bytes;
 mod model_u64s;
 mod regressions;

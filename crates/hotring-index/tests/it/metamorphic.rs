@@ -1,0 +1,207 @@
+//! Relations between runs, without any model: what must come to the same does.
+//!
+//! Batches against single operations, scans in steps of any size, and two sessions against one are
+//! compared in `model_u64s` and `model_bytes`, where each is one more way to the same answers.
+
+use crate::shapes::{Growing, Setup, number, setups, with_hints};
+use crate::u64s::Random;
+use hotring_index::{Bytes, Entry, Expiry, HotRing, NewValue, Session, U64, Value};
+use std::collections::HashMap;
+
+const KEYS: u64 = 40;
+
+/// Each strategy with each way of growing.
+fn some_setups() -> Vec<Setup> {
+    let mut all = setups();
+    all.retain(|setup| setup.config.pipeline_depth == 2 && setup.config.period == 1);
+    assert_eq!(all.len(), 13 * 4);
+    all
+}
+
+fn index_u64s<const H: usize>(setup: &Setup) -> HotRing<U64, H> {
+    HotRing::new(setup.config.clone()).expect("a valid configuration")
+}
+
+fn index_bytes<const H: usize>(setup: &Setup) -> HotRing<Bytes, H> {
+    HotRing::new(setup.config.clone()).expect("a valid configuration")
+}
+
+/// An operation on one key: its key, what to do, a value.
+type Step = (u64, u64, u64);
+
+fn steps(random: &mut Random) -> Vec<Step> {
+    (0..600).map(|_| (random.below(KEYS), random.below(7), random.next())).collect()
+}
+
+/// The same steps in another order, in which those of one key keep theirs.
+fn reordered(random: &mut Random, steps: &[Step]) -> Vec<Step> {
+    let mut queues: Vec<Vec<Step>> = vec![Vec::new(); KEYS as usize];
+    for step in steps.iter().rev() {
+        queues[step.0 as usize].push(*step);
+    }
+    let mut all = Vec::new();
+    while all.len() < steps.len() {
+        all.extend(queues[random.below(KEYS) as usize].pop());
+    }
+    all
+}
+
+/// The answers for each key, in order, and what is there in the end.
+type Seen = (HashMap<u64, Vec<Option<u64>>>, HashMap<u64, u64>);
+
+fn run_u64s<const H: usize>(setup: &Setup, steps: &[Step]) -> Seen {
+    let index = index_u64s::<H>(setup);
+    let mut session = index.session();
+    let mut answers: HashMap<u64, Vec<Option<u64>>> = HashMap::new();
+    for &(key, what, value) in steps {
+        let flag = |flag: bool| Some(u64::from(flag));
+        let answer = match what {
+            0 => flag(session.put(key, value)),
+            1 => flag(session.insert(key, value)),
+            2 => flag(session.remove(key)),
+            3 => session.take(key),
+            4 => session.fetch_add(key, value),
+            5 => session.replace(key, value),
+            _ => session.get(key),
+        };
+        answers.entry(key).or_default().push(answer);
+        if setup.growing == Growing::Forced {
+            disturb(&mut session, value);
+        }
+    }
+    let mut last = HashMap::new();
+    assert_eq!(session.scan(0, usize::MAX, |key, value| _ = last.insert(key, value)), 0);
+    (answers, last)
+}
+
+fn disturb<const H: usize>(session: &mut Session<U64, H>, random: u64) {
+    match random >> 40 & 7 {
+        0 => _ = session.grow(),
+        1 => _ = session.shrink(),
+        _ => session.collect(),
+    }
+}
+
+fn word(entry: Entry<'_>) -> u64 {
+    match entry.value {
+        Value::Word { word, .. } => word,
+        Value::Bytes { bytes, .. } => {
+            u64::from_le_bytes(bytes.try_into().expect("8 bytes were stored"))
+        }
+    }
+}
+
+fn run_bytes<const H: usize>(setup: &Setup, steps: &[Step]) -> Seen {
+    let index = index_bytes::<H>(setup);
+    let mut session = index.session();
+    let mut answers: HashMap<u64, Vec<Option<u64>>> = HashMap::new();
+    for &(key, what, value) in steps {
+        let name = key.to_le_bytes();
+        let flag = |flag: bool| Some(u64::from(flag));
+        let expiry = if value.is_multiple_of(3) { Expiry::Never } else { Expiry::At(7) };
+        let answer = match what {
+            0 | 1 => flag(session.put(&name, NewValue::Word { kind: 1, word: value }, expiry, 1)),
+            2 | 3 => {
+                let bytes = value.to_le_bytes();
+                let bytes = NewValue::Bytes { kind: 1, bytes: (&bytes[..]).into() };
+                flag(session.put(&name, bytes, expiry, 1))
+            }
+            4 => flag(session.remove(&name, 1)),
+            // A version is a number of the order in which they are given out.
+            5 => flag(session.version(&name, 1).is_some()),
+            _ => session.get(&name, 1, word),
+        };
+        answers.entry(key).or_default().push(answer);
+    }
+    let mut last = HashMap::new();
+    let end = session.scan(0, usize::MAX, 1, |entry| {
+        let key = u64::from_le_bytes(entry.key.try_into().expect("8 bytes were stored"));
+        last.insert(key, word(entry));
+    });
+    assert_eq!(end, 0);
+    (answers, last)
+}
+
+#[test]
+fn the_order_of_operations_on_different_keys_makes_no_difference() {
+    let seed = number("HOTRING_SEED", 701);
+    let mut random = Random(seed);
+    let steps = steps(&mut random);
+    let setups = some_setups();
+    let first = run_u64s::<7>(&setups[0], &steps);
+    let first_bytes = run_bytes::<7>(&setups[0], &steps);
+    assert!(!first.1.is_empty() && !first_bytes.1.is_empty());
+    for setup in setups {
+        let other = reordered(&mut random, &steps);
+        assert_ne!(other, steps);
+        let seen = with_hints!(setup.hints, run_u64s(&setup, &other));
+        assert_eq!(seen, first, "seed {seed}, {setup:?}");
+        let seen = with_hints!(setup.hints, run_bytes(&setup, &other));
+        assert_eq!(seen, first_bytes, "seed {seed}, {setup:?}");
+    }
+}
+
+fn cleared_and_removed<const H: usize>(setup: &Setup, seed: u64) {
+    let indexes = [index_u64s::<H>(setup), index_u64s::<H>(setup)];
+    let mut answers = indexes.iter().enumerate().map(|(n, index)| {
+        let mut session = index.session();
+        let mut random = Random(seed);
+        for _ in 0..300 {
+            session.put(random.below(200), random.next());
+        }
+        if n == 0 {
+            session.clear();
+        } else {
+            (0..200).for_each(|key| _ = session.remove(key));
+        }
+        assert!(index.is_empty() && index.stats().expiring == 0, "seed {seed}, {setup:?}");
+        let mut out = [Some(1); 200];
+        session.get_many(&std::array::from_fn::<u64, 200, _>(|i| i as u64), &mut out);
+        assert_eq!(out, [None; 200], "seed {seed}, {setup:?}");
+        // Later operations find nothing of what was there.
+        (0..300).map(|_| session.insert(random.below(200), 1)).collect::<Vec<bool>>()
+    });
+    assert_eq!(answers.next(), answers.next(), "seed {seed}, {setup:?}");
+}
+
+#[test]
+fn to_clear_is_to_remove_everything() {
+    let seed = number("HOTRING_SEED", 702);
+    for setup in some_setups() {
+        with_hints!(setup.hints, cleared_and_removed(&setup, seed));
+    }
+}
+
+fn batches<const H: usize>(setup: &Setup, seed: u64) {
+    let index = index_bytes::<H>(setup);
+    let mut session = index.session();
+    let mut random = Random(seed);
+    let names: Vec<[u8; 8]> = (0..300u64).map(u64::to_le_bytes).collect();
+    for name in &names {
+        if random.below(3) > 0 {
+            let expiry = if random.below(3) == 0 { Expiry::At(5) } else { Expiry::Never };
+            let word = random.next();
+            session.put(name, NewValue::Word { kind: 1, word }, expiry, 1);
+        }
+    }
+    for size in [1, 2, 7, 64, 1000] {
+        // Some keys more than once.
+        let keys: Vec<&[u8]> = (0..size).map(|_| &names[random.below(300) as usize][..]).collect();
+        for now in [1, 5] {
+            let single: Vec<Option<u64>> =
+                keys.iter().map(|key| session.get(key, now, word)).collect();
+            let mut batch = vec![Some(0); keys.len()];
+            session.get_many(&keys, now, |i, entry| batch[i] = entry.map(word));
+            assert_eq!(batch, single, "seed {seed}, {size} keys at {now}, {setup:?}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_is_as_many_single_lookups() {
+    let seed = number("HOTRING_SEED", 703);
+    // All depths of the pipeline.
+    for setup in setups().iter().filter(|setup| setup.config.period == 5) {
+        with_hints!(setup.hints, batches(setup, seed));
+    }
+}
