@@ -125,3 +125,27 @@ fn shutdown_ends_the_server_and_refuses_what_it_cannot_do() {
     server.stop();
     assert!(std::net::TcpStream::connect(address).is_err());
 }
+
+/// Who knows the order of a server's SCAN knows its hash; two servers must not have the same.
+#[test]
+fn each_server_has_a_seed_of_its_own() {
+    let order = || {
+        let server = TestServer::new();
+        let mut wire = server.connect();
+        for i in 0..64 {
+            assert_eq!(wire.say(&format!("SET key:{i} v")).text(), "OK");
+        }
+        let (mut keys, mut cursor) = (Vec::new(), "0".to_string());
+        loop {
+            let reply = wire.say(&format!("SCAN {cursor} COUNT 1000"));
+            cursor = reply.items()[0].text();
+            keys.extend(reply.items()[1].items().iter().map(Reply::text));
+            if cursor == "0" {
+                return keys;
+            }
+        }
+    };
+    let (first, second) = (order(), order());
+    assert_eq!((first.len(), second.len()), (64, 64));
+    assert_ne!(first, second, "both go by the same hash");
+}
