@@ -74,6 +74,10 @@ pub enum Fault {
     TrustTag,
     /// An expired item is marked without its expiry being closed first.
     NoDoom,
+    /// Memory is freed one epoch too early.
+    FreeEarly,
+    /// A pin is not ordered before the loads that follow.
+    NoPinFence,
 }
 
 /// What decides that memory is free.

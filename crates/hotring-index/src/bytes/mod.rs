@@ -212,8 +212,11 @@ impl<const H: usize> Session<Bytes, H> {
         let from = pinned.bucket(cursor.reverse_bits());
         let (next, work) = pinned.scan(cursor, budget, |pinned, hit| {
             visited += 1;
-            let doomed =
-                doom(hit.item, now) || (wrong!(pinned, NoDoom) && is_expired(hit.item, now));
+            let doomed = if wrong!(pinned, NoDoom) {
+                is_expired(hit.item, now)
+            } else {
+                doom(hit.item, now)
+            };
             if doomed && pinned.kill_at(hit) {
                 removed += 1;
             }

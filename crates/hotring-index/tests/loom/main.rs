@@ -6,6 +6,7 @@
 //! ```
 #![cfg(loom)]
 
+mod bytes;
 #[path = "../it/history.rs"]
 #[allow(dead_code)]
 mod history;
@@ -13,7 +14,7 @@ mod scenarios;
 mod world;
 
 use hotring_index::checks::Fault;
-use world::{Run, Scenario, explore};
+use world::{Report, Run, Scenario, explore};
 
 fn all_pass<const H: usize>(scenarios: &[Scenario]) {
     let only = std::env::var("HOTRING_LOOM_ONLY").unwrap_or_default();
@@ -21,17 +22,17 @@ fn all_pass<const H: usize>(scenarios: &[Scenario]) {
     for scenario in scenarios.iter().filter(|s| s.name.contains(&only)) {
         let report = explore::<H>(scenario, Run::real());
         total += report.executions;
-        println!(
-            "{:52} {:8} executions {:6.1} s",
-            scenario.name,
-            report.executions,
-            report.elapsed.as_secs_f64()
-        );
+        say(scenario.name, &report);
         if let Some(complaint) = report.complaint {
             panic!("{}: {complaint}", scenario.name);
         }
     }
     println!("{total} executions");
+}
+
+fn say(name: &str, report: &Report) {
+    let (executions, seconds) = (report.executions, report.elapsed.as_secs_f64());
+    println!("{name:64} {executions:8} executions {seconds:6.1} s");
 }
 
 #[test]
@@ -57,6 +58,29 @@ fn shrink() {
 #[test]
 fn shrink_complete() {
     all_pass::<2>(&scenarios::shrink_complete());
+}
+
+#[test]
+fn byte_strings_and_reclamation() {
+    for scenario in bytes::scenarios() {
+        let report = bytes::explore(&scenario, Run::real());
+        say(scenario.name, &report);
+        if let Some(complaint) = report.complaint {
+            panic!("{}: {complaint}", scenario.name);
+        }
+    }
+}
+
+#[test]
+fn wrong_expiries_and_frees_are_caught() {
+    std::panic::set_hook(Box::new(|_| {}));
+    for (fault, name) in bytes::CONTROLS {
+        let scenarios = bytes::scenarios();
+        let scenario = scenarios.iter().find(|s| s.name == name).expect("a scenario of the list");
+        let report = bytes::explore(scenario, Run { fault, ..Run::real() });
+        println!("{fault:?}: {} executions of {name:?}: {:?}", report.executions, report.complaint);
+        assert!(report.complaint.is_some(), "{fault:?} passes");
+    }
 }
 
 /// A wrong variant, and the scenario that shows it first.

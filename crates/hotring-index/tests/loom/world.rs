@@ -85,7 +85,10 @@ fn key_at(position: u8, same_tags: bool) -> u64 {
 struct World<const H: usize> {
     index: HotRing<U64, H>,
     same_tags: bool,
-    /// With epochs, answers are made moments that others come after (the oracle does so itself).
+    /// With epochs, calls and answers are made moments that have an order (the oracle does so
+    /// itself). Without, loom would call old values legal that a client could not explain. Also,
+    /// loom remembers one last access of a word: it tries a store before an earlier load only if it
+    /// meets the two in this order, so every order of the calls must be tried.
     answers: Option<AtomicU64>,
     clock: Tally,
     events: Mutex<Vec<Event>>,
@@ -207,6 +210,12 @@ pub struct Report {
 
 /// Runs a scenario in every order that the bounds allow.
 pub fn explore<const H: usize>(scenario: &Scenario, how: Run) -> Report {
+    let scenario = scenario.clone();
+    explore_with(how, move || execute::<H>(&scenario, how.fault))
+}
+
+/// Runs a body in every order that the bounds allow.
+pub fn explore_with(how: Run, body: impl Fn() + Send + Sync + 'static) -> Report {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(how.preemptions);
     builder.max_branches = STEPS_MAX;
@@ -214,10 +223,9 @@ pub fn explore<const H: usize>(scenario: &Scenario, how: Run) -> Report {
     let executions = Arc::new(Tally::new(0));
     let start = Instant::now();
     let count = executions.clone();
-    let scenario = scenario.clone();
     let body = move || {
         count.fetch_add(1, Ordering::Relaxed);
-        execute::<H>(&scenario, how.fault);
+        body();
     };
     let ended = catch_unwind(AssertUnwindSafe(|| builder.check(body)));
     let complaint = ended.err().map(|payload| {
