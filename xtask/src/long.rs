@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::process;
+use crate::prove::{self, Form};
 use crate::server::Server;
 use crate::suite::{Done, Suite};
 use crate::test::{binary, count_tests, release_build, torture};
@@ -28,6 +29,9 @@ pub fn long() -> Result<ExitCode> {
         lengthen(command.args(which).args(["-p", "hotring-server", "--test", "it"]));
         count_tests(&mut command)
     });
+    suite.step("loom", || prove::loom(Form::Long));
+    suite.step("shuttle", || prove::shuttle(Form::Long));
+    suite.step("asan", || prove::asan(Form::Long));
     suite.step("torture", || torture(&binary("hotring-bench"), "60"));
     suite.step("traces", traces);
     Ok(suite.finish())

@@ -9,6 +9,7 @@ mod clients;
 mod docs;
 mod long;
 mod process;
+mod prove;
 mod redis;
 mod server;
 mod suite;
@@ -31,6 +32,8 @@ Usage: cargo xtask TASK
   tidy           The style rules that rustfmt and clippy do not know
   docs           Writes docs/commands.md and docs/configuration.md anew
   docs --check   Fails if one of them is stale
+  prove          The checkers of the index: loom, shuttle, asan, tsan, or those that are named;
+                 --long gives them an hour instead of minutes
   long           Hours instead of minutes: long histories, torture, real traces (HOTRING_TRACES)
   measure        Runs the measurements of docs/results on this machine
 
@@ -56,6 +59,7 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         ["tidy"] => tidy::run().map(|_| ExitCode::SUCCESS),
         ["docs"] => docs::write().map(|()| ExitCode::SUCCESS),
         ["docs", "--check"] => docs::check().map(|_| ExitCode::SUCCESS),
+        ["prove", words @ ..] => prove::prove(words),
         ["long"] => long::long(),
         ["measure"] => long::measure(),
         [] | ["help" | "-h" | "--help"] => {

@@ -22,10 +22,18 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 
 /// The command line as a person would type it.
 pub fn shown(command: &Command) -> String {
-    let mut text = command.get_program().to_string_lossy().into_owned();
-    if let Some(name) = text.rsplit('/').next() {
-        text = name.to_string();
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut text = String::new();
+    // What the flags are is part of what was run; folders and the like are not.
+    for (name, value) in command.get_envs() {
+        let shown = name == "RUSTFLAGS" || name == "RUSTC_BOOTSTRAP";
+        if let (true, Some(value)) = (shown, value) {
+            let quote = if value.to_string_lossy().contains(' ') { "'" } else { "" };
+            let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+            text.push_str(&format!("{name}={quote}{value}{quote} "));
+        }
     }
+    text.push_str(program.rsplit('/').next().unwrap_or(&program));
     for arg in command.get_args() {
         let arg = arg.to_string_lossy();
         let plain = !arg.is_empty() && !arg.contains([' ', '"', '$', '*']);

@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
+use crate::prove::{self, Form};
 use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, target};
 use crate::{clients, docs, process, redis, tidy, tools};
@@ -39,6 +40,9 @@ pub fn test() -> Result<ExitCode> {
     suite.step("documentation", documentation);
     suite.step("generated pages", docs::check);
     suite.step("tests, optimised", optimised_tests);
+    suite.step("loom", || prove::loom(Form::Quick));
+    suite.step("shuttle", || prove::shuttle(Form::Quick));
+    suite.step("asan", || prove::asan(Form::Quick));
     if suite.step("release build", || release_build().map(|_| Done::Passed(1))) {
         let (hotring, bench) = (binary("hotring"), binary("hotring-bench"));
         suite.step("torture", || torture(&bench, "10"));
