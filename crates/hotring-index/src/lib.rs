@@ -39,10 +39,6 @@
 //! `ring/mod.rs` has the protocol: picture, invariants, proofs in short, memory orders.
 #![allow(unsafe_code)]
 
-#[cfg(not(any(loom, shuttle)))]
-mod arena;
-#[cfg(any(loom, shuttle))]
-#[path = "arena_checked.rs"]
 mod arena;
 pub mod barrier;
 mod bytes;
@@ -141,6 +137,7 @@ impl<K: Kind, const H: usize> HotRing<K, H> {
             limbo_bytes: shared.collector.limbo_bytes().max(0) as u64,
             limbo_max: shared.collector.limit().max(),
             mapped_bytes: shared.arena.mapped_bytes() as u64,
+            held_bytes: shared.arena.held_bytes() as u64,
             table_bytes: slots * (8 + 8 * H as u64),
             slots,
             // ORDERING: Relaxed, statistics.

@@ -9,6 +9,28 @@ pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// A multiple of every page size that Linux uses for memory that is no huge page.
 const PAGE_MAX: usize = 64 << 10;
 
+/// Links keep an address in the low bits of a word.
+const ADDRESS_BITS: u32 = 48;
+
+/// Whether all addresses of a block fit into links.
+pub(crate) fn is_addressable(start: NonNull<u8>, len: usize) -> bool {
+    let end = start.as_ptr().addr().checked_add(len);
+    end.is_some_and(|end| end <= 1 << ADDRESS_BITS)
+}
+
+/// Gives whole pages back to the system; they read as zeros from then on. False: these are no whole
+/// pages, or the system refused, and nothing has changed.
+///
+/// # Safety
+/// They lie in a mapping of the caller's, and nobody uses what is in them.
+pub(crate) unsafe fn give_back(start: NonNull<u8>, len: usize) -> bool {
+    if !start.as_ptr().addr().is_multiple_of(PAGE_MAX) || !len.is_multiple_of(PAGE_MAX) {
+        return false;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) == 0 }
+}
+
 /// A mapped range, zeroed on first touch, given back on drop.
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -22,7 +44,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Reserves `len` bytes (a multiple of a huge page), aligned to a huge page. Memory is used
-    /// only where it is touched.
+    /// only where it is touched. All addresses in it fit into links.
     pub(crate) fn reserve(len: usize, huge_pages: bool) -> io::Result<Self> {
         assert!(len > 0 && len.is_multiple_of(HUGE_PAGE), "whole huge pages only");
         let padded = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -51,7 +73,11 @@ impl Mapping {
             // SAFETY: the range is ours, and the advice does not change its contents.
             unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
         }
-        Ok(Self { start, len })
+        let mapping = Self { start, len };
+        if !is_addressable(start, len) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(mapping)
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
@@ -63,18 +89,8 @@ impl Mapping {
     /// uses the bytes meanwhile.
     pub(crate) fn give_back(&self, from: usize, to: usize) -> bool {
         assert!(from <= to && to <= self.len, "inside of the mapping");
-        if !from.is_multiple_of(PAGE_MAX) || !to.is_multiple_of(PAGE_MAX) {
-            return false;
-        }
         // SAFETY: the range is ours, and what was in it is not used any more.
-        unsafe {
-            let at = self.start.as_ptr().add(from).cast();
-            libc::madvise(at, to - from, libc::MADV_DONTNEED) == 0
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
+        unsafe { give_back(self.start.add(from), to - from) }
     }
 }
 

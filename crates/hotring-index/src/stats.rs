@@ -15,6 +15,9 @@ pub struct Stats {
     pub limbo_max: u64,
     /// Bytes of address space that item memory was mapped for so far.
     pub mapped_bytes: u64,
+    /// Of these, bytes that may be in memory: taken, and not given back to the system. Always a bit
+    /// more than what items take; items above 1 KiB are not in it.
+    pub held_bytes: u64,
     /// Bytes of the table in use.
     pub table_bytes: u64,
     /// Slots of the table in use.

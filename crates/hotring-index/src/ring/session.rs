@@ -220,11 +220,13 @@ impl<K: Kind, const H: usize> Session<K, H> {
     }
 
     /// Frees removed memory as far as no session can see it any more, a bounded part at a time.
-    /// Busy sessions do so by themselves; call this where a session goes idle.
+    /// Busy sessions do so by themselves; call this where a session goes idle. It also gives up
+    /// the free memory that it has kept for itself, so that it can go back to the system.
     pub fn collect(&mut self) {
         if self.local.participant.has_garbage() || self.is_resizing() {
             self.collect_garbage();
         }
+        self.local.arena.give_back();
     }
 
     /// Pins the session: until the guard drops, what it finds stays in memory.
@@ -254,6 +256,7 @@ impl<K: Kind, const H: usize> Session<K, H> {
             unsafe { arena.free(retired.block, retired.size) };
         });
         participant.record().item_bytes.add(-freed);
+        arena.age();
         self.step_resizing();
         freed
     }

@@ -7,6 +7,7 @@ mod flooding;
 mod history;
 mod history_checks;
 mod linearizability;
+mod memory;
 mod metamorphic;
 mod model_bytes;
 mod model_u64s;

@@ -1,14 +1,10 @@
 //! Item memory under a model checker: each block by itself, and none used twice, so that a late
 //! access meets what was there and the checker's note of it.
 
+use super::footprint;
 use crate::sync::{Arc, Mutex};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
-
-/// Bytes that an item of `size` bytes occupies.
-pub(crate) fn footprint(size: usize) -> usize {
-    size.next_multiple_of(8)
-}
 
 fn layout(len: usize) -> Layout {
     Layout::from_size_align(len, 8).expect("an item is short")
@@ -30,6 +26,10 @@ impl Arena {
     }
 
     pub(crate) fn mapped_bytes(&self) -> usize {
+        0
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
         0
     }
 
@@ -78,4 +78,10 @@ impl LocalArena {
     /// # Safety
     /// None is needed: blocks are kept until the run is over.
     pub(crate) unsafe fn free(&mut self, _block: NonNull<u8>, _size: usize) {}
+
+    /// Nothing is cached.
+    pub(crate) fn age(&mut self) {}
+
+    /// Nothing is cached.
+    pub(crate) fn give_back(&mut self) {}
 }

@@ -1,0 +1,32 @@
+//! Item memory, in one of three ways with one interface; this file chooses, and nothing else in the
+//! crate knows which.
+//!
+//! * `spans`: size classes in memory of our own, cached per session, given back to the system after
+//!   removals. What everybody uses.
+//! * `plain`: every item from the process's allocator (`--cfg hotring_plain_arena`), so that a
+//!   sanitizer sees the life of each.
+//! * `checked`: no block is used twice, for model checkers.
+
+#[cfg(any(loom, shuttle))]
+mod checked;
+#[cfg(not(any(loom, shuttle)))]
+mod large;
+#[cfg(all(hotring_plain_arena, not(any(loom, shuttle))))]
+mod plain;
+#[cfg(not(any(loom, shuttle, hotring_plain_arena)))]
+mod spans;
+
+#[cfg(any(loom, shuttle))]
+pub(crate) use checked::{Arena, LocalArena};
+#[cfg(all(hotring_plain_arena, not(any(loom, shuttle))))]
+pub(crate) use plain::{Arena, LocalArena};
+#[cfg(not(any(loom, shuttle, hotring_plain_arena)))]
+pub(crate) use spans::{Arena, LocalArena};
+
+/// Sizes are multiples of this, and addresses too.
+const GRAIN: usize = 8;
+
+/// Bytes that an item of `size` bytes occupies.
+pub(crate) fn footprint(size: usize) -> usize {
+    size.next_multiple_of(GRAIN)
+}

@@ -1,0 +1,141 @@
+//! Item memory by size classes of 8 bytes, cached per session, in memory that goes back to the
+//! system when it is free.
+//!
+//! ```text
+//!  mapping   32 MiB of address space; never unmapped before the arena goes
+//!   chunk     2 MiB, a huge page: in memory, or given back to the system
+//!    span    64 KiB of blocks of one class; a free one serves any class
+//!     block   an item
+//! ```
+//!
+//! An item of up to `CLASSED_MAX` bytes comes from its class: from the session's own free blocks,
+//! else from the class's spans, else from a free span, else from a chunk that was given back or never
+//! used. What is fullest serves first, spans and chunks alike, so that others become empty. Larger
+//! items go to the process's allocator.
+//!
+//! A session caches free blocks: less than two batches of what it freed, and what it last took from
+//! the class's spans, which is a run, or the free blocks of a few spans. Beyond two batches a batch
+//! goes back, each block to its own span. A span all of whose blocks are back goes to its chunk, a
+//! chunk all of whose spans are back to the system, except for one ([`pool`]).
+//!
+//! A cached block keeps its span, hence its chunk. So a session gives back its whole cache when it
+//! ends and when it is told that it goes idle, and that of one class each time it has collected
+//! garbage. What is kept of memory that is free is thus bounded by one chunk, and one more for each
+//! block that is cached by another session that has not come to that yet.
+//!
+//! Locks: one a class and one for the chunks, never both at once, never on the path of an operation
+//! that finds what it wants in the session's cache; no system call is made under one, and memory is
+//! touched for the first time outside of them.
+
+mod bins;
+mod list;
+mod local;
+mod pool;
+mod span;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use local::LocalArena;
+
+use super::large::Large;
+use super::{GRAIN, footprint};
+use crate::sync::Mutex;
+use list::{FreeList, Run};
+use pool::Pool;
+use span::{Class, Emptied, Span};
+use std::ptr::NonNull;
+
+/// Largest size that is served from classes, in bytes.
+const CLASSED_MAX: usize = 1024;
+const CLASSES: usize = CLASSED_MAX / GRAIN + 1;
+
+/// The memory that all sessions of an index share.
+pub(crate) struct Arena {
+    classes: Box<[Mutex<Class>]>,
+    pool: Pool,
+    /// Blocks that are out of the process's allocator.
+    large: Large,
+}
+
+// SAFETY: the raw pointers name memory that the arena owns; every access is under its mutexes.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub(crate) fn new(huge_pages: bool) -> Self {
+        Self {
+            classes: (0..CLASSES).map(|_| Mutex::new(Class::EMPTY)).collect(),
+            pool: Pool::new(huge_pages),
+            large: Large::new(),
+        }
+    }
+
+    /// Bytes of address space that are mapped for items (in memory or not).
+    pub(crate) fn mapped_bytes(&self) -> usize {
+        self.pool.mapped_bytes()
+    }
+
+    /// Of these, bytes that may be in memory: taken, and not given back.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.pool.held_bytes()
+    }
+
+    /// Frees a block if it is of those that do not go with the arena.
+    ///
+    /// # Safety
+    /// As for [`LocalArena::free`].
+    pub(crate) unsafe fn free_if_large(&self, block: NonNull<u8>, size: usize) {
+        let len = footprint(size);
+        if len > CLASSED_MAX {
+            // SAFETY: the caller's promise.
+            unsafe { self.large.free(block, len) };
+        }
+    }
+
+    /// Whether any block would outlive the arena.
+    pub(crate) fn has_large(&self) -> bool {
+        self.large.is_any()
+    }
+
+    fn class(&self, class: usize) -> std::sync::MutexGuard<'_, Class> {
+        self.classes[class].lock().expect("no code panics under this lock")
+    }
+
+    /// Fills an empty list or an empty run: the spans of the class first, then a free one.
+    fn take(&self, class: usize, list: &mut FreeList, run: &mut Run, enough: u32) {
+        self.class(class).take(list, run, enough);
+        if list.len() == 0 && run.is_empty() {
+            let span = self.pool.take();
+            span.begin(class);
+            span.carve(run);
+            // SAFETY: the span is of this class since `begin`, and was ours alone.
+            unsafe { self.class(class).adopt(span) };
+        }
+    }
+
+    /// Takes back what a session gives up of a class: lists and a run.
+    ///
+    /// # Safety
+    /// They are unused blocks of this class, owned by the caller.
+    unsafe fn give(&self, class: usize, lists: &[FreeList], run: &mut Run) {
+        let mut emptied = Emptied::EMPTY;
+        let mut shared = self.class(class);
+        for &list in lists {
+            // SAFETY: the caller's promise.
+            unsafe { shared.put(class, list, &mut emptied) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { shared.put_run(class, run, &mut emptied) };
+        drop(shared);
+        while let Some(node) = emptied.fullest() {
+            // SAFETY: the node is the first field of a span, all of whose blocks are back, so it is
+            // ours alone until the pool has it.
+            unsafe {
+                let span = node.cast::<Span>().as_ref();
+                emptied.place(&span.node, None);
+                self.pool.give(span);
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Spans: 64 KiB of blocks of one class, and what of them is free. All of a class's spans are
+//! looked at and changed under the class's lock, except for one that is in nobody's bins.
+
+use super::bins::{Bins, Node};
+use super::list::{FreeList, Run, link};
+use super::pool::{span_memory, span_of};
+use crate::arena::GRAIN;
+use std::cell::Cell;
+use std::ptr::{NonNull, null_mut};
+
+/// Length and alignment of a span.
+pub(super) const SPAN_LEN: usize = 64 << 10;
+
+/// Of a span that has anything less than `1 << LEVELS` blocks are out.
+const LEVELS: usize = (SPAN_LEN / GRAIN).ilog2() as usize;
+
+/// A span's header. The bins find it by its first field.
+#[repr(C, align(64))]
+pub(super) struct Span {
+    pub(super) node: Node,
+    /// Free blocks, linked from `head` to `tail`.
+    head: Cell<*mut u8>,
+    tail: Cell<*mut u8>,
+    /// Where blocks begin that were not handed out yet.
+    fresh_at: Cell<*mut u8>,
+    listed: Cell<u32>,
+    fresh: Cell<u32>,
+    /// All blocks, whoever has them.
+    blocks: Cell<u32>,
+    class: Cell<u16>,
+}
+
+const _: () = assert!(size_of::<Span>() == 64, "a line, so that no two classes write the same one");
+
+impl Span {
+    /// Blocks that somebody has: they are in use, or in a session's cache.
+    fn out(&self) -> u32 {
+        self.blocks.get() - self.listed.get() - self.fresh.get()
+    }
+
+    /// By use: nowhere if there is nothing to be had.
+    fn bin(&self) -> Option<u32> {
+        let out = self.out();
+        (out < self.blocks.get()).then(|| out.checked_ilog2().unwrap_or(0))
+    }
+
+    /// Makes blocks of a class out of a free span, which is the caller's.
+    pub(super) fn begin(&self, class: usize) {
+        let (start, len) = span_memory(self);
+        let blocks = (len / (class * GRAIN)) as u32;
+        self.head.set(null_mut());
+        self.tail.set(null_mut());
+        self.fresh_at.set(start);
+        self.listed.set(0);
+        self.fresh.set(blocks);
+        self.blocks.set(blocks);
+        self.class.set(class as u16);
+    }
+
+    /// Hands out as many fresh blocks as the run asks for, one at least.
+    pub(super) fn carve(&self, run: &mut Run) {
+        let len = u32::from(self.class.get()) * GRAIN as u32;
+        let blocks = self.fresh.get().min((run.ask / len).max(1));
+        let (at, bytes) = (self.fresh_at.get(), blocks * len);
+        // SAFETY: `fresh` blocks follow `fresh_at` inside the span.
+        self.fresh_at.set(unsafe { at.add(bytes as usize) });
+        self.fresh.set(self.fresh.get() - blocks);
+        run.ask = (run.ask * 2).min(SPAN_LEN as u32);
+        // SAFETY: the blocks were the span's and are the run's from now on.
+        unsafe { run.fill(at, bytes) };
+    }
+
+    /// Hands out all listed blocks.
+    fn splice(&self, to: &mut FreeList) {
+        let len = self.listed.replace(0);
+        let (head, tail) = (self.head.replace(null_mut()), self.tail.replace(null_mut()));
+        // SAFETY: so they are linked, and they are the list's from now on.
+        unsafe { to.prepend(head, tail, len) };
+    }
+
+    /// # Safety
+    /// As for `Class::put`.
+    unsafe fn push(&self, block: NonNull<u8>) {
+        debug_assert!(self.out() > 0, "a block came back twice");
+        if self.head.get().is_null() {
+            self.tail.set(block.as_ptr());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { link(block.as_ptr(), self.head.get()) };
+        self.head.set(block.as_ptr());
+        self.listed.set(self.listed.get() + 1);
+    }
+}
+
+/// Spans that became free, on their way to the pool.
+pub(super) type Emptied = Bins<1>;
+
+/// The spans of a class of which some blocks are free, by the blocks that are not.
+pub(super) struct Class {
+    bins: Bins<LEVELS>,
+}
+
+impl Class {
+    pub(super) const EMPTY: Self = Self { bins: Bins::EMPTY };
+
+    /// Fills an empty list or an empty run from the fullest spans that have anything; where all
+    /// have little, from several, so that the lock is not taken for each block.
+    pub(super) fn take(&mut self, list: &mut FreeList, run: &mut Run, enough: u32) {
+        while list.len() < enough
+            && let Some(node) = self.bins.fullest()
+        {
+            // SAFETY: the node is the first field of a span of this class.
+            let span = unsafe { node.cast::<Span>().as_ref() };
+            let is_fresh = span.listed.get() == 0;
+            if is_fresh {
+                span.carve(run);
+            } else {
+                span.splice(list);
+            }
+            // SAFETY: it is one of ours, and spans stay where they are.
+            unsafe { self.bins.place(&span.node, span.bin()) };
+            if is_fresh {
+                return;
+            }
+        }
+    }
+
+    /// Takes over a span that has begun, if there is anything left in it.
+    ///
+    /// # Safety
+    /// The span is of this class, in no bins, and nobody else's.
+    pub(super) unsafe fn adopt(&mut self, span: &Span) {
+        // SAFETY: the caller's promise.
+        unsafe { self.bins.place(&span.node, span.bin()) };
+    }
+
+    /// Takes blocks back, each to its own span.
+    ///
+    /// # Safety
+    /// They are unused blocks of this class, owned by the caller.
+    pub(super) unsafe fn put(&mut self, class: usize, mut list: FreeList, emptied: &mut Emptied) {
+        while let Some(block) = list.pop() {
+            // SAFETY: the block lies in a span of this class, whose lock is held.
+            let span = unsafe { span_of(block) };
+            debug_assert!(usize::from(span.class.get()) == class, "freed with another size");
+            // SAFETY: the caller's promise.
+            unsafe {
+                span.push(block);
+                self.settle(span, emptied);
+            }
+        }
+    }
+
+    /// Takes a run back.
+    ///
+    /// # Safety
+    /// As for `put`.
+    pub(super) unsafe fn put_run(&mut self, class: usize, run: &mut Run, emptied: &mut Emptied) {
+        let Some((at, bytes)) = run.empty_out() else { return };
+        // SAFETY: as in `put`.
+        let span = unsafe { span_of(at) };
+        let len = class * GRAIN;
+        debug_assert!(usize::from(span.class.get()) == class, "freed with another size");
+        // SAFETY: the run ends inside the span or at its end.
+        if unsafe { at.add(bytes as usize) }.as_ptr() == span.fresh_at.get() {
+            span.fresh_at.set(at.as_ptr());
+            span.fresh.set(span.fresh.get() + bytes / len as u32);
+        } else {
+            // Somebody else has the blocks that follow.
+            for offset in (0..bytes as usize).step_by(len).rev() {
+                // SAFETY: the offset lies inside the run, which the caller gives up.
+                unsafe { span.push(at.add(offset)) };
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.settle(span, emptied) };
+    }
+
+    /// Puts a span that got something back to where it belongs now.
+    ///
+    /// # Safety
+    /// The span is one of this class.
+    unsafe fn settle(&mut self, span: &Span, emptied: &mut Emptied) {
+        // SAFETY: the caller's promise; a free span is in nobody's bins but `emptied`.
+        unsafe {
+            if span.out() > 0 {
+                self.bins.place(&span.node, span.bin());
+            } else {
+                self.bins.place(&span.node, None);
+                emptied.place(&span.node, Some(0));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Span {
+    /// Free blocks, listed and fresh, and all.
+    pub(super) fn counts(&self) -> (u32, u32, u32) {
+        (self.listed.get(), self.fresh.get(), self.blocks.get())
+    }
+}
+
+#[cfg(test)]
+impl Class {
+    /// Whether no span of the class has anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bins.fullest().is_none()
+    }
+}

@@ -1,0 +1,56 @@
+//! Memory of items goes back to the system after removals.
+
+use hotring_index::{Bytes, Config, Expiry, HotRing, NewValue, U64};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn item_memory_goes_back_after_mass_removal() {
+    const KEYS: u64 = 2_000_000;
+    let index = HotRing::<U64>::new(Config::default()).expect("a valid configuration");
+    let mut session = index.session();
+    for key in 0..KEYS {
+        session.insert(key, key);
+    }
+    let full = index.stats();
+    assert!((full.bytes..full.bytes + 4 * MIB).contains(&full.held_bytes), "{full:?}");
+    // In an order that has nothing to do with that of the inserts: the last blocks lie anywhere.
+    for key in 0..KEYS {
+        assert!(session.remove(key * 1_234_577 % KEYS));
+    }
+    for _ in 0..100 {
+        session.collect();
+    }
+    let empty = index.stats();
+    assert_eq!(empty.bytes, 0);
+    assert!(empty.held_bytes <= 4 * MIB, "{empty:?}");
+    assert_eq!(empty.mapped_bytes, full.mapped_bytes, "address space stays");
+    for key in 0..KEYS {
+        session.insert(key, key);
+    }
+    assert_eq!(index.stats().mapped_bytes, full.mapped_bytes, "and serves again");
+}
+
+/// What one size has left free serves another.
+#[test]
+fn memory_follows_sizes_that_change() {
+    const KEYS: u64 = 20_000;
+    let index = HotRing::<Bytes>::new(Config::default()).expect("a valid configuration");
+    let mut session = index.session();
+    for len in (0..900).step_by(50) {
+        let value = vec![7; len];
+        for i in 0..KEYS {
+            let key = (i * 7919 % KEYS).to_le_bytes();
+            // Not over the old value: versions that hints still hold keep their spans.
+            session.remove(&key, 1);
+            let bytes = value.as_slice().into();
+            session.put(&key, NewValue::Bytes { kind: 0, bytes }, Expiry::Never, 1);
+        }
+        for _ in 0..100 {
+            session.collect();
+        }
+        let stats = index.stats();
+        let most = stats.bytes + stats.bytes / 8 + 4 * MIB;
+        assert!(stats.held_bytes < most, "values of {len} bytes: {stats:?}");
+    }
+}
