@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use hotring_index::Stalled;
+
 /// Why an operation changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,6 +38,10 @@ pub enum StoreError {
         /// The limit.
         len_max: usize,
     },
+    /// More removed memory waits for a session that stays pinned than
+    /// [`Config::limbo_max`](hotring_index::Config::limbo_max) allows, so that nothing may be
+    /// written that takes more. Reads and removals go on; so do writes, once that session does.
+    Stalled(Box<Stalled>),
 }
 
 impl fmt::Display for StoreError {
@@ -55,8 +61,15 @@ impl fmt::Display for StoreError {
             Self::ReplyTooLong { len_max } => {
                 write!(f, "the values are longer than {len_max} bytes together")
             }
+            Self::Stalled(stalled) => stalled.fmt(f),
         }
     }
 }
 
 impl std::error::Error for StoreError {}
+
+impl From<Box<Stalled>> for StoreError {
+    fn from(stalled: Box<Stalled>) -> Self {
+        Self::Stalled(stalled)
+    }
+}

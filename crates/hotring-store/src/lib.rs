@@ -8,6 +8,11 @@
 //! randomness, starts no thread and opens no file: the time comes in as an argument, and expired
 //! keys are reclaimed by whoever calls [`Session::expire_step`].
 //!
+//! Removed memory is free again once every session has left the operation that it was in. A session
+//! that stays in one, most likely in the closure that it gave to [`Session::get`], keeps it: then
+//! removed memory piles up to a limit (`Options::index.limbo_max`), and from there on writes fail
+//! with [`StoreError::Stalled`], which names that session, until it goes on.
+//!
 //! ```
 //! use hotring_store::{ExpireCondition, Options, SetExpiry, SetOptions, Store};
 //!
@@ -26,7 +31,7 @@
 //! let lock = SetOptions { expiry: SetExpiry::At(now + 1_000), ..SetOptions::if_absent() };
 //! assert!(session.set(b"lock", b"me", lock, now)?.stored);
 //! assert!(!session.set(b"lock", b"you", lock, now + 999)?.stored);
-//! assert!(session.expire_at(b"lock", now + 9_000, ExpireCondition::IfLater, now + 999));
+//! assert!(session.expire_at(b"lock", now + 9_000, ExpireCondition::IfLater, now + 999)?);
 //! assert!(session.exists(b"lock", now + 8_999));
 //! assert!(!session.exists(b"lock", now + 9_000));
 //!

@@ -1,7 +1,8 @@
 //! One thread's door to the store: every operation passes the gate here on its way to the index.
 //!
 //! The operations themselves are in [`crate::ops`], one family a file; they reach the index only
-//! through [`Session::read`], [`Session::write`], [`Session::hold`] and [`Session::read_all`].
+//! through [`Session::read`], [`Session::write`], [`Session::change`], [`Session::hold`] and
+//! [`Session::read_all`].
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -54,8 +55,20 @@ impl Session {
         f(&mut self.index)
     }
 
-    /// Runs `f`, which may change this one key by one call of the index.
-    pub(crate) fn write<R>(&mut self, key: &[u8], f: impl FnOnce(&mut Index) -> R) -> R {
+    /// Runs `f`, which may change this one key by one call of the index, unless there is no memory
+    /// to be had for it.
+    #[inline(always)]
+    pub(crate) fn write<R>(
+        &mut self,
+        key: &[u8],
+        f: impl FnOnce(&mut Index) -> R,
+    ) -> Result<R, StoreError> {
+        self.admit()?;
+        Ok(self.change(key, f))
+    }
+
+    /// As [`Session::write`], for what takes no memory, or was admitted before its hold.
+    pub(crate) fn change<R>(&mut self, key: &[u8], f: impl FnOnce(&mut Index) -> R) -> R {
         let _writing = self.gate.write(self.stripe(key));
         f(&mut self.index)
     }
@@ -75,6 +88,16 @@ impl Session {
         let taken = self.gate.acquire(mask, how);
         let held = Held { session: self, taken };
         f(held.session)
+    }
+
+    /// Asks whether operations that take memory are admitted. They ask by themselves; this is for
+    /// who wants to know before a series of them, as in [`Session::exclusive`].
+    ///
+    /// # Errors
+    /// [`StoreError::Stalled`]
+    #[inline(always)]
+    pub fn admit(&mut self) -> Result<(), StoreError> {
+        Ok(self.index.admit()?)
     }
 
     /// Frees removed memory as far as no session can see it any more, a bounded part at a time.

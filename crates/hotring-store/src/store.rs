@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hotring_index::{Bytes, Config, ConfigError, HotRing};
+use hotring_index::{Bytes, Config, ConfigError, HotRing, Stalled};
 
 use crate::gate::{Fault, Gate};
 use crate::session::Session;
@@ -125,7 +125,28 @@ impl Store {
 
     /// Opens a session for one thread.
     pub fn session(&self) -> Session {
-        Session::new(self.index.session(), Gate::register(&self.gate), self.limits, self.seed)
+        self.open(self.index.session())
+    }
+
+    /// Opens a session for one thread, with a name for [`Stalled`]: what the thread is called, for
+    /// example.
+    pub fn session_named(&self, name: &str) -> Session {
+        self.open(self.index.session_named(name))
+    }
+
+    fn open(&self, index: hotring_index::Session<Bytes>) -> Session {
+        Session::new(index, Gate::register(&self.gate), self.limits, self.seed)
+    }
+
+    /// The session that stays in one operation (in a callback, most likely) while removed memory
+    /// piles up behind it: at least a sixteenth of the limit, or 64 MiB.
+    pub fn stalled(&self) -> Option<Stalled> {
+        self.index.stalled()
+    }
+
+    /// Changes [`Config::limbo_max`], from which on writes are refused while a session is stalled.
+    pub fn set_limbo_max(&self, bytes: u64) {
+        self.index.set_limbo_max(bytes);
     }
 
     /// Number of keys, those included that have expired and are not yet reclaimed.

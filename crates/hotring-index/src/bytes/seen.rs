@@ -84,6 +84,7 @@ pub(crate) fn write_word(hit: Hit, value: Value<'_>, expected: Option<u64>) -> W
 }
 
 impl Seen {
+    #[inline]
     pub(crate) fn of(hit: Hit) -> Self {
         // ORDERING: Acquire pairs with the AcqRel of in-place writes.
         let word = word_of(hit.item).map(|word| word.load(Ordering::Acquire));
@@ -92,10 +93,12 @@ impl Seen {
         Self { hit, word, expiry }
     }
 
+    #[inline]
     pub(crate) fn is_past(&self, now: u64) -> bool {
         self.expiry.is_some_and(|expiry| is_past(expiry, now))
     }
 
+    #[inline]
     pub(crate) fn entry<'a>(&self) -> Entry<'a> {
         let item = self.hit.item;
         Entry {

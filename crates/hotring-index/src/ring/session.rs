@@ -198,12 +198,12 @@ impl<K: Kind, const H: usize> Session<K, H> {
     /// # Errors
     /// Who is in the way, and of how much. As soon as that session goes on, writes are admitted.
     #[inline(always)]
-    pub fn admit(&mut self) -> Result<(), Stalled> {
+    pub fn admit(&mut self) -> Result<(), Box<Stalled>> {
         if self.local.participant.is_over_limit() { self.admit_over_limit() } else { Ok(()) }
     }
 
     #[cold]
-    fn admit_over_limit(&mut self) -> Result<(), Stalled> {
+    fn admit_over_limit(&mut self) -> Result<(), Box<Stalled>> {
         for _ in 0..ADMIT_ROUNDS {
             let freed = self.collect_garbage();
             if !self.shared.collector.weighs_too_much() {
@@ -212,7 +212,7 @@ impl<K: Kind, const H: usize> Session<K, H> {
             if freed == 0
                 && let Some(stalled) = self.shared.collector.stalled()
             {
-                return Err(stalled);
+                return Err(Box::new(stalled));
             }
         }
         // Nobody is stalled: it is a backlog, and it gets smaller.

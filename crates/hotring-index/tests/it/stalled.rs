@@ -15,7 +15,7 @@ fn index() -> HotRing<Bytes> {
     HotRing::new(config).expect("a valid configuration")
 }
 
-fn put(session: &mut Session<Bytes>, key: u64) -> Result<(), Stalled> {
+fn put(session: &mut Session<Bytes>, key: u64) -> Result<(), Box<Stalled>> {
     session.admit()?;
     let value = NewValue::Bytes { kind: 0, bytes: (&[7; 100]).into() };
     session.put(&(key % KEYS).to_le_bytes(), value, Expiry::Never, 1);
@@ -23,7 +23,7 @@ fn put(session: &mut Session<Bytes>, key: u64) -> Result<(), Stalled> {
 }
 
 /// Overwrites until that is refused; returns how often it was not, and why it was.
-fn put_until_refused(session: &mut Session<Bytes>) -> (u64, Stalled) {
+fn put_until_refused(session: &mut Session<Bytes>) -> (u64, Box<Stalled>) {
     // Far more than any limit here lets through.
     for i in 0..1_000_000 {
         if let Err(stalled) = put(session, i) {

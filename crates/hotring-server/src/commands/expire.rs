@@ -81,7 +81,7 @@ fn expire_at(c: &mut Context<'_>, moment: Moment, name: &str) -> Outcome {
     let number = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
     let at = moment.unix_ms(number, c.now).ok_or_else(|| invalid_time(name))?;
     let at = u64::try_from(at).unwrap_or(0);
-    let changed = c.store.expire_at(&c.args[1], at, condition, c.now);
+    let changed = c.store.expire_at(&c.args[1], at, condition, c.now)?;
     c.reply.int(changed.into());
     Ok(())
 }
@@ -156,7 +156,7 @@ fn time_of_expiry(c: &mut Context<'_>, shown: impl FnOnce(u64, u64) -> u64) -> O
 }
 
 pub(crate) fn persist(c: &mut Context<'_>) -> Outcome {
-    let changed = c.store.persist(&c.args[1], c.now);
+    let changed = c.store.persist(&c.args[1], c.now)?;
     c.reply.int(changed.into());
     Ok(())
 }

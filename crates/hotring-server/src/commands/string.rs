@@ -172,7 +172,7 @@ pub(crate) fn getex(c: &mut Context<'_>) -> Outcome {
             Err(_) => TtlChange::Leave,
         },
     };
-    let found = c.store.get_ex(&c.args[1], change, c.now, |value| bulk(&mut c.reply, value));
+    let found = c.store.get_ex(&c.args[1], change, c.now, |value| bulk(&mut c.reply, value))?;
     null_unless_found(c, found);
     Ok(())
 }

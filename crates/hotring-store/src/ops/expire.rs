@@ -2,6 +2,7 @@
 
 use hotring_index::{Action, Expiry, Value};
 
+use crate::error::StoreError;
 use crate::session::Session;
 use crate::value::{ValueRef, copied, detach};
 
@@ -51,8 +52,18 @@ pub enum TtlChange {
 impl Session {
     /// Lets the key expire at the Unix millisecond `at`, or removes it if that is not after
     /// `now`. True if the key was present and the condition held.
-    pub fn expire_at(&mut self, key: &[u8], at: u64, condition: ExpireCondition, now: u64) -> bool {
-        self.write(key, |index| {
+    pub fn expire_at(
+        &mut self,
+        key: &[u8],
+        at: u64,
+        condition: ExpireCondition,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        // An item without an expiry is copied to one that has room for it.
+        if at > now {
+            self.admit()?;
+        }
+        Ok(self.change(key, |index| {
             index.update(key, now, |entry| {
                 let changes = entry.is_some_and(|entry| condition.holds(entry.expire_at, at));
                 let action = match changes {
@@ -62,11 +73,11 @@ impl Session {
                 };
                 (action, changes)
             })
-        })
+        }))
     }
 
     /// Takes the key's expiry away. True if it had one.
-    pub fn persist(&mut self, key: &[u8], now: u64) -> bool {
+    pub fn persist(&mut self, key: &[u8], now: u64) -> Result<bool, StoreError> {
         self.write(key, |index| {
             index.update(key, now, |entry| {
                 let changes = entry.is_some_and(|entry| entry.expire_at.is_some());
@@ -82,14 +93,17 @@ impl Session {
         change: TtlChange,
         now: u64,
         f: impl FnOnce(ValueRef<'_>) -> R,
-    ) -> Option<R> {
+    ) -> Result<Option<R>, StoreError> {
         let at = match change {
-            TtlChange::Leave => return self.get(key, now, f),
+            TtlChange::Leave => return Ok(self.get(key, now, f)),
             TtlChange::Persist => None,
             TtlChange::At(at) => Some(at),
         };
+        if at.is_none_or(|at| at > now) {
+            self.admit()?;
+        }
         // A copy, because `f` may run once only and the update may look at several values.
-        let value = self.write(key, |index| {
+        let value = self.change(key, |index| {
             index.update(key, now, |entry| {
                 let Some(entry) = entry else { return (Action::Keep, None) };
                 let action = match at {
@@ -100,8 +114,8 @@ impl Session {
                 };
                 (action, copied(Some(&entry)))
             })
-        })?;
-        Some(f(ValueRef::Bytes(&value)))
+        });
+        Ok(value.map(|value| f(ValueRef::Bytes(&value))))
     }
 }
 

@@ -25,7 +25,7 @@ impl Session {
                     Err(error) => (Action::Keep, Err(error)),
                 }
             })
-        })
+        })?
     }
 
     /// Adds the decimal number `delta` to the decimal number that the value is, an absent key
@@ -54,6 +54,6 @@ impl Session {
                     Err(error) => (Action::Keep, Err(error)),
                 }
             })
-        })
+        })?
     }
 }

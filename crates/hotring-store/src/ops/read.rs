@@ -1,5 +1,6 @@
 //! Operations that look at one key and change nothing.
 
+use crate::error::StoreError;
 use crate::session::Session;
 use crate::value::{ValueRef, view};
 
@@ -49,7 +50,7 @@ impl Session {
 
     /// A number that any later write of the key changes; never used twice in a store's life.
     /// For [`SetCondition::IfVersion`](crate::SetCondition::IfVersion).
-    pub fn version(&mut self, key: &[u8], now: u64) -> Option<u64> {
+    pub fn version(&mut self, key: &[u8], now: u64) -> Result<Option<u64>, StoreError> {
         // A write to the gate: the item may be given its first version.
         self.write(key, |index| index.version(key, now))
     }

@@ -91,19 +91,23 @@ impl Session {
     ) -> Result<SetOutcome, StoreError> {
         self.check_key(key)?;
         self.check_value(value.len())?;
-        let new = encode(value);
         let expiry = match options.expiry {
             SetExpiry::Clear => Some(Expiry::Never),
             SetExpiry::Keep => Some(Expiry::Keep),
             SetExpiry::At(at) => (at > now).then_some(Expiry::At(at)),
         };
+        // Without one this is a removal.
+        if expiry.is_some() {
+            self.admit()?;
+        }
+        let new = encode(value);
         if let (SetCondition::Always, false, Some(expiry)) =
             (options.condition, options.return_old, expiry)
         {
-            self.write(key, |index| index.put(key, new, expiry, now));
+            self.change(key, |index| index.put(key, new, expiry, now));
             return Ok(SetOutcome { stored: true, old: None });
         }
-        Ok(self.write(key, |index| {
+        Ok(self.change(key, |index| {
             index.update(key, now, |entry| {
                 let stored = options.condition.holds(entry.as_ref());
                 let old = if options.return_old { copied(entry.as_ref()) } else { None };
@@ -130,13 +134,13 @@ impl Session {
 
     /// Removes the key and returns its value.
     pub fn get_del(&mut self, key: &[u8], now: u64) -> Option<Vec<u8>> {
-        self.write(key, |index| {
+        self.change(key, |index| {
             index.update(key, now, |entry| (Action::Remove, copied(entry.as_ref())))
         })
     }
 
     /// Removes the key. True if it was present.
     pub fn remove(&mut self, key: &[u8], now: u64) -> bool {
-        self.write(key, |index| index.remove(key, now))
+        self.change(key, |index| index.remove(key, now))
     }
 }

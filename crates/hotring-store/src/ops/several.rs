@@ -150,6 +150,7 @@ impl Session {
     /// Sets all keys to their values and clears their expiries. The last of equal keys wins.
     pub fn mset(&mut self, pairs: &[(&[u8], &[u8])], now: u64) -> Result<(), StoreError> {
         self.check_pairs(pairs)?;
+        self.admit()?;
         let last = last_of_each(pairs);
         if let [_] = pairs {
             self.put_pairs(&last, now);
@@ -162,6 +163,7 @@ impl Session {
     /// As [`mset`](Self::mset), but only if none of the keys is present. True if it set them.
     pub fn mset_nx(&mut self, pairs: &[(&[u8], &[u8])], now: u64) -> Result<bool, StoreError> {
         self.check_pairs(pairs)?;
+        self.admit()?;
         let last = last_of_each(pairs);
         Ok(self.hold_keys(keys_of(pairs), |session| {
             let free = !keys_of(pairs).any(|key| session.exists(key, now));
@@ -196,19 +198,21 @@ impl Session {
         if from == to {
             return Ok(false);
         }
+        self.admit()?;
         Ok(self.hold_keys([from, to], |session| {
             let Some((value, expiry)) = session.item(from, now) else { return false };
             if !replace && session.exists(to, now) {
                 return false;
             }
-            session.write(to, |index| index.put(to, reborrow(&value), expiry, now));
+            session.change(to, |index| index.put(to, reborrow(&value), expiry, now));
             true
         }))
     }
 
     /// Runs `f` with the keys to itself: no other session sees a state in the middle of it, and
     /// none changes them meanwhile. No keys stand for the whole store. Other sessions' operations
-    /// on these keys wait, so `f` should be short.
+    /// on these keys wait, so `f` should be short. Operations in `f` may be refused one by one
+    /// ([`StoreError::Stalled`]); ask [`Session::admit`] first.
     ///
     /// # Panics
     /// If `f` touches a key that is not among `keys` (and does not share a stripe with one): to
@@ -258,12 +262,13 @@ impl Session {
         if from == to {
             return if self.exists(from, now) { Ok(replace) } else { Err(StoreError::NoSuchKey) };
         }
+        self.admit()?;
         self.hold_keys([from, to], |session| {
             let (value, expiry) = session.item(from, now).ok_or(StoreError::NoSuchKey)?;
             if !replace && session.exists(to, now) {
                 return Ok(false);
             }
-            session.write(to, |index| index.put(to, reborrow(&value), expiry, now));
+            session.change(to, |index| index.put(to, reborrow(&value), expiry, now));
             session.remove(from, now);
             Ok(true)
         })
@@ -285,7 +290,7 @@ impl Session {
 
     fn put_pairs(&mut self, pairs: &[(&[u8], &[u8])], now: u64) {
         for (key, value) in pairs {
-            self.write(key, |index| index.put(key, encode(value), Expiry::Never, now));
+            self.change(key, |index| index.put(key, encode(value), Expiry::Never, now));
         }
     }
 }

@@ -127,7 +127,7 @@ fn an_expired_key_is_absent_for_every_operation() {
     assert!(!s.exists(b"k", late));
     assert_eq!(s.strlen(b"k", late), 0);
     assert_eq!(s.expiry(b"k", late), None);
-    assert_eq!(s.version(b"k", late), None);
+    assert_eq!(s.version(b"k", late).unwrap(), None);
     assert_eq!(s.memory(b"k", late), None);
     assert_eq!(s.random_key(7, late), None);
     assert!(!s.remove(b"k", late));
@@ -140,9 +140,9 @@ fn an_expired_key_is_absent_for_every_operation() {
     assert_eq!(s.append(b"k", b"x", late), Ok(1));
     assert_eq!(s.expiry(b"k", late), Some(None));
     prepare(&mut s);
-    assert!(!s.persist(b"k", late));
-    assert!(!s.expire_at(b"k", late + 5, ExpireCondition::Always, late));
-    assert_eq!(s.get_ex(b"k", TtlChange::Persist, late, |_| ()), None);
+    assert!(!s.persist(b"k", late).unwrap());
+    assert!(!s.expire_at(b"k", late + 5, ExpireCondition::Always, late).unwrap());
+    assert_eq!(s.get_ex(b"k", TtlChange::Persist, late, |_| ()).unwrap(), None);
     assert!(!s.exists(b"k", late));
     prepare(&mut s);
     assert!(s.set(b"k", b"6", SetOptions::if_absent(), late).unwrap().stored);
@@ -162,7 +162,7 @@ fn an_expired_key_is_absent_for_every_operation() {
 #[test]
 fn get_ex_changes_the_expiry_only() {
     let mut s = session();
-    let get_ex = |s: &mut Session, change| s.get_ex(b"k", change, NOW, |v| v.to_vec());
+    let get_ex = |s: &mut Session, change| s.get_ex(b"k", change, NOW, |v| v.to_vec()).unwrap();
     assert_eq!(get_ex(&mut s, TtlChange::At(NOW + 5)), None);
     put(&mut s, "k", "value");
     for (change, expiry) in [
@@ -195,7 +195,7 @@ fn append_sees_decimal_text_and_keeps_the_expiry() {
     assert_eq!(s.append(b"k", b"1", NOW), Ok(1));
     assert_eq!(s.append(b"k", b"2", NOW), Ok(2));
     assert_eq!(s.incr_by(b"k", 1, NOW), Ok(13), "the text became an integer again");
-    assert!(s.expire_at(b"k", NOW + 9, ExpireCondition::Always, NOW));
+    assert!(s.expire_at(b"k", NOW + 9, ExpireCondition::Always, NOW).unwrap());
     assert_eq!(s.append(b"k", b" and more than a word", NOW), Ok(23));
     assert_eq!(text(&mut s, "k").as_deref(), Some("13 and more than a word"));
     assert_eq!(ttl(&mut s, "k"), Some(Some(NOW + 9)));
@@ -310,7 +310,7 @@ fn incr_by_float_stores_what_it_returns() {
     assert_eq!(incr(&mut s, "0.1").as_deref(), Ok("0.1"));
     assert_eq!(incr(&mut s, "0.2").as_deref(), Ok("0.3"));
     assert_eq!(text(&mut s, "k").as_deref(), Some("0.3"));
-    assert!(s.expire_at(b"k", NOW + 9, ExpireCondition::Always, NOW));
+    assert!(s.expire_at(b"k", NOW + 9, ExpireCondition::Always, NOW).unwrap());
     assert_eq!(incr(&mut s, "2.7").as_deref(), Ok("3"));
     assert_eq!(ttl(&mut s, "k"), Some(Some(NOW + 9)), "the expiry stays");
     assert_eq!(s.incr_by(b"k", 1, NOW), Ok(4), "3.0 is stored as the integer 3");
@@ -326,7 +326,7 @@ fn incr_by_float_stores_what_it_returns() {
 fn expire_conditions_take_no_expiry_for_infinite() {
     use ExpireCondition::*;
     let mut s = session();
-    assert!(!s.expire_at(b"k", NOW + 10, Always, NOW), "no key");
+    assert!(!s.expire_at(b"k", NOW + 10, Always, NOW).unwrap(), "no key");
     let (sooner, at, later) = (NOW + 10, NOW + 20, NOW + 30);
     for (condition, old, new, expected) in [
         (Always, None, at, true),
@@ -353,25 +353,25 @@ fn expire_conditions_take_no_expiry_for_infinite() {
                 None => put(&mut s, "k", value),
             }
             let what = format!("{condition:?} {old:?} {new}");
-            assert_eq!(s.expire_at(b"k", new, condition, NOW), expected, "{what}");
+            assert_eq!(s.expire_at(b"k", new, condition, NOW).unwrap(), expected, "{what}");
             assert_eq!(ttl(&mut s, "k"), Some(if expected { Some(new) } else { old }), "{what}");
             assert_eq!(text(&mut s, "k").as_deref(), Some(value), "{what}");
         }
     }
-    assert!(s.expire_at(b"k", NOW, Always, NOW));
+    assert!(s.expire_at(b"k", NOW, Always, NOW).unwrap());
     assert!(!s.exists(b"k", NOW), "an expiry that has come removes");
     put_until(&mut s, "k", "v", at);
-    assert!(!s.expire_at(b"k", NOW, IfLater, NOW));
+    assert!(!s.expire_at(b"k", NOW, IfLater, NOW).unwrap());
     assert!(s.exists(b"k", NOW), "the condition comes first");
 }
 
 #[test]
 fn persist_takes_the_expiry_away() {
     let mut s = session();
-    assert!(!s.persist(b"k", NOW));
+    assert!(!s.persist(b"k", NOW).unwrap());
     put_until(&mut s, "k", "5", NOW + 9);
-    assert!(s.persist(b"k", NOW));
-    assert!(!s.persist(b"k", NOW));
+    assert!(s.persist(b"k", NOW).unwrap());
+    assert!(!s.persist(b"k", NOW).unwrap());
     assert_eq!(s.expiry(b"k", NOW + 100), Some(None));
     assert_eq!(text(&mut s, "k").as_deref(), Some("5"));
 }
@@ -379,7 +379,7 @@ fn persist_takes_the_expiry_away() {
 #[test]
 fn every_write_changes_the_version() {
     let mut s = session();
-    assert_eq!(s.version(b"k", NOW), None);
+    assert_eq!(s.version(b"k", NOW).unwrap(), None);
     type Write = fn(&mut Session);
     let writes: [(&str, Write); 10] = [
         ("set", |s| put(s, "k", "1")),
@@ -387,8 +387,8 @@ fn every_write_changes_the_version() {
         ("incr", |s| assert_eq!(s.incr_by(b"k", 1, NOW), Ok(2))),
         ("append", |s| assert_eq!(s.append(b"k", b"long enough to be bytes", NOW), Ok(24))),
         ("set_range", |s| assert_eq!(s.set_range(b"k", 0, b"x", NOW), Ok(24))),
-        ("expire", |s| assert!(s.expire_at(b"k", NOW + 9, ExpireCondition::Always, NOW))),
-        ("persist", |s| assert!(s.persist(b"k", NOW))),
+        ("expire", |s| assert!(s.expire_at(b"k", NOW + 9, ExpireCondition::Always, NOW).unwrap())),
+        ("persist", |s| assert!(s.persist(b"k", NOW).unwrap())),
         ("mset", |s| s.mset(&[(b"k", b"1"), (b"l", b"1")], NOW).unwrap()),
         ("rename", |s| s.rename(b"l", b"k", NOW).unwrap()),
         ("remove and set", |s| {
@@ -399,16 +399,16 @@ fn every_write_changes_the_version() {
     put(&mut s, "k", "0");
     let mut seen = Vec::new();
     for (name, write) in writes {
-        let version = s.version(b"k", NOW).unwrap();
+        let version = s.version(b"k", NOW).unwrap().unwrap();
         assert!(!seen.contains(&version), "{name}");
-        assert_eq!(s.version(b"k", NOW), Some(version), "looking does not change it");
+        assert_eq!(s.version(b"k", NOW).unwrap(), Some(version), "looking does not change it");
         seen.push(version);
         write(&mut s);
         let condition = SetCondition::IfVersion(version);
         let options = SetOptions { condition, ..SetOptions::default() };
         assert!(!s.set(b"k", b"no", options, NOW).unwrap().stored, "{name}");
     }
-    let condition = SetCondition::IfVersion(s.version(b"k", NOW).unwrap());
+    let condition = SetCondition::IfVersion(s.version(b"k", NOW).unwrap().unwrap());
     let options = SetOptions { condition, ..SetOptions::default() };
     assert!(s.set(b"k", b"yes", options, NOW).unwrap().stored);
     assert!(!s.set(b"k", b"no", options, NOW).unwrap().stored);

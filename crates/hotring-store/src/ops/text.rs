@@ -31,7 +31,7 @@ impl Session {
                     (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, Ok(len))
                 })
             })
-        })
+        })?
     }
 
     /// Overwrites the value from `offset` on with `patch`, padding with zero bytes up to the
@@ -49,7 +49,7 @@ impl Session {
         }
         let end = offset.saturating_add(patch.len());
         self.check_value(end)?;
-        Ok(self.write(key, |index| {
+        self.write(key, |index| {
             index.update(key, now, |entry| {
                 let mut text = Vec::new();
                 match &entry {
@@ -66,6 +66,6 @@ impl Session {
                 let len = text.len();
                 (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, len)
             })
-        }))
+        })
     }
 }

@@ -205,7 +205,7 @@ fn compare_and_set_by_version_loses_nothing() {
         let mut session = store.session();
         let mut wins = 0;
         while wins < 5_000 {
-            let version = session.version(b"count", NOW).unwrap();
+            let version = session.version(b"count", NOW).unwrap().unwrap();
             let next = (get_int(&mut session, b"count") + 1).to_string();
             let condition = SetCondition::IfVersion(version);
             let options = SetOptions { condition, ..SetOptions::default() };
@@ -292,7 +292,7 @@ fn expired_keys_are_never_seen_and_are_reclaimed() {
             // The value says when the key must be gone.
             let options = SetOptions { expiry: SetExpiry::At(at), ..SetOptions::default() };
             session.set(key.as_bytes(), at.to_string().as_bytes(), options, now).unwrap();
-            session.expire_at(b"other", at, ExpireCondition::IfLater, now);
+            session.expire_at(b"other", at, ExpireCondition::IfLater, now).unwrap();
         }
     };
     let reclaim = || {

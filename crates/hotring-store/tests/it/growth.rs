@@ -45,7 +45,7 @@ fn many_keys_in_a_growing_table() {
             }
             4 => assert_eq!(session.remove(&key, now), model.remove(&key).is_some(), "{step}"),
             5 => {
-                let set = session.expire_at(&key, at, ExpireCondition::Always, now);
+                let set = session.expire_at(&key, at, ExpireCondition::Always, now).unwrap();
                 let held = model.get_mut(&key).map(|held| held.1 = Some(at));
                 assert_eq!(set, held.is_some(), "{step}");
             }

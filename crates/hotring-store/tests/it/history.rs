@@ -194,13 +194,15 @@ impl<'a> Runner<'a> {
             Op::GetEx(key, expires) => {
                 let change = if expires { TtlChange::At(LATER) } else { TtlChange::Persist };
                 let key = self.keys.get(key);
-                Out::Value(session.get_ex(key, change, NOW, |v| v.with_bytes(Self::decode)))
+                Out::Value(
+                    session.get_ex(key, change, NOW, |v| v.with_bytes(Self::decode)).unwrap(),
+                )
             }
             Op::ExpireNx(key) => {
                 let condition = ExpireCondition::IfNone;
-                Out::Flag(session.expire_at(self.keys.get(key), LATER, condition, NOW))
+                Out::Flag(session.expire_at(self.keys.get(key), LATER, condition, NOW).unwrap())
             }
-            Op::Persist(key) => Out::Flag(session.persist(self.keys.get(key), NOW)),
+            Op::Persist(key) => Out::Flag(session.persist(self.keys.get(key), NOW).unwrap()),
             Op::Expiry(key) => {
                 Out::Expiry(session.expiry(self.keys.get(key), NOW).map(|at| at.is_some()))
             }

@@ -6,3 +6,4 @@ mod history;
 mod linearizability;
 mod model;
 mod random;
+mod stalled;

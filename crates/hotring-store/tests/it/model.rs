@@ -176,7 +176,9 @@ fn run(s: &mut Session, op: &Op, now: u64, remembered: &mut u64) -> Out {
             let options = SetOptions { condition, expiry: *expiry, return_old: *return_old };
             out(s.set(k.as_bytes(), v.as_bytes(), options, now), |o| Out::Set(o.stored, o.old))
         }
-        Op::GetEx(k, change) => Out::Text(s.get_ex(k.as_bytes(), *change, now, |v| v.to_vec())),
+        Op::GetEx(k, change) => {
+            Out::Text(s.get_ex(k.as_bytes(), *change, now, |v| v.to_vec()).unwrap())
+        }
         Op::GetDel(k) => Out::Text(s.get_del(k.as_bytes(), now)),
         Op::GetSet(k, v) => out(s.get_set(k.as_bytes(), v.as_bytes(), now), Out::Text),
         Op::Append(k, v) => out(s.append(k.as_bytes(), v.as_bytes(), now), number),
@@ -191,8 +193,8 @@ fn run(s: &mut Session, op: &Op, now: u64, remembered: &mut u64) -> Out {
         }
         Op::Remove(k) => Out::Flag(s.remove(k.as_bytes(), now)),
         Op::Exists(k) => Out::Flag(s.exists(k.as_bytes(), now)),
-        Op::ExpireAt(k, at, c) => Out::Flag(s.expire_at(k.as_bytes(), *at, *c, now)),
-        Op::Persist(k) => Out::Flag(s.persist(k.as_bytes(), now)),
+        Op::ExpireAt(k, at, c) => Out::Flag(s.expire_at(k.as_bytes(), *at, *c, now).unwrap()),
+        Op::Persist(k) => Out::Flag(s.persist(k.as_bytes(), now).unwrap()),
         Op::Expiry(k) => Out::Expiry(s.expiry(k.as_bytes(), now)),
         Op::Mget(keys) => {
             let mut texts = Vec::new();
@@ -213,7 +215,7 @@ fn run(s: &mut Session, op: &Op, now: u64, remembered: &mut u64) -> Out {
             Out::Done
         }
         Op::Remember(k) => {
-            *remembered = s.version(k.as_bytes(), now).unwrap_or(u64::MAX);
+            *remembered = s.version(k.as_bytes(), now).unwrap().unwrap_or(u64::MAX);
             Out::Done
         }
         Op::ExpireStep => {
