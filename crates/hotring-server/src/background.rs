@@ -1,5 +1,5 @@
 //! Work that no client asks for: removing expired items, closing connections that are idle or do
-//! not finish a request, measuring the rate of commands.
+//! not finish a request, measuring the rate of commands, looking for stalled threads.
 //!
 //! It runs on the accepting thread, which has little else to do: connections that are open never
 //! wait for it. New ones do, for as long as a tick lasts: at most `TICK_MAX` and a step.
@@ -12,6 +12,9 @@ use hotring_store::Session;
 
 use crate::clock;
 use crate::server::Server;
+
+/// What the accepting thread and its session are called.
+pub(crate) const THREAD: &str = "hotring-accept";
 
 /// Time between two ticks.
 const TICK: Duration = Duration::from_millis(100);
@@ -36,7 +39,7 @@ const SECOND_TICKS: u64 = 10;
 
 /// Runs until the server stops.
 pub(crate) async fn run(server: Arc<Server>) {
-    let mut store = server.store.session();
+    let mut store = server.store.session_named(THREAD);
     let mut timer = tokio::time::interval(TICK);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ticks = 0u64;
@@ -48,6 +51,9 @@ pub(crate) async fn run(server: Arc<Server>) {
         store.collect();
         if ticks.is_multiple_of(SECOND_TICKS) {
             close_silent(&server);
+            if let Some(stalled) = server.store.stalled() {
+                server.warn_of_stalled(&stalled, clock::unix_ms());
+            }
             let commands = server.commands_ever();
             server.set_ops_per_second(commands - commands_before);
             commands_before = commands;

@@ -45,6 +45,9 @@ pub struct Config {
     pub output_soft_max: usize,
     /// Unsent bytes above which a connection is closed; 0 never.
     pub output_hard_max: usize,
+    /// Bytes of removed values that may wait for a thread that does not leave its command, before
+    /// writes are refused; 0 for no limit.
+    pub unreclaimed_max: usize,
     /// Longest argument of a request.
     pub bulk_len_max: usize,
     /// Most arguments of a request.
@@ -73,6 +76,7 @@ impl Default for Config {
             query_buffer_max: 1 << 30,
             output_soft_max: 1 << 20,
             output_hard_max: 1 << 30,
+            unreclaimed_max: 1 << 30,
             bulk_len_max: 512 << 20,
             args_max: 1 << 20,
             inline_len_max: 64 << 10,
@@ -198,6 +202,11 @@ impl Config {
             self.set(setting.name, &value, &format!("environment variable {name}"))?;
         }
         Ok(unknown)
+    }
+
+    /// The limit of unreclaimed memory, as the store takes it.
+    pub(crate) fn limbo_max(&self) -> u64 {
+        if self.unreclaimed_max == 0 { u64::MAX } else { self.unreclaimed_max as u64 }
     }
 
     /// The addresses to bind, as text.

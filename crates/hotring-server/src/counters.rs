@@ -48,6 +48,8 @@ pub(crate) struct Counters {
     pub input_limit_closed: Counter,
     /// Connections closed because too much waited to be sent.
     pub output_limit_closed: Counter,
+    /// Commands refused because removed memory waits for a stalled thread.
+    pub rejected_stalled: Counter,
     /// Expired items that the background task removed. Not those that a command met and removed or
     /// replaced: the index does that without telling.
     pub expired_keys: Counter,

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use hotring_protocol::{
     Args, CommandError, Decoded, Decoder, Limits, ProtocolError, Spec, Writer, resolve,
 };
-use hotring_store::Session;
+use hotring_store::{Session, StoreError};
 
 use crate::client::{Client, ClientShared, Closing};
 use crate::commands;
@@ -22,6 +22,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::random::Random;
 use crate::server::Server;
+use crate::worker;
 
 /// Most requests that are decoded before the first of them runs.
 const BATCH_LEN: usize = 64;
@@ -89,7 +90,7 @@ impl Executor {
         let config = server.config();
         Executor {
             thread,
-            store: server.store.session(),
+            store: server.store.session_named(&worker::name(thread)),
             random: Random::new(seed),
             config_version: server.config_version(),
             limits: limits(&config),
@@ -261,6 +262,10 @@ impl Executor {
         };
         if let Err(failure) = commands::run(spec.id, &mut context) {
             counters.errors.add(1);
+            if let Failure::Store(StoreError::Stalled(stalled)) = &failure {
+                counters.rejected_stalled.add(1);
+                self.server.warn_of_stalled(stalled, now);
+            }
             // A command that fails half-way must not leave half a reply.
             out.truncate(start);
             if matches!(failure, Failure::ReplyTooLong) {

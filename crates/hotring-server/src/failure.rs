@@ -42,6 +42,14 @@ impl Failure {
                 format!("ERR wrong number of arguments for '{name}' command").into()
             }
             Failure::ReplyTooLong => "ERR the reply is longer than output-buffer-hard-limit".into(),
+            // Clients know the code, and the beginning of the text, from `maxmemory`.
+            Failure::Store(StoreError::Stalled(stalled)) => format!(
+                "OOM command not allowed when {} bytes of removed values wait for thread '{}', \
+                 which does not leave its command; the limit is {} (unreclaimed-limit). Reads and \
+                 DEL work; writes will again when that thread goes on, or with a higher limit",
+                stalled.limbo_bytes, stalled.session, stalled.limbo_max
+            )
+            .into(),
             Failure::Store(error) => format!("ERR {error}").into(),
             Failure::Text(text) => text.clone(),
         }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use hotring_store::index::Config as IndexConfig;
 use hotring_store::{Options, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::LocalRuntime;
@@ -111,6 +112,7 @@ fn start_with(
     let options = Options {
         seed: [random_u64()?, random_u64()?],
         value_len_max: config.bulk_len_max,
+        index: IndexConfig { limbo_max: config.limbo_max(), ..IndexConfig::default() },
         ..Options::default()
     };
     let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
@@ -138,7 +140,7 @@ fn start_threads(
         doors.push(door);
         let (server, seed) = (server.clone(), random_u64()?);
         // A runtime is bound to its thread, so that it is built there.
-        threads.push(spawn(&format!("hotring-io-{index}"), move || match worker::runtime() {
+        threads.push(spawn(&worker::name(index), move || match worker::runtime() {
             Ok(runtime) => worker::run(&runtime, &server, index, seed, incoming),
             Err(error) => {
                 tracing::error!(%error, "cannot start an event loop");
@@ -147,7 +149,7 @@ fn start_threads(
         })?);
     }
     let server = server.clone();
-    threads.push(spawn("hotring-accept", move || {
+    threads.push(spawn(background::THREAD, move || {
         if let Err(error) = accept(&server, doors, tcp, unix) {
             tracing::error!(%error, "cannot accept connections");
             server.stop();
@@ -262,4 +264,56 @@ fn greeting(server: &Server) -> String {
     };
     text.push_str(&format!("  connect: {connect}\n  stop:    Ctrl-C\n\n"));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpStream;
+
+    /// Sends requests that each have a reply of one line, and returns these lines.
+    fn lines(stream: &mut BufReader<TcpStream>, requests: &str) -> Vec<String> {
+        stream.get_mut().write_all(requests.as_bytes()).unwrap();
+        let n_lines = requests.matches("\r\n").count();
+        let mut line = || {
+            let mut line = String::new();
+            stream.read_line(&mut line).unwrap();
+            line
+        };
+        (0..n_lines).map(|_| line()).collect()
+    }
+
+    fn info(stream: &mut BufReader<TcpStream>) -> String {
+        let header = lines(stream, "INFO\r\n").remove(0);
+        let mut text = vec![0; header[1..].trim().parse::<usize>().unwrap() + 2];
+        stream.read_exact(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn clients_of_a_stalled_server_are_told_and_go_on_when_it_does() {
+        let config = Config { port: 0, threads: 2, unreclaimed_max: 1 << 20, ..Config::default() };
+        let running = start(config).unwrap();
+        let mut stream = BufReader::new(TcpStream::connect(running.addresses()[0]).unwrap());
+        let set = format!("SET a {}\r\n", "v".repeat(1000));
+        assert_eq!(lines(&mut stream, &set), ["+OK\r\n"]);
+        let mut stalled = running.server.store.session_named("a test");
+        stalled.get(b"a", 1, |_| {
+            let replies = lines(&mut stream, &set.repeat(4_000));
+            let (stored, refused): (Vec<_>, Vec<_>) =
+                replies.iter().partition(|reply| *reply == "+OK\r\n");
+            // 1 MiB, 256 KiB before that is seen, and as much for what a batch may be off.
+            assert!(stored.len() <= 1_600, "{} were stored", stored.len());
+            let told = |reply: &&String| reply.starts_with("-OOM ") && reply.contains("'a test'");
+            assert!(refused.iter().all(told), "{}", refused[0]);
+            assert!(lines(&mut stream, "STRLEN a\r\nDEL a\r\n") == [":1000\r\n", ":1\r\n"]);
+            let info = info(&mut stream);
+            assert!(info.contains("index_stalled_session:a test\r\n"), "{info}");
+            assert!(info.contains(&format!("rejected_stalled:{}\r\n", refused.len())), "{info}");
+        });
+        assert!(lines(&mut stream, &set.repeat(1_000)).iter().all(|reply| reply == "+OK\r\n"));
+        running.stop();
+        running.wait();
+    }
 }

@@ -8,12 +8,16 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use hotring_store::Store;
+use hotring_store::index::Stalled;
 use tokio::sync::watch;
 
 use crate::client::ClientShared;
 use crate::clock;
 use crate::config::{Config, LogLevel};
 use crate::counters::{Counter, Counters};
+
+/// Time between two log lines about a stalled thread, in milliseconds.
+const STALLED_LOG_PAUSE_MS: u64 = 10_000;
 
 /// One I/O thread as others see it.
 #[derive(Debug, Default)]
@@ -57,6 +61,8 @@ pub(crate) struct Server {
     client_id_last: AtomicU64,
     counters_base: Mutex<Totals>,
     ops_per_second: AtomicU64,
+    /// Unix milliseconds of the last log line about a stalled thread, 0 before the first.
+    stalled_logged_at: AtomicU64,
     stop: watch::Sender<bool>,
     log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
 }
@@ -74,6 +80,7 @@ pub(crate) struct Totals {
     pub writes: u64,
     pub input_limit_closed: u64,
     pub output_limit_closed: u64,
+    pub rejected_stalled: u64,
     pub expired_keys: u64,
     pub accepted: u64,
     pub rejected: u64,
@@ -91,6 +98,7 @@ impl Totals {
         self.writes += c.writes.value();
         self.input_limit_closed += c.input_limit_closed.value();
         self.output_limit_closed += c.output_limit_closed.value();
+        self.rejected_stalled += c.rejected_stalled.value();
         self.expired_keys += c.expired_keys.value();
     }
 
@@ -106,6 +114,7 @@ impl Totals {
         self.input_limit_closed = self.input_limit_closed.saturating_sub(base.input_limit_closed);
         self.output_limit_closed =
             self.output_limit_closed.saturating_sub(base.output_limit_closed);
+        self.rejected_stalled = self.rejected_stalled.saturating_sub(base.rejected_stalled);
         self.expired_keys = self.expired_keys.saturating_sub(base.expired_keys);
         self.accepted = self.accepted.saturating_sub(base.accepted);
         self.rejected = self.rejected.saturating_sub(base.rejected);
@@ -146,6 +155,7 @@ impl Server {
             client_id_last: AtomicU64::new(0),
             counters_base: Mutex::default(),
             ops_per_second: AtomicU64::new(0),
+            stalled_logged_at: AtomicU64::new(0),
             stop: watch::Sender::new(false),
             log_level: parts.log_level,
         }
@@ -173,6 +183,7 @@ impl Server {
         if changed.log_level != config.log_level {
             (self.log_level)(changed.log_level);
         }
+        self.store.set_limbo_max(changed.limbo_max());
         *config = Arc::new(changed);
         // ORDERING: Release pairs with the Acquire in `config_version`.
         self.config_version.fetch_add(1, Ordering::Release);
@@ -249,6 +260,27 @@ impl Server {
         self.threads.iter().for_each(|t| totals.add(&t.counters));
         totals.add(&self.background);
         totals
+    }
+
+    /// Says in the log, now and then, which thread does not leave its command.
+    #[cold]
+    pub(crate) fn warn_of_stalled(&self, stalled: &Stalled, now: u64) {
+        let last = &self.stalled_logged_at;
+        // ORDERING: Relaxed, only decides which of several threads writes the line.
+        let before = last.load(Ordering::Relaxed);
+        let due = before == 0 || now.saturating_sub(before) >= STALLED_LOG_PAUSE_MS;
+        if !due || last.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        tracing::warn!(
+            thread = stalled.session,
+            removed_meanwhile = stalled.held_bytes,
+            unreclaimed = stalled.limbo_bytes,
+            limit = self.config().unreclaimed_max,
+            "a thread does not leave its command: what others remove or overwrite meanwhile cannot \
+             be freed; while that is more than unreclaimed-limit, writes are refused"
+        );
     }
 
     /// Asks all threads to finish what they have received and end.

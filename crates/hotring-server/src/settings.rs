@@ -212,6 +212,23 @@ pub static SETTINGS: &[Setting] = &[
         set: |c, v| size(v, 0).map(|n| c.output_hard_max = n),
     },
     Setting {
+        name: "unreclaimed-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Refuse writes (-OOM) while a thread does not leave its command and more than this, \
+               removed or overwritten by others, waits for it; 0 never does",
+        change: Change::Running,
+        get: |c| c.unreclaimed_max.to_string(),
+        set: |c, v| {
+            let n = size(v, 0)?;
+            if n > 0 && n < UNRECLAIMED_LEAST {
+                return Err(format!("must be 0 or at least {UNRECLAIMED_LEAST} bytes"));
+            }
+            c.unreclaimed_max = n;
+            Ok(())
+        },
+    },
+    Setting {
         name: "proto-max-bulk-len",
         alias: "",
         placeholder: "SIZE",
@@ -268,6 +285,9 @@ pub static SETTINGS: &[Setting] = &[
     fixed("cluster-enabled", "no", "No cluster yet", |_| "no".into(), |_, v| only(v, "no")),
     fixed("daemonize", "no", "Runs in front", |_| "no".into(), |_, v| only(v, "no")),
 ];
+
+/// Less would be reached without anybody being stalled: a busy thread has 256 KiB at a time.
+const UNRECLAIMED_LEAST: usize = 1 << 20;
 
 /// The store's own limit for one value.
 const BULK_LEN_LIMIT: usize = 512 << 20;
@@ -362,6 +382,7 @@ mod tests {
         let mut config = Config::default();
         assert!((find("appendonly").unwrap().set)(&mut config, "yes").is_err());
         assert!((find("save").unwrap().set)(&mut config, "900 1").is_err());
+        assert!((find("unreclaimed-limit").unwrap().set)(&mut config, "1000").is_err());
         assert!((find("unixsocketperm").unwrap().set)(&mut config, "1000").is_err());
         assert!((find("unixsocketperm").unwrap().set)(&mut config, "788").is_err());
         assert!((find("APPENDONLY").unwrap().set)(&mut config, "no").is_ok());

@@ -21,6 +21,11 @@ const FINISH_MAX: Duration = Duration::from_secs(5);
 /// comparison.
 const COLLECT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What thread `index` and its session are called.
+pub(crate) fn name(index: usize) -> String {
+    format!("hotring-io-{index}")
+}
+
 /// Builds the runtime of an I/O thread, or of the accepting one.
 pub(crate) fn runtime() -> std::io::Result<LocalRuntime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())

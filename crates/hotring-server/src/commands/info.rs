@@ -32,6 +32,7 @@ struct Facts<'a> {
     server: &'a Server,
     totals: Totals,
     store: hotring_store::Stats,
+    stalled: Option<hotring_store::index::Stalled>,
     config: std::sync::Arc<crate::config::Config>,
     now: u64,
 }
@@ -44,6 +45,7 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
         server: c.server,
         totals: c.server.totals(),
         store: c.server.store.stats(),
+        stalled: c.server.store.stalled(),
         config: c.server.config(),
         now: c.now,
     };
@@ -138,6 +140,7 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     field(text, "total_net_input_bytes", t.input_bytes);
     field(text, "total_net_output_bytes", t.output_bytes);
     field(text, "rejected_connections", t.rejected);
+    field(text, "rejected_stalled", t.rejected_stalled);
     // Only those that the background task removed.
     field(text, "expired_keys", t.expired_keys);
     field(text, "evicted_keys", 0);
@@ -174,6 +177,11 @@ fn index(f: &Facts<'_>, text: &mut String) {
     field(text, "index_slots", s.slots);
     field(text, "index_table_bytes", s.table_bytes);
     field(text, "index_unreclaimed_bytes", s.limbo_bytes);
+    field(text, "index_unreclaimed_limit", f.config.unreclaimed_max);
+    // Who keeps it from being reclaimed, and how much of it came meanwhile.
+    let (name, bytes) = f.stalled.as_ref().map_or(("none", 0), |s| (&s.session, s.held_bytes));
+    field(text, "index_stalled_session", name);
+    field(text, "index_stalled_bytes", bytes);
     field(text, "index_items_expiring", s.expiring);
     let visits = s.visits_sampled as f64 / s.lookups_sampled.max(1) as f64;
     line(text, format_args!("index_visits_per_lookup:{visits:.3}"));

@@ -1,6 +1,6 @@
 //! The whole server without sockets: requests as bytes in, replies as bytes out.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use hotring_store::{Options, Store};
 
@@ -193,4 +193,72 @@ fn a_reply_above_the_hard_limit_is_not_built() {
         assert!(out.capacity() <= 4 * HARD_MAX, "{name}: room for {} bytes", out.capacity());
     }
     assert_eq!(server.store.len(), 3_001);
+}
+
+/// Collects what is logged.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    fn that_name(&self, thread: &str) -> usize {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().filter(|line| line.contains("WARN") && line.contains(thread)).count()
+    }
+}
+
+/// Runs one request and returns its reply.
+fn say(executor: &mut Executor, conversation: &mut Conversation, line: &str, now: u64) -> String {
+    let mut out = Vec::new();
+    executor.feed(conversation, format!("{line}\r\n").as_bytes(), now, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn writes_are_refused_while_a_thread_is_stalled() {
+    let server = server(Config::default());
+    let (mut executor, mut conversation) = talk(&server);
+    let mut ask = |line: &str, now| say(&mut executor, &mut conversation, line, now);
+    assert_eq!(ask("CONFIG SET unreclaimed-limit 1mb", NOW), "+OK\r\n");
+    let set = format!("SET a {}", "v".repeat(1000));
+    assert_eq!(ask(&set, NOW), "+OK\r\n");
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    let _log = tracing::subscriber::set_default(subscriber.finish());
+    let mut stalled = server.store.session_named("hotring-io-7");
+    stalled.get(b"a", NOW, |_| {
+        assert!(ask("INFO index", NOW).contains("index_stalled_session:none\r\n"));
+        let refused = (0..10_000).map(|_| ask(&set, NOW)).find(|reply| reply != "+OK\r\n");
+        let refused = refused.expect("10 MB were overwritten");
+        assert!(refused.starts_with("-OOM command not allowed when "), "{refused}");
+        assert!(refused.contains("thread 'hotring-io-7'"), "{refused}");
+        assert!(refused.contains("the limit is 1048576 (unreclaimed-limit)"), "{refused}");
+        // One line, however many are refused; another one when some time has passed.
+        (0..50).for_each(|_| assert_eq!(ask(&set, NOW + 9_999), refused));
+        assert_eq!(lines.that_name("thread=\"hotring-io-7\""), 1);
+        assert!(ask("INCR n", NOW + 10_000).starts_with("-OOM "));
+        assert_eq!(lines.that_name("thread=\"hotring-io-7\""), 2);
+        let info = ask("INFO", NOW);
+        assert!(info.contains("index_stalled_session:hotring-io-7\r\n"), "{info}");
+        assert!(info.contains("index_unreclaimed_limit:1048576\r\n"), "{info}");
+        assert!(info.contains("rejected_stalled:52\r\n"), "{info}");
+        // The rest goes on; and who has the memory can say so.
+        assert!(ask("GET a", NOW).starts_with("$1000\r\n"));
+        assert_eq!(ask("DEL a", NOW), ":1\r\n");
+        assert_eq!(ask("CONFIG SET unreclaimed-limit 0", NOW), "+OK\r\n");
+        assert_eq!(ask(&set, NOW), "+OK\r\n");
+        assert_eq!(ask("CONFIG SET unreclaimed-limit 1mb", NOW), "+OK\r\n");
+    });
+    assert_eq!(ask(&set, NOW), "+OK\r\n");
+    assert!(ask("INFO index", NOW).contains("index_stalled_session:none\r\nindex_stalled_bytes:0"));
 }
