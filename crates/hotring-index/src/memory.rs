@@ -19,7 +19,7 @@ pub(crate) fn is_addressable(start: NonNull<u8>, len: usize) -> bool {
 }
 
 /// Gives whole pages back to the system; they read as zeros from then on. False: these are no whole
-/// pages, or the system refused, and nothing has changed.
+/// pages, or the system refused (where memory is locked), and any part of them may be zeros by now.
 ///
 /// # Safety
 /// They lie in a mapping of the caller's, and nobody uses what is in them.
@@ -85,8 +85,8 @@ impl Mapping {
     }
 
     /// Gives the bytes from `from` to `to` back to the system; they read as zeros from then on.
-    /// False: these are no whole pages, or the system refused, and nothing has changed. Nobody
-    /// uses the bytes meanwhile.
+    /// False: these are no whole pages, or the system refused, and any part of them may be zeros by
+    /// now. Nobody uses the bytes meanwhile.
     pub(crate) fn give_back(&self, from: usize, to: usize) -> bool {
         assert!(from <= to && to <= self.len, "inside of the mapping");
         // SAFETY: the range is ours, and what was in it is not used any more.

@@ -76,3 +76,20 @@ impl LocalArena {
     /// Nothing is cached.
     pub(crate) fn give_back(&mut self) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "24 bytes of items were not found")]
+    fn an_item_that_is_not_found_is_complained_about() {
+        let arena = Arc::new(Arena::new(false));
+        let block = LocalArena::new(arena.clone()).alloc(20);
+        // Freed behind the arena's back, so that a leak checker has nothing to say.
+        let layout = std::alloc::Layout::from_size_align(24, 8).expect("a valid layout");
+        // SAFETY: the block came from the process's allocator with this layout.
+        unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
+        drop(arena);
+    }
+}

@@ -202,7 +202,7 @@ impl Pool {
             state.absent.push(chunk);
         } else {
             // The process keeps its memory locked, perhaps.
-            // SAFETY: the chunk is as it was, all free, hence with a valid header.
+            // SAFETY: the chunk is mapped; its header is as it was, or zeros, which say the same.
             state.add_free(unsafe { chunk.as_ref() });
         }
     }

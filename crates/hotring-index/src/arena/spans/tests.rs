@@ -186,6 +186,35 @@ fn a_busy_session_gives_up_old_blocks_in_time() {
     assert!(arena.held_bytes() <= FLOOR + HUGE_PAGE, "{} bytes held", arena.held_bytes());
 }
 
+/// With `mlock` the system refuses to take memory back.
+#[test]
+fn what_the_system_does_not_take_serves_again() {
+    const COUNT: usize = (8 << 20) / 1024;
+    let arena = arena();
+    let mut local = LocalArena::new(arena.clone());
+    let held = blocks(&mut local, COUNT, 1024);
+    let full = arena.held_bytes();
+    // A page somewhere in each chunk.
+    let some = held.iter().step_by(1000).chain(held.last());
+    let pages: Vec<_> = some.map(|block| block.at.as_ptr()).collect();
+    for &page in &pages {
+        // SAFETY: the page is mapped, and what is in it does not change.
+        assert_eq!(unsafe { libc::mlock(page.cast(), 1) }, 0, "64 KiB can be locked anywhere");
+    }
+    held.into_iter().for_each(|block| block.free(&mut local));
+    local.give_back();
+    assert_eq!(arena.held_bytes(), full);
+    let held = blocks(&mut local, COUNT, 1024);
+    assert_eq!(arena.held_bytes(), full);
+    for page in pages {
+        // SAFETY: as above.
+        unsafe { libc::munlock(page.cast(), 1) };
+    }
+    held.into_iter().for_each(|block| block.free(&mut local));
+    local.give_back();
+    assert_eq!(arena.held_bytes(), FLOOR);
+}
+
 #[test]
 fn the_fullest_memory_serves_first() {
     let arena = arena();
