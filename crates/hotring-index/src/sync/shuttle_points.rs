@@ -11,8 +11,8 @@ use std::time::Duration;
 // ORDERING: SeqCst, the only one that shuttle knows.
 const ORDER: Ordering = Ordering::SeqCst;
 
-/// Lets another thread go on, as the schedule says. Outside of a run (tests of parts, drops after
-/// a run) there is no schedule.
+/// Lets another thread go on, as the schedule says. Not after a complaint: the run is over, and a
+/// switch from its destructors would let others go on in vain.
 fn point() {
     if !std::thread::panicking() {
         // A sleep has no length under shuttle: it is a switch and nothing else.
