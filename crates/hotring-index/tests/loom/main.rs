@@ -2,8 +2,10 @@
 //! preemptions) and with every value that the memory orders allow a load to return.
 //!
 //! ```console
-//! RUSTFLAGS="--cfg loom" cargo test --release -p hotring-index --test loom
+//! RUSTFLAGS="--cfg loom" cargo test --release -p hotring-index --test loom -- --nocapture
 //! ```
+//! `HOTRING_LOOM_PREEMPTIONS` (2) bounds the switches that nothing forced, `HOTRING_LOOM_SECONDS` the
+//! time of a scenario, `HOTRING_LOOM_LONG` adds the large ones, `HOTRING_LOOM_ONLY` picks by name.
 #![cfg(loom)]
 
 mod bytes;
@@ -43,6 +45,9 @@ fn one_head() {
 #[test]
 fn complete_lines() {
     all_pass::<2>(&scenarios::complete_lines());
+    if std::env::var_os("HOTRING_LOOM_LONG").is_some() {
+        all_pass::<2>(&scenarios::large());
+    }
 }
 
 #[test]

@@ -320,19 +320,36 @@ pub fn complete_lines() -> Vec<Scenario> {
             )
         },
         settled(
-            "split | miss | insert, get",
+            "split, miss | insert, get",
             with(complete(&split), &[Grow]),
-            vec![vec![get(200)], vec![get(210)], vec![ins(210, 3), get(210)]],
+            vec![vec![get(200), get(210)], vec![ins(210, 3), get(210)]],
         ),
         line(
-            "split, complete | get | insert, get",
+            "split, complete | insert, get",
             with(complete(&split), &[Grow]),
-            vec![vec![get(200), Complete(10)], vec![get(200)], vec![ins(210, 3), get(210)]],
+            vec![vec![get(200), Complete(10)], vec![ins(210, 3), get(210)]],
         ),
         settled(
             "lazy updates | lazy update | get",
             complete(&two),
             vec![vec![lazy(10, 2 | TOP), lazy(10, 3)], vec![lazy(10, 4 | TOP)], vec![get(10)]],
+        ),
+    ]
+}
+
+/// Of a million executions each: for the long form.
+pub fn large() -> Vec<Scenario> {
+    let setup = || [&complete(&[put(10, 1), put(200, 2)])[..], &[Grow]].concat();
+    vec![
+        settled(
+            "split | miss | insert, get",
+            setup(),
+            vec![vec![get(200)], vec![get(210)], vec![ins(210, 3), get(210)]],
+        ),
+        line(
+            "split, complete | get | insert, get",
+            setup(),
+            vec![vec![get(200), Complete(10)], vec![get(200)], vec![ins(210, 3), get(210)]],
         ),
     ]
 }
