@@ -111,6 +111,9 @@ pub(crate) struct Collector {
     /// In the place of epochs, if a checker asks for it.
     #[cfg(any(loom, shuttle))]
     oracle: Option<crate::ghost::Oracle>,
+    /// Which wrong variant a checker wants.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fault: crate::checks::Fault,
 }
 
 impl Collector {
@@ -124,6 +127,8 @@ impl Collector {
             limit: Limit::new(limbo_max),
             #[cfg(any(loom, shuttle))]
             oracle: None,
+            #[cfg(any(loom, shuttle))]
+            fault: crate::checks::Fault::None,
         }
     }
 
@@ -275,9 +280,18 @@ impl Collector {
         self.records().map(|record| record.limbo_bytes.load()).sum::<i64>() + orphaned
     }
 
+    /// Whether a grace period is over at an epoch (E3).
+    fn is_past(&self, tag: u64, epoch: u64) -> bool {
+        #[cfg(any(loom, shuttle))]
+        if self.fault == crate::checks::Fault::FreeEarly {
+            return tag < epoch + 2 - GRACE;
+        }
+        tag + GRACE <= epoch
+    }
+
     /// Whether everybody who was pinned when `grace` returned `tag` has gone (E3).
     pub(crate) fn is_over(&self, tag: u64) -> bool {
-        tag + GRACE <= self.epoch()
+        self.is_past(tag, self.epoch())
     }
 
     fn has_orphans(&self) -> bool {
@@ -294,7 +308,7 @@ impl Collector {
         while free.len() < FREE_STEP
             && let Some(bag) = bags.front_mut()
         {
-            match bag.pop_front_if(|orphan| orphan.tag + GRACE <= epoch) {
+            match bag.pop_front_if(|orphan| self.is_past(orphan.tag, epoch)) {
                 Some(orphan) => free.push(orphan),
                 None if bag.is_empty() => drop(bags.pop_front()),
                 None => break,
@@ -379,6 +393,10 @@ impl Participant {
         // ORDERING: Relaxed, ordered before the loads that follow by `light`, which pairs with the
         // `heavy` in `try_advance`.
         self.record().state.store(epoch << 1 | 1, Ordering::Relaxed);
+        #[cfg(any(loom, shuttle))]
+        if self.collector.fault == crate::checks::Fault::NoPinFence {
+            return;
+        }
         barrier::light();
     }
 
@@ -467,7 +485,7 @@ impl Participant {
         let epoch = self.collector.epoch();
         for _ in 0..FREE_STEP {
             match self.queue.front() {
-                Some(oldest) if oldest.tag + GRACE <= epoch => {}
+                Some(oldest) if self.collector.is_past(oldest.tag, epoch) => {}
                 _ => break,
             }
             let retired = self.queue.pop_front().expect("just seen");
@@ -550,8 +568,16 @@ impl Participant {
     /// Notes the end of the pin; true if there is nothing more to do: under the oracle, or after a
     /// complaint, when no access must be added to the failed run.
     fn unpin_for_checker(&self) -> bool {
+        if std::thread::panicking() {
+            return true;
+        }
+        if let Some(oracle) = &self.collector.oracle {
+            // Who has seen the answer may tell another client: orders across keys are checked
+            // relative to happens-before, so an answer is a moment that others come after.
+            oracle.tick();
+        }
         // ORDERING: Relaxed, as in `since`.
         self.record().since.store(0, Ordering::Relaxed);
-        self.collector.oracle.is_some() || std::thread::panicking()
+        self.collector.oracle.is_some()
     }
 }

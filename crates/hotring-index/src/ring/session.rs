@@ -89,10 +89,12 @@ fn collector(config: &Config) -> Collector {
 
 #[cfg(any(loom, shuttle))]
 fn collector(config: &Config) -> Collector {
-    match config.reclaim {
+    let mut collector = match config.reclaim {
         crate::checks::Reclaim::Epochs => Collector::new(config.limbo_max),
         crate::checks::Reclaim::Oracle => Collector::oracle(),
-    }
+    };
+    collector.fault = config.fault;
+    collector
 }
 
 impl<K: Kind, const H: usize> Drop for Shared<K, H> {
@@ -310,6 +312,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     #[inline(always)]
     pub(crate) fn item(&self, link: Link) -> Item {
         debug_assert!(!link.is_anchor());
+        #[cfg(any(loom, shuttle))]
+        assert!(link.address() != 0, "a walk leads into a slot that is not in use");
         // SAFETY: P: the link was read from a node of a walk under this pin (P1, P3).
         let item = unsafe { Item::at(link.address()) };
         item.ghost().seen(self.local.participant.since());
