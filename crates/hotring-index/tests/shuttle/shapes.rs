@@ -108,6 +108,7 @@ pub fn breathe() -> Shape {
         (Pick::Grow, 3),
         (Pick::Shrink, 4),
         (Pick::Collect, 8),
+        (Pick::Complete, 3),
         (Pick::Advance, 2),
     ];
     Shape {
@@ -188,6 +189,7 @@ pub fn all() -> Vec<Scenario> {
         replace_complete(),
         lapse(),
         breathe(),
+        Shape { name: "breathe-complete", ..breathe().complete() },
         slow_stamp(),
         split_complete(),
         displace_complete(),
