@@ -12,6 +12,11 @@ use std::cmp;
 use std::mem::offset_of;
 
 /// The item kind of `u64` keys and values.
+///
+/// The hash is a fixed bijection behind an exclusive or with the seed. It spreads ordinary keys, but
+/// it is no keyed hash: who knows the seed can choose keys for any bucket and tag, and who can measure
+/// times may learn enough of it. Where keys come from people one does not trust, use
+/// [`crate::Bytes`], whose hash is SipHash-1-3.
 pub struct U64 {
     seed: u64,
 }

@@ -20,14 +20,14 @@
 //! # Invariants
 //!
 //! * I1 The successor in the word of a MARKed node never changes (its flags may).
-//! * I2 Only MARKed items leave the chain; what is not MARKed can be reached from anchor 0.
+//! * I2 Only MARKed nodes leave the chain; what is not MARKed can be reached from anchor 0.
 //! * I3 Reachable nodes are in order; equal keys only as dead versions before the live one.
 //! * I4 HINTED is set by one CAS on an unmarked word, the *claim*. An item in a hint word is HINTED,
 //!   and is in one hint word only.
 //! * I5 Who takes an item out of a hint word (or fails to put it in) clears HINTED once; who takes
 //!   it out of the chain sets UNLINKED if HINTED is set; the second of the two retires it, once.
 //! * I6 A value word is written by CAS from an unfrozen value only, and FROZEN is never cleared.
-//! * I7 An anchor is a start only once it is linked (BUSY is clear).
+//! * I7 An anchor is a start only once it is linked (BUSY is clear) and until it is MARKed.
 //! * I8, I9 for complete lines are in [`complete`].
 //!
 //! # Why walks are right
@@ -53,7 +53,9 @@
 //! # Progress
 //!
 //! Readers never wait and never start anew. A writer starts anew only because another operation's
-//! CAS succeeded. Moving a hint and splitting a bucket are given up, not retried.
+//! CAS succeeded. Moving a hint and splitting a bucket are given up, not retried. Halving the table
+//! ([`shrink`]) goes on in steps of whoever comes by; each grace period that it needs waits for
+//! readers, nobody waits for it.
 //!
 //! # Memory orders
 //!
