@@ -1,0 +1,159 @@
+//! Debug builds can be made to lose compare-exchanges that nobody contends for. Here every third one
+//! is lost, in single threads whose answers are known and in several that change the same keys, so
+//! that each way out of bad luck is taken many times, and shown to have been.
+//!
+//! A binary of its own: what is forced is forced for the whole process.
+#![cfg(debug_assertions)]
+
+use hotring_index::rare::{Step, force, taken};
+use hotring_index::{
+    Action, Bytes, Config, Expiry, HotRing, NewValue, RcuCounts, Session, Strategy, U64,
+};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// The steps that depend on a lost compare-exchange.
+const FORCED: [Step; 9] = [
+    Step::LinkLost,
+    Step::ReplaceLost,
+    Step::KillLost,
+    Step::CutLost,
+    Step::UnlinkLeft,
+    Step::ClaimRefused,
+    Step::MoveLost,
+    Step::SplitLost,
+    Step::DoomLost,
+];
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
+    }
+}
+
+fn configs() -> Vec<Config> {
+    let base = Config { period: 1, slots_initial: 1, slots_max: 1 << 10, ..Config::default() };
+    let vote = |complete_lines| Config { complete_lines, ..base.clone() };
+    vec![vote(false), vote(true)]
+}
+
+fn one_head() -> Vec<Config> {
+    let base = Config { period: 1, slots_initial: 1, slots_max: 1 << 10, ..Config::default() };
+    let rcu_counts = RcuCounts::Predecessor;
+    vec![
+        Config { strategy: Strategy::Random, ..base.clone() },
+        Config { strategy: Strategy::Sampling, ..base.clone() },
+        Config { strategy: Strategy::Sampling, rcu_counts, ..base },
+    ]
+}
+
+fn u64s<const H: usize>(config: Config) {
+    let index = HotRing::<U64, H>::new(config).expect("a valid configuration");
+    let (mut session, mut model, mut random) = (index.session(), HashMap::new(), Random(9));
+    for _ in 0..20_000 {
+        let key = random.below(300);
+        let value = random.below(9) | random.below(2) << 63;
+        match random.below(8) {
+            0 | 1 => assert_eq!(session.put(key, value), model.insert(key, value).is_some()),
+            2 => assert_eq!(session.remove(key), model.remove(&key).is_some()),
+            3 => assert_eq!(session.take(key), model.remove(&key)),
+            4 => {
+                let sum = model.get_mut(&key).map(|old| {
+                    *old = old.wrapping_add(value);
+                    *old
+                });
+                assert_eq!(session.fetch_add(key, value), sum);
+            }
+            5 if random.below(40) == 0 => {
+                session.grow();
+            }
+            5 if random.below(40) == 0 => {
+                session.shrink();
+            }
+            5 => session.collect(),
+            _ => assert_eq!(session.get(key), model.get(&key).copied()),
+        }
+    }
+    assert_eq!(index.len(), model.len());
+}
+
+fn text(value: &str) -> NewValue<'_> {
+    NewValue::Bytes { kind: 0, bytes: Cow::Borrowed(value.as_bytes()) }
+}
+
+/// Each thread has keys of its own among those of the others, and knows what they are.
+fn bytes_on_threads<const H: usize>(config: Config) {
+    let index = HotRing::<Bytes, H>::new(config).expect("a valid configuration");
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let mut session = index.session();
+            scope.spawn(move || own_keys(&mut session, thread));
+        }
+    });
+}
+
+fn own_keys<const H: usize>(session: &mut Session<Bytes, H>, thread: u64) {
+    let mut model: HashMap<u64, (String, u64)> = HashMap::new();
+    let mut random = Random(thread + 3);
+    for now in 1..6_000u64 {
+        let n = random.below(60);
+        let key = format!("{thread}:{n}");
+        let live = model.get(&n).filter(|(_, at)| *at > now).cloned();
+        match random.below(6) {
+            0 | 1 => {
+                let (value, at) = (format!("{now}"), now + 1 + random.below(90));
+                let was = session.put(key.as_bytes(), text(&value), Expiry::At(at), now);
+                assert_eq!(was, live.is_some(), "{key} at {now}");
+                model.insert(n, (value, at));
+            }
+            2 => {
+                assert_eq!(session.remove(key.as_bytes(), now), live.is_some(), "{key} at {now}");
+                model.remove(&n);
+            }
+            3 => {
+                let at = now + 50;
+                let renewed = session.update(key.as_bytes(), now, |old| match old {
+                    Some(_) => (Action::Expire(Expiry::At(at)), true),
+                    None => (Action::Keep, false),
+                });
+                assert_eq!(renewed, live.is_some(), "{key} at {now}");
+                if let Some((value, _)) = live {
+                    model.insert(n, (value, at));
+                }
+            }
+            // Other threads' clocks differ: only what is past for all may be removed.
+            4 => drop(session.expire_step(16, now.saturating_sub(6_000))),
+            _ => {
+                let found = session.get(key.as_bytes(), now, |entry| match entry.value {
+                    hotring_index::Value::Bytes { bytes, .. } => bytes.to_vec(),
+                    hotring_index::Value::Word { .. } => unreachable!("only bytes are put"),
+                });
+                assert_eq!(found, live.map(|(value, _)| value.into_bytes()), "{key} at {now}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_way_out_of_bad_luck_is_taken_and_right() {
+    force(3);
+    for config in configs() {
+        u64s::<7>(config.clone());
+        bytes_on_threads::<7>(config.clone());
+        bytes_on_threads::<3>(config);
+    }
+    for config in one_head() {
+        u64s::<1>(config.clone());
+        bytes_on_threads::<1>(config);
+    }
+    force(0);
+    for step in FORCED {
+        println!("{step:?}: {}", taken(step));
+        assert!(taken(step) > 0, "{step:?} was never taken");
+    }
+}
