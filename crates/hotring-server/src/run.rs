@@ -269,8 +269,10 @@ fn greeting(server: &Server) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::STALLING;
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::TcpStream;
+    use std::sync::PoisonError;
 
     /// Sends requests that each have a reply of one line, and returns these lines.
     fn lines(stream: &mut BufReader<TcpStream>, requests: &str) -> Vec<String> {
@@ -293,6 +295,7 @@ mod tests {
 
     #[test]
     fn clients_of_a_stalled_server_are_told_and_go_on_when_it_does() {
+        let _alone = STALLING.lock().unwrap_or_else(PoisonError::into_inner);
         let config = Config { port: 0, threads: 2, unreclaimed_max: 1 << 20, ..Config::default() };
         let running = start(config).unwrap();
         let mut stream = BufReader::new(TcpStream::connect(running.addresses()[0]).unwrap());

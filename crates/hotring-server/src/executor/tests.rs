@@ -1,6 +1,6 @@
 //! The whole server without sockets: requests as bytes in, replies as bytes out.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hotring_store::{Options, Store};
 
@@ -8,7 +8,7 @@ use super::{BATCH_LEN, Conversation, Executor, Fed};
 use crate::client::Closing;
 use crate::commands::NOT_BUILT_IN;
 use crate::config::Config;
-use crate::server::{Parts, Server};
+use crate::server::{Parts, STALLING, Server};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -225,6 +225,7 @@ fn say(executor: &mut Executor, conversation: &mut Conversation, line: &str, now
 
 #[test]
 fn writes_are_refused_while_a_thread_is_stalled() {
+    let _alone = STALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let server = server(Config::default());
     let (mut executor, mut conversation) = talk(&server);
     let mut ask = |line: &str, now| say(&mut executor, &mut conversation, line, now);
