@@ -104,8 +104,9 @@ fn nobody_notices_the_table_breathing() {
             });
         }
         let mut session = index.session();
-        let mut halvings = 0;
-        while !stop.load(Ordering::Relaxed) {
+        let (mut rounds, mut halvings) = (0, 0);
+        // At least one, should the others be done before this thread gets a processor.
+        while !stop.load(Ordering::Relaxed) || (halvings == 0 && rounds < 1_000) {
             session.grow();
             session.grow();
             for _ in 0..20 {
@@ -113,7 +114,8 @@ fn nobody_notices_the_table_breathing() {
                 session.collect();
                 std::thread::yield_now();
             }
+            rounds += 1;
         }
-        assert!(halvings > 0);
+        assert!(halvings > 0, "{rounds} rounds");
     });
 }
