@@ -35,6 +35,10 @@ fn all_pass<const H: usize>(scenarios: &[Scenario]) {
 fn say(name: &str, report: &Report) {
     let (executions, seconds) = (report.executions, report.elapsed.as_secs_f64());
     println!("{name:64} {executions:8} executions {seconds:6.1} s");
+    // Here, because the tests of wrong variants silence panics, for all threads.
+    if let Some(complaint) = &report.complaint {
+        println!("{name}: {complaint}");
+    }
 }
 
 #[test]
