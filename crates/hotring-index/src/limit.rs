@@ -9,8 +9,8 @@
 //! * Above half of the limit a session hands what it cannot free to all, so that nobody's writes
 //!   wait for a session that has gone idle; and readers help to free.
 //! * Over the limit `admit` collects first. It refuses only if that freed nothing, a pinned session
-//!   forbids the epoch to move on, and limbo has grown by a sixteenth of the limit since it last
-//!   moved. Without the last condition the ordinary short pins of others would be blamed while a
+//!   forbids the epoch to move on, and limbo has grown by a sixteenth of the limit beyond the least
+//!   that was weighed since it last moved. Without the last condition the ordinary short pins of others would be blamed while a
 //!   large backlog (a store that was just cleared) is being worked off.
 //!
 //! Removals and reads are never refused: a removal moves bytes from the live ones to limbo, so the
@@ -76,16 +76,17 @@ pub(crate) enum Pressure {
     Over,
 }
 
-/// The limit, and what there was when the epoch last moved on.
+/// The limit, and what there was since the epoch last moved on.
 pub(crate) struct Limit {
     max: TallyU64,
-    at_advance: TallyI64,
+    /// The least that was weighed since then: a backlog from before makes no room as it is freed.
+    least: TallyI64,
     refused: TallyU64,
 }
 
 impl Limit {
     pub(crate) fn new(max: u64) -> Self {
-        Self { max: TallyU64::new(max), at_advance: TallyI64::new(0), refused: TallyU64::new(0) }
+        Self { max: TallyU64::new(max), least: TallyI64::new(0), refused: TallyU64::new(0) }
     }
 
     pub(crate) fn max(&self) -> u64 {
@@ -110,9 +111,18 @@ impl Limit {
     /// The epoch has moved on while `limbo` bytes were waiting.
     pub(crate) fn moved(&self, limbo: i64) {
         // ORDERING: Relaxed, as in `max`.
-        self.at_advance.store(limbo, Ordering::Relaxed);
+        self.least.store(limbo, Ordering::Relaxed);
         // ORDERING: Relaxed, as in `max`.
         self.refused.store(0, Ordering::Relaxed);
+    }
+
+    /// `limbo` bytes are waiting.
+    pub(crate) fn weighed(&self, limbo: i64) {
+        // ORDERING: Relaxed, as in `max`; written only where it changes.
+        if limbo < self.least.load(Ordering::Relaxed) {
+            // ORDERING: Relaxed, as in `max`.
+            self.least.fetch_min(limbo, Ordering::Relaxed);
+        }
     }
 
     /// A pin has kept the epoch from moving on.
@@ -125,7 +135,7 @@ impl Limit {
     /// it is worth a word.
     pub(crate) fn blame(&self, limbo: i64, session: impl FnOnce() -> String) -> Option<Stalled> {
         // ORDERING: Relaxed, as in `max`.
-        let held = limbo - self.at_advance.load(Ordering::Relaxed);
+        let held = limbo - self.least.load(Ordering::Relaxed);
         let (held_bytes, limbo_max) = (u64::try_from(held).ok()?, self.max());
         if held_bytes <= limbo_max.min(LIMBO_MAX_DEFAULT) / BLAMED_SHARE {
             return None;
@@ -169,6 +179,10 @@ mod tests {
         limit.refused();
         assert_eq!(blame(5101), Some(101));
         assert_eq!(limit.blame(6000, String::new).expect("more still").refused_advances, 1);
+        limit.weighed(300);
+        limit.weighed(350);
+        assert_eq!(blame(400), None);
+        assert_eq!(blame(401), Some(101), "what was freed meanwhile is no excuse");
     }
 
     #[test]

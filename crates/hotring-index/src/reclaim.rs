@@ -235,6 +235,7 @@ impl Collector {
     /// Looks how much is in limbo, and shows all sessions what that means for them.
     fn weigh(&self) -> i64 {
         let limbo = self.limbo_bytes();
+        self.limit.weighed(limbo);
         let pressure = self.limit.pressure(limbo) as u64;
         // ORDERING: Relaxed, advice, like the store below, which is rare: the line is everybody's.
         if self.front.pressure.load(Ordering::Relaxed) != pressure {

@@ -193,3 +193,28 @@ fn words_are_bounded_as_well() {
     assert!(refused);
     assert_eq!(writer.admit(), Ok(()));
 }
+
+/// What came after a pin was what waited beyond a figure from when the epoch last moved on. A backlog
+/// of that moment, freed under the pin, made room for as much again.
+#[test]
+fn a_backlog_that_is_freed_under_a_pin_makes_no_room() {
+    let index = index();
+    let (mut reader, mut writer) = (index.session_named("slow reader"), index.session());
+    let many = 20 * LIMIT / ITEM;
+    for key in 0..many {
+        let value = NewValue::Bytes { kind: 0, bytes: (&[7; 100]).into() };
+        writer.put(&key.to_le_bytes(), value, Expiry::Never, 1);
+    }
+    reader.get(&0u64.to_le_bytes(), 1, |_| {
+        (KEYS..many).for_each(|key| assert!(writer.remove(&key.to_le_bytes(), 1)));
+    });
+    // Three epochs later all of it may go, and little has.
+    (0..3).for_each(|_| writer.collect());
+    let backlog = index.stats().limbo_bytes;
+    assert!(backlog > 10 * LIMIT, "{backlog} bytes are no backlog");
+    reader.get(&0u64.to_le_bytes(), 1, |_| {
+        let (writes, stalled) = put_until_refused(&mut writer);
+        assert!(writes > 1000, "{writes} writes while there was room");
+        assert!(stalled.limbo_bytes <= LIMIT + SLACK + 2 * ITEM, "{stalled:?}");
+    });
+}
