@@ -461,8 +461,13 @@ impl Participant {
         }
         self.nudges += 1;
         if self.nudges >= NUDGES {
-            self.blocks_since = ADVANCE_BLOCKS;
+            self.hurry();
         }
+    }
+
+    /// Lets the next pin begin with a collection, and the other work that waits for one.
+    pub(crate) fn hurry(&mut self) {
+        self.blocks_since = ADVANCE_BLOCKS;
     }
 
     #[inline(always)]

@@ -20,12 +20,17 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
         let items = self.ring.sum(|record| record.items.load()) as f64;
         let load = items / slots;
         let due = load > items_max || (load >= items_min && self.overhead() > visits_max);
-        if due && self.double(mask) {
+        if !due {
+            return;
+        }
+        if self.double(mask) {
             let (lookups, visits) = self.lookups();
             // ORDERING: Relaxed, statistics.
             self.ring.lookups_before.store(lookups, Ordering::Relaxed);
             // ORDERING: Relaxed, statistics.
             self.ring.visits_before.store(visits, Ordering::Relaxed);
+        } else if self.ring.resizing.is_busy() {
+            self.local.participant.hurry();
         }
     }
 

@@ -14,7 +14,8 @@
 //! 4. *Unlinked*: after another grace period nobody holds a reference to an upper slot. They are
 //!    zeroed, whole pages by giving them to the system.
 //!
-//! A doubling needs zeroed slots, so while phases 3 and 4 last the table does not grow.
+//! A doubling needs zeroed slots, so while phases 3 and 4 last the table does not grow. Who wants it
+//! to takes the halving further (`grow_if_due`): where all only insert, nobody else would.
 
 use crate::config::{Growth, Strategy};
 use crate::rare::{sometimes, wrong};
@@ -135,8 +136,8 @@ impl<K: Kind, const H: usize> Session<K, H> {
 }
 
 impl<K: Kind, const H: usize> Pinned<'_, K, H> {
-    /// Doubles the table if it still has `mask + 1` slots, or undoes a halving that has not gone
-    /// far. False: nothing has changed.
+    /// Doubles the table if it still has `mask + 1` slots; a halving that has not gone far is
+    /// undone. False: the table has not grown.
     pub(crate) fn double(&mut self, mask: u64) -> bool {
         let resizing = &self.ring.resizing;
         let Ok(mut phase) = resizing.phase.try_lock() else { return false };
@@ -148,6 +149,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
                 sometimes!(Grown);
                 self.ring.table.double(mask)
             }
+            Phase::Quiet { .. } | Phase::Incomplete { .. } => {
+                // Some lines are not complete any more, which they may be at any time.
+                sometimes!(ShrinkUndone);
+                resizing.set_quiet(false);
+                resizing.set(&mut phase, Phase::Idle);
+                self.ring.table.double(mask)
+            }
             Phase::Halved { .. } => {
                 // Its slots are as they were: this is an ordinary doubling with less to split.
                 sometimes!(ShrinkUndone);
@@ -156,7 +164,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
                 resizing.set(&mut phase, Phase::Idle);
                 true
             }
-            _ => false,
+            Phase::Sweep { .. } | Phase::Unlinked { .. } => false,
         }
     }
 

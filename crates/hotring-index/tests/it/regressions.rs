@@ -369,3 +369,22 @@ fn back_off_leaves_empty_heads_usable() {
     let mean = visits / (after.lookups_sampled - before.lookups_sampled) as f64;
     assert!(mean < 1.5, "the head is at the hot item: {mean} visits");
 }
+
+/// A halving is taken on by those who free memory and those who read. Inserts do neither, so where
+/// all only inserted, a table that was being halved never grew again, and arcs got ever longer.
+#[test]
+fn inserts_alone_finish_or_undo_a_halving() {
+    for complete_lines in [false, true] {
+        for collections in 0..10 {
+            let config = Config { complete_lines, ..config(Strategy::Vote) };
+            let index = HotRing::<U64>::new(config).expect("a valid configuration");
+            let mut session = index.session();
+            (0..8).for_each(|_| assert!(session.grow()));
+            assert!(session.shrink());
+            (0..collections).for_each(|_| session.collect());
+            (0..20_000).for_each(|key| assert!(session.insert(key, key)));
+            let slots = index.stats().slots;
+            assert!(slots >= 20_000 / 8, "{slots} slots, {complete_lines}, {collections}");
+        }
+    }
+}
