@@ -64,9 +64,14 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     }
 
     /// Finds the hint word that holds an item: in its bucket's slot, or in that of a bucket from
-    /// which this one was split off.
+    /// which this one was split off. While the table is being halved, in the slot that goes, too:
+    /// else what is removed meanwhile would be kept, and counted nowhere, until that is swept.
     fn locate(&self, item: Item) -> Option<(u64, usize, Hint)> {
-        let mut slot = self.ring.kind.item_hash(item) & self.ring.table.mask();
+        let mut mask = self.ring.table.mask();
+        if self.ring.resizing.is_halved() && self.ring.table.has(mask << 1 | 1) {
+            mask = mask << 1 | 1;
+        }
+        let mut slot = self.ring.kind.item_hash(item) & mask;
         loop {
             for (k, word) in self.ring.table.slot(slot).hints.iter().enumerate() {
                 // ORDERING: Acquire, a CAS on this value follows.

@@ -53,11 +53,15 @@ enum Phase {
     },
 }
 
+const BUSY: u64 = 1;
+/// The mask is halved, and upper slots may still have hints.
+const HALVED: u64 = 2;
+
 /// Where a change of the table's size stands. Whoever changes the mask holds the lock, and nobody
 /// waits for it.
 pub(crate) struct Resizing {
     phase: Mutex<Phase>,
-    /// 1 while a halving is under way.
+    /// 0 while none is under way, `BUSY` or `HALVED` while one is.
     busy: TallyU64,
     /// No line may become complete.
     quiet: AtomicBool,
@@ -79,6 +83,13 @@ impl Resizing {
         self.busy.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether upper slots may still have hints. Asked under a pin.
+    pub(crate) fn is_halved(&self) -> bool {
+        // ORDERING: Relaxed, advice: who is late to see that they have none any more is pinned since
+        // before the end of the last grace period, so they are not zeroed yet.
+        self.busy.load(Ordering::Relaxed) == HALVED
+    }
+
     /// Asked under a pin, before a line's words are read.
     pub(crate) fn forbids_completing(&self) -> bool {
         // ORDERING: Acquire pairs with the Release in `begin`; who misses it is pinned since before
@@ -93,8 +104,13 @@ impl Resizing {
 
     fn set(&self, phase: &mut Phase, next: Phase) {
         *phase = next;
+        let busy = match next {
+            Phase::Idle => 0,
+            Phase::Quiet { .. } | Phase::Incomplete { .. } | Phase::Unlinked { .. } => BUSY,
+            Phase::Halved { .. } | Phase::Sweep { .. } => HALVED,
+        };
         // ORDERING: Relaxed, advice.
-        self.busy.store(u64::from(!matches!(next, Phase::Idle)), Ordering::Relaxed);
+        self.busy.store(busy, Ordering::Relaxed);
     }
 }
 

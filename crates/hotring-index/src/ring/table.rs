@@ -144,6 +144,11 @@ impl<const H: usize> Table<H> {
         self.slots.slot(index)
     }
 
+    /// Whether there is memory for this slot, in use or not.
+    pub(crate) fn has(&self, index: u64) -> bool {
+        index < self.slots.len()
+    }
+
     #[inline(always)]
     pub(crate) fn mask(&self) -> u64 {
         // ORDERING: Acquire pairs with the Release of `set_mask`; loaded after the pin.

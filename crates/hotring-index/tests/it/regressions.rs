@@ -388,3 +388,17 @@ fn inserts_alone_finish_or_undo_a_halving() {
         }
     }
 }
+
+/// Who removed an item that an upper slot hinted did not find its hint in a halved table: the item
+/// was kept until the slot was swept, and was neither live nor counted as waiting.
+#[test]
+fn what_is_removed_from_a_halved_table_is_counted() {
+    let index = HotRing::<U64>::new(config(Strategy::Vote)).expect("a valid configuration");
+    let mut session = index.session();
+    (0..8).for_each(|_| assert!(session.grow()));
+    (0..200).for_each(|key| assert!(session.insert(key, key)));
+    assert!(session.shrink());
+    (0..200).for_each(|key| assert!(session.remove(key)));
+    let stats = index.stats();
+    assert_eq!((stats.items, stats.limbo_bytes), (0, stats.bytes), "{stats:?}");
+}
