@@ -14,8 +14,12 @@ use crate::test::{binary, count_tests, release_build, torture};
 use crate::workspace::{cargo, target};
 
 /// How much longer the recorded histories get, where nobody says otherwise.
-const LONGER: &[(&str, &str)] =
-    &[("HOTRING_ROUNDS", "200000"), ("HOTRING_SOAK", "50"), ("HOTRING_DIFFERENTIAL_SEEDS", "50")];
+const LONGER: &[(&str, &str)] = &[
+    ("HOTRING_SECONDS", "600"),
+    ("HOTRING_SEQUENCES", "20"),
+    ("HOTRING_SOAK", "50"),
+    ("HOTRING_DIFFERENTIAL_SEEDS", "50"),
+];
 
 /// The long forms of the checks.
 pub fn long() -> Result<ExitCode> {
@@ -32,6 +36,7 @@ pub fn long() -> Result<ExitCode> {
     suite.step("loom", || prove::loom(Form::Long));
     suite.step("shuttle", || prove::shuttle(Form::Long));
     suite.step("asan", || prove::asan(Form::Long));
+    suite.step("tsan", || prove::tsan(Form::Long));
     suite.step("torture", || torture(&binary("hotring-bench"), "60"));
     suite.step("traces", traces);
     Ok(suite.finish())

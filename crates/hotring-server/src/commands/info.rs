@@ -175,6 +175,7 @@ fn index(f: &Facts<'_>, text: &mut String) {
     field(text, "index_items", s.items);
     field(text, "index_item_bytes", s.bytes);
     field(text, "index_slots", s.slots);
+    field(text, "index_held_bytes", s.held_bytes);
     field(text, "index_table_bytes", s.table_bytes);
     field(text, "index_unreclaimed_bytes", s.limbo_bytes);
     field(text, "index_unreclaimed_limit", f.config.unreclaimed_max);
