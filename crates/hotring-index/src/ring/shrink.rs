@@ -12,7 +12,7 @@
 //! 3. *Sweep*: of each upper slot the hints are taken out and released, the anchor is MARKed, so
 //!    that nothing is linked behind it any more (I1), and a walk cuts it out like a dead item.
 //! 4. *Unlinked*: after another grace period nobody holds a reference to an upper slot. They are
-//!    zeroed, whole pages by giving them to the system.
+//!    zeroed in steps, whole pages by giving them to the system.
 //!
 //! A doubling needs zeroed slots, so while phases 3 and 4 last the table does not grow. Who wants it
 //! to takes the halving further (`grow_if_due`): where all only insert, nobody else would.
@@ -51,7 +51,15 @@ enum Phase {
     Unlinked {
         tag: u64,
     },
+    /// Upper slots from `next` on are not zeroed yet.
+    Zero {
+        next: u64,
+    },
 }
+
+/// Slots zeroed in one step: a huge page of the largest ones, some 20 microseconds, or 500 where pages
+/// are small.
+const SLOTS_ZEROED: u64 = 1 << 15;
 
 const BUSY: u64 = 1;
 /// The mask is halved, and upper slots may still have hints.
@@ -106,7 +114,10 @@ impl Resizing {
         *phase = next;
         let busy = match next {
             Phase::Idle => 0,
-            Phase::Quiet { .. } | Phase::Incomplete { .. } | Phase::Unlinked { .. } => BUSY,
+            Phase::Quiet { .. }
+            | Phase::Incomplete { .. }
+            | Phase::Unlinked { .. }
+            | Phase::Zero { .. } => BUSY,
             Phase::Halved { .. } | Phase::Sweep { .. } => HALVED,
         };
         // ORDERING: Relaxed, advice.
@@ -180,7 +191,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
                 resizing.set(&mut phase, Phase::Idle);
                 true
             }
-            Phase::Sweep { .. } | Phase::Unlinked { .. } => false,
+            Phase::Sweep { .. } | Phase::Unlinked { .. } | Phase::Zero { .. } => false,
         }
     }
 
@@ -229,12 +240,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
             Phase::Idle => Phase::Idle,
             Phase::Quiet { tag } if self.is_over(tag) => Phase::Incomplete { next: 0 },
             Phase::Halved { tag } if self.is_over(tag) => Phase::Sweep { next: slots },
-            Phase::Unlinked { tag } if self.is_over(tag) => {
-                self.ring.table.give_back(slots);
-                self.ring.resizing.set_quiet(false);
-                sometimes!(Shrunk);
-                Phase::Idle
-            }
+            Phase::Unlinked { tag } if self.is_over(tag) => self.zero(slots),
+            Phase::Zero { next } => self.zero(next),
             waiting @ (Phase::Quiet { .. } | Phase::Halved { .. } | Phase::Unlinked { .. }) => {
                 waiting
             }
@@ -255,6 +262,19 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
                 }
             }
         }
+    }
+
+    /// Zeroes upper slots from `next` on; nobody looks at them any more.
+    fn zero(&mut self, next: u64) -> Phase {
+        let slots = self.ring.table.mask() + 1;
+        let end = (next + SLOTS_ZEROED).min(2 * slots);
+        self.ring.table.give_back(next, end);
+        if end < 2 * slots {
+            return Phase::Zero { next: end };
+        }
+        self.ring.resizing.set_quiet(false);
+        sometimes!(Shrunk);
+        Phase::Idle
     }
 
     fn is_over(&self, tag: u64) -> bool {

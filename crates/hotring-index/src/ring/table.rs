@@ -171,9 +171,9 @@ impl<const H: usize> Table<H> {
         self.mask.0.store(mask, Ordering::Release);
     }
 
-    /// Zeroes the slots from `from` up to twice as many. Nobody uses them.
-    pub(crate) fn give_back(&self, from: u64) {
-        self.slots.zero(from, 2 * from);
+    /// Zeroes the slots from `from` to `to`. Nobody uses them.
+    pub(crate) fn give_back(&self, from: u64, to: u64) {
+        self.slots.zero(from, to);
     }
 }
 

@@ -119,3 +119,32 @@ fn nobody_notices_the_table_breathing() {
         assert!(halvings > 0, "{rounds} rounds");
     });
 }
+
+/// So large that its upper half is zeroed in several steps, where each slot that is left over would
+/// lead to an item that is not there any more.
+#[test]
+fn a_large_table_is_given_back_step_by_step() {
+    let config = Config { slots_max: 1 << 18, ..config(Strategy::Vote) };
+    let index = HotRing::<U64>::new(config).expect("a valid configuration");
+    let mut session = index.session();
+    while index.stats().slots < 1 << 18 {
+        assert!(session.grow());
+    }
+    for key in 0..50_000 {
+        session.insert(key, key);
+    }
+    for key in 0..50_000 {
+        assert!(session.remove(key));
+    }
+    settle(&mut session);
+    assert!(index.stats().slots <= 64, "{} slots are left for nothing", index.stats().slots);
+    while index.stats().slots < 1 << 18 {
+        assert!(session.grow());
+    }
+    for key in 0..50_000 {
+        assert!(session.insert(key, key + 1));
+    }
+    for key in 0..50_000 {
+        assert_eq!(session.get(key), Some(key + 1));
+    }
+}
