@@ -94,11 +94,7 @@ pub fn asan(form: Form) -> Result<Done> {
         Err(skipped) => return Ok(skipped),
     };
     let folder = target().join("asan");
-    std::fs::create_dir_all(&folder)?;
-    for report in reports(&folder)? {
-        std::fs::remove_file(report)?;
-    }
-    let log = format!("log_path={}", folder.join("report").display());
+    let log = log_anew(&folder)?;
     let options = "detect_stack_use_after_return=1:exitcode=99";
     let done = count_some(command.env("ASAN_OPTIONS", format!("detect_leaks=1:{options}:{log}")));
     let said = reports(&folder)?.iter().flat_map(std::fs::read_to_string).collect::<String>();
@@ -115,12 +111,7 @@ pub fn asan(form: Form) -> Result<Done> {
 /// tests; what counts is a race of two accesses by the index's own lines.
 pub fn tsan(form: Form) -> Result<Done> {
     let folder = target().join("tsan");
-    std::fs::create_dir_all(&folder)?;
-    for report in reports(&folder)? {
-        std::fs::remove_file(report)?;
-    }
-    let options =
-        format!("halt_on_error=0:exitcode=0:log_path={}", folder.join("report").display());
+    let options = format!("halt_on_error=0:exitcode=0:{}", log_anew(&folder)?);
     let mut command = match sanitized("tsan", "thread", form)? {
         Ok(command) => command,
         Err(skipped) => return Ok(skipped),
@@ -139,6 +130,15 @@ pub fn tsan(form: Form) -> Result<Done> {
     }
     println!("  {seen} reports, none of two accesses by the index's own lines");
     Ok(done)
+}
+
+/// Forgets what a sanitizer wrote into the folder, and returns the option that has it write there.
+fn log_anew(folder: &Path) -> Result<String> {
+    std::fs::create_dir_all(folder)?;
+    for report in reports(folder)? {
+        std::fs::remove_file(report)?;
+    }
+    Ok(format!("log_path={}", folder.join("report").display()))
 }
 
 /// What a sanitizer wrote.

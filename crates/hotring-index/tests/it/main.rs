@@ -11,6 +11,7 @@ mod memory;
 mod metamorphic;
 mod model_bytes;
 mod model_u64s;
+mod operate;
 mod regressions;
 mod shapes;
 mod shrink;

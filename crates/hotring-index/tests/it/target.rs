@@ -2,6 +2,7 @@
 
 use crate::colliding;
 use crate::history::{Op, Outcome, State};
+use crate::operate::operate;
 use crate::u64s::Random;
 use hotring_index::{Action, Bytes, Entry, Expiry, NewValue, Session, U64, Value};
 use std::borrow::Cow;
@@ -39,29 +40,7 @@ pub fn u64_keys(collide: bool) -> [u64; KEYS] {
 
 impl<const H: usize> Target for AsU64s<H> {
     fn run(&mut self, key: usize, op: Op) -> Outcome {
-        use Outcome::{Flag, Value};
-        let (s, key) = (&mut self.0, self.1[key]);
-        match op {
-            Op::Get => Value(s.get(key)),
-            Op::Put(v) => Flag(s.put(key, v)),
-            Op::Insert(v) => Flag(s.insert(key, v)),
-            Op::Replace(v) => Value(s.replace(key, v)),
-            Op::Remove => Flag(s.remove(key)),
-            Op::Take => Value(s.take(key)),
-            Op::Add(d) => Value(s.fetch_add(key, d)),
-            Op::Swap(old, new) => Flag(s.compare_exchange(key, old, new).is_ok()),
-            Op::RemoveIf(old) => Flag(s.remove_if(key, old)),
-            Op::Append(d) => loop {
-                let Some(old) = s.get(key) else { return Value(None) };
-                let new = old.wrapping_mul(10).wrapping_add(d);
-                if s.compare_exchange(key, old, new).is_ok() {
-                    return Value(Some(new));
-                }
-            },
-            Op::Expire | Op::Lapse | Op::PutLapsed(_) | Op::Version | Op::SwapVersion(..) => {
-                unreachable!("not asked for")
-            }
-        }
+        operate(&mut self.0, self.1[key], op)
     }
 
     fn get_many(&mut self, keys: usize) -> Vec<Option<u64>> {

@@ -59,6 +59,13 @@ fn renew(session: &mut Session<Bytes, 2>, key: &[u8], now: u64, at: u64) -> bool
     })
 }
 
+/// Removes "k" and collects so many times; whether it was there.
+fn remove_and_collect(session: &mut Session<Bytes, 2>, times: usize) -> bool {
+    let removed = session.remove(b"k", 1);
+    (0..times).for_each(|_| session.collect());
+    removed
+}
+
 type Body = fn(&mut Session<Bytes, 2>) -> bool;
 
 /// A scenario of byte strings: what each thread does, and what must hold of their answers and of
@@ -158,11 +165,7 @@ pub fn scenarios() -> Vec<Scenario> {
             },
             threads: &[
                 |s| s.get(b"k", 1, read).is_some(),
-                |s| {
-                    let removed = s.remove(b"k", 1);
-                    (0..3).for_each(|_| s.collect());
-                    removed
-                },
+                |s| remove_and_collect(s, 3),
                 |s| s.put(b"l", text("w"), Expiry::Never, 1),
             ],
             holds: |answers, last| answers[1] && !answers[2] && last.is_none(),
@@ -175,11 +178,7 @@ pub fn scenarios() -> Vec<Scenario> {
             },
             threads: &[
                 |s| s.get(b"k", 1, read).is_some(),
-                |s| {
-                    let removed = s.remove(b"k", 1);
-                    (0..2).for_each(|_| s.collect());
-                    removed
-                },
+                |s| remove_and_collect(s, 2),
                 |s| {
                     s.advance();
                     true

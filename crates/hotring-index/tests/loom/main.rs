@@ -9,9 +9,14 @@
 #![cfg(loom)]
 
 mod bytes;
+#[path = "../it/colliding.rs"]
+#[allow(dead_code)]
+mod colliding;
 #[path = "../it/history.rs"]
 #[allow(dead_code)]
 mod history;
+#[path = "../it/operate.rs"]
+mod operate;
 mod scenarios;
 mod world;
 

@@ -2,7 +2,9 @@
 //! linearizable, no item reached after its retirement or retired twice, and at the end nothing out
 //! of order, lost or left.
 
+use crate::colliding::u64_key;
 use crate::history::{Event, Op, Outcome, State, is_linearizable};
+use crate::operate::operate;
 use hotring_index::checks::{Fault, Reclaim};
 use hotring_index::{Config, Growth, HotRing, Session, Strategy, U64};
 use loom::sync::atomic::AtomicU64;
@@ -71,14 +73,11 @@ impl Run {
     }
 }
 
-/// The key at a position of the ring: `U64`'s hash, undone.
+/// The key at a position of the ring.
 fn key_at(position: u8, same_tags: bool) -> u64 {
-    const SPREAD_INVERSE: u64 = 0xf1de_83e1_9937_733d;
-    const { assert!(SPREAD_INVERSE.wrapping_mul(0x9e37_79b9_7f4a_7c15) == 1) };
     let tag = if same_tags { 7 } else { u64::from(position) + 1 };
     let hash = u64::from(position.reverse_bits()) | tag << 32;
-    // The seed is zero.
-    hash.swap_bytes().wrapping_mul(SPREAD_INVERSE)
+    u64_key(hash)
 }
 
 /// What all threads of one run share.
@@ -98,7 +97,7 @@ impl<const H: usize> World<H> {
     fn new(scenario: &Scenario, fault: Fault) -> Self {
         let growth = Growth::Fixed;
         let config = Config {
-            seed: [0, 0],
+            seed: [3, 4],
             strategy: scenario.strategy,
             // Only `Heat` moves hints.
             period: u32::MAX,
@@ -156,7 +155,7 @@ impl<const H: usize> World<H> {
         let key = key_at(position, self.same_tags);
         let call = self.clock.fetch_add(1, Ordering::Relaxed);
         self.answered();
-        let outcome = run(session, key, op);
+        let outcome = operate(session, key, op);
         self.answered();
         let end = self.clock.fetch_add(1, Ordering::Relaxed);
         let event = Event { key: usize::from(position), op, outcome, call, end };
@@ -182,21 +181,6 @@ impl<const H: usize> World<H> {
             );
         }
         session.check_at_rest(&self.index);
-    }
-}
-
-fn run<const H: usize>(session: &mut Session<U64, H>, key: u64, op: Op) -> Outcome {
-    use Outcome::{Flag, Value};
-    match op {
-        Op::Get => Value(session.get(key)),
-        Op::Put(v) => Flag(session.put(key, v)),
-        Op::Insert(v) => Flag(session.insert(key, v)),
-        Op::Replace(v) => Value(session.replace(key, v)),
-        Op::Remove => Flag(session.remove(key)),
-        Op::Take => Value(session.take(key)),
-        Op::Add(d) => Value(session.fetch_add(key, d)),
-        Op::Swap(old, new) => Flag(session.compare_exchange(key, old, new).is_ok()),
-        other => unreachable!("no scenario has {other:?}"),
     }
 }
 

@@ -27,6 +27,8 @@ mod explore;
 mod faults;
 #[path = "../it/history.rs"]
 mod history;
+#[path = "../it/operate.rs"]
+mod operate;
 mod plan;
 mod renewal;
 mod run;

@@ -5,6 +5,7 @@
 
 use crate::colliding;
 use crate::history::{Op, Outcome, State};
+use crate::operate::operate;
 use hotring_index::{Action, Bytes, Entry, Expiry, Kind, NewValue, Session, U64, Value};
 use std::borrow::{Borrow, Cow};
 
@@ -63,29 +64,11 @@ impl Target for U64 {
     }
 
     fn run<const H: usize>(s: &mut Session<Self, H>, key: &u64, op: Op, style: u64) -> Outcome {
-        use Outcome::{Flag, Value};
-        let key = *key;
         match op {
-            Op::Get => Value(s.get(key)),
-            Op::Put(v) => Flag(s.put(key, v)),
-            Op::Insert(v) if style.is_multiple_of(4) => Flag(s.insert_many(&[(key, v)]) == 1),
-            Op::Insert(v) => Flag(s.insert(key, v)),
-            Op::Replace(v) => Value(s.replace(key, v)),
-            Op::Remove => Flag(s.remove(key)),
-            Op::Take => Value(s.take(key)),
-            Op::Add(d) => Value(s.fetch_add(key, d)),
-            Op::Swap(old, new) => Flag(s.compare_exchange(key, old, new).is_ok()),
-            Op::Append(d) => loop {
-                let Some(old) = s.get(key) else { return Value(None) };
-                let new = old.wrapping_mul(10).wrapping_add(d);
-                if s.compare_exchange(key, old, new).is_ok() {
-                    return Value(Some(new));
-                }
-            },
-            Op::RemoveIf(old) => Flag(s.remove_if(key, old)),
-            Op::Expire | Op::Lapse | Op::PutLapsed(_) | Op::Version | Op::SwapVersion(..) => {
-                unreachable!("only byte strings have expiries and versions")
+            Op::Insert(v) if style.is_multiple_of(4) => {
+                Outcome::Flag(s.insert_many(&[(*key, v)]) == 1)
             }
+            op => operate(s, *key, op),
         }
     }
 
