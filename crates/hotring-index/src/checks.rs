@@ -3,12 +3,14 @@
 
 use crate::HotRing;
 use crate::config::Strategy;
+use crate::engine::{Engine, KeyGoal};
+use crate::item::{Item, Kind};
 use crate::rare::wrong;
-use crate::ring::item::{Item, Kind};
-use crate::ring::search::{Found, Goal, KeyGoal};
-use crate::ring::session::{Pinned, Session};
-use crate::ring::word::{COMPLETE, HINTED, Hint, Link, MARK, Next};
+use crate::ring::Ring;
+use crate::ring::search::{Found, Goal};
+use crate::session::{Pinned, Session};
 use crate::sync::{AtomicU64, Ordering};
+use crate::word::{COMPLETE, HINTED, Hint, Link, MARK, Next};
 use std::collections::HashSet;
 
 /// A wrong variant of one step: what a shortcut, or the papers' text, would have it be. The suites
@@ -90,7 +92,7 @@ pub enum Reclaim {
     Oracle,
 }
 
-impl<K: Kind, const H: usize> Session<K, H> {
+impl<K: Kind, E: Engine> Session<K, E> {
     /// Makes the next access one that may move a hint.
     pub fn heat_next(&mut self) {
         self.local().countdown = 1;
@@ -101,10 +103,17 @@ impl<K: Kind, const H: usize> Session<K, H> {
         self.shared().collector.try_advance();
     }
 
+    /// The hash of a key.
+    pub fn hash_of(&self, key: &K::Key) -> u64 {
+        self.shared().kind.hash(key)
+    }
+}
+
+impl<K: Kind, const H: usize> Session<K, Ring<H>> {
     /// Takes the line of a hash's slot a step further towards complete.
     pub fn complete(&mut self, hash: u64) {
         let mut pinned = self.pin();
-        let slot = hash & pinned.ring.table.mask();
+        let slot = hash & pinned.engine.table.mask();
         pinned.try_complete(slot);
     }
 
@@ -112,10 +121,10 @@ impl<K: Kind, const H: usize> Session<K, H> {
     /// insert that links while somebody looks at the items leaves it so, too.
     pub fn make_candidate(&mut self, hash: u64) {
         let pinned = self.pin();
-        let anchor = &pinned.ring.table.slot(hash & pinned.ring.table.mask()).anchor;
+        let anchor = &pinned.engine.table.slot(hash & pinned.engine.table.mask()).anchor;
         // ORDERING: Relaxed, part of a scenario's setup.
         let word = Next(anchor.load(Ordering::Relaxed));
-        let after = word.with_candidate(pinned.ring.collector.epoch());
+        let after = word.with_candidate(pinned.shared.collector.epoch());
         // ORDERING: as above.
         anchor.store(after.0, Ordering::Relaxed);
     }
@@ -123,14 +132,9 @@ impl<K: Kind, const H: usize> Session<K, H> {
     /// Whether the line of a hash's slot is complete.
     pub fn is_complete(&mut self, hash: u64) -> bool {
         let pinned = self.pin();
-        let slot = pinned.ring.table.slot(hash & pinned.ring.table.mask());
+        let slot = pinned.engine.table.slot(hash & pinned.engine.table.mask());
         // ORDERING: Acquire, as for readers.
         Next(slot.anchor.load(Ordering::Acquire)).is(COMPLETE)
-    }
-
-    /// The hash of a key.
-    pub fn hash_of(&self, key: &K::Key) -> u64 {
-        self.shared().kind.hash(key)
     }
 
     /// Looks at an index at rest: order, marks, claims and hints agree; what a complete line says
@@ -158,7 +162,7 @@ impl<K: Kind, const H: usize> Session<K, H> {
                 let item = pinned.item(at);
                 assert!(item.ghost().is_alive(), "a retired item is in the chain");
                 chained.insert(at.address());
-                pinned.ring.kind.item_hash(item)
+                pinned.shared.kind.item_hash(item)
             };
             let order = hash.reverse_bits();
             assert!(last.is_none_or(|last| last <= order), "the ring is not in order");
@@ -185,14 +189,14 @@ impl<K: Kind, const H: usize> Session<K, H> {
     }
 }
 
-impl<K: Kind, const H: usize> Pinned<'_, K, H> {
+impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     fn check_line(&mut self, slot: u64, anchor: Next, hinted: &mut HashSet<u64>) {
         let mut line = HashSet::new();
-        for word in &self.ring.table.slot(slot).hints {
+        for word in &self.engine.table.slot(slot).hints {
             // ORDERING: Acquire, as for readers.
             let hint = Hint(word.load(Ordering::Acquire));
             // A sampled head without an item looks the same.
-            let voted = self.ring.config.strategy == Strategy::Vote;
+            let voted = self.shared.config.strategy == Strategy::Vote;
             assert!(!(voted && hint.is_reserved()), "a reservation is left");
             let Some(item) = self.hinted(hint) else { continue };
             assert!(item.ghost().is_alive(), "a retired item is hinted");
@@ -226,7 +230,7 @@ impl<K: Kind> Goal<K> for AtEnd {
 }
 
 /// What wrong variants do.
-impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
+impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     /// Where wrong variants go on from a dead head. The real thing takes the anchor instead.
     pub(crate) fn wrong_start(
         &self,
@@ -235,12 +239,12 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         mut word: Next,
     ) -> Option<Next> {
         let follow = wrong!(self, FollowDead);
-        if !(follow || wrong!(self, TrustDead)) || !goal.cmp_item(&self.ring.kind, dead).is_lt() {
+        if !(follow || wrong!(self, TrustDead)) || !goal.cmp_item(&self.shared.kind, dead).is_lt() {
             return None;
         }
         while follow && word.is(MARK) && !word.link().is_anchor() {
             let item = self.item(word.link());
-            if !goal.cmp_item(&self.ring.kind, item).is_lt() {
+            if !goal.cmp_item(&self.shared.kind, item).is_lt() {
                 return None;
             }
             // ORDERING: Acquire, as for every step of a walk.
@@ -253,7 +257,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     pub(crate) fn hint_late(&mut self, hash: u64, bucket: u64, item: Item) {
         // ORDERING: Relaxed, the CAS validates it.
         let empty = |word: &AtomicU64| word.load(Ordering::Relaxed) == 0;
-        if let Some(k) = self.ring.table.slot(bucket).hints.iter().position(empty) {
+        if let Some(k) = self.engine.table.slot(bucket).hints.iter().position(empty) {
             let after = Hint::new(Hint::tag_of(hash), item.address(), 1);
             self.move_hint(bucket, k, Hint::EMPTY, item, after);
         }

@@ -46,6 +46,55 @@ pub enum Growth {
         /// `items_min`, or it grows and shrinks in turn. 0: it never shrinks.
         items_low: f64,
     },
+    /// As soon as it has less than so many bytes for each item. Two engines with the same setting
+    /// have tables of the same size at any number of items (if both began with the same bytes), so
+    /// that a comparison is one at equal index memory (FAST'20 section 4.1). The table does not
+    /// shrink. For HotRing and Chaining Hash.
+    BytesPerKey(f64),
+}
+
+/// How operations of G-Cuckoo are kept apart (RHKV section 4.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Atomicity {
+    /// Writers lock, readers look at versions and look again if something moved.
+    #[default]
+    Optimistic,
+    /// Readers lock, too.
+    Lock,
+    /// As `Lock`, with the prefixes by which processors with hardware lock elision run it without
+    /// taking the lock, and which others ignore.
+    Hle,
+    /// Hardware transactions, and the lock where they abort; only where the processor has them.
+    Rtm,
+}
+
+/// Settings of G-Cuckoo alone.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct GCuckooConfig {
+    /// How operations are kept apart.
+    pub atomicity: Atomicity,
+    /// Entries of each session's cache of recent items, a power of two; 0 for none.
+    pub cache_entries: usize,
+    /// Buckets in each of the two tables of a page, a power of two; 0 picks what suits the slots of
+    /// a bucket.
+    pub page_buckets: usize,
+}
+
+/// Settings of Mercury alone.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MercuryConfig {
+    /// Who moves buckets to a larger table.
+    pub expander: Expander,
+}
+
+/// Who moves Mercury's buckets to a larger table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Expander {
+    /// Those who insert, a few buckets at a time: for who starts no thread for it.
+    #[default]
+    Sessions,
+    /// A thread of the caller's that does nothing else, as in the paper.
+    Thread,
 }
 
 /// The settings of an index.
@@ -62,8 +111,8 @@ pub struct Config {
     pub backoff: bool,
     /// What a read-copy-update write counts for, with [`Strategy::Sampling`].
     pub rcu_counts: RcuCounts,
-    /// When the table doubles; `None` picks 6 to 8 items a slot for lines of several hints, and
-    /// 2 to 4 for one hint.
+    /// When the table doubles; `None` picks what suits the engine: 6 to 8 items a slot for lines of
+    /// several hints, 2 to 4 for one hint, and 8 bytes of table a key for chains.
     pub growth: Option<Growth>,
     /// Slots at the start, rounded up to a power of two.
     pub slots_initial: usize,
@@ -80,6 +129,10 @@ pub struct Config {
     /// [`Session::admit`](crate::Session::admit) refuses; `u64::MAX` for no limit. Several times
     /// the largest item, and a mebibyte for each session, or writes are refused without need.
     pub limbo_max: u64,
+    /// Settings of Mercury alone.
+    pub mercury: MercuryConfig,
+    /// Settings of G-Cuckoo alone.
+    pub gcuckoo: GCuckooConfig,
     /// Which wrong variant a checker wants.
     #[cfg(any(loom, shuttle))]
     #[doc(hidden)]
@@ -108,6 +161,8 @@ impl Default for Config {
             complete_lines: false,
             pipeline_depth: 32,
             limbo_max: crate::limit::LIMBO_MAX_DEFAULT,
+            mercury: MercuryConfig::default(),
+            gcuckoo: GCuckooConfig::default(),
             #[cfg(any(loom, shuttle))]
             fault: crate::checks::Fault::None,
             #[cfg(any(loom, shuttle))]
@@ -124,7 +179,47 @@ const HINTS_ALLOWED: [usize; 3] = [1, 3, 7];
 const HINTS_ALLOWED: [usize; 4] = [1, 2, 3, 7];
 
 impl Config {
-    pub(crate) fn check(&self, hints: usize) -> Result<(), ConfigError> {
+    /// Checks what every engine has, and that nothing is set that only another engine has.
+    pub(crate) fn check(&self, engine: &str) -> Result<(), ConfigError> {
+        let refuse = |why: &'static str| Err(ConfigError::Unsupported(why));
+        if engine != "hotring" && !self.has_default_hotspots() {
+            return refuse(
+                "only HotRing moves hot items to the front: leave strategy, period, backoff, \
+                 rcu_counts and complete_lines at their defaults, or use the engine hotring",
+            );
+        }
+        if engine != "mercury" && self.mercury != MercuryConfig::default() {
+            return refuse(
+                "only Mercury has an expander: leave its settings at their defaults, or use the \
+                 engine mercury",
+            );
+        }
+        if engine != "gcuckoo" && self.gcuckoo != GCuckooConfig::default() {
+            return refuse(
+                "only G-Cuckoo has a choice of atomicity, a cache of recent items and pages: leave \
+                 its settings at their defaults, or use the engine gcuckoo",
+            );
+        }
+        if self.slots_initial > self.slots_max || self.slots_max > 1 << 32 {
+            return refuse("slots_initial is at most slots_max, and that at most 2^32");
+        }
+        if !(1..=64).contains(&self.pipeline_depth) {
+            return refuse("the pipeline depth is 1 to 64");
+        }
+        Ok(())
+    }
+
+    fn has_default_hotspots(&self) -> bool {
+        let default = Config::default();
+        self.strategy == default.strategy
+            && self.period == default.period
+            && self.backoff == default.backoff
+            && self.rcu_counts == default.rcu_counts
+            && self.complete_lines == default.complete_lines
+    }
+
+    /// Checks what only HotRing has.
+    pub(crate) fn check_ring(&self, hints: usize) -> Result<(), ConfigError> {
         let refuse = |why: &'static str| Err(ConfigError::Unsupported(why));
         if !HINTS_ALLOWED.contains(&hints) {
             return refuse("a slot has 1, 3 or 7 hints");
@@ -141,12 +236,6 @@ impl Config {
         }
         if self.period == 0 {
             return refuse("the period R is at least 1");
-        }
-        if !(1..=64).contains(&self.pipeline_depth) {
-            return refuse("the pipeline depth is 1 to 64");
-        }
-        if self.slots_initial > self.slots_max || self.slots_max > 1 << 32 {
-            return refuse("slots_initial is at most slots_max, and that at most 2^32");
         }
         Ok(())
     }

@@ -46,7 +46,10 @@ mod bytes;
 #[doc(hidden)]
 pub mod checks;
 mod config;
+mod engine;
 mod ghost;
+mod index;
+mod item;
 mod limit;
 #[cfg(not(any(loom, shuttle)))]
 mod memory;
@@ -54,99 +57,23 @@ mod memory;
 pub mod rare;
 mod reclaim;
 mod ring;
+mod session;
 mod stats;
 mod sync;
 mod u64s;
+mod whole;
+mod word;
 
 pub use bytes::{Action, Bytes, Entry, Expiry, NewValue, Value};
-pub use config::{Config, ConfigError, Growth, RcuCounts, Strategy};
+pub use config::{
+    Atomicity, Config, ConfigError, Expander, GCuckooConfig, Growth, MercuryConfig, RcuCounts,
+    Strategy,
+};
+pub use engine::Engine;
+pub use index::{HotRing, Index};
+pub use item::Kind;
 pub use limit::Stalled;
-pub use ring::item::Kind;
-pub use ring::session::Session;
-pub use stats::Stats;
+pub use ring::Ring;
+pub use session::Session;
+pub use stats::{EngineStats, Stats};
 pub use u64s::U64;
-
-use ring::session::Shared;
-use sync::{Arc, Ordering};
-
-/// A HotRing hash index with `H` hints a slot. Cloning gives another handle to the same index.
-///
-/// `H` is 7 (a slot is a cache line of 64 bytes, the default and the fastest), 3 (32 bytes) or 1
-/// (16 bytes; the paper's one movable head, and the only shape for [`Strategy::Random`] and
-/// [`Strategy::Sampling`]).
-pub struct HotRing<K: Kind, const H: usize = 7> {
-    shared: Arc<Shared<K, H>>,
-}
-
-impl<K: Kind, const H: usize> Clone for HotRing<K, H> {
-    fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
-    }
-}
-
-impl<K: Kind, const H: usize> HotRing<K, H> {
-    /// An empty index.
-    ///
-    /// # Errors
-    /// Settings that do not go together, or no address space for the table.
-    pub fn new(config: Config) -> Result<Self, ConfigError> {
-        Ok(Self { shared: Arc::new(Shared::new(config)?) })
-    }
-
-    /// A new session for the calling thread.
-    pub fn session(&self) -> Session<K, H> {
-        Session::new(self.shared.clone(), None)
-    }
-
-    /// A new session for the calling thread, with a name for [`Stalled`]: what the thread is called,
-    /// for example. The first 32 bytes of it are kept.
-    pub fn session_named(&self, name: &str) -> Session<K, H> {
-        Session::new(self.shared.clone(), Some(name))
-    }
-
-    /// The session that stays pinned while removed memory piles up behind it: at least a sixteenth
-    /// of [`Config::limbo_max`] (or 64 MiB) since its pin. O(sessions).
-    pub fn stalled(&self) -> Option<Stalled> {
-        self.shared.collector.stalled()
-    }
-
-    /// Changes [`Config::limbo_max`].
-    pub fn set_limbo_max(&self, bytes: u64) {
-        self.shared.collector.limit().set_max(bytes);
-    }
-
-    /// Items present; exact when no operation is running.
-    pub fn len(&self) -> usize {
-        self.shared.sum(|record| record.items.load()).max(0) as usize
-    }
-
-    /// Whether there is no item.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Counts of everything. O(sessions).
-    pub fn stats(&self) -> Stats {
-        let shared = &*self.shared;
-        let sum = |counter: fn(&reclaim::Record) -> i64| shared.sum(counter).max(0) as u64;
-        let slots = shared.table.mask() + 1;
-        Stats {
-            items: sum(|r| r.items.load()),
-            expiring: sum(|r| r.expiring.load()),
-            bytes: sum(|r| r.item_bytes.load()),
-            limbo_bytes: shared.collector.limbo_bytes().max(0) as u64,
-            limbo_max: shared.collector.limit().max(),
-            mapped_bytes: shared.arena.mapped_bytes() as u64,
-            held_bytes: shared.arena.held_bytes() as u64,
-            table_bytes: slots * (8 + 8 * H as u64),
-            slots,
-            // ORDERING: Relaxed, statistics.
-            slots_split: shared.splits.load(Ordering::Relaxed),
-            lookups_sampled: sum(|r| r.lookups.load()),
-            visits_sampled: sum(|r| r.visits.load()),
-            head_moves: sum(|r| r.head_moves.load()),
-            sampling_rounds: sum(|r| r.sampling_rounds.load()),
-            oldest_pin: shared.collector.oldest_pin(),
-        }
-    }
-}

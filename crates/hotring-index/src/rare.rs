@@ -176,7 +176,7 @@ macro_rules! wrong {
     };
     ($pinned:expr, $($fault:ident)|+) => {{
         #[cfg(any(loom, shuttle))]
-        let wrong = matches!($pinned.ring.config.fault, $($crate::checks::Fault::$fault)|+);
+        let wrong = matches!($pinned.shared.config.fault, $($crate::checks::Fault::$fault)|+);
         #[cfg(not(any(loom, shuttle)))]
         let wrong = false;
         wrong

@@ -20,9 +20,9 @@
 //! retired after its pin; `limit.rs` says what bounds that.
 
 use crate::barrier;
+use crate::item::Item;
 use crate::limit::{Limit, Pressure, Stalled, tidy_name};
 use crate::rare::sometimes;
-use crate::ring::item::Item;
 use crate::sync::{Arc, AtomicBool, AtomicPtr, AtomicU64, Mutex, Ordering, TallyI64, TallyU64};
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};

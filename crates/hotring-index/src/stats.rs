@@ -22,8 +22,6 @@ pub struct Stats {
     pub table_bytes: u64,
     /// Slots of the table in use.
     pub slots: u64,
-    /// Slots whose bucket was split off so far.
-    pub slots_split: u64,
     /// Lookups that were sampled.
     pub lookups_sampled: u64,
     /// Items that the sampled lookups visited.
@@ -34,6 +32,25 @@ pub struct Stats {
     pub sampling_rounds: u64,
     /// Epochs by which the oldest pinned session is behind.
     pub oldest_pin: u64,
+    /// What only this engine counts.
+    pub engine: EngineStats,
+}
+
+/// What only one engine counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineStats {
+    /// HotRing.
+    HotRing {
+        /// Slots whose bucket was split off so far.
+        slots_split: u64,
+    },
+}
+
+impl Default for EngineStats {
+    fn default() -> Self {
+        Self::HotRing { slots_split: 0 }
+    }
 }
 
 impl Stats {

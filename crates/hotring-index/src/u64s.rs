@@ -1,13 +1,12 @@
 //! Items of `u64` to `u64`: 24 bytes each, every 64-bit value, updated in place.
 
 use crate::arena::footprint;
+use crate::engine::{Engine, Found, Hit, KeyGoal};
+use crate::item::{Header, Item, Kind, sealed};
 use crate::rare::{sometimes, wrong};
-use crate::ring::item::{Header, Item, Kind, sealed};
-use crate::ring::link::Reservation;
-use crate::ring::search::{Found, Hit, KeyGoal};
-use crate::ring::session::{Pinned, Session};
-use crate::ring::word::{FROZEN, Next, SIGN};
+use crate::session::{Pinned, Session};
 use crate::sync::{AtomicU64, Ordering};
+use crate::word::{FROZEN, Next, SIGN};
 use std::cmp;
 use std::mem::offset_of;
 
@@ -67,6 +66,11 @@ impl Kind for U64 {
         cmp::Ordering::Equal
     }
 
+    fn key<'a>(item: Item) -> &'a u64 {
+        // SAFETY: P, and every item of this kind is a U64Item, whose key never changes.
+        unsafe { &item.start().cast::<U64Item>().as_ref().key }
+    }
+
     fn size(_item: Item) -> usize {
         SIZE
     }
@@ -78,8 +82,7 @@ impl Kind for U64 {
 
 #[inline(always)]
 fn key_of(item: Item) -> u64 {
-    // SAFETY: P, and every item of a U64 ring is a U64Item, whose key never changes.
-    unsafe { item.start().cast::<U64Item>().as_ref().key }
+    *U64::key(item)
 }
 
 #[inline(always)]
@@ -117,7 +120,7 @@ enum Attempt {
     Again,
 }
 
-impl<'s, const H: usize> Pinned<'s, U64, H> {
+impl<'s, E: Engine> Pinned<'s, U64, E> {
     fn make(&mut self, key: u64, value: u64) -> Item {
         let block = self.alloc(footprint(SIZE));
         let sign = if value & FROZEN != 0 { SIGN } else { 0 };
@@ -130,7 +133,7 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
     }
 
     fn goal<'k>(&self, key: &'k u64) -> KeyGoal<'k, U64> {
-        KeyGoal { hash: self.ring.kind.hash(key), key }
+        KeyGoal { hash: self.shared.kind.hash(key), key }
     }
 
     /// CAS on the value word. None: the item must be replaced instead.
@@ -170,63 +173,58 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
     /// Blind store. True: an item with this key was there.
     fn put(&mut self, key: u64, value: u64) -> bool {
         let goal = self.goal(&key);
-        if let Some(hit) = self.probe(goal)
+        if let Some(hit) = E::probe(self, goal)
             && self.write_in_place(hit, value, None).is_some()
         {
-            self.access(goal.hash, Some(hit), 1);
+            E::accessed(self, goal.hash, Some(hit), 1);
             return true;
         }
-        let bucket = self.bucket(goal.hash);
+        let bucket = E::bucket(self, goal.hash);
         let mut new = None;
-        let mut reservation = Reservation::default();
+        let mut reservation = E::Reservation::default();
         loop {
-            let found = self.find(&goal, bucket);
-            let item = if found.exact {
-                let hit = self.hit_of(&found);
+            let found = E::find(self, goal, bucket);
+            let item = if let Some(hit) = found.hit {
                 if self.write_in_place(hit, value, None).is_some() {
-                    self.access(goal.hash, Some(hit), 1);
+                    E::accessed(self, goal.hash, Some(hit), 1);
                     break;
                 }
                 let copy = *new.get_or_insert_with(|| self.make(key, value));
-                if self.replace(&goal, bucket, (hit.item, hit.word), copy, Some(&found)) {
-                    self.unreserve(bucket, reservation);
+                if E::replace(self, goal, bucket, hit, copy, Some(&found)) {
+                    E::unreserve(self, bucket, reservation);
                     return true;
                 }
                 continue;
             } else {
                 *new.get_or_insert_with(|| self.make(key, value))
             };
-            if self.link(&goal, bucket, &found, item, &mut reservation) {
+            if E::link(self, goal, bucket, &found, item, &mut reservation) {
                 return false;
             }
         }
         if let Some(item) = new {
             self.discard(item);
         }
-        self.unreserve(bucket, reservation);
+        E::unreserve(self, bucket, reservation);
         true
-    }
-
-    fn hit_of(&self, found: &Found<'s>) -> Hit {
-        Hit { item: self.item(found.at), word: found.word }
     }
 
     fn insert(&mut self, key: u64, value: u64) -> bool {
         let goal = self.goal(&key);
-        let bucket = self.bucket(goal.hash);
+        let bucket = E::bucket(self, goal.hash);
         let mut new = None;
-        let mut reservation = Reservation::default();
+        let mut reservation = E::Reservation::default();
         loop {
-            let found = self.find(&goal, bucket);
-            if found.exact {
+            let found = E::find(self, goal, bucket);
+            if found.hit.is_some() {
                 if let Some(item) = new {
                     self.discard(item);
                 }
-                self.unreserve(bucket, reservation);
+                E::unreserve(self, bucket, reservation);
                 return false;
             }
             let item = *new.get_or_insert_with(|| self.make(key, value));
-            if self.link(&goal, bucket, &found, item, &mut reservation) {
+            if E::link(self, goal, bucket, &found, item, &mut reservation) {
                 return true;
             }
         }
@@ -235,16 +233,13 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
     /// Read-modify-write of a present key; `None` if it is absent.
     fn update(&mut self, key: u64, mut decide: impl FnMut(u64) -> Decision) -> Option<u64> {
         let goal = self.goal(&key);
-        let bucket = self.bucket(goal.hash);
+        let bucket = E::bucket(self, goal.hash);
         loop {
-            let (hit, found) = match self.probe(goal) {
+            let (hit, found) = match E::probe(self, goal) {
                 Some(hit) => (hit, None),
                 None => {
-                    let found = self.find(&goal, bucket);
-                    if !found.exact {
-                        return None;
-                    }
-                    (self.hit_of(&found), Some(found))
+                    let found = E::find(self, goal, bucket);
+                    (found.hit?, Some(found))
                 }
             };
             let old = load(hit);
@@ -257,7 +252,7 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
                 // ORDERING: Relaxed, only the strategy looks at it.
                 let word = |item: Item| Next(item.next().load(Ordering::Relaxed));
                 let hit = item.map(|item| Hit { item, word: word(item) });
-                self.access(goal.hash, hit, 1);
+                E::accessed(self, goal.hash, hit, 1);
                 return Some(old);
             }
         }
@@ -266,9 +261,9 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
     fn write(
         &mut self,
         goal: KeyGoal<'_, U64>,
-        bucket: u64,
+        bucket: E::Bucket,
         hit: Hit,
-        found: Option<Found<'s>>,
+        found: Option<Found<E::Place<'s>>>,
         (old, value): (u64, u64),
     ) -> Attempt {
         match self.write_in_place(hit, value, Some(old)) {
@@ -280,7 +275,7 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
             return Attempt::Again;
         }
         let copy = self.make(*goal.key, value);
-        if self.replace(&goal, bucket, (hit.item, hit.word), copy, found.as_ref()) {
+        if E::replace(self, goal, bucket, hit, copy, found.as_ref()) {
             return Attempt::Done(Some(copy));
         }
         self.discard(copy);
@@ -288,12 +283,12 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
     }
 
     /// Removes the item if its value is `old` and stays so until the removal.
-    fn remove_frozen(&mut self, goal: KeyGoal<'_, U64>, bucket: u64, old: u64) -> Attempt {
-        let found = self.find(&goal, bucket);
-        if !found.exact || self.freeze(self.hit_of(&found)) != old {
+    fn remove_frozen(&mut self, goal: KeyGoal<'_, U64>, bucket: E::Bucket, old: u64) -> Attempt {
+        let found = E::find(self, goal, bucket);
+        if found.hit.is_none_or(|hit| self.freeze(hit) != old) {
             return Attempt::Again;
         }
-        if self.kill(&goal, bucket, &found) { Attempt::Done(None) } else { Attempt::Again }
+        if E::kill(self, goal, bucket, &found) { Attempt::Done(None) } else { Attempt::Again }
     }
 
     /// Stops in-place writes of an item for good and returns its last value. A replacement or
@@ -309,26 +304,26 @@ impl<'s, const H: usize> Pinned<'s, U64, H> {
 
     fn remove(&mut self, key: u64) -> bool {
         let goal = self.goal(&key);
-        let bucket = self.bucket(goal.hash);
+        let bucket = E::bucket(self, goal.hash);
         loop {
-            let found = self.find(&goal, bucket);
-            if !found.exact {
+            let found = E::find(self, goal, bucket);
+            if found.hit.is_none() {
                 return false;
             }
-            if self.kill(&goal, bucket, &found) {
+            if E::kill(self, goal, bucket, &found) {
                 return true;
             }
         }
     }
 }
 
-impl<const H: usize> Session<U64, H> {
+impl<E: Engine> Session<U64, E> {
     /// The value of a key. O(1) expected; never waits.
     #[inline]
     pub fn get(&mut self, key: u64) -> Option<u64> {
         let mut pinned = self.pin();
         let goal = pinned.goal(&key);
-        pinned.lookup(goal).map(load)
+        E::lookup(&mut pinned, goal).map(load)
     }
 
     /// Stores a value; true if the key was present. In place where the item allows it.
@@ -391,7 +386,7 @@ impl<const H: usize> Session<U64, H> {
         assert_eq!(keys.len(), out.len(), "one result per key");
         for (keys, out) in keys.chunks(CHUNK).zip(out.chunks_mut(CHUNK)) {
             let goal = |kind: &U64, i: usize| KeyGoal { hash: kind.hash(&keys[i]), key: &keys[i] };
-            self.pin().pipeline(keys.len(), goal, |i, hit| out[i] = hit.map(load));
+            E::pipeline(&mut self.pin(), keys.len(), goal, |i, hit| out[i] = hit.map(load));
         }
     }
 
@@ -414,11 +409,11 @@ impl<const H: usize> Session<U64, H> {
     fn batch(
         &mut self,
         pairs: &[(u64, u64)],
-        mut f: impl FnMut(&mut Pinned<'_, U64, H>, &(u64, u64)),
+        mut f: impl FnMut(&mut Pinned<'_, U64, E>, &(u64, u64)),
     ) {
         for chunk in pairs.chunks(64) {
             let mut pinned = self.pin();
-            pinned.warm(chunk.len(), |kind, i| KeyGoal {
+            E::warm(&mut pinned, chunk.len(), |kind, i| KeyGoal {
                 hash: kind.hash(&chunk[i].0),
                 key: &chunk[i].0,
             });
@@ -434,16 +429,11 @@ impl<const H: usize> Session<U64, H> {
     /// between start and end, also while the table grows: the cursor is a position in the order of
     /// hashes, not in the table.
     pub fn scan(&mut self, cursor: u64, count: usize, mut f: impl FnMut(u64, u64)) -> u64 {
-        let visit = |_: &mut Pinned<'_, U64, H>, hit: Hit| {
+        let visit = |_: &mut Pinned<'_, U64, E>, hit: Hit| {
             f(key_of(hit.item), load(hit));
             1
         };
-        self.pin().scan(cursor, count, visit).0
-    }
-
-    /// Removes every item that is present when its place in the ring is reached. O(n).
-    pub fn clear(&mut self) {
-        self.clear_ring();
+        E::scan(&mut self.pin(), cursor, count, visit).0
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is tortured, behind one interface: the index with words, the store with byte strings.
 
 use anyhow::Result;
-use hotring_index::{Config, HotRing, U64};
+use hotring_index::{Config, HotRing, Ring, U64};
 use hotring_store::{Options, SetCondition, SetOptions, Store, ValueRef};
 
 use super::ledger::Stamp;
@@ -69,7 +69,7 @@ pub trait Session {
 const SCANNED_TOGETHER: usize = 500;
 
 impl<const H: usize> Subject for HotRing<U64, H> {
-    type Session = hotring_index::Session<U64, H>;
+    type Session = hotring_index::Session<U64, Ring<H>>;
 
     fn fresh(seed: u64) -> Result<Self> {
         let seed = [mix(seed), mix(!seed)];
@@ -85,7 +85,7 @@ impl<const H: usize> Subject for HotRing<U64, H> {
     }
 }
 
-impl<const H: usize> Session for hotring_index::Session<U64, H> {
+impl<const H: usize> Session for hotring_index::Session<U64, Ring<H>> {
     fn get(&mut self, key: u64) -> Result<Option<Stamp>, Flaw> {
         Ok(Self::get(self, key).map(Stamp::of))
     }

@@ -1,7 +1,7 @@
 //! The index under measurement.
 
 use anyhow::{Result, bail};
-use hotring_index::{Config, HotRing, U64};
+use hotring_index::{Config, HotRing, Ring, U64};
 
 use super::target::{Engine, Named, Session, Target};
 
@@ -21,7 +21,7 @@ fn named<const H: usize>(config: Config) -> Result<Named<HotRing<U64, H>>> {
 }
 
 impl<const H: usize> Engine for HotRing<U64, H> {
-    type Session<'a> = hotring_index::Session<U64, H>;
+    type Session<'a> = hotring_index::Session<U64, Ring<H>>;
 
     fn session(&self) -> Self::Session<'_> {
         HotRing::session(self)
@@ -33,7 +33,7 @@ impl<const H: usize> Engine for HotRing<U64, H> {
     }
 }
 
-impl<const H: usize> Session for hotring_index::Session<U64, H> {
+impl<const H: usize> Session for hotring_index::Session<U64, Ring<H>> {
     fn get(&mut self, key: u64) -> Option<u64> {
         Self::get(self, key)
     }

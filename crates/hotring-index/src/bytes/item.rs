@@ -14,9 +14,9 @@
 //! is SIGN in `next`.
 
 use crate::bytes::value::Value;
-use crate::ring::item::{Header, Item, Kind, sealed};
-use crate::ring::word::{FROZEN, Next, SIGN};
+use crate::item::{Header, Item, Kind, sealed};
 use crate::sync::{AtomicU64, Ordering};
+use crate::word::{FROZEN, Next, SIGN};
 use siphasher::sip::SipHasher13;
 use std::cmp;
 use std::ptr::NonNull;
@@ -74,6 +74,10 @@ impl Kind for Bytes {
     #[inline]
     fn key_cmp(&self, item: Item, key: &[u8]) -> cmp::Ordering {
         key_of(item, meta(item)).cmp(key)
+    }
+
+    fn key<'a>(item: Item) -> &'a [u8] {
+        key_of(item, meta(item))
     }
 
     fn size(item: Item) -> usize {
@@ -171,11 +175,6 @@ pub(crate) fn kind_of(item: Item) -> u8 {
 /// A value word with its bit 63 put back.
 pub(crate) fn join(word: u64, next: Next) -> u64 {
     word & !FROZEN | if next.is(SIGN) { FROZEN } else { 0 }
-}
-
-/// The item's key.
-pub(crate) fn key<'a>(item: Item) -> &'a [u8] {
-    key_of(item, meta(item))
 }
 
 /// The item's value, whose word was `word` if it has one.
@@ -324,7 +323,7 @@ pub(crate) fn expiry_time(expiry: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ring::word::Next;
+    use crate::word::Next;
 
     #[test]
     fn an_expiry_word_knows_its_states() {

@@ -8,10 +8,9 @@ pub(crate) mod value;
 pub use item::Bytes;
 pub use value::{Action, Entry, Expiry, NewValue, Value};
 
+use crate::engine::{Engine, Hit, KeyGoal};
 use crate::rare::wrong;
-use crate::ring::search::Hit;
-use crate::ring::search::KeyGoal;
-use crate::ring::session::{Pinned, Session};
+use crate::session::{Pinned, Session};
 use crate::sync::Ordering;
 use item::is_expired;
 use seen::{Seen, doom};
@@ -26,11 +25,11 @@ struct Piece {
     visited: usize,
     removed: usize,
     work: usize,
-    /// The end of the ring was reached.
+    /// The end was reached.
     is_last: bool,
 }
 
-impl<const H: usize> Session<Bytes, H> {
+impl<E: Engine> Session<Bytes, E> {
     /// Calls `f` with the entry of a key, if it is present at `now` (Unix milliseconds; the clocks of
     /// all sessions should agree). Nothing is
     /// copied; keep `f` short, memory that others free waits for it.
@@ -38,7 +37,7 @@ impl<const H: usize> Session<Bytes, H> {
     pub fn get<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
         let mut pinned = self.pin();
         let goal = pinned.bytes_goal(key);
-        let hit = pinned.lookup(goal)?;
+        let hit = E::lookup(&mut pinned, goal)?;
         let seen = Seen::of(hit);
         (!seen.is_past(now)).then(|| f(seen.entry()))
     }
@@ -99,14 +98,14 @@ impl<const H: usize> Session<Bytes, H> {
         now: u64,
         mut f: impl FnMut(Entry<'_>),
     ) -> u64 {
-        let visit = |_: &mut Pinned<'_, Bytes, H>, hit: Hit| {
+        let visit = |_: &mut Pinned<'_, Bytes, E>, hit: Hit| {
             let seen = Seen::of(hit);
             if !seen.is_past(now) {
                 f(seen.entry());
             }
             1
         };
-        self.pin().scan(cursor, count, visit).0
+        E::scan(&mut self.pin(), cursor, count, visit).0
     }
 
     /// Some entry near the position that `random` picks; `None` if there is none at all. Removes the
@@ -122,18 +121,18 @@ impl<const H: usize> Session<Bytes, H> {
         let mut rounds = 0;
         while rounds < 2 {
             let mut pinned = self.pin();
-            let from = pinned.bucket(cursor.reverse_bits());
+            let from = E::bucket(&mut pinned, cursor.reverse_bits());
             let (next, picked) = pinned.pick(cursor, random, |pinned, hit| {
                 let expired = is_expired(hit.item, now);
                 if expired && doom(hit.item, now) {
-                    pinned.kill_at(hit);
+                    E::kill_at(pinned, hit);
                 }
                 !expired
             });
             if let Some(hit) = picked {
                 return Some(f(Seen::of(hit).entry()));
             }
-            pinned.sweep(from, next);
+            E::sweep(&mut pinned, from, next);
             cursor = next;
             rounds += usize::from(next == 0);
         }
@@ -154,7 +153,7 @@ impl<const H: usize> Session<Bytes, H> {
             let mut pinned = self.pin();
             let hashes = pinned.hashes(chunk);
             let goal = |_: &Bytes, i: usize| KeyGoal { hash: hashes[i], key: chunk[i] };
-            pinned.pipeline(chunk.len(), goal, |i, hit| {
+            E::pipeline(&mut pinned, chunk.len(), goal, |i, hit| {
                 let seen = hit.map(Seen::of).filter(|seen| !seen.is_past(now));
                 f(n * CHUNK + i, seen.map(|seen| seen.entry()));
             });
@@ -177,13 +176,8 @@ impl<const H: usize> Session<Bytes, H> {
                 return;
             }
             let hashes = pinned.hashes(&chunk[..n]);
-            pinned.warm(n, |_, i| KeyGoal { hash: hashes[i], key: chunk[i] });
+            E::warm(&mut pinned, n, |_, i| KeyGoal { hash: hashes[i], key: chunk[i] });
         }
-    }
-
-    /// Removes every entry that is present when its place in the ring is reached. O(n).
-    pub fn clear(&mut self) {
-        self.clear_ring();
     }
 
     /// Looks at about `budget` items (or empty slots, eight for one) from where the last call (of any session) stopped, and removes
@@ -208,25 +202,25 @@ impl<const H: usize> Session<Bytes, H> {
         let (mut visited, mut removed) = (0, 0);
         let mut pinned = self.pin();
         // ORDERING: Relaxed, a place to go on from; two sessions at one place do no harm.
-        let cursor = pinned.ring.expire_cursor.load(Ordering::Relaxed);
-        let from = pinned.bucket(cursor.reverse_bits());
-        let (next, work) = pinned.scan(cursor, budget, |pinned, hit| {
+        let cursor = pinned.shared.expire_cursor.load(Ordering::Relaxed);
+        let from = E::bucket(&mut pinned, cursor.reverse_bits());
+        let (next, work) = E::scan(&mut pinned, cursor, budget, |pinned, hit| {
             visited += 1;
             let doomed = if wrong!(pinned, NoDoom) {
                 is_expired(hit.item, now)
             } else {
                 doom(hit.item, now)
             };
-            if doomed && pinned.kill_at(hit) {
+            if doomed && E::kill_at(pinned, hit) {
                 removed += 1;
             }
             1
         });
         if removed > 0 {
-            pinned.sweep(from, next);
+            E::sweep(&mut pinned, from, next);
         }
         // ORDERING: Relaxed, as above.
-        pinned.ring.expire_cursor.store(next, Ordering::Relaxed);
+        pinned.shared.expire_cursor.store(next, Ordering::Relaxed);
         Piece { visited, removed, work, is_last: next == 0 }
     }
 }

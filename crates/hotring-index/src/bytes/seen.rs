@@ -6,15 +6,15 @@
 //! nobody can tell.
 
 use crate::bytes::item::{
-    Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, expiry_of, expiry_time, is_past, key, kind_of, value,
+    Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, expiry_of, expiry_time, is_past, kind_of, value,
     version_of, word_of,
 };
 use crate::bytes::value::{Entry, Expiry, Value};
+use crate::engine::Hit;
+use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes};
-use crate::ring::item::{Item, Kind};
-use crate::ring::search::Hit;
-use crate::ring::word::{FROZEN, SIGN};
 use crate::sync::Ordering;
+use crate::word::{FROZEN, SIGN};
 
 /// What a read-modify-write saw of an item.
 #[derive(Clone, Copy)]
@@ -102,7 +102,7 @@ impl Seen {
     pub(crate) fn entry<'a>(&self) -> Entry<'a> {
         let item = self.hit.item;
         Entry {
-            key: key(item),
+            key: Bytes::key(item),
             value: value(item, self.hit.word, self.word),
             expire_at: self.expiry.and_then(expiry_time),
             version: version_of(item),

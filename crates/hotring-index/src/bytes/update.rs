@@ -1,26 +1,24 @@
-//! The operations on a pinned ring of byte-string items.
+//! The operations on byte-string items.
 
 use crate::bytes::item::{Bytes, Parts, is_expired, version_of};
 use crate::bytes::seen::{Seen, Written, doom, stays_live, write_word};
 use crate::bytes::value::{Action, Entry, Expiry, Value};
 use crate::config::{RcuCounts, Strategy};
+use crate::engine::{Engine, Found, Hit, KeyGoal};
+use crate::item::{Item, Kind};
 use crate::rare::wrong;
-use crate::ring::item::{Item, Kind};
-use crate::ring::link::Reservation;
-use crate::ring::search::{Found, Hit, KeyGoal};
-use crate::ring::session::Pinned;
-use crate::ring::word::Link;
+use crate::session::Pinned;
 
 pub(crate) type Goal<'k> = KeyGoal<'k, Bytes>;
 
-impl<'s, const H: usize> Pinned<'s, Bytes, H> {
+impl<'s, E: Engine> Pinned<'s, Bytes, E> {
     pub(crate) fn bytes_goal<'k>(&self, key: &'k [u8]) -> Goal<'k> {
-        KeyGoal { hash: self.ring.kind.hash(key), key }
+        KeyGoal { hash: self.shared.kind.hash(key), key }
     }
 
     /// The hashes of up to 64 keys.
     pub(crate) fn hashes(&self, keys: &[&[u8]]) -> [u64; 64] {
-        std::array::from_fn(|i| keys.get(i).map_or(0, |key| self.ring.kind.hash(key)))
+        std::array::from_fn(|i| keys.get(i).map_or(0, |key| self.shared.kind.hash(key)))
     }
 
     fn make(
@@ -38,23 +36,28 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
     }
 
     /// The live, unexpired item of a key, found in the way of writers.
-    fn find_live(&mut self, goal: Goal<'_>, bucket: u64, now: u64) -> (Option<Hit>, Found<'s>) {
+    fn find_live(&mut self, goal: Goal<'_>, bucket: E::Bucket, now: u64) -> Found<E::Place<'s>> {
         loop {
-            let found = self.find(&goal, bucket);
-            if !found.exact {
-                return (None, found);
+            let found = E::find(self, goal, bucket);
+            match found.hit {
+                Some(hit) if is_expired(hit.item, now) => {
+                    self.kill_expired(goal, bucket, hit, &found, now);
+                }
+                _ => return found,
             }
-            let item = self.item(found.at);
-            if !is_expired(item, now) {
-                return (Some(Hit { item, word: found.word }), found);
-            }
-            self.kill_expired(goal, bucket, &found, now);
         }
     }
 
     /// Removes an expired item: first no expiry can be renewed any more, then it is marked.
-    fn kill_expired(&mut self, goal: Goal<'_>, bucket: u64, found: &Found<'s>, now: u64) -> bool {
-        (wrong!(self, NoDoom) || doom(self.item(found.at), now)) && self.kill(&goal, bucket, found)
+    fn kill_expired(
+        &mut self,
+        goal: Goal<'_>,
+        bucket: E::Bucket,
+        hit: Hit,
+        found: &Found<E::Place<'s>>,
+        now: u64,
+    ) -> bool {
+        (wrong!(self, NoDoom) || doom(hit.item, now)) && E::kill(self, goal, bucket, found)
     }
 
     /// Stores a value, whatever was there. True: a live entry was replaced.
@@ -65,18 +68,18 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
         expire_at: Option<u64>,
         now: u64,
     ) -> bool {
-        if let Some(hit) = self.probe(goal)
+        if let Some(hit) = E::probe(self, goal)
             && !is_expired(hit.item, now)
         {
             if expire_at.is_none() && write_word(hit, value, None) == Written::Yes {
-                self.access(goal.hash, Some(hit), 1);
+                E::accessed(self, goal.hash, Some(hit), 1);
                 return true;
             }
             if self.may_replace_without_pred() && stays_live(hit.item, now) {
                 let copy = self.make(goal, value, expire_at, None);
-                let bucket = self.bucket(goal.hash);
-                if self.replace(&goal, bucket, (hit.item, hit.word), copy, None) {
-                    self.access_rcu(copy, Link::END);
+                let bucket = E::bucket(self, goal.hash);
+                if E::replace(self, goal, bucket, hit, copy, None) {
+                    E::rewritten(self, copy, None);
                     return true;
                 }
                 self.discard(copy);
@@ -92,44 +95,44 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
         expire_at: Option<u64>,
         now: u64,
     ) -> bool {
-        let bucket = self.bucket(goal.hash);
-        let mut reservation = Reservation::default();
+        let bucket = E::bucket(self, goal.hash);
+        let mut reservation = E::Reservation::default();
         let mut new = None;
         let existed = loop {
-            let (hit, found) = self.find_live(goal, bucket, now);
-            let Some(hit) = hit else {
+            let found = self.find_live(goal, bucket, now);
+            let Some(hit) = found.hit else {
                 let item = *new.get_or_insert_with(|| self.make(goal, value, expire_at, None));
-                if self.link(&goal, bucket, &found, item, &mut reservation) {
+                if E::link(self, goal, bucket, &found, item, &mut reservation) {
                     new = None;
                     break false;
                 }
                 continue;
             };
             if expire_at.is_none() && write_word(hit, value, None) == Written::Yes {
-                self.access(goal.hash, Some(hit), 1);
+                E::accessed(self, goal.hash, Some(hit), 1);
                 break true;
             }
             if !stays_live(hit.item, now) {
                 continue;
             }
             let copy = *new.get_or_insert_with(|| self.make(goal, value, expire_at, None));
-            if self.replace(&goal, bucket, (hit.item, hit.word), copy, Some(&found)) {
+            if E::replace(self, goal, bucket, hit, copy, Some(&found)) {
                 new = None;
-                self.access_rcu(copy, found.pred_link);
+                E::rewritten(self, copy, Some(&found));
                 break true;
             }
         };
         if let Some(item) = new {
             self.discard(item);
         }
-        self.unreserve(bucket, reservation);
+        E::unreserve(self, bucket, reservation);
         existed
     }
 
     /// With accesses counted for predecessors (the paper's way) a write has to know it.
     fn may_replace_without_pred(&self) -> bool {
-        self.ring.config.strategy != Strategy::Sampling
-            || self.ring.config.rcu_counts == RcuCounts::Item
+        self.shared.config.strategy != Strategy::Sampling
+            || self.shared.config.rcu_counts == RcuCounts::Item
     }
 
     pub(crate) fn update<'x, R>(
@@ -138,16 +141,15 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
         now: u64,
         mut decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
     ) -> R {
-        let bucket = self.bucket(goal.hash);
+        let bucket = E::bucket(self, goal.hash);
         loop {
-            let probed = self
-                .probe(goal)
+            let probed = E::probe(self, goal)
                 .filter(|hit| self.may_replace_without_pred() && !is_expired(hit.item, now));
             let (hit, found) = match probed {
                 Some(hit) => (Some(hit), None),
                 None => {
-                    let (hit, found) = self.find_live(goal, bucket, now);
-                    (hit, Some(found))
+                    let found = self.find_live(goal, bucket, now);
+                    (found.hit, Some(found))
                 }
             };
             let Some(hit) = hit else {
@@ -172,12 +174,12 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
     fn apply_to_absent(
         &mut self,
         goal: Goal<'_>,
-        bucket: u64,
-        found: &Found<'s>,
+        bucket: E::Bucket,
+        found: &Found<E::Place<'s>>,
         action: Action<'_>,
     ) -> bool {
         let Action::Put { value, expiry } = action else {
-            self.access(goal.hash, None, 1);
+            E::accessed(self, goal.hash, None, 1);
             return true;
         };
         let expire_at = match expiry {
@@ -185,11 +187,11 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
             Expiry::Never | Expiry::Keep => None,
         };
         let item = self.make(goal, value.as_value(), expire_at, None);
-        let mut reservation = Reservation::default();
-        let linked = self.link(&goal, bucket, found, item, &mut reservation);
+        let mut reservation = E::Reservation::default();
+        let linked = E::link(self, goal, bucket, found, item, &mut reservation);
         if !linked {
             // Given back before `decide` runs again: it may panic.
-            self.unreserve(bucket, reservation);
+            E::unreserve(self, bucket, reservation);
             self.discard(item);
         }
         linked
@@ -199,22 +201,22 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
     fn apply(
         &mut self,
         goal: Goal<'_>,
-        bucket: u64,
+        bucket: E::Bucket,
         seen: Seen,
-        found: Option<&Found<'s>>,
+        found: Option<&Found<E::Place<'s>>>,
         action: Action<'_>,
     ) -> bool {
         let hit = seen.hit;
         match action {
             Action::Keep => {
-                self.access(goal.hash, Some(hit), 1);
+                E::accessed(self, goal.hash, Some(hit), 1);
                 true
             }
             Action::Put { value, expiry } => {
                 if seen.may_stay(expiry) {
                     match write_word(hit, value.as_value(), seen.word) {
                         Written::Yes => {
-                            self.access(goal.hash, Some(hit), 1);
+                            E::accessed(self, goal.hash, Some(hit), 1);
                             return true;
                         }
                         Written::Changed => return false,
@@ -226,7 +228,7 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
             }
             Action::Expire(expiry) => {
                 if let Some(done) = seen.expire_in_place(expiry) {
-                    self.access(goal.hash, Some(hit), 1);
+                    E::accessed(self, goal.hash, Some(hit), 1);
                     return done;
                 }
                 let (value, expire_at) = (seen.entry().value, seen.next_expiry(expiry));
@@ -239,9 +241,9 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
     fn replace_seen(
         &mut self,
         goal: Goal<'_>,
-        bucket: u64,
+        bucket: E::Bucket,
         seen: Seen,
-        found: Option<&Found<'s>>,
+        found: Option<&Found<E::Place<'s>>>,
         value: Value<'_>,
         expire_at: Option<u64>,
     ) -> bool {
@@ -255,37 +257,37 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
     fn put_copy(
         &mut self,
         goal: Goal<'_>,
-        bucket: u64,
+        bucket: E::Bucket,
         seen: Seen,
-        found: Option<&Found<'s>>,
+        found: Option<&Found<E::Place<'s>>>,
         copy: Item,
     ) -> bool {
         let hit = seen.hit;
-        if !self.replace(&goal, bucket, (hit.item, hit.word), copy, found) {
+        if !E::replace(self, goal, bucket, hit, copy, found) {
             self.discard(copy);
             return false;
         }
-        self.access_rcu(copy, found.map_or(Link::END, |found| found.pred_link));
+        E::rewritten(self, copy, found);
         true
     }
 
-    fn remove_seen(&mut self, goal: Goal<'_>, bucket: u64, seen: Seen) -> bool {
-        let found = self.find(&goal, bucket);
-        if !found.exact || self.item(found.at) != seen.hit.item {
+    fn remove_seen(&mut self, goal: Goal<'_>, bucket: E::Bucket, seen: Seen) -> bool {
+        let found = E::find(self, goal, bucket);
+        if found.hit.is_none_or(|hit| hit.item != seen.hit.item) {
             return false;
         }
         if !wrong!(self, NoFreeze) && !seen.freeze() {
             return false;
         }
-        self.kill(&goal, bucket, &found)
+        E::kill(self, goal, bucket, &found)
     }
 
     pub(crate) fn remove(&mut self, goal: Goal<'_>, now: u64) -> bool {
-        let bucket = self.bucket(goal.hash);
+        let bucket = E::bucket(self, goal.hash);
         loop {
-            let (hit, found) = self.find_live(goal, bucket, now);
-            let Some(hit) = hit else { return false };
-            if stays_live(hit.item, now) && self.kill(&goal, bucket, &found) {
+            let found = self.find_live(goal, bucket, now);
+            let Some(hit) = found.hit else { return false };
+            if stays_live(hit.item, now) && E::kill(self, goal, bucket, &found) {
                 return true;
             }
         }
@@ -293,10 +295,10 @@ impl<'s, const H: usize> Pinned<'s, Bytes, H> {
 
     /// Gives the item a version by a copy, unless it has one.
     pub(crate) fn version(&mut self, goal: Goal<'_>, now: u64) -> Option<u64> {
-        let bucket = self.bucket(goal.hash);
+        let bucket = E::bucket(self, goal.hash);
         loop {
-            let (hit, found) = self.find_live(goal, bucket, now);
-            let hit = hit?;
+            let found = self.find_live(goal, bucket, now);
+            let hit = found.hit?;
             if let Some(version) = version_of(hit.item) {
                 return Some(version);
             }

@@ -17,29 +17,30 @@
 //! throughout, since setting it anew takes a grace period that the pinned reader holds up; so the
 //! word that covered a live key was seen, and a miss is certain.
 
+use crate::item::Kind;
 use crate::rare::{sometimes, wrong};
-use crate::ring::item::Kind;
-use crate::ring::session::Pinned;
-use crate::ring::word::{CANDIDATE, COMPLETE, CONTROL, Hint, Link, MARK, Next};
+use crate::ring::Ring;
+use crate::session::Pinned;
 use crate::sync::Ordering;
+use crate::word::{CANDIDATE, COMPLETE, CONTROL, Hint, Link, MARK, Next};
 
 const GRACE: u64 = 3;
 /// Distances beyond this may come from a stamp that is ahead of us: stamp anew.
 const DISTANCE_MAX: u64 = 6;
 
-impl<K: Kind, const H: usize> Pinned<'_, K, H> {
+impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Takes a line one step further: nothing, CANDIDATE, COMPLETE. Called on an R-th access that
     /// missed.
     pub(crate) fn try_complete(&mut self, index: u64) {
-        let anchor = &self.ring.table.slot(index).anchor;
+        let anchor = &self.engine.table.slot(index).anchor;
         // Before the anchor's word (I9).
-        let epoch = self.ring.collector.epoch();
+        let epoch = self.shared.collector.epoch();
         // ORDERING: Acquire: an insert that cleared the bits is ordered before what we read next.
         let control = Next(anchor.load(Ordering::Acquire));
         if !control.is_start() || control.is(COMPLETE) {
             return;
         }
-        if self.ring.resizing.forbids_completing() && !wrong!(self, ShrinkComplete) {
+        if self.engine.resizing.forbids_completing() && !wrong!(self, ShrinkComplete) {
             return;
         }
         let distance = epoch.wrapping_sub(control.stamp()) & 7;
@@ -61,7 +62,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
             // Nothing else may be moving the epoch on when no memory is retired. Rarely: it costs a
             // system call, and one line in many is enough.
             if self.local.random() >> 58 == 0 && !cfg!(any(loom, shuttle)) {
-                self.ring.collector.try_advance();
+                self.shared.collector.try_advance();
             }
             return;
         } else if self.all_hinted(index, control) {
@@ -76,7 +77,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
 
     /// Whether every live item of the arc is in one of the line's words.
     fn all_hinted(&self, index: u64, mut word: Next) -> bool {
-        let slot = self.ring.table.slot(index);
+        let slot = self.engine.table.slot(index);
         let mut addresses = [0u64; H];
         for (address, hint) in addresses.iter_mut().zip(&slot.hints) {
             // ORDERING: Acquire, so that the walk sees at least the chain of that moment.

@@ -1,56 +1,60 @@
 //! When the table doubles. How it does is in [`crate::ring::link`]: bucket by bucket, on first use.
 
 use crate::config::Growth;
-use crate::ring::item::Kind;
-use crate::ring::session::Pinned;
+use crate::item::Kind;
+use crate::ring::Ring;
+use crate::ring::table::Slot;
+use crate::session::Pinned;
 use crate::sync::Ordering;
 
 /// Sampled lookups that a mean must rest on.
 const LOOKUPS_MIN: i64 = 4096;
 
-impl<K: Kind, const H: usize> Pinned<'_, K, H> {
+impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Doubles the table if the load says so, or the access overhead (FAST'20 section 3.4) while
     /// the load would let a larger table help.
     pub(crate) fn grow_if_due(&mut self) {
-        let Growth::Auto { visits_max, items_min, items_max, .. } = self.ring.growth else {
-            return;
+        let mask = self.engine.table.mask();
+        let load = || self.shared.items() as f64 / (mask + 1) as f64;
+        let due = match self.engine.growth {
+            Growth::Fixed => return,
+            Growth::Auto { visits_max, items_min, items_max, .. } => {
+                let load = load();
+                load > items_max || (load >= items_min && self.overhead() > visits_max)
+            }
+            Growth::BytesPerKey(bytes) => load() * bytes > size_of::<Slot<H>>() as f64,
         };
-        let mask = self.ring.table.mask();
-        let slots = (mask + 1) as f64;
-        let items = self.ring.sum(|record| record.items.load()) as f64;
-        let load = items / slots;
-        let due = load > items_max || (load >= items_min && self.overhead() > visits_max);
         if !due {
             return;
         }
         if self.double(mask) {
             let (lookups, visits) = self.lookups();
             // ORDERING: Relaxed, statistics.
-            self.ring.lookups_before.store(lookups, Ordering::Relaxed);
+            self.engine.lookups_before.store(lookups, Ordering::Relaxed);
             // ORDERING: Relaxed, statistics.
-            self.ring.visits_before.store(visits, Ordering::Relaxed);
-        } else if self.ring.resizing.is_busy() {
+            self.engine.visits_before.store(visits, Ordering::Relaxed);
+        } else if self.engine.resizing.is_busy() {
             self.local.participant.hurry();
         }
     }
 
     fn lookups(&self) -> (i64, i64) {
-        (self.ring.sum(|r| r.lookups.load()), self.ring.sum(|r| r.visits.load()))
+        (self.shared.sum(|r| r.lookups.load()), self.shared.sum(|r| r.visits.load()))
     }
 
     /// Items visited per lookup since the last doubling, once half of the new buckets are split
     /// off: the benefit of a doubling comes with them.
     fn overhead(&self) -> f64 {
         // ORDERING: Relaxed, statistics.
-        let splits = self.ring.splits.load(Ordering::Relaxed);
-        if splits < (self.ring.table.mask() + 1) * 3 / 4 {
+        let splits = self.engine.splits.load(Ordering::Relaxed);
+        if splits < (self.engine.table.mask() + 1) * 3 / 4 {
             return 0.0;
         }
         let (lookups, visits) = self.lookups();
         // ORDERING: Relaxed, statistics.
-        let lookups = lookups - self.ring.lookups_before.load(Ordering::Relaxed);
+        let lookups = lookups - self.engine.lookups_before.load(Ordering::Relaxed);
         // ORDERING: Relaxed, statistics.
-        let visits = visits - self.ring.visits_before.load(Ordering::Relaxed);
+        let visits = visits - self.engine.visits_before.load(Ordering::Relaxed);
         if lookups < LOOKUPS_MIN { 0.0 } else { visits as f64 / lookups as f64 }
     }
 }

@@ -5,14 +5,15 @@
 //! it out of the chain sets UNLINKED if the bit is set, and the second of the two retires it (I5).
 //! All of it is decided on the item's one word, so no generation counter and no re-check is needed.
 
+use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes, wrong};
-use crate::ring::item::{Item, Kind};
+use crate::ring::Ring;
 use crate::ring::search::parent;
-use crate::ring::session::Pinned;
-use crate::ring::word::{COMPLETE, CONTROL, HINTED, Hint, MARK, Next, REPL, UNLINKED};
+use crate::session::Pinned;
 use crate::sync::Ordering;
+use crate::word::{COMPLETE, CONTROL, HINTED, Hint, MARK, Next, REPL, UNLINKED};
 
-impl<K: Kind, const H: usize> Pinned<'_, K, H> {
+impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Gives up a claim. The item must not be in any hint word any more.
     #[inline(never)]
     pub(crate) fn release(&mut self, item: Item) {
@@ -56,7 +57,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     /// Empties hint `k` of a slot if it still is `hint`.
     #[inline(never)]
     pub(crate) fn clear_word(&mut self, slot: u64, k: usize, hint: Hint, item: Item) {
-        let word = &self.ring.table.slot(slot).hints[k];
+        let word = &self.engine.table.slot(slot).hints[k];
         // ORDERING: AcqRel, the release of the claim comes after (I5).
         if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             self.release(item);
@@ -67,13 +68,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     /// which this one was split off. While the table is being halved, in the slot that goes, too:
     /// else what is removed meanwhile would be kept, and counted nowhere, until that is swept.
     fn locate(&self, item: Item) -> Option<(u64, usize, Hint)> {
-        let mut mask = self.ring.table.mask();
-        if self.ring.resizing.is_halved() && self.ring.table.has(mask << 1 | 1) {
+        let mut mask = self.engine.table.mask();
+        if self.engine.resizing.is_halved() && self.engine.table.has(mask << 1 | 1) {
             mask = mask << 1 | 1;
         }
-        let mut slot = self.ring.kind.item_hash(item) & mask;
+        let mut slot = self.shared.kind.item_hash(item) & mask;
         loop {
-            for (k, word) in self.ring.table.slot(slot).hints.iter().enumerate() {
+            for (k, word) in self.engine.table.slot(slot).hints.iter().enumerate() {
                 // ORDERING: Acquire, a CAS on this value follows.
                 let hint = Hint(word.load(Ordering::Acquire));
                 if hint.address() == item.address() {
@@ -92,7 +93,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     fn swap_hint(&mut self, item: Item, after: impl Fn(Hint) -> Hint) -> Option<u64> {
         loop {
             let (slot, k, hint) = self.locate(item)?;
-            let word = &self.ring.table.slot(slot).hints[k];
+            let word = &self.engine.table.slot(slot).hints[k];
             // ORDERING: AcqRel publishes what is put in; the release of the claim comes after.
             if word
                 .compare_exchange(hint.0, after(hint).0, Ordering::AcqRel, Ordering::Relaxed)
@@ -151,7 +152,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
         if !self.claim(live) {
             return;
         }
-        let word = &self.ring.table.slot(slot).hints[k];
+        let word = &self.engine.table.slot(slot).hints[k];
         let after = hint.with_address(live.address());
         // ORDERING: AcqRel, as in `inherit`.
         if word.compare_exchange(hint.0, after.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -197,7 +198,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
             // The old item leaves the line: it must not count as complete any more (I9).
             self.make_incomplete(slot);
         }
-        let word = &self.ring.table.slot(slot).hints[k];
+        let word = &self.engine.table.slot(slot).hints[k];
         // ORDERING: AcqRel publishes the item to readers of the hint; the release comes after.
         let cas = || word.compare_exchange(hint.0, after.0, Ordering::AcqRel, Ordering::Relaxed);
         if lost!(MoveLost, cas()) {
@@ -213,7 +214,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
 
     /// Takes from a line the word that it is, or may become, complete (section "Complete lines").
     pub(crate) fn make_incomplete(&mut self, slot: u64) {
-        let anchor = &self.ring.table.slot(slot).anchor;
+        let anchor = &self.engine.table.slot(slot).anchor;
         // ORDERING: Acquire: a set bit that we miss was set after our pin, by a grace period's
         // guarantee, for a line that our change is already in.
         let mut word = Next(anchor.load(Ordering::Acquire));

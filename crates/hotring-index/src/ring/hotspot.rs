@@ -9,11 +9,12 @@
 //!   "frequent" algorithm of Misra and Gries. A settled line is never written to.
 
 use crate::config::{RcuCounts, Strategy};
-use crate::ring::item::{Item, Kind};
-use crate::ring::search::Hit;
-use crate::ring::session::Pinned;
-use crate::ring::word::{COUNTER, COUNTER_ONE, Hint, Link, MARK, Next, VOTES_MAX, head, ring_cmp};
+use crate::engine::Hit;
+use crate::item::{Item, Kind};
+use crate::ring::Ring;
+use crate::session::Pinned;
 use crate::sync::Ordering;
+use crate::word::{COUNTER, COUNTER_ONE, Hint, Link, MARK, Next, VOTES_MAX, head, ring_cmp};
 
 /// Items that one adjustment looks at; longer arcs are judged by their first part.
 const ARC_MAX: usize = 64;
@@ -22,12 +23,12 @@ const PERIOD_IDLE: u32 = 64;
 /// Exponent of the back-off: a cold access starts a round with probability 2^-exponent.
 const BACKOFF_MAX: u64 = 7;
 
-impl<K: Kind, const H: usize> Pinned<'_, K, H> {
+impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Notes one access to the item of a lookup or of a write in place.
     #[inline(always)]
     pub(crate) fn access(&mut self, hash: u64, hit: Option<Hit>, visits: u32) {
         if H == 1
-            && self.ring.config.strategy == Strategy::Sampling
+            && self.shared.config.strategy == Strategy::Sampling
             && let Some(hit) = hit
         {
             self.count_sample(hash, hit.item);
@@ -40,32 +41,32 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
 
     /// Notes a read-copy-update write (FAST'20 section 3.2.2, "Write-Intensive Hotspot").
     pub(crate) fn access_rcu(&mut self, item: Item, pred: Link) {
-        let item = match self.ring.config.rcu_counts {
+        let item = match self.shared.config.rcu_counts {
             RcuCounts::Predecessor if pred.is_anchor() => return,
             RcuCounts::Predecessor => self.item(pred),
             RcuCounts::Item => item,
         };
         // ORDERING: Relaxed, only the strategy looks at it.
         let word = Next(item.next().load(Ordering::Relaxed));
-        self.access(self.ring.kind.item_hash(item), Some(Hit { item, word }), 1);
+        self.access(self.shared.kind.item_hash(item), Some(Hit { item, word }), 1);
     }
 
     #[cold]
     #[inline(never)]
     fn every_rth(&mut self, hash: u64, hit: Option<Hit>, visits: u32) {
-        let strategy = self.ring.config.strategy;
+        let strategy = self.shared.config.strategy;
         // R on average, R/2 to 3R/2 at random: a fixed R can fall in step with periodic accesses.
         let period = match strategy {
             Strategy::None => PERIOD_IDLE,
-            _ => self.ring.config.period,
+            _ => self.shared.config.period,
         };
         self.local.countdown = self.around(period);
-        self.local.participant.nudge(self.ring.resizing.is_busy());
+        self.local.participant.nudge(self.engine.resizing.is_busy());
         self.record().lookups.add(1);
         self.record().visits.add(i64::from(visits));
-        let bucket = hash & self.ring.table.mask();
+        let bucket = hash & self.engine.table.mask();
         let Some(hit) = hit else {
-            if self.ring.config.complete_lines {
+            if self.shared.config.complete_lines {
                 self.try_complete(bucket);
             }
             return;
@@ -84,7 +85,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
 
     fn move_head(&mut self, bucket: u64, item: Item) {
         // ORDERING: Acquire, we may release the item behind it.
-        let hint = Hint(self.ring.table.slot(bucket).hints[0].load(Ordering::Acquire));
+        let hint = Hint(self.engine.table.slot(bucket).hints[0].load(Ordering::Acquire));
         if hint.address() != item.address() && self.is_usable(bucket) {
             self.move_hint(bucket, 0, hint, item, Hint(item.address()));
         }
@@ -93,14 +94,14 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     /// Hints go only into slots whose anchor is linked.
     fn is_usable(&self, bucket: u64) -> bool {
         // ORDERING: Acquire, as in `bucket`.
-        Next(self.ring.table.slot(bucket).anchor.load(Ordering::Acquire)).is_start()
+        Next(self.engine.table.slot(bucket).anchor.load(Ordering::Acquire)).is_start()
     }
 
     fn vote(&mut self, bucket: u64, hash: u64, hit: Hit) {
         if !self.is_usable(bucket) {
             return;
         }
-        let slot = self.ring.table.slot(bucket);
+        let slot = self.engine.table.slot(bucket);
         let tag = Hint::tag_of(hash);
         for k in slot.matches(tag) {
             // ORDERING: Relaxed, a vote: the CAS validates it, no memory is read through it.
@@ -130,7 +131,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     }
 
     fn cast(&mut self, bucket: u64, k: usize, hint: Hint, votes: u64) {
-        let word = &self.ring.table.slot(bucket).hints[k];
+        let word = &self.engine.table.slot(bucket).hints[k];
         let after = hint.with_votes(votes).0;
         // ORDERING: AcqRel keeps the publication of the item behind the hint (a release sequence);
         // a lost vote is no loss.
@@ -142,9 +143,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     /// While a round runs, each access takes one sample from the head and adds it to its item.
     #[inline(always)]
     fn count_sample(&mut self, hash: u64, item: Item) {
-        let bucket = hash & self.ring.table.mask();
+        let bucket = hash & self.engine.table.mask();
         // ORDERING: Relaxed, a counter; the CAS validates it.
-        let word = self.ring.table.slot(bucket).hints[0].load(Ordering::Relaxed);
+        let word = self.engine.table.slot(bucket).hints[0].load(Ordering::Relaxed);
         if word & head::ACTIVE != 0 {
             self.take_sample(bucket, word, item);
         }
@@ -155,7 +156,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
         let left = head::left(word);
         let last = left <= 1;
         let after = if last { head::idle(word) } else { word - head::TOTAL_ONE };
-        let hint = &self.ring.table.slot(bucket).hints[0];
+        let hint = &self.engine.table.slot(bucket).hints[0];
         // ORDERING: AcqRel keeps the release sequence of the hint's installation; on failure the
         // sample is dropped.
         if hint.compare_exchange(word, after, Ordering::AcqRel, Ordering::Relaxed).is_err() {
@@ -170,14 +171,14 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
 
     /// The R-th access was to a cold item: counts the arc and starts a round of that many samples.
     fn start_sampling(&mut self, bucket: u64, hit: Hit) {
-        let hint = &self.ring.table.slot(bucket).hints[0];
+        let hint = &self.engine.table.slot(bucket).hints[0];
         // ORDERING: Relaxed, the CAS validates it.
         let word = hint.load(Ordering::Relaxed);
         let is_hot = Hint(word & !head::ACTIVE).address() == hit.item.address();
         if is_hot || word & head::ACTIVE != 0 || !self.is_usable(bucket) {
             return;
         }
-        if self.ring.config.backoff && self.back_off(word) {
+        if self.shared.config.backoff && self.back_off(word) {
             return;
         }
         let samples = self.arc(bucket, |_| {}).max(1) as u64;
@@ -211,7 +212,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
             counts[n] = old.count();
             n += 1;
         });
-        let hint_word = &self.ring.table.slot(bucket).hints[0];
+        let hint_word = &self.engine.table.slot(bucket).hints[0];
         // ORDERING: Acquire, we may release the item behind it.
         let hint = Hint(hint_word.load(Ordering::Acquire));
         if hint.0 & head::ACTIVE != 0 {
@@ -235,7 +236,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     }
 
     fn next_exponent(&self, hint: Hint, gain: u64, samples: u64) -> u64 {
-        if !self.ring.config.backoff {
+        if !self.shared.config.backoff {
             return 0;
         }
         // Less than a quarter of a visit per access was not worth a round.
@@ -248,9 +249,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
 
     /// Calls `f` for the live items of a bucket's arc, up to [`ARC_MAX`]; returns their number.
     fn arc(&self, bucket: u64, mut f: impl FnMut(Item)) -> usize {
-        let mask = self.ring.table.mask();
+        let mask = self.engine.table.mask();
         // ORDERING: Acquire, as for every step of a walk.
-        let mut word = Next(self.ring.table.slot(bucket).anchor.load(Ordering::Acquire));
+        let mut word = Next(self.engine.table.slot(bucket).anchor.load(Ordering::Acquire));
         let mut n = 0;
         while n < ARC_MAX {
             let link = word.link();

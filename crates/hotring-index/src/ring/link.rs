@@ -5,12 +5,13 @@
 //! word carries the mark (Harris 2001), and everybody can finish what another has begun.
 
 use crate::config::Strategy;
+use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes, wrong};
-use crate::ring::item::{Item, Kind};
+use crate::ring::Ring;
 use crate::ring::search::{AnchorGoal, Found, Goal, parent};
-use crate::ring::session::Pinned;
-use crate::ring::word::{BUSY, HINTED, Hint, Link, MARK, Next, REPL, SIGN};
+use crate::session::Pinned;
 use crate::sync::{AtomicU64, Ordering};
+use crate::word::{BUSY, HINTED, Hint, Link, MARK, Next, REPL, SIGN};
 
 /// Dead versions that writers of a hinted item may leave in the chain before one cleans up.
 const DEBT_MAX: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
@@ -23,9 +24,9 @@ const RESIZE_INTERVAL: u32 = 64;
 
 /// A word of a line that an insert has reserved before linking its item.
 #[derive(Default)]
-pub(crate) struct Reservation(Option<usize>);
+pub struct Reservation(Option<usize>);
 
-impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
+impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     /// Links a private item before `found.at`. Gives it a free word of its line first, so that a
     /// line with room stays complete. On failure the caller finds anew and comes back with the
     /// same reservation.
@@ -65,15 +66,12 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
             found.pred.compare_exchange(pred_word.0, after.0, order, Ordering::Relaxed)
         );
         if linked {
-            self.record().items.add(1);
-            if K::expires(item) {
-                self.record().expiring.add(1);
-            }
+            self.count_in(item);
             if let Some(k) = reservation.0.take() {
                 let word = Hint::new(Hint::tag_of(goal.hash()), item.address(), VOTES_NEW);
                 // ORDERING: Release publishes the item to readers of the hint. A plain store: a
                 // reserved word is written by its owner only.
-                self.ring.table.slot(bucket).hints[k].store(word.0, Ordering::Release);
+                self.engine.table.slot(bucket).hints[k].store(word.0, Ordering::Release);
                 self.recheck(bucket, item);
             }
             wrong!(self, LinkFirst => self.hint_late(goal.hash(), bucket, item));
@@ -83,11 +81,11 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     }
 
     fn reserve(&mut self, hash: u64, bucket: u64) -> Option<usize> {
-        if self.ring.config.strategy != Strategy::Vote {
+        if self.shared.config.strategy != Strategy::Vote {
             return None;
         }
         let reserved = Hint::reserved(Hint::tag_of(hash)).0;
-        let hints = &self.ring.table.slot(bucket).hints;
+        let hints = &self.engine.table.slot(bucket).hints;
         (0..H).find(|&k| {
             // ORDERING: Relaxed, validated by the CAS.
             hints[k].load(Ordering::Relaxed) == 0
@@ -122,7 +120,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         if let Some(k) = reservation.0 {
             sometimes!(Unreserved);
             // ORDERING: Release, as in `link`.
-            self.ring.table.slot(bucket).hints[k].store(0, Ordering::Release);
+            self.engine.table.slot(bucket).hints[k].store(0, Ordering::Release);
         }
     }
 
@@ -158,10 +156,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         ) {
             return false;
         }
-        let expiring = i64::from(K::expires(copy)) - i64::from(K::expires(old));
-        if expiring != 0 {
-            self.record().expiring.add(expiring);
-        }
+        self.count_replaced(old, copy);
         if word.is(HINTED) || self.moves_naively() {
             self.inherit(old, copy);
         }
@@ -189,10 +184,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         if lost!(KillLost, cas()) {
             return false;
         }
-        self.record().items.add(-1);
-        if K::expires(item) {
-            self.record().expiring.add(-1);
-        }
+        self.count_out(item);
         self.unlink_one(goal, bucket, found, found.word.link(), item);
         self.consider_shrinking();
         true
@@ -223,7 +215,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     /// its phases: one CAS, no copying, nobody waits). False: somebody else is at it.
     #[cold]
     pub(crate) fn split(&mut self, index: u64) -> bool {
-        let slot = self.ring.table.slot(index);
+        let slot = self.engine.table.slot(index);
         let claim = Link::anchor(0).address() | BUSY;
         // ORDERING: Relaxed, chooses one initialiser; the linking CAS below publishes.
         if slot.anchor.compare_exchange(0, claim, Ordering::Relaxed, Ordering::Relaxed).is_err() {
@@ -253,7 +245,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         }
         self.hand_over(from, index);
         // ORDERING: Relaxed, statistics.
-        self.ring.splits.fetch_add(1, Ordering::Relaxed);
+        self.engine.splits.fetch_add(1, Ordering::Relaxed);
         true
     }
 
@@ -261,18 +253,18 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     fn hand_over(&mut self, from: u64, to: u64) {
         let mask = (1u64 << (64 - to.leading_zeros())) - 1;
         for k in 0..H {
-            let word = &self.ring.table.slot(from).hints[k];
+            let word = &self.engine.table.slot(from).hints[k];
             // ORDERING: Acquire, we read the item behind it.
             let hint = Hint(word.load(Ordering::Acquire));
             let Some(item) = self.hinted(hint) else { continue };
-            if self.ring.kind.item_hash(item) & mask != to {
+            if self.shared.kind.item_hash(item) & mask != to {
                 continue;
             }
             // ORDERING: AcqRel, the item's claim is ours from here on.
             if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 continue;
             }
-            let taken = self.ring.table.slot(to).hints.iter().any(|word| {
+            let taken = self.engine.table.slot(to).hints.iter().any(|word| {
                 // ORDERING: AcqRel publishes the item to readers of the hint.
                 word.compare_exchange(0, hint.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             });

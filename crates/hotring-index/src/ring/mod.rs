@@ -67,15 +67,33 @@
 //! first load, is in [`crate::barrier`].
 
 mod complete;
+mod engine;
 mod grow;
 mod hint;
 mod hotspot;
-pub(crate) mod item;
-pub(crate) mod link;
-pub(crate) mod pipeline;
+mod link;
+mod pipeline;
 mod scan;
 pub(crate) mod search;
-pub(crate) mod session;
 mod shrink;
 mod table;
-pub(crate) mod word;
+
+use crate::config::Growth;
+use crate::sync::{TallyI64, TallyU64};
+use shrink::Resizing;
+use table::Table;
+
+/// HotRing's engine, with `H` hints a slot: 7 (a slot is a cache line of 64 bytes, the default and
+/// the fastest), 3 (32 bytes) or 1 (16 bytes; the paper's one movable head, and the only shape for
+/// [`Strategy::Random`](crate::Strategy::Random) and
+/// [`Strategy::Sampling`](crate::Strategy::Sampling)).
+pub struct Ring<const H: usize> {
+    pub(crate) table: Table<H>,
+    growth: Growth,
+    resizing: Resizing,
+    /// Anchors linked so far.
+    splits: TallyU64,
+    /// What the sums of lookups and visits were at the last doubling.
+    lookups_before: TallyI64,
+    visits_before: TallyI64,
+}

@@ -6,13 +6,14 @@
 //! collected and *fly*: each is a small state machine that asks for its next line and gives way to
 //! the others while that line is on its way.
 
+use crate::engine::{Hit, KeyGoal};
+use crate::item::{Item, Kind};
 use crate::rare::sometimes;
-use crate::ring::item::{Item, Kind};
-use crate::ring::search::{Hit, KeyGoal};
-use crate::ring::session::Pinned;
+use crate::ring::Ring;
 use crate::ring::table::{Matches, Slot};
-use crate::ring::word::{COMPLETE, Hint, Link, MARK, Next};
+use crate::session::Pinned;
 use crate::sync::Ordering;
+use crate::word::{COMPLETE, Hint, Link, MARK, Next};
 use std::cmp;
 
 /// The most lookups that can be in flight.
@@ -65,7 +66,7 @@ enum Step {
     Divert,
 }
 
-impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
+impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     /// Looks up `n` keys and hands each result to `land` as it is there, in any order.
     pub(crate) fn pipeline<'k>(
         &mut self,
@@ -76,7 +77,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         K::Key: 'k,
     {
         let mut walkers = Walkers::default();
-        let distance = if H == 1 { 0 } else { self.ring.config.pipeline_depth / 2 };
+        let distance = if H == 1 { 0 } else { self.shared.config.pipeline_depth / 2 };
         if distance == 0 {
             self.fly(n, &goal, &mut |pinned: &mut Self, key, goal, step, visits| {
                 land(key, pinned.settle(goal, step, visits));
@@ -86,7 +87,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         let mut belt = [(0u64, 0u64); FLIGHTS_MAX];
         for i in 0..n + 2 * distance {
             if i < n {
-                let hash = goal(&self.ring.kind, i).hash;
+                let hash = goal(&self.shared.kind, i).hash;
                 belt[i % FLIGHTS_MAX].0 = hash;
                 prefetch(std::ptr::from_ref(self.slot_of(hash)).cast());
             }
@@ -98,7 +99,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
             if i >= 2 * distance {
                 let key = i - 2 * distance;
                 let address = belt[key % FLIGHTS_MAX].1;
-                let target = goal(&self.ring.kind, key);
+                let target = goal(&self.shared.kind, key);
                 match self.look_at(target, address) {
                     Some(hit) => {
                         self.access(target.hash, Some(hit), 1);
@@ -121,11 +122,11 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     {
         debug_assert!(n <= FLIGHTS_MAX);
         for i in 0..n {
-            prefetch(std::ptr::from_ref(self.slot_of(goal(&self.ring.kind, i).hash)).cast());
+            prefetch(std::ptr::from_ref(self.slot_of(goal(&self.shared.kind, i).hash)).cast());
         }
         let mut walkers = Walkers::default();
         for i in 0..n {
-            match self.candidate(goal(&self.ring.kind, i).hash) {
+            match self.candidate(goal(&self.shared.kind, i).hash) {
                 Some(item) => prefetch(item.start().as_ptr()),
                 None => {
                     walkers.push(i);
@@ -138,7 +139,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
 
     #[inline(always)]
     fn slot_of(&self, hash: u64) -> &Slot<H> {
-        self.ring.table.slot(hash & self.ring.table.mask())
+        self.engine.table.slot(hash & self.engine.table.mask())
     }
 
     /// The item under the first hint with the hash's tag.
@@ -158,7 +159,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load
         // is the linearization point.
         let word = Next(item.next().load(Ordering::Acquire));
-        let live = !word.is(MARK) && self.ring.kind.is(item, goal.hash, goal.key);
+        let live = !word.is(MARK) && self.shared.kind.is(item, goal.hash, goal.key);
         live.then_some(Hit { item, word })
     }
 
@@ -196,24 +197,24 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     ) where
         K::Key: 'k,
     {
-        let depth = self.ring.config.pipeline_depth.min(n).min(FLIGHTS_MAX);
+        let depth = self.shared.config.pipeline_depth.min(n).min(FLIGHTS_MAX);
         let idle = Flight { key: 0, hash: 0, visits: 0, phase: Phase::Line };
         let mut flights = [idle; FLIGHTS_MAX];
         let mut started = 0;
         while started < depth {
-            flights[started] = self.take_off(goal(&self.ring.kind, started).hash, started);
+            flights[started] = self.take_off(goal(&self.shared.kind, started).hash, started);
             started += 1;
         }
         let (mut airborne, mut at) = (depth, 0);
         while airborne > 0 {
             let flight = &mut flights[at];
-            let target = goal(&self.ring.kind, flight.key);
+            let target = goal(&self.shared.kind, flight.key);
             match self.step(target, flight) {
                 Step::Fly(phase) => flight.phase = phase,
                 landed => {
                     let (key, visits) = (flight.key, flight.visits);
                     if started < n {
-                        let hash = goal(&self.ring.kind, started).hash;
+                        let hash = goal(&self.shared.kind, started).hash;
                         flights[at] = self.take_off(hash, started);
                         started += 1;
                     } else {
@@ -281,10 +282,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         // is the linearization point.
         let word = Next(item.next().load(Ordering::Acquire));
         if !word.is(MARK) {
-            if self.ring.kind.is(item, goal.hash, goal.key) {
+            if self.shared.kind.is(item, goal.hash, goal.key) {
                 return Step::Land(Some(Hit { item, word }));
             }
-            if H == 1 && goal_is_after(&self.ring.kind, goal, item) {
+            if H == 1 && goal_is_after(&self.shared.kind, goal, item) {
                 return self.onward(word);
             }
         }
@@ -309,7 +310,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         }
         flight.visits += 1;
         let item = self.item(word.link());
-        let order = goal.cmp_item(&self.ring.kind, item);
+        let order = goal.cmp_item(&self.shared.kind, item);
         if order.is_gt() {
             return Step::Land(None);
         }

@@ -3,12 +3,14 @@
 //! FAST'20 section 3.1. The paper's three conditions for a miss become one, because an anchor
 //! bounds every arc: the first node that is not before the target ends the search.
 
+use crate::engine::{Hit, KeyGoal};
+use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes, wrong};
-use crate::ring::item::{Item, Kind};
-use crate::ring::session::Pinned;
+use crate::ring::Ring;
 use crate::ring::table::Matches;
-use crate::ring::word::{COMPLETE, Hint, Link, MARK, Next, REPL, ring_cmp};
+use crate::session::Pinned;
 use crate::sync::{AtomicU64, Ordering};
+use crate::word::{COMPLETE, Hint, Link, MARK, Next, REPL, ring_cmp};
 use std::cmp;
 
 /// A position in the ring's order.
@@ -20,19 +22,6 @@ pub(crate) trait Goal<K: Kind> {
     fn cmp_anchor(&self, slot: u64) -> cmp::Ordering;
 }
 
-/// The position of a key.
-pub(crate) struct KeyGoal<'k, K: Kind> {
-    pub(crate) hash: u64,
-    pub(crate) key: &'k K::Key,
-}
-
-impl<K: Kind> Clone for KeyGoal<'_, K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<K: Kind> Copy for KeyGoal<'_, K> {}
-
 impl<K: Kind> Goal<K> for KeyGoal<'_, K> {
     #[inline(always)]
     fn hash(&self) -> u64 {
@@ -41,7 +30,7 @@ impl<K: Kind> Goal<K> for KeyGoal<'_, K> {
 
     #[inline(always)]
     fn cmp_item(&self, kind: &K, item: Item) -> cmp::Ordering {
-        ring_cmp(kind.item_hash(item), self.hash).then_with(|| kind.key_cmp(item, self.key))
+        self.order_of(kind, item)
     }
 
     #[inline(always)]
@@ -68,15 +57,8 @@ impl<K: Kind> Goal<K> for AnchorGoal {
     }
 }
 
-/// A live item that was found, and what its `next` word was at that moment.
-#[derive(Clone, Copy)]
-pub(crate) struct Hit {
-    pub(crate) item: Item,
-    pub(crate) word: Next,
-}
-
 /// What a writer's walk found.
-pub(crate) struct Found<'s> {
+pub struct Found<'s> {
     /// The `next` word of the last live node before the goal, and the value it had.
     pub(crate) pred: &'s AtomicU64,
     pub(crate) pred_link: Link,
@@ -99,14 +81,14 @@ struct Line {
     visits: u32,
 }
 
-impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
+impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     /// The live item with this key: the read path. Counts as an access.
     #[inline(always)]
     pub(crate) fn lookup(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
         if H == 1 {
             return self.lookup_from_head(goal);
         }
-        let slot = self.ring.table.slot(goal.hash & self.ring.table.mask());
+        let slot = self.engine.table.slot(goal.hash & self.engine.table.mask());
         // The usual case, kept free of everything else: the first hint with the tag is the key's.
         if let Some(k) = slot.matches(Hint::tag_of(goal.hash)).next()
             // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
@@ -115,7 +97,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
             // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this
             // load is the linearization point.
             let word = Next(item.next().load(Ordering::Acquire));
-            let same = self.ring.kind.is(item, goal.hash, goal.key) || wrong!(self, TrustTag);
+            let same = self.shared.kind.is(item, goal.hash, goal.key) || wrong!(self, TrustTag);
             if !word.is(MARK) && same {
                 let hit = Hit { item, word };
                 self.access(goal.hash, Some(hit), 1);
@@ -128,8 +110,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     /// All hints with the tag, then a miss for certain, or a walk.
     #[inline(never)]
     fn lookup_in_full(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
-        let index = goal.hash & self.ring.table.mask();
-        let slot = self.ring.table.slot(index);
+        let index = goal.hash & self.engine.table.mask();
+        let slot = self.engine.table.slot(index);
         // Before the hints: a complete line needs it first.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
@@ -152,7 +134,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     /// The live item with this key if a hint leads to it: where writers look first. Counts nothing.
     #[inline]
     pub(crate) fn probe(&self, goal: KeyGoal<'_, K>) -> Option<Hit> {
-        let slot = self.ring.table.slot(goal.hash & self.ring.table.mask());
+        let slot = self.engine.table.slot(goal.hash & self.engine.table.mask());
         let some = if H == 1 { Matches::FIRST } else { slot.matches(Hint::tag_of(goal.hash)) };
         for k in some {
             // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
@@ -160,7 +142,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
             let Some(item) = self.hinted(hint) else { continue };
             // ORDERING: Acquire, as in `try_hint`.
             let word = Next(item.next().load(Ordering::Acquire));
-            if !word.is(MARK) && self.ring.kind.is(item, goal.hash, goal.key) {
+            if !word.is(MARK) && self.shared.kind.is(item, goal.hash, goal.key) {
                 return Some(Hit { item, word });
             }
         }
@@ -187,7 +169,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load
         // is the linearization point.
         let word = Next(item.next().load(Ordering::Acquire));
-        if !self.ring.kind.is(item, goal.hash, goal.key) {
+        if !self.shared.kind.is(item, goal.hash, goal.key) {
             return None;
         }
         if !word.is(MARK) {
@@ -215,7 +197,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     ) -> Option<Hit> {
         if control.is(COMPLETE) && !line.uncertain {
             // ORDERING: Acquire; the loads of the hints were Acquire, so this one comes after them.
-            let again = Next(self.ring.table.slot(index).anchor.load(Ordering::Acquire));
+            let again = Next(self.engine.table.slot(index).anchor.load(Ordering::Acquire));
             if again.is(COMPLETE) || wrong!(self, NoSecondLook) {
                 sometimes!(LineMiss);
                 self.access(goal.hash, None, line.visits);
@@ -239,7 +221,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     #[inline(always)]
     fn lookup_from_head(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
         let bucket = self.bucket(goal.hash);
-        let slot = self.ring.table.slot(bucket);
+        let slot = self.engine.table.slot(bucket);
         // ORDERING: Acquire pairs with the CAS that installed the hint.
         let hint = Hint(slot.hints[0].load(Ordering::Acquire));
         let mut start = None;
@@ -255,7 +237,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
                 }
                 wrong!(self, TrustDead | FollowDead => start = self.wrong_start(&goal, item, word));
             } else {
-                match goal.cmp_item(&self.ring.kind, item) {
+                match goal.cmp_item(&self.shared.kind, item) {
                     cmp::Ordering::Equal => {
                         let hit = Hit { item, word };
                         self.access(goal.hash, Some(hit), visits);
@@ -289,7 +271,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
             }
             visits += 1;
             let item = self.item(link);
-            let order = goal.cmp_item(&self.ring.kind, item);
+            let order = goal.cmp_item(&self.shared.kind, item);
             if order.is_gt() {
                 return (None, visits);
             }
@@ -306,9 +288,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     /// The slot whose anchor is the nearest usable one before `hash`. Splits buckets on first use.
     #[inline(always)]
     pub(crate) fn bucket(&mut self, hash: u64) -> u64 {
-        let index = hash & self.ring.table.mask();
+        let index = hash & self.engine.table.mask();
         // ORDERING: Acquire pairs with the AcqRel that clears BUSY: a usable anchor is linked (I7).
-        let word = Next(self.ring.table.slot(index).anchor.load(Ordering::Acquire));
+        let word = Next(self.engine.table.slot(index).anchor.load(Ordering::Acquire));
         if word.is_start() || (word.0 != 0 && wrong!(self, NoBusy)) {
             index
         } else {
@@ -321,7 +303,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
     pub(crate) fn bucket_or_parent(&mut self, mut index: u64) -> u64 {
         while index != 0 {
             // ORDERING: Acquire, as in `bucket`.
-            let word = Next(self.ring.table.slot(index).anchor.load(Ordering::Acquire));
+            let word = Next(self.engine.table.slot(index).anchor.load(Ordering::Acquire));
             if word.is_start() || (word.0 == 0 && self.split(index)) {
                 return index;
             }
@@ -365,7 +347,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
                 let order = match at {
                     Link::END => cmp::Ordering::Greater,
                     _ if at.is_anchor() => goal.cmp_anchor(at.slot()),
-                    _ => goal.cmp_item(&self.ring.kind, self.item(at)),
+                    _ => goal.cmp_item(&self.shared.kind, self.item(at)),
                 };
                 if order.is_ge() {
                     let exact = order.is_eq();
@@ -378,7 +360,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
 
     /// A live node strictly before the goal, and its word.
     fn start(&mut self, goal: &impl Goal<K>, bucket: u64, from_head: bool) -> (Link, Next) {
-        let slot = self.ring.table.slot(bucket);
+        let slot = self.engine.table.slot(bucket);
         if from_head {
             // ORDERING: Acquire pairs with the CAS that installed the hint.
             let hint = Hint(slot.hints[0].load(Ordering::Acquire));
@@ -390,7 +372,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
                         sometimes!(DeadHint);
                         self.clear_word(bucket, 0, hint, item);
                     }
-                } else if goal.cmp_item(&self.ring.kind, item).is_lt() {
+                } else if goal.cmp_item(&self.shared.kind, item).is_lt() {
                     return (Link::item(item.address()), word);
                 }
             }

@@ -1,7 +1,7 @@
 //! Halving the table: the upper slots are given back, readers are not disturbed, nobody waits.
 //!
 //! FAST'20 leaves this open. A halving is a few phases, and any session takes it a step further now
-//! and then (`Session::step_resizing`), so no operation pays for more than a bounded part:
+//! and then (`step_resizing`), so no operation pays for more than a bounded part:
 //!
 //! 1. *Quiet* (only with complete lines): no line becomes complete from now on. After a grace
 //!    period nobody is about to, and all lines are made incomplete: a lower one is going to be
@@ -18,12 +18,13 @@
 //! to takes the halving further (`grow_if_due`): where all only insert, nobody else would.
 
 use crate::config::{Growth, Strategy};
+use crate::item::Kind;
 use crate::rare::{sometimes, wrong};
-use crate::ring::item::Kind;
+use crate::ring::Ring;
 use crate::ring::search::AnchorGoal;
-use crate::ring::session::{Pinned, Session};
-use crate::ring::word::{Hint, MARK};
+use crate::session::Pinned;
 use crate::sync::{AtomicBool, Mutex, Ordering, TallyU64};
+use crate::word::{Hint, MARK};
 
 /// Slots looked at in one step: some 20 microseconds.
 const SLOTS_A_STEP: u64 = if cfg!(any(loom, shuttle)) { 8 } else { 1024 };
@@ -125,68 +126,44 @@ impl Resizing {
     }
 }
 
-impl<K: Kind, const H: usize> Session<K, H> {
-    /// Doubles the table now, if it may grow and is not being halved; true if it did.
-    ///
-    /// The table grows by itself ([`crate::Growth`]); this is for those who know what is to come.
-    pub fn grow(&mut self) -> bool {
-        let mut pinned = self.pin();
-        let mask = pinned.ring.table.mask();
-        pinned.double(mask)
-    }
-
-    /// Begins to halve the table, if it has more than its initial slots and no halving is under
-    /// way; true if it did. The rest is done in small steps by later operations and
-    /// [`Session::collect`].
-    ///
-    /// The table shrinks by itself ([`crate::Growth`]); this is for those who know what is to come.
-    pub fn shrink(&mut self) -> bool {
-        self.pin().begin_halving()
-    }
-
-    /// Takes a halving a step further, if there is one. Not pinned.
+impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
+    /// Takes a halving a step further, if there is one.
     pub(crate) fn step_resizing(&mut self) {
-        if !self.is_resizing() {
-            return;
-        }
-        let mut pinned = self.pin_only();
-        let ring = pinned.ring;
-        let Ok(mut phase) = ring.resizing.phase.try_lock() else { return };
-        let next = pinned.take_step(*phase);
-        ring.resizing.set(&mut phase, next);
+        let engine = self.engine;
+        let Ok(mut phase) = engine.resizing.phase.try_lock() else { return };
+        let next = self.take_step(*phase);
+        engine.resizing.set(&mut phase, next);
         drop(phase);
         if matches!(next, Phase::Idle) {
             // A table that has become far too large is halved several times.
-            pinned.shrink_if_due();
+            self.shrink_if_due();
         }
     }
-}
 
-impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     /// Doubles the table if it still has `mask + 1` slots; a halving that has not gone far is
     /// undone. False: the table has not grown.
     pub(crate) fn double(&mut self, mask: u64) -> bool {
-        let resizing = &self.ring.resizing;
+        let resizing = &self.engine.resizing;
         let Ok(mut phase) = resizing.phase.try_lock() else { return false };
-        if self.ring.table.mask() != mask {
+        if self.engine.table.mask() != mask {
             return false;
         }
         match *phase {
             Phase::Idle => {
                 sometimes!(Grown);
-                self.ring.table.double(mask)
+                self.engine.table.double(mask)
             }
             Phase::Quiet { .. } | Phase::Incomplete { .. } => {
                 // Some lines are not complete any more, which they may be at any time.
                 sometimes!(ShrinkUndone);
                 resizing.set_quiet(false);
                 resizing.set(&mut phase, Phase::Idle);
-                self.ring.table.double(mask)
+                self.engine.table.double(mask)
             }
             Phase::Halved { .. } => {
                 // Its slots are as they were: this is an ordinary doubling with less to split.
                 sometimes!(ShrinkUndone);
-                self.ring.table.set_mask(mask << 1 | 1);
+                self.engine.table.set_mask(mask << 1 | 1);
                 resizing.set_quiet(false);
                 resizing.set(&mut phase, Phase::Idle);
                 true
@@ -198,27 +175,27 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     /// Begins a halving if the table holds few items for its size. Called now and then by those
     /// who remove.
     pub(crate) fn shrink_if_due(&mut self) {
-        let Growth::Auto { items_low, .. } = self.ring.growth else { return };
-        let slots = self.ring.table.mask() + 1;
-        if slots as usize <= self.ring.config.slots_initial || self.ring.resizing.is_busy() {
+        let Growth::Auto { items_low, .. } = self.engine.growth else { return };
+        let slots = self.engine.table.mask() + 1;
+        if slots as usize <= self.shared.config.slots_initial || self.engine.resizing.is_busy() {
             return;
         }
-        let items = self.ring.sum(|record| record.items.load());
+        let items = self.shared.items();
         if (items as f64) < slots as f64 * items_low {
             self.begin_halving();
         }
     }
 
-    fn begin_halving(&mut self) -> bool {
-        let resizing = &self.ring.resizing;
+    pub(crate) fn begin_halving(&mut self) -> bool {
+        let resizing = &self.engine.resizing;
         let Ok(mut phase) = resizing.phase.try_lock() else { return false };
-        let mask = self.ring.table.mask();
-        let initial = self.ring.config.slots_initial.max(1).next_power_of_two() as u64;
+        let mask = self.engine.table.mask();
+        let initial = self.shared.config.slots_initial.max(1).next_power_of_two() as u64;
         if !matches!(*phase, Phase::Idle) || mask < initial {
             return false;
         }
         sometimes!(Shrinking);
-        let next = if self.ring.config.complete_lines && !wrong!(self, ShrinkComplete) {
+        let next = if self.shared.config.complete_lines && !wrong!(self, ShrinkComplete) {
             resizing.set_quiet(true);
             Phase::Quiet { tag: self.local.participant.grace() }
         } else {
@@ -229,13 +206,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
     }
 
     fn halve(&mut self) -> Phase {
-        self.ring.table.set_mask(self.ring.table.mask() >> 1);
+        self.engine.table.set_mask(self.engine.table.mask() >> 1);
         Phase::Halved { tag: self.local.participant.grace() }
     }
 
     /// One step; returns the phase that the halving is in now.
     fn take_step(&mut self, phase: Phase) -> Phase {
-        let slots = self.ring.table.mask() + 1;
+        let slots = self.engine.table.mask() + 1;
         match phase {
             Phase::Idle => Phase::Idle,
             Phase::Quiet { tag } if self.is_over(tag) => Phase::Incomplete { next: 0 },
@@ -266,24 +243,24 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
 
     /// Zeroes upper slots from `next` on; nobody looks at them any more.
     fn zero(&mut self, next: u64) -> Phase {
-        let slots = self.ring.table.mask() + 1;
+        let slots = self.engine.table.mask() + 1;
         let end = (next + SLOTS_ZEROED).min(2 * slots);
-        self.ring.table.give_back(next, end);
+        self.engine.table.give_back(next, end);
         if end < 2 * slots {
             return Phase::Zero { next: end };
         }
-        self.ring.resizing.set_quiet(false);
+        self.engine.resizing.set_quiet(false);
         sometimes!(Shrunk);
         Phase::Idle
     }
 
     fn is_over(&self, tag: u64) -> bool {
-        self.ring.collector.is_over(tag) || wrong!(self, NoGrace)
+        self.shared.collector.is_over(tag) || wrong!(self, NoGrace)
     }
 
     /// Takes the anchor of an upper slot out of the chain, and its hints with it.
     fn sweep_slot(&mut self, index: u64) {
-        let slot = self.ring.table.slot(index);
+        let slot = self.engine.table.slot(index);
         // ORDERING: Acquire; no split of it is under way since the grace period.
         if slot.anchor.load(Ordering::Acquire) == 0 {
             return;
@@ -293,7 +270,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
             let hint = Hint(word.swap(0, Ordering::AcqRel));
             // Where the strategy is Sampling, an empty head that counts looks reserved.
             debug_assert!(
-                !hint.is_reserved() || self.ring.config.strategy != Strategy::Vote,
+                !hint.is_reserved() || self.shared.config.strategy != Strategy::Vote,
                 "its inserter is gone since the grace period"
             );
             if let Some(item) = self.hinted(hint) {
@@ -311,6 +288,6 @@ impl<K: Kind, const H: usize> Pinned<'_, K, H> {
         wrong!(self, NoAnchorMark => self.cut_anchor(index, bucket));
         let _ = self.find_from(&AnchorGoal(index), bucket, false);
         // ORDERING: Relaxed, statistics.
-        self.ring.splits.fetch_sub(1, Ordering::Relaxed);
+        self.engine.splits.fetch_sub(1, Ordering::Relaxed);
     }
 }

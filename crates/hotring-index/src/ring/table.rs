@@ -3,8 +3,8 @@
 use crate::config::{Config, ConfigError};
 #[cfg(not(any(loom, shuttle)))]
 use crate::memory::{HUGE_PAGE, Mapping};
-use crate::ring::word::Hint;
 use crate::sync::{AtomicU64, Ordering};
+use crate::word::Hint;
 use std::io;
 
 /// A bucket's anchor and its hints (FAST'20's head pointer, several of them). 16, 32 or 64 bytes,

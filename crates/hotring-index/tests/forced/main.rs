@@ -7,7 +7,7 @@
 
 use hotring_index::rare::{Step, force, taken};
 use hotring_index::{
-    Action, Bytes, Config, Expiry, HotRing, NewValue, RcuCounts, Session, Strategy, U64,
+    Action, Bytes, Config, Expiry, HotRing, NewValue, RcuCounts, Ring, Session, Strategy, U64,
 };
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -97,7 +97,7 @@ fn bytes_on_threads<const H: usize>(config: Config) {
     });
 }
 
-fn own_keys<const H: usize>(session: &mut Session<Bytes, H>, thread: u64) {
+fn own_keys<const H: usize>(session: &mut Session<Bytes, Ring<H>>, thread: u64) {
     let mut model: HashMap<u64, (String, u64)> = HashMap::new();
     let mut random = Random(thread + 3);
     for now in 1..6_000u64 {

@@ -8,7 +8,7 @@ use crate::colliding::{PREFIXED, TAG, bytes_hash, pairs, u64_hash, u64_key};
 use crate::shapes::{Growing, Setup, number, setups};
 use crate::u64s::Random;
 use crate::{model_bytes, model_u64s};
-use hotring_index::{Action, Bytes, Entry, Expiry, HotRing, NewValue, Session, Value};
+use hotring_index::{Action, Bytes, Entry, Expiry, HotRing, NewValue, Ring, Session, Value};
 
 /// All strategies, with a table that stays small, doubles, and goes up and down.
 fn awkward() -> Vec<Setup> {
@@ -93,7 +93,7 @@ fn show(entry: Entry<'_>) -> (u8, Vec<u8>, u64) {
     }
 }
 
-fn values_are_kept<const H: usize>(session: &mut Session<Bytes, H>, key: &[u8]) {
+fn values_are_kept<const H: usize>(session: &mut Session<Bytes, Ring<H>>, key: &[u8]) {
     let large = |fill| NewValue::Bytes { kind: 15, bytes: vec![fill; 1 << 20].into() };
     let empty = NewValue::Bytes { kind: 0, bytes: (&[][..]).into() };
     let word = |word| NewValue::Word { kind: 9, word };

@@ -5,7 +5,7 @@
 
 use crate::shapes::{Growing, Setup, number, setups, with_hints};
 use crate::u64s::Random;
-use hotring_index::{Bytes, Entry, Expiry, HotRing, NewValue, Session, U64, Value};
+use hotring_index::{Bytes, Entry, Expiry, HotRing, NewValue, Ring, Session, U64, Value};
 use std::collections::HashMap;
 
 const KEYS: u64 = 40;
@@ -74,7 +74,7 @@ fn run_u64s<const H: usize>(setup: &Setup, steps: &[Step]) -> Seen {
     (answers, last)
 }
 
-fn disturb<const H: usize>(session: &mut Session<U64, H>, random: u64) {
+fn disturb<const H: usize>(session: &mut Session<U64, Ring<H>>, random: u64) {
     match random >> 40 & 7 {
         0 => _ = session.grow(),
         1 => _ = session.shrink(),

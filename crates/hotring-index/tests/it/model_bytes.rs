@@ -10,7 +10,7 @@
 
 use crate::shapes::{Growing, Setup, number, setups, with_hints};
 use crate::u64s::Random;
-use hotring_index::{Action, Bytes, Entry, Expiry, HotRing, NewValue, Session, Value};
+use hotring_index::{Action, Bytes, Entry, Expiry, HotRing, NewValue, Ring, Session, Value};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
@@ -306,7 +306,7 @@ fn shown(versions: &[u64], entry: Entry<'_>) -> Shown {
     }
 }
 
-fn resize<const H: usize>(session: &mut Session<Bytes, H>, random: u64) {
+fn resize<const H: usize>(session: &mut Session<Bytes, Ring<H>>, random: u64) {
     match random % 4 {
         0 => _ = session.grow(),
         1 => _ = session.shrink(),
@@ -315,7 +315,7 @@ fn resize<const H: usize>(session: &mut Session<Bytes, H>, random: u64) {
 }
 
 impl<const H: usize> World<'_, H> {
-    fn run(&mut self, session: &mut Session<Bytes, H>, op: &Op, now: u64) -> Answer {
+    fn run(&mut self, session: &mut Session<Bytes, Ring<H>>, op: &Op, now: u64) -> Answer {
         let (names, versions) = (self.names, &self.versions);
         let show = |entry: Entry<'_>| shown(versions, entry);
         match *op {
@@ -423,7 +423,7 @@ impl<const H: usize> World<'_, H> {
         })
     }
 
-    fn scan(&mut self, session: &mut Session<Bytes, H>, count: usize, now: u64) -> Answer {
+    fn scan(&mut self, session: &mut Session<Bytes, Ring<H>>, count: usize, now: u64) -> Answer {
         let (mut met, mut cursor, mut calls) = (BTreeMap::new(), 0, 0u64);
         loop {
             cursor = session.scan(cursor, count, now, |entry| {

@@ -9,7 +9,7 @@
 
 use crate::shapes::{Growing, Setup, number, setups, with_hints};
 use crate::u64s::Random;
-use hotring_index::{HotRing, Session, U64};
+use hotring_index::{HotRing, Ring, Session, U64};
 use std::collections::{BTreeMap, HashMap};
 
 const STEPS: usize = 2_500;
@@ -148,7 +148,7 @@ fn expected(model: &mut Model, op: &Op) -> Answer {
     }
 }
 
-fn resize<const H: usize>(session: &mut Session<U64, H>, random: u64) {
+fn resize<const H: usize>(session: &mut Session<U64, Ring<H>>, random: u64) {
     match random % 4 {
         0 => _ = session.grow(),
         1 => _ = session.shrink(),
@@ -158,7 +158,7 @@ fn resize<const H: usize>(session: &mut Session<U64, H>, random: u64) {
 
 /// What is met from the start to the end, `count` at a time, in the order in which it is met.
 fn scan<const H: usize>(
-    session: &mut Session<U64, H>,
+    session: &mut Session<U64, Ring<H>>,
     count: usize,
     growing: Growing,
 ) -> Vec<(u64, u64)> {
@@ -176,7 +176,7 @@ fn scan<const H: usize>(
 }
 
 fn run<const H: usize>(
-    session: &mut Session<U64, H>,
+    session: &mut Session<U64, Ring<H>>,
     index: &HotRing<U64, H>,
     op: &Op,
     growing: Growing,

@@ -3,8 +3,8 @@
 
 use crate::u64s::config;
 use hotring_index::{
-    Action, Bytes, Config, Expiry, Growth, HotRing, NewValue, RcuCounts, Session, Strategy, U64,
-    Value,
+    Action, Bytes, Config, EngineStats, Expiry, Growth, HotRing, NewValue, RcuCounts, Ring,
+    Session, Strategy, U64, Value,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -201,7 +201,7 @@ fn sweeps_clean_whole_arcs() {
     let index: HotRing<Bytes, 1> =
         HotRing::new(Config { slots_max: 1, slots_initial: 1, period: 1, ..Config::default() })
             .expect("a valid configuration");
-    let mut session: Session<Bytes, 1> = index.session();
+    let mut session: Session<Bytes, Ring<1>> = index.session();
     for i in 0..1_000u32 {
         let expiry = if i == 500 { Expiry::Never } else { Expiry::At(5) };
         session.put(&i.to_le_bytes(), text(b"v"), expiry, 1);
@@ -308,7 +308,7 @@ fn steps_over_a_sparse_table_are_bounded() {
     for i in 0..400_000u32 {
         session.put(&i.to_be_bytes(), text(b"v"), Expiry::Never, 1);
     }
-    let slots = index.stats().slots_split;
+    let EngineStats::HotRing { slots_split: slots } = index.stats().engine else { unreachable!() };
     session.clear();
     session.put(b"one", text(b"v"), Expiry::At(5), 1);
     let (mut cursor, mut calls, mut seen) = (0, 0, 0);

@@ -4,7 +4,7 @@ use crate::colliding;
 use crate::history::{Op, Outcome, State};
 use crate::operate::operate;
 use crate::u64s::Random;
-use hotring_index::{Action, Bytes, Entry, Expiry, NewValue, Session, U64, Value};
+use hotring_index::{Action, Bytes, Entry, Expiry, NewValue, Ring, Session, U64, Value};
 use std::borrow::Cow;
 
 /// Hot keys at most.
@@ -30,7 +30,7 @@ pub trait Target: Send {
 }
 
 /// A session of the u64 index and its hot keys.
-pub struct AsU64s<const H: usize>(pub Session<U64, H>, pub [u64; KEYS]);
+pub struct AsU64s<const H: usize>(pub Session<U64, Ring<H>>, pub [u64; KEYS]);
 
 /// Plain keys, or such that share tag and bucket whatever the size of the table.
 pub fn u64_keys(collide: bool) -> [u64; KEYS] {
@@ -91,7 +91,7 @@ const TICK: u64 = 10;
 /// A session of the byte-string index in which a value is a word or text, at random, and some
 /// entries have expiries.
 pub struct AsBytes<const H: usize> {
-    session: Session<Bytes, H>,
+    session: Session<Bytes, Ring<H>>,
     random: Random,
     keys: [Vec<u8>; KEYS],
     now: u64,
@@ -119,7 +119,7 @@ fn parse(entry: &Entry<'_>) -> u64 {
 }
 
 impl<const H: usize> AsBytes<H> {
-    pub fn new(session: Session<Bytes, H>, random: Random, keys: [Vec<u8>; KEYS]) -> Self {
+    pub fn new(session: Session<Bytes, Ring<H>>, random: Random, keys: [Vec<u8>; KEYS]) -> Self {
         Self { session, random, keys, now: TICK }
     }
 

@@ -4,7 +4,7 @@
 use crate::world::{Report, Run};
 use hotring_index::checks::{Fault, Reclaim};
 use hotring_index::{
-    Action, Bytes, Config, Entry, Expiry, Growth, HotRing, NewValue, Session, Strategy, Value,
+    Action, Bytes, Config, Entry, Expiry, Growth, HotRing, NewValue, Ring, Session, Strategy, Value,
 };
 use loom::sync::atomic::AtomicU64;
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 type Index = HotRing<Bytes, 2>;
-type Sessions = Vec<ManuallyDrop<Session<Bytes, 2>>>;
+type Sessions = Vec<ManuallyDrop<Session<Bytes, Ring<2>>>>;
 
 fn index(run: Run, reclaim: Reclaim) -> Index {
     let config = Config {
@@ -52,7 +52,7 @@ fn read(entry: Entry<'_>) -> Vec<u8> {
 }
 
 /// Gives the key a new expiry; whether it was there.
-fn renew(session: &mut Session<Bytes, 2>, key: &[u8], now: u64, at: u64) -> bool {
+fn renew(session: &mut Session<Bytes, Ring<2>>, key: &[u8], now: u64, at: u64) -> bool {
     session.update(key, now, |old| match old {
         Some(_) => (Action::Expire(Expiry::At(at)), true),
         None => (Action::Keep, false),
@@ -60,20 +60,20 @@ fn renew(session: &mut Session<Bytes, 2>, key: &[u8], now: u64, at: u64) -> bool
 }
 
 /// Removes "k" and collects so many times; whether it was there.
-fn remove_and_collect(session: &mut Session<Bytes, 2>, times: usize) -> bool {
+fn remove_and_collect(session: &mut Session<Bytes, Ring<2>>, times: usize) -> bool {
     let removed = session.remove(b"k", 1);
     (0..times).for_each(|_| session.collect());
     removed
 }
 
-type Body = fn(&mut Session<Bytes, 2>) -> bool;
+type Body = fn(&mut Session<Bytes, Ring<2>>) -> bool;
 
 /// A scenario of byte strings: what each thread does, and what must hold of their answers and of
 /// the key "k" in the end.
 pub struct Scenario {
     pub name: &'static str,
     pub reclaim: Reclaim,
-    setup: fn(&mut Session<Bytes, 2>),
+    setup: fn(&mut Session<Bytes, Ring<2>>),
     threads: &'static [Body],
     holds: fn(answers: &[bool], last: Option<Vec<u8>>) -> bool,
 }
@@ -220,7 +220,7 @@ pub fn explore(scenario: &Scenario, run: Run) -> Report {
         setup(&mut first);
         let answers = Arc::new(loom::sync::atomic::AtomicU64::new(0));
         // See `World::answers`.
-        let call = move |body: Body, session: &mut Session<Bytes, 2>, answers: &AtomicU64| {
+        let call = move |body: Body, session: &mut Session<Bytes, Ring<2>>, answers: &AtomicU64| {
             answers.fetch_add(1, Ordering::AcqRel);
             let answer = body(session);
             answers.fetch_add(1, Ordering::AcqRel);

@@ -6,7 +6,7 @@ use crate::colliding::u64_key;
 use crate::history::{Event, Op, Outcome, State, is_linearizable};
 use crate::operate::operate;
 use hotring_index::checks::{Fault, Reclaim};
-use hotring_index::{Config, Growth, HotRing, Session, Strategy, U64};
+use hotring_index::{Config, Growth, HotRing, Ring, Session, Strategy, U64};
 use loom::sync::atomic::AtomicU64;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -119,7 +119,7 @@ impl<const H: usize> World<H> {
         }
     }
 
-    fn act(&self, session: &mut Session<U64, H>, act: Act) {
+    fn act(&self, session: &mut Session<U64, Ring<H>>, act: Act) {
         match act {
             Act::Do(position, op) => self.operate(session, position, op),
             Act::Heat(position) => {
@@ -151,7 +151,7 @@ impl<const H: usize> World<H> {
         }
     }
 
-    fn operate(&self, session: &mut Session<U64, H>, position: u8, op: Op) {
+    fn operate(&self, session: &mut Session<U64, Ring<H>>, position: u8, op: Op) {
         let key = key_at(position, self.same_tags);
         let call = self.clock.fetch_add(1, Ordering::Relaxed);
         self.answered();
@@ -163,7 +163,7 @@ impl<const H: usize> World<H> {
     }
 
     /// Reads every key once more, and judges everything.
-    fn judge(&self, session: &mut Session<U64, H>) {
+    fn judge(&self, session: &mut Session<U64, Ring<H>>) {
         let mut events = std::mem::take(&mut *self.events.lock().expect("one thread runs"));
         let mut keys: Vec<usize> = events.iter().map(|event| event.key).collect();
         keys.sort_unstable();

@@ -4,7 +4,9 @@
 use crate::plan::Random;
 use crate::run::RECORD;
 use hotring_index::checks::Fault;
-use hotring_index::{Action, Bytes, Config, Entry, Expiry, HotRing, NewValue, Session, Value};
+use hotring_index::{
+    Action, Bytes, Config, Entry, Expiry, HotRing, NewValue, Ring, Session, Value,
+};
 use shuttle::rand::RngCore;
 use shuttle::thread::spawn;
 use std::borrow::Cow;
@@ -46,7 +48,7 @@ fn is_old(entry: Entry<'_>) -> bool {
     }
 }
 
-fn come_late<const H: usize>(session: &mut Session<Bytes, H>, late: Late) -> Learned {
+fn come_late<const H: usize>(session: &mut Session<Bytes, Ring<H>>, late: Late) -> Learned {
     let old_is_there = |there: bool| if there { Learned::OldIsThere } else { Learned::Nothing };
     match late {
         Late::Get => old_is_there(session.get(KEY, LATE, is_old).is_some_and(|is_old| is_old)),

@@ -6,7 +6,7 @@
 use crate::history::{Event, Op, Outcome, State, is_linearizable};
 use crate::plan::{Action, Items, KEYS_MAX, Place, Plan, Random, SLOTS_MAX, Shape};
 use crate::target::Target;
-use hotring_index::{Bytes, HotRing, Session, U64};
+use hotring_index::{Bytes, HotRing, Ring, Session, U64};
 use shuttle::rand::RngCore;
 use shuttle::sync::{Condvar, Mutex};
 use std::any::TypeId;
@@ -76,7 +76,7 @@ pub fn run(shape: &Shape) {
 }
 
 /// Keys that lie at a place.
-fn keys_at<K: Target, const H: usize>(session: &Session<K, H>, place: Place) -> Vec<K::Name> {
+fn keys_at<K: Target, const H: usize>(session: &Session<K, Ring<H>>, place: Place) -> Vec<K::Name> {
     if let (Place::Equal, Some(names)) = (place, K::equal()) {
         return names;
     }
@@ -153,7 +153,11 @@ fn run_as<K: Target, const H: usize>(shape: &Shape) {
     conclude(shape, &plan, &index, &mut session, &names);
 }
 
-fn prepare<K: Target, const H: usize>(plan: &Plan, session: &mut Session<K, H>, names: &[K::Name]) {
+fn prepare<K: Target, const H: usize>(
+    plan: &Plan,
+    session: &mut Session<K, Ring<H>>,
+    names: &[K::Name],
+) {
     for _ in 0..plan.grows {
         session.grow();
     }
@@ -181,7 +185,7 @@ fn prepare<K: Target, const H: usize>(plan: &Plan, session: &mut Session<K, H>, 
 
 fn act<K: Target, const H: usize>(
     index: &HotRing<K, H>,
-    session: &mut Session<K, H>,
+    session: &mut Session<K, Ring<H>>,
     names: &[K::Name],
     action: Action,
 ) {
@@ -233,7 +237,7 @@ const CLEARED: Op = Op::Swap(u64::MAX, u64::MAX);
 
 /// A whole scan is a get of each key.
 fn scan<K: Target, const H: usize>(
-    session: &mut Session<K, H>,
+    session: &mut Session<K, Ring<H>>,
     names: &[K::Name],
     count: usize,
     call: u64,
@@ -261,7 +265,7 @@ fn conclude<K: Target, const H: usize>(
     shape: &Shape,
     plan: &Plan,
     index: &HotRing<K, H>,
-    session: &mut Session<K, H>,
+    session: &mut Session<K, Ring<H>>,
     names: &[K::Name],
 ) {
     if shape.at_rest {

@@ -6,7 +6,7 @@
 use crate::colliding;
 use crate::history::{Op, Outcome, State};
 use crate::operate::operate;
-use hotring_index::{Action, Bytes, Entry, Expiry, Kind, NewValue, Session, U64, Value};
+use hotring_index::{Action, Bytes, Entry, Expiry, Kind, NewValue, Ring, Session, U64, Value};
 use std::borrow::{Borrow, Cow};
 
 /// The time of every operation.
@@ -25,31 +25,31 @@ pub trait Target: Kind {
     fn equal() -> Option<Vec<Self::Name>>;
 
     fn run<const H: usize>(
-        session: &mut Session<Self, H>,
+        session: &mut Session<Self, Ring<H>>,
         key: &Self::Name,
         op: Op,
         style: u64,
     ) -> Outcome;
 
     /// What a key has.
-    fn state<const H: usize>(session: &mut Session<Self, H>, key: &Self::Name) -> State;
+    fn state<const H: usize>(session: &mut Session<Self, Ring<H>>, key: &Self::Name) -> State;
 
     fn get_many<const H: usize>(
-        session: &mut Session<Self, H>,
+        session: &mut Session<Self, Ring<H>>,
         keys: &[Self::Name],
     ) -> Vec<Option<u64>>;
 
     /// One call of scan: what it visited, and the next cursor.
     fn scan<const H: usize>(
-        session: &mut Session<Self, H>,
+        session: &mut Session<Self, Ring<H>>,
         cursor: u64,
         count: usize,
     ) -> (Vec<(Self::Name, u64)>, u64);
 
-    fn clear<const H: usize>(session: &mut Session<Self, H>);
+    fn clear<const H: usize>(session: &mut Session<Self, Ring<H>>);
 
     /// Removes what has expired, if anything can.
-    fn expire_step<const H: usize>(_session: &mut Session<Self, H>) {}
+    fn expire_step<const H: usize>(_session: &mut Session<Self, Ring<H>>) {}
 }
 
 impl Target for U64 {
@@ -63,7 +63,12 @@ impl Target for U64 {
         None
     }
 
-    fn run<const H: usize>(s: &mut Session<Self, H>, key: &u64, op: Op, style: u64) -> Outcome {
+    fn run<const H: usize>(
+        s: &mut Session<Self, Ring<H>>,
+        key: &u64,
+        op: Op,
+        style: u64,
+    ) -> Outcome {
         match op {
             Op::Insert(v) if style.is_multiple_of(4) => {
                 Outcome::Flag(s.insert_many(&[(*key, v)]) == 1)
@@ -72,18 +77,18 @@ impl Target for U64 {
         }
     }
 
-    fn state<const H: usize>(s: &mut Session<Self, H>, key: &u64) -> State {
+    fn state<const H: usize>(s: &mut Session<Self, Ring<H>>, key: &u64) -> State {
         State::of(s.get(*key))
     }
 
-    fn get_many<const H: usize>(s: &mut Session<Self, H>, keys: &[u64]) -> Vec<Option<u64>> {
+    fn get_many<const H: usize>(s: &mut Session<Self, Ring<H>>, keys: &[u64]) -> Vec<Option<u64>> {
         let mut out = vec![None; keys.len()];
         s.get_many(keys, &mut out);
         out
     }
 
     fn scan<const H: usize>(
-        s: &mut Session<Self, H>,
+        s: &mut Session<Self, Ring<H>>,
         cursor: u64,
         count: usize,
     ) -> (Vec<(u64, u64)>, u64) {
@@ -92,7 +97,7 @@ impl Target for U64 {
         (seen, next)
     }
 
-    fn clear<const H: usize>(s: &mut Session<Self, H>) {
+    fn clear<const H: usize>(s: &mut Session<Self, Ring<H>>) {
         s.clear();
     }
 }
@@ -128,7 +133,12 @@ impl Target for Bytes {
         Some(colliding::pairs().into_iter().flatten().collect())
     }
 
-    fn run<const H: usize>(s: &mut Session<Self, H>, key: &Vec<u8>, op: Op, style: u64) -> Outcome {
+    fn run<const H: usize>(
+        s: &mut Session<Self, Ring<H>>,
+        key: &Vec<u8>,
+        op: Op,
+        style: u64,
+    ) -> Outcome {
         use Outcome::{Flag, Value, Version};
         let expiry = match style >> 8 & 7 {
             0 => FUTURE,
@@ -178,12 +188,15 @@ impl Target for Bytes {
         }
     }
 
-    fn state<const H: usize>(s: &mut Session<Self, H>, key: &Vec<u8>) -> State {
+    fn state<const H: usize>(s: &mut Session<Self, Ring<H>>, key: &Vec<u8>) -> State {
         let state = s.get(key, NOW, |entry| (parse(entry), entry.version));
         state.map_or(State::default(), |(v, version)| State { value: Some(v), version })
     }
 
-    fn get_many<const H: usize>(s: &mut Session<Self, H>, keys: &[Vec<u8>]) -> Vec<Option<u64>> {
+    fn get_many<const H: usize>(
+        s: &mut Session<Self, Ring<H>>,
+        keys: &[Vec<u8>],
+    ) -> Vec<Option<u64>> {
         let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let mut out = vec![None; keys.len()];
         s.get_many(&names, NOW, |i, entry| out[i] = entry.map(parse));
@@ -191,7 +204,7 @@ impl Target for Bytes {
     }
 
     fn scan<const H: usize>(
-        s: &mut Session<Self, H>,
+        s: &mut Session<Self, Ring<H>>,
         cursor: u64,
         count: usize,
     ) -> (Vec<(Vec<u8>, u64)>, u64) {
@@ -201,11 +214,11 @@ impl Target for Bytes {
         (seen, next)
     }
 
-    fn clear<const H: usize>(s: &mut Session<Self, H>) {
+    fn clear<const H: usize>(s: &mut Session<Self, Ring<H>>) {
         s.clear();
     }
 
-    fn expire_step<const H: usize>(s: &mut Session<Self, H>) {
+    fn expire_step<const H: usize>(s: &mut Session<Self, Ring<H>>) {
         s.expire_step(4, NOW);
     }
 }

@@ -1,54 +1,38 @@
 //! The shared state of an index, and what a session adds to it.
 
 use crate::arena::{Arena, LocalArena};
-use crate::config::{Config, ConfigError, Growth};
+use crate::config::{Config, ConfigError};
+use crate::engine::Engine;
+use crate::item::{Item, Kind};
 use crate::limit::{ADMIT_ROUNDS, Stalled};
 use crate::reclaim::{Collector, Participant, Record};
-use crate::ring::item::{Item, Kind};
-use crate::ring::shrink::Resizing;
-use crate::ring::table::Table;
-use crate::ring::word::{Hint, Link, Next, UNLINKED};
-use crate::sync::{Arc, AtomicU64, Ordering, TallyI64, TallyU64};
+use crate::ring::Ring;
+use crate::sync::{Arc, Ordering, TallyU64};
 use std::ptr::NonNull;
 
 /// Versions that a session draws from the shared counter at a time.
 const VERSION_BLOCK: u64 = 1024;
 
-pub(crate) struct Shared<K: Kind, const H: usize> {
+pub(crate) struct Shared<K: Kind, E: Engine> {
     pub(crate) kind: K,
-    pub(crate) table: Table<H>,
+    pub(crate) engine: E,
     pub(crate) config: Config,
-    pub(crate) growth: Growth,
-    pub(crate) resizing: Resizing,
     pub(crate) collector: Arc<Collector>,
     pub(crate) arena: Arc<Arena>,
-    /// Anchors linked so far.
-    pub(crate) splits: TallyU64,
-    /// What the sums of lookups and visits were at the last doubling.
-    pub(crate) lookups_before: TallyI64,
-    pub(crate) visits_before: TallyI64,
     /// Where `expire_step` goes on.
     pub(crate) expire_cursor: TallyU64,
     versions: TallyU64,
     sessions: TallyU64,
 }
 
-impl<K: Kind, const H: usize> Shared<K, H> {
+impl<K: Kind, E: Engine> Shared<K, E> {
     pub(crate) fn new(config: Config) -> Result<Self, ConfigError> {
-        config.check(H)?;
-        let table = Table::new(&config)?;
-        // ORDERING: Relaxed, nobody else sees the table yet. The empty ring is anchor 0 alone.
-        table.slot(0).anchor.store(Link::END.address(), Ordering::Relaxed);
+        config.check(E::NAME)?;
         Ok(Self {
             kind: K::with_seed(config.seed),
-            table,
-            growth: config.growth_for(H),
-            resizing: Resizing::new(),
+            engine: E::new(&config)?,
             collector: Arc::new(collector(&config)),
             arena: Arc::new(Arena::new(config.huge_pages)),
-            splits: TallyU64::new(1),
-            lookups_before: TallyI64::new(0),
-            visits_before: TallyI64::new(0),
             expire_cursor: TallyU64::new(0),
             versions: TallyU64::new(1),
             sessions: TallyU64::new(0),
@@ -60,25 +44,9 @@ impl<K: Kind, const H: usize> Shared<K, H> {
         self.collector.records().map(counter).sum()
     }
 
-    /// The links of the chain from anchor 0 on. Only while no other thread uses the index.
-    fn chain(&self) -> impl Iterator<Item = Link> {
-        let mut at = Link::anchor(0);
-        std::iter::from_fn(move || {
-            let next = if at.is_anchor() {
-                &self.table.slot(at.slot()).anchor
-            } else {
-                // SAFETY: P: an item is freed only after the walk has passed it.
-                unsafe { Item::at(at.address()) }.next()
-            };
-            let here = at;
-            // ORDERING: Relaxed, no other thread is left.
-            at = Next(next.load(Ordering::Relaxed)).link();
-            Some((here, at))
-        })
-        .scan(false, |ended, (here, next)| {
-            let last = std::mem::replace(ended, next == Link::END);
-            (!last).then_some(here)
-        })
+    /// Items present, as far as the sessions' own counts tell.
+    pub(crate) fn items(&self) -> i64 {
+        self.sum(|record| record.items.load())
     }
 }
 
@@ -97,40 +65,21 @@ fn collector(config: &Config) -> Collector {
     collector
 }
 
-impl<K: Kind, const H: usize> Drop for Shared<K, H> {
+impl<K: Kind, E: Engine> Drop for Shared<K, E> {
     /// Classed memory goes with the arena; large items must be found one by one: those that wait
-    /// for readers, those that only a hint still holds, and those in the chain.
+    /// for readers, and those that the engine still holds.
     fn drop(&mut self) {
         let orphans = self.collector.take_orphans();
         if !self.arena.has_large() {
             return;
         }
-        // SAFETY: sessions hold the index, so none is left; each block is met once below: orphans
-        // are out of chain and hints, an UNLINKED item is out of the chain and in one hint.
+        // SAFETY: sessions hold the index, so none is left; an item is either an orphan or still
+        // held by the engine, which hands each out once.
         let free = |block: NonNull<u8>, size| unsafe { self.arena.free_if_large(block, size) };
         for orphan in orphans {
             free(orphan.block, orphan.size);
         }
-        for anchor in self.chain().filter(|link| link.is_anchor()) {
-            for hint in &self.table.slot(anchor.slot()).hints {
-                // ORDERING: Relaxed, no other thread is left.
-                let address = Hint(hint.load(Ordering::Relaxed)).address();
-                if address == 0 {
-                    continue;
-                }
-                // SAFETY: P: a hinted item is not freed before its hint is cleared (I4).
-                let item = unsafe { Item::at(address) };
-                // ORDERING: Relaxed, as above.
-                if Next(item.next().load(Ordering::Relaxed)).is(UNLINKED) {
-                    free(item.start(), K::size(item));
-                }
-            }
-        }
-        for link in self.chain().filter(|link| !link.is_anchor()) {
-            // SAFETY: P: in the chain, and freed only here.
-            let item = unsafe { Item::at(link.address()) };
-            free(item.start(), K::size(item));
-        }
+        self.engine.drain::<K>(|item| free(item.start(), K::size(item)));
     }
 }
 
@@ -138,13 +87,13 @@ impl<K: Kind, const H: usize> Drop for Shared<K, H> {
 ///
 /// Sessions are cheap to keep and meant to be kept: one per thread, not one per operation. A
 /// session may move between threads but serves one at a time.
-pub struct Session<K: Kind, const H: usize = 7> {
+pub struct Session<K: Kind, E: Engine = Ring<7>> {
     /// Before the index, whose drop wants what the session leaves behind.
-    local: Local,
-    shared: Arc<Shared<K, H>>,
+    local: Local<E>,
+    shared: Arc<Shared<K, E>>,
 }
 
-pub(crate) struct Local {
+pub(crate) struct Local<E: Engine> {
     pub(crate) participant: Participant,
     pub(crate) arena: LocalArena,
     /// Accesses until the next R-th one.
@@ -155,11 +104,14 @@ pub(crate) struct Local {
     pub(crate) removals: u32,
     random: u64,
     versions: std::ops::Range<u64>,
+    /// What the engine keeps here.
+    #[allow(dead_code)]
+    pub(crate) engine: E::Local,
 }
 
-impl<K: Kind, const H: usize> Session<K, H> {
+impl<K: Kind, E: Engine> Session<K, E> {
     /// An unnamed session is called by its number.
-    pub(crate) fn new(shared: Arc<Shared<K, H>>, name: Option<&str>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<K, E>>, name: Option<&str>) -> Result<Self, ConfigError> {
         // ORDERING: Relaxed, a number that only has to be unique.
         let number = shared.sessions.fetch_add(1, Ordering::Relaxed);
         let seed = shared.config.seed[0] ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -172,20 +124,21 @@ impl<K: Kind, const H: usize> Session<K, H> {
             removals: 0,
             random: seed | 1,
             versions: 0..0,
+            engine: shared.engine.local()?,
         };
         let mut session = Self { local, shared };
         // What ended sessions left is freed by those that begin, or by those that go on.
         session.collect();
-        session
+        Ok(session)
     }
 
     #[cfg(any(loom, shuttle))]
-    pub(crate) fn local(&mut self) -> &mut Local {
+    pub(crate) fn local(&mut self) -> &mut Local<E> {
         &mut self.local
     }
 
     #[cfg(any(loom, shuttle))]
-    pub(crate) fn shared(&self) -> &Shared<K, H> {
+    pub(crate) fn shared(&self) -> &Shared<K, E> {
         &self.shared
     }
 
@@ -225,7 +178,7 @@ impl<K: Kind, const H: usize> Session<K, H> {
     /// Busy sessions do so by themselves; call this where a session goes idle. It also gives up
     /// the free memory that it has kept for itself, so that it can go back to the system.
     pub fn collect(&mut self) {
-        if self.local.participant.has_garbage() || self.is_resizing() {
+        if self.local.participant.has_garbage() || self.shared.engine.is_busy() {
             self.collect_garbage();
         }
         self.local.arena.give_back();
@@ -233,7 +186,7 @@ impl<K: Kind, const H: usize> Session<K, H> {
 
     /// Pins the session: until the guard drops, what it finds stays in memory.
     #[inline(always)]
-    pub(crate) fn pin(&mut self) -> Pinned<'_, K, H> {
+    pub(crate) fn pin(&mut self) -> Pinned<'_, K, E> {
         if self.local.participant.is_due() {
             self.collect_garbage();
         }
@@ -242,9 +195,9 @@ impl<K: Kind, const H: usize> Session<K, H> {
 
     /// As `pin`, without looking for other work first.
     #[inline(always)]
-    pub(crate) fn pin_only(&mut self) -> Pinned<'_, K, H> {
+    pub(crate) fn pin_only(&mut self) -> Pinned<'_, K, E> {
         self.local.participant.pin();
-        Pinned { ring: &self.shared, local: &mut self.local }
+        Pinned { shared: &self.shared, engine: &self.shared.engine, local: &mut self.local }
     }
 
     /// Returns how many bytes became free.
@@ -259,16 +212,32 @@ impl<K: Kind, const H: usize> Session<K, H> {
         });
         participant.record().item_bytes.add(-freed);
         arena.age();
-        self.step_resizing();
+        if self.shared.engine.is_busy() {
+            E::step(&mut self.pin_only());
+        }
         freed
     }
 
-    pub(crate) fn is_resizing(&self) -> bool {
-        self.shared.resizing.is_busy()
+    /// Doubles the table now, if the engine can and nothing else is under way with it; true if it
+    /// did.
+    ///
+    /// Tables grow by themselves ([`crate::Growth`]); this is for those who know what is to come.
+    pub fn grow(&mut self) -> bool {
+        E::grow(&mut self.pin())
+    }
+
+    /// Begins to halve the table, if the engine can, it has more than its initial slots, and nothing
+    /// else is under way with it; true if it did. The rest is done in small steps by later operations
+    /// and [`Session::collect`].
+    ///
+    /// Tables that can shrink do so by themselves ([`crate::Growth`]); this is for those who know
+    /// what is to come.
+    pub fn shrink(&mut self) -> bool {
+        E::shrink(&mut self.pin())
     }
 }
 
-impl Local {
+impl<E: Engine> Local<E> {
     /// A xorshift generator: chooses victims and intervals, nothing that needs more.
     pub(crate) fn random(&mut self) -> u64 {
         let mut x = self.random;
@@ -280,56 +249,24 @@ impl Local {
     }
 }
 
-/// A pinned session: the context of every operation on the ring.
-pub(crate) struct Pinned<'s, K: Kind, const H: usize> {
-    pub(crate) ring: &'s Shared<K, H>,
-    pub(crate) local: &'s mut Local,
+/// A pinned session: the context of every operation.
+pub struct Pinned<'s, K: Kind, E: Engine> {
+    pub(crate) shared: &'s Shared<K, E>,
+    pub(crate) engine: &'s E,
+    pub(crate) local: &'s mut Local<E>,
 }
 
-impl<K: Kind, const H: usize> Drop for Pinned<'_, K, H> {
+impl<K: Kind, E: Engine> Drop for Pinned<'_, K, E> {
     #[inline(always)]
     fn drop(&mut self) {
         self.local.participant.unpin();
     }
 }
 
-impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
+impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     #[inline(always)]
     pub(crate) fn record(&self) -> &Record {
         self.local.participant.record()
-    }
-
-    /// The `next` word behind a link.
-    #[inline(always)]
-    pub(crate) fn next(&self, link: Link) -> &'s AtomicU64 {
-        if link.is_anchor() {
-            &self.ring.table.slot(link.slot()).anchor
-        } else {
-            self.item(link).next()
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn item(&self, link: Link) -> Item {
-        debug_assert!(!link.is_anchor());
-        #[cfg(any(loom, shuttle))]
-        assert!(link.address() != 0, "a walk leads into a slot that is not in use");
-        // SAFETY: P: the link was read from a node of a walk under this pin (P1, P3).
-        let item = unsafe { Item::at(link.address()) };
-        item.ghost().seen(self.local.participant.since());
-        item
-    }
-
-    /// The item of a hint word that was loaded under this pin.
-    #[inline(always)]
-    pub(crate) fn hinted(&self, hint: Hint) -> Option<Item> {
-        if hint.address() == 0 {
-            return None;
-        }
-        // SAFETY: P: what a hint word contains is claimed, hence not freed under our pin (P4).
-        let item = unsafe { Item::at(hint.address()) };
-        item.ghost().seen(self.local.participant.since());
-        Some(item)
     }
 
     pub(crate) fn alloc(&mut self, size: usize) -> NonNull<u8> {
@@ -346,17 +283,41 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, H> {
         unsafe { self.local.arena.free(item.start(), size) };
     }
 
-    /// Hands an item that left both chain and hints to the collector (I5: once).
+    /// Hands an item that nobody can find any more to the collector, once.
     pub(crate) fn retire(&mut self, item: Item) {
         let size = crate::arena::footprint(K::size(item));
         self.local.participant.retire(item, size);
+    }
+
+    /// Notes that an item is in the table now.
+    pub(crate) fn count_in(&self, item: Item) {
+        self.record().items.add(1);
+        if K::expires(item) {
+            self.record().expiring.add(1);
+        }
+    }
+
+    /// Notes that an item is in the table no more.
+    pub(crate) fn count_out(&self, item: Item) {
+        self.record().items.add(-1);
+        if K::expires(item) {
+            self.record().expiring.add(-1);
+        }
+    }
+
+    /// Notes that `copy` is in the table in the place of `old`.
+    pub(crate) fn count_replaced(&self, old: Item, copy: Item) {
+        let expiring = i64::from(K::expires(copy)) - i64::from(K::expires(old));
+        if expiring != 0 {
+            self.record().expiring.add(expiring);
+        }
     }
 
     /// A number that no earlier call on this index returned.
     pub(crate) fn fresh_version(&mut self) -> u64 {
         if self.local.versions.is_empty() {
             // ORDERING: Relaxed, only uniqueness is asked for.
-            let start = self.ring.versions.fetch_add(VERSION_BLOCK, Ordering::Relaxed);
+            let start = self.shared.versions.fetch_add(VERSION_BLOCK, Ordering::Relaxed);
             self.local.versions = start..start + VERSION_BLOCK;
         }
         self.local.versions.next().expect("the block was refilled")

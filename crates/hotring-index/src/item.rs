@@ -1,4 +1,4 @@
-//! What the ring knows of an item: its `next` word, and through [`Kind`] its place in the order.
+//! What an engine knows of an item: its `next` word, and through [`Kind`] its hash and key.
 
 use crate::ghost::Ghost;
 use crate::sync::AtomicU64;
@@ -22,7 +22,8 @@ impl Header {
 ///
 /// Every `Item` in this crate is obtained in one of those two ways and used only until the pin
 /// ends or the maker gives the item up. That is the invariant **P** that SAFETY comments cite: the
-/// item's memory is initialised and not freed (P3 and P4 in [`crate::ring`]).
+/// item's memory is initialised and not freed (each engine says why; for the ring, P3 and P4 in
+/// [`crate::ring`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Item(NonNull<Header>);
 
@@ -83,7 +84,7 @@ impl Item {
 
 /// A kind of item: `u64` to `u64` ([`crate::U64`]) or bytes to bytes ([`crate::Bytes`]).
 ///
-/// The ring is written once, for any kind. Sealed: an implementation vouches for raw layouts.
+/// Engines are written once, for any kind. Sealed: an implementation vouches for raw layouts.
 pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// What items are found by.
     type Key: ?Sized;
@@ -100,6 +101,9 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// The order of the item's key and `key`, which hash to the same value.
     #[doc(hidden)]
     fn key_cmp(&self, item: Item, key: &Self::Key) -> Ordering;
+    /// The item's key. The lifetime is that of the pin.
+    #[doc(hidden)]
+    fn key<'a>(item: Item) -> &'a Self::Key;
     /// Bytes that were allocated for the item.
     #[doc(hidden)]
     fn size(item: Item) -> usize;

@@ -1,0 +1,236 @@
+//! What an engine is: how items are found, put in and taken out.
+//!
+//! The rest is common. Above an engine are the operations on values, expiries and versions
+//! (`bytes/`, `u64s.rs`), beside it the memory of items and their reclamation; below it is nothing.
+//! A comparison of two engines is therefore one of the index alone.
+
+use crate::config::{Config, ConfigError};
+use crate::item::{Item, Kind};
+use crate::session::Pinned;
+use crate::stats::EngineStats;
+use crate::word::{Next, ring_cmp};
+use std::cmp;
+
+/// A key that is looked for, and its hash.
+pub struct KeyGoal<'k, K: Kind> {
+    pub(crate) hash: u64,
+    pub(crate) key: &'k K::Key,
+}
+
+impl<K: Kind> Clone for KeyGoal<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K: Kind> Copy for KeyGoal<'_, K> {}
+
+impl<K: Kind> KeyGoal<'_, K> {
+    /// Where an item stands relative to the goal: in the order of bit-reversed hashes, then keys.
+    #[inline(always)]
+    pub(crate) fn order_of(&self, kind: &K, item: Item) -> cmp::Ordering {
+        ring_cmp(kind.item_hash(item), self.hash).then_with(|| kind.key_cmp(item, self.key))
+    }
+}
+
+/// A live item that was found, and what its `next` word was at that moment.
+#[derive(Clone, Copy)]
+pub struct Hit {
+    pub(crate) item: Item,
+    pub(crate) word: Next,
+}
+
+/// What the search of a writer found: the key's live item or that there is none, and where.
+pub struct Found<P> {
+    pub(crate) hit: Option<Hit>,
+    pub(crate) place: P,
+}
+
+/// A way to find items: [`Ring`](crate::Ring) (HotRing), [`Chaining`](crate::Chaining),
+/// [`Mercury`](crate::Mercury) or [`GCuckoo`](crate::GCuckoo).
+///
+/// # What every engine guarantees
+///
+/// * Each operation on one key is linearizable; so is the answer that there is no such key.
+/// * What a session has found stays readable until its operation ends, whatever others do, and an
+///   operation's closure may take its time and may use other sessions: no engine holds a lock
+///   while it runs.
+/// * Memory that is removed or replaced is reused when no session can see it any more, within the
+///   limits of [`Config::limbo_max`].
+/// * A scan visits a key that is present all the time exactly once, also while the table grows.
+/// * No choice of keys makes an operation fail or run for ever, at worst it is slow; and who does not
+///   know the seed cannot choose keys that collide (byte strings).
+/// * Settings that mean nothing to an engine are refused, with a sentence that says what would do.
+///
+/// Where they differ, the engine's own page says so: whether readers ever wait, how the table grows,
+/// whether it shrinks. An engine is sealed: it vouches for raw memory.
+#[doc(hidden)]
+pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
+    /// As settings, errors and reports call it.
+    const NAME: &'static str;
+    /// A session's own part.
+    type Local: Send;
+    /// Where a hash belongs; asked for once per operation, under its pin.
+    type Bucket: Copy;
+    /// Where the search of a writer ended. Holds no lock.
+    type Place<'s>;
+    /// What an insert keeps between two attempts.
+    type Reservation: Default;
+
+    /// The empty engine.
+    fn new(config: &Config) -> Result<Self, ConfigError>;
+
+    /// The part of a new session.
+    fn local(&self) -> Result<Self::Local, ConfigError>;
+
+    /// Where a hash belongs.
+    fn bucket<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64) -> Self::Bucket;
+
+    /// The live item with this key: the path of readers. Counts as an access.
+    fn lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit>;
+
+    /// A cheap look for writers, which may miss what is there.
+    #[inline(always)]
+    fn probe<K: Kind>(_p: &Pinned<'_, K, Self>, _goal: KeyGoal<'_, K>) -> Option<Hit> {
+        None
+    }
+
+    /// The search of a writer: the key's live item, or for certain that there is none.
+    fn find<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        bucket: Self::Bucket,
+    ) -> Found<Self::Place<'s>>;
+
+    /// Puts a private item in, of which `found` said that its key is absent. False: nothing has
+    /// happened, and the caller searches anew, keeping the reservation.
+    fn link<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        bucket: Self::Bucket,
+        found: &Found<Self::Place<'s>>,
+        item: Item,
+        reservation: &mut Self::Reservation,
+    ) -> bool;
+
+    /// Gives back a reservation that no item came to use.
+    #[inline(always)]
+    fn unreserve<K: Kind>(
+        _p: &mut Pinned<'_, K, Self>,
+        _bucket: Self::Bucket,
+        _reservation: Self::Reservation,
+    ) {
+    }
+
+    /// Puts the private `copy` in the place of the live item `old` of the same key, as one step.
+    /// `found` is the search that led there, if one did. False: nothing has happened.
+    fn replace<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        bucket: Self::Bucket,
+        old: Hit,
+        copy: Item,
+        found: Option<&Found<Self::Place<'s>>>,
+    ) -> bool;
+
+    /// Takes out the live item that `found` ended at. False: nothing has happened.
+    fn kill<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        bucket: Self::Bucket,
+        found: &Found<Self::Place<'s>>,
+    ) -> bool;
+
+    /// As `kill`, for an item that a scan has met. False: it was dead already.
+    fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool;
+
+    /// Notes an access other than a lookup: one that changed `hit` in place, or found nothing.
+    #[inline(always)]
+    fn accessed<K: Kind>(
+        _p: &mut Pinned<'_, K, Self>,
+        _hash: u64,
+        _hit: Option<Hit>,
+        _visits: u32,
+    ) {
+    }
+
+    /// Notes that `copy` has replaced an item.
+    #[inline(always)]
+    fn rewritten<'s, K: Kind>(
+        _p: &mut Pinned<'s, K, Self>,
+        _copy: Item,
+        _found: Option<&Found<Self::Place<'s>>>,
+    ) {
+    }
+
+    /// Visits live items from the position `cursor` on until `f`'s returns add up to `count`, and
+    /// then the rest of the unit; or fewer, where the table is sparse. Returns where to go on, 0 at
+    /// the end, and the work that it was, in items. `f` may take out what it is given.
+    ///
+    /// A position is a hash with its bits reversed. Growth leaves that order alone: what a bucket is
+    /// split into are the two halves of its range.
+    fn scan<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        cursor: u64,
+        count: usize,
+        f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
+    ) -> (u64, usize);
+
+    /// Unlinks what `kill_at` has left between `from` and the position `to`.
+    #[inline(always)]
+    fn sweep<K: Kind>(_p: &mut Pinned<'_, K, Self>, _from: Self::Bucket, _to: u64) {}
+
+    /// Looks up `n` keys with many memory accesses in flight, and hands each result to `land`, in
+    /// any order.
+    fn pipeline<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        land: impl FnMut(usize, Option<Hit>),
+    ) where
+        K::Key: 'k;
+
+    /// Brings into the cache what operations on up to 64 keys will touch.
+    fn warm<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+    ) where
+        K::Key: 'k;
+
+    /// Whether work waits for [`Engine::step`].
+    #[inline(always)]
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    /// A bounded part of the work that growing or shrinking has left. Called now and then by
+    /// whoever collects removed memory.
+    fn step<K: Kind>(_p: &mut Pinned<'_, K, Self>) {}
+
+    /// Doubles the table now, if it may; true if it did.
+    fn grow<K: Kind>(_p: &mut Pinned<'_, K, Self>) -> bool {
+        false
+    }
+
+    /// Begins to halve the table, if it may; true if it did.
+    fn shrink<K: Kind>(_p: &mut Pinned<'_, K, Self>) -> bool {
+        false
+    }
+
+    /// Slots (or buckets) of the table in use.
+    fn slots(&self) -> u64;
+
+    /// Bytes of the table in use.
+    fn table_bytes(&self) -> u64;
+
+    /// What only this engine counts.
+    fn stats(&self) -> EngineStats;
+
+    /// Hands every item that is still held to `f`, each once, with whether its memory may go only
+    /// now. No session is left.
+    fn drain<K: Kind>(&self, f: impl FnMut(Item));
+}
+
+pub(crate) mod sealed {
+    pub trait Engine {}
+}

@@ -1,0 +1,105 @@
+//! The shared handle to an index.
+
+use crate::config::{Config, ConfigError};
+use crate::engine::Engine;
+use crate::item::Kind;
+use crate::limit::Stalled;
+use crate::reclaim;
+use crate::ring::Ring;
+use crate::session::{Session, Shared};
+use crate::stats::Stats;
+use crate::sync::Arc;
+
+/// A HotRing hash index with `H` hints a slot (see [`Ring`]).
+pub type HotRing<K, const H: usize = 7> = Index<K, Ring<H>>;
+
+/// A hash index of items of kind `K`, found by the engine `E`. Cloning gives another handle to the
+/// same index.
+pub struct Index<K: Kind, E: Engine = Ring<7>> {
+    pub(crate) shared: Arc<Shared<K, E>>,
+}
+
+impl<K: Kind, E: Engine> Clone for Index<K, E> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<K: Kind, E: Engine> Index<K, E> {
+    /// An empty index.
+    ///
+    /// # Errors
+    /// Settings that do not go together, or no address space for the table.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        Ok(Self { shared: Arc::new(Shared::new(config)?) })
+    }
+
+    /// A new session for the calling thread.
+    ///
+    /// # Panics
+    /// Where [`Index::try_session`] refuses.
+    pub fn session(&self) -> Session<K, E> {
+        self.try_session(None).expect("this engine serves several sessions at a time")
+    }
+
+    /// A new session for the calling thread, with a name for [`Stalled`]: what the thread is called,
+    /// for example. The first 32 bytes of it are kept.
+    ///
+    /// # Panics
+    /// Where [`Index::try_session`] refuses.
+    pub fn session_named(&self, name: &str) -> Session<K, E> {
+        self.try_session(Some(name)).expect("this engine serves several sessions at a time")
+    }
+
+    /// A new session for the calling thread, named or not.
+    ///
+    /// # Errors
+    /// An engine without locks serves one session at a time, and there is one.
+    pub fn try_session(&self, name: Option<&str>) -> Result<Session<K, E>, ConfigError> {
+        Session::new(self.shared.clone(), name)
+    }
+
+    /// The session that stays pinned while removed memory piles up behind it: at least a sixteenth
+    /// of [`Config::limbo_max`] (or 64 MiB) since its pin. O(sessions).
+    pub fn stalled(&self) -> Option<Stalled> {
+        self.shared.collector.stalled()
+    }
+
+    /// Changes [`Config::limbo_max`].
+    pub fn set_limbo_max(&self, bytes: u64) {
+        self.shared.collector.limit().set_max(bytes);
+    }
+
+    /// Items present; exact when no operation is running.
+    pub fn len(&self) -> usize {
+        self.shared.items().max(0) as usize
+    }
+
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Counts of everything. O(sessions).
+    pub fn stats(&self) -> Stats {
+        let shared = &*self.shared;
+        let sum = |counter: fn(&reclaim::Record) -> i64| shared.sum(counter).max(0) as u64;
+        Stats {
+            items: sum(|r| r.items.load()),
+            expiring: sum(|r| r.expiring.load()),
+            bytes: sum(|r| r.item_bytes.load()),
+            limbo_bytes: shared.collector.limbo_bytes().max(0) as u64,
+            limbo_max: shared.collector.limit().max(),
+            mapped_bytes: shared.arena.mapped_bytes() as u64,
+            held_bytes: shared.arena.held_bytes() as u64,
+            table_bytes: shared.engine.table_bytes(),
+            slots: shared.engine.slots(),
+            lookups_sampled: sum(|r| r.lookups.load()),
+            visits_sampled: sum(|r| r.visits.load()),
+            head_moves: sum(|r| r.head_moves.load()),
+            sampling_rounds: sum(|r| r.sampling_rounds.load()),
+            oldest_pin: shared.collector.oldest_pin(),
+            engine: shared.engine.stats(),
+        }
+    }
+}

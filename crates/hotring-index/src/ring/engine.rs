@@ -1,0 +1,270 @@
+//! The ring as an engine: which of its steps is which of [`Engine`]'s.
+
+use crate::config::{Config, ConfigError};
+use crate::engine::{Engine, Found, Hit, KeyGoal, sealed};
+use crate::item::{Item, Kind};
+use crate::ring::link::Reservation;
+use crate::ring::shrink::Resizing;
+use crate::ring::table::Table;
+use crate::ring::{Ring, search};
+use crate::session::Pinned;
+use crate::stats::EngineStats;
+use crate::sync::{AtomicU64, Ordering, TallyI64, TallyU64};
+use crate::word::{Hint, Link, Next, UNLINKED};
+
+impl<const H: usize> sealed::Engine for Ring<H> {}
+
+impl<const H: usize> Engine for Ring<H> {
+    const NAME: &'static str = "hotring";
+    type Local = ();
+    type Bucket = u64;
+    type Place<'s> = search::Found<'s>;
+    type Reservation = Reservation;
+
+    fn new(config: &Config) -> Result<Self, ConfigError> {
+        config.check_ring(H)?;
+        let table = Table::new(config)?;
+        // ORDERING: Relaxed, nobody else sees the table yet. The empty ring is anchor 0 alone.
+        table.slot(0).anchor.store(Link::END.address(), Ordering::Relaxed);
+        Ok(Self {
+            table,
+            growth: config.growth_for(H),
+            resizing: Resizing::new(),
+            splits: TallyU64::new(1),
+            lookups_before: TallyI64::new(0),
+            visits_before: TallyI64::new(0),
+        })
+    }
+
+    fn local(&self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn bucket<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64) -> u64 {
+        p.bucket(hash)
+    }
+
+    #[inline(always)]
+    fn lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        p.lookup(goal)
+    }
+
+    #[inline(always)]
+    fn probe<K: Kind>(p: &Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        p.probe(goal)
+    }
+
+    #[inline(always)]
+    fn find<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        bucket: u64,
+    ) -> Found<search::Found<'s>> {
+        let place = p.find(&goal, bucket);
+        let hit = place.exact.then(|| Hit { item: p.item(place.at), word: place.word });
+        Found { hit, place }
+    }
+
+    #[inline(always)]
+    fn link<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        bucket: u64,
+        found: &Found<search::Found<'s>>,
+        item: Item,
+        reservation: &mut Reservation,
+    ) -> bool {
+        p.link(&goal, bucket, &found.place, item, reservation)
+    }
+
+    fn unreserve<K: Kind>(p: &mut Pinned<'_, K, Self>, bucket: u64, reservation: Reservation) {
+        p.unreserve(bucket, reservation);
+    }
+
+    #[inline(always)]
+    fn replace<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        bucket: u64,
+        old: Hit,
+        copy: Item,
+        found: Option<&Found<search::Found<'s>>>,
+    ) -> bool {
+        let place = found.map(|found| &found.place);
+        p.replace(&goal, bucket, (old.item, old.word), copy, place)
+    }
+
+    fn kill<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        bucket: u64,
+        found: &Found<search::Found<'s>>,
+    ) -> bool {
+        p.kill(&goal, bucket, &found.place)
+    }
+
+    fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
+        p.kill_at(hit)
+    }
+
+    #[inline(always)]
+    fn accessed<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64, hit: Option<Hit>, visits: u32) {
+        p.access(hash, hit, visits);
+    }
+
+    fn rewritten<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        copy: Item,
+        found: Option<&Found<search::Found<'s>>>,
+    ) {
+        p.access_rcu(copy, found.map_or(Link::END, |found| found.place.pred_link));
+    }
+
+    fn scan<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        cursor: u64,
+        count: usize,
+        f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
+    ) -> (u64, usize) {
+        p.scan(cursor, count, f)
+    }
+
+    fn sweep<K: Kind>(p: &mut Pinned<'_, K, Self>, from: u64, to: u64) {
+        p.sweep(from, to);
+    }
+
+    #[inline(always)]
+    fn pipeline<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        land: impl FnMut(usize, Option<Hit>),
+    ) where
+        K::Key: 'k,
+    {
+        p.pipeline(n, goal, land);
+    }
+
+    #[inline(always)]
+    fn warm<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+    ) where
+        K::Key: 'k,
+    {
+        p.warm(n, goal);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.resizing.is_busy()
+    }
+
+    fn step<K: Kind>(p: &mut Pinned<'_, K, Self>) {
+        p.step_resizing();
+    }
+
+    fn grow<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
+        let mask = p.engine.table.mask();
+        p.double(mask)
+    }
+
+    fn shrink<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
+        p.begin_halving()
+    }
+
+    fn slots(&self) -> u64 {
+        self.table.mask() + 1
+    }
+
+    fn table_bytes(&self) -> u64 {
+        self.slots() * (8 + 8 * H as u64)
+    }
+
+    fn stats(&self) -> EngineStats {
+        // ORDERING: Relaxed, statistics.
+        EngineStats::HotRing { slots_split: self.splits.load(Ordering::Relaxed) }
+    }
+
+    /// What is in the chain, and what only a hint still holds.
+    fn drain<K: Kind>(&self, mut f: impl FnMut(Item)) {
+        for anchor in self.chain().filter(|link| link.is_anchor()) {
+            for hint in &self.table.slot(anchor.slot()).hints {
+                // ORDERING: Relaxed, no other thread is left.
+                let address = Hint(hint.load(Ordering::Relaxed)).address();
+                if address == 0 {
+                    continue;
+                }
+                // SAFETY: P: a hinted item is not freed before its hint is cleared (I4).
+                let item = unsafe { Item::at(address) };
+                // ORDERING: Relaxed, as above.
+                if Next(item.next().load(Ordering::Relaxed)).is(UNLINKED) {
+                    f(item);
+                }
+            }
+        }
+        for link in self.chain().filter(|link| !link.is_anchor()) {
+            // SAFETY: P: in the chain, and freed only here.
+            f(unsafe { Item::at(link.address()) });
+        }
+    }
+}
+
+impl<const H: usize> Ring<H> {
+    /// The links of the chain from anchor 0 on. Only while no other thread uses the index.
+    fn chain(&self) -> impl Iterator<Item = Link> {
+        let mut at = Link::anchor(0);
+        std::iter::from_fn(move || {
+            let next = if at.is_anchor() {
+                &self.table.slot(at.slot()).anchor
+            } else {
+                // SAFETY: P: an item is freed only after the walk has passed it.
+                unsafe { Item::at(at.address()) }.next()
+            };
+            let here = at;
+            // ORDERING: Relaxed, no other thread is left.
+            at = Next(next.load(Ordering::Relaxed)).link();
+            Some((here, at))
+        })
+        .scan(false, |ended, (here, next)| {
+            let last = std::mem::replace(ended, next == Link::END);
+            (!last).then_some(here)
+        })
+    }
+}
+
+impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
+    /// The `next` word behind a link.
+    #[inline(always)]
+    pub(crate) fn next(&self, link: Link) -> &'s AtomicU64 {
+        if link.is_anchor() {
+            &self.engine.table.slot(link.slot()).anchor
+        } else {
+            self.item(link).next()
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn item(&self, link: Link) -> Item {
+        debug_assert!(!link.is_anchor());
+        #[cfg(any(loom, shuttle))]
+        assert!(link.address() != 0, "a walk leads into a slot that is not in use");
+        // SAFETY: P: the link was read from a node of a walk under this pin (P1, P3).
+        let item = unsafe { Item::at(link.address()) };
+        item.ghost().seen(self.local.participant.since());
+        item
+    }
+
+    /// The item of a hint word that was loaded under this pin.
+    #[inline(always)]
+    pub(crate) fn hinted(&self, hint: Hint) -> Option<Item> {
+        if hint.address() == 0 {
+            return None;
+        }
+        // SAFETY: P: what a hint word contains is claimed, hence not freed under our pin (P4).
+        let item = unsafe { Item::at(hint.address()) };
+        item.ghost().seen(self.local.participant.since());
+        Some(item)
+    }
+}
