@@ -39,6 +39,7 @@
 //! `ring/mod.rs` has the protocol: picture, invariants, proofs in short, memory orders.
 #![allow(unsafe_code)]
 
+mod any;
 mod arena;
 pub mod barrier;
 mod bytes;
@@ -64,6 +65,7 @@ mod u64s;
 mod whole;
 mod word;
 
+pub use any::{AnyIndex, AnySession, EngineChoice};
 pub use bytes::{Action, Bytes, Entry, Expiry, NewValue, Value};
 pub use config::{
     Atomicity, Config, ConfigError, Expander, GCuckooConfig, Growth, MercuryConfig, RcuCounts,

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use hotring_index::{Bytes, Entry};
+use hotring_index::Entry;
 
 use crate::error::StoreError;
 use crate::gate::{GateSession, Hold, STRIPES_ALL};
@@ -15,7 +15,7 @@ use crate::store::Limits;
 use crate::stripe::stripe;
 
 /// The index's session below this one.
-pub(crate) type Index = hotring_index::Session<Bytes>;
+pub(crate) type Index = hotring_index::AnySession;
 
 /// One thread's access to a [`Store`](crate::Store).
 ///

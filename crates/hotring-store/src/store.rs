@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hotring_index::{Bytes, Config, ConfigError, HotRing, Stalled};
+use hotring_index::{AnyIndex, AnySession, Config, ConfigError, EngineChoice, Stalled};
 
 use crate::gate::{Fault, Gate};
 use crate::session::Session;
@@ -18,7 +18,9 @@ pub struct Options {
     pub key_len_max: usize,
     /// Longest value that is accepted, or that an append may build.
     pub value_len_max: usize,
-    /// Settings of the index underneath.
+    /// Which engine the index underneath has.
+    pub engine: EngineChoice,
+    /// Settings of the index underneath. What the engine has no use for must be left at its default.
     pub index: Config,
 }
 
@@ -28,6 +30,7 @@ impl Default for Options {
             seed: [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03],
             key_len_max: 64 << 10,
             value_len_max: 512 << 20,
+            engine: EngineChoice::default(),
             index: Config::default(),
         }
     }
@@ -91,7 +94,7 @@ pub struct Stats {
 /// Work is done through a [`Session`], one for each thread.
 #[derive(Clone)]
 pub struct Store {
-    index: HotRing<Bytes>,
+    index: AnyIndex,
     gate: Arc<Gate>,
     limits: Limits,
     /// Of the stripes.
@@ -118,23 +121,25 @@ impl Store {
             }
         }
         let config = Config { seed: options.seed, ..options.index };
-        let index = HotRing::<Bytes>::new(config).map_err(OpenError::Index)?;
+        let index = AnyIndex::new(options.engine, config).map_err(OpenError::Index)?;
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
         Ok(Store { index, gate: Arc::new(Gate::new(fault)), limits, seed })
     }
 
     /// Opens a session for one thread.
     pub fn session(&self) -> Session {
-        self.open(self.index.session())
+        self.open(None)
     }
 
     /// Opens a session for one thread, with a name for [`Stalled`]: what the thread is called, for
     /// example.
     pub fn session_named(&self, name: &str) -> Session {
-        self.open(self.index.session_named(name))
+        self.open(Some(name))
     }
 
-    fn open(&self, index: hotring_index::Session<Bytes>) -> Session {
+    fn open(&self, name: Option<&str>) -> Session {
+        let index: AnySession =
+            self.index.try_session(name).expect("`new` has refused such engines");
         Session::new(index, Gate::register(&self.gate), self.limits, self.seed)
     }
 
@@ -147,6 +152,11 @@ impl Store {
     /// Changes [`Config::limbo_max`], from which on writes are refused while a session is stalled.
     pub fn set_limbo_max(&self, bytes: u64) {
         self.index.set_limbo_max(bytes);
+    }
+
+    /// Which engine the index has.
+    pub fn engine(&self) -> EngineChoice {
+        self.index.choice()
     }
 
     /// Number of keys, those included that have expired and are not yet reclaimed.

@@ -1,0 +1,236 @@
+//! An index whose engine is chosen when it is built, not when the program is compiled.
+//!
+//! One predictable branch an operation is what it costs. A program that needs one engine only
+//! names it in a type: [`HotRing`](crate::HotRing), for example.
+
+use crate::bytes::{Action, Bytes, Entry, Expiry, NewValue};
+use crate::config::{Config, ConfigError};
+use crate::index::Index;
+use crate::limit::Stalled;
+use crate::ring::Ring;
+use crate::session::Session;
+use crate::stats::Stats;
+
+/// Defines the choice, the index and the session from one list of engines, and `each!`, which runs
+/// the same code for whichever it is.
+macro_rules! engines {
+    ($($(#[$doc:meta])* $name:ident: $engine:ty, $text:literal;)+) => {
+        /// Which engine an [`AnyIndex`] has.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+        #[non_exhaustive]
+        pub enum EngineChoice {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl EngineChoice {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// What it is called where one has to tell them all apart.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)+
+                }
+            }
+        }
+
+        #[derive(Clone)]
+        enum Indexes {
+            $($name(Index<Bytes, $engine>),)+
+        }
+
+        enum Sessions {
+            $($name(Session<Bytes, $engine>),)+
+        }
+
+        impl Indexes {
+            fn new(choice: EngineChoice, config: Config) -> Result<Self, ConfigError> {
+                Ok(match choice {
+                    $(EngineChoice::$name => Self::$name(Index::new(config)?),)+
+                })
+            }
+
+            fn try_session(&self, name: Option<&str>) -> Result<Sessions, ConfigError> {
+                Ok(match self {
+                    $(Self::$name(index) => Sessions::$name(index.try_session(name)?),)+
+                })
+            }
+        }
+
+        macro_rules! each_index {
+            ($any:expr, $one:ident => $do:expr) => {
+                match $any {
+                    $(Indexes::$name($one) => $do,)+
+                }
+            };
+        }
+
+        macro_rules! each {
+            ($any:expr, $one:ident => $do:expr) => {
+                match $any {
+                    $(Sessions::$name($one) => $do,)+
+                }
+            };
+        }
+    };
+}
+
+engines! {
+    /// HotRing with lines of 7 hints.
+    #[default]
+    HotRing: Ring<7>, "hotring";
+    /// HotRing with one movable head, as in the paper; what the strategies Random and Sampling need.
+    HotRingOneHead: Ring<1>, "hotring-one-head";
+}
+
+/// An index of byte strings with any of the engines. Cloning gives another handle to the same index.
+#[derive(Clone)]
+pub struct AnyIndex {
+    choice: EngineChoice,
+    index: Indexes,
+}
+
+impl AnyIndex {
+    /// An empty index.
+    ///
+    /// # Errors
+    /// Settings that do not go together, or with this engine; or no address space for the table.
+    pub fn new(choice: EngineChoice, config: Config) -> Result<Self, ConfigError> {
+        Ok(Self { choice, index: Indexes::new(choice, config)? })
+    }
+
+    /// Which engine it has.
+    pub fn choice(&self) -> EngineChoice {
+        self.choice
+    }
+
+    /// As [`Index::try_session`].
+    ///
+    /// # Errors
+    /// An engine without locks serves one session at a time, and there is one.
+    pub fn try_session(&self, name: Option<&str>) -> Result<AnySession, ConfigError> {
+        self.index.try_session(name).map(AnySession)
+    }
+
+    /// As [`Index::stalled`].
+    pub fn stalled(&self) -> Option<Stalled> {
+        each_index!(&self.index, index => index.stalled())
+    }
+
+    /// As [`Index::set_limbo_max`].
+    pub fn set_limbo_max(&self, bytes: u64) {
+        each_index!(&self.index, index => index.set_limbo_max(bytes));
+    }
+
+    /// As [`Index::len`].
+    pub fn len(&self) -> usize {
+        each_index!(&self.index, index => index.len())
+    }
+
+    /// As [`Index::is_empty`].
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// As [`Index::stats`].
+    pub fn stats(&self) -> Stats {
+        each_index!(&self.index, index => index.stats())
+    }
+}
+
+/// A thread's access to an [`AnyIndex`]: the operations of [`Session`] on byte strings.
+pub struct AnySession(Sessions);
+
+impl AnySession {
+    /// As [`Session::get`].
+    #[inline(always)]
+    pub fn get<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
+        each!(&mut self.0, session => session.get(key, now, f))
+    }
+
+    /// As [`Session::update`].
+    #[inline(always)]
+    pub fn update<'x, R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
+    ) -> R {
+        each!(&mut self.0, session => session.update(key, now, decide))
+    }
+
+    /// As [`Session::put`].
+    #[inline(always)]
+    pub fn put(&mut self, key: &[u8], value: NewValue<'_>, expiry: Expiry, now: u64) -> bool {
+        each!(&mut self.0, session => session.put(key, value, expiry, now))
+    }
+
+    /// As [`Session::remove`].
+    pub fn remove(&mut self, key: &[u8], now: u64) -> bool {
+        each!(&mut self.0, session => session.remove(key, now))
+    }
+
+    /// As [`Session::version`].
+    pub fn version(&mut self, key: &[u8], now: u64) -> Option<u64> {
+        each!(&mut self.0, session => session.version(key, now))
+    }
+
+    /// As [`Session::scan`].
+    pub fn scan(&mut self, cursor: u64, count: usize, now: u64, f: impl FnMut(Entry<'_>)) -> u64 {
+        each!(&mut self.0, session => session.scan(cursor, count, now, f))
+    }
+
+    /// As [`Session::sample`].
+    pub fn sample<R>(
+        &mut self,
+        random: u64,
+        now: u64,
+        f: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        each!(&mut self.0, session => session.sample(random, now, f))
+    }
+
+    /// As [`Session::get_many`].
+    pub fn get_many(&mut self, keys: &[&[u8]], now: u64, f: impl FnMut(usize, Option<Entry<'_>>)) {
+        each!(&mut self.0, session => session.get_many(keys, now, f));
+    }
+
+    /// As [`Session::prefetch`].
+    pub fn prefetch<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) {
+        each!(&mut self.0, session => session.prefetch(keys));
+    }
+
+    /// As [`Session::clear`].
+    pub fn clear(&mut self) {
+        each!(&mut self.0, session => session.clear());
+    }
+
+    /// As [`Session::expire_step`].
+    pub fn expire_step(&mut self, budget: usize, now: u64) -> (usize, usize) {
+        each!(&mut self.0, session => session.expire_step(budget, now))
+    }
+
+    /// As [`Session::admit`].
+    ///
+    /// # Errors
+    /// Who is in the way, and of how much.
+    #[inline(always)]
+    pub fn admit(&mut self) -> Result<(), Box<Stalled>> {
+        each!(&mut self.0, session => session.admit())
+    }
+
+    /// As [`Session::collect`].
+    pub fn collect(&mut self) {
+        each!(&mut self.0, session => session.collect());
+    }
+
+    /// As [`Session::grow`].
+    pub fn grow(&mut self) -> bool {
+        each!(&mut self.0, session => session.grow())
+    }
+
+    /// As [`Session::shrink`].
+    pub fn shrink(&mut self) -> bool {
+        each!(&mut self.0, session => session.shrink())
+    }
+}
