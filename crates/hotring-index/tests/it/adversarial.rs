@@ -5,36 +5,40 @@
 //! pair takes 2^48 hashes. `PREFIXED` has such keys with equal tags and buckets.
 
 use crate::colliding::{PREFIXED, TAG, bytes_hash, pairs, u64_hash, u64_key};
-use crate::shapes::{Growing, Setup, number, setups};
+use crate::shapes::{
+    Family, Growing, Setup, every_engine, number, setups, strategies, with_engine,
+};
 use crate::u64s::Random;
 use crate::{model_bytes, model_u64s};
-use hotring_index::{Action, Bytes, Entry, Expiry, HotRing, NewValue, Ring, Session, Value};
+use hotring_index::{
+    Action, Bytes, Engine, Entry, Expiry, HotRing, Index, NewValue, Session, Value,
+};
 
 /// All strategies, with a table that stays small, doubles, and goes up and down.
-fn awkward() -> Vec<Setup> {
-    let mut all = setups();
+fn awkward(family: Family) -> Vec<Setup> {
+    let mut all = setups(family);
     all.retain(|setup| {
-        let (depth, period) = (setup.config.pipeline_depth, setup.config.period);
-        depth == 16 && period == 1 && setup.growing != Growing::Huge
+        let depth = setup.config.pipeline_depth;
+        depth == 16 && setup.is_eager() && setup.growing != Growing::Huge
     });
-    assert_eq!(all.len(), 13 * 3);
+    assert_eq!(all.len(), strategies(family).len() * 3);
     all
 }
 
-fn u64s(name: &str, hash: impl Fn(u64) -> u64, count: u64) {
+fn u64s(family: Family, name: &str, hash: impl Fn(u64) -> u64, count: u64) {
     let keys: Vec<u64> = (0..count).map(|i| u64_key(hash(i))).collect();
     let seed = number("HOTRING_SEED", 501);
     println!("{name}, seed {seed}");
     for seed in seed..seed + number("HOTRING_SEQUENCES", 1) {
-        model_u64s::compare(seed, 1_200, &keys, &awkward());
+        model_u64s::compare(seed, 1_200, &keys, &awkward(family));
     }
 }
 
-fn bytes(name: &str, keys: &[Vec<u8>], steps: usize) {
+fn bytes(family: Family, name: &str, keys: &[Vec<u8>], steps: usize) {
     let seed = number("HOTRING_SEED", 601);
     println!("{name}, seed {seed}");
     for seed in seed..seed + number("HOTRING_SEQUENCES", 1) {
-        model_bytes::compare(seed, steps, keys, &awkward());
+        model_bytes::compare(seed, steps, keys, &awkward(family));
     }
 }
 
@@ -43,48 +47,48 @@ fn mixed(i: u64) -> u64 {
     Random(i + 1).next()
 }
 
-#[test]
-fn u64_keys_with_equal_tags() {
-    u64s("equal tags", |i| mixed(i) & !TAG | 0xbeef << 32, 60);
-    u64s("tag 0, as an empty word has it", |i| mixed(i) & !TAG, 60);
-    u64s("tag and bucket equal", |i| i << 48 | 0xbeef_0000_1234, 60);
-}
+every_engine!(u64_keys_with_equal_tags, |family| {
+    u64s(family, "equal tags", |i| mixed(i) & !TAG | 0xbeef << 32, 60);
+    u64s(family, "tag 0, as an empty word has it", |i| mixed(i) & !TAG, 60);
+    u64s(family, "tag and bucket equal", |i| i << 48 | 0xbeef_0000_1234, 60);
+});
 
-#[test]
-fn u64_keys_in_one_bucket() {
-    u64s("one bucket of every table", |i| mixed(i) << 32 | 0x1234_5678, 60);
-    u64s("all bits equal but the highest", |i| i << 63 | 0x7777_7777_7777_7777, 2);
-    u64s("all bits equal but the highest four", |i| i << 60 | 0x0777_7777_7777_7777, 16);
-    u64s("the ends of the ring", |i| if i.is_multiple_of(2) { i / 2 } else { !(i / 2) }, 32);
-}
+every_engine!(u64_keys_in_one_bucket, |family| {
+    u64s(family, "one bucket of every table", |i| mixed(i) << 32 | 0x1234_5678, 60);
+    u64s(family, "all bits equal but the highest", |i| i << 63 | 0x7777_7777_7777_7777, 2);
+    u64s(family, "all bits equal but the highest four", |i| i << 60 | 0x0777_7777_7777_7777, 16);
+    u64s(
+        family,
+        "the ends of the ring",
+        |i| if i.is_multiple_of(2) { i / 2 } else { !(i / 2) },
+        32,
+    );
+});
 
-#[test]
-fn byte_keys_with_equal_hashes() {
+every_engine!(byte_keys_with_equal_hashes, |family| {
     let keys: Vec<Vec<u8>> = pairs().into_iter().flatten().collect();
-    bytes("pairs with equal hashes", &keys, 1_500);
-}
+    bytes(family, "pairs with equal hashes", &keys, 1_500);
+});
 
-#[test]
-fn byte_keys_with_equal_tags() {
+every_engine!(byte_keys_with_equal_tags, |family| {
     let mut keys: Vec<Vec<u8>> = PREFIXED.iter().map(|key| key.as_bytes().to_vec()).collect();
     let all = (0..).map(|i: u32| format!("tag {i}").into_bytes());
     keys.extend(all.filter(|key| bytes_hash(key) & TAG == 0).take(12));
-    bytes("equal tags and buckets, and tag 0", &keys, 1_500);
-}
+    bytes(family, "equal tags and buckets, and tag 0", &keys, 1_500);
+});
 
-#[test]
-fn byte_keys_of_awkward_lengths() {
+every_engine!(byte_keys_of_awkward_lengths, |family| {
     let mut keys: Vec<Vec<u8>> =
         [0, 1, 2, 7, 8, 253, 254, 255, 256, 257].map(|len| vec![0; len]).to_vec();
     keys.extend([1, 254, 255, 256].map(|len| vec![0xff; len]));
-    bytes("lengths about that of the escape", &keys, 1_500);
+    bytes(family, "lengths about that of the escape", &keys, 1_500);
     let long = |end| {
         let mut key = vec![b'x'; 64 << 10];
         *key.last_mut().expect("not empty") = end;
         key
     };
-    bytes("64 KiB, of which the last byte differs", &[1, 2, 3, 4, 5, 6].map(long), 40);
-}
+    bytes(family, "64 KiB, of which the last byte differs", &[1, 2, 3, 4, 5, 6].map(long), 40);
+});
 
 fn show(entry: Entry<'_>) -> (u8, Vec<u8>, u64) {
     match entry.value {
@@ -93,7 +97,7 @@ fn show(entry: Entry<'_>) -> (u8, Vec<u8>, u64) {
     }
 }
 
-fn values_are_kept<const H: usize>(session: &mut Session<Bytes, Ring<H>>, key: &[u8]) {
+fn values_are_kept<E: Engine>(session: &mut Session<Bytes, E>, key: &[u8]) {
     let large = |fill| NewValue::Bytes { kind: 15, bytes: vec![fill; 1 << 20].into() };
     let empty = NewValue::Bytes { kind: 0, bytes: (&[][..]).into() };
     let word = |word| NewValue::Word { kind: 9, word };
@@ -133,8 +137,8 @@ fn values_are_kept<const H: usize>(session: &mut Session<Bytes, Ring<H>>, key: &
     assert!(session.get(key, 1, |_| ()).is_none());
 }
 
-fn all_values<const H: usize>(setup: &Setup) {
-    let index = HotRing::<Bytes, H>::new(setup.config.clone()).expect("a valid configuration");
+fn all_values<E: Engine>(setup: &Setup) {
+    let index = Index::<Bytes, E>::new(setup.config.clone()).expect("a valid configuration");
     let mut session = index.session();
     for [a, b] in [pairs()[0].clone(), [Vec::new(), vec![0; 255]]] {
         // The other one stays there.
@@ -145,12 +149,11 @@ fn all_values<const H: usize>(setup: &Setup) {
     }
 }
 
-#[test]
-fn awkward_values_are_kept() {
-    for setup in awkward() {
-        crate::shapes::with_hints!(setup.hints, all_values(&setup));
+every_engine!(awkward_values_are_kept, |family| {
+    for setup in awkward(family) {
+        with_engine!(setup.shape, all_values(&setup));
     }
-}
+});
 
 #[test]
 fn hashes_are_what_these_tests_take_them_for() {

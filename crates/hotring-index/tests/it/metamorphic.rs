@@ -3,27 +3,29 @@
 //! Batches against single operations, scans in steps of any size, and two sessions against one are
 //! compared in `model_u64s` and `model_bytes`, where each is one more way to the same answers.
 
-use crate::shapes::{Growing, Setup, number, setups, with_hints};
+use crate::shapes::{
+    Family, Growing, Setup, every_engine, number, setups, strategies, with_engine,
+};
 use crate::u64s::Random;
-use hotring_index::{Bytes, Entry, Expiry, HotRing, NewValue, Ring, Session, U64, Value};
+use hotring_index::{Bytes, Engine, Entry, Expiry, Index, NewValue, Session, U64, Value};
 use std::collections::HashMap;
 
 const KEYS: u64 = 40;
 
 /// Each strategy with each way of growing.
-fn some_setups() -> Vec<Setup> {
-    let mut all = setups();
-    all.retain(|setup| setup.config.pipeline_depth == 2 && setup.config.period == 1);
-    assert_eq!(all.len(), 13 * 4);
+fn some_setups(family: Family) -> Vec<Setup> {
+    let mut all = setups(family);
+    all.retain(|setup| setup.config.pipeline_depth == 2 && setup.is_eager());
+    assert_eq!(all.len(), strategies(family).len() * 4);
     all
 }
 
-fn index_u64s<const H: usize>(setup: &Setup) -> HotRing<U64, H> {
-    HotRing::new(setup.config.clone()).expect("a valid configuration")
+fn index_u64s<E: Engine>(setup: &Setup) -> Index<U64, E> {
+    Index::new(setup.config.clone()).expect("a valid configuration")
 }
 
-fn index_bytes<const H: usize>(setup: &Setup) -> HotRing<Bytes, H> {
-    HotRing::new(setup.config.clone()).expect("a valid configuration")
+fn index_bytes<E: Engine>(setup: &Setup) -> Index<Bytes, E> {
+    Index::new(setup.config.clone()).expect("a valid configuration")
 }
 
 /// An operation on one key: its key, what to do, a value.
@@ -49,8 +51,8 @@ fn reordered(random: &mut Random, steps: &[Step]) -> Vec<Step> {
 /// The answers for each key, in order, and what is there in the end.
 type Seen = (HashMap<u64, Vec<Option<u64>>>, HashMap<u64, u64>);
 
-fn run_u64s<const H: usize>(setup: &Setup, steps: &[Step]) -> Seen {
-    let index = index_u64s::<H>(setup);
+fn run_u64s<E: Engine>(setup: &Setup, steps: &[Step]) -> Seen {
+    let index = index_u64s::<E>(setup);
     let mut session = index.session();
     let mut answers: HashMap<u64, Vec<Option<u64>>> = HashMap::new();
     for &(key, what, value) in steps {
@@ -74,7 +76,7 @@ fn run_u64s<const H: usize>(setup: &Setup, steps: &[Step]) -> Seen {
     (answers, last)
 }
 
-fn disturb<const H: usize>(session: &mut Session<U64, Ring<H>>, random: u64) {
+fn disturb<E: Engine>(session: &mut Session<U64, E>, random: u64) {
     match random >> 40 & 7 {
         0 => _ = session.grow(),
         1 => _ = session.shrink(),
@@ -91,8 +93,8 @@ fn word(entry: Entry<'_>) -> u64 {
     }
 }
 
-fn run_bytes<const H: usize>(setup: &Setup, steps: &[Step]) -> Seen {
-    let index = index_bytes::<H>(setup);
+fn run_bytes<E: Engine>(setup: &Setup, steps: &[Step]) -> Seen {
+    let index = index_bytes::<E>(setup);
     let mut session = index.session();
     let mut answers: HashMap<u64, Vec<Option<u64>>> = HashMap::new();
     for &(key, what, value) in steps {
@@ -122,27 +124,27 @@ fn run_bytes<const H: usize>(setup: &Setup, steps: &[Step]) -> Seen {
     (answers, last)
 }
 
-#[test]
-fn the_order_of_operations_on_different_keys_makes_no_difference() {
+every_engine!(the_order_of_operations_on_different_keys_makes_no_difference, |family| {
     let seed = number("HOTRING_SEED", 701);
     let mut random = Random(seed);
     let steps = steps(&mut random);
-    let setups = some_setups();
-    let first = run_u64s::<7>(&setups[0], &steps);
-    let first_bytes = run_bytes::<7>(&setups[0], &steps);
+    let setups = some_setups(family);
+    let setup = &setups[0];
+    let first = with_engine!(setup.shape, run_u64s(setup, &steps));
+    let first_bytes = with_engine!(setup.shape, run_bytes(setup, &steps));
     assert!(!first.1.is_empty() && !first_bytes.1.is_empty());
     for setup in setups {
         let other = reordered(&mut random, &steps);
         assert_ne!(other, steps);
-        let seen = with_hints!(setup.hints, run_u64s(&setup, &other));
+        let seen = with_engine!(setup.shape, run_u64s(&setup, &other));
         assert_eq!(seen, first, "seed {seed}, {setup:?}");
-        let seen = with_hints!(setup.hints, run_bytes(&setup, &other));
+        let seen = with_engine!(setup.shape, run_bytes(&setup, &other));
         assert_eq!(seen, first_bytes, "seed {seed}, {setup:?}");
     }
-}
+});
 
-fn cleared_and_removed<const H: usize>(setup: &Setup, seed: u64) {
-    let indexes = [index_u64s::<H>(setup), index_u64s::<H>(setup)];
+fn cleared_and_removed<E: Engine>(setup: &Setup, seed: u64) {
+    let indexes = [index_u64s::<E>(setup), index_u64s::<E>(setup)];
     let mut answers = indexes.iter().enumerate().map(|(n, index)| {
         let mut session = index.session();
         let mut random = Random(seed);
@@ -164,16 +166,15 @@ fn cleared_and_removed<const H: usize>(setup: &Setup, seed: u64) {
     assert_eq!(answers.next(), answers.next(), "seed {seed}, {setup:?}");
 }
 
-#[test]
-fn to_clear_is_to_remove_everything() {
+every_engine!(to_clear_is_to_remove_everything, |family| {
     let seed = number("HOTRING_SEED", 702);
-    for setup in some_setups() {
-        with_hints!(setup.hints, cleared_and_removed(&setup, seed));
+    for setup in some_setups(family) {
+        with_engine!(setup.shape, cleared_and_removed(&setup, seed));
     }
-}
+});
 
-fn batches<const H: usize>(setup: &Setup, seed: u64) {
-    let index = index_bytes::<H>(setup);
+fn batches<E: Engine>(setup: &Setup, seed: u64) {
+    let index = index_bytes::<E>(setup);
     let mut session = index.session();
     let mut random = Random(seed);
     let names: Vec<[u8; 8]> = (0..300u64).map(u64::to_le_bytes).collect();
@@ -197,11 +198,10 @@ fn batches<const H: usize>(setup: &Setup, seed: u64) {
     }
 }
 
-#[test]
-fn a_batch_is_as_many_single_lookups() {
+every_engine!(a_batch_is_as_many_single_lookups, |family| {
     let seed = number("HOTRING_SEED", 703);
     // All depths of the pipeline.
-    for setup in setups().iter().filter(|setup| setup.config.period == 5) {
-        with_hints!(setup.hints, batches(setup, seed));
+    for setup in setups(family).iter().filter(|setup| setup.config.period == 5) {
+        with_engine!(setup.shape, batches(setup, seed));
     }
-}
+});

@@ -1,10 +1,10 @@
 //! How an operation of a history is done on a u64 session: the same for every suite.
 
 use crate::history::{Op, Outcome};
-use hotring_index::{Ring, Session, U64};
+use hotring_index::{Engine, Session, U64};
 
 /// Does an operation that u64 items have; expiries and versions are for byte strings.
-pub fn operate<const H: usize>(session: &mut Session<U64, Ring<H>>, key: u64, op: Op) -> Outcome {
+pub fn operate<E: Engine>(session: &mut Session<U64, E>, key: u64, op: Op) -> Outcome {
     use Outcome::{Flag, Value};
     match op {
         Op::Get => Value(session.get(key)),

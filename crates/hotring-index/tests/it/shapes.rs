@@ -1,7 +1,29 @@
-//! Every valid combination of the settings that must not change an answer.
+//! Every engine in every valid combination of the settings that must not change an answer.
 
 use crate::u64s::config;
 use hotring_index::{Config, Growth, HotRing, RcuCounts, Strategy, U64};
+
+/// An engine, whatever its mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    HotRing,
+}
+
+/// An engine's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Ring1,
+    Ring3,
+    Ring7,
+}
+
+impl Shape {
+    pub fn family(self) -> Family {
+        match self {
+            Self::Ring1 | Self::Ring3 | Self::Ring7 => Family::HotRing,
+        }
+    }
+}
 
 /// How the size of the table changes while a sequence runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,44 +41,80 @@ pub enum Growing {
 /// One combination.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    pub hints: usize,
+    pub shape: Shape,
     pub growing: Growing,
     /// Sessions that take turns.
     pub sessions: usize,
     pub config: Config,
 }
 
-/// Calls a function with the number of hints as its constant.
-macro_rules! with_hints {
-    ($hints:expr, $function:ident($($argument:expr),*)) => {
-        match $hints {
-            1 => $function::<1>($($argument),*),
-            3 => $function::<3>($($argument),*),
-            7 => $function::<7>($($argument),*),
-            hints => unreachable!("{hints} hints"),
+impl Setup {
+    /// Whether hot items are looked for at each access, where they are looked for.
+    pub fn is_eager(&self) -> bool {
+        self.config.period == 1 || self.shape.family() != Family::HotRing
+    }
+}
+
+/// Calls a function with the engine as its type.
+macro_rules! with_engine {
+    ($shape:expr, $function:ident($($argument:expr),*)) => {
+        match $shape {
+            crate::shapes::Shape::Ring1 => $function::<hotring_index::Ring<1>>($($argument),*),
+            crate::shapes::Shape::Ring3 => $function::<hotring_index::Ring<3>>($($argument),*),
+            crate::shapes::Shape::Ring7 => $function::<hotring_index::Ring<7>>($($argument),*),
         }
     };
 }
-pub(crate) use with_hints;
+pub(crate) use with_engine;
 
-fn is_valid<const H: usize>(config: &Config) -> bool {
-    HotRing::<U64, H>::new(config.clone()).is_ok()
+/// One test for each engine: `name::engine`.
+macro_rules! every_engine {
+    ($(#[$doc:meta])* $name:ident, |$family:ident| $body:block) => {
+        $(#[$doc])*
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            fn run($family: crate::shapes::Family) $body
+
+            #[test]
+            fn hotring() {
+                run(crate::shapes::Family::HotRing);
+            }
+        }
+    };
+}
+pub(crate) use every_engine;
+
+fn is_valid(shape: Shape, config: &Config) -> bool {
+    match shape {
+        Shape::Ring1 => HotRing::<U64, 1>::new(config.clone()).is_ok(),
+        Shape::Ring3 => HotRing::<U64, 3>::new(config.clone()).is_ok(),
+        Shape::Ring7 => HotRing::<U64, 7>::new(config.clone()).is_ok(),
+    }
 }
 
-/// What concerns hot items: the index itself says which combinations there are.
-pub fn strategies() -> Vec<(usize, Config)> {
+/// The modes of an engine: for HotRing what concerns hot items, of which the index itself says
+/// which combinations there are.
+pub fn strategies(family: Family) -> Vec<(Shape, Config)> {
+    match family {
+        Family::HotRing => hotspot_strategies(),
+    }
+}
+
+fn hotspot_strategies() -> Vec<(Shape, Config)> {
     let mut all = Vec::new();
     for strategy in [Strategy::None, Strategy::Random, Strategy::Sampling, Strategy::Vote] {
         for (complete_lines, backoff) in [(false, false), (true, false), (false, true)] {
             for rcu_counts in [RcuCounts::Item, RcuCounts::Predecessor] {
-                for hints in [1, 3, 7] {
+                for shape in [Shape::Ring1, Shape::Ring3, Shape::Ring7] {
                     let base = config(strategy);
                     let config =
                         Config { complete_lines, backoff, rcu_counts, huge_pages: false, ..base };
                     // Back-off is accepted, and without effect, with other strategies.
                     let is_new = !backoff || strategy == Strategy::Sampling;
-                    if is_new && with_hints!(hints, is_valid(&config)) {
-                        all.push((hints, config));
+                    if is_new && is_valid(shape, &config) {
+                        all.push((shape, config));
                     }
                 }
             }
@@ -66,24 +124,24 @@ pub fn strategies() -> Vec<(usize, Config)> {
 }
 
 /// All combinations.
-pub fn setups() -> Vec<Setup> {
+pub fn setups(family: Family) -> Vec<Setup> {
     let mut all = Vec::new();
-    for (hints, base) in strategies() {
+    for (shape, base) in strategies(family) {
+        let periods: &[u32] = if family == Family::HotRing { &[1, 5] } else { &[base.period] };
         for pipeline_depth in [1, 2, 16, 64] {
-            for period in [1, 5] {
+            for &period in periods {
                 for growing in [Growing::Small, Growing::Doubling, Growing::Forced, Growing::Huge] {
                     let (growth, slots_initial) = match growing {
-                        Growing::Small => (Growth::Fixed, 4),
-                        Growing::Doubling => (doubling(), 1),
-                        Growing::Forced => (Growth::Fixed, 2),
-                        Growing::Huge => (Growth::Fixed, 1 << 16),
+                        Growing::Small => (Some(Growth::Fixed), 4),
+                        Growing::Doubling => (doubling(family), 1),
+                        Growing::Forced => (Some(Growth::Fixed), 2),
+                        Growing::Huge => (Some(Growth::Fixed), 1 << 16),
                     };
-                    let growth = Some(growth);
                     let config =
                         Config { pipeline_depth, period, growth, slots_initial, ..base.clone() };
                     // Every value of each other setting meets one session and two.
                     let sessions = 1 + all.len().count_ones() as usize % 2;
-                    all.push(Setup { hints, growing, sessions, config });
+                    all.push(Setup { shape, growing, sessions, config });
                 }
             }
         }
@@ -91,8 +149,25 @@ pub fn setups() -> Vec<Setup> {
     all
 }
 
-fn doubling() -> Growth {
-    Growth::Auto { visits_max: 1.0, items_min: 0.05, items_max: 0.2, items_low: 0.0 }
+/// A growth by which the table doubles again and again.
+fn doubling(family: Family) -> Option<Growth> {
+    match family {
+        Family::HotRing => {
+            Some(Growth::Auto { visits_max: 1.0, items_min: 0.05, items_max: 0.2, items_low: 0.0 })
+        }
+    }
+}
+
+/// A configuration in which heads move as often as they can and the table's size often changes.
+pub fn restless(shape: Shape, config: &Config) -> Config {
+    let base = Config { slots_initial: 1, slots_max: 1 << 10, ..config.clone() };
+    match shape.family() {
+        Family::HotRing => {
+            let growth =
+                Growth::Auto { visits_max: 1.5, items_min: 1.0, items_max: 2.0, items_low: 0.25 };
+            Config { period: 1, growth: Some(growth), ..base }
+        }
+    }
 }
 
 /// A number from the environment.
@@ -105,8 +180,8 @@ pub fn number(variable: &str, default: u64) -> u64 {
 fn the_combinations_are_all_there() {
     // 3 and 7 hints: no strategy, votes, votes with complete lines. One hint: no strategy, votes,
     // random, and sampling with or without back-off, counting for the item or its predecessor.
-    assert_eq!(strategies().len(), 2 * 3 + 7);
-    let setups = setups();
+    assert_eq!(strategies(Family::HotRing).len(), 2 * 3 + 7);
+    let setups = setups(Family::HotRing);
     assert_eq!(setups.len(), 13 * 4 * 2 * 4);
     for growing in [Growing::Small, Growing::Doubling, Growing::Forced, Growing::Huge] {
         for sessions in [1, 2] {

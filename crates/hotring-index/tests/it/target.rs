@@ -4,7 +4,7 @@ use crate::colliding;
 use crate::history::{Op, Outcome, State};
 use crate::operate::operate;
 use crate::u64s::Random;
-use hotring_index::{Action, Bytes, Entry, Expiry, NewValue, Ring, Session, U64, Value};
+use hotring_index::{Action, Bytes, Engine, Entry, Expiry, NewValue, Session, U64, Value};
 use std::borrow::Cow;
 
 /// Hot keys at most.
@@ -30,7 +30,7 @@ pub trait Target: Send {
 }
 
 /// A session of the u64 index and its hot keys.
-pub struct AsU64s<const H: usize>(pub Session<U64, Ring<H>>, pub [u64; KEYS]);
+pub struct AsU64s<E: Engine>(pub Session<U64, E>, pub [u64; KEYS]);
 
 /// Plain keys, or such that share tag and bucket whatever the size of the table.
 pub fn u64_keys(collide: bool) -> [u64; KEYS] {
@@ -38,7 +38,7 @@ pub fn u64_keys(collide: bool) -> [u64; KEYS] {
     if collide { [0, 1, 2, 3].map(|i| colliding::u64_key(hash(i))) } else { [0, 1, 2, 3] }
 }
 
-impl<const H: usize> Target for AsU64s<H> {
+impl<E: Engine> Target for AsU64s<E> {
     fn run(&mut self, key: usize, op: Op) -> Outcome {
         operate(&mut self.0, self.1[key], op)
     }
@@ -90,8 +90,8 @@ const TICK: u64 = 10;
 
 /// A session of the byte-string index in which a value is a word or text, at random, and some
 /// entries have expiries.
-pub struct AsBytes<const H: usize> {
-    session: Session<Bytes, Ring<H>>,
+pub struct AsBytes<E: Engine> {
+    session: Session<Bytes, E>,
     random: Random,
     keys: [Vec<u8>; KEYS],
     now: u64,
@@ -118,8 +118,8 @@ fn parse(entry: &Entry<'_>) -> u64 {
     }
 }
 
-impl<const H: usize> AsBytes<H> {
-    pub fn new(session: Session<Bytes, Ring<H>>, random: Random, keys: [Vec<u8>; KEYS]) -> Self {
+impl<E: Engine> AsBytes<E> {
+    pub fn new(session: Session<Bytes, E>, random: Random, keys: [Vec<u8>; KEYS]) -> Self {
         Self { session, random, keys, now: TICK }
     }
 
@@ -167,7 +167,7 @@ fn new_value(word: bool, v: u64) -> NewValue<'static> {
     }
 }
 
-impl<const H: usize> Target for AsBytes<H> {
+impl<E: Engine> Target for AsBytes<E> {
     fn run(&mut self, key: usize, op: Op) -> Outcome {
         use Outcome::{Flag, Value, Version};
         let now = self.now;
