@@ -47,6 +47,15 @@ pub enum EngineStats {
     },
 }
 
+impl EngineStats {
+    /// All of it by name, for reports.
+    pub fn fields(&self) -> Vec<(&'static str, u64)> {
+        match *self {
+            Self::HotRing { slots_split } => vec![("slots_split", slots_split)],
+        }
+    }
+}
+
 impl Default for EngineStats {
     fn default() -> Self {
         Self::HotRing { slots_split: 0 }

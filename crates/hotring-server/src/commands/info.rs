@@ -169,9 +169,10 @@ fn cluster(_: &Facts<'_>, text: &mut String) {
     field(text, "cluster_enabled", 0);
 }
 
-/// What the ring does: the figures that tell whether it finds hot items quickly.
+/// What the index does: the figures that tell whether it finds items quickly.
 fn index(f: &Facts<'_>, text: &mut String) {
     let s = &f.store.index;
+    field(text, "index_engine", f.server.store.engine().name());
     field(text, "index_items", s.items);
     field(text, "index_item_bytes", s.bytes);
     field(text, "index_slots", s.slots);
@@ -189,6 +190,9 @@ fn index(f: &Facts<'_>, text: &mut String) {
     field(text, "index_lookups_sampled", s.lookups_sampled);
     field(text, "index_head_moves", s.head_moves);
     field(text, "index_sampling_rounds", s.sampling_rounds);
+    for (name, value) in s.engine.fields() {
+        line(text, format_args!("index_{name}:{value}"));
+    }
     field(text, "store_exclusions", f.store.exclusions);
 }
 
