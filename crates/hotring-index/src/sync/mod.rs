@@ -7,6 +7,10 @@
 //! order of them, and they stay real everywhere. So do `Arc` and `Mutex`: no access to a protocol
 //! atomic happens under a lock that another thread may wait for in the middle of an operation.
 
+// Until the first engine with locks uses it.
+#[allow(dead_code)]
+pub(crate) mod spin;
+
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, fence};
 

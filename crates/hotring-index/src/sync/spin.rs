@@ -1,0 +1,160 @@
+//! Waiting for what takes others a few instructions.
+//!
+//! Whoever waits spins a little, each time twice as long, and then gives the processor away: on a
+//! machine with fewer processors than threads the holder of a lock may be one that does not run.
+//! Under a checker to wait is to let another thread go on.
+
+use super::{AtomicBool, Ordering};
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+
+/// Waits for which the processor is kept: 127 pauses in all, a few microseconds.
+#[cfg(not(any(loom, shuttle)))]
+const SPINS: u32 = 7;
+
+/// How often somebody has waited for the same thing.
+#[derive(Default)]
+pub(crate) struct SpinWait {
+    #[cfg(not(any(loom, shuttle)))]
+    waits: u32,
+}
+
+impl SpinWait {
+    /// Waits a bit; then look again.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn wait(&mut self) {
+        if self.waits < SPINS {
+            (0..1 << self.waits).for_each(|_| std::hint::spin_loop());
+            self.waits += 1;
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Lets another thread go on.
+    #[cfg(any(loom, shuttle))]
+    #[allow(clippy::unused_self)]
+    pub(crate) fn wait(&mut self) {
+        #[cfg(loom)]
+        loom::thread::yield_now();
+        #[cfg(shuttle)]
+        shuttle::thread::yield_now();
+    }
+}
+
+/// Whether a checker has found a fault: the run is over, and destructors must not add steps to it.
+#[inline(always)]
+pub(crate) fn is_over() -> bool {
+    cfg!(any(loom, shuttle)) && std::thread::panicking()
+}
+
+/// A lock that is held for a few instructions.
+#[derive(Default)]
+pub(crate) struct SpinLock(AtomicBool);
+
+impl SpinLock {
+    /// Takes the lock if nobody has it.
+    #[inline(always)]
+    pub(crate) fn try_lock(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `unlock`.
+        !self.0.swap(true, Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    pub(crate) fn lock(&self) {
+        if !self.try_lock() {
+            self.wait_and_lock();
+        }
+    }
+
+    #[cold]
+    fn wait_and_lock(&self) {
+        let mut spin = SpinWait::default();
+        loop {
+            spin.wait();
+            // ORDERING: Relaxed, a look that does not take the line away; the swap decides.
+            if !self.0.load(Ordering::Relaxed) && self.try_lock() {
+                return;
+            }
+        }
+    }
+
+    /// By who has the lock.
+    #[inline(always)]
+    pub(crate) fn unlock(&self) {
+        // ORDERING: Release, what the holder did comes before what the next one does.
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// What such a lock protects. A checker follows it, other than `Mutex`, which stays real.
+#[derive(Default)]
+pub(crate) struct SpinMutex<T> {
+    lock: SpinLock,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is used by who has the lock, one thread at a time.
+unsafe impl<T: Send> Sync for SpinMutex<T> {}
+
+impl<T> SpinMutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { lock: SpinLock::default(), value: UnsafeCell::new(value) }
+    }
+
+    pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
+        self.lock.lock();
+        SpinGuard(self)
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
+        self.lock.try_lock().then(|| SpinGuard(self))
+    }
+}
+
+/// The value of a lock that is held.
+pub(crate) struct SpinGuard<'m, T>(&'m SpinMutex<T>);
+
+impl<T> Deref for SpinGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held while the guard lives.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for SpinGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held while the guard lives, and the guard is borrowed alone.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for SpinGuard<'_, T> {
+    fn drop(&mut self) {
+        if !is_over() {
+            self.0.lock.unlock();
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_one_thread_s_at_a_time() {
+        let sum = SpinMutex::new(0u64);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10_000).for_each(|_| *sum.lock() += 1));
+            }
+        });
+        let held = sum.lock();
+        assert_eq!(*held, 40_000);
+        assert!(sum.try_lock().is_none());
+        drop(held);
+        assert!(sum.try_lock().is_some());
+    }
+}
