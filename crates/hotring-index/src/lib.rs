@@ -54,6 +54,7 @@ mod item;
 mod limit;
 #[cfg(not(any(loom, shuttle)))]
 mod memory;
+mod prefetch;
 #[doc(hidden)]
 pub mod rare;
 mod reclaim;

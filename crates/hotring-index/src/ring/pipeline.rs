@@ -8,6 +8,7 @@
 
 use crate::engine::{Hit, KeyGoal};
 use crate::item::{Item, Kind};
+use crate::prefetch::prefetch;
 use crate::rare::sometimes;
 use crate::ring::Ring;
 use crate::ring::table::{Matches, Slot};
@@ -326,16 +327,4 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
 fn goal_is_after<K: Kind>(kind: &K, goal: KeyGoal<'_, K>, item: Item) -> bool {
     use crate::ring::search::Goal;
     goal.cmp_item(kind, item) == cmp::Ordering::Less
-}
-
-/// Asks for the cache line at `at`; does nothing where there is no such instruction.
-#[inline(always)]
-pub(crate) fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing into the program and cannot fault.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
