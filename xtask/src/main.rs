@@ -7,6 +7,7 @@
 
 mod clients;
 mod docs;
+mod engines;
 mod long;
 mod process;
 mod prove;

@@ -22,10 +22,16 @@ pub struct Server {
 impl Server {
     /// Starts `hotring` and waits until it accepts connections.
     pub fn start(hotring: &Path) -> Result<Self> {
+        Self::start_with(hotring, &[])
+    }
+
+    /// The same, with more flags.
+    pub fn start_with(hotring: &Path, flags: &[&str]) -> Result<Self> {
         // Bound and let go again: the port is most likely still free a moment later.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let process = process::command(hotring)
             .args(["serve", "--listen", &format!("127.0.0.1:{port}")])
+            .args(flags)
             .stdin(Stdio::null())
             .spawn()
             .with_context(|| format!("cannot start {}", hotring.display()))?;

@@ -1,5 +1,6 @@
 //! The steps of `cargo xtask check` and of `cargo xtask test`, in the order of their cost.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -8,7 +9,7 @@ use anyhow::Result;
 use crate::prove::{self, Form};
 use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, target};
-use crate::{clients, docs, process, redis, tidy, tools};
+use crate::{clients, docs, engines, process, redis, tidy, tools};
 
 /// The quick round.
 pub fn check() -> Result<ExitCode> {
@@ -46,6 +47,7 @@ pub fn test() -> Result<ExitCode> {
     if suite.step("release build", || release_build().map(|_| Done::Passed(1))) {
         let (hotring, bench) = (binary("hotring"), binary("hotring-bench"));
         suite.step("torture", || torture(&bench, "10"));
+        suite.step("engines", || engines::check(&hotring, &bench));
         suite.step("redis tools", || with_tools(&["redis-cli"], || redis::check(&hotring)));
         suite.step("redis-py", || with_tools(&["python3"], || clients::python(&hotring)));
         suite.step("go-redis", || with_tools(&["go"], || clients::go(&hotring)));
@@ -100,10 +102,28 @@ fn tests(which: &[&str]) -> Result<Done> {
     )
 }
 
-/// Races show themselves in optimised code; what is checked there runs again.
+/// Races show themselves in optimised code; what is checked there runs again. Says how many tests
+/// each engine has passed.
 fn optimised_tests() -> Result<Done> {
     let which = ["-p", "hotring-index", "-p", "hotring-store", "--test", "it"];
-    count_tests(cargo().args(["test", "--release", "--locked", "--quiet"]).args(which))
+    let mut passed = 0;
+    let mut engines: BTreeMap<String, usize> = BTreeMap::new();
+    process::run_lines(cargo().args(["test", "--release", "--locked"]).args(which), |line| {
+        passed += passed_tests(line);
+        if let Some(engine) = engine_of(line) {
+            *engines.entry(engine.to_string()).or_default() += 1;
+        }
+    })?;
+    let counts: Vec<String> = engines.iter().map(|(name, n)| format!("{name} {n}")).collect();
+    println!("  tests passed by each engine: {}", counts.join(", "));
+    Ok(Done::Passed(passed))
+}
+
+/// The engine of a test that has passed, of those that run on each: `module::test::engine`.
+fn engine_of(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("test ")?.strip_suffix(" ... ok")?;
+    let engine = name.rsplit("::").next()?;
+    ["hotring", "chaining", "mercury", "gcuckoo"].contains(&engine).then_some(engine)
 }
 
 fn documentation() -> Result<Done> {
@@ -139,6 +159,9 @@ mod tests {
     fn passed_tests_are_counted() {
         assert_eq!(passed_tests("test result: ok. 12 passed; 0 failed; 3 ignored;"), 12);
         assert_eq!(passed_tests("test result: FAILED. 1 passed; 1 failed;"), 0);
+        assert_eq!(engine_of("test model_u64s::answers::mercury ... ok"), Some("mercury"));
+        assert_eq!(engine_of("test model_u64s::answers::mercury ... FAILED"), None);
+        assert_eq!(engine_of("test mercury::readers_go_on ... ok"), None);
         assert_eq!(passed_tests("test a::b ... ok"), 0);
     }
 }

@@ -34,6 +34,17 @@ macro_rules! engines {
             }
         }
 
+        impl std::str::FromStr for EngineChoice {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($text => Ok(Self::$name),)+
+                    _ => Err(format!("an engine is one of {}", [$($text),+].join(", "))),
+                }
+            }
+        }
+
         #[derive(Clone)]
         enum Indexes {
             $($name(Index<Bytes, $engine>),)+

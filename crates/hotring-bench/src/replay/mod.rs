@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 use hdrhistogram::Histogram;
+use hotring_index::EngineChoice;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -58,6 +59,9 @@ pub struct ReplayArgs {
     /// Put this before every key on a server that holds other data
     #[arg(long, default_value = "")]
     prefix: String,
+    /// The engine of the target "store": hotring, chaining, mercury, gcuckoo, ...
+    #[arg(long, default_value = "hotring")]
+    engine: EngineChoice,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -196,7 +200,7 @@ impl ReplayArgs {
             bar: &bar,
         };
         let outcome = match &self.target {
-            Target::Store => in_process::replay(&job)?,
+            Target::Store => in_process::replay(&job, self.engine)?,
             Target::Model => model::replay(&job),
             Target::Wire(address) => wire::replay(&job, address)?,
         };
@@ -210,7 +214,7 @@ impl ReplayArgs {
         let quantile = |q| tally.latency.value_at_quantile(q);
         Summary {
             target: match &self.target {
-                Target::Store => "store".into(),
+                Target::Store => format!("store ({})", self.engine.name()),
                 Target::Model => "model".into(),
                 Target::Wire(address) => address.to_string(),
             },

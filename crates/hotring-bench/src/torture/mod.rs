@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use hotring_index::{HotRing, U64};
+use hotring_index::{EngineChoice, HotRing, U64};
 use indicatif::ProgressBar;
 
 use crate::machine::{self, Machine, resident};
@@ -40,9 +40,9 @@ pub struct TortureArgs {
     /// What to torture
     #[arg(long, value_enum, value_delimiter = ',', default_value = "index,store")]
     on: Vec<On>,
-    /// Hints a slot of the index: 1, 3 or 7
-    #[arg(long, default_value_t = 7)]
-    hints: usize,
+    /// The engine: hotring, hotring-one-head, chaining, mercury, ...
+    #[arg(long, default_value = "hotring")]
+    engine: EngineChoice,
     /// Same seed, same operations in each thread; how threads interleave is up to the machine
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -80,12 +80,13 @@ impl TortureArgs {
         ensure!(self.threads as u64 * self.keys <= 1 << 23, "at most 2^23 keys over all threads");
         print!("{}", Machine::here());
         for on in &self.on {
-            match (on, self.hints) {
+            match (on, self.engine) {
                 (On::Store, _) => self.torture::<Bytes>("store")?,
-                (On::Index, 1) => self.torture::<HotRing<U64, 1>>("index")?,
-                (On::Index, 3) => self.torture::<HotRing<U64, 3>>("index")?,
-                (On::Index, 7) => self.torture::<HotRing<U64, 7>>("index")?,
-                (On::Index, _) => bail!("--hints is 1, 3 or 7"),
+                (On::Index, EngineChoice::HotRing) => self.torture::<HotRing<U64>>("index")?,
+                (On::Index, EngineChoice::HotRingOneHead) => {
+                    self.torture::<HotRing<U64, 1>>("index")?;
+                }
+                (On::Index, other) => bail!("{} is tortured --on store only", other.name()),
             }
         }
         Ok(())
@@ -158,7 +159,7 @@ impl<S: Subject> Life<S> {
         let worker =
             |thread| Worker::new(thread, args.threads, args.keys, args.seed ^ (number << 32));
         Ok(Life {
-            subject: S::fresh(args.seed.wrapping_add(number))?,
+            subject: S::fresh(args.engine, args.seed.wrapping_add(number))?,
             ledger: Ledger::new(total as usize, args.threads),
             workers: (0..args.threads).map(worker).collect(),
             limbo_peak: AtomicU64::new(0),

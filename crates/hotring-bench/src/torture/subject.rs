@@ -1,7 +1,7 @@
 //! What is tortured, behind one interface: the index with words, the store with byte strings.
 
 use anyhow::Result;
-use hotring_index::{Config, HotRing, Ring, U64};
+use hotring_index::{Config, Engine, EngineChoice, Index, U64};
 use hotring_store::{Options, SetCondition, SetOptions, Store, ValueRef};
 
 use super::ledger::Stamp;
@@ -14,7 +14,7 @@ pub trait Subject: Send + Sync + Sized {
     type Session: Session;
 
     /// An empty one with the smallest table, so that it has to grow.
-    fn fresh(seed: u64) -> Result<Self>;
+    fn fresh(engine: EngineChoice, seed: u64) -> Result<Self>;
     /// Opens a session.
     fn session(&self) -> Self::Session;
     /// What it holds.
@@ -68,16 +68,16 @@ pub trait Session {
 /// Keys that a scan asks for at a time.
 const SCANNED_TOGETHER: usize = 500;
 
-impl<const H: usize> Subject for HotRing<U64, H> {
-    type Session = hotring_index::Session<U64, Ring<H>>;
+impl<E: Engine> Subject for Index<U64, E> {
+    type Session = hotring_index::Session<U64, E>;
 
-    fn fresh(seed: u64) -> Result<Self> {
+    fn fresh(_engine: EngineChoice, seed: u64) -> Result<Self> {
         let seed = [mix(seed), mix(!seed)];
         Ok(Self::new(Config { seed, slots_initial: 1, ..Config::default() })?)
     }
 
     fn session(&self) -> Self::Session {
-        HotRing::session(self)
+        Index::session(self)
     }
 
     fn usage(&self) -> Usage {
@@ -85,7 +85,7 @@ impl<const H: usize> Subject for HotRing<U64, H> {
     }
 }
 
-impl<const H: usize> Session for hotring_index::Session<U64, Ring<H>> {
+impl<E: Engine> Session for hotring_index::Session<U64, E> {
     fn get(&mut self, key: u64) -> Result<Option<Stamp>, Flaw> {
         Ok(Self::get(self, key).map(Stamp::of))
     }
@@ -157,10 +157,10 @@ const NOW: u64 = 1;
 impl Subject for Bytes {
     type Session = BytesSession;
 
-    fn fresh(seed: u64) -> Result<Self> {
+    fn fresh(engine: EngineChoice, seed: u64) -> Result<Self> {
         let index = Config { slots_initial: 1, ..Config::default() };
         let seed = [mix(seed), mix(!seed)];
-        Ok(Bytes(Store::new(Options { seed, index, ..Options::default() })?))
+        Ok(Bytes(Store::new(Options { seed, engine, index, ..Options::default() })?))
     }
 
     fn session(&self) -> BytesSession {

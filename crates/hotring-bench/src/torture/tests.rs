@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
+use hotring_index::EngineChoice;
 
 use super::ledger::Stamp;
 use super::subject::{Session, Subject, Usage};
@@ -49,7 +50,7 @@ impl<const FAULT: u8> Faulty<FAULT> {
 impl<const FAULT: u8> Subject for Faulty<FAULT> {
     type Session = Self;
 
-    fn fresh(_: u64) -> Result<Self> {
+    fn fresh(_: EngineChoice, _: u64) -> Result<Self> {
         Ok(Self::default())
     }
 
@@ -153,8 +154,14 @@ impl<const FAULT: u8> Session for Faulty<FAULT> {
 
 /// One life, with few keys.
 fn live<const FAULT: u8>() -> Result<(), Flaw> {
-    let args =
-        TortureArgs { seconds: 0, threads: 2, keys: 2000, on: Vec::new(), hints: 7, seed: 1 };
+    let args = TortureArgs {
+        seconds: 0,
+        threads: 2,
+        keys: 2000,
+        on: Vec::new(),
+        engine: EngineChoice::default(),
+        seed: 1,
+    };
     let hidden = indicatif::ProgressBar::hidden();
     let mut record = Record::default();
     let end = std::time::Instant::now();

@@ -1,6 +1,7 @@
 //! A short run of the torture: long ones are for a machine of their own.
 
 use super::{bench, number, refused};
+use hotring_index::EngineChoice;
 
 #[test]
 fn a_short_torture_finds_no_flaw() {
@@ -13,10 +14,12 @@ fn a_short_torture_finds_no_flaw() {
 }
 
 #[test]
-fn every_width_of_line_is_tortured() {
-    for hints in ["1", "3"] {
-        let args = ["torture", "--seconds", "1", "--keys", "2k", "--on", "index", "--hints", hints];
-        assert_eq!(number(&bench(&args), "index_flaws"), 0.0);
+fn every_engine_is_tortured() {
+    for engine in EngineChoice::ALL {
+        let args = ["torture", "--seconds", "1", "--keys", "2k", "--engine", engine.name()];
+        let text = bench(&args);
+        assert_eq!(number(&text, "index_flaws"), 0.0, "{text}");
+        assert_eq!(number(&text, "store_flaws"), 0.0, "{text}");
     }
 }
 
