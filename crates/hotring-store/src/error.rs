@@ -31,6 +31,8 @@ pub enum StoreError {
     Overflow,
     /// The sum is not a finite number.
     NaNOrInfinity,
+    /// There is no history to restore from: [`Options::history`](crate::Options::history) is 0.
+    HistoryOff,
     /// The source key is absent.
     NoSuchKey,
     /// The values of an `mget` are longer, together, than the caller can take.
@@ -57,6 +59,9 @@ impl fmt::Display for StoreError {
             Self::NotAFloat => f.write_str("value is not a valid float"),
             Self::Overflow => f.write_str("increment or decrement would overflow"),
             Self::NaNOrInfinity => f.write_str("increment would produce NaN or Infinity"),
+            Self::HistoryOff => {
+                f.write_str("no earlier values are kept; the setting 'history' says how many")
+            }
             Self::NoSuchKey => f.write_str("no such key"),
             Self::ReplyTooLong { len_max } => {
                 write!(f, "the values are longer than {len_max} bytes together")

@@ -51,16 +51,19 @@ mod gate;
 #[cfg(test)]
 #[path = "gate/tests.rs"]
 mod gate_tests;
+mod history;
 mod ops;
 mod session;
 mod store;
 mod stripe;
 mod sync;
 mod value;
+mod write;
 
 pub use error::StoreError;
 #[doc(hidden)]
 pub use gate::Fault;
+pub use history::{Earlier, History};
 /// The index underneath, whose settings are part of [`Options`].
 pub use hotring_index as index;
 pub use ops::expire::{ExpireCondition, TtlChange};

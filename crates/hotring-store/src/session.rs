@@ -11,8 +11,10 @@ use hotring_index::Entry;
 
 use crate::error::StoreError;
 use crate::gate::{GateSession, Hold, STRIPES_ALL};
+use crate::history::Kept;
 use crate::store::Limits;
 use crate::stripe::stripe;
+use crate::write::Write;
 
 /// The index's session below this one.
 pub(crate) type Index = hotring_index::AnySession;
@@ -27,6 +29,7 @@ pub struct Session {
     pub(crate) index: Index,
     pub(crate) gate: GateSession,
     pub(crate) limits: Limits,
+    pub(crate) kept: Kept,
     seed: u64,
     /// Reused by `mget` for its snapshot.
     pub(crate) snapshot: crate::ops::several::Snapshot,
@@ -34,8 +37,15 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(index: Index, gate: GateSession, limits: Limits, seed: u64) -> Session {
-        Session { index, gate, limits, seed, snapshot: Default::default(), not_sync: PhantomData }
+    pub(crate) fn new(
+        index: Index,
+        gate: GateSession,
+        limits: Limits,
+        kept: Kept,
+        seed: u64,
+    ) -> Session {
+        let snapshot = Default::default();
+        Session { index, gate, limits, kept, seed, snapshot, not_sync: PhantomData }
     }
 
     /// Reads one key.
@@ -55,22 +65,21 @@ impl Session {
         f(&mut self.index)
     }
 
-    /// Runs `f`, which may change this one key by one call of the index, unless there is no memory
-    /// to be had for it.
+    /// Runs `f`, which may change this one key, unless there is no memory to be had for it.
     #[inline(always)]
     pub(crate) fn write<R>(
         &mut self,
         key: &[u8],
-        f: impl FnOnce(&mut Index) -> R,
+        f: impl FnOnce(Write<'_>) -> R,
     ) -> Result<R, StoreError> {
         self.admit()?;
         Ok(self.change(key, f))
     }
 
     /// As [`Session::write`], for what takes no memory, or was admitted before its hold.
-    pub(crate) fn change<R>(&mut self, key: &[u8], f: impl FnOnce(&mut Index) -> R) -> R {
+    pub(crate) fn change<R>(&mut self, key: &[u8], f: impl FnOnce(Write<'_>) -> R) -> R {
         let _writing = self.gate.write(self.stripe(key));
-        f(&mut self.index)
+        f(Write { index: &mut self.index, key, kept: self.kept })
     }
 
     /// Runs `f` while this session alone holds the stripes in `mask`.

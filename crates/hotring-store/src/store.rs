@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hotring_index::{AnyIndex, AnySession, Config, ConfigError, EngineChoice, Stalled};
 
 use crate::gate::{Fault, Gate};
+use crate::history::{HEAD_LEN, Kept};
 use crate::session::Session;
 
 /// How a store is opened.
@@ -18,6 +19,13 @@ pub struct Options {
     pub key_len_max: usize,
     /// Longest value that is accepted, or that an append may build.
     pub value_len_max: usize,
+    /// Earlier values of each key that are kept for [`Session::history`] and
+    /// [`Session::roll_back`], at most 16. 0 keeps none and costs nothing. With more, a write copies
+    /// the values that are kept, and integers are no longer updated in place.
+    pub history: usize,
+    /// Bytes that the earlier values of one key take, 12 for each besides its length; the oldest go
+    /// first. A value that is too long alone leaves none.
+    pub history_bytes_max: usize,
     /// Which engine the index underneath has.
     pub engine: EngineChoice,
     /// Settings of the index underneath. What the engine has no use for must be left at its default.
@@ -30,6 +38,8 @@ impl Default for Options {
             seed: [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03],
             key_len_max: 64 << 10,
             value_len_max: 512 << 20,
+            history: 0,
+            history_bytes_max: 1 << 20,
             engine: EngineChoice::default(),
             index: Config::default(),
         }
@@ -49,6 +59,14 @@ pub enum OpenError {
         /// Its value.
         value: usize,
     },
+    /// More earlier values are asked for than 16, or their bytes and the longest value are more than
+    /// an item can hold together (4 GiB).
+    History {
+        /// [`Options::history`].
+        values: usize,
+        /// [`Options::history_bytes_max`].
+        bytes_max: usize,
+    },
 }
 
 impl fmt::Display for OpenError {
@@ -58,6 +76,11 @@ impl fmt::Display for OpenError {
             Self::Limit { name, value } => {
                 write!(f, "{name} is {value}, it must be in 1..={}", u32::MAX)
             }
+            Self::History { values, bytes_max } => write!(
+                f,
+                "history is {values}, it must be in 0..={HISTORY_MAX}; history_bytes_max is \
+                 {bytes_max}, with value_len_max it must be less than 4 GiB"
+            ),
         }
     }
 }
@@ -66,10 +89,13 @@ impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Index(cause) => Some(cause),
-            Self::Limit { .. } => None,
+            Self::Limit { .. } | Self::History { .. } => None,
         }
     }
 }
+
+/// Most earlier values of a key that are kept.
+const HISTORY_MAX: usize = 16;
 
 /// Largest lengths that a store accepts.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +123,7 @@ pub struct Store {
     index: AnyIndex,
     gate: Arc<Gate>,
     limits: Limits,
+    kept: Kept,
     /// Of the stripes.
     seed: u64,
 }
@@ -120,10 +147,12 @@ impl Store {
                 return Err(OpenError::Limit { name, value });
             }
         }
+        let kept = Kept { values: options.history, bytes_max: options.history_bytes_max };
+        check_history(kept, limits)?;
         let config = Config { seed: options.seed, ..options.index };
         let index = AnyIndex::new(options.engine, config).map_err(OpenError::Index)?;
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
-        Ok(Store { index, gate: Arc::new(Gate::new(fault)), limits, seed })
+        Ok(Store { index, gate: Arc::new(Gate::new(fault)), limits, kept, seed })
     }
 
     /// Opens a session for one thread.
@@ -140,7 +169,7 @@ impl Store {
     fn open(&self, name: Option<&str>) -> Session {
         let index: AnySession =
             self.index.try_session(name).expect("`new` has refused such engines");
-        Session::new(index, Gate::register(&self.gate), self.limits, self.seed)
+        Session::new(index, Gate::register(&self.gate), self.limits, self.kept, self.seed)
     }
 
     /// The session that stays in one operation (in a callback, most likely) while removed memory
@@ -177,6 +206,16 @@ impl Store {
             sessions: self.gate.sessions(),
         }
     }
+}
+
+/// An item holds the value and the earlier ones together.
+fn check_history(kept: Kept, limits: Limits) -> Result<(), OpenError> {
+    let Kept { values, bytes_max } = kept;
+    let longest = HEAD_LEN.saturating_add(limits.value_len_max).saturating_add(bytes_max);
+    if values > HISTORY_MAX || (values > 0 && u32::try_from(longest).is_err()) {
+        return Err(OpenError::History { values, bytes_max });
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Store {

@@ -5,14 +5,17 @@
 //! | 0..=8 | word | string of that many bytes, first byte lowest, rest zero |
 //! | 9 | word | integer: the string is its canonical decimal text |
 //! | 0 | bytes | any other string |
+//! | 1 | bytes | a string and earlier ones of the same key: [`crate::history`] |
 //!
-//! One string has exactly one form: [`encode`] picks integer, then short, then bytes. So two
-//! equal strings have equal forms, and a value that is not held as an integer is not one for INCR.
-//! The remaining kinds (10..=15 as a word, 1..=15 as bytes) are free for later types.
+//! One string has exactly one form without a history: [`encode`] picks integer, then short, then
+//! bytes. So equal strings have equal forms, and a value that [`view`] does not show as an integer is
+//! not one for INCR. The remaining kinds (10..=15 as a word, 2..=15 as bytes) are free for later types.
 
 use std::borrow::Cow;
 
 use hotring_index::{Entry, NewValue, Value};
+
+use crate::history;
 
 /// Longest string that fits a word.
 const SHORT_LEN_MAX: usize = 8;
@@ -20,6 +23,8 @@ const SHORT_LEN_MAX: usize = 8;
 const KIND_INT: u8 = 9;
 /// Bytes kind of a string.
 const KIND_STRING: u8 = 0;
+/// Bytes kind of a string with earlier ones.
+pub(crate) const KIND_HISTORY: u8 = 1;
 
 /// A value as an operation hands it out, borrowed for the length of a closure.
 #[derive(Clone, Copy, Debug)]
@@ -63,17 +68,27 @@ impl ValueRef<'_> {
     }
 }
 
-/// Shows an index value as a string value.
+/// Shows an index value as a string value. Inlined, so that a read loads of an item what it shows.
+#[inline(always)]
 pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
-    match value {
-        Value::Word { kind: KIND_INT, word } => f(ValueRef::Int(word.cast_signed())),
+    let short;
+    f(match value {
+        Value::Word { kind: KIND_INT, word } => ValueRef::Int(word.cast_signed()),
         Value::Word { kind, word } => {
-            let bytes = word.to_le_bytes();
+            short = word.to_le_bytes();
             // A kind that is not ours would be a bug here; showing all 8 bytes is still safe.
-            f(ValueRef::Bytes(&bytes[..usize::from(kind).min(SHORT_LEN_MAX)]))
+            ValueRef::Bytes(&short[..usize::from(kind).min(SHORT_LEN_MAX)])
         }
-        Value::Bytes { bytes, .. } => f(ValueRef::Bytes(bytes)),
-    }
+        Value::Bytes { kind: KIND_HISTORY, bytes } => show_current(bytes),
+        Value::Bytes { bytes, .. } => ValueRef::Bytes(bytes),
+    })
+}
+
+/// Shows the value that has a history: it is held as text, whatever it is.
+#[cold]
+fn show_current(held: &[u8]) -> ValueRef<'_> {
+    let text = history::current(held);
+    parse_int(text).map_or(ValueRef::Bytes(text), ValueRef::Int)
 }
 
 /// An owned copy of an optional entry's value.
@@ -111,6 +126,14 @@ pub(crate) fn detach(value: Value<'_>) -> NewValue<'static> {
     match value {
         Value::Word { kind, word } => NewValue::Word { kind, word },
         Value::Bytes { kind, bytes } => NewValue::Bytes { kind, bytes: Cow::Owned(bytes.to_vec()) },
+    }
+}
+
+/// A new value as one that is stored.
+pub(crate) fn as_value<'a>(value: &'a NewValue<'_>) -> Value<'a> {
+    match value {
+        NewValue::Word { kind, word } => Value::Word { kind: *kind, word: *word },
+        NewValue::Bytes { kind, bytes } => Value::Bytes { kind: *kind, bytes },
     }
 }
 
@@ -180,10 +203,7 @@ mod tests {
             [b"", b"a", b"\0", b"\0\0", b"12345678", b"abcdefgh", b"abcdefghi", b"-7", &long];
         for text in cases {
             let stored = encode(text);
-            let value = match &stored {
-                NewValue::Word { kind, word } => Value::Word { kind: *kind, word: *word },
-                NewValue::Bytes { kind, bytes } => Value::Bytes { kind: *kind, bytes },
-            };
+            let value = as_value(&stored);
             assert_eq!(view(value, |v| v.to_vec()), text);
             assert_eq!(view(value, |v| v.len()), text.len());
             assert_eq!(view(value, |v| v.is_empty()), text.is_empty());

@@ -63,8 +63,8 @@ impl Session {
         if at > now {
             self.admit()?;
         }
-        Ok(self.change(key, |index| {
-            index.update(key, now, |entry| {
+        Ok(self.change(key, |key| {
+            key.update(now, |entry| {
                 let changes = entry.is_some_and(|entry| condition.holds(entry.expire_at, at));
                 let action = match changes {
                     false => Action::Keep,
@@ -78,8 +78,8 @@ impl Session {
 
     /// Takes the key's expiry away. True if it had one.
     pub fn persist(&mut self, key: &[u8], now: u64) -> Result<bool, StoreError> {
-        self.write(key, |index| {
-            index.update(key, now, |entry| {
+        self.write(key, |key| {
+            key.update(now, |entry| {
                 let changes = entry.is_some_and(|entry| entry.expire_at.is_some());
                 (if changes { Action::Expire(Expiry::Never) } else { Action::Keep }, changes)
             })
@@ -103,8 +103,8 @@ impl Session {
             self.admit()?;
         }
         // A copy, because `f` may run once only and the update may look at several values.
-        let value = self.change(key, |index| {
-            index.update(key, now, |entry| {
+        let value = self.change(key, |key| {
+            key.update_expiry(now, |entry| {
                 let Some(entry) = entry else { return (Action::Keep, None) };
                 let action = match at {
                     None if entry.expire_at.is_none() => Action::Keep,

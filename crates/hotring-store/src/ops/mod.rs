@@ -1,6 +1,7 @@
 //! The operations, one family a file. Each file says how its family meets the gate.
 
 pub(crate) mod expire;
+mod history;
 mod number;
 mod read;
 pub(crate) mod set;
@@ -9,4 +10,16 @@ mod text;
 mod whole;
 
 #[cfg(test)]
-mod tests;
+#[path = "."]
+mod plain {
+    const HISTORY: usize = 0;
+    mod tests;
+}
+
+#[cfg(test)]
+#[path = "."]
+mod with_history {
+    const HISTORY: usize = 3;
+    #[allow(clippy::duplicate_mod)]
+    mod tests;
+}

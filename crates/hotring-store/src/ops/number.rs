@@ -11,8 +11,8 @@ impl Session {
     /// Adds `delta` to the integer, an absent key counting as 0, and returns the sum.
     pub fn incr_by(&mut self, key: &[u8], delta: i64, now: u64) -> Result<i64, StoreError> {
         self.check_key(key)?;
-        self.write(key, |index| {
-            index.update(key, now, |entry| {
+        self.write(key, |key| {
+            key.update(now, |entry| {
                 let old = entry.map_or(Ok(0), |entry| {
                     view(entry.value, |value| match value {
                         ValueRef::Int(n) => Ok(n),
@@ -40,8 +40,8 @@ impl Session {
         self.check_key(key)?;
         let delta = decimal::parse(delta)?;
         let limits = self.limits;
-        self.write(key, |index| {
-            index.update(key, now, |entry| {
+        self.write(key, |key| {
+            key.update(now, |entry| {
                 let old = entry.map_or(Ok(decimal::ZERO), |entry| {
                     view(entry.value, |value| value.with_bytes(decimal::parse))
                 });

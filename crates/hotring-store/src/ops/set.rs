@@ -104,11 +104,11 @@ impl Session {
         if let (SetCondition::Always, false, Some(expiry)) =
             (options.condition, options.return_old, expiry)
         {
-            self.change(key, |index| index.put(key, new, expiry, now));
+            self.change(key, |key| key.put(new, expiry, now));
             return Ok(SetOutcome { stored: true, old: None });
         }
-        Ok(self.change(key, |index| {
-            index.update(key, now, |entry| {
+        Ok(self.change(key, |key| {
+            key.update(now, |entry| {
                 let stored = options.condition.holds(entry.as_ref());
                 let old = if options.return_old { copied(entry.as_ref()) } else { None };
                 let action = match expiry {
@@ -134,13 +134,11 @@ impl Session {
 
     /// Removes the key and returns its value.
     pub fn get_del(&mut self, key: &[u8], now: u64) -> Option<Vec<u8>> {
-        self.change(key, |index| {
-            index.update(key, now, |entry| (Action::Remove, copied(entry.as_ref())))
-        })
+        self.change(key, |key| key.update(now, |entry| (Action::Remove, copied(entry.as_ref()))))
     }
 
     /// Removes the key. True if it was present.
     pub fn remove(&mut self, key: &[u8], now: u64) -> bool {
-        self.change(key, |index| index.remove(key, now))
+        self.change(key, |key| key.remove(now))
     }
 }

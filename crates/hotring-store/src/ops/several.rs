@@ -174,7 +174,8 @@ impl Session {
         }))
     }
 
-    /// Gives `from`'s value and expiry to `to`, in place of what it had, and removes `from`.
+    /// Gives `from`'s value, earlier values and expiry to `to`, in place of all that it had, and
+    /// removes `from`.
     /// A key that is renamed to itself stays as it is.
     pub fn rename(&mut self, from: &[u8], to: &[u8], now: u64) -> Result<(), StoreError> {
         self.move_item(from, to, true, now).map(|_| ())
@@ -185,7 +186,8 @@ impl Session {
         self.move_item(from, to, false, now)
     }
 
-    /// Gives a copy of `from`'s value and expiry to `to`, which must be absent unless `replace`.
+    /// Gives a copy of `from`'s value, earlier values and expiry to `to`, which must be absent unless
+    /// `replace`.
     /// False if it was not, or `from` is absent, or both are one key.
     pub fn copy(
         &mut self,
@@ -204,7 +206,7 @@ impl Session {
             if !replace && session.exists(to, now) {
                 return false;
             }
-            session.change(to, |index| index.put(to, reborrow(&value), expiry, now));
+            session.change(to, |to| to.put_item(reborrow(&value), expiry, now));
             true
         }))
     }
@@ -268,7 +270,7 @@ impl Session {
             if !replace && session.exists(to, now) {
                 return Ok(false);
             }
-            session.change(to, |index| index.put(to, reborrow(&value), expiry, now));
+            session.change(to, |to| to.put_item(reborrow(&value), expiry, now));
             session.remove(from, now);
             Ok(true)
         })
@@ -290,7 +292,7 @@ impl Session {
 
     fn put_pairs(&mut self, pairs: &[(&[u8], &[u8])], now: u64) {
         for (key, value) in pairs {
-            self.change(key, |index| index.put(key, encode(value), Expiry::Never, now));
+            self.change(key, |key| key.put(encode(value), Expiry::Never, now));
         }
     }
 }

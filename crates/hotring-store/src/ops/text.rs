@@ -14,8 +14,8 @@ impl Session {
         self.check_value(tail.len())?;
         let limits = self.limits;
         let alone = encode(tail);
-        self.write(key, |index| {
-            index.update(key, now, |entry| {
+        self.write(key, |key| {
+            key.update(now, |entry| {
                 let Some(entry) = entry else {
                     let put = Action::Put { value: reborrow(&alone), expiry: Expiry::Never };
                     return (put, Ok(tail.len()));
@@ -49,8 +49,8 @@ impl Session {
         }
         let end = offset.saturating_add(patch.len());
         self.check_value(end)?;
-        self.write(key, |index| {
-            index.update(key, now, |entry| {
+        self.write(key, |key| {
+            key.update(now, |entry| {
                 let mut text = Vec::new();
                 match &entry {
                     Some(entry) => view(entry.value, |old| {

@@ -60,6 +60,43 @@ fn observe(workers: &[&(dyn Fn() + Sync)], mut observer: impl FnMut() + Send) ->
 }
 
 #[test]
+fn value_and_history_change_as_one() {
+    let store = Store::new(Options { history: 4, ..Options::default() }).unwrap();
+    let count = || {
+        let mut session = store.session();
+        for _ in 0..10_000 {
+            session.incr_by(b"k", 1, NOW).unwrap();
+        }
+    };
+    let expire = || {
+        let mut session = store.session();
+        for at in NOW + 1..NOW + 5_000 {
+            session.expire_at(b"k", at, ExpireCondition::Always, NOW).unwrap();
+        }
+    };
+    // The count begins with 1 at version 1, so that the two stay equal.
+    let look = |session: &mut Session| {
+        session.history(b"k", NOW, |history| {
+            let earlier: Vec<_> = history.earlier().collect();
+            for (i, earlier) in earlier.iter().enumerate() {
+                assert_eq!(earlier.version, history.version() - 1 - i as u64);
+                assert_eq!(earlier.value, earlier.version.to_string().as_bytes());
+            }
+            assert_eq!(earlier.len() as u64, (history.version() - 1).min(4));
+            history.version()
+        })
+    };
+    let (mut session, mut last) = (store.session(), 0);
+    observe(&[&count, &count, &expire], || {
+        let version = look(&mut session).unwrap_or(0);
+        assert!(version >= last);
+        last = version;
+    });
+    assert_eq!(look(&mut session), Some(20_000));
+    assert_eq!(get_int(&mut session, b"k"), 20_000);
+}
+
+#[test]
 fn increments_are_not_lost() {
     let store = open();
     let count = || {

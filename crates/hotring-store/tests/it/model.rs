@@ -1,4 +1,5 @@
-//! Random sequences of all operations against a plain map, with expiry and a clock of the test's.
+//! Random sequences of all operations against a plain map, with expiry and a clock of the test's, and
+//! every other one with a history.
 //!
 //! Every answer is compared, and the whole contents after every sequence. A failure names its
 //! seed; `HOTRING_SEED=<seed>` runs that sequence alone. Not covered: more than one session (see
@@ -35,8 +36,12 @@ const VALUES: [&str; 14] = [
 ];
 const FLOATS: [&str; 6] = ["1.5", "-0.25", "3", "+1", "x", ""];
 const VALUE_LEN_MAX: usize = 60;
+/// Room for a few values, or for none after the longest.
+const HISTORY_BYTES_MAX: usize = 70;
 
 type Key = &'static str;
+/// An earlier value: its version, when it was replaced, and what it was.
+type Past = (u64, u64, Vec<u8>);
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -68,6 +73,8 @@ enum Op {
     Remember(Key),
     ExpireStep,
     ScanAll,
+    History(Key),
+    RollBack(Key, u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +96,7 @@ enum Out {
     Set(bool, Option<Vec<u8>>),
     Expiry(Option<Option<u64>>),
     Keys(Vec<(Vec<u8>, Vec<u8>)>),
+    History(Option<(u64, Vec<Past>)>),
     Error(StoreError),
 }
 
@@ -104,7 +112,7 @@ fn random_op(random: &mut Random, now: u64) -> Op {
         (0..n).map(|_| (random.pick(&KEYS), random.pick(&VALUES))).collect()
     };
     let offset = |random: &mut Random| random.below(40) as i64 - 20;
-    match random.below(34) {
+    match random.below(38) {
         0 => Op::Get(key),
         1..=6 => {
             use Condition::*;
@@ -144,7 +152,9 @@ fn random_op(random: &mut Random, now: u64) -> Op {
         31 if random.one_in(6) => Op::Clear,
         31 => Op::ExpireStep,
         32 => Op::Remember(key),
-        _ => Op::ScanAll,
+        33 => Op::ScanAll,
+        34 | 35 => Op::History(key),
+        _ => Op::RollBack(key, random.below(6)),
     }
 }
 
@@ -233,6 +243,11 @@ fn run(s: &mut Session, op: &Op, now: u64, remembered: &mut u64) -> Out {
             keys.sort();
             Out::Keys(keys)
         }
+        Op::History(k) => Out::History(s.history(k.as_bytes(), now, |history| {
+            let past = history.earlier().map(|e| (e.version, e.replaced_at, e.value.to_vec()));
+            (history.version(), past.collect())
+        })),
+        Op::RollBack(k, version) => out(s.roll_back(k.as_bytes(), *version, now), Out::Flag),
     }
 }
 
@@ -240,8 +255,11 @@ fn run(s: &mut Session, op: &Op, now: u64, remembered: &mut u64) -> Out {
 struct Held {
     text: Vec<u8>,
     expire_at: Option<u64>,
-    /// The write that made it; plays the version.
+    /// The write that made it; plays the version of the index.
     write: u64,
+    version: u64,
+    /// Newest first.
+    past: Vec<Past>,
 }
 
 #[derive(Default)]
@@ -249,15 +267,39 @@ struct Model {
     keys: BTreeMap<Key, Held>,
     writes: u64,
     remembered: u64,
+    history: usize,
 }
 
 impl Model {
     fn put(&mut self, key: Key, text: impl Into<Vec<u8>>, expire_at: Option<u64>, now: u64) {
+        let (mut version, mut past) = (1, Vec::new());
+        if let Some(old) = self.keys.remove(key)
+            && self.history > 0
+        {
+            version = old.version + 1;
+            past = old.past;
+            past.insert(0, (old.version, now, old.text));
+            let mut room = HISTORY_BYTES_MAX;
+            let fits = |past: &&Past| match room.checked_sub(12 + past.2.len()) {
+                Some(left) => {
+                    room = left;
+                    true
+                }
+                None => false,
+            };
+            past.truncate(past.iter().take(self.history).take_while(fits).count());
+        }
+        let held = Held { text: text.into(), expire_at, write: 0, version, past };
+        self.put_held(key, held, now);
+    }
+
+    /// Stores what a key has, with its history, unless it has expired.
+    fn put_held(&mut self, key: Key, held: Held, now: u64) {
         self.writes += 1;
-        if expire_at.is_some_and(|at| at <= now) {
+        if held.expire_at.is_some_and(|at| at <= now) {
             self.keys.remove(key);
         } else {
-            self.keys.insert(key, Held { text: text.into(), expire_at, write: self.writes });
+            self.keys.insert(key, Held { write: self.writes, ..held });
         }
     }
 
@@ -334,7 +376,27 @@ impl Model {
                     .map(|(k, held)| (k.as_bytes().to_vec(), held.text.clone()))
                     .collect(),
             ),
+            Op::History(_) | Op::RollBack(..) => self.run_history(op, now),
             _ => self.run_several(op, now),
+        }
+    }
+
+    fn run_history(&mut self, op: &Op, now: u64) -> Out {
+        match *op {
+            Op::History(k) => {
+                Out::History(self.keys.get(k).map(|held| (held.version, held.past.clone())))
+            }
+            Op::RollBack(..) if self.history == 0 => Out::Error(StoreError::HistoryOff),
+            Op::RollBack(k, version) => {
+                let past = self.keys.get(k).into_iter().flat_map(|held| &held.past);
+                let text = past.filter(|past| past.0 == version).map(|past| past.2.clone()).next();
+                let found = text.is_some();
+                if let Some(text) = text {
+                    self.put(k, text, self.expire_at(k), now);
+                }
+                Out::Flag(found)
+            }
+            _ => unreachable!("not an operation of this family"),
         }
     }
 
@@ -399,6 +461,12 @@ impl Model {
         }
     }
 
+    /// Changes the expiry of a key that is there.
+    fn expire(&mut self, key: Key, expire_at: Option<u64>, now: u64) {
+        let held = Held { expire_at, ..self.keys[key].clone() };
+        self.put_held(key, held, now);
+    }
+
     fn run_expiry(&mut self, op: &Op, now: u64) -> Out {
         match *op {
             Op::GetEx(k, change) => {
@@ -406,8 +474,8 @@ impl Model {
                 match change {
                     TtlChange::Leave => {}
                     TtlChange::Persist if held.expire_at.is_none() => {}
-                    TtlChange::Persist => self.put(k, held.text.clone(), None, now),
-                    TtlChange::At(at) => self.put(k, held.text.clone(), Some(at), now),
+                    TtlChange::Persist => self.expire(k, None, now),
+                    TtlChange::At(at) => self.expire(k, Some(at), now),
                 }
                 Out::Text(Some(held.text))
             }
@@ -424,16 +492,16 @@ impl Model {
                     ExpireCondition::IfSomeAndEarlier => some && at < old,
                 };
                 if holds {
-                    self.put(k, held.text, Some(at), now);
+                    self.expire(k, Some(at), now);
                 }
                 Out::Flag(holds)
             }
             Op::Persist(k) => {
-                let held = self.keys.get(k).filter(|held| held.expire_at.is_some()).cloned();
-                if let Some(held) = &held {
-                    self.put(k, held.text.clone(), None, now);
+                let expires = self.expire_at(k).is_some();
+                if expires {
+                    self.expire(k, None, now);
                 }
-                Out::Flag(held.is_some())
+                Out::Flag(expires)
             }
             Op::Expiry(k) => Out::Expiry(self.keys.get(k).map(|held| held.expire_at)),
             _ => unreachable!("not an operation of this family"),
@@ -444,13 +512,13 @@ impl Model {
         match op {
             Op::Mget(keys) => Out::Texts(keys.iter().map(|k| self.text(k)).collect()),
             Op::Mset(pairs) => {
-                pairs.iter().for_each(|(k, v)| self.put(k, *v, None, now));
+                self.put_last_of_each(pairs, now);
                 Out::Done
             }
             Op::MsetNx(pairs) => {
                 let free = pairs.iter().all(|(k, _)| !self.keys.contains_key(k));
                 if free {
-                    pairs.iter().for_each(|(k, v)| self.put(k, *v, None, now));
+                    self.put_last_of_each(pairs, now);
                 }
                 Out::Flag(free)
             }
@@ -479,6 +547,12 @@ impl Model {
         }
     }
 
+    /// A key that is named twice is written once.
+    fn put_last_of_each(&mut self, pairs: &[(Key, Key)], now: u64) {
+        let last: BTreeMap<Key, Key> = pairs.iter().copied().collect();
+        last.into_iter().for_each(|(k, v)| self.put(k, v, None, now));
+    }
+
     fn move_key(&mut self, a: Key, b: Key, now: u64, replace: bool, cut: bool) -> Option<bool> {
         let held = self.keys.get(a).cloned()?;
         if a == b || (!replace && self.keys.contains_key(b)) {
@@ -487,7 +561,7 @@ impl Model {
         if cut {
             self.keys.remove(a);
         }
-        self.put(b, held.text, held.expire_at, now);
+        self.put_held(b, held, now);
         Some(true)
     }
 }
@@ -519,16 +593,19 @@ fn is_modelled(op: &Op, model: &Model) -> bool {
 
 fn run_sequence(seed: u64) {
     let mut random = Random::new(seed);
+    let history = if seed.is_multiple_of(2) { 0 } else { 1 + random.below(4) as usize };
     let slots_initial = if random.one_in(2) { 1 } else { Config::default().slots_initial };
     let options = Options {
         seed: [random.next(), random.next()],
         index: Config { slots_initial, ..Config::default() },
         value_len_max: VALUE_LEN_MAX,
+        history,
+        history_bytes_max: HISTORY_BYTES_MAX,
         ..Options::default()
     };
     let store = Store::new(options).unwrap();
     let mut session = store.session();
-    let mut model = Model::default();
+    let mut model = Model { history, ..Model::default() };
     let (mut now, mut remembered) = (1_000_000, u64::MAX);
     model.remembered = u64::MAX;
     for step in 0..STEPS {
