@@ -48,6 +48,10 @@ pub struct Config {
     /// Bytes of removed values that may wait for a thread that does not leave its command, before
     /// writes are refused; 0 for no limit.
     pub unreclaimed_max: usize,
+    /// Earlier values that are kept of each key; 0 for none.
+    pub history: usize,
+    /// Bytes that the earlier values of one key may take.
+    pub history_bytes_max: usize,
     /// Longest argument of a request.
     pub bulk_len_max: usize,
     /// Most arguments of a request.
@@ -77,6 +81,8 @@ impl Default for Config {
             output_soft_max: 1 << 20,
             output_hard_max: 1 << 30,
             unreclaimed_max: 1 << 30,
+            history: 0,
+            history_bytes_max: 1 << 20,
             bulk_len_max: 512 << 20,
             args_max: 1 << 20,
             inline_len_max: 64 << 10,

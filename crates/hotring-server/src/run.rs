@@ -112,6 +112,8 @@ fn start_with(
     let options = Options {
         seed: [random_u64()?, random_u64()?],
         value_len_max: config.bulk_len_max,
+        history: config.history,
+        history_bytes_max: config.history_bytes_max,
         index: IndexConfig { limbo_max: config.limbo_max(), ..IndexConfig::default() },
         ..Options::default()
     };

@@ -229,6 +229,32 @@ pub static SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "history",
+        alias: "",
+        placeholder: "N",
+        help: "Earlier values of each key that HISTORY lists and ROLLBACK restores, at most 16; 0 keeps \
+               none",
+        change: Change::Start,
+        get: |c| c.history.to_string(),
+        set: |c, v| number(v, 0, 16).map(|n| c.history = n),
+    },
+    Setting {
+        name: "history-max-bytes",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Memory that the earlier values of one key may take, up to 1gb; the oldest go first",
+        change: Change::Start,
+        get: |c| c.history_bytes_max.to_string(),
+        set: |c, v| {
+            let n = size(v, 0)?;
+            if n > HISTORY_BYTES_LIMIT {
+                return Err("must be at most 1gb".to_string());
+            }
+            c.history_bytes_max = n;
+            Ok(())
+        },
+    },
+    Setting {
         name: "proto-max-bulk-len",
         alias: "",
         placeholder: "SIZE",
@@ -288,6 +314,9 @@ pub static SETTINGS: &[Setting] = &[
 
 /// Less would be reached without anybody being stalled: a busy thread has 256 KiB at a time.
 const UNRECLAIMED_LEAST: usize = 1 << 20;
+
+/// With the longest value below the 4 GiB that the store can keep for one key.
+const HISTORY_BYTES_LIMIT: usize = 1 << 30;
 
 /// The store's own limit for one value.
 const BULK_LEN_LIMIT: usize = 512 << 20;
@@ -383,6 +412,8 @@ mod tests {
         assert!((find("appendonly").unwrap().set)(&mut config, "yes").is_err());
         assert!((find("save").unwrap().set)(&mut config, "900 1").is_err());
         assert!((find("unreclaimed-limit").unwrap().set)(&mut config, "1000").is_err());
+        assert!((find("history").unwrap().set)(&mut config, "17").is_err());
+        assert!((find("history-max-bytes").unwrap().set)(&mut config, "2gb").is_err());
         assert!((find("unixsocketperm").unwrap().set)(&mut config, "1000").is_err());
         assert!((find("unixsocketperm").unwrap().set)(&mut config, "788").is_err());
         assert!((find("APPENDONLY").unwrap().set)(&mut config, "no").is_ok());

@@ -102,6 +102,8 @@ const VARIES: &str = "nondeterministic_output";
 const ORDER_VARIES: &str = "nondeterministic_output_order";
 const EACH_KEY: &str = "O(n) in the number of keys";
 const EACH_BYTE: &str = "O(n) in the length of the value";
+/// In place of a version of Redis, for commands that Redis does not have.
+const OURS: &str = "hotring";
 const WHOLE_STORE: &str = "O(n) in the number of keys in the store";
 
 table! {
@@ -210,6 +212,12 @@ table! {
         IncrByFloat = "incrbyfloat" 3 String .flags(GROW_FAST).keys(&one(Access::Modify))
             .since("2.6.0").args("key float-increment")
             .about("Adds to a decimal fraction; a missing key counts as 0.");
+        History = "history" -2 String .flags(READ).keys(&one(Access::Read)).since(OURS)
+            .args("key [COUNT count]").cost("O(n) in the length of the values that are kept")
+            .about("Lists a value's earlier versions: number, time of replacement, value.");
+        Rollback = "rollback" 3 String .flags(GROW).keys(&one(Access::Modify)).since(OURS)
+            .args("key version").cost("O(n) in the length of the values that are kept")
+            .about("Stores an earlier version of a value anew.");
 
         Del = "del" -2 Generic .flags(WRITE).keys(&every(1, Access::Remove))
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])

@@ -18,7 +18,7 @@ fn write_page(page: &mut String) -> fmt::Result {
          `cargo run -p hotring-protocol --example commands`; change it there.\n\n\
          Upper-case words stand for themselves, lower-case words for values. Brackets enclose\n\
          what may be left out, bars separate alternatives, dots repeat. *Since* is the version\n\
-         of Redis that a command first came with.\n",
+         of Redis that a command first came with; `hotring` marks those that Redis does not have.\n",
     );
     for group in [Group::String, Group::Generic, Group::Connection, Group::Server] {
         let title = group.name();

@@ -40,7 +40,7 @@ pub struct Spec {
     pub keys: &'static [KeyRange],
     /// Where the documentation files it.
     pub group: Group,
-    /// The first version of Redis that has it.
+    /// The first version of Redis that has it; `hotring` where Redis has no such command.
     pub since: &'static str,
     /// Syntax of the arguments behind the name.
     pub syntax: &'static str,

@@ -124,6 +124,9 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     field(text, "maxmemory", 0);
     field(text, "maxmemory_human", "0B");
     field(text, "maxmemory_policy", "noeviction");
+    field(text, "history_enabled", u8::from(f.config.history > 0));
+    field(text, "history_values_per_key", f.config.history);
+    field(text, "history_bytes_per_key", f.config.history_bytes_max);
 }
 
 fn persistence(_: &Facts<'_>, text: &mut String) {

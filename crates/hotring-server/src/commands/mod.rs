@@ -17,6 +17,7 @@ mod command;
 mod config;
 mod connection;
 mod expire;
+mod history;
 mod info;
 mod key;
 mod multi;
@@ -79,11 +80,13 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
     }
 }
 
-/// The commands about connections and the process, kept out of the code that every request runs.
+/// The commands about connections, the process and earlier values, kept out of the code that every request runs.
 #[cold]
 fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
     use CommandId as Id;
     match id {
+        Id::History => history::history(c),
+        Id::Rollback => history::rollback(c),
         Id::Ping => connection::ping(c),
         Id::Echo => connection::echo(c),
         Id::Hello => connection::hello(c),

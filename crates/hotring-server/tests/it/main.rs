@@ -6,6 +6,7 @@
 mod bad_input;
 mod clients;
 mod differential;
+mod history;
 mod limits;
 mod pipeline;
 mod requests;

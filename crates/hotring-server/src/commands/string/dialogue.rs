@@ -15,6 +15,7 @@ use std::sync::Arc;
 use hotring_protocol::Version;
 use hotring_store::{Options, Store};
 
+use crate::client::Closing;
 use crate::config::Config;
 use crate::executor::{Conversation, Executor};
 use crate::server::{Parts, Server};
@@ -57,6 +58,11 @@ impl Dialogue {
         out
     }
 
+    /// Why the conversation is to end, if it is.
+    pub(crate) fn closing(&self) -> Option<Closing> {
+        self.conversation.client.closing
+    }
+
     /// The reply to a typed line, with ¶ for CR LF.
     pub(crate) fn say(&mut self, line: &str) -> String {
         let reply = self.ask(format!("{line}\r\n").as_bytes());
@@ -67,8 +73,14 @@ impl Dialogue {
 /// Plays a table to a fresh server in each version of the protocol.
 #[track_caller]
 pub(crate) fn play(table: &str) {
+    play_with(&Options::default(), table);
+}
+
+/// As [`play`], to a server whose store has these options.
+#[track_caller]
+pub(crate) fn play_with(options: &Options, table: &str) {
     for version in [Version::Resp2, Version::Resp3] {
-        let mut dialogue = Dialogue::new(version);
+        let mut dialogue = Dialogue::with(version, options.clone());
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             if let Some(milliseconds) = line.strip_prefix("+ ") {
                 dialogue.now += milliseconds.parse::<u64>().expect("milliseconds");
