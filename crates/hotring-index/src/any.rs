@@ -3,7 +3,7 @@
 //! One predictable branch an operation is what it costs. A program that needs one engine only
 //! names it in a type: [`HotRing`](crate::HotRing), for example.
 
-use crate::bytes::{Action, Bytes, Entry, Expiry, NewValue};
+use crate::bytes::{Action, Bytes, Damaged, Entry, Expiry, NewValue, Part, Scrub};
 use crate::config::{Config, ConfigError};
 use crate::index::Index;
 use crate::limit::Stalled;
@@ -219,6 +219,34 @@ impl AnySession {
     /// As [`Session::expire_step`].
     pub fn expire_step(&mut self, budget: usize, now: u64) -> (usize, usize) {
         each!(&mut self.0, session => session.expire_step(budget, now))
+    }
+
+    /// As [`Session::take_damage`].
+    #[inline(always)]
+    pub fn take_damage(&mut self) -> Option<Damaged> {
+        each!(&mut self.0, session => session.take_damage())
+    }
+
+    /// As [`Session::damages`].
+    pub fn damages(&mut self) -> u64 {
+        each!(&mut self.0, session => session.damages())
+    }
+
+    /// As [`Session::scrub_step`].
+    pub fn scrub_step(&mut self, scrub: &mut Scrub, budget: usize) {
+        each!(&mut self.0, session => session.scrub_step(scrub, budget));
+    }
+
+    /// As [`Session::with_damage`].
+    #[doc(hidden)]
+    pub fn with_damage<R>(
+        &mut self,
+        key: &[u8],
+        part: Part,
+        bit: usize,
+        f: impl FnOnce() -> R,
+    ) -> Option<R> {
+        each!(&mut self.0, session => session.with_damage(key, part, bit, f))
     }
 
     /// As [`Session::admit`].

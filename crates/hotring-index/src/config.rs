@@ -97,6 +97,19 @@ pub enum Expander {
     Thread,
 }
 
+/// What is done to notice items whose memory has changed by itself (RHKV section 4.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Checksum {
+    /// Nothing: items have no checksum.
+    #[default]
+    Off,
+    /// Every item has a CRC32C of key, value and version, 8 bytes more, and values are not changed
+    /// in place. [`Session::scrub_step`](crate::Session::scrub_step) checks it.
+    Write,
+    /// As `Write`, and each read checks the item before it hands it out.
+    Verify,
+}
+
 /// The settings of an index.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -129,6 +142,8 @@ pub struct Config {
     /// [`Session::admit`](crate::Session::admit) refuses; `u64::MAX` for no limit. Several times
     /// the largest item, and a mebibyte for each session, or writes are refused without need.
     pub limbo_max: u64,
+    /// Checksums of items. For [`Bytes`](crate::Bytes) alone.
+    pub checksum: Checksum,
     /// Settings of Mercury alone.
     pub mercury: MercuryConfig,
     /// Settings of G-Cuckoo alone.
@@ -161,6 +176,7 @@ impl Default for Config {
             complete_lines: false,
             pipeline_depth: 32,
             limbo_max: crate::limit::LIMBO_MAX_DEFAULT,
+            checksum: Checksum::default(),
             mercury: MercuryConfig::default(),
             gcuckoo: GCuckooConfig::default(),
             #[cfg(any(loom, shuttle))]

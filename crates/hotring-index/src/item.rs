@@ -1,5 +1,6 @@
 //! What an engine knows of an item: its `next` word, and through [`Kind`] its hash and key.
 
+use crate::config::{Config, ConfigError};
 use crate::ghost::Ghost;
 use crate::sync::AtomicU64;
 use std::cmp::Ordering;
@@ -88,8 +89,9 @@ impl Item {
 pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// What items are found by.
     type Key: ?Sized;
+    /// Refuses settings that this kind has no use for.
     #[doc(hidden)]
-    fn with_seed(seed: [u64; 2]) -> Self;
+    fn new(config: &Config) -> Result<Self, ConfigError>;
     /// Seeded hash; its low bits choose the bucket.
     #[doc(hidden)]
     fn hash(&self, key: &Self::Key) -> u64;
@@ -104,9 +106,9 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// The item's key. The lifetime is that of the pin.
     #[doc(hidden)]
     fn key<'a>(item: Item) -> &'a Self::Key;
-    /// Bytes that were allocated for the item.
+    /// Bytes that were allocated for the item; 0 if it is damaged so that they are not known.
     #[doc(hidden)]
-    fn size(item: Item) -> usize;
+    fn size(&self, item: Item) -> usize;
     /// Whether the item has an expiry field (for the count of expiring items).
     #[doc(hidden)]
     fn expires(item: Item) -> bool;

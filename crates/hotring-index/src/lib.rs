@@ -67,10 +67,12 @@ mod whole;
 mod word;
 
 pub use any::{AnyIndex, AnySession, EngineChoice};
-pub use bytes::{Action, Bytes, Entry, Expiry, NewValue, Value};
+#[doc(hidden)]
+pub use bytes::Part;
+pub use bytes::{Action, Bytes, Damaged, Entry, Expiry, NewValue, Scrub, ScrubCounts, Value};
 pub use config::{
-    Atomicity, Config, ConfigError, Expander, GCuckooConfig, Growth, MercuryConfig, RcuCounts,
-    Strategy,
+    Atomicity, Checksum, Config, ConfigError, Expander, GCuckooConfig, Growth, MercuryConfig,
+    RcuCounts, Strategy,
 };
 pub use engine::Engine;
 pub use index::{HotRing, Index};

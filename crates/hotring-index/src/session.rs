@@ -1,6 +1,7 @@
 //! The shared state of an index, and what a session adds to it.
 
 use crate::arena::{Arena, LocalArena};
+use crate::bytes::Damaged;
 use crate::config::{Config, ConfigError};
 use crate::engine::Engine;
 use crate::item::{Item, Kind};
@@ -29,7 +30,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
     pub(crate) fn new(config: Config) -> Result<Self, ConfigError> {
         config.check(E::NAME)?;
         Ok(Self {
-            kind: K::with_seed(config.seed),
+            kind: K::new(&config)?,
             engine: E::new(&config)?,
             collector: Arc::new(collector(&config)),
             arena: Arc::new(Arena::new(config.huge_pages)),
@@ -79,7 +80,7 @@ impl<K: Kind, E: Engine> Drop for Shared<K, E> {
         for orphan in orphans {
             free(orphan.block, orphan.size);
         }
-        self.engine.drain::<K>(|item| free(item.start(), K::size(item)));
+        self.engine.drain::<K>(|item| free(item.start(), self.kind.size(item)));
     }
 }
 
@@ -104,6 +105,9 @@ pub(crate) struct Local<E: Engine> {
     pub(crate) removals: u32,
     random: u64,
     versions: std::ops::Range<u64>,
+    /// The first damaged item that was met and not yet asked for, and how many there were.
+    pub(crate) damage: Option<Box<Damaged>>,
+    pub(crate) damages: u64,
     /// What the engine keeps here.
     #[allow(dead_code)]
     pub(crate) engine: E::Local,
@@ -124,6 +128,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
             removals: 0,
             random: seed | 1,
             versions: 0..0,
+            damage: None,
+            damages: 0,
             engine: shared.engine.local()?,
         };
         let mut session = Self { local, shared };
@@ -132,7 +138,6 @@ impl<K: Kind, E: Engine> Session<K, E> {
         Ok(session)
     }
 
-    #[cfg(any(loom, shuttle))]
     pub(crate) fn local(&mut self) -> &mut Local<E> {
         &mut self.local
     }
@@ -276,7 +281,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
 
     /// Frees an item that was never published.
     pub(crate) fn discard(&mut self, item: Item) {
-        let size = K::size(item);
+        let size = self.shared.kind.size(item);
         self.record().item_bytes.add(-(crate::arena::footprint(size) as i64));
         item.ghost().free();
         // SAFETY: the item is its maker's alone, who gives it up here.
@@ -285,8 +290,11 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
 
     /// Hands an item that nobody can find any more to the collector, once.
     pub(crate) fn retire(&mut self, item: Item) {
-        let size = crate::arena::footprint(K::size(item));
-        self.local.participant.retire(item, size);
+        let size = crate::arena::footprint(self.shared.kind.size(item));
+        // What is damaged beyond knowing its size is lost: better than giving it back with another.
+        if size > 0 {
+            self.local.participant.retire(item, size);
+        }
     }
 
     /// Notes that an item is in the table now.

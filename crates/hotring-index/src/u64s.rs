@@ -1,6 +1,7 @@
 //! Items of `u64` to `u64`: 24 bytes each, every 64-bit value, updated in place.
 
 use crate::arena::footprint;
+use crate::config::{Checksum, Config, ConfigError};
 use crate::engine::{Engine, Found, Hit, KeyGoal};
 use crate::item::{Header, Item, Kind, sealed};
 use crate::rare::{sometimes, wrong};
@@ -40,8 +41,14 @@ impl sealed::Sealed for U64 {}
 impl Kind for U64 {
     type Key = u64;
 
-    fn with_seed(seed: [u64; 2]) -> Self {
-        Self { seed: seed[0] ^ seed[1].rotate_left(32) }
+    fn new(config: &Config) -> Result<Self, ConfigError> {
+        if config.checksum != Checksum::Off {
+            return Err(ConfigError::Unsupported(
+                "items of u64 have no room for a checksum: leave checksum at Off, or use items of bytes",
+            ));
+        }
+        let [a, b] = config.seed;
+        Ok(Self { seed: a ^ b.rotate_left(32) })
     }
 
     /// A bijection: two keys never hash alike. The best bits of a product are its highest, and
@@ -71,7 +78,7 @@ impl Kind for U64 {
         unsafe { &item.start().cast::<U64Item>().as_ref().key }
     }
 
-    fn size(_item: Item) -> usize {
+    fn size(&self, _item: Item) -> usize {
         SIZE
     }
 
@@ -441,9 +448,13 @@ impl<E: Engine> Session<U64, E> {
 mod tests {
     use super::*;
 
+    fn kind(seed: [u64; 2]) -> U64 {
+        U64::new(&Config { seed, ..Config::default() }).expect("the defaults are accepted")
+    }
+
     #[test]
     fn the_hash_is_a_bijection_on_a_sample() {
-        let kind = U64::with_seed([7, 9]);
+        let kind = kind([7, 9]);
         let mut seen: Vec<u64> = (0..100_000u64).map(|key| kind.hash(&key)).collect();
         seen.sort_unstable();
         seen.dedup();
@@ -452,7 +463,7 @@ mod tests {
 
     #[test]
     fn neighbours_and_multiples_spread_over_buckets() {
-        let kind = U64::with_seed([1, 2]);
+        let kind = kind([1, 2]);
         for step in [1u64, 2, 64, 4096, 1 << 20, 1 << 32, 1 << 44] {
             let mut load = vec![0u32; 1 << 12];
             for i in 0..(1u64 << 15) {

@@ -1,21 +1,23 @@
 //! Items of bytes to bytes: key and value inline, in one allocation.
 //!
 //! ```text
-//! next 8 | meta 8 | [expiry 8] | [version 8] | [word 8] | [value length 4] | [key length 4] | key | value
+//! next 8 | meta 8 | [check 8] | [expiry 8] | [version 8] | [word 8] | [value length 4] | [key length 4] | key | value
 //!
-//! meta    63 .. 16   15 .. 8      7 .. 4  3   2        1       0
-//!         hash       key length   kind    -   VERSION  EXPIRY  WORD
+//! meta    63 .. 16   15 .. 8      7 .. 4  3         2        1       0
+//!         hash       key length   kind    CHECKSUM  VERSION  EXPIRY  WORD
 //! expiry  63    62      61 .. 0
 //!         DEAD  FROZEN  Unix milliseconds, 0 for never
 //! ```
 //!
 //! A word (an 8-byte value that is updated in place) has no value length; a key length of 255 means
-//! that a longer one follows. `meta` never changes. Bit 63 of the word is FROZEN, its real bit 63
+//! that a longer one follows. `meta` and `check` (`check.rs`) never change. Bit 63 of the word is FROZEN, its real bit 63
 //! is SIGN in `next`.
 
+use crate::bytes::check;
 use crate::bytes::value::Value;
+use crate::config::{Checksum, Config, ConfigError};
 use crate::item::{Header, Item, Kind, sealed};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, TallyU64};
 use crate::word::{FROZEN, Next, SIGN};
 use siphasher::sip::SipHasher13;
 use std::cmp;
@@ -24,18 +26,24 @@ use std::ptr::NonNull;
 /// The item kind of byte-string keys and values.
 pub struct Bytes {
     hasher: SipHasher13,
+    pub(crate) checksum: Checksum,
+    /// How often a search has passed by a damaged item that may be the one that it looked for.
+    pub(crate) suspects: TallyU64,
 }
 
 const WORD: u64 = 1;
 const EXPIRY: u64 = 1 << 1;
 const VERSION: u64 = 1 << 2;
+pub(crate) const CHECKSUM: u64 = 1 << 3;
 const KIND_SHIFT: u32 = 4;
 const KEY_LEN_SHIFT: u32 = 8;
-const KEY_LEN_LONG: u64 = 255;
+pub(crate) const KEY_LEN_LONG: u64 = 255;
 const HASH_SHIFT: u32 = 16;
 const HASH_MASK: u64 = (1 << 48) - 1;
-const META: usize = size_of::<Header>();
+pub(crate) const META: usize = size_of::<Header>();
 const FIELDS: usize = META + 8;
+/// Where the check is, whatever else the item has.
+pub(crate) const CHECK: usize = FIELDS;
 
 /// Bit 63 of an expiry: the item is being removed because its time has come.
 pub(crate) const DEAD: u64 = 1 << 63;
@@ -49,8 +57,13 @@ impl sealed::Sealed for Bytes {}
 impl Kind for Bytes {
     type Key = [u8];
 
-    fn with_seed([a, b]: [u64; 2]) -> Self {
-        Self { hasher: SipHasher13::new_with_keys(a, b) }
+    fn new(config: &Config) -> Result<Self, ConfigError> {
+        let [a, b] = config.seed;
+        Ok(Self {
+            hasher: SipHasher13::new_with_keys(a, b),
+            checksum: config.checksum,
+            suspects: TallyU64::new(0),
+        })
     }
 
     /// SipHash-1-3: keys may come from the network, and who does not know the seed must not be able
@@ -68,22 +81,27 @@ impl Kind for Bytes {
     #[inline(always)]
     fn is(&self, item: Item, hash: u64, key: &[u8]) -> bool {
         let meta = meta(item);
-        meta >> HASH_SHIFT == hash && key_of(item, meta) == key
+        meta >> HASH_SHIFT == hash && (key_of(item, meta) == key || self.is_other(item))
     }
 
     #[inline]
     fn key_cmp(&self, item: Item, key: &[u8]) -> cmp::Ordering {
-        key_of(item, meta(item)).cmp(key)
+        let order = key_of(item, meta(item)).cmp(key);
+        if order.is_ne() {
+            self.is_other(item);
+        }
+        order
     }
 
     fn key<'a>(item: Item) -> &'a [u8] {
         key_of(item, meta(item))
     }
 
-    fn size(item: Item) -> usize {
-        let meta = meta(item);
-        let layout = layout_of(item, meta);
-        layout.value + layout.value_len
+    fn size(&self, item: Item) -> usize {
+        match self.checksum {
+            Checksum::Off => size(item),
+            _ => check::bounds(item).map_or(0, |layout| layout.end()),
+        }
     }
 
     fn expires(item: Item) -> bool {
@@ -91,24 +109,58 @@ impl Kind for Bytes {
     }
 }
 
+impl Bytes {
+    /// The item's expiry field, unless the item has lost its checksum's flag: that other fields are
+    /// elsewhere then nothing else would tell.
+    #[inline(always)]
+    pub(crate) fn expiry<'a>(&self, item: Item) -> Option<&'a AtomicU64> {
+        let may_lack = self.checksum == Checksum::Off;
+        expiry_of(item).filter(|_| may_lack || meta(item) & CHECKSUM != 0)
+    }
+
+    /// Takes note of an item with the hash of what is looked for and with another key: among 2^48
+    /// hashes that is damage rather than chance. False: it is not the one.
+    #[cold]
+    fn is_other(&self, item: Item) -> bool {
+        if self.checksum == Checksum::Verify && check::state(item) != check::State::Sound {
+            // ORDERING: Relaxed, a count that its own thread looks at again.
+            self.suspects.fetch_add(1, Ordering::Relaxed);
+        }
+        false
+    }
+}
+
 #[inline(always)]
-fn meta(item: Item) -> u64 {
+pub(crate) fn meta(item: Item) -> u64 {
     // SAFETY: P, and every item of a Bytes ring has this word, which is written before publication
     // and never changes.
     unsafe { item.start().add(META).cast::<u64>().read() }
 }
 
 /// Offsets of an item's parts.
-struct Layout {
-    key: usize,
-    key_len: usize,
+pub(crate) struct Layout {
+    pub(crate) key: usize,
+    pub(crate) key_len: usize,
     value: usize,
-    value_len: usize,
+    pub(crate) value_len: usize,
+}
+
+impl Layout {
+    /// Where the item ends.
+    pub(crate) fn end(&self) -> usize {
+        self.value + self.value_len
+    }
+}
+
+/// Bytes of an item that is not damaged.
+pub(crate) fn size(item: Item) -> usize {
+    layout_of(item, meta(item)).end()
 }
 
 #[inline(always)]
-fn layout_of(item: Item, meta: u64) -> Layout {
-    let mut at = FIELDS + 8 * (meta & (WORD | EXPIRY | VERSION)).count_ones() as usize;
+pub(crate) fn layout_of(item: Item, meta: u64) -> Layout {
+    let fields = meta & (WORD | EXPIRY | VERSION | CHECKSUM);
+    let mut at = FIELDS + 8 * fields.count_ones() as usize;
     let mut value_len = 0;
     if meta & WORD == 0 {
         value_len = read_u32(item, at);
@@ -131,7 +183,7 @@ fn read_u32(item: Item, at: usize) -> usize {
 /// # Safety
 /// `at` and `len` come from the item's `Layout`.
 #[inline(always)]
-unsafe fn bytes<'a>(item: Item, at: usize, len: usize) -> &'a [u8] {
+pub(crate) unsafe fn bytes<'a>(item: Item, at: usize, len: usize) -> &'a [u8] {
     // SAFETY: P and the caller's promise: the bytes were written before publication and never
     // change. The lifetime is that of the pin.
     unsafe { std::slice::from_raw_parts(item.start().add(at).as_ptr(), len) }
@@ -144,26 +196,36 @@ fn key_of<'a>(item: Item, meta: u64) -> &'a [u8] {
     unsafe { bytes(item, layout.key, layout.key_len) }
 }
 
-/// The item's expiry field.
+/// The item's expiry field. An item whose flags are damaged has none: it must neither look expired
+/// nor be changed where its expiry isn't.
 #[inline(always)]
 pub(crate) fn expiry_of<'a>(item: Item) -> Option<&'a AtomicU64> {
-    // SAFETY: the flag says that the word is there, always first among the fields.
-    (meta(item) & EXPIRY != 0).then(|| unsafe { item.word(FIELDS) })
+    let meta = meta(item);
+    if meta & EXPIRY == 0 || !check::flags_hold(item, meta) {
+        return None;
+    }
+    // SAFETY: the flag says that the word is there, behind the check alone.
+    Some(unsafe { item.word(FIELDS + (meta & CHECKSUM) as usize) })
 }
 
 /// The item's version, if it was given one.
 pub(crate) fn version_of(item: Item) -> Option<u64> {
     let meta = meta(item);
-    let at = FIELDS + 8 * usize::from(meta & EXPIRY != 0);
+    let at = FIELDS + 8 * (meta & (EXPIRY | CHECKSUM)).count_ones() as usize;
     // SAFETY: P, and the flag says that the word is there; it never changes.
     (meta & VERSION != 0).then(|| unsafe { item.start().add(at).cast::<u64>().read() })
+}
+
+/// Whether the item says something about its value that a change in place would make wrong.
+pub(crate) fn is_fixed(item: Item) -> bool {
+    meta(item) & (VERSION | CHECKSUM) != 0
 }
 
 /// The item's value word.
 #[inline(always)]
 pub(crate) fn word_of<'a>(item: Item) -> Option<&'a AtomicU64> {
     let meta = meta(item);
-    let at = FIELDS + 8 * (meta & (EXPIRY | VERSION)).count_ones() as usize;
+    let at = FIELDS + 8 * (meta & (EXPIRY | VERSION | CHECKSUM)).count_ones() as usize;
     // SAFETY: the flag says that the word is there, after the other fields.
     (meta & WORD != 0).then(|| unsafe { item.word(at) })
 }
@@ -194,12 +256,14 @@ pub(crate) fn value<'a>(item: Item, next: Next, word: Option<u64>) -> Value<'a> 
 }
 
 /// What a new item is made from.
+#[derive(Debug)]
 pub(crate) struct Parts<'a> {
     pub(crate) hash: u64,
     pub(crate) key: &'a [u8],
     pub(crate) value: Value<'a>,
     pub(crate) expire_at: Option<u64>,
     pub(crate) version: Option<u64>,
+    pub(crate) checksum: bool,
 }
 
 impl Parts<'_> {
@@ -215,6 +279,7 @@ impl Parts<'_> {
     pub(crate) fn size(&self) -> usize {
         let words = usize::from(self.expire_at.is_some())
             + usize::from(self.version.is_some())
+            + usize::from(self.checksum)
             + usize::from(self.is_word());
         let lens = usize::from(!self.is_word()) + usize::from(self.has_long_key());
         let value_len = match self.value {
@@ -239,6 +304,9 @@ impl Parts<'_> {
         }
         if self.version.is_some() {
             meta |= VERSION;
+        }
+        if self.checksum {
+            meta |= CHECKSUM;
         }
         meta
     }
@@ -269,6 +337,9 @@ impl Parts<'_> {
             block.cast::<Header>().write(Header::new(sign));
             block.add(META).cast::<u64>().write(self.meta());
             let mut at = block.add(FIELDS);
+            if self.checksum {
+                at = at.add(8);
+            }
             if let Some(expire_at) = self.expire_at {
                 at.cast::<AtomicU64>().write(AtomicU64::new(expire_at.min(EXPIRY_MAX)));
                 at = at.add(8);
@@ -296,16 +367,20 @@ impl Parts<'_> {
             at.copy_from_nonoverlapping(NonNull::from(self.key).cast(), self.key.len());
             at.add(self.key.len())
                 .copy_from_nonoverlapping(NonNull::from(value_bytes).cast(), value_bytes.len());
-            Item::new(block)
+            let item = Item::new(block);
+            if self.checksum {
+                block.add(CHECK).cast::<u64>().write(check::of(item));
+            }
+            item
         }
     }
 }
 
 /// Whether the item's time has come (or somebody has already decided so).
 #[inline(always)]
-pub(crate) fn is_expired(item: Item, now: u64) -> bool {
+pub(crate) fn is_expired(kind: &Bytes, item: Item, now: u64) -> bool {
     // ORDERING: Acquire pairs with the AcqRel of those who change the expiry.
-    expiry_of(item).is_some_and(|expiry| is_past(expiry.load(Ordering::Acquire), now))
+    kind.expiry(item).is_some_and(|expiry| is_past(expiry.load(Ordering::Acquire), now))
 }
 
 /// Whether an expiry word means "gone" at `now`.

@@ -1,22 +1,31 @@
 //! Byte-string keys and values: reads without copying, one atomic read-modify-write for the rest.
 
+mod check;
 pub(crate) mod item;
+mod scrub;
 mod seen;
 mod update;
 pub(crate) mod value;
 
+#[doc(hidden)]
+pub use check::Part;
 pub use item::Bytes;
+pub use scrub::{Damaged, Scrub, ScrubCounts};
 pub use value::{Action, Entry, Expiry, NewValue, Value};
 
 use crate::engine::{Engine, Hit, KeyGoal};
+use crate::item::Kind;
 use crate::rare::wrong;
 use crate::session::{Pinned, Session};
 use crate::sync::Ordering;
+use check::State;
 use item::is_expired;
 use seen::{Seen, doom};
 
 /// Keys hashed and looked up together.
 const CHUNK: usize = 64;
+/// Positions of a scan, which are hashes of 48 bits reversed, lie so far apart.
+const POSITION: u64 = 1 << 16;
 /// Items looked at under one pin.
 const PIECE: usize = 1024;
 
@@ -37,7 +46,7 @@ impl<E: Engine> Session<Bytes, E> {
     pub fn get<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
         let mut pinned = self.pin();
         let goal = pinned.bytes_goal(key);
-        let hit = E::lookup(&mut pinned, goal)?;
+        let hit = pinned.look(goal)?;
         let seen = Seen::of(hit);
         (!seen.is_past(now)).then(|| f(seen.entry()))
     }
@@ -91,6 +100,10 @@ impl<E: Engine> Session<Bytes, E> {
     /// is sparse) from `cursor` on and returns the
     /// next cursor. 0 starts, 0 is the end. A key that is present all the time is visited exactly
     /// once between start and end, also while the table grows. Expired entries are passed over.
+    ///
+    /// With [`Checksum::Verify`](crate::Checksum::Verify) an entry that is damaged is noted
+    /// ([`Session::take_damage`]) and shown with an empty value; if its key is not known either, it
+    /// is passed over.
     pub fn scan(
         &mut self,
         cursor: u64,
@@ -98,14 +111,25 @@ impl<E: Engine> Session<Bytes, E> {
         now: u64,
         mut f: impl FnMut(Entry<'_>),
     ) -> u64 {
-        let visit = |_: &mut Pinned<'_, Bytes, E>, hit: Hit| {
+        let mut last = cursor;
+        let visit = |pinned: &mut Pinned<'_, Bytes, E>, hit: Hit| {
+            last = last.max(pinned.shared.kind.item_hash(hit.item).reverse_bits());
+            if let Some(damaged) = pinned.damage_of(hit.item) {
+                if let Some(key) = &damaged.key {
+                    f(Entry::without_value(key));
+                }
+                pinned.note_damage(damaged);
+                return 1;
+            }
             let seen = Seen::of(hit);
             if !seen.is_past(now) {
                 f(seen.entry());
             }
             1
         };
-        E::scan(&mut self.pin(), cursor, count, visit).0
+        let (next, _) = E::scan(&mut self.pin(), cursor, count, visit);
+        // Back it goes only to an item whose hash is damaged: past it, or the walk would never end.
+        if next != 0 && next <= cursor { last.wrapping_add(POSITION) } else { next }
     }
 
     /// Some entry near the position that `random` picks; `None` if there is none at all. Removes the
@@ -123,11 +147,11 @@ impl<E: Engine> Session<Bytes, E> {
             let mut pinned = self.pin();
             let from = E::bucket(&mut pinned, cursor.reverse_bits());
             let (next, picked) = pinned.pick(cursor, random, |pinned, hit| {
-                let expired = is_expired(hit.item, now);
-                if expired && doom(hit.item, now) {
+                let expired = is_expired(pinned.kind(), hit.item, now);
+                if expired && doom(pinned.kind(), hit.item, now) {
                     E::kill_at(pinned, hit);
                 }
-                !expired
+                !expired && pinned.damage_of(hit.item).is_none()
             });
             if let Some(hit) = picked {
                 return Some(f(Seen::of(hit).entry()));
@@ -153,10 +177,21 @@ impl<E: Engine> Session<Bytes, E> {
             let mut pinned = self.pin();
             let hashes = pinned.hashes(chunk);
             let goal = |_: &Bytes, i: usize| KeyGoal { hash: hashes[i], key: chunk[i] };
+            let (verifies, suspects) = (pinned.verifies(), pinned.suspects());
+            let mut is_damaged = false;
             E::pipeline(&mut pinned, chunk.len(), goal, |i, hit| {
-                let seen = hit.map(Seen::of).filter(|seen| !seen.is_past(now));
+                let is_sound = |hit: &Hit| !verifies || check::state(hit.item) == State::Sound;
+                let sound = hit.filter(is_sound);
+                is_damaged |= hit.is_some() && sound.is_none();
+                let seen = sound.map(Seen::of).filter(|seen| !seen.is_past(now));
                 f(n * CHUNK + i, seen.map(|seen| seen.entry()));
             });
+            if is_damaged || pinned.suspects() != suspects {
+                // Rare: the keys are looked up again one by one, for the note that it leaves.
+                for i in 0..chunk.len() {
+                    pinned.look(goal(&pinned.shared.kind, i));
+                }
+            }
         }
     }
 
@@ -207,9 +242,9 @@ impl<E: Engine> Session<Bytes, E> {
         let (next, work) = E::scan(&mut pinned, cursor, budget, |pinned, hit| {
             visited += 1;
             let doomed = if wrong!(pinned, NoDoom) {
-                is_expired(hit.item, now)
+                is_expired(pinned.kind(), hit.item, now)
             } else {
-                doom(hit.item, now)
+                doom(pinned.kind(), hit.item, now)
             };
             if doomed && E::kill_at(pinned, hit) {
                 removed += 1;

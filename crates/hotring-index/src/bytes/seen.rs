@@ -6,8 +6,8 @@
 //! nobody can tell.
 
 use crate::bytes::item::{
-    Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, expiry_of, expiry_time, is_past, kind_of, value,
-    version_of, word_of,
+    Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, expiry_of, expiry_time, is_fixed, is_past, kind_of,
+    size, value, version_of, word_of,
 };
 use crate::bytes::value::{Entry, Expiry, Value};
 use crate::engine::Hit;
@@ -26,8 +26,8 @@ pub(crate) struct Seen {
 }
 
 /// Takes an expired item's chance to be renewed; false if it was renewed before, or is not due.
-pub(crate) fn doom(item: Item, now: u64) -> bool {
-    let Some(word) = expiry_of(item) else { return false };
+pub(crate) fn doom(kind: &Bytes, item: Item, now: u64) -> bool {
+    let Some(word) = kind.expiry(item) else { return false };
     // ORDERING: Relaxed, validated by the CAS.
     let expiry = word.load(Ordering::Relaxed);
     if !is_past(expiry, now) {
@@ -43,8 +43,8 @@ pub(crate) fn doom(item: Item, now: u64) -> bool {
 
 /// Whether an item is live at `now` and stays so until it is marked: its expiry changes no more.
 /// Asked by who replaces or removes it whatever its value, and says whether it was there.
-pub(crate) fn stays_live(item: Item, now: u64) -> bool {
-    let Some(word) = expiry_of(item) else { return true };
+pub(crate) fn stays_live(kind: &Bytes, item: Item, now: u64) -> bool {
+    let Some(word) = kind.expiry(item) else { return true };
     // ORDERING: AcqRel: changes come before (we see them) or fail.
     !is_past(word.fetch_or(EXPIRY_FROZEN, Ordering::AcqRel), now)
 }
@@ -64,7 +64,7 @@ pub(crate) fn write_word(hit: Hit, value: Value<'_>, expected: Option<u64>) -> W
     let Some(word) = word_of(hit.item) else { return Written::NeedsCopy };
     let same_sign = (new & FROZEN != 0) == hit.word.is(SIGN);
     let fixed = expiry_of(hit.item).is_some() && expected.is_none();
-    if kind_of(hit.item) != kind || !same_sign || fixed || version_of(hit.item).is_some() {
+    if kind_of(hit.item) != kind || !same_sign || fixed || is_fixed(hit.item) {
         return Written::NeedsCopy;
     }
     // ORDERING: Relaxed, validated by the CAS.
@@ -106,7 +106,7 @@ impl Seen {
             value: value(item, self.hit.word, self.word),
             expire_at: self.expiry.and_then(expiry_time),
             version: version_of(item),
-            footprint: crate::arena::footprint(Bytes::size(item)),
+            footprint: crate::arena::footprint(size(item)),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::bytes::item::{Bytes, Parts, is_expired, version_of};
 use crate::bytes::seen::{Seen, Written, doom, stays_live, write_word};
 use crate::bytes::value::{Action, Entry, Expiry, Value};
-use crate::config::{RcuCounts, Strategy};
+use crate::config::{Checksum, RcuCounts, Strategy};
 use crate::engine::{Engine, Found, Hit, KeyGoal};
 use crate::item::{Item, Kind};
 use crate::rare::wrong;
@@ -12,6 +12,10 @@ use crate::session::Pinned;
 pub(crate) type Goal<'k> = KeyGoal<'k, Bytes>;
 
 impl<'s, E: Engine> Pinned<'s, Bytes, E> {
+    pub(crate) fn kind(&self) -> &'s Bytes {
+        &self.shared.kind
+    }
+
     pub(crate) fn bytes_goal<'k>(&self, key: &'k [u8]) -> Goal<'k> {
         KeyGoal { hash: self.shared.kind.hash(key), key }
     }
@@ -28,7 +32,8 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         expire_at: Option<u64>,
         version: Option<u64>,
     ) -> Item {
-        let parts = Parts { hash: goal.hash, key: goal.key, value, expire_at, version };
+        let checksum = self.shared.kind.checksum != Checksum::Off;
+        let parts = Parts { hash: goal.hash, key: goal.key, value, expire_at, version, checksum };
         parts.check();
         let block = self.alloc(parts.size());
         // SAFETY: the block is fresh, 8-aligned, and as large as the parts say.
@@ -40,7 +45,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         loop {
             let found = E::find(self, goal, bucket);
             match found.hit {
-                Some(hit) if is_expired(hit.item, now) => {
+                Some(hit) if is_expired(self.kind(), hit.item, now) => {
                     self.kill_expired(goal, bucket, hit, &found, now);
                 }
                 _ => return found,
@@ -57,7 +62,8 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         found: &Found<E::Place<'s>>,
         now: u64,
     ) -> bool {
-        (wrong!(self, NoDoom) || doom(hit.item, now)) && E::kill(self, goal, bucket, found)
+        (wrong!(self, NoDoom) || doom(self.kind(), hit.item, now))
+            && E::kill(self, goal, bucket, found)
     }
 
     /// Stores a value, whatever was there. True: a live entry was replaced.
@@ -69,13 +75,13 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         now: u64,
     ) -> bool {
         if let Some(hit) = E::probe(self, goal)
-            && !is_expired(hit.item, now)
+            && !is_expired(self.kind(), hit.item, now)
         {
             if expire_at.is_none() && write_word(hit, value, None) == Written::Yes {
                 E::accessed(self, goal.hash, Some(hit), 1);
                 return true;
             }
-            if self.may_replace_without_pred() && stays_live(hit.item, now) {
+            if self.may_replace_without_pred() && stays_live(self.kind(), hit.item, now) {
                 let copy = self.make(goal, value, expire_at, None);
                 let bucket = E::bucket(self, goal.hash);
                 if E::replace(self, goal, bucket, hit, copy, None) {
@@ -96,6 +102,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         now: u64,
     ) -> bool {
         let bucket = E::bucket(self, goal.hash);
+        let suspects = self.suspects();
         let mut reservation = E::Reservation::default();
         let mut new = None;
         let existed = loop {
@@ -112,7 +119,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
                 E::accessed(self, goal.hash, Some(hit), 1);
                 break true;
             }
-            if !stays_live(hit.item, now) {
+            if !stays_live(self.kind(), hit.item, now) {
                 continue;
             }
             let copy = *new.get_or_insert_with(|| self.make(goal, value, expire_at, None));
@@ -126,7 +133,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             self.discard(item);
         }
         E::unreserve(self, bucket, reservation);
-        existed
+        self.remove_suspects(goal, suspects) || existed
     }
 
     /// With accesses counted for predecessors (the paper's way) a write has to know it.
@@ -142,9 +149,11 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         mut decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
     ) -> R {
         let bucket = E::bucket(self, goal.hash);
+        let suspects = self.suspects();
         loop {
-            let probed = E::probe(self, goal)
-                .filter(|hit| self.may_replace_without_pred() && !is_expired(hit.item, now));
+            let probed = E::probe(self, goal).filter(|hit| {
+                self.may_replace_without_pred() && !is_expired(self.kind(), hit.item, now)
+            });
             let (hit, found) = match probed {
                 Some(hit) => (Some(hit), None),
                 None => {
@@ -155,11 +164,18 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             let Some(hit) = hit else {
                 let found = found.expect("a probe that finds nothing is followed by a walk");
                 let (action, result) = decide(None);
+                if !self.vouches_for_absence(goal, suspects) {
+                    return result;
+                }
                 if self.apply_to_absent(goal, bucket, &found, action) {
                     return result;
                 }
                 continue;
             };
+            if !self.vouches(goal.key, hit.item) {
+                // The caller is to see what an absent key does, and to change nothing.
+                return decide(None).1;
+            }
             let seen = Seen::of(hit);
             if seen.is_past(now) {
                 continue;
@@ -284,10 +300,12 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
 
     pub(crate) fn remove(&mut self, goal: Goal<'_>, now: u64) -> bool {
         let bucket = E::bucket(self, goal.hash);
+        let suspects = self.suspects();
         loop {
             let found = self.find_live(goal, bucket, now);
-            let Some(hit) = found.hit else { return false };
-            if stays_live(hit.item, now) && E::kill(self, goal, bucket, &found) {
+            let Some(hit) = found.hit else { return self.remove_suspects(goal, suspects) };
+            if stays_live(self.kind(), hit.item, now) && E::kill(self, goal, bucket, &found) {
+                self.remove_suspects(goal, suspects);
                 return true;
             }
         }
@@ -296,9 +314,16 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
     /// Gives the item a version by a copy, unless it has one.
     pub(crate) fn version(&mut self, goal: Goal<'_>, now: u64) -> Option<u64> {
         let bucket = E::bucket(self, goal.hash);
+        let suspects = self.suspects();
         loop {
             let found = self.find_live(goal, bucket, now);
-            let hit = found.hit?;
+            let Some(hit) = found.hit else {
+                self.vouches_for_absence(goal, suspects);
+                return None;
+            };
+            if !self.vouches(goal.key, hit.item) {
+                return None;
+            }
             if let Some(version) = version_of(hit.item) {
                 return Some(version);
             }

@@ -64,6 +64,14 @@ pub struct Entry<'a> {
     pub footprint: usize,
 }
 
+impl<'a> Entry<'a> {
+    /// What is shown of a damaged item.
+    pub(crate) fn without_value(key: &'a [u8]) -> Self {
+        let value = Value::Bytes { kind: 0, bytes: &[] };
+        Self { key, value, expire_at: None, version: None, footprint: 0 }
+    }
+}
+
 /// The expiry of what is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {

@@ -138,7 +138,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         let lazy = found.is_none()
             && word.is(HINTED)
             && word.debt() < DEBT_MAX
-            && K::size(old) < LAZY_SIZE_MAX;
+            && self.shared.kind.size(old) < LAZY_SIZE_MAX;
         let debt = if lazy { word.debt() + 1 } else { 0 };
         let flags = Next((item_flags(copy) & SIGN) | (word.0 & HINTED)).with_debt(debt);
         // ORDERING: Relaxed, private until the CAS below.

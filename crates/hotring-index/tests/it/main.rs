@@ -2,6 +2,7 @@
 
 mod adversarial;
 mod bytes;
+mod checksums;
 mod colliding;
 mod flooding;
 mod history;

@@ -1,0 +1,263 @@
+//! Damaged items: noticing them in reads, and walking over all items to find them.
+//!
+//! An item found damaged by a read is never handed out: for the operation its key is absent, what the
+//! caller decides on that is not carried out, and the session remembers it. Writing or removing the key
+//! without a look at its value works as ever, and is the repair.
+//!
+//! A search finds by hash and key. Where the key, its length or the item's flags are damaged, it passes
+//! by the item, which `Bytes` counts as a suspect; the operation then looks for it by its hash. Where
+//! the hash is damaged nothing leads to the item but the walk.
+
+use crate::bytes::check::{self, Part, State};
+use crate::bytes::item::{Bytes, Layout, bytes};
+use crate::bytes::update::Goal;
+use crate::bytes::{PIECE, POSITION};
+use crate::config::Checksum;
+use crate::engine::{Engine, Hit};
+use crate::item::{Item, Kind};
+use crate::session::{Pinned, Session};
+use crate::sync::Ordering;
+
+/// So many bytes of an item cost as much to check as the item costs to reach.
+const BYTES_AN_ITEM: usize = 1 << 10;
+
+/// An item that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// Its key, or that of the read that met it. A walk cannot tell where the key is, if what is
+    /// damaged are the item's flags or lengths; else it tells what is stored, which may be the damage.
+    pub key: Option<Box<[u8]>>,
+}
+
+/// What a walk has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubCounts {
+    /// Items looked at.
+    pub items: u64,
+    /// Bytes of these, headers included.
+    pub bytes: u64,
+    /// Items without a checksum. In an index with checksums these have lost it and are damaged.
+    pub unchecked: u64,
+    /// Items that are damaged.
+    pub damaged: u64,
+}
+
+/// A walk over all items that checks each ([`Session::scrub_step`]), and what it has found so far.
+#[derive(Clone, Debug)]
+pub struct Scrub {
+    /// What it has counted.
+    pub counts: ScrubCounts,
+    /// The first damaged items that it met.
+    pub first: Vec<Damaged>,
+    first_max: usize,
+    cursor: u64,
+    is_done: bool,
+}
+
+impl Scrub {
+    /// A walk that is about to begin, and will name up to `first_max` damaged items.
+    pub fn new(first_max: usize) -> Self {
+        let counts = ScrubCounts::default();
+        Self { counts, first: Vec::new(), first_max, cursor: 0, is_done: false }
+    }
+
+    /// Whether the end was reached.
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// How much of the way is done, 0 to 1. Keys are spread evenly over the way.
+    pub fn progress(&self) -> f64 {
+        if self.is_done { 1.0 } else { self.cursor as f64 / 2f64.powi(64) }
+    }
+
+    /// Takes note of an item that is sound, or not; returns what checking it cost, in items.
+    fn look(&mut self, item: Item, state: State, is_checked: bool) -> usize {
+        let layout = is_checked.then(|| check::bounds(item)).flatten();
+        let len = layout.as_ref().map_or(0, Layout::end);
+        self.counts.items += 1;
+        self.counts.bytes += len as u64;
+        self.counts.unchecked += u64::from(state == State::Unchecked);
+        if is_checked && state != State::Sound {
+            self.counts.damaged += 1;
+            if self.first.len() < self.first_max {
+                self.first.push(Damaged { key: layout.map(|layout| stored_key(item, &layout)) });
+            }
+        }
+        1 + len / BYTES_AN_ITEM
+    }
+}
+
+fn stored_key(item: Item, layout: &Layout) -> Box<[u8]> {
+    // SAFETY: from a layout whose lengths were checked.
+    unsafe { bytes(item, layout.key, layout.key_len) }.into()
+}
+
+impl<E: Engine> Pinned<'_, Bytes, E> {
+    /// Whether reads check what they hand out.
+    #[inline(always)]
+    pub(crate) fn verifies(&self) -> bool {
+        self.shared.kind.checksum == Checksum::Verify
+    }
+
+    /// Whether the item of this key may be handed out. If not, that is noted.
+    #[inline(always)]
+    pub(crate) fn vouches(&mut self, key: &[u8], item: Item) -> bool {
+        if !self.verifies() || check::state(item) == State::Sound {
+            return true;
+        }
+        self.note_damage(Damaged { key: Some(key.into()) });
+        false
+    }
+
+    /// The path of readers: the live item with this key, if it may be handed out.
+    #[inline(always)]
+    pub(crate) fn look(&mut self, goal: Goal<'_>) -> Option<Hit> {
+        let suspects = self.suspects();
+        let hit = E::lookup(self, goal);
+        let is_fine = match hit {
+            Some(hit) => self.vouches(goal.key, hit.item),
+            None => self.vouches_for_absence(goal, suspects),
+        };
+        hit.filter(|_| is_fine)
+    }
+
+    /// The number of suspects so far, to be compared with that after a search.
+    #[inline(always)]
+    pub(crate) fn suspects(&self) -> u64 {
+        // ORDERING: Relaxed, only what this thread has counted matters.
+        if self.verifies() { self.shared.kind.suspects.load(Ordering::Relaxed) } else { 0 }
+    }
+
+    /// Whether the key is absent, as a search that began with `suspects` said. If it has met a damaged
+    /// item that may be the key's, that is noted.
+    #[inline(always)]
+    pub(crate) fn vouches_for_absence(&mut self, goal: Goal<'_>, suspects: u64) -> bool {
+        if self.suspects() == suspects || !self.with_suspects(goal, |_, _| ()) {
+            return true;
+        }
+        self.note_damage(Damaged { key: Some(goal.key.into()) });
+        false
+    }
+
+    /// Removes damaged items that may be the key's, if a search that began with `suspects` has met
+    /// any; true if there were.
+    #[inline(always)]
+    pub(crate) fn remove_suspects(&mut self, goal: Goal<'_>, suspects: u64) -> bool {
+        self.suspects() != suspects && self.with_suspects(goal, |p, hit| _ = E::kill_at(p, hit))
+    }
+
+    /// Calls `f` with all damaged items of the key's hash; whether there are any.
+    #[cold]
+    fn with_suspects(&mut self, goal: Goal<'_>, mut f: impl FnMut(&mut Self, Hit)) -> bool {
+        let mut is_any = false;
+        let cursor = goal.hash.reverse_bits();
+        let from = E::bucket(self, goal.hash);
+        let (next, _) = E::scan(self, cursor, 1, |pinned, hit| {
+            let same_hash = pinned.shared.kind.item_hash(hit.item) == goal.hash;
+            if same_hash && check::state(hit.item) != State::Sound {
+                is_any = true;
+                f(pinned, hit);
+            }
+            1
+        });
+        E::sweep(self, from, next);
+        is_any
+    }
+
+    /// What is to be said of an item that a walk has met and that may not be handed out.
+    pub(crate) fn damage_of(&self, item: Item) -> Option<Damaged> {
+        if !self.verifies() || check::state(item) == State::Sound {
+            return None;
+        }
+        Some(Damaged { key: check::bounds(item).map(|layout| stored_key(item, &layout)) })
+    }
+
+    #[cold]
+    pub(crate) fn note_damage(&mut self, damaged: Damaged) {
+        self.local.damages += 1;
+        self.local.damage.get_or_insert_with(|| Box::new(damaged));
+    }
+}
+
+impl<E: Engine> Session<Bytes, E> {
+    /// The first damaged item that this session's operations have met since it was last asked for.
+    /// Only with [`Checksum::Verify`]. Costs a look at one word.
+    #[inline]
+    pub fn take_damage(&mut self) -> Option<Damaged> {
+        self.local().damage.take().map(|damaged| *damaged)
+    }
+
+    /// How many damaged items this session's operations have met.
+    pub fn damages(&mut self) -> u64 {
+        self.local().damages
+    }
+
+    /// Checks about `budget` items more, or fewer if they are long (a KiB of an item counts as one
+    /// more), and moves on. Items that come or go meanwhile may be missed. Says nothing of an index
+    /// without checksums.
+    pub fn scrub_step(&mut self, scrub: &mut Scrub, budget: usize) {
+        let (mut left, mut widen) = (budget, 1);
+        while !scrub.is_done && (left > 0 || widen > 1) {
+            let count = left.clamp(1, PIECE).saturating_mul(widen);
+            let (done, is_further) = self.scrub_piece(scrub, count);
+            left = left.saturating_sub(done.max(1));
+            widen = if is_further { 1 } else { widen.saturating_mul(2) };
+        }
+    }
+
+    /// Checks about `count` items. False: the piece ended at an item whose hash is damaged so that the
+    /// walk would go back; it has to be a longer one.
+    fn scrub_piece(&mut self, scrub: &mut Scrub, count: usize) -> (usize, bool) {
+        let mut pinned = self.pin();
+        let is_checked = pinned.shared.kind.checksum != Checksum::Off;
+        let (cursor, before, n_first) = (scrub.cursor, scrub.counts, scrub.first.len());
+        // The furthest that sound items and the last one say that they are.
+        let (mut last, mut at) = (cursor, cursor);
+        let (next, done) = E::scan(&mut pinned, cursor, count, |pinned, hit| {
+            let state = check::state(hit.item);
+            at = pinned.shared.kind.item_hash(hit.item).reverse_bits();
+            last = if state == State::Damaged { last } else { last.max(at) };
+            scrub.look(hit.item, state, is_checked)
+        });
+        if next != 0 && next <= last {
+            scrub.counts = before;
+            scrub.first.truncate(n_first);
+            return (done, false);
+        }
+        // Where the next item says that it is may be damage, too: on from the last one.
+        let last = if at < next { last.max(at) } else { last };
+        let known = if last > cursor { last.wrapping_add(POSITION) } else { next };
+        scrub.cursor = if next == 0 { 0 } else { known };
+        scrub.is_done = scrub.cursor == 0;
+        (done, true)
+    }
+
+    /// Flips one bit of a key's item while `f` runs, and flips it back: for tests of what notices it.
+    /// `None` if there is no such key, or no such bit in its item. The key's item is not to be written
+    /// in place meanwhile.
+    #[doc(hidden)]
+    pub fn with_damage<R>(
+        &mut self,
+        key: &[u8],
+        part: Part,
+        bit: usize,
+        f: impl FnOnce() -> R,
+    ) -> Option<R> {
+        let mut pinned = self.pin();
+        let goal = pinned.bytes_goal(key);
+        let item = E::lookup(&mut pinned, goal)?.item;
+        let (at, len) = check::place(item, part)?;
+        if bit >= len * 8 {
+            return None;
+        }
+        // SAFETY: P until the pin ends, and the byte is one of the item's.
+        let byte = unsafe { item.start().add(at + bit / 8) };
+        // SAFETY: as above; a test sees to it that nobody looks at this very moment.
+        unsafe { byte.write(byte.read() ^ 1 << (bit % 8)) };
+        let result = f();
+        // SAFETY: as above; an item that `f` has removed is still there, because of the pin.
+        unsafe { byte.write(byte.read() ^ 1 << (bit % 8)) };
+        Some(result)
+    }
+}
