@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use hotring_index::Entry;
+use hotring_index::{Damaged, Entry, Part};
 
 use crate::error::StoreError;
 use crate::gate::{GateSession, Hold, STRIPES_ALL};
@@ -107,6 +107,27 @@ impl Session {
     #[inline(always)]
     pub fn admit(&mut self) -> Result<(), StoreError> {
         Ok(self.index.admit()?)
+    }
+
+    /// The first damaged item that this session's operations have met since it was last asked for;
+    /// only with `Options::index.checksum` at `Verify`. For the operation that met it the key was absent,
+    /// and what it would have done on that was left undone. To set the key or to remove it, without
+    /// looking at its value, is the repair. Costs a look at one word.
+    #[inline(always)]
+    pub fn take_damage(&mut self) -> Option<Damaged> {
+        self.index.take_damage()
+    }
+
+    /// Flips one bit of a key's item while `f` runs: for tests of what notices it.
+    #[doc(hidden)]
+    pub fn with_damage<R>(
+        &mut self,
+        key: &[u8],
+        part: Part,
+        bit: usize,
+        f: impl FnOnce() -> R,
+    ) -> Option<R> {
+        self.index.with_damage(key, part, bit, f)
     }
 
     /// Frees removed memory as far as no session can see it any more, a bounded part at a time.

@@ -30,7 +30,15 @@ impl Write<'_> {
 
     #[cold]
     fn put_noted(self, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        self.update(now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
+        let Write { index, key, kept } = self;
+        let damages = index.damages();
+        let write = Write { index: &mut *index, key, kept };
+        write.update(now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
+        if index.damages() != damages {
+            // What would have been kept is damaged: this write is the repair, without it.
+            index.take_damage();
+            index.put(key, value, expiry, now);
+        }
     }
 
     /// Stores a copy of another key's item, earlier values included, in place of all that was here.

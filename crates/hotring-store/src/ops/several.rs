@@ -166,7 +166,7 @@ impl Session {
         self.admit()?;
         let last = last_of_each(pairs);
         Ok(self.hold_keys(keys_of(pairs), |session| {
-            let free = !keys_of(pairs).any(|key| session.exists(key, now));
+            let free = keys_of(pairs).all(|key| session.is_free(key, now));
             if free {
                 session.put_pairs(&last, now);
             }
@@ -203,7 +203,7 @@ impl Session {
         self.admit()?;
         Ok(self.hold_keys([from, to], |session| {
             let Some((value, expiry)) = session.item(from, now) else { return false };
-            if !replace && session.exists(to, now) {
+            if !replace && !session.is_free(to, now) {
                 return false;
             }
             session.change(to, |to| to.put_item(reborrow(&value), expiry, now));
@@ -267,13 +267,19 @@ impl Session {
         self.admit()?;
         self.hold_keys([from, to], |session| {
             let (value, expiry) = session.item(from, now).ok_or(StoreError::NoSuchKey)?;
-            if !replace && session.exists(to, now) {
+            if !replace && !session.is_free(to, now) {
                 return Ok(false);
             }
             session.change(to, |to| to.put_item(reborrow(&value), expiry, now));
             session.remove(from, now);
             Ok(true)
         })
+    }
+
+    /// Whether the key is absent, and not only damaged: that would be overwritten.
+    fn is_free(&mut self, key: &[u8], now: u64) -> bool {
+        let damages = self.index.damages();
+        !self.exists(key, now) && self.index.damages() == damages
     }
 
     /// A copy of what a key holds, ready to be put under another.

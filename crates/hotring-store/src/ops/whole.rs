@@ -1,5 +1,7 @@
 //! Operations on the whole store.
 
+use hotring_index::Scrub;
+
 use crate::gate::{Hold, STRIPES_ALL};
 use crate::session::Session;
 use crate::value::{ValueRef, view};
@@ -36,6 +38,12 @@ impl Session {
     pub fn expire_step(&mut self, budget: usize, now: u64) -> (usize, usize) {
         // A read to the gate: see "Expiry" there.
         self.read_all(|index| index.expire_step(budget, now))
+    }
+
+    /// Checks about `budget` items more of a walk over all of them, and moves on
+    /// ([`Session::scrub_step`](hotring_index::Session::scrub_step)).
+    pub fn scrub_step(&mut self, scrub: &mut Scrub, budget: usize) {
+        self.read_all(|index| index.scrub_step(scrub, budget));
     }
 
     /// Removes every key, at one moment for every observer.

@@ -1,6 +1,7 @@
 //! The store's integration tests, one binary.
 
 mod concurrency;
+mod damage;
 mod growth;
 mod history;
 mod linearizability;

@@ -1,0 +1,206 @@
+//! Damaged items under every operation of the store: nothing wrong is handed out, nothing is carried
+//! out because of it, and writing or removing the key repairs.
+
+use hotring_store::index::{Checksum, Config, Damaged, EngineChoice, Part, Scrub};
+use hotring_store::{
+    ExpireCondition, Options, Session, SetCondition, SetExpiry, SetOptions, Store, TtlChange,
+};
+
+const NOW: u64 = 1_000;
+
+fn open(engine: EngineChoice, history: usize) -> Store {
+    let index = Config { checksum: Checksum::Verify, ..Config::default() };
+    Store::new(Options { engine, history, index, ..Options::default() }).unwrap()
+}
+
+/// What holds a value that a bit can be flipped in.
+const KEYS: [(&[u8], &[u8], Part); 3] = [
+    (b"n", b"41", Part::Word),
+    (b"short", b"abc", Part::Word),
+    (b"text", b"a long value", Part::Value),
+];
+
+/// Runs `f` for each engine, with and without a history, and for each key while it is damaged. Once
+/// `f` is done the key is as before, unless `f` wrote it.
+fn each(mut f: impl FnMut(&mut Session, &[u8])) {
+    for &engine in EngineChoice::ALL {
+        for history in [0, 2] {
+            for (key, value, part) in KEYS {
+                let store = open(engine, history);
+                let (mut damager, mut s) = (store.session(), store.session());
+                for (key, value, _) in KEYS {
+                    s.set(key, value, SetOptions::default(), NOW).unwrap();
+                }
+                damager.with_damage(key, part, 2, || f(&mut s, key)).expect("the key is there");
+                assert_eq!(s.take_damage(), None, "every note was taken");
+                if let Some(now) = s.get(key, NOW, |value| value.to_vec()) {
+                    assert!(now == value || now == b"new", "{}", now.escape_ascii());
+                }
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn noted(s: &mut Session, key: &[u8]) {
+    assert_eq!(s.take_damage(), Some(Damaged { key: Some(key.into()) }));
+    assert_eq!(s.take_damage(), None, "one note for one key");
+}
+
+/// The key's item is still the damaged one.
+#[track_caller]
+fn untouched(s: &mut Session, key: &[u8]) {
+    noted(s, key);
+    assert!(!s.exists(key, NOW));
+    noted(s, key);
+}
+
+fn never<R>() -> R {
+    panic!("a damaged value was handed out")
+}
+
+#[test]
+fn reads_see_nothing_and_note_it() {
+    each(|s, key| {
+        assert!(s.get(key, NOW, |_| never::<()>()).is_none());
+        noted(s, key);
+        assert_eq!(s.strlen(key, NOW), 0);
+        noted(s, key);
+        s.get_range(key, 0, -1, NOW, |bytes| assert!(bytes.is_empty()));
+        noted(s, key);
+        assert!(s.expiry(key, NOW).is_none());
+        noted(s, key);
+        assert!(s.memory(key, NOW).is_none());
+        noted(s, key);
+        assert!(s.history(key, NOW, |_| never::<()>()).is_none());
+        noted(s, key);
+        assert_eq!(s.version(key, NOW), Ok(None));
+        noted(s, key);
+        s.mget(&[b"absent", key], NOW, |_, value| assert!(value.is_none()));
+        noted(s, key);
+        assert_eq!(s.exists_many(&[key, b"absent"], NOW), 0);
+        noted(s, key);
+        let mut keys = 0;
+        s.scan(0, 100, NOW, |met, value| {
+            keys += 1;
+            assert!(met != key || value.is_empty());
+        });
+        assert_eq!(keys, KEYS.len(), "its key is listed");
+        noted(s, key);
+        for random in 0..16u64 {
+            let random_key = s.random_key(random << 60, NOW).expect("others are there");
+            assert_ne!(random_key, key);
+        }
+        assert_eq!(s.expire_step(1_000, NOW).1, 0);
+    });
+}
+
+#[test]
+fn what_looks_at_the_value_changes_nothing() {
+    each(|s, key| {
+        let set = |condition| SetOptions { condition, ..SetOptions::default() };
+        assert_eq!(s.incr_by(key, 1, NOW), Ok(1), "as an absent key would, but not stored");
+        untouched(s, key);
+        s.incr_by_float(key, b"0.5", NOW).unwrap();
+        untouched(s, key);
+        assert_eq!(s.append(key, b"xyz", NOW), Ok(3));
+        untouched(s, key);
+        assert_eq!(s.set_range(key, 1, b"xyz", NOW), Ok(4));
+        untouched(s, key);
+        s.set(key, b"new", SetOptions::if_absent(), NOW).unwrap();
+        untouched(s, key);
+        s.set(key, b"new", SetOptions::if_present(), NOW).unwrap();
+        untouched(s, key);
+        s.set(key, b"new", set(SetCondition::IfEqual(b"x")), NOW).unwrap();
+        untouched(s, key);
+        s.set(key, b"new", set(SetCondition::IfVersion(1)), NOW).unwrap();
+        untouched(s, key);
+        assert_eq!(s.get_set(key, b"new", NOW), Ok(None));
+        untouched(s, key);
+        let keep = SetOptions { expiry: SetExpiry::Keep, ..SetOptions::default() };
+        s.set(key, b"new", keep, NOW).unwrap();
+        untouched(s, key);
+        assert_eq!(s.get_del(key, NOW), None);
+        untouched(s, key);
+        assert_eq!(s.get_ex(key, TtlChange::At(NOW + 9), NOW, |_| never::<()>()), Ok(None));
+        untouched(s, key);
+        assert_eq!(s.expire_at(key, NOW + 9, ExpireCondition::Always, NOW), Ok(false));
+        untouched(s, key);
+        assert_eq!(s.persist(key, NOW), Ok(false));
+        untouched(s, key);
+    });
+}
+
+#[test]
+fn operations_on_several_keys_change_none() {
+    each(|s, key| {
+        assert_eq!(s.mset_nx(&[(b"a", b"new"), (key, b"new")], NOW), Ok(false));
+        untouched(s, key);
+        assert!(s.rename(key, b"b", NOW).is_err());
+        untouched(s, key);
+        s.set(b"c", b"new", SetOptions::default(), NOW).unwrap();
+        assert_eq!(s.rename_nx(b"c", key, NOW), Ok(false));
+        untouched(s, key);
+        assert_eq!(s.copy(b"c", key, false, NOW), Ok(false));
+        untouched(s, key);
+        assert_eq!(s.copy(key, b"d", true, NOW), Ok(false));
+        untouched(s, key);
+        assert_eq!(s.exists_many(&[b"a", b"b", b"d"], NOW), 0);
+        assert!(s.exists(b"c", NOW));
+    });
+}
+
+#[test]
+fn writing_or_removing_the_key_repairs() {
+    each(|s, key| {
+        s.set(key, b"new", SetOptions::default(), NOW).unwrap();
+        assert_eq!(s.get(key, NOW, |value| value.to_vec()), Some(b"new".to_vec()));
+    });
+    each(|s, key| {
+        let expiring = SetOptions { expiry: SetExpiry::At(NOW + 5), ..SetOptions::default() };
+        s.set(key, b"new", expiring, NOW).unwrap();
+        assert_eq!(s.expiry(key, NOW), Some(Some(NOW + 5)));
+    });
+    each(|s, key| {
+        s.mset(&[(b"other", b"1"), (key, b"new")], NOW).unwrap();
+        assert_eq!(s.strlen(key, NOW), 3);
+    });
+    each(|s, key| {
+        s.set(b"c", b"new", SetOptions::default(), NOW).unwrap();
+        s.rename(b"c", key, NOW).unwrap();
+        assert_eq!(s.strlen(key, NOW), 3);
+    });
+    each(|s, key| {
+        assert!(s.remove(key, NOW));
+        assert!(!s.exists(key, NOW));
+    });
+    each(|s, key| {
+        assert_eq!(s.remove_many(&[b"absent", key], NOW), 1);
+        assert!(!s.exists(key, NOW));
+    });
+    each(|s, _| s.clear());
+}
+
+#[test]
+fn a_walk_finds_every_damaged_key() {
+    for &engine in EngineChoice::ALL {
+        let store = open(engine, 0);
+        let (mut damager, mut s) = (store.session(), store.session());
+        for i in 0..1_000 {
+            s.set(format!("key:{i}").as_bytes(), b"some value", SetOptions::default(), NOW)
+                .unwrap();
+        }
+        let walk = |s: &mut Session| {
+            let mut scrub = Scrub::new(10);
+            while !scrub.is_done() {
+                s.scrub_step(&mut scrub, 64);
+            }
+            scrub
+        };
+        assert_eq!((walk(&mut s).counts.items, walk(&mut s).counts.damaged), (1_000, 0));
+        let found = damager.with_damage(b"key:77", Part::Value, 5, || walk(&mut s)).unwrap();
+        assert_eq!((found.counts.items, found.counts.damaged), (1_000, 1));
+        assert_eq!(found.first, [Damaged { key: Some(b"key:77"[..].into()) }]);
+        assert_eq!(s.take_damage(), None, "the walk's findings are its own");
+    }
+}
