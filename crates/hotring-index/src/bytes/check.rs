@@ -66,11 +66,23 @@ pub(crate) fn bounds(item: Item) -> Option<Layout> {
     (stored(item) >> 32 & 0xffff == sum(lengths(&layout))).then_some(layout)
 }
 
-/// The check that belongs to the item. Its flags and lengths are right.
-pub(crate) fn of(item: Item) -> u64 {
+/// Bytes of an item with a checksum, 0 if they are not known.
+#[cold]
+pub(crate) fn size(item: Item) -> usize {
+    bounds(item).map_or(0, |layout| layout.end())
+}
+
+/// Writes the check of an item that has all but it.
+///
+/// # Safety
+/// The item is its maker's alone, and has room for a check.
+#[cold]
+pub(crate) unsafe fn seal(item: Item) {
     let meta = meta(item);
     let layout = layout_of(item, meta);
-    sum(meta) << 48 | sum(lengths(&layout)) << 32 | u64::from(crc(item, meta, &layout))
+    let check = sum(meta) << 48 | sum(lengths(&layout)) << 32 | u64::from(crc(item, meta, &layout));
+    // SAFETY: the caller's promise.
+    unsafe { item.start().add(CHECK).cast::<u64>().write(check) };
 }
 
 fn crc(item: Item, meta: u64, layout: &Layout) -> u32 {
@@ -136,7 +148,7 @@ pub(crate) fn place(item: Item, part: Part) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes::item::{Bytes, Parts, expiry_of, size, value};
+    use crate::bytes::item::{self, Bytes, Parts, expiry_of, value};
     use crate::bytes::value::Value;
     use crate::item::Kind;
     use crate::word::{FROZEN, SIGN};
@@ -188,7 +200,7 @@ mod tests {
             assert_eq!(state(item), expected);
             assert_eq!(version_of(item), parts.version);
             assert_eq!(Bytes::key(item), parts.key);
-            assert_eq!(size(item), parts.size());
+            assert_eq!(item::size(item), parts.size());
             let expiry = expiry_of(item).map(|expiry| expiry.load(Ordering::Relaxed));
             assert_eq!(expiry, parts.expire_at);
             let word = word_of(item).map(|word| word.load(Ordering::Relaxed));

@@ -113,6 +113,11 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
     /// The path of readers: the live item with this key, if it may be handed out.
     #[inline(always)]
     pub(crate) fn look(&mut self, goal: Goal<'_>) -> Option<Hit> {
+        if self.verifies() { self.look_twice(goal) } else { E::lookup(self, goal) }
+    }
+
+    #[cold]
+    fn look_twice(&mut self, goal: Goal<'_>) -> Option<Hit> {
         let suspects = self.suspects();
         let hit = E::lookup(self, goal);
         let is_fine = match hit {
