@@ -309,7 +309,7 @@ impl Parts<'_> {
         if self.version.is_some() {
             meta |= VERSION;
         }
-        meta | u64::from(self.checksum) * CHECKSUM
+        meta | (u64::from(self.checksum) * CHECKSUM)
     }
 
     /// Refuses what no item can hold, before memory is taken for it.
