@@ -7,6 +7,7 @@ use crate::bytes::{Action, Bytes, Damaged, Entry, Expiry, NewValue, Part, Scrub}
 use crate::config::{Config, ConfigError};
 use crate::index::Index;
 use crate::limit::Stalled;
+use crate::mercury::{Mercury, OsMutex, TestAndSet};
 use crate::ring::Ring;
 use crate::session::Session;
 use crate::stats::Stats;
@@ -92,6 +93,10 @@ engines! {
     HotRing: Ring<7>, "hotring";
     /// HotRing with one movable head, as in the paper; what the strategies Random and Sampling need.
     HotRingOneHead: Ring<1>, "hotring-one-head";
+    /// Mercury with test-and-set locks.
+    Mercury: Mercury<TestAndSet>, "mercury";
+    /// Mercury with mutexes of the operating system.
+    MercuryMutex: Mercury<OsMutex>, "mercury-mutex";
 }
 
 /// An index of byte strings with any of the engines. Cloning gives another handle to the same index.
@@ -126,6 +131,16 @@ impl AnyIndex {
     /// As [`Index::stalled`].
     pub fn stalled(&self) -> Option<Stalled> {
         each_index!(&self.index, index => index.stalled())
+    }
+
+    /// As [`Index::maintain`].
+    pub fn maintain(&self, stop: impl Fn() -> bool) {
+        each_index!(&self.index, index => index.maintain(stop));
+    }
+
+    /// As [`Index::wake_maintenance`].
+    pub fn wake_maintenance(&self) {
+        each_index!(&self.index, index => index.wake_maintenance());
     }
 
     /// As [`Index::set_limbo_max`].

@@ -80,6 +80,16 @@ pub enum Fault {
     FreeEarly,
     /// A pin is not ordered before the loads that follow.
     NoPinFence,
+    /// Mercury: a bucket that has moved meanwhile is taken for the one that it was.
+    MovedUnseen,
+    /// Mercury: a bucket is shown to have moved before its items are in the larger table.
+    MovedEarly,
+    /// Mercury: buckets are counted as moved before they are.
+    CountEarly,
+    /// Mercury: the count of moved buckets is published with Relaxed.
+    CountRelaxed,
+    /// Mercury: the state changes without the sessions' locks.
+    NoThreadLocks,
 }
 
 /// What decides that memory is free.

@@ -5,6 +5,7 @@
 //! A comparison of two engines is therefore one of the index alone.
 
 use crate::config::{Config, ConfigError};
+use crate::index::Index;
 use crate::item::{Item, Kind};
 use crate::session::Pinned;
 use crate::stats::EngineStats;
@@ -207,7 +208,13 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
     /// whoever collects removed memory.
     fn step<K: Kind>(_p: &mut Pinned<'_, K, Self>) {}
 
-    /// Doubles the table now, if it may; true if it did.
+    /// Does such work on the calling thread until `stop`, if the engine is set up for that.
+    fn maintain<K: Kind>(_index: &Index<K, Self>, _stop: impl Fn() -> bool) {}
+
+    /// Lets a thread in `maintain` ask `stop` again.
+    fn wake(&self) {}
+
+    /// Doubles the table now, or begins to, if it may; true if it did.
     fn grow<K: Kind>(_p: &mut Pinned<'_, K, Self>) -> bool {
         false
     }

@@ -54,6 +54,7 @@ mod item;
 mod limit;
 #[cfg(not(any(loom, shuttle)))]
 mod memory;
+mod mercury;
 mod prefetch;
 #[doc(hidden)]
 pub mod rare;
@@ -75,9 +76,10 @@ pub use config::{
     RcuCounts, Strategy,
 };
 pub use engine::Engine;
-pub use index::{HotRing, Index};
+pub use index::{HotRing, Index, MercuryHash};
 pub use item::Kind;
 pub use limit::Stalled;
+pub use mercury::{Locking, Mercury, NoLock, OsMutex, TestAndSet};
 pub use ring::Ring;
 pub use session::Session;
 pub use stats::{EngineStats, Stats};

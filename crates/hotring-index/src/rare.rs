@@ -106,6 +106,12 @@ mod kept {
         OrphansFreed,
         /// A batch gave a key back to the plain lookup.
         Diverted,
+        /// A doubling in steps began.
+        ExpansionBegun,
+        /// It came to its end.
+        Expanded,
+        /// A bucket had moved by the time that it was locked.
+        MovedMeanwhile,
     }
 
     static TAKEN: [TallyU64; Step::ALL.len()] = [const { TallyU64::new(0) }; Step::ALL.len()];

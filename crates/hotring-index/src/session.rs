@@ -109,7 +109,6 @@ pub(crate) struct Local<E: Engine> {
     pub(crate) damage: Option<Box<Damaged>>,
     pub(crate) damages: u64,
     /// What the engine keeps here.
-    #[allow(dead_code)]
     pub(crate) engine: E::Local,
 }
 
@@ -224,7 +223,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
     }
 
     /// Doubles the table now, if the engine can and nothing else is under way with it; true if it
-    /// did.
+    /// did. Where the engine grows in steps it begins to, and later operations and
+    /// [`Session::collect`] do the rest.
     ///
     /// Tables grow by themselves ([`crate::Growth`]); this is for those who know what is to come.
     pub fn grow(&mut self) -> bool {

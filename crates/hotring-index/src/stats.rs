@@ -45,6 +45,17 @@ pub enum EngineStats {
         /// Slots whose bucket was split off so far.
         slots_split: u64,
     },
+    /// Mercury.
+    Mercury {
+        /// Doublings that came to their end.
+        expansions: u64,
+        /// Buckets that were moved to a larger table.
+        buckets_moved: u64,
+        /// Whether buckets are being moved.
+        is_expanding: bool,
+        /// Times that a bucket's lock was somebody else's.
+        lock_waits: u64,
+    },
 }
 
 impl EngineStats {
@@ -52,6 +63,12 @@ impl EngineStats {
     pub fn fields(&self) -> Vec<(&'static str, u64)> {
         match *self {
             Self::HotRing { slots_split } => vec![("slots_split", slots_split)],
+            Self::Mercury { expansions, buckets_moved, is_expanding, lock_waits } => vec![
+                ("expansions", expansions),
+                ("buckets_moved", buckets_moved),
+                ("is_expanding", is_expanding.into()),
+                ("lock_waits", lock_waits),
+            ],
         }
     }
 }

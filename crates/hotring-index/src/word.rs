@@ -58,6 +58,8 @@ pub(crate) struct Link(u64);
 impl Link {
     /// The anchor of slot 0, the end of every search.
     pub(crate) const END: Self = Self(ANCHOR);
+    /// The end of a chain that has no anchors.
+    pub(crate) const NONE: Self = Self(0);
 
     pub(crate) fn anchor(slot: u64) -> Self {
         debug_assert!(slot << 3 <= ADDRESS, "slot numbers fit");

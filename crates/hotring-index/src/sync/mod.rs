@@ -7,8 +7,6 @@
 //! order of them, and they stay real everywhere. So do `Arc` and `Mutex`: no access to a protocol
 //! atomic happens under a lock that another thread may wait for in the middle of an operation.
 
-// Until the first engine with locks uses it.
-#[allow(dead_code)]
 pub(crate) mod spin;
 
 #[cfg(not(any(loom, shuttle)))]
@@ -25,4 +23,4 @@ pub(crate) use shuttle_points::{AtomicBool, AtomicPtr, AtomicU64, fence};
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::sync::atomic::compiler_fence;
 pub(crate) use std::sync::atomic::{AtomicI64 as TallyI64, AtomicU64 as TallyU64, Ordering};
-pub(crate) use std::sync::{Arc, Mutex};
+pub(crate) use std::sync::{Arc, Condvar, Mutex};

@@ -9,6 +9,7 @@ mod history;
 mod history_checks;
 mod linearizability;
 mod memory;
+mod mercury;
 mod metamorphic;
 mod model_bytes;
 mod model_u64s;

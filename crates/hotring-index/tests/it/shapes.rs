@@ -1,12 +1,15 @@
 //! Every engine in every valid combination of the settings that must not change an answer.
 
 use crate::u64s::config;
-use hotring_index::{Config, Growth, HotRing, RcuCounts, Strategy, U64};
+use hotring_index::{
+    Config, Engine, Expander, Growth, Index, MercuryConfig, RcuCounts, Strategy, U64,
+};
 
 /// An engine, whatever its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     HotRing,
+    Mercury,
 }
 
 /// An engine's type.
@@ -15,12 +18,15 @@ pub enum Shape {
     Ring1,
     Ring3,
     Ring7,
+    MercuryTas,
+    MercuryMutex,
 }
 
 impl Shape {
     pub fn family(self) -> Family {
         match self {
             Self::Ring1 | Self::Ring3 | Self::Ring7 => Family::HotRing,
+            Self::MercuryTas | Self::MercuryMutex => Family::Mercury,
         }
     }
 }
@@ -62,6 +68,12 @@ macro_rules! with_engine {
             crate::shapes::Shape::Ring1 => $function::<hotring_index::Ring<1>>($($argument),*),
             crate::shapes::Shape::Ring3 => $function::<hotring_index::Ring<3>>($($argument),*),
             crate::shapes::Shape::Ring7 => $function::<hotring_index::Ring<7>>($($argument),*),
+            crate::shapes::Shape::MercuryTas => {
+                $function::<hotring_index::Mercury<hotring_index::TestAndSet>>($($argument),*)
+            }
+            crate::shapes::Shape::MercuryMutex => {
+                $function::<hotring_index::Mercury<hotring_index::OsMutex>>($($argument),*)
+            }
         }
     };
 }
@@ -81,17 +93,21 @@ macro_rules! every_engine {
             fn hotring() {
                 run(crate::shapes::Family::HotRing);
             }
+
+            #[test]
+            fn mercury() {
+                run(crate::shapes::Family::Mercury);
+            }
         }
     };
 }
 pub(crate) use every_engine;
 
 fn is_valid(shape: Shape, config: &Config) -> bool {
-    match shape {
-        Shape::Ring1 => HotRing::<U64, 1>::new(config.clone()).is_ok(),
-        Shape::Ring3 => HotRing::<U64, 3>::new(config.clone()).is_ok(),
-        Shape::Ring7 => HotRing::<U64, 7>::new(config.clone()).is_ok(),
+    fn builds<E: Engine>(config: &Config) -> bool {
+        Index::<U64, E>::new(config.clone()).is_ok()
     }
+    with_engine!(shape, builds(config))
 }
 
 /// The modes of an engine: for HotRing what concerns hot items, of which the index itself says
@@ -99,7 +115,21 @@ fn is_valid(shape: Shape, config: &Config) -> bool {
 pub fn strategies(family: Family) -> Vec<(Shape, Config)> {
     match family {
         Family::HotRing => hotspot_strategies(),
+        Family::Mercury => mercury_modes(),
     }
+}
+
+/// Each lock. Nobody attends to the work of a thread, so that sessions do it either way.
+fn mercury_modes() -> Vec<(Shape, Config)> {
+    let mut all = Vec::new();
+    for shape in [Shape::MercuryTas, Shape::MercuryMutex] {
+        for expander in [Expander::Sessions, Expander::Thread] {
+            let mercury = MercuryConfig { expander };
+            let base = Config { seed: config(Strategy::Vote).seed, ..Config::default() };
+            all.push((shape, Config { mercury, huge_pages: false, ..base }));
+        }
+    }
+    all
 }
 
 fn hotspot_strategies() -> Vec<(Shape, Config)> {
@@ -155,6 +185,7 @@ fn doubling(family: Family) -> Option<Growth> {
         Family::HotRing => {
             Some(Growth::Auto { visits_max: 1.0, items_min: 0.05, items_max: 0.2, items_low: 0.0 })
         }
+        Family::Mercury => None,
     }
 }
 
@@ -167,6 +198,7 @@ pub fn restless(shape: Shape, config: &Config) -> Config {
                 Growth::Auto { visits_max: 1.5, items_min: 1.0, items_max: 2.0, items_low: 0.25 };
             Config { period: 1, growth: Some(growth), ..base }
         }
+        Family::Mercury => base,
     }
 }
 
