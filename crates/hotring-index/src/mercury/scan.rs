@@ -13,8 +13,9 @@ use crate::session::Pinned;
 use crate::sync::Ordering;
 use crate::word::{Link, Next};
 
-/// Empty buckets that cost as much as an item to pass: a sparse table holds nobody up.
-const BUCKETS_AN_ITEM: usize = 8;
+/// Empty buckets that cost as much as an item to pass, a few lines in a row: a sparse table holds
+/// nobody up.
+const BUCKETS_AN_ITEM: usize = 32;
 /// Empty buckets passed before the thread lock is given back.
 const BUCKETS_A_STEP: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
