@@ -64,8 +64,10 @@ pub(crate) struct Expansion<L> {
     bytes: TallyU64,
     expansions: TallyU64,
     buckets_moved: TallyU64,
-    /// Tables that were given back, of which a checker wants to know who still uses them.
+    /// Tables that were given back, of which a checker wants to know who still uses them: each where
+    /// it was.
     #[cfg(any(loom, shuttle))]
+    #[allow(clippy::vec_box)]
     graves: Mutex<Vec<Box<Table<L>>>>,
 }
 

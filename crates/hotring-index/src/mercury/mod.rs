@@ -73,6 +73,8 @@
 //! what HASMOVED leads to. The tables' addresses are Relaxed under the thread locks. `moved` is
 //! Release and Acquire (M4). Nothing is SeqCst.
 
+#[cfg(any(loom, shuttle))]
+mod at_rest;
 mod chain;
 mod engine;
 mod expand;

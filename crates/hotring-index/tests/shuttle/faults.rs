@@ -72,6 +72,11 @@ controls! {
     // enough: under a pin the epoch goes at most one above what it was when the pin was seen.
     FreeEarly => OLD_VALUES,
     NoPinFence => OLD_VALUES,
+    MovedUnseen => find(effects(shapes::expand()), Random),
+    MovedEarly => find(effects(shapes::expand()), Random),
+    CountEarly => find(effects(shapes::expand()), Random),
+    CountRelaxed => OLD_VALUES,
+    NoThreadLocks => find(effects(shapes::expand()), Random),
 }
 
 #[test]

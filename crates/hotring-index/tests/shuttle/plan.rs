@@ -117,12 +117,21 @@ pub enum Items {
     Bytes,
 }
 
+/// An engine, and its shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// HotRing with so many hints a slot.
+    Hints(usize),
+    Mercury,
+    MercuryMutex,
+}
+
 /// What runs of one sort have in common.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub name: &'static str,
     pub items: Items,
-    pub hints: usize,
+    pub form: Form,
     pub strategy: Strategy,
     pub complete_lines: bool,
     pub reclaim: Reclaim,
@@ -187,7 +196,7 @@ impl Shape {
         Self {
             name,
             items,
-            hints,
+            form: Form::Hints(hints),
             strategy,
             complete_lines: false,
             reclaim: Reclaim::Epochs,
@@ -208,6 +217,11 @@ impl Shape {
         }
     }
 
+    /// A bit of everything, for another engine than HotRing.
+    pub fn of(name: &'static str, items: Items, form: Form) -> Self {
+        Self { form, ..Self::new(name, items, 0, Strategy::default()) }
+    }
+
     pub fn complete(self) -> Self {
         self.complete_after((0, 7))
     }
@@ -224,18 +238,29 @@ impl Shape {
     }
 
     pub fn config(&self, random: &mut Random) -> Config {
+        let config = self.config_of_all(random);
+        match self.form {
+            Form::Hints(_) => Config {
+                strategy: self.strategy,
+                period: *random.of(&[1, 1, 5]),
+                backoff: random.percent(30),
+                rcu_counts: self.rcu_counts,
+                complete_lines: self.complete_lines,
+                ..config
+            },
+            Form::Mercury | Form::MercuryMutex => config,
+        }
+    }
+
+    /// What every engine has.
+    fn config_of_all(&self, random: &mut Random) -> Config {
         let fixed = random.percent(50);
         Config {
             seed: SEED,
-            strategy: self.strategy,
-            period: *random.of(&[1, 1, 5]),
-            backoff: random.percent(30),
-            rcu_counts: self.rcu_counts,
             growth: fixed.then_some(Growth::Fixed),
             slots_initial: 1,
             slots_max: SLOTS_MAX,
             huge_pages: false,
-            complete_lines: self.complete_lines,
             pipeline_depth: *random.of(&[1, 2, 32]),
             fault: self.fault,
             reclaim: self.reclaim,

@@ -4,9 +4,11 @@
 //! was retired must be freed once all sessions but one have ended.
 
 use crate::history::{Event, Op, Outcome, State, is_linearizable};
-use crate::plan::{Action, Items, KEYS_MAX, Place, Plan, Random, SLOTS_MAX, Shape};
+use crate::plan::{Action, Form, Items, KEYS_MAX, Place, Plan, Random, SLOTS_MAX, Shape};
 use crate::target::Target;
-use hotring_index::{Bytes, HotRing, Ring, Session, U64};
+use hotring_index::{
+    Bytes, Engine, Index, Kind, Locking, Mercury, OsMutex, Ring, Session, TestAndSet, U64,
+};
 use shuttle::rand::RngCore;
 use shuttle::sync::{Condvar, Mutex};
 use std::any::TypeId;
@@ -61,22 +63,59 @@ impl Signals {
     }
 }
 
+/// An engine as the runs use it.
+pub trait Explored: Engine {
+    /// Whether a doubling only begins with `grow`.
+    const GROWS_IN_STEPS: bool;
+
+    /// Takes the line of a hash's slot a step further towards complete, where there are such.
+    fn complete<K: Kind>(_session: &mut Session<K, Self>, _hash: u64) {}
+
+    /// Looks at the index, in which nobody does anything.
+    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>);
+}
+
+impl<const H: usize> Explored for Ring<H> {
+    const GROWS_IN_STEPS: bool = false;
+
+    fn complete<K: Kind>(session: &mut Session<K, Self>, hash: u64) {
+        session.complete(hash);
+    }
+
+    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
+        session.check_at_rest(index);
+    }
+}
+
+impl<L: Locking> Explored for Mercury<L> {
+    const GROWS_IN_STEPS: bool = true;
+
+    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, _index: &Index<K, Self>) {
+        session.check_chains();
+    }
+}
+
 /// Carries out a plan that is drawn from the shape.
 pub fn run(shape: &Shape) {
-    match (shape.items, shape.hints) {
-        (Items::U64, 1) => run_as::<U64, 1>(shape),
-        (Items::U64, 2) => run_as::<U64, 2>(shape),
-        (Items::U64, 3) => run_as::<U64, 3>(shape),
-        (Items::U64, _) => run_as::<U64, 7>(shape),
-        (Items::Bytes, 1) => run_as::<Bytes, 1>(shape),
-        (Items::Bytes, 2) => run_as::<Bytes, 2>(shape),
-        (Items::Bytes, 3) => run_as::<Bytes, 3>(shape),
-        (Items::Bytes, _) => run_as::<Bytes, 7>(shape),
+    match shape.items {
+        Items::U64 => run_on::<U64>(shape),
+        Items::Bytes => run_on::<Bytes>(shape),
+    }
+}
+
+fn run_on<K: Target>(shape: &Shape) {
+    match shape.form {
+        Form::Hints(1) => run_as::<K, Ring<1>>(shape),
+        Form::Hints(2) => run_as::<K, Ring<2>>(shape),
+        Form::Hints(3) => run_as::<K, Ring<3>>(shape),
+        Form::Hints(_) => run_as::<K, Ring<7>>(shape),
+        Form::Mercury => run_as::<K, Mercury<TestAndSet>>(shape),
+        Form::MercuryMutex => run_as::<K, Mercury<OsMutex>>(shape),
     }
 }
 
 /// Keys that lie at a place.
-fn keys_at<K: Target, const H: usize>(session: &Session<K, Ring<H>>, place: Place) -> Vec<K::Name> {
+fn keys_at<K: Target, E: Explored>(session: &Session<K, E>, place: Place) -> Vec<K::Name> {
     if let (Place::Equal, Some(names)) = (place, K::equal()) {
         return names;
     }
@@ -110,14 +149,14 @@ fn find(place: Place, hash: &dyn Fn(u64) -> u64) -> Vec<u64> {
     }
 }
 
-fn run_as<K: Target, const H: usize>(shape: &Shape) {
+fn run_as<K: Target, E: Explored>(shape: &Shape) {
     let mut random = Random::new(shuttle::rand::thread_rng().next_u64());
     let config = shape.config(&mut random);
     let plan = Plan::draw(shape, &mut random);
     let sessions_early = random.below(2) == 0;
     RECORD.set(Record { plan: format!("{plan:?}\n{config:?}"), ..Record::default() });
 
-    let index = HotRing::<K, H>::new(config).expect("a valid configuration");
+    let index = Index::<K, E>::new(config).expect("a valid configuration");
     // A session's own random numbers go by its number.
     for _ in 0..random.below(8) {
         drop(index.session());
@@ -153,13 +192,11 @@ fn run_as<K: Target, const H: usize>(shape: &Shape) {
     conclude(shape, &plan, &index, &mut session, &names);
 }
 
-fn prepare<K: Target, const H: usize>(
-    plan: &Plan,
-    session: &mut Session<K, Ring<H>>,
-    names: &[K::Name],
-) {
+fn prepare<K: Target, E: Explored>(plan: &Plan, session: &mut Session<K, E>, names: &[K::Name]) {
     for _ in 0..plan.grows {
-        session.grow();
+        if session.grow() && E::GROWS_IN_STEPS {
+            (0..plan.steps).for_each(|_| session.collect());
+        }
     }
     for (key, name) in names.iter().enumerate() {
         if let Some(value) = plan.prefill[key] {
@@ -172,7 +209,7 @@ fn prepare<K: Target, const H: usize>(
     }
     for _ in 0..plan.completions {
         for name in names {
-            session.complete(session.hash_of(name.borrow()));
+            E::complete(session, session.hash_of(name.borrow()));
         }
         session.advance();
     }
@@ -183,9 +220,9 @@ fn prepare<K: Target, const H: usize>(
     }
 }
 
-fn act<K: Target, const H: usize>(
-    index: &HotRing<K, H>,
-    session: &mut Session<K, Ring<H>>,
+fn act<K: Target, E: Explored>(
+    index: &Index<K, E>,
+    session: &mut Session<K, E>,
     names: &[K::Name],
     action: Action,
 ) {
@@ -225,7 +262,7 @@ fn act<K: Target, const H: usize>(
         Action::Grow => drop(session.grow()),
         Action::Shrink => drop(session.shrink()),
         Action::Collect => session.collect(),
-        Action::Complete(key) => session.complete(session.hash_of(names[key].borrow())),
+        Action::Complete(key) => E::complete(session, session.hash_of(names[key].borrow())),
         Action::Advance => session.advance(),
         Action::NewSession => *session = index.session(),
         Action::Signal | Action::Await(_) => unreachable!("not for sessions"),
@@ -236,8 +273,8 @@ fn act<K: Target, const H: usize>(
 const CLEARED: Op = Op::Swap(u64::MAX, u64::MAX);
 
 /// A whole scan is a get of each key.
-fn scan<K: Target, const H: usize>(
-    session: &mut Session<K, Ring<H>>,
+fn scan<K: Target, E: Explored>(
+    session: &mut Session<K, E>,
     names: &[K::Name],
     count: usize,
     call: u64,
@@ -261,15 +298,15 @@ fn scan<K: Target, const H: usize>(
     }
 }
 
-fn conclude<K: Target, const H: usize>(
+fn conclude<K: Target, E: Explored>(
     shape: &Shape,
     plan: &Plan,
-    index: &HotRing<K, H>,
-    session: &mut Session<K, Ring<H>>,
+    index: &Index<K, E>,
+    session: &mut Session<K, E>,
     names: &[K::Name],
 ) {
     if shape.at_rest {
-        session.check_at_rest(index);
+        E::check_at_rest(session, index);
     }
     let last: Vec<State> = names.iter().map(|name| K::state(session, name)).collect();
     for (key, &last) in last.iter().enumerate() {
@@ -287,7 +324,7 @@ fn conclude<K: Target, const H: usize>(
     }
     assert_eq!(index.stats().limbo_bytes, 0, "memory is not freed when nobody can see it");
     if shape.at_rest {
-        session.check_at_rest(index);
+        E::check_at_rest(session, index);
     }
     for (name, &last) in names.iter().zip(&last) {
         assert_eq!(K::state(session, name), last, "a key changes while the table shrinks");

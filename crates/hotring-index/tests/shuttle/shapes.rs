@@ -3,7 +3,7 @@
 
 use crate::explore::Scenario;
 use crate::history::Op;
-use crate::plan::{Action, Items, Pick, Place, Script, Shape};
+use crate::plan::{Action, Form, Items, Pick, Place, Script, Shape};
 use crate::renewal::renewal;
 use hotring_index::{RcuCounts, Strategy};
 use std::sync::Arc;
@@ -31,6 +31,10 @@ pub fn everything() -> Vec<Shape> {
         Shape::new("bytes-2-complete", Bytes, 2, Vote).complete(),
         Shape::new("bytes-3-complete", Bytes, 3, Vote).complete(),
         Shape::new("bytes-1-oracle", Bytes, 1, Random).oracle(),
+        Shape::of("u64-mercury", U64, Form::Mercury),
+        Shape::of("u64-mercury-oracle", U64, Form::Mercury).oracle(),
+        Shape::of("u64-mercury-mutex", U64, Form::MercuryMutex),
+        Shape::of("bytes-mercury", Bytes, Form::Mercury),
     ]
 }
 
@@ -121,6 +125,28 @@ pub fn breathe() -> Shape {
     }
 }
 
+/// Lookups and writes while buckets move, and the state changes before and after.
+pub fn expand() -> Shape {
+    let weights = &[
+        (Pick::Get, 6),
+        (Pick::Insert, 3),
+        (Pick::Remove, 2),
+        (Pick::Scan, 1),
+        (Pick::Grow, 3),
+        (Pick::Collect, 8),
+        (Pick::NewSession, 1),
+    ];
+    Shape {
+        form: Form::Mercury,
+        keys: (1, 4),
+        places: &[Place::Any, Place::Halves, Place::Crowd],
+        threads: (2, 4),
+        actions: (2, 8),
+        grows: (1, 2),
+        ..small("expand", Items::U64, weights)
+    }
+}
+
 /// An operation in a script; values are bytes where they can be, without an expiry.
 fn op(key: usize, op: Op) -> Action {
     Action::Op(key, op, false, 3 << 8)
@@ -189,6 +215,7 @@ pub fn all() -> Vec<Scenario> {
         replace_complete(),
         lapse(),
         breathe(),
+        expand(),
         Shape { name: "breathe-complete", ..breathe().complete() },
         slow_stamp(),
         split_complete(),

@@ -6,7 +6,7 @@
 use crate::colliding;
 use crate::history::{Op, Outcome, State};
 use crate::operate::operate;
-use hotring_index::{Action, Bytes, Entry, Expiry, Kind, NewValue, Ring, Session, U64, Value};
+use hotring_index::{Action, Bytes, Engine, Entry, Expiry, Kind, NewValue, Session, U64, Value};
 use std::borrow::{Borrow, Cow};
 
 /// The time of every operation.
@@ -24,32 +24,30 @@ pub trait Target: Kind {
     /// Keys that are two and two of equal hashes, if there are such.
     fn equal() -> Option<Vec<Self::Name>>;
 
-    fn run<const H: usize>(
-        session: &mut Session<Self, Ring<H>>,
+    fn run<E: Engine>(
+        session: &mut Session<Self, E>,
         key: &Self::Name,
         op: Op,
         style: u64,
     ) -> Outcome;
 
     /// What a key has.
-    fn state<const H: usize>(session: &mut Session<Self, Ring<H>>, key: &Self::Name) -> State;
+    fn state<E: Engine>(session: &mut Session<Self, E>, key: &Self::Name) -> State;
 
-    fn get_many<const H: usize>(
-        session: &mut Session<Self, Ring<H>>,
-        keys: &[Self::Name],
-    ) -> Vec<Option<u64>>;
+    fn get_many<E: Engine>(session: &mut Session<Self, E>, keys: &[Self::Name])
+    -> Vec<Option<u64>>;
 
     /// One call of scan: what it visited, and the next cursor.
-    fn scan<const H: usize>(
-        session: &mut Session<Self, Ring<H>>,
+    fn scan<E: Engine>(
+        session: &mut Session<Self, E>,
         cursor: u64,
         count: usize,
     ) -> (Vec<(Self::Name, u64)>, u64);
 
-    fn clear<const H: usize>(session: &mut Session<Self, Ring<H>>);
+    fn clear<E: Engine>(session: &mut Session<Self, E>);
 
     /// Removes what has expired, if anything can.
-    fn expire_step<const H: usize>(_session: &mut Session<Self, Ring<H>>) {}
+    fn expire_step<E: Engine>(_session: &mut Session<Self, E>) {}
 }
 
 impl Target for U64 {
@@ -63,12 +61,7 @@ impl Target for U64 {
         None
     }
 
-    fn run<const H: usize>(
-        s: &mut Session<Self, Ring<H>>,
-        key: &u64,
-        op: Op,
-        style: u64,
-    ) -> Outcome {
+    fn run<E: Engine>(s: &mut Session<Self, E>, key: &u64, op: Op, style: u64) -> Outcome {
         match op {
             Op::Insert(v) if style.is_multiple_of(4) => {
                 Outcome::Flag(s.insert_many(&[(*key, v)]) == 1)
@@ -77,18 +70,18 @@ impl Target for U64 {
         }
     }
 
-    fn state<const H: usize>(s: &mut Session<Self, Ring<H>>, key: &u64) -> State {
+    fn state<E: Engine>(s: &mut Session<Self, E>, key: &u64) -> State {
         State::of(s.get(*key))
     }
 
-    fn get_many<const H: usize>(s: &mut Session<Self, Ring<H>>, keys: &[u64]) -> Vec<Option<u64>> {
+    fn get_many<E: Engine>(s: &mut Session<Self, E>, keys: &[u64]) -> Vec<Option<u64>> {
         let mut out = vec![None; keys.len()];
         s.get_many(keys, &mut out);
         out
     }
 
-    fn scan<const H: usize>(
-        s: &mut Session<Self, Ring<H>>,
+    fn scan<E: Engine>(
+        s: &mut Session<Self, E>,
         cursor: u64,
         count: usize,
     ) -> (Vec<(u64, u64)>, u64) {
@@ -97,7 +90,7 @@ impl Target for U64 {
         (seen, next)
     }
 
-    fn clear<const H: usize>(s: &mut Session<Self, Ring<H>>) {
+    fn clear<E: Engine>(s: &mut Session<Self, E>) {
         s.clear();
     }
 }
@@ -133,12 +126,7 @@ impl Target for Bytes {
         Some(colliding::pairs().into_iter().flatten().collect())
     }
 
-    fn run<const H: usize>(
-        s: &mut Session<Self, Ring<H>>,
-        key: &Vec<u8>,
-        op: Op,
-        style: u64,
-    ) -> Outcome {
+    fn run<E: Engine>(s: &mut Session<Self, E>, key: &Vec<u8>, op: Op, style: u64) -> Outcome {
         use Outcome::{Flag, Value, Version};
         let expiry = match style >> 8 & 7 {
             0 => FUTURE,
@@ -188,23 +176,20 @@ impl Target for Bytes {
         }
     }
 
-    fn state<const H: usize>(s: &mut Session<Self, Ring<H>>, key: &Vec<u8>) -> State {
+    fn state<E: Engine>(s: &mut Session<Self, E>, key: &Vec<u8>) -> State {
         let state = s.get(key, NOW, |entry| (parse(entry), entry.version));
         state.map_or(State::default(), |(v, version)| State { value: Some(v), version })
     }
 
-    fn get_many<const H: usize>(
-        s: &mut Session<Self, Ring<H>>,
-        keys: &[Vec<u8>],
-    ) -> Vec<Option<u64>> {
+    fn get_many<E: Engine>(s: &mut Session<Self, E>, keys: &[Vec<u8>]) -> Vec<Option<u64>> {
         let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let mut out = vec![None; keys.len()];
         s.get_many(&names, NOW, |i, entry| out[i] = entry.map(parse));
         out
     }
 
-    fn scan<const H: usize>(
-        s: &mut Session<Self, Ring<H>>,
+    fn scan<E: Engine>(
+        s: &mut Session<Self, E>,
         cursor: u64,
         count: usize,
     ) -> (Vec<(Vec<u8>, u64)>, u64) {
@@ -214,11 +199,11 @@ impl Target for Bytes {
         (seen, next)
     }
 
-    fn clear<const H: usize>(s: &mut Session<Self, Ring<H>>) {
+    fn clear<E: Engine>(s: &mut Session<Self, E>) {
         s.clear();
     }
 
-    fn expire_step<const H: usize>(s: &mut Session<Self, Ring<H>>) {
+    fn expire_step<E: Engine>(s: &mut Session<Self, E>) {
         s.expire_step(4, NOW);
     }
 }
