@@ -40,6 +40,11 @@ pub enum StoreError {
         /// The limit.
         len_max: usize,
     },
+    /// As many watches are open as [`Options::watches_max`](crate::Options::watches_max) allows.
+    TooManyWatches {
+        /// The limit.
+        max: u64,
+    },
     /// More removed memory waits for a session that stays pinned than
     /// [`Config::limbo_max`](hotring_index::Config::limbo_max) allows, so that nothing may be
     /// written that takes more. Reads and removals go on; so do writes, once that session does.
@@ -65,6 +70,9 @@ impl fmt::Display for StoreError {
             Self::NoSuchKey => f.write_str("no such key"),
             Self::ReplyTooLong { len_max } => {
                 write!(f, "the values are longer than {len_max} bytes together")
+            }
+            Self::TooManyWatches { max } => {
+                write!(f, "no more than {max} may wait for keys at one time")
             }
             Self::Stalled(stalled) => stalled.fmt(f),
         }

@@ -140,7 +140,7 @@ pub(crate) enum Hold {
 /// Keeps what is inside off its neighbours' cache lines; two lines, because processors fetch
 /// them in pairs.
 #[repr(align(128))]
-struct Lines<T>(T);
+pub(crate) struct Lines<T>(pub(crate) T);
 
 /// A session's own words.
 struct Record {

@@ -58,6 +58,7 @@ mod store;
 mod stripe;
 mod sync;
 mod value;
+mod watch;
 mod write;
 
 pub use error::StoreError;
@@ -68,6 +69,8 @@ pub use history::{Earlier, History};
 pub use hotring_index as index;
 pub use ops::expire::{ExpireCondition, TtlChange};
 pub use ops::set::{SetCondition, SetExpiry, SetOptions, SetOutcome};
+pub use ops::watch::Watched;
 pub use session::Session;
 pub use store::{OpenError, Options, Stats, Store};
 pub use value::ValueRef;
+pub use watch::Watch;

@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use hotring_index::{Damaged, Entry, Part};
 
@@ -14,7 +15,8 @@ use crate::gate::{GateSession, Hold, STRIPES_ALL};
 use crate::history::Kept;
 use crate::store::Limits;
 use crate::stripe::stripe;
-use crate::write::Write;
+use crate::watch::Watchers;
+use crate::write::{Besides, Write};
 
 /// The index's session below this one.
 pub(crate) type Index = hotring_index::AnySession;
@@ -30,6 +32,7 @@ pub struct Session {
     pub(crate) gate: GateSession,
     pub(crate) limits: Limits,
     pub(crate) kept: Kept,
+    pub(crate) watchers: Arc<Watchers>,
     seed: u64,
     /// Reused by `mget` for its snapshot.
     pub(crate) snapshot: crate::ops::several::Snapshot,
@@ -42,10 +45,11 @@ impl Session {
         gate: GateSession,
         limits: Limits,
         kept: Kept,
+        watchers: Arc<Watchers>,
         seed: u64,
     ) -> Session {
         let snapshot = Default::default();
-        Session { index, gate, limits, kept, seed, snapshot, not_sync: PhantomData }
+        Session { index, gate, limits, kept, watchers, seed, snapshot, not_sync: PhantomData }
     }
 
     /// Reads one key.
@@ -78,8 +82,14 @@ impl Session {
 
     /// As [`Session::write`], for what takes no memory, or was admitted before its hold.
     pub(crate) fn change<R>(&mut self, key: &[u8], f: impl FnOnce(Write<'_>) -> R) -> R {
-        let _writing = self.gate.write(self.stripe(key));
-        f(Write { index: &mut self.index, key, kept: self.kept })
+        let stripe = self.stripe(key);
+        let _writing = self.gate.write(stripe);
+        let watched = self.watchers.is_watched(stripe, key);
+        let besides = (watched || !self.kept.is_off()).then(|| Besides {
+            kept: self.kept,
+            watched: watched.then_some((&*self.watchers, stripe)),
+        });
+        f(Write { index: &mut self.index, key, besides })
     }
 
     /// Runs `f` while this session alone holds the stripes in `mask`.
@@ -136,7 +146,7 @@ impl Session {
         self.index.collect();
     }
 
-    fn stripe(&self, key: &[u8]) -> u32 {
+    pub(crate) fn stripe(&self, key: &[u8]) -> u32 {
         stripe(self.seed, key)
     }
 

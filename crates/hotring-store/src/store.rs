@@ -8,6 +8,7 @@ use hotring_index::{AnyIndex, AnySession, Config, ConfigError, EngineChoice, Sta
 use crate::gate::{Fault, Gate};
 use crate::history::{HEAD_LEN, Kept};
 use crate::session::Session;
+use crate::watch::Watchers;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Options {
     /// Bytes that the earlier values of one key take, 12 for each besides its length; the oldest go
     /// first. A value that is too long alone leaves none.
     pub history_bytes_max: usize,
+    /// Watches ([`Session::watch`]) that may be open at one time.
+    pub watches_max: u64,
     /// Which engine the index underneath has.
     pub engine: EngineChoice,
     /// Settings of the index underneath. What the engine has no use for must be left at its default.
@@ -40,6 +43,7 @@ impl Default for Options {
             value_len_max: 512 << 20,
             history: 0,
             history_bytes_max: 1 << 20,
+            watches_max: 1_000,
             engine: EngineChoice::default(),
             index: Config::default(),
         }
@@ -113,6 +117,8 @@ pub struct Stats {
     pub exclusions: u64,
     /// Sessions that are open.
     pub sessions: usize,
+    /// Watches that are open.
+    pub watches: u64,
 }
 
 /// An in-memory key-value store. A handle is cheap to clone; all clones are one store.
@@ -124,6 +130,7 @@ pub struct Store {
     gate: Arc<Gate>,
     limits: Limits,
     kept: Kept,
+    watchers: Arc<Watchers>,
     /// Of the stripes.
     seed: u64,
 }
@@ -152,7 +159,9 @@ impl Store {
         let config = Config { seed: options.seed, ..options.index };
         let index = AnyIndex::new(options.engine, config).map_err(OpenError::Index)?;
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
-        Ok(Store { index, gate: Arc::new(Gate::new(fault)), limits, kept, seed })
+        let gate = Arc::new(Gate::new(fault));
+        let watchers = Arc::new(Watchers::new(options.watches_max));
+        Ok(Store { index, gate, limits, kept, watchers, seed })
     }
 
     /// Opens a session for one thread.
@@ -169,7 +178,8 @@ impl Store {
     fn open(&self, name: Option<&str>) -> Session {
         let index: AnySession =
             self.index.try_session(name).expect("`new` has refused such engines");
-        Session::new(index, Gate::register(&self.gate), self.limits, self.kept, self.seed)
+        let (gate, watchers) = (Gate::register(&self.gate), Arc::clone(&self.watchers));
+        Session::new(index, gate, self.limits, self.kept, watchers, self.seed)
     }
 
     /// The session that stays in one operation (in a callback, most likely) while removed memory
@@ -188,6 +198,11 @@ impl Store {
         self.index.choice()
     }
 
+    /// Changes [`Options::watches_max`]. Watches that are open stay.
+    pub fn set_watches_max(&self, watches_max: u64) {
+        self.watchers.set_open_max(watches_max);
+    }
+
     /// Number of keys, those included that have expired and are not yet reclaimed.
     pub fn len(&self) -> usize {
         self.index.len()
@@ -204,6 +219,7 @@ impl Store {
             index: self.index.stats(),
             exclusions: self.gate.exclusions(),
             sessions: self.gate.sessions(),
+            watches: self.watchers.open(),
         }
     }
 }

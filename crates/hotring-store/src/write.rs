@@ -1,49 +1,86 @@
 //! One write of one key: what [`Session::change`](crate::Session) hands to an operation in place of the
 //! index, with all that a write does besides, so that no operation can forget it.
 //!
-//! That is keeping the value that is replaced ([`crate::history`]). While the history is off, a write
-//! goes straight to the index.
+//! That is keeping the value that is replaced ([`crate::history`]) and telling those who wait for the
+//! key ([`crate::watch`]). While the history is off and nobody waits, a write goes straight to the index.
 
 use hotring_index::{Action, Entry, Expiry, NewValue, Value};
 
 use crate::history::Kept;
 use crate::session::Index;
-use crate::value::{as_value, reborrow};
+use crate::value::{as_value, reborrow, view};
+use crate::watch::{Event, Watchers};
 
 /// The one call of the index that may change the key.
 pub(crate) struct Write<'a> {
     pub(crate) index: &'a mut Index,
     pub(crate) key: &'a [u8],
+    /// None if there is nothing to do besides.
+    pub(crate) besides: Option<Besides<'a>>,
+}
+
+/// What a write does besides.
+#[derive(Clone, Copy)]
+pub(crate) struct Besides<'a> {
     pub(crate) kept: Kept,
+    /// Where the key is waited for: in this stripe.
+    pub(crate) watched: Option<(&'a Watchers, u32)>,
+}
+
+/// What a value that is stored means to the key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Puts {
+    /// A new value: the old one becomes an earlier one.
+    Value,
+    /// Another key's item, earlier values included.
+    Item,
+    /// The value that was there, with another expiry.
+    Same,
+}
+
+/// What a decision will have done to the key.
+enum Done {
+    Nothing,
+    Stored(Vec<u8>),
+    Removed,
+    Expiry,
 }
 
 impl Write<'_> {
     /// Stores a new value, whatever was there.
     #[inline(always)]
     pub(crate) fn put(self, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        if self.kept.is_off() {
-            self.index.put(self.key, value, expiry, now);
-        } else {
-            self.put_noted(value, expiry, now);
-        }
-    }
-
-    #[cold]
-    fn put_noted(self, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        let Write { index, key, kept } = self;
-        let damages = index.damages();
-        let write = Write { index: &mut *index, key, kept };
-        write.update(now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
-        if index.damages() != damages {
-            // What would have been kept is damaged: this write is the repair, without it.
-            index.take_damage();
-            index.put(key, value, expiry, now);
-        }
+        self.put_as(Puts::Value, value, expiry, now);
     }
 
     /// Stores a copy of another key's item, earlier values included, in place of all that was here.
     pub(crate) fn put_item(self, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        self.index.put(self.key, value, expiry, now);
+        self.put_as(Puts::Item, value, expiry, now);
+    }
+
+    #[inline(always)]
+    fn put_as(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
+        if self.besides.is_none() {
+            self.index.put(self.key, value, expiry, now);
+        } else {
+            self.put_noted(puts, value, expiry, now);
+        }
+    }
+
+    #[cold]
+    fn put_noted(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
+        let Write { index, key, besides } = self;
+        let damages = index.damages();
+        let write = Write { index: &mut *index, key, besides };
+        write.run(puts, now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
+        if index.damages() != damages {
+            // What would have been kept is damaged: this write is the repair, without it.
+            index.take_damage();
+            index.put(key, reborrow(&value), expiry, now);
+            if let Some(besides) = besides {
+                besides.tell(key, &Done::Stored(view(as_value(&value), |value| value.to_vec())));
+            }
+        }
     }
 
     /// Reads, decides, and acts as one atomic step. `decide` may be called several times, each time
@@ -52,17 +89,9 @@ impl Write<'_> {
     pub(crate) fn update<'x, R>(
         self,
         now: u64,
-        mut decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
+        decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
     ) -> R {
-        let kept = self.kept;
-        self.index.update(self.key, now, |entry| {
-            let old = entry.map(|entry| entry.value);
-            let mut decided = decide(entry);
-            if !kept.is_off() {
-                keep(kept, old, &mut decided.0, now);
-            }
-            decided
-        })
+        self.run(Puts::Value, now, decide)
     }
 
     /// As [`update`](Self::update), where a stored value is the one that was there: only the expiry
@@ -72,12 +101,45 @@ impl Write<'_> {
         now: u64,
         decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
     ) -> R {
-        self.index.update(self.key, now, decide)
+        self.run(Puts::Same, now, decide)
+    }
+
+    #[inline(always)]
+    fn run<'x, R>(
+        self,
+        puts: Puts,
+        now: u64,
+        mut decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
+    ) -> R {
+        let Write { index, key, besides } = self;
+        let damages = if besides.is_some() { index.damages() } else { 0 };
+        let mut done = Done::Nothing;
+        let result = index.update(key, now, |entry| {
+            let old = entry.map(|entry| entry.value);
+            let mut decided = decide(entry);
+            if let Some(besides) = &besides {
+                done = besides.decided(puts, old, &mut decided.0, now);
+            }
+            decided
+        });
+        // What is decided on a damaged item is left undone.
+        if let Some(besides) = &besides
+            && index.damages() == damages
+        {
+            besides.tell(key, &done);
+        }
+        result
     }
 
     /// Removes the key; true if it was present.
     pub(crate) fn remove(self, now: u64) -> bool {
-        self.index.remove(self.key, now)
+        let removed = self.index.remove(self.key, now);
+        if let Some(besides) = &self.besides
+            && removed
+        {
+            besides.tell(self.key, &Done::Removed);
+        }
+        removed
     }
 
     /// The version of the key's entry in the index, given to it now if it has none.
@@ -86,10 +148,45 @@ impl Write<'_> {
     }
 }
 
-/// Has the value that is to be stored keep the one that it replaces.
-#[cold]
-fn keep(kept: Kept, old: Option<Value<'_>>, action: &mut Action<'_>, now: u64) {
-    if let (Some(old), Action::Put { value, .. }) = (old, action) {
-        *value = kept.keep(old, as_value(value), now);
+impl Besides<'_> {
+    /// Has the value that is to be stored keep the one that it replaces, and returns what to tell once
+    /// the decision has taken effect.
+    #[cold]
+    fn decided(
+        &self,
+        puts: Puts,
+        old: Option<Value<'_>>,
+        action: &mut Action<'_>,
+        now: u64,
+    ) -> Done {
+        match action {
+            Action::Put { value, .. } => {
+                let done = match puts {
+                    Puts::Same => Done::Expiry,
+                    _ if self.watched.is_none() => Done::Nothing,
+                    _ => Done::Stored(view(as_value(value), |value| value.to_vec())),
+                };
+                if let (Puts::Value, Some(old), false) = (puts, old, self.kept.is_off()) {
+                    *value = self.kept.keep(old, as_value(value), now);
+                }
+                done
+            }
+            Action::Remove if old.is_some() => Done::Removed,
+            Action::Expire(_) => Done::Expiry,
+            Action::Keep | Action::Remove => Done::Nothing,
+        }
+    }
+
+    #[cold]
+    fn tell(&self, key: &[u8], done: &Done) {
+        let event = match done {
+            Done::Nothing => return,
+            Done::Stored(value) => Event::Stored(value),
+            Done::Removed => Event::Removed,
+            Done::Expiry => Event::Expiry,
+        };
+        if let Some((watchers, stripe)) = self.watched {
+            watchers.tell(stripe, key, &event);
+        }
     }
 }

@@ -26,7 +26,11 @@ const EFFECTS: &[&str] = &[
 ];
 
 /// Where each use of an atomic's memory order says why.
-const ORDERED: &[&str] = &["crates/hotring-index/src/", "crates/hotring-store/src/gate"];
+const ORDERED: &[&str] = &[
+    "crates/hotring-index/src/",
+    "crates/hotring-store/src/gate",
+    "crates/hotring-store/src/watch",
+];
 
 /// How many lines above the use that comment may stand.
 const ORDERING_LINES: usize = 6;

@@ -7,6 +7,7 @@ mod read;
 pub(crate) mod set;
 pub(crate) mod several;
 mod text;
+pub(crate) mod watch;
 mod whole;
 
 #[cfg(test)]

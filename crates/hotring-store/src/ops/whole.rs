@@ -48,6 +48,9 @@ impl Session {
 
     /// Removes every key, at one moment for every observer.
     pub fn clear(&mut self) {
-        self.hold(STRIPES_ALL, Hold::WriteOnce, |session| session.index.clear());
+        self.hold(STRIPES_ALL, Hold::WriteOnce, |session| {
+            session.index.clear();
+            session.watchers.tell_cleared();
+        });
     }
 }

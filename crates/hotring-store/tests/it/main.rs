@@ -8,3 +8,4 @@ mod linearizability;
 mod model;
 mod random;
 mod stalled;
+mod waiting;

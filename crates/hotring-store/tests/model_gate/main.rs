@@ -5,6 +5,8 @@
 //! for 64, and a full fence for both sides of the asymmetric barrier. The keys are words that are
 //! read and written Relaxed, so whatever order holds between them comes from the gate.
 //!
+//! So is `src/watch.rs`: who waits for a key is told of every change after the first look.
+//!
 //! The second half are negative controls: the same scenarios with a step left out must fail.
 //!
 //! Not covered: more than three threads; waiting that lasts (a thread that waits gives way to the
@@ -17,12 +19,17 @@
 #[allow(dead_code)]
 mod gate;
 mod sync;
+#[path = "../../src/watch.rs"]
+#[allow(dead_code)]
+mod watch;
 
 use loom::thread;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::task::Waker;
 
 use gate::{Fault, Gate, GateSession, Hold};
 use sync::{Arc, AtomicU64};
+use watch::{Event, FirstLook, Leave, Watch, Watchers};
 
 const PREEMPTIONS: usize = 3;
 /// Steps of one run; only waiting takes so many.
@@ -37,9 +44,13 @@ enum LeftOut {
     Step(Fault),
 }
 
+/// The name of the key that is waited for; its value is that of stripe 0.
+const NAME: &[u8] = b"key";
+
 /// The gate and two keys, one to each stripe.
 struct World {
     gate: Arc<Gate>,
+    watchers: Arc<Watchers>,
     keys: [AtomicU64; 2],
     told: AtomicU64,
 }
@@ -70,6 +81,27 @@ impl World {
         session.release(taken);
     }
 
+    /// Waits for a change of key 0; returns what the first look showed, too.
+    fn watch(&self, session: &mut GateSession) -> (u64, Watch) {
+        let leave = Leave::ask(&self.watchers).unwrap();
+        let taken = session.acquire(0b01, Hold::Read);
+        let seen = self.keys[0].load(Relaxed);
+        let first = FirstLook { present: true, expected: false };
+        let watch = leave.enter(0, NAME, None, Waker::noop().clone(), first);
+        session.release(taken);
+        (seen, watch)
+    }
+
+    /// As `Session::change` writes a key.
+    fn set_and_tell(&self, session: &mut GateSession, value: u64) {
+        let _writing = session.write(0);
+        let watched = self.watchers.is_watched(0, NAME);
+        self.keys[0].store(value, Relaxed);
+        if watched {
+            self.watchers.tell(0, NAME, &Event::Stored(b"value"));
+        }
+    }
+
     /// Both keys at one moment, if the first attempt succeeds.
     fn snapshot(&self, session: &mut GateSession) -> Option<[u64; 2]> {
         let begun = session.snapshot_begin(BOTH);
@@ -88,7 +120,8 @@ fn explore(left_out: LeftOut, scenario: impl Fn(&Arc<World>) + Sync + Send + 'st
     builder.check(move || {
         let keys = [AtomicU64::new(0), AtomicU64::new(0)];
         let gate = Arc::new(Gate::new(fault));
-        scenario(&Arc::new(World { gate, keys, told: AtomicU64::new(0) }));
+        let watchers = Arc::new(Watchers::new(2));
+        scenario(&Arc::new(World { gate, watchers, keys, told: AtomicU64::new(0) }));
     });
 }
 
@@ -256,6 +289,38 @@ fn hold_and_newcomer(left_out: LeftOut) {
     });
 }
 
+/// Who waits is told of a write that its first look did not show, and of no other.
+fn watch_and_write(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let mut other = world.session();
+        let writer = spawn(world, move |world| world.set_and_tell(&mut other, 1));
+        let (seen, watch) = world.watch(&mut session);
+        if watch.has_fired() {
+            assert_eq!(world.get(&mut session, 0), 1, "told of a change that is not seen");
+        }
+        writer.join().unwrap();
+        assert!(seen == 1 || watch.has_fired(), "a change was missed");
+        assert!(seen == 0 || !watch.has_fired(), "told of what was seen");
+    });
+}
+
+/// The same, while another one who waits for the key leaves.
+fn watch_and_leave(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let mut other = world.session();
+        let (_, leaving) = world.watch(&mut session);
+        let writer = spawn(world, move |world| {
+            drop(leaving);
+            world.set_and_tell(&mut other, 1);
+        });
+        let (seen, watch) = world.watch(&mut session);
+        writer.join().unwrap();
+        assert!(seen == 1 || watch.has_fired(), "a change was missed");
+    });
+}
+
 #[test]
 fn writes_and_holds_exclude_each_other() {
     write_and_hold(LeftOut::Nothing);
@@ -279,6 +344,30 @@ fn snapshots_are_of_one_moment() {
     snapshot_and_writes(LeftOut::Nothing);
     snapshot_and_newcomer(LeftOut::Nothing);
     snapshot_and_hold(LeftOut::Nothing);
+}
+
+#[test]
+fn no_change_is_missed_by_who_waits_for_it() {
+    watch_and_write(LeftOut::Nothing);
+    watch_and_leave(LeftOut::Nothing);
+}
+
+#[test]
+#[should_panic = "a change was missed"]
+fn without_holds_a_change_is_missed() {
+    watch_and_write(LeftOut::Step(Fault::NoHold));
+}
+
+#[test]
+#[should_panic = "a change was missed"]
+fn without_waiting_for_writes_a_change_is_missed() {
+    watch_and_write(LeftOut::Step(Fault::NoDrain));
+}
+
+#[test]
+#[should_panic = "a change was missed"]
+fn without_the_light_barrier_a_change_is_missed() {
+    watch_and_write(LeftOut::Light);
 }
 
 #[test]

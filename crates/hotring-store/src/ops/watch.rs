@@ -1,0 +1,86 @@
+//! Waiting for a key to change. Entering holds the key's stripe for a moment ([`crate::watch`]), looking
+//! is a single-key read.
+
+use std::task::Waker;
+
+use crate::error::StoreError;
+use crate::gate::Hold;
+use crate::session::Session;
+use crate::value::view;
+use crate::watch::{FirstLook, Leave, Watch};
+
+/// What [`Session::look`] finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// What was waited for has happened.
+    Fired,
+    /// Not yet.
+    Waiting {
+        /// Look again at this Unix millisecond, when the key expires, if nobody wakes the waker before.
+        until: Option<u64>,
+    },
+}
+
+impl Session {
+    /// Waits, without blocking, until the key changes, or with `expected` until it has this value.
+    /// From then on [`Watch::has_fired`], and `waker` has been woken. Dropping the watch ends it.
+    ///
+    /// * A change is a write of the value that takes place, also of the value that was there; a
+    ///   removal, by whatever operation; or the expiry of the key. A refused write, a removal of an
+    ///   absent key, and a change of the expiry are none.
+    /// * Any change after this call counts, and none before it. A value that changes and changes back
+    ///   has changed. An expected value is not missed, however soon another one takes its place; if
+    ///   the key has it already the watch has fired when it is returned.
+    /// * The store reads no clock: for expiry the caller calls [`Session::look`] when woken, and at the
+    ///   time that this gave.
+    ///
+    /// The waker is called by the writing thread, within the write: it must not use the store itself.
+    /// O(log n) in the number of watches; holds the key's stripe for that long.
+    ///
+    /// # Errors
+    /// [`StoreError::TooManyWatches`], [`StoreError::KeyTooLong`], [`StoreError::ValueTooLong`]
+    pub fn watch(
+        &mut self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        waker: Waker,
+        now: u64,
+    ) -> Result<Watch, StoreError> {
+        self.check_key(key)?;
+        self.check_value(expected.map_or(0, <[u8]>::len))?;
+        let leave = Leave::ask(&self.watchers)
+            .ok_or_else(|| StoreError::TooManyWatches { max: self.watchers.open_max() })?;
+        let stripe = self.stripe(key);
+        Ok(self.hold(1 << stripe, Hold::Read, |session| {
+            let has_it = session.read(key, now, |entry| {
+                let is_it = |expected| view(entry.value, |v| v.with_bytes(|text| text == expected));
+                expected.is_some_and(is_it)
+            });
+            let first = FirstLook { present: has_it.is_some(), expected: has_it == Some(true) };
+            leave.enter(stripe, key, expected, waker, first)
+        }))
+    }
+
+    /// Looks whether what a watch waits for has happened, expiry included.
+    pub fn look(&mut self, watch: &Watch, now: u64) -> Watched {
+        if watch.has_fired() {
+            return Watched::Fired;
+        }
+        if !watch.ends_with_the_key() {
+            return Watched::Waiting { until: None };
+        }
+        let damages = self.index.damages();
+        match self.expiry(watch.key(), now) {
+            Some(until) => Watched::Waiting { until },
+            None if self.index.damages() != damages => {
+                // Not for who looks: whoever reads the key learns of it. To repair it is a write.
+                self.take_damage();
+                Watched::Waiting { until: None }
+            }
+            None => Watched::Fired,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! Who waits for a key to change, and how a write finds them (RHKV, FGCS 2018, section 4.8: the
+//! callback operation).
+//!
+//! # Picture
+//! ```text
+//!   stripes   one word; bit s: somebody waits for a key of stripe s
+//!      ^ read by every write, changed when the first comes to a stripe or the last leaves it
+//!   shards[s] under a mutex: key -> those who wait for it
+//! ```
+//! *Waiting*: hold the key's stripe; look at the key; enter the waiter and set the bit; let go.
+//! *A write*: within the gate, look at the bit; if it is set, ask the shard for the key; write; tell
+//! those who wait, still within the gate.
+//!
+//! # Why no change is missed, and none is told that was seen
+//! A hold excludes the writes of its stripe (G2 in [`crate::gate`]), so that each of them is over before
+//! the first look, which then shows it, or begins after the waiter has entered. In the latter case the
+//! write has found the stripe free after the hold: that Acquire pairs with the Release of the holder,
+//! who had set the bit before. So a write needs no barrier for this, only a Relaxed load, and it knows
+//! before it changes the key whether somebody waits. Whoever tells is within the gate too: it tells of
+//! a write that came after the first look, and never of one before.
+//!
+//! Telling sets a mark in the waiter, which stays. A value that changes and changes back before
+//! anybody looks has changed; values are not compared, but with the one that is waited for, by the
+//! write that stores it.
+//!
+//! Expiry is no write. Who waits for any change looks again when the key expires.
+//!
+//! # What it costs
+//! Writes of keys in stripes without a waiter pay the load. Others lock the shard for a search; a
+//! write of a key that is waited for copies its value, and wakes all that it concerns.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::task::Waker;
+
+use crate::gate::{Lines, stripes_of};
+use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, STRIPES};
+
+/// Those who wait, by key.
+type Shard = BTreeMap<Box<[u8]>, Vec<Arc<Waiter>>>;
+
+/// All who wait for keys of a store.
+pub(crate) struct Watchers {
+    stripes: Lines<AtomicU64>,
+    shards: [Mutex<Shard>; STRIPES],
+    /// Watches that are open.
+    open: AtomicU64,
+    open_max: AtomicU64,
+}
+
+/// One who waits.
+struct Waiter {
+    /// The value that is waited for; None for any change.
+    expected: Option<Box<[u8]>>,
+    /// The key was there at the first look.
+    present: bool,
+    /// 1 once what is waited for has happened.
+    fired: AtomicU64,
+    waker: Waker,
+}
+
+/// What a write has done to a key.
+pub(crate) enum Event<'a> {
+    /// It has this value now.
+    Stored(&'a [u8]),
+    /// It is gone.
+    Removed,
+    /// It expires at another time.
+    Expiry,
+}
+
+impl Event<'_> {
+    fn fires(&self, waiter: &Waiter) -> bool {
+        match (self, &waiter.expected) {
+            (Event::Stored(value), Some(expected)) => **expected == **value,
+            (Event::Stored(_) | Event::Removed, None) => true,
+            _ => false,
+        }
+    }
+}
+
+/// What a waiter found when it entered.
+pub(crate) struct FirstLook {
+    /// The key was there.
+    pub(crate) present: bool,
+    /// It had the value that is waited for.
+    pub(crate) expected: bool,
+}
+
+impl Watchers {
+    pub(crate) fn new(open_max: u64) -> Watchers {
+        Watchers {
+            stripes: Lines(AtomicU64::new(0)),
+            shards: std::array::from_fn(|_| Mutex::new(Shard::new())),
+            open: AtomicU64::new(0),
+            open_max: AtomicU64::new(open_max),
+        }
+    }
+
+    /// Watches that are open.
+    pub(crate) fn open(&self) -> u64 {
+        // ORDERING: Relaxed, a number that nothing else is read through.
+        self.open.load(Relaxed)
+    }
+
+    /// The most that may be open.
+    pub(crate) fn open_max(&self) -> u64 {
+        // ORDERING: Relaxed, as `open`.
+        self.open_max.load(Relaxed)
+    }
+
+    pub(crate) fn set_open_max(&self, open_max: u64) {
+        // ORDERING: Relaxed, as `open`.
+        self.open_max.store(open_max, Relaxed);
+    }
+
+    /// Whether somebody waits for the key. Asked within the gate, by who is about to change it.
+    #[inline]
+    pub(crate) fn is_watched(&self, stripe: u32, key: &[u8]) -> bool {
+        // ORDERING: Relaxed; the gate orders it after every waiter that entered before this write.
+        self.stripes.0.load(Relaxed) >> stripe & 1 == 1 && self.has(stripe, key)
+    }
+
+    #[cold]
+    fn has(&self, stripe: u32, key: &[u8]) -> bool {
+        self.shard(stripe as usize).contains_key(key)
+    }
+
+    /// Tells those who wait for the key what was done to it. Called within the gate of that write.
+    pub(crate) fn tell(&self, stripe: u32, key: &[u8], event: &Event<'_>) {
+        let mut woken = Vec::new();
+        self.retain(stripe as usize, key, |waiter| {
+            let fires = event.fires(waiter);
+            let looks = matches!(event, Event::Expiry) && waiter.expected.is_none();
+            if fires || looks {
+                woken.push(waiter.waker.clone());
+            }
+            if fires {
+                waiter.fire();
+            }
+            !fires
+        });
+        woken.iter().for_each(Waker::wake_by_ref);
+    }
+
+    /// Tells all who wait that no key is there any more. Called by the holder of all stripes.
+    pub(crate) fn tell_cleared(&self) {
+        // ORDERING: Relaxed, the hold orders it as the gate does in `is_watched`.
+        for stripe in stripes_of(self.stripes.0.load(Relaxed)) {
+            let keys: Vec<_> = self.shard(stripe).keys().cloned().collect();
+            for key in keys {
+                let mut woken = Vec::new();
+                self.retain(stripe, &key, |waiter| {
+                    let fires = waiter.present && waiter.expected.is_none();
+                    if fires {
+                        waiter.fire();
+                        woken.push(waiter.waker.clone());
+                    }
+                    !fires
+                });
+                woken.iter().for_each(Waker::wake_by_ref);
+            }
+        }
+    }
+
+    /// Drops those who wait for the key and are not to stay.
+    fn retain(&self, stripe: usize, key: &[u8], mut stays: impl FnMut(&Arc<Waiter>) -> bool) {
+        let mut shard = self.shard(stripe);
+        let Some(waiters) = shard.get_mut(key) else { return };
+        waiters.retain(|waiter| stays(waiter));
+        if waiters.is_empty() {
+            shard.remove(key);
+        }
+        if shard.is_empty() {
+            // ORDERING: Relaxed; the bit changes under the shard's mutex, and who misses that it is
+            // gone finds nobody in the shard.
+            self.stripes.0.fetch_and(!(1 << stripe), Relaxed);
+        }
+    }
+
+    fn shard(&self, stripe: usize) -> MutexGuard<'_, Shard> {
+        // A change that panicked has left a whole map.
+        self.shards[stripe].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiter {
+    fn fire(&self) {
+        // ORDERING: Release pairs with the Acquire in `has_fired`: who sees the mark sees the write.
+        self.fired.store(1, Release);
+    }
+
+    fn has_fired(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `fire`.
+        self.fired.load(Acquire) == 1
+    }
+}
+
+/// Leave to wait: counts among the open watches until it is dropped.
+pub(crate) struct Leave(Arc<Watchers>);
+
+impl Leave {
+    /// None if as many wait as may.
+    pub(crate) fn ask(watchers: &Arc<Watchers>) -> Option<Leave> {
+        let max = watchers.open_max();
+        let one_more = |open| (open < max).then_some(open + 1);
+        // ORDERING: Relaxed, as `open`.
+        watchers.open.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        Some(Leave(Arc::clone(watchers)))
+    }
+
+    /// Has `waker` woken by what happens to the key from now on. Called by the holder of the key's
+    /// stripe, after its first look.
+    pub(crate) fn enter(
+        self,
+        stripe: u32,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        waker: Waker,
+        first: FirstLook,
+    ) -> Watch {
+        let waiter = Arc::new(Waiter {
+            expected: expected.map(Box::from),
+            present: first.present,
+            fired: AtomicU64::new(first.expected.into()),
+            waker,
+        });
+        if !first.expected {
+            let mut shard = self.0.shard(stripe as usize);
+            shard.entry(key.into()).or_default().push(Arc::clone(&waiter));
+            // ORDERING: Relaxed; the release of the hold makes it seen by later writes.
+            self.0.stripes.0.fetch_or(1 << stripe, Relaxed);
+        }
+        Watch { key: key.into(), stripe, waiter, leave: self }
+    }
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        // ORDERING: Relaxed, as `open`.
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A wait for a key to change, or for a value of it. From [`Session::watch`](crate::Session::watch);
+/// ends when it is dropped.
+pub struct Watch {
+    key: Box<[u8]>,
+    stripe: u32,
+    waiter: Arc<Waiter>,
+    leave: Leave,
+}
+
+impl Watch {
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Whether a write has done what is waited for. It stays so, whatever happens to the key later.
+    /// This says nothing of expiry: [`Session::look`](crate::Session::look) does.
+    pub fn has_fired(&self) -> bool {
+        self.waiter.has_fired()
+    }
+
+    /// Whether it is over once the key is gone, although nobody has removed it.
+    pub(crate) fn ends_with_the_key(&self) -> bool {
+        self.waiter.present && self.waiter.expected.is_none()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Who has fired was dropped from the shard by who fired it.
+        if !self.has_fired() {
+            let other = |waiter: &Arc<Waiter>| !Arc::ptr_eq(waiter, &self.waiter);
+            self.leave.0.retain(self.stripe as usize, &self.key, other);
+        }
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("has_fired", &self.has_fired()).finish_non_exhaustive()
+    }
+}
