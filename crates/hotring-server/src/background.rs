@@ -5,7 +5,7 @@
 //! wait for it. New ones do, for as long as a tick lasts: at most `TICK_MAX` and a step.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use hotring_store::Session;
@@ -81,7 +81,8 @@ fn expire(server: &Server, store: &mut Session) {
 }
 
 /// Closes the connections from which nothing has come for longer than `timeout`, and those that
-/// have begun a request and not finished it within `request-timeout`.
+/// have begun a request and not finished it within `request-timeout`. A connection that waits for a key
+/// is neither.
 fn close_silent(server: &Server) {
     let config = server.config();
     let timeout_ms = config.timeout_s.saturating_mul(1000);
@@ -91,6 +92,10 @@ fn close_silent(server: &Server) {
     }
     let now = clock::unix_ms();
     for client in server.clients() {
+        // ORDERING: Acquire pairs with the Release of the end of a wait: `active_at` is then its end.
+        if client.waiting.load(Acquire) {
+            continue;
+        }
         // ORDERING: Relaxed throughout, one tick earlier or later does not matter.
         let active_at = client.active_at.load(Relaxed);
         if timeout_ms > 0 && now.saturating_sub(active_at) > timeout_ms {

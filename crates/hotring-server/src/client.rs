@@ -5,9 +5,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Waker;
+use std::task::{Wake, Waker};
+use std::time::Duration;
 
 use hotring_protocol::{CommandId, Version};
+use hotring_store::Watch;
 
 /// What a connection's own task knows about it.
 #[derive(Debug)]
@@ -20,6 +22,17 @@ pub(crate) struct Client {
     pub last: Option<CommandId>,
     /// Set when the connection has to end after the replies that are already written.
     pub closing: Option<Closing>,
+    /// What the last command waits for; the next one runs after its reply.
+    wait: Option<Wait>,
+}
+
+/// A wait for a key.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    /// What is waited for.
+    pub watch: Watch,
+    /// How long at most; None for ever.
+    pub limit: Option<Duration>,
 }
 
 /// Why a connection ends.
@@ -40,7 +53,30 @@ pub(crate) enum Closing {
 impl Client {
     /// A fresh connection: RESP2, no name.
     pub(crate) fn new(shared: Arc<ClientShared>) -> Self {
-        Client { shared, version: Version::Resp2, last: None, closing: None }
+        Client { shared, version: Version::Resp2, last: None, closing: None, wait: None }
+    }
+
+    /// What the last command waits for.
+    #[inline]
+    pub(crate) fn wait(&self) -> Option<&Wait> {
+        self.wait.as_ref()
+    }
+
+    /// Begins a wait; the command's reply comes when it ends.
+    pub(crate) fn begin_wait(&mut self, wait: Wait) {
+        self.wait = Some(wait);
+        // ORDERING: Relaxed, a moment more or less of waiting does not matter.
+        self.shared.waiting.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends it at the Unix millisecond `now`.
+    pub(crate) fn end_wait(&mut self, now: u64) {
+        self.wait = None;
+        // ORDERING: Relaxed, before the Release below.
+        self.shared.active_at.store(now, Ordering::Relaxed);
+        // ORDERING: Release pairs with the Acquire of who closes idle connections: who sees the end of
+        // the wait counts the idle time from there.
+        self.shared.waiting.store(false, Ordering::Release);
     }
 
     /// Chooses the protocol version.
@@ -91,6 +127,8 @@ pub(crate) struct ClientShared {
     pub request_since: AtomicU64,
     /// Bytes that wait to be sent.
     pub unsent_len: AtomicUsize,
+    /// The connection waits for a key.
+    pub waiting: AtomicBool,
     /// CLIENT NO-EVICT.
     pub no_evict: AtomicBool,
     /// CLIENT NO-TOUCH.
@@ -98,6 +136,13 @@ pub(crate) struct ClientShared {
     labels: Mutex<Labels>,
     killed: AtomicBool,
     waker: Mutex<Option<Waker>>,
+}
+
+/// A key that the connection waits for has changed.
+impl Wake for ClientShared {
+    fn wake(self: Arc<Self>) {
+        ClientShared::wake(&self);
+    }
 }
 
 impl ClientShared {
@@ -116,6 +161,7 @@ impl ClientShared {
             input_free: AtomicUsize::new(0),
             request_since: AtomicU64::new(0),
             unsent_len: AtomicUsize::new(0),
+            waiting: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             labels: Mutex::default(),

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use hotring_protocol::{
     Args, CommandError, Decoded, Decoder, Limits, ProtocolError, Spec, Writer, resolve,
 };
-use hotring_store::{Session, StoreError};
+use hotring_store::{Session, StoreError, Watched};
 
 use crate::client::{Client, ClientShared, Closing};
 use crate::commands;
@@ -62,6 +62,17 @@ pub(crate) struct Fed {
     pub consumed: usize,
     /// Complete requests are left because the output has reached its limit.
     pub stalled: bool,
+}
+
+/// How a wait for a key ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitEnd {
+    /// What was waited for has happened.
+    Fired,
+    /// It has not, in the time that there was.
+    TimedOut,
+    /// The server stops.
+    Stopping,
 }
 
 /// One request of a batch.
@@ -113,8 +124,37 @@ impl Executor {
         }
     }
 
+    /// Looks whether what the conversation waits for has happened.
+    pub(crate) fn look(&mut self, conversation: &Conversation, now: u64) -> Watched {
+        match conversation.client.wait() {
+            Some(wait) => self.store.look(&wait.watch, now),
+            None => Watched::Fired,
+        }
+    }
+
+    /// Ends a wait by its reply. The requests behind it can be fed again.
+    pub(crate) fn end_wait(
+        &mut self,
+        conversation: &mut Conversation,
+        end: WaitEnd,
+        now: u64,
+        out: &mut Vec<u8>,
+    ) {
+        let client = &mut conversation.client;
+        client.end_wait(now);
+        let mut reply = Writer::new(out, client.version);
+        match end {
+            WaitEnd::Fired => reply.int(1),
+            WaitEnd::TimedOut => reply.int(0),
+            WaitEnd::Stopping => {
+                self.server.threads[self.thread].counters.errors.add(1);
+                reply.error("UNBLOCKED the server is shutting down");
+            }
+        }
+    }
+
     /// Runs all complete requests at the start of `input` and appends their replies to `out`. Stops
-    /// early when a command ends the connection, or when `out` grows past the soft limit.
+    /// early when a command ends the connection or has to wait, or when `out` grows past the soft limit.
     pub(crate) fn feed(
         &mut self,
         conversation: &mut Conversation,
@@ -122,6 +162,7 @@ impl Executor {
         now: u64,
         out: &mut Vec<u8>,
     ) -> Fed {
+        debug_assert!(conversation.client.wait().is_none(), "requests wait for the one before");
         self.refresh_config();
         let reply_len_max = self.reply_len_max(&conversation.client);
         let out_max = out.len().saturating_add(self.config.output_soft_max);
@@ -144,6 +185,14 @@ impl Executor {
                 if conversation.client.closing.is_some() {
                     self.count(conversation, commands);
                     return Fed { consumed: input.len(), stalled: false };
+                }
+                if conversation.client.wait().is_some() {
+                    // As above: what comes next has been decoded already.
+                    conversation.decoder = Decoder::new();
+                    self.count(conversation, commands);
+                    let rest = &self.batch[i + 1..batch.len];
+                    let consumed = rest.first().map_or(batch.end, |next| next.start);
+                    return Fed { consumed, stalled: false };
                 }
             }
             consumed = batch.end;
@@ -266,8 +315,11 @@ impl Executor {
                 counters.rejected_stalled.add(1);
                 self.server.warn_of_stalled(stalled, now);
             }
-            // A command that fails half-way must not leave half a reply.
+            // A command that fails half-way must not leave half a reply, nor wait for another one.
             out.truncate(start);
+            if client.wait().is_some() {
+                client.end_wait(now);
+            }
             if matches!(failure, Failure::ReplyTooLong) {
                 client.closing = Some(Closing::OutputLimit);
             } else {

@@ -50,6 +50,9 @@ impl Failure {
                 stalled.limbo_bytes, stalled.session, stalled.limbo_max
             )
             .into(),
+            Failure::Store(StoreError::TooManyWatches { max }) => {
+                format!("ERR {max} clients are waiting already (max-waiting-clients)").into()
+            }
             Failure::Store(error) => format!("ERR {error}").into(),
             Failure::Text(text) => text.clone(),
         }

@@ -114,6 +114,7 @@ fn start_with(
         value_len_max: config.bulk_len_max,
         history: config.history,
         history_bytes_max: config.history_bytes_max,
+        watches_max: config.waiting_max,
         index: IndexConfig { limbo_max: config.limbo_max(), ..IndexConfig::default() },
         ..Options::default()
     };

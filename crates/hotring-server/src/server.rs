@@ -189,6 +189,7 @@ impl Server {
             (self.log_level)(changed.log_level);
         }
         self.store.set_limbo_max(changed.limbo_max());
+        self.store.set_watches_max(changed.waiting_max);
         *config = Arc::new(changed);
         // ORDERING: Release pairs with the Acquire in `config_version`.
         self.config_version.fetch_add(1, Ordering::Release);

@@ -6,6 +6,11 @@
 //!
 //! Back-pressure follows from that: while `unsent` is above the soft limit the connection is not
 //! read, so that the client's own send buffer fills up and it has to read its replies first.
+//!
+//! A connection whose command waits for a key (`wait`) is read, so that its end is noticed, but runs
+//! nothing until that command has its reply.
+
+mod wait;
 
 use std::cell::RefCell;
 use std::io;
@@ -22,6 +27,7 @@ use crate::clock;
 use crate::counters::Counters;
 use crate::executor::{Conversation, Executor};
 use crate::server::Server;
+use wait::Alarm;
 
 /// Size of a thread's read buffer. A full one holds about 1,500 small requests; twice as much did
 /// not run faster.
@@ -90,6 +96,8 @@ pub(crate) struct Socket<S> {
     /// Replies that the kernel has not taken yet, from `sent` on.
     unsent: Vec<u8>,
     sent: usize,
+    /// Of a wait that has been looked at.
+    alarm: Option<Alarm>,
     waker_known: bool,
 }
 
@@ -110,6 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             stalled: false,
             unsent: Vec::new(),
             sent: 0,
+            alarm: None,
             waker_known: false,
         }
     }
@@ -144,7 +153,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 self.run_own(cx)?;
                 continue;
             }
-            match self.poll_receive(cx) {
+            let waits = self.conversation.client.wait().is_some();
+            if waits && self.poll_wait(cx)?.is_ready() {
+                continue;
+            }
+            let received = if waits { self.poll_receive_behind(cx) } else { self.poll_receive(cx) };
+            match received {
                 Poll::Ready(Ok(0)) => self.conversation.client.closing = Some(Closing::Asked),
                 Poll::Ready(Ok(n)) if n >= READ_LEN - CARRIED_MAX => {
                     // More is probably there already: let the other connections have a turn.
@@ -262,7 +276,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         } else {
             self.publish_lengths();
         }
-        self.check_input_limit()?;
+        let max = self.thread.work.borrow().executor.config().query_buffer_max;
+        self.check_input_limit(max)?;
         Poll::Ready(Ok(n))
     }
 
@@ -285,9 +300,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     /// Notes since when the rest of a request is waited for, so that nobody keeps one open for ever.
-    /// While replies are unsent the client may be unable to send, and is not made to hurry.
+    /// While replies are unsent the client may be unable to send, and is not made to hurry; while its
+    /// command waits for a key, what comes behind is not looked at.
     fn wait_for_request(&self, now: u64, anew: bool) {
-        let waits = !self.input.is_empty() && !self.stalled && self.unsent.is_empty();
+        let is_free = !self.stalled && self.conversation.client.wait().is_none();
+        let waits = !self.input.is_empty() && is_free && self.unsent.is_empty();
         let since = &self.conversation.client.shared.request_since;
         // ORDERING: Relaxed, compared with a timeout.
         if !waits {
@@ -359,8 +376,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Ok(())
     }
 
-    fn check_input_limit(&self) -> io::Result<()> {
-        let max = self.thread.work.borrow().executor.config().query_buffer_max;
+    fn check_input_limit(&self, max: usize) -> io::Result<()> {
         if self.input.len() > max {
             self.counters().input_limit_closed.add(1);
             return Err(self.over_limit("a request is larger than client-query-buffer-limit"));

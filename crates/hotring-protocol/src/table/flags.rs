@@ -68,6 +68,8 @@ bit_set! {
         NO_MULTI = 9 "no_multi",
         /// Served while a script runs.
         ALLOW_BUSY = 10 "allow_busy",
+        /// May keep its connection waiting.
+        BLOCKING = 11 "blocking",
     }
 }
 
@@ -92,6 +94,8 @@ bit_set! {
         DANGEROUS = 7 "@dangerous",
         /// About the connection.
         CONNECTION = 8 "@connection",
+        /// May keep its connection waiting.
+        BLOCKING = 9 "@blocking",
     }
 }
 
@@ -108,6 +112,7 @@ impl Categories {
         by_group
             | implied(Flags::WRITE, Self::WRITE)
             | implied(Flags::READONLY, Self::READ)
+            | implied(Flags::BLOCKING, Self::BLOCKING)
             | implied(Flags::ADMIN, Self::ADMIN | Self::DANGEROUS)
             | if flags.contains(Flags::FAST) { Self::FAST } else { Self::SLOW }
     }

@@ -279,6 +279,10 @@ table! {
             .since("6.2.0").args("source destination [DB destination-db] [REPLACE]")
             .cost(EACH_BYTE)
             .about("Copies a value and its expiry to another key.");
+        WaitKey = "waitkey" -3 Generic .flags(READ.with(Flags::BLOCKING).with(Flags::NOSCRIPT))
+            .keys(&one(Access::Read)).since(OURS).args("key timeout-ms [VALUE expected]")
+            .tips(&[VARIES])
+            .about("Waits until a key changes or has a value: 1, or 0 after the time; 0 ms is no limit.");
     }
 
     subcommands {

@@ -149,6 +149,7 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
     let input_free = client.input_free.load(Ordering::Relaxed);
     let unsent_len = client.unsent_len.load(Ordering::Relaxed);
     let flags = match client.no_evict.load(Ordering::Relaxed) {
+        _ if client.waiting.load(Ordering::Relaxed) => "b",
         true => "e",
         false if client.no_touch.load(Ordering::Relaxed) => "T",
         false => "N",

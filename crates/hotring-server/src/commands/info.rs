@@ -106,7 +106,10 @@ fn server(f: &Facts<'_>, text: &mut String) {
 fn clients(f: &Facts<'_>, text: &mut String) {
     field(text, "connected_clients", f.server.clients_len());
     field(text, "maxclients", f.config.maxclients);
-    field(text, "blocked_clients", 0);
+    // Redis's name, and ours with its limit.
+    field(text, "blocked_clients", f.store.watches);
+    field(text, "waiting_clients", f.store.watches);
+    field(text, "waiting_clients_limit", f.config.waiting_max);
 }
 
 fn memory(f: &Facts<'_>, text: &mut String) {

@@ -26,6 +26,7 @@ mod process;
 mod range;
 mod scan;
 mod string;
+mod wait;
 
 use hotring_protocol::CommandId;
 
@@ -80,11 +81,12 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
     }
 }
 
-/// The commands about connections, the process and earlier values, kept out of the code that every request runs.
+/// The commands about connections, the process and earlier values, and those that wait, kept out of the code that every request runs.
 #[cold]
 fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
     use CommandId as Id;
     match id {
+        Id::WaitKey => wait::waitkey(c),
         Id::History => history::history(c),
         Id::Rollback => history::rollback(c),
         Id::Ping => connection::ping(c),

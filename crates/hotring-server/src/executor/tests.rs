@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hotring_store::{Options, Store};
+use hotring_store::{Options, Store, Watched};
 
-use super::{BATCH_LEN, Conversation, Executor, Fed};
+use super::{BATCH_LEN, Conversation, Executor, Fed, WaitEnd};
 use crate::client::Closing;
 use crate::commands::NOT_BUILT_IN;
 use crate::config::Config;
@@ -130,6 +130,37 @@ fn nothing_runs_after_the_end_of_a_conversation() {
 }
 
 #[test]
+fn requests_behind_a_wait_run_after_its_end() {
+    let before = b"SET a 1\r\nWAITKEY k 0 VALUE 7\r\n";
+    let behind = b"\r\nSET b 1\r\nGET k\r\nWAITKEY k 0\r\nGET b\r\nGE";
+    let input = [&before[..], behind].concat();
+    // The end of what has come when the wait begins.
+    for end in before.len()..=input.len() {
+        let server = server(Config::default());
+        let ((mut executor, mut waiting), (_, mut other)) = (talk(&server), talk(&server));
+        let mut ask = |executor: &mut Executor, line: &str| say(executor, &mut other, line, NOW);
+        let mut out = Vec::new();
+        let fed = executor.feed(&mut waiting, &input[..end], NOW, &mut out);
+        assert!(before.len() <= fed.consumed && fed.consumed <= before.len() + 2, "{end}: {fed:?}");
+        assert_eq!(executor.look(&waiting, NOW), Watched::Waiting { until: None });
+        assert_eq!(ask(&mut executor, "GET b"), "$-1\r\n", "the requests behind it wait");
+        assert!(ask(&mut executor, "INFO clients").contains("\r\nblocked_clients:1\r\n"));
+        assert_eq!(ask(&mut executor, "SET k 7"), "+OK\r\n");
+        assert_eq!(executor.look(&waiting, NOW), Watched::Fired);
+        executor.end_wait(&mut waiting, WaitEnd::Fired, NOW, &mut out);
+        assert!(ask(&mut executor, "INFO clients").contains("\r\nblocked_clients:0\r\n"));
+        let rest = &input[fed.consumed..];
+        let fed = executor.feed(&mut waiting, rest, NOW, &mut out);
+        assert_eq!(executor.look(&waiting, NOW), Watched::Waiting { until: None });
+        executor.end_wait(&mut waiting, WaitEnd::TimedOut, NOW, &mut out);
+        let fed = executor.feed(&mut waiting, &rest[fed.consumed..], NOW, &mut out);
+        assert_eq!(fed, Fed { consumed: b"GET b\r\n".len(), stalled: false });
+        let expected = "+OK\r\n:1\r\n+OK\r\n$1\r\n7\r\n:0\r\n$1\r\n1\r\n";
+        assert_eq!(String::from_utf8_lossy(&out), expected, "{end}");
+    }
+}
+
+#[test]
 fn time_is_the_argument_and_nothing_else() {
     let server = server(Config::default());
     let (mut executor, mut conversation) = talk(&server);
@@ -152,7 +183,7 @@ fn every_command_of_the_table_is_served() {
             let mut out = Vec::new();
             let line = format!("{}\r\n", words.join(" "));
             executor.feed(&mut conversation, line.as_bytes(), NOW, &mut out);
-            let silent = spec.name == "shutdown";
+            let silent = ["shutdown", "waitkey"].contains(&spec.name);
             assert_eq!(out.is_empty(), silent, "{line}: {}", String::from_utf8_lossy(&out));
             assert!(!out.starts_with(b"-ERR unknown command"), "{line}");
             assert_ne!(out, format!("-{NOT_BUILT_IN}\r\n").as_bytes(), "{line}");

@@ -11,4 +11,5 @@ mod limits;
 mod pipeline;
 mod requests;
 mod start;
+mod waiting;
 mod wire;

@@ -1,9 +1,12 @@
 //! Damaged items under every operation of the store: nothing wrong is handed out, nothing is carried
 //! out because of it, and writing or removing the key repairs.
 
+use std::task::Waker;
+
 use hotring_store::index::{Checksum, Config, Damaged, EngineChoice, Part, Scrub};
 use hotring_store::{
     ExpireCondition, Options, Session, SetCondition, SetExpiry, SetOptions, Store, TtlChange,
+    Watched,
 };
 
 const NOW: u64 = 1_000;
@@ -202,5 +205,32 @@ fn a_walk_finds_every_damaged_key() {
         assert_eq!((found.counts.items, found.counts.damaged), (1_000, 1));
         assert_eq!(found.first, [Damaged { key: Some(b"key:77"[..].into()) }]);
         assert_eq!(s.take_damage(), None, "the walk's findings are its own");
+    }
+}
+
+#[test]
+fn who_waits_is_told_of_the_repair_and_not_of_the_damage() {
+    for &engine in EngineChoice::ALL {
+        for history in [0, 2] {
+            for (key, value, part) in KEYS {
+                let store = open(engine, history);
+                let (mut damager, mut s) = (store.session(), store.session());
+                s.set(key, value, SetOptions::default(), NOW).unwrap();
+                let mut watch = |expected| s.watch(key, expected, Waker::noop().clone(), NOW);
+                let (any, new) = (watch(None).unwrap(), watch(Some(b"new")).unwrap());
+                damager.with_damage(key, part, 2, || {
+                    assert_eq!(s.look(&any, NOW), Watched::Waiting { until: None });
+                    assert_eq!(s.take_damage(), None, "a look is nobody's read");
+                    s.append(key, b"x", NOW).unwrap();
+                    noted(&mut s, key);
+                    assert!(s.get_del(key, NOW).is_none());
+                    noted(&mut s, key);
+                    assert!(!any.has_fired(), "all that was left undone");
+                    s.set(key, b"new", SetOptions::default(), NOW).unwrap();
+                    assert!(any.has_fired() && new.has_fired());
+                    assert_eq!(s.take_damage(), None);
+                });
+            }
+        }
     }
 }

@@ -1,0 +1,84 @@
+//! WAITKEY: waits until a key changes, or has a value. Ours; Redis has none.
+//!
+//! The command itself does not wait. It begins a wait, which the connection's task goes on with
+//! (`socket/wait.rs`); meanwhile the connection runs nothing else, as with Redis's blocking commands.
+
+use std::task::Waker;
+use std::time::Duration;
+
+use hotring_protocol::parse_i64;
+
+use crate::client::Wait;
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+
+pub(crate) fn waitkey(c: &mut Context<'_>) -> Outcome {
+    let limit = limit(&c.args[2])?;
+    let expected = match c.args.len() {
+        3 => None,
+        5 if c.args[3].eq_ignore_ascii_case(b"value") => Some(&c.args[4]),
+        _ => return Err(Failure::Syntax),
+    };
+    let waker = Waker::from(c.client.shared.clone());
+    let watch = c.store.watch(&c.args[1], expected, waker, c.now)?;
+    if watch.has_fired() {
+        c.reply.int(1);
+    } else {
+        c.client.begin_wait(Wait { watch, limit });
+    }
+    Ok(())
+}
+
+/// Milliseconds; 0 for no limit, as in Redis. The texts are those of its blocking commands.
+fn limit(text: &[u8]) -> Result<Option<Duration>, Failure> {
+    let number =
+        parse_i64(text).ok_or(Failure::text("ERR timeout is not an integer or out of range"))?;
+    let limit = u64::try_from(number).map_err(|_| Failure::text("ERR timeout is negative"))?;
+    Ok((limit > 0).then(|| Duration::from_millis(limit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_protocol::Version;
+
+    use crate::commands::string::dialogue::{Dialogue, play};
+
+    #[test]
+    fn a_value_that_is_there_is_no_reason_to_wait() {
+        play(
+            r#"
+            SET k 12                    -> +OK¶
+            WAITKEY k 0 VALUE 12        -> :1¶
+            waitkey k 100 value 12      -> :1¶
+            INCR k                      -> :13¶
+            WAITKEY k 0 VALUE 13        -> :1¶
+            SET k ""                    -> +OK¶
+            WAITKEY k 0 VALUE ""        -> :1¶
+            INFO nothing                -> $0¶¶ | =4¶txt:¶
+            WAITKEY                     -> -ERR wrong number of arguments for 'waitkey' command¶
+            WAITKEY k                   -> -ERR wrong number of arguments for 'waitkey' command¶
+            WAITKEY k x                 -> -ERR timeout is not an integer or out of range¶
+            WAITKEY k 1.5               -> -ERR timeout is not an integer or out of range¶
+            WAITKEY k 9223372036854775808 -> -ERR timeout is not an integer or out of range¶
+            WAITKEY k -1                -> -ERR timeout is negative¶
+            WAITKEY k 0 VALUE           -> -ERR syntax error¶
+            WAITKEY k 0 12              -> -ERR syntax error¶
+            WAITKEY k 0 EQUAL 12        -> -ERR syntax error¶
+            WAITKEY k 0 VALUE 12 13     -> -ERR syntax error¶
+            "#,
+        );
+    }
+
+    #[test]
+    fn only_so_many_may_wait() {
+        let mut dialogue = Dialogue::new(Version::Resp2);
+        assert_eq!(dialogue.say("CONFIG SET max-waiting-clients 0"), "+OK¶");
+        let refused = "-ERR 0 clients are waiting already (max-waiting-clients)¶";
+        assert_eq!(dialogue.say("WAITKEY k 0"), refused);
+        assert_eq!(dialogue.say("CONFIG SET max-waiting-clients 1"), "+OK¶");
+        assert!(
+            dialogue.say("INFO clients").contains("waiting_clients:0¶waiting_clients_limit:1¶")
+        );
+        assert_eq!(dialogue.say("WAITKEY k 0"), "", "it waits");
+    }
+}

@@ -1,0 +1,97 @@
+//! A connection that waits for a key: when to look, when to give up, and what to do with what its
+//! client sends meanwhile.
+//!
+//! The task is woken by the write that changes the key (through `ClientShared`), by the timer, and by
+//! whatever the client sends: the end of the stream ends the wait. Requests are kept unread of, and run
+//! after the reply.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use hotring_store::Watched;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use super::Socket;
+use crate::clock;
+use crate::executor::{Conversation, Executor, WaitEnd};
+
+/// When a wait is looked at again, if nothing else wakes the task.
+pub(super) struct Alarm {
+    /// When it is given up.
+    deadline: Option<Instant>,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Alarm {
+    fn new(limit: Option<Duration>) -> Self {
+        // So late a moment that there is no such time is never.
+        let deadline = limit.and_then(|limit| clock::monotonic().checked_add(limit));
+        Alarm { deadline, sleep: Box::pin(tokio::time::sleep(Duration::ZERO)) }
+    }
+
+    fn poll(
+        &mut self,
+        executor: &mut Executor,
+        conversation: &Conversation,
+        cx: &mut Context<'_>,
+    ) -> Poll<WaitEnd> {
+        loop {
+            let unix_ms = clock::unix_ms();
+            let until = match executor.look(conversation, unix_ms) {
+                Watched::Fired => return Poll::Ready(WaitEnd::Fired),
+                Watched::Waiting { until } => until,
+            };
+            let now = clock::monotonic();
+            if self.deadline.is_some_and(|deadline| deadline <= now) {
+                return Poll::Ready(WaitEnd::TimedOut);
+            }
+            let look_at = until
+                .and_then(|at| now.checked_add(Duration::from_millis(at.saturating_sub(unix_ms))));
+            let Some(next) = self.deadline.into_iter().chain(look_at).min() else {
+                return Poll::Pending;
+            };
+            self.sleep.as_mut().reset(next.into());
+            ready!(self.sleep.as_mut().poll(cx));
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    /// Goes on with a wait; ready when it has ended and its reply is on the way.
+    pub(super) fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(wait) = self.conversation.client.wait() else { return Poll::Ready(Ok(())) };
+        let thread = self.thread.clone();
+        let work = &mut *thread.work.borrow_mut();
+        let alarm = self.alarm.get_or_insert_with(|| Alarm::new(wait.limit));
+        let end = match thread.finishing.get() {
+            true => WaitEnd::Stopping,
+            false => ready!(alarm.poll(&mut work.executor, &self.conversation, cx)),
+        };
+        self.alarm = None;
+        let now = clock::unix_ms();
+        work.executor.end_wait(&mut self.conversation, end, now, &mut work.replies);
+        // What came meanwhile runs next.
+        self.stalled = true;
+        Poll::Ready(self.send_replies(cx, work))
+    }
+
+    /// Reads once and keeps what has come until the wait is over; 0 at the end of the stream.
+    pub(super) fn poll_receive_behind(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let thread = self.thread.clone();
+        let work = &mut *thread.work.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut work.read);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+        let n = buffer.filled().len();
+        if n > 0 {
+            self.input.extend_from_slice(buffer.filled());
+            self.received(n);
+            self.publish_lengths();
+            self.check_input_limit(work.executor.config().query_buffer_max)?;
+        }
+        Poll::Ready(Ok(n))
+    }
+}

@@ -1,0 +1,211 @@
+//! WAITKEY over real connections. No test relies on how long something takes: who wants another
+//! connection to wait asks INFO until it does.
+
+use crate::wire::{Reply, TestServer, Wire, bulk, ok, request};
+
+/// Asks until so many connections wait.
+fn until_waiting(wire: &mut Wire, n_waiting: usize) {
+    while !wire.say("INFO clients").text().contains(&format!("waiting_clients:{n_waiting}\r\n")) {
+        std::thread::yield_now();
+    }
+}
+
+/// A connection that waits.
+fn waiting(server: &TestServer, line: &str, observer: &mut Wire) -> Wire {
+    let mut wire = server.connect();
+    wire.send(format!("{line}\r\n").as_bytes());
+    until_waiting(observer, 1);
+    wire
+}
+
+#[test]
+fn every_kind_of_change_ends_a_wait() {
+    for threads in [1, 2] {
+        let server = TestServer::with(|config| config.threads = threads);
+        let mut writer = server.connect();
+        for change in [
+            "SET k v",
+            "INCR k",
+            "APPEND k x",
+            "SETRANGE k 5 x",
+            "MSET k 1 other 2",
+            "GETSET k 2",
+            "INCRBYFLOAT k 0.5",
+            "DEL k other",
+            "COPY x k REPLACE",
+            "RENAME k x",
+            "RENAME x k",
+            "GETDEL k",
+            "SETNX k 5",
+            "FLUSHALL",
+            "SET k 5 EX 1000",
+            "EXPIREAT k 1",
+            "SET k 5 EX 1000",
+            "PEXPIRE k 1",
+            "SET k 5 PX 1",
+        ] {
+            // So that every change is one, whatever the one before left.
+            if !change.starts_with("SETNX") && !change.starts_with("RENAME x") {
+                let value = if change.starts_with("INCR") { "1" } else { "text" };
+                writer.say(&format!("MSET k {value} x 1"));
+            }
+            let mut waiter = waiting(&server, "WAITKEY k 0", &mut writer);
+            let reply = writer.say(change);
+            assert!(!reply.is_error(), "{change}: {reply:?}");
+            assert_eq!(waiter.reply(), Reply::Int(1), "{change}");
+            until_waiting(&mut writer, 0);
+        }
+    }
+}
+
+#[test]
+fn an_expected_value_is_seen_however_short_it_was_there() {
+    let server = TestServer::new();
+    let mut writer = server.connect();
+    let mut waiter = waiting(&server, "WAITKEY k 0 VALUE 3", &mut writer);
+    writer.send(b"SET k 1\r\nINCR k\r\nINCR k\r\nINCR k\r\nDEL k\r\n");
+    assert_eq!(waiter.reply(), Reply::Int(1));
+    let replies: Vec<_> = (0..5).map(|_| writer.reply()).collect();
+    assert_eq!(replies[1..], [2, 3, 4, 1].map(Reply::Int));
+    assert_eq!(waiter.say("WAITKEY k 1 VALUE 3"), Reply::Int(0), "it was, and is no more");
+}
+
+#[test]
+fn a_wait_ends_with_its_time_or_with_the_key() {
+    let server = TestServer::new();
+    let mut wire = server.connect();
+    assert_eq!(wire.say("WAITKEY k 1"), Reply::Int(0));
+    assert_eq!(wire.say("WAITKEY k 20 VALUE v"), Reply::Int(0));
+    assert_eq!(wire.say("SET k v PX 20"), ok());
+    let far = i64::MAX.to_string();
+    assert_eq!(wire.ask(&["WAITKEY", "k", &far]), Reply::Int(1), "it has expired");
+    assert_eq!(wire.say("GET k"), Reply::Null);
+    // The wait sees that the expiry comes sooner than it looked.
+    let mut writer = server.connect();
+    assert_eq!(writer.say("SET k v EX 100000"), ok());
+    let mut waiter = waiting(&server, "WAITKEY k 0", &mut writer);
+    assert_eq!(writer.say("PEXPIRE k 5"), Reply::Int(1));
+    assert_eq!(waiter.reply(), Reply::Int(1));
+}
+
+#[test]
+fn what_comes_behind_a_wait_runs_after_it_and_others_do_not_wait() {
+    let server = TestServer::with(|config| config.threads = 1);
+    let mut writer = server.connect();
+    let mut waiter = waiting(&server, "SET a 1\r\nWAITKEY k 0\r\nGET k\r\nINCR a", &mut writer);
+    assert_eq!(waiter.reply(), ok());
+    // The rest comes while it waits, the last request in two halves.
+    let long = "x".repeat(300_000);
+    let tail = [request(&["SET", "long", &long]), request(&["STRLEN", "long"])].concat();
+    waiter.send(&tail[..150_000]);
+    assert_eq!(writer.say("GET a"), bulk("1"), "nothing behind it has run");
+    assert_eq!(writer.say("SET k v"), ok());
+    assert_eq!(waiter.reply(), Reply::Int(1));
+    assert_eq!(waiter.reply(), bulk("v"));
+    assert_eq!(waiter.reply(), Reply::Int(2));
+    waiter.send(&tail[150_000..]);
+    assert_eq!(waiter.reply(), ok());
+    assert_eq!(waiter.reply(), Reply::Int(300_000));
+}
+
+#[test]
+fn a_killed_or_lost_connection_waits_no_more() {
+    let server = TestServer::new();
+    let mut writer = server.connect();
+    let mut killed = server.connect();
+    let id = killed.say("CLIENT ID").int();
+    killed.send(b"WAITKEY k 0\r\nSET a 1\r\n");
+    until_waiting(&mut writer, 1);
+    assert!(writer.say("CLIENT LIST").text().contains(" flags=b "));
+    assert_eq!(writer.say(&format!("CLIENT KILL ID {id}")), Reply::Int(1));
+    assert!(killed.is_closed());
+    until_waiting(&mut writer, 0);
+
+    let lost = waiting(&server, "WAITKEY k 0\r\nSET a 1", &mut writer);
+    drop(lost);
+    until_waiting(&mut writer, 0);
+    let mut half = waiting(&server, "WAITKEY k 0 VALUE 1\r\nSET a 1", &mut writer);
+    half.half_close();
+    assert!(half.is_closed());
+    until_waiting(&mut writer, 0);
+    assert_eq!(writer.say("EXISTS a"), Reply::Int(0), "what was behind the wait has not run");
+}
+
+#[test]
+fn the_end_of_the_server_ends_a_wait() {
+    let server = TestServer::new();
+    let mut writer = server.connect();
+    let mut waiter =
+        waiting(&server, "WAITKEY k 0\r\nINCR a\r\nWAITKEY k 0\r\nINCR a", &mut writer);
+    server.ask_to_stop();
+    let stopping = Reply::Error("UNBLOCKED the server is shutting down".into());
+    assert_eq!(waiter.reply(), stopping);
+    assert_eq!(waiter.reply(), Reply::Int(1));
+    assert_eq!(waiter.reply(), stopping);
+    assert_eq!(waiter.reply(), Reply::Int(2));
+    assert!(waiter.is_closed());
+    server.stop();
+}
+
+#[test]
+fn only_so_many_connections_wait() {
+    let server = TestServer::with(|config| config.waiting_max = 1);
+    let mut writer = server.connect();
+    let mut waiter = waiting(&server, "WAITKEY k 0", &mut writer);
+    let full = Reply::Error("ERR 1 clients are waiting already (max-waiting-clients)".into());
+    assert_eq!(writer.say("WAITKEY k 0"), full);
+    assert_eq!(writer.say("CONFIG SET max-waiting-clients 2"), ok());
+    assert_eq!(writer.say("WAITKEY k 1"), Reply::Int(0));
+    assert_eq!(writer.say("SET k v"), ok());
+    assert_eq!(waiter.reply(), Reply::Int(1));
+}
+
+#[test]
+fn a_connection_that_waits_is_not_idle() {
+    let server = TestServer::with(|config| {
+        config.timeout_s = 1;
+        config.request_timeout_s = 1;
+    });
+    let mut wire = server.connect();
+    // Longer than idle connections are left alone; with the start of a request behind it.
+    wire.send(b"SET k v PX 2500\r\nWAITKEY k 0\r\n*2\r\n$3\r\nGET\r\n");
+    assert_eq!(wire.reply(), ok());
+    assert_eq!(wire.reply(), Reply::Int(1));
+    assert!(wire.is_closed(), "from then on the time counts again");
+}
+
+#[test]
+fn too_much_behind_a_wait_closes_the_connection() {
+    let server = TestServer::with(|config| config.query_buffer_max = 1 << 20);
+    let mut writer = server.connect();
+    let mut waiter = waiting(&server, "WAITKEY k 0", &mut writer);
+    let flood = b"INCR a\r\n".repeat(200_000);
+    // The connection may be closed before all of it is sent.
+    let _ = std::io::Write::write_all(&mut waiter.stream, &flood);
+    assert!(waiter.is_closed());
+    until_waiting(&mut writer, 0);
+    assert_eq!(writer.say("EXISTS a"), Reply::Int(0));
+    let info = writer.say("INFO stats").text();
+    assert!(info.contains("client_query_buffer_limit_disconnections:1\r\n"), "{info}");
+}
+
+#[test]
+fn many_wait_for_one_key_and_all_are_told() {
+    let server = TestServer::new();
+    let mut writer = server.connect();
+    let mut wires: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    for (i, wire) in wires.iter_mut().enumerate() {
+        wire.send(if i % 2 == 0 { b"WAITKEY k 0\r\n" } else { b"WAITKEY k 0 VALUE 9\r\n" });
+    }
+    until_waiting(&mut writer, 100);
+    assert_eq!(writer.say("SET k 8"), ok());
+    for wire in wires.iter_mut().step_by(2) {
+        assert_eq!(wire.reply(), Reply::Int(1));
+    }
+    until_waiting(&mut writer, 50);
+    assert_eq!(writer.say("INCR k"), Reply::Int(9));
+    for wire in wires.iter_mut().skip(1).step_by(2) {
+        assert_eq!(wire.reply(), Reply::Int(1));
+    }
+    until_waiting(&mut writer, 0);
+}
