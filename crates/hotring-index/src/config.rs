@@ -110,6 +110,20 @@ pub enum Checksum {
     Verify,
 }
 
+impl Checksum {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Write, Self::Verify];
+
+    /// As settings call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Write => "write",
+            Self::Verify => "verify",
+        }
+    }
+}
+
 /// The settings of an index.
 #[derive(Clone, Debug)]
 pub struct Config {

@@ -1,16 +1,17 @@
-//! Work that no client asks for: removing expired items, closing connections that are idle or do
-//! not finish a request, measuring the rate of commands, looking for stalled threads.
+//! Work that no client waits for: removing expired items, the walk of SCRUB, closing connections that
+//! are idle or do not finish a request, measuring the rate of commands, looking for stalled threads.
 //!
 //! It runs on the accepting thread, which has little else to do: connections that are open never
-//! wait for it. New ones do, for as long as a tick lasts: at most `TICK_MAX` and a step.
+//! wait for it. New ones do, for as long as a tick lasts: at most `TICK_MAX` and a step of each.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotring_store::Session;
 
 use crate::clock;
+use crate::scrub::Walk;
 use crate::server::Server;
 
 /// What the accepting thread and its session are called.
@@ -28,7 +29,8 @@ const STEP_ITEMS: usize = 512;
 /// A tick visits at least this many items.
 const TICK_ITEMS_MIN: usize = 2 * STEP_ITEMS;
 
-/// A tick ends after this time whatever is left, so that expiry takes at most a quarter of a core.
+/// A tick ends after this time whatever is left, so that expiry and a walk take at most a quarter of a
+/// core together.
 const TICK_MAX: Duration = Duration::from_millis(25);
 
 /// So many bytes of an unfinished request give it one second more.
@@ -40,6 +42,7 @@ const SECOND_TICKS: u64 = 10;
 /// Runs until the server stops.
 pub(crate) async fn run(server: Arc<Server>) {
     let mut store = server.store.session_named(THREAD);
+    let mut walk = Walk::new();
     let mut timer = tokio::time::interval(TICK);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ticks = 0u64;
@@ -47,7 +50,12 @@ pub(crate) async fn run(server: Arc<Server>) {
     loop {
         timer.tick().await;
         ticks += 1;
-        expire(&server, &mut store);
+        let deadline = clock::monotonic() + TICK_MAX;
+        expire(&server, &mut store, deadline);
+        // One step at least, as expiry may take all of the time for long.
+        while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
+            && clock::monotonic() < deadline
+        {}
         store.collect();
         if ticks.is_multiple_of(SECOND_TICKS) {
             close_silent(&server);
@@ -62,11 +70,10 @@ pub(crate) async fn run(server: Arc<Server>) {
 }
 
 /// Removes expired items: a share of all items each tick, and more while many have expired.
-fn expire(server: &Server, store: &mut Session) {
+fn expire(server: &Server, store: &mut Session, deadline: Instant) {
     if server.store.stats().index.expiring == 0 {
         return;
     }
-    let deadline = clock::monotonic() + TICK_MAX;
     let share = (server.store.len() / TICKS_PER_WALK).max(TICK_ITEMS_MIN);
     let mut visited_all = 0;
     loop {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hotring_protocol::quoted;
+use hotring_store::index::Checksum;
 
 use crate::settings::{self, Change, SETTINGS};
 
@@ -50,6 +51,8 @@ pub struct Config {
     /// Bytes of removed values that may wait for a thread that does not leave its command, before
     /// writes are refused; 0 for no limit.
     pub unreclaimed_max: usize,
+    /// Whether items have checksums, and who looks at them.
+    pub checksum: Checksum,
     /// Earlier values that are kept of each key; 0 for none.
     pub history: usize,
     /// Bytes that the earlier values of one key may take.
@@ -84,6 +87,7 @@ impl Default for Config {
             output_soft_max: 1 << 20,
             output_hard_max: 1 << 30,
             unreclaimed_max: 1 << 30,
+            checksum: Checksum::default(),
             history: 0,
             history_bytes_max: 1 << 20,
             bulk_len_max: 512 << 20,

@@ -50,6 +50,8 @@ pub(crate) struct Counters {
     pub output_limit_closed: Counter,
     /// Commands refused because removed memory waits for a stalled thread.
     pub rejected_stalled: Counter,
+    /// Commands that met a damaged item.
+    pub damaged_reads: Counter,
     /// Expired items that the background task removed. Not those that a command met and removed or
     /// replaced: the index does that without telling.
     pub expired_keys: Counter,

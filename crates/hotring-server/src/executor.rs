@@ -309,7 +309,15 @@ impl Executor {
             client,
             server: &self.server,
         };
-        if let Err(failure) = commands::run(spec.id, &mut context) {
+        let mut outcome = commands::run(spec.id, &mut context);
+        if let Some(damaged) = self.store.take_damage() {
+            // Whatever was answered took the key for absent.
+            let key = damaged.key.unwrap_or_default();
+            counters.damaged_reads.add(1);
+            self.server.warn_of_damage(&key, now);
+            outcome = Err(Failure::Damaged(key));
+        }
+        if let Err(failure) = outcome {
             counters.errors.add(1);
             if let Failure::Store(StoreError::Stalled(stalled)) = &failure {
                 counters.rejected_stalled.add(1);

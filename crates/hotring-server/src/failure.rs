@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use hotring_protocol::quoted;
 use hotring_store::StoreError;
 
 /// What a command function returns: the reply has been written, or this is the reason why not.
@@ -21,6 +22,8 @@ pub(crate) enum Failure {
     Arity(Cow<'static, str>),
     /// The reply is longer than may wait for the client: the connection ends instead.
     ReplyTooLong,
+    /// The item of this key is damaged.
+    Damaged(Box<[u8]>),
     /// The store refused.
     Store(StoreError),
     /// Any other text; the first word is the error code (`ERR ...`).
@@ -42,6 +45,11 @@ impl Failure {
                 format!("ERR wrong number of arguments for '{name}' command").into()
             }
             Failure::ReplyTooLong => "ERR the reply is longer than output-buffer-hard-limit".into(),
+            Failure::Damaged(key) => format!(
+                "DAMAGED the item of key '{}' fails its checksum; overwrite or delete it (see SCRUB)",
+                quoted(key)
+            )
+            .into(),
             // Clients know the code, and the beginning of the text, from `maxmemory`.
             Failure::Store(StoreError::Stalled(stalled)) => format!(
                 "OOM command not allowed when {} bytes of removed values wait for thread '{}', \

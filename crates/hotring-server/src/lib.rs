@@ -29,6 +29,7 @@ mod listen;
 mod log;
 mod random;
 mod run;
+mod scrub;
 mod server;
 mod settings;
 mod socket;

@@ -115,7 +115,11 @@ fn start_with(
         history: config.history,
         history_bytes_max: config.history_bytes_max,
         watches_max: config.waiting_max,
-        index: IndexConfig { limbo_max: config.limbo_max(), ..IndexConfig::default() },
+        index: IndexConfig {
+            limbo_max: config.limbo_max(),
+            checksum: config.checksum,
+            ..IndexConfig::default()
+        },
         ..Options::default()
     };
     let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
@@ -273,6 +277,7 @@ fn greeting(server: &Server) -> String {
 mod tests {
     use super::*;
     use crate::server::STALLING;
+    use hotring_store::index::{Checksum, Part};
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::TcpStream;
     use std::sync::PoisonError;
@@ -294,6 +299,39 @@ mod tests {
         let mut text = vec![0; header[1..].trim().parse::<usize>().unwrap() + 2];
         stream.read_exact(&mut text).unwrap();
         String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn clients_are_told_of_damage_and_a_walk_finds_it() {
+        let config =
+            Config { port: 0, threads: 2, checksum: Checksum::Verify, ..Config::default() };
+        let running = start(config).unwrap();
+        let mut stream = BufReader::new(TcpStream::connect(running.addresses()[0]).unwrap());
+        let sets: String = (0..5_000).map(|i| format!("SET key:{i} some-long-value\r\n")).collect();
+        assert!(lines(&mut stream, &sets).iter().all(|reply| reply == "+OK\r\n"));
+        let mut damager = running.server.store.session();
+        damager
+            .with_damage(b"key:77", Part::Value, 3, || {
+                let replies =
+                    lines(&mut stream, "STRLEN key:77\r\nSTRLEN key:78\r\nSCRUB START\r\n");
+                assert!(
+                    replies[0].starts_with("-DAMAGED the item of key 'key:77' "),
+                    "{}",
+                    replies[0]
+                );
+                assert_eq!(replies[1..], [":15\r\n", "+OK\r\n"]);
+                // The background task has its own time.
+                while !info(&mut stream).contains("scrub_state:done\r\n") {}
+                let info = info(&mut stream);
+                assert!(info.contains("scrub_items:5000\r\n"), "{info}");
+                assert!(info.contains("scrub_damaged:1\r\n"), "{info}");
+                assert!(info.contains("damaged_reads:1\r\n"), "{info}");
+                assert_eq!(lines(&mut stream, "SET key:77 anew\r\n"), ["+OK\r\n"]);
+            })
+            .expect("the key is there");
+        assert_eq!(lines(&mut stream, "STRLEN key:77\r\n"), [":4\r\n"]);
+        running.stop();
+        running.wait();
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
+use hotring_protocol::quoted;
 use hotring_store::Store;
 use hotring_store::index::Stalled;
 use tokio::sync::watch;
@@ -15,9 +16,8 @@ use crate::client::ClientShared;
 use crate::clock;
 use crate::config::{Config, LogLevel};
 use crate::counters::{Counter, Counters};
-
-/// Time between two log lines about a stalled thread, in milliseconds.
-const STALLED_LOG_PAUSE_MS: u64 = 10_000;
+use crate::log::Pause;
+use crate::scrub::Scrubber;
 
 /// Held by each test that has a stalled thread. Where a log line is met first by a thread that has no
 /// log, `tracing` may drop it from then on for all, also for the test that looks for it.
@@ -66,8 +66,10 @@ pub(crate) struct Server {
     client_id_last: AtomicU64,
     counters_base: Mutex<Totals>,
     ops_per_second: AtomicU64,
-    /// Unix milliseconds of the last log line about a stalled thread, 0 before the first.
-    stalled_logged_at: AtomicU64,
+    /// The walk that SCRUB asked for.
+    pub scrubber: Scrubber,
+    stalled_log: Pause,
+    damage_log: Pause,
     stop: watch::Sender<bool>,
     log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
 }
@@ -86,6 +88,7 @@ pub(crate) struct Totals {
     pub input_limit_closed: u64,
     pub output_limit_closed: u64,
     pub rejected_stalled: u64,
+    pub damaged_reads: u64,
     pub expired_keys: u64,
     pub accepted: u64,
     pub rejected: u64,
@@ -104,6 +107,7 @@ impl Totals {
         self.input_limit_closed += c.input_limit_closed.value();
         self.output_limit_closed += c.output_limit_closed.value();
         self.rejected_stalled += c.rejected_stalled.value();
+        self.damaged_reads += c.damaged_reads.value();
         self.expired_keys += c.expired_keys.value();
     }
 
@@ -120,6 +124,7 @@ impl Totals {
         self.output_limit_closed =
             self.output_limit_closed.saturating_sub(base.output_limit_closed);
         self.rejected_stalled = self.rejected_stalled.saturating_sub(base.rejected_stalled);
+        self.damaged_reads = self.damaged_reads.saturating_sub(base.damaged_reads);
         self.expired_keys = self.expired_keys.saturating_sub(base.expired_keys);
         self.accepted = self.accepted.saturating_sub(base.accepted);
         self.rejected = self.rejected.saturating_sub(base.rejected);
@@ -160,7 +165,9 @@ impl Server {
             client_id_last: AtomicU64::new(0),
             counters_base: Mutex::default(),
             ops_per_second: AtomicU64::new(0),
-            stalled_logged_at: AtomicU64::new(0),
+            scrubber: Scrubber::default(),
+            stalled_log: Pause::default(),
+            damage_log: Pause::default(),
             stop: watch::Sender::new(false),
             log_level: parts.log_level,
         }
@@ -271,13 +278,7 @@ impl Server {
     /// Says in the log, now and then, which thread does not leave its command.
     #[cold]
     pub(crate) fn warn_of_stalled(&self, stalled: &Stalled, now: u64) {
-        let last = &self.stalled_logged_at;
-        // ORDERING: Relaxed, only decides which of several threads writes the line.
-        let before = last.load(Ordering::Relaxed);
-        // Either way, as the clock may be set back.
-        let due = before == 0 || now.abs_diff(before) >= STALLED_LOG_PAUSE_MS;
-        if !due || last.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
-        {
+        if !self.stalled_log.is_over(now) {
             return;
         }
         tracing::warn!(
@@ -288,6 +289,18 @@ impl Server {
             "a thread does not leave its command: what others remove or overwrite meanwhile cannot \
              be freed; while that is more than unreclaimed-limit, writes are refused"
         );
+    }
+
+    /// Says in the log, now and then, that a command has met a damaged item.
+    #[cold]
+    pub(crate) fn warn_of_damage(&self, key: &[u8], now: u64) {
+        if self.damage_log.is_over(now) {
+            tracing::error!(
+                key = %quoted(key).to_string().escape_debug(),
+                "an item fails its checksum: its memory has changed since it was written; SCRUB finds \
+                 all such items"
+            );
+        }
     }
 
     /// Asks all threads to finish what they have received and end.

@@ -7,6 +7,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use hotring_store::index::Checksum;
+
 use crate::config::{Config, LogLevel};
 
 /// When a setting may be changed.
@@ -238,6 +240,20 @@ pub static SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "checksum",
+        alias: "",
+        placeholder: "off|write|verify",
+        help: "Give each item a CRC32C, which SCRUB checks (write) and each read as well (verify)",
+        change: Change::Start,
+        get: |c| c.checksum.name().to_string(),
+        set: |c, v| {
+            let named = |checksum: &Checksum| v.eq_ignore_ascii_case(checksum.name());
+            let checksum = Checksum::ALL.into_iter().find(named);
+            c.checksum = checksum.ok_or("must be 'off', 'write' or 'verify'")?;
+            Ok(())
+        },
+    },
+    Setting {
         name: "history",
         alias: "",
         placeholder: "N",
@@ -421,6 +437,7 @@ mod tests {
         assert!((find("appendonly").unwrap().set)(&mut config, "yes").is_err());
         assert!((find("save").unwrap().set)(&mut config, "900 1").is_err());
         assert!((find("unreclaimed-limit").unwrap().set)(&mut config, "1000").is_err());
+        assert!((find("checksum").unwrap().set)(&mut config, "yes").is_err());
         assert!((find("history").unwrap().set)(&mut config, "17").is_err());
         assert!((find("history-max-bytes").unwrap().set)(&mut config, "2gb").is_err());
         assert!((find("unixsocketperm").unwrap().set)(&mut config, "1000").is_err());

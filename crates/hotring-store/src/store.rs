@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hotring_index::{AnyIndex, AnySession, Config, ConfigError, EngineChoice, Stalled};
+use hotring_index::{AnyIndex, AnySession, Checksum, Config, ConfigError, EngineChoice, Stalled};
 
 use crate::gate::{Fault, Gate};
 use crate::history::{HEAD_LEN, Kept};
@@ -131,6 +131,7 @@ pub struct Store {
     limits: Limits,
     kept: Kept,
     watchers: Arc<Watchers>,
+    checksum: Checksum,
     /// Of the stripes.
     seed: u64,
 }
@@ -157,11 +158,12 @@ impl Store {
         let kept = Kept { values: options.history, bytes_max: options.history_bytes_max };
         check_history(kept, limits)?;
         let config = Config { seed: options.seed, ..options.index };
+        let checksum = config.checksum;
         let index = AnyIndex::new(options.engine, config).map_err(OpenError::Index)?;
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
         let gate = Arc::new(Gate::new(fault));
         let watchers = Arc::new(Watchers::new(options.watches_max));
-        Ok(Store { index, gate, limits, kept, watchers, seed })
+        Ok(Store { index, gate, limits, kept, watchers, checksum, seed })
     }
 
     /// Opens a session for one thread.
@@ -201,6 +203,11 @@ impl Store {
     /// Changes [`Options::watches_max`]. Watches that are open stay.
     pub fn set_watches_max(&self, watches_max: u64) {
         self.watchers.set_open_max(watches_max);
+    }
+
+    /// Whether items have checksums.
+    pub fn checksum(&self) -> Checksum {
+        self.checksum
     }
 
     /// Number of keys, those included that have expired and are not yet reclaimed.

@@ -1,7 +1,9 @@
 //! `hotring`: one binary, one subcommand for each thing that a person does with the store.
 #![forbid(unsafe_code)]
 
+mod client;
 mod commands;
+mod scrub;
 mod serve;
 
 use std::process::ExitCode;
@@ -12,6 +14,7 @@ fn main() -> ExitCode {
     let matches = cli().get_matches();
     match matches.subcommand() {
         Some(("serve", flags)) => serve::run(flags),
+        Some(("scrub", flags)) => scrub::run(flags),
         Some(("commands", flags)) => commands::run(flags),
         _ => unreachable!("clap accepts no other subcommand"),
     }
@@ -24,6 +27,7 @@ fn cli() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve::cli())
+        .subcommand(scrub::cli())
         .subcommand(commands::cli())
 }
 

@@ -186,7 +186,7 @@ fn repairs<E: Engine>(config: &Config) {
                 // Where an item ends is not known any more when these are damaged: its memory is not
                 // given back, which the arena of the sanitizers complains about.
                 let leaks = matches!(part, Part::Meta | Part::Check | Part::Lengths);
-                if !is_found || bit % 3 != 0 || leaks && cfg!(hotring_plain_arena) {
+                if !is_found || bit % 9 != 3 || leaks && cfg!(hotring_plain_arena) {
                     continue;
                 }
                 let index = open::<E>(config, Checksum::Verify);

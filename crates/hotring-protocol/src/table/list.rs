@@ -143,6 +143,8 @@ table! {
         DbSize = "dbsize" 1 Server .flags(READ_FAST).tips(&[ALL_SHARDS, SUM])
             .categories_too(Categories::KEYSPACE)
             .about("Counts the keys in the store.");
+        Scrub = "scrub" -2 Server .since(OURS)
+            .about("Holds the commands about looking for damaged items.");
         FlushAll = "flushall" -1 Server .flags(WRITE).args("[ASYNC | SYNC]").cost(WHOLE_STORE)
             .categories_too(Categories::KEYSPACE.with(Categories::DANGEROUS))
             .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
@@ -326,6 +328,15 @@ table! {
             .tips(&["request_policy:all_nodes", ALL_SUCCEEDED])
             .about("Puts the counters that INFO shows back to zero.");
         ConfigHelp of Config = "config|help" 2 Server .flags(ALWAYS).since("5.0.0")
+            .about("Lists the subcommands.");
+        ScrubStart of Scrub = "scrub|start" -2 Server .flags(ADMIN).since(OURS)
+            .args("[RATE items-per-second]")
+            .about("Begins to check all items against their checksums, in the background.");
+        ScrubStatus of Scrub = "scrub|status" 2 Server .flags(ALWAYS).since(OURS)
+            .about("Answers how far the check has come, and the keys of damaged items.");
+        ScrubStop of Scrub = "scrub|stop" 2 Server .flags(ADMIN).since(OURS)
+            .about("Ends the check before its end.");
+        ScrubHelp of Scrub = "scrub|help" 2 Server .flags(ALWAYS).since(OURS)
             .about("Lists the subcommands.");
         CommandCount of Command = "command|count" 2 Server .flags(ALWAYS).since("2.8.13")
             .categories_too(Categories::CONNECTION)

@@ -13,7 +13,7 @@ use crate::server::{Server, Totals};
 /// What one section is called and how it is written.
 type Section = (&'static str, fn(&Facts<'_>, &mut String));
 
-/// All sections, in Redis's order; `Index` is ours.
+/// All sections, in Redis's order; `Index` and `Checksums` are ours.
 const SECTIONS: &[Section] = &[
     ("Server", server),
     ("Clients", clients),
@@ -24,6 +24,7 @@ const SECTIONS: &[Section] = &[
     ("CPU", cpu),
     ("Cluster", cluster),
     ("Index", index),
+    ("Checksums", checksums),
     ("Keyspace", keyspace),
 ];
 
@@ -200,6 +201,17 @@ fn index(f: &Facts<'_>, text: &mut String) {
         line(text, format_args!("index_{name}:{value}"));
     }
     field(text, "store_exclusions", f.store.exclusions);
+}
+
+fn checksums(f: &Facts<'_>, text: &mut String) {
+    let status = f.server.scrubber.status();
+    field(text, "checksum", f.server.store.checksum().name());
+    field(text, "damaged_reads", f.totals.damaged_reads);
+    field(text, "scrub_state", status.phase.name());
+    line(text, format_args!("scrub_progress_percent:{:.1}", status.progress * 100.0));
+    for (name, number) in super::scrub::numbers(&status) {
+        line(text, format_args!("scrub_{name}:{number}"));
+    }
 }
 
 fn keyspace(f: &Facts<'_>, text: &mut String) {

@@ -25,6 +25,7 @@ mod numeric;
 mod process;
 mod range;
 mod scan;
+mod scrub;
 mod string;
 mod wait;
 
@@ -118,6 +119,10 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::CommandGetKeys => command::getkeys(c),
         Id::CommandHelp => command::help(c, Id::Command),
         Id::Info => info::info(c),
+        Id::ScrubStart => scrub::start(c),
+        Id::ScrubStatus => scrub::status(c),
+        Id::ScrubStop => scrub::stop(c),
+        Id::ScrubHelp => command::help(c, Id::Scrub),
         Id::Time => process::time(c),
         Id::DbSize => process::dbsize(c),
         Id::Shutdown => process::shutdown(c),

@@ -37,10 +37,13 @@ impl Step {
     fn take(&mut self, store: &mut Session, cursor: u64, count: usize, now: u64) -> u64 {
         self.bytes.clear();
         self.ends.clear();
-        store.scan(cursor, count, now, |key, _| {
+        let next = store.scan(cursor, count, now, |key, _| {
             self.bytes.extend_from_slice(key);
             self.ends.push(self.bytes.len());
-        })
+        });
+        // A damaged item's key is listed, so that somebody can find it; its value is not shown here.
+        store.take_damage();
+        next
     }
 
     fn keys(&self) -> impl Iterator<Item = &[u8]> {

@@ -25,6 +25,7 @@ const START: u64 = 1_700_000_000_000;
 
 /// One client's conversation with a server of its own.
 pub(crate) struct Dialogue {
+    server: Arc<Server>,
     executor: Executor,
     conversation: Conversation,
     now: u64,
@@ -47,7 +48,13 @@ impl Dialogue {
         let shared = server.enter("peer".into(), "local".into(), 0);
         let mut conversation = Conversation::new(shared);
         conversation.client.speak(version);
-        Dialogue { executor: Executor::new(server, 0, 1), conversation, now: START }
+        let executor = Executor::new(server.clone(), 0, 1);
+        Dialogue { server, executor, conversation, now: START }
+    }
+
+    /// The server that is talked to.
+    pub(crate) fn server(&self) -> Arc<Server> {
+        self.server.clone()
     }
 
     /// The replies to the requests in `input`.

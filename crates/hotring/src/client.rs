@@ -1,0 +1,148 @@
+//! A small client: one request and its reply at a time, for subcommands that ask a running server.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a server may take for a reply.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest string and longest array that a reply may have: it is a server's, but whose?
+const LEN_MAX: i64 = 1 << 20;
+
+/// How deep lists may lie in lists.
+const DEPTH_MAX: usize = 8;
+
+/// What a server answers, as far as it is understood here.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Text(String),
+    Number(i64),
+    List(Vec<Reply>),
+    Nothing,
+}
+
+/// Why there is no reply.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// The server's own words.
+    Refused(String),
+    Io(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Refused(text) => write!(f, "the server answers: {text}"),
+            Error::Io(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Error::Io(error)
+    }
+}
+
+/// A connection to a server.
+pub(crate) struct Client {
+    input: BufReader<Box<dyn Read>>,
+    output: Box<dyn Write>,
+}
+
+impl Client {
+    /// Connects to `ADDR:PORT`.
+    pub(crate) fn tcp(address: &str) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Client::new(stream.try_clone()?, stream))
+    }
+
+    /// Connects to a unix socket.
+    pub(crate) fn unix(path: &Path) -> io::Result<Self> {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Client::new(stream.try_clone()?, stream))
+    }
+
+    fn new(input: impl Read + 'static, output: impl Write + 'static) -> Self {
+        Client { input: BufReader::new(Box::new(input)), output: Box::new(output) }
+    }
+
+    /// Sends the words of a line as a request, and waits for the reply.
+    pub(crate) fn ask(&mut self, request: &str) -> Result<Reply, Error> {
+        self.output.write_all(format!("{request}\r\n").as_bytes())?;
+        self.reply(DEPTH_MAX)
+    }
+
+    fn reply(&mut self, depth: usize) -> Result<Reply, Error> {
+        let line = self.line()?;
+        let (kind, rest) = line.split_at_checked(1).ok_or_else(|| unexpected(&line))?;
+        let number = || rest.parse::<i64>().map_err(|_| unexpected(&line));
+        match kind {
+            "+" => Ok(Reply::Text(rest.to_string())),
+            "-" => Err(Error::Refused(rest.to_string())),
+            ":" => Ok(Reply::Number(number()?)),
+            "$" | "*" if number()? < 0 => Ok(Reply::Nothing),
+            "$" | "*" if number()? > LEN_MAX => Err(unexpected(&line).into()),
+            "$" => {
+                let mut bytes = vec![0; number()? as usize + 2];
+                self.input.read_exact(&mut bytes)?;
+                bytes.truncate(bytes.len() - 2);
+                Ok(Reply::Text(String::from_utf8_lossy(&bytes).into_owned()))
+            }
+            "*" if depth > 0 => {
+                let parts = (0..number()?).map(|_| self.reply(depth - 1));
+                parts.collect::<Result<_, _>>().map(Reply::List)
+            }
+            _ => Err(unexpected(&line).into()),
+        }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        (&mut self.input).take(LEN_MAX as u64).read_line(&mut line)?;
+        match line.strip_suffix("\r\n") {
+            Some(line) => Ok(line.to_string()),
+            None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed")),
+        }
+    }
+}
+
+fn unexpected(line: &str) -> io::Error {
+    let text = format!("the reply is none that Redis would send: {}", line.escape_debug());
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replies(input: &'static [u8]) -> Client {
+        Client::new(input, io::sink())
+    }
+
+    #[test]
+    fn replies_are_read_whole() {
+        let mut client = replies(b"*4\r\n$3\r\na\r\n\r\n:-5\r\n*0\r\n$-1\r\n+OK\r\n-ERR no\r\n");
+        let text = |text: &str| Reply::Text(text.to_string());
+        let list = vec![text("a\r\n"), Reply::Number(-5), Reply::List(vec![]), Reply::Nothing];
+        assert_eq!(client.ask("x").unwrap(), Reply::List(list));
+        assert_eq!(client.ask("x").unwrap(), text("OK"));
+        let error = client.ask("x").unwrap_err();
+        assert_eq!(error.to_string(), "the server answers: ERR no");
+        assert_eq!(client.ask("x").unwrap_err().to_string(), "the connection was closed");
+    }
+
+    #[test]
+    fn what_is_no_reply_is_refused() {
+        let nested: &str = "*1\r\n".repeat(100_000).leak();
+        let others = ["\r\n", "HTTP/1.1 400\r\n", "$99999999999\r\n", "$x\r\n", "*1\r\n", "ä\r\n"];
+        for input in [nested].into_iter().chain(others) {
+            assert!(replies(input.as_bytes()).ask("x").is_err(), "{input:.20?}");
+        }
+    }
+}
