@@ -1,5 +1,6 @@
 //! `hotring scrub`: lets a running server check all its items, and shows how that goes.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -63,10 +64,15 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
 }
 
 fn connect(flags: &ArgMatches) -> Result<Client, Error> {
-    if let Some(path) = flags.get_one::<String>("unixsocket") {
-        return Ok(Client::unix(Path::new(path))?);
-    }
-    Ok(Client::tcp(flags.get_one::<String>("address").map_or(ADDRESS, String::as_str))?)
+    let address = flags.get_one::<String>("address").map_or(ADDRESS, String::as_str);
+    let (place, client) = match flags.get_one::<String>("unixsocket") {
+        Some(path) => (path.as_str(), Client::unix(Path::new(path))),
+        None => (address, Client::tcp(address)),
+    };
+    let named = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot connect to {place}: {error}"))
+    };
+    Ok(client.map_err(named)?)
 }
 
 fn check(client: &mut Client, rate: Option<u64>) -> Result<Report, Error> {
@@ -186,6 +192,9 @@ mod tests {
     fn a_server_without_checksums_says_what_to_set() {
         let error = checked("off", None).unwrap_err().to_string();
         assert!(error.contains("start the server with the setting 'checksum'"), "{error}");
+        let flags = cli().get_matches_from(["scrub", "--unixsocket", "/no/such/socket"]);
+        let error = connect(&flags).err().expect("nobody listens there").to_string();
+        assert!(error.starts_with("cannot connect to /no/such/socket: "), "{error}");
     }
 
     #[test]
