@@ -6,16 +6,13 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use hotring_index::{Damaged, Entry, Part};
 
 use crate::error::StoreError;
 use crate::gate::{GateSession, Hold, STRIPES_ALL};
-use crate::history::Kept;
 use crate::store::Limits;
 use crate::stripe::stripe;
-use crate::watch::Watchers;
 use crate::write::{Besides, Write};
 
 /// The index's session below this one.
@@ -31,8 +28,7 @@ pub struct Session {
     pub(crate) index: Index,
     pub(crate) gate: GateSession,
     pub(crate) limits: Limits,
-    pub(crate) kept: Kept,
-    pub(crate) watchers: Arc<Watchers>,
+    pub(crate) besides: Besides,
     seed: u64,
     /// Reused by `mget` for its snapshot.
     pub(crate) snapshot: crate::ops::several::Snapshot,
@@ -44,12 +40,11 @@ impl Session {
         index: Index,
         gate: GateSession,
         limits: Limits,
-        kept: Kept,
-        watchers: Arc<Watchers>,
+        besides: Besides,
         seed: u64,
     ) -> Session {
         let snapshot = Default::default();
-        Session { index, gate, limits, kept, watchers, seed, snapshot, not_sync: PhantomData }
+        Session { index, gate, limits, besides, seed, snapshot, not_sync: PhantomData }
     }
 
     /// Reads one key.
@@ -84,12 +79,8 @@ impl Session {
     pub(crate) fn change<R>(&mut self, key: &[u8], f: impl FnOnce(Write<'_>) -> R) -> R {
         let stripe = self.stripe(key);
         let _writing = self.gate.write(stripe);
-        let watched = self.watchers.is_watched(stripe, key);
-        let besides = (watched || !self.kept.is_off()).then(|| Besides {
-            kept: self.kept,
-            watched: watched.then_some((&*self.watchers, stripe)),
-        });
-        f(Write { index: &mut self.index, key, besides })
+        let besides = self.besides.is_due(stripe, key).then_some(&self.besides);
+        f(Write { index: &mut self.index, key, stripe, besides })
     }
 
     /// Runs `f` while this session alone holds the stripes in `mask`.

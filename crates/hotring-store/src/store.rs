@@ -9,6 +9,7 @@ use crate::gate::{Fault, Gate};
 use crate::history::{HEAD_LEN, Kept};
 use crate::session::Session;
 use crate::watch::Watchers;
+use crate::write::Besides;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -129,8 +130,7 @@ pub struct Store {
     index: AnyIndex,
     gate: Arc<Gate>,
     limits: Limits,
-    kept: Kept,
-    watchers: Arc<Watchers>,
+    besides: Besides,
     checksum: Checksum,
     /// Of the stripes.
     seed: u64,
@@ -163,7 +163,8 @@ impl Store {
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
         let gate = Arc::new(Gate::new(fault));
         let watchers = Arc::new(Watchers::new(options.watches_max));
-        Ok(Store { index, gate, limits, kept, watchers, checksum, seed })
+        let besides = Besides { kept, watchers };
+        Ok(Store { index, gate, limits, besides, checksum, seed })
     }
 
     /// Opens a session for one thread.
@@ -180,8 +181,8 @@ impl Store {
     fn open(&self, name: Option<&str>) -> Session {
         let index: AnySession =
             self.index.try_session(name).expect("`new` has refused such engines");
-        let (gate, watchers) = (Gate::register(&self.gate), Arc::clone(&self.watchers));
-        Session::new(index, gate, self.limits, self.kept, watchers, self.seed)
+        let gate = Gate::register(&self.gate);
+        Session::new(index, gate, self.limits, self.besides.clone(), self.seed)
     }
 
     /// The session that stays in one operation (in a callback, most likely) while removed memory
@@ -202,7 +203,7 @@ impl Store {
 
     /// Changes [`Options::watches_max`]. Watches that are open stay.
     pub fn set_watches_max(&self, watches_max: u64) {
-        self.watchers.set_open_max(watches_max);
+        self.besides.watchers.set_open_max(watches_max);
     }
 
     /// Whether items have checksums.
@@ -226,7 +227,7 @@ impl Store {
             index: self.index.stats(),
             exclusions: self.gate.exclusions(),
             sessions: self.gate.sessions(),
-            watches: self.watchers.open(),
+            watches: self.besides.watchers.open(),
         }
     }
 }

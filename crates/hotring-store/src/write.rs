@@ -8,6 +8,7 @@ use hotring_index::{Action, Entry, Expiry, NewValue, Value};
 
 use crate::history::Kept;
 use crate::session::Index;
+use crate::sync::Arc;
 use crate::value::{as_value, reborrow, view};
 use crate::watch::{Event, Watchers};
 
@@ -15,16 +16,16 @@ use crate::watch::{Event, Watchers};
 pub(crate) struct Write<'a> {
     pub(crate) index: &'a mut Index,
     pub(crate) key: &'a [u8],
+    pub(crate) stripe: u32,
     /// None if there is nothing to do besides.
-    pub(crate) besides: Option<Besides<'a>>,
+    pub(crate) besides: Option<&'a Besides>,
 }
 
-/// What a write does besides.
-#[derive(Clone, Copy)]
-pub(crate) struct Besides<'a> {
+/// What the store's writes do besides.
+#[derive(Clone)]
+pub(crate) struct Besides {
     pub(crate) kept: Kept,
-    /// Where the key is waited for: in this stripe.
-    pub(crate) watched: Option<(&'a Watchers, u32)>,
+    pub(crate) watchers: Arc<Watchers>,
 }
 
 /// What a value that is stored means to the key.
@@ -69,16 +70,20 @@ impl Write<'_> {
 
     #[cold]
     fn put_noted(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        let Write { index, key, besides } = self;
+        let Write { index, key, stripe, besides } = self;
         let damages = index.damages();
-        let write = Write { index: &mut *index, key, besides };
+        let write = Write { index: &mut *index, key, stripe, besides };
         write.run(puts, now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
             // What would have been kept is damaged: this write is the repair, without it.
             index.take_damage();
             index.put(key, reborrow(&value), expiry, now);
             if let Some(besides) = besides {
-                besides.tell(key, &Done::Stored(view(as_value(&value), |value| value.to_vec())));
+                view(as_value(&value), |value| {
+                    value.with_bytes(|text| {
+                        besides.watchers.tell(stripe, key, &Event::Stored(text))
+                    });
+                });
             }
         }
     }
@@ -111,22 +116,17 @@ impl Write<'_> {
         now: u64,
         mut decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
     ) -> R {
-        let Write { index, key, besides } = self;
-        let damages = if besides.is_some() { index.damages() } else { 0 };
-        let mut done = Done::Nothing;
+        let Write { index, key, stripe, besides } = self;
+        let mut notes = besides.map(|besides| Notes::begin(besides, index, puts, stripe, key));
         let result = index.update(key, now, |entry| {
-            let old = entry.map(|entry| entry.value);
             let mut decided = decide(entry);
-            if let Some(besides) = &besides {
-                done = besides.decided(puts, old, &mut decided.0, now);
+            if let Some(notes) = &mut notes {
+                notes.decided(entry.map(|entry| entry.value), &mut decided.0, now);
             }
             decided
         });
-        // What is decided on a damaged item is left undone.
-        if let Some(besides) = &besides
-            && index.damages() == damages
-        {
-            besides.tell(key, &done);
+        if let Some(notes) = notes {
+            notes.tell(index, stripe, key);
         }
         result
     }
@@ -134,10 +134,10 @@ impl Write<'_> {
     /// Removes the key; true if it was present.
     pub(crate) fn remove(self, now: u64) -> bool {
         let removed = self.index.remove(self.key, now);
-        if let Some(besides) = &self.besides
+        if let Some(besides) = self.besides
             && removed
         {
-            besides.tell(self.key, &Done::Removed);
+            besides.watchers.tell(self.stripe, self.key, &Event::Removed);
         }
         removed
     }
@@ -148,45 +148,72 @@ impl Write<'_> {
     }
 }
 
-impl Besides<'_> {
-    /// Has the value that is to be stored keep the one that it replaces, and returns what to tell once
-    /// the decision has taken effect.
+impl Besides {
+    /// Whether a write of this key has something to do besides. Asked within its gate.
+    #[inline(always)]
+    pub(crate) fn is_due(&self, stripe: u32, key: &[u8]) -> bool {
+        !self.kept.is_off() || self.watchers.is_watched(stripe, key)
+    }
+}
+
+/// What one write notes, to be told when it has taken effect.
+struct Notes<'a> {
+    besides: &'a Besides,
+    is_watched: bool,
+    puts: Puts,
+    done: Done,
+    /// Damaged items that had been met before.
+    damages: u64,
+}
+
+impl<'a> Notes<'a> {
     #[cold]
-    fn decided(
-        &self,
+    fn begin(
+        besides: &'a Besides,
+        index: &mut Index,
         puts: Puts,
-        old: Option<Value<'_>>,
-        action: &mut Action<'_>,
-        now: u64,
-    ) -> Done {
-        match action {
+        stripe: u32,
+        key: &[u8],
+    ) -> Notes<'a> {
+        let is_watched = besides.watchers.is_watched(stripe, key);
+        Notes { besides, is_watched, puts, done: Done::Nothing, damages: index.damages() }
+    }
+
+    /// Has the value that is to be stored keep the one that it replaces, and notes what there is to
+    /// tell once the decision has taken effect.
+    #[cold]
+    fn decided(&mut self, old: Option<Value<'_>>, action: &mut Action<'_>, now: u64) {
+        self.done = match action {
             Action::Put { value, .. } => {
-                let done = match puts {
+                let done = match self.puts {
                     Puts::Same => Done::Expiry,
-                    _ if self.watched.is_none() => Done::Nothing,
+                    _ if !self.is_watched => Done::Nothing,
                     _ => Done::Stored(view(as_value(value), |value| value.to_vec())),
                 };
-                if let (Puts::Value, Some(old), false) = (puts, old, self.kept.is_off()) {
-                    *value = self.kept.keep(old, as_value(value), now);
+                let kept = self.besides.kept;
+                if let (Puts::Value, Some(old), false) = (self.puts, old, kept.is_off()) {
+                    *value = kept.keep(old, as_value(value), now);
                 }
                 done
             }
             Action::Remove if old.is_some() => Done::Removed,
             Action::Expire(_) => Done::Expiry,
             Action::Keep | Action::Remove => Done::Nothing,
-        }
+        };
     }
 
     #[cold]
-    fn tell(&self, key: &[u8], done: &Done) {
-        let event = match done {
+    fn tell(self, index: &mut Index, stripe: u32, key: &[u8]) {
+        // What was decided on a damaged item is left undone.
+        if !self.is_watched || index.damages() != self.damages {
+            return;
+        }
+        let event = match &self.done {
             Done::Nothing => return,
             Done::Stored(value) => Event::Stored(value),
             Done::Removed => Event::Removed,
             Done::Expiry => Event::Expiry,
         };
-        if let Some((watchers, stripe)) = self.watched {
-            watchers.tell(stripe, key, &event);
-        }
+        self.besides.watchers.tell(stripe, key, &event);
     }
 }

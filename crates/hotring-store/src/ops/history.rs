@@ -30,7 +30,7 @@ impl Session {
     /// # Errors
     /// [`StoreError::HistoryOff`], [`StoreError::Stalled`]
     pub fn roll_back(&mut self, key: &[u8], version: u64, now: u64) -> Result<bool, StoreError> {
-        if self.kept.is_off() {
+        if self.besides.kept.is_off() {
             return Err(StoreError::HistoryOff);
         }
         self.write(key, |key| {

@@ -48,8 +48,9 @@ impl Session {
     ) -> Result<Watch, StoreError> {
         self.check_key(key)?;
         self.check_value(expected.map_or(0, <[u8]>::len))?;
-        let leave = Leave::ask(&self.watchers)
-            .ok_or_else(|| StoreError::TooManyWatches { max: self.watchers.open_max() })?;
+        let watchers = &self.besides.watchers;
+        let full = || StoreError::TooManyWatches { max: watchers.open_max() };
+        let leave = Leave::ask(watchers).ok_or_else(full)?;
         let stripe = self.stripe(key);
         Ok(self.hold(1 << stripe, Hold::Read, |session| {
             let has_it = session.read(key, now, |entry| {

@@ -50,7 +50,7 @@ impl Session {
     pub fn clear(&mut self) {
         self.hold(STRIPES_ALL, Hold::WriteOnce, |session| {
             session.index.clear();
-            session.watchers.tell_cleared();
+            session.besides.watchers.tell_cleared();
         });
     }
 }

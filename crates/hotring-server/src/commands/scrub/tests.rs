@@ -121,6 +121,8 @@ fn a_walk_keeps_to_its_rate_and_stops_when_it_is_told() {
 
 /// Requests that look at the value of `k`, and those that do not and so repair.
 const LOOKS: &[&str] = &[
+    "WAITKEY k 0",
+    "WAITKEY k 0 VALUE 41",
     "GET k",
     "STRLEN k",
     "GETRANGE k 0 -1",
