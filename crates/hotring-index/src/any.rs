@@ -4,6 +4,7 @@
 //! names it in a type: [`HotRing`](crate::HotRing), for example.
 
 use crate::bytes::{Action, Bytes, Damaged, Entry, Expiry, NewValue, Part, Scrub};
+use crate::chaining::Chaining;
 use crate::config::{Config, ConfigError};
 use crate::index::Index;
 use crate::limit::Stalled;
@@ -97,6 +98,8 @@ engines! {
     Mercury: Mercury<TestAndSet>, "mercury";
     /// Mercury with mutexes of the operating system.
     MercuryMutex: Mercury<OsMutex>, "mercury-mutex";
+    /// Lock-free chains, the baseline of HotRing's paper.
+    Chaining: Chaining, "chaining";
 }
 
 /// An index of byte strings with any of the engines. Cloning gives another handle to the same index.

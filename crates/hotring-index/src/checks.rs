@@ -90,6 +90,18 @@ pub enum Fault {
     CountRelaxed,
     /// Mercury: the state changes without the sessions' locks.
     NoThreadLocks,
+    /// What leaves a chain is copied without being sealed.
+    ChainUnsealed,
+    /// Its values are copied without being frozen.
+    ChainUnfrozen,
+    /// It is retired when it is marked, and again when it is unlinked.
+    ChainRetires,
+    /// It is marked before the sibling is ready.
+    ChainMarksEarly,
+    /// A miss in a chain is not looked at again although its bucket was split meanwhile.
+    ChainUnnoticed,
+    /// An insert ignores what has come to the head of its chain since its walk.
+    ChainBlindInsert,
 }
 
 /// What decides that memory is free.

@@ -12,6 +12,10 @@ use crate::stats::EngineStats;
 use crate::word::{Next, ring_cmp};
 use std::cmp;
 
+/// Inserts or removals of a session between two looks at the table's load: one number for all
+/// engines, so that their tables grow alike.
+pub(crate) const RESIZE_INTERVAL: u32 = 64;
+
 /// A key that is looked for, and its hash.
 pub struct KeyGoal<'k, K: Kind> {
     pub(crate) hash: u64,

@@ -1,5 +1,6 @@
 //! The shared handle to an index.
 
+use crate::chaining::Chaining;
 use crate::config::{Config, ConfigError};
 use crate::engine::Engine;
 use crate::item::Kind;
@@ -16,6 +17,8 @@ pub type HotRing<K, const H: usize = 7> = Index<K, Ring<H>>;
 
 /// Mercury's hash table, with one of three ways to lock a bucket (see [`Mercury`]).
 pub type MercuryHash<K, L = TestAndSet> = Index<K, Mercury<L>>;
+/// The paper's baseline: lock-free chains (see [`Chaining`]).
+pub type ChainingHash<K> = Index<K, Chaining>;
 
 /// A hash index of items of kind `K`, found by the engine `E`. Cloning gives another handle to the
 /// same index.

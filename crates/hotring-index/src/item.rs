@@ -112,6 +112,14 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Whether the item has an expiry field (for the count of expiring items).
     #[doc(hidden)]
     fn expires(item: Item) -> bool;
+    /// Stops changes of the item's value and expiry in place, for good.
+    #[doc(hidden)]
+    fn freeze(&self, item: Item);
+    /// A private copy of a frozen item, in which nothing is frozen and no successor is set. Of an item
+    /// that is damaged so that its size is not known the copy keeps the hash, and that it is damaged.
+    /// `alloc` gives unused memory for so many bytes, 8-aligned.
+    #[doc(hidden)]
+    fn copy_of(&self, item: Item, alloc: impl FnOnce(usize) -> NonNull<u8>) -> Item;
 }
 
 pub(crate) mod sealed {

@@ -43,6 +43,7 @@ mod any;
 mod arena;
 pub mod barrier;
 mod bytes;
+mod chaining;
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
 pub mod checks;
@@ -71,12 +72,13 @@ pub use any::{AnyIndex, AnySession, EngineChoice};
 #[doc(hidden)]
 pub use bytes::Part;
 pub use bytes::{Action, Bytes, Damaged, Entry, Expiry, NewValue, Scrub, ScrubCounts, Value};
+pub use chaining::Chaining;
 pub use config::{
     Atomicity, Checksum, Config, ConfigError, Expander, GCuckooConfig, Growth, MercuryConfig,
     RcuCounts, Strategy,
 };
 pub use engine::Engine;
-pub use index::{HotRing, Index, MercuryHash};
+pub use index::{ChainingHash, HotRing, Index, MercuryHash};
 pub use item::Kind;
 pub use limit::Stalled;
 pub use mercury::{Locking, Mercury, NoLock, OsMutex, TestAndSet};

@@ -112,6 +112,22 @@ mod kept {
         Expanded,
         /// A bucket had moved by the time that it was locked.
         MovedMeanwhile,
+        /// A split of a chain was begun by two.
+        FreezeLost,
+        /// A split of a chain was finished by another one.
+        SplitHelped,
+        /// An item changed while it was being sealed.
+        SealLost,
+        /// A writer's walk met a sealed item.
+        SealedMet,
+        /// Copies came too late to be used.
+        CopiesUnused,
+        /// Copying ended, as others had done it.
+        CopyingEnded,
+        /// A reader's walk went on in the bucket that its key had left for.
+        LookedAgain,
+        /// A scan took a bucket down again, as it was split meanwhile.
+        ScannedAgain,
     }
 
     static TAKEN: [TallyU64; Step::ALL.len()] = [const { TallyU64::new(0) }; Step::ALL.len()];
@@ -166,7 +182,7 @@ macro_rules! lost {
         let forced = false;
         let lost = forced || $cas.is_err();
         if lost {
-            sometimes!($step);
+            $crate::rare::sometimes!($step);
         }
         lost
     }};

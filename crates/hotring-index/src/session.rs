@@ -284,8 +284,11 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         let size = self.shared.kind.size(item);
         self.record().item_bytes.add(-(crate::arena::footprint(size) as i64));
         item.ghost().free();
-        // SAFETY: the item is its maker's alone, who gives it up here.
-        unsafe { self.local.arena.free(item.start(), size) };
+        // As in `retire`: a copy of what is damaged is, too.
+        if size > 0 {
+            // SAFETY: the item is its maker's alone, who gives it up here.
+            unsafe { self.local.arena.free(item.start(), size) };
+        }
     }
 
     /// Hands an item that nobody can find any more to the collector, once.

@@ -56,6 +56,15 @@ pub enum EngineStats {
         /// Times that a bucket's lock was somebody else's.
         lock_waits: u64,
     },
+    /// Chaining Hash.
+    Chaining {
+        /// Doublings of the table.
+        doublings: u64,
+        /// Buckets that were split.
+        buckets_split: u64,
+        /// Items that were copied, because they left a bucket that was split.
+        items_copied: u64,
+    },
 }
 
 impl EngineStats {
@@ -68,6 +77,11 @@ impl EngineStats {
                 ("buckets_moved", buckets_moved),
                 ("is_expanding", is_expanding.into()),
                 ("lock_waits", lock_waits),
+            ],
+            Self::Chaining { doublings, buckets_split, items_copied } => vec![
+                ("doublings", doublings),
+                ("buckets_split", buckets_split),
+                ("items_copied", items_copied),
             ],
         }
     }

@@ -10,6 +10,7 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::word::{FROZEN, Next, SIGN};
 use std::cmp;
 use std::mem::offset_of;
+use std::ptr::NonNull;
 
 /// The item kind of `u64` keys and values.
 ///
@@ -84,6 +85,25 @@ impl Kind for U64 {
 
     fn expires(_item: Item) -> bool {
         false
+    }
+
+    fn freeze(&self, item: Item) {
+        // ORDERING: AcqRel: in-place writes come before (the copy has them) or fail.
+        value_of(item).fetch_or(FROZEN, Ordering::AcqRel);
+    }
+
+    fn copy_of(&self, item: Item, alloc: impl FnOnce(usize) -> NonNull<u8>) -> Item {
+        // ORDERING: Relaxed, SIGN is constant.
+        let sign = item.next().load(Ordering::Relaxed) & SIGN;
+        // ORDERING: Acquire, as for readers; the value is frozen.
+        let value = value_of(item).load(Ordering::Acquire) & !FROZEN;
+        let copy =
+            U64Item { header: Header::new(sign), key: key_of(item), value: AtomicU64::new(value) };
+        let block = alloc(SIZE);
+        // SAFETY: the block is fresh, 8-aligned and holds SIZE bytes.
+        unsafe { block.cast::<U64Item>().write(copy) };
+        // SAFETY: just initialised, and private (P).
+        unsafe { Item::new(block) }
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) const ANCHOR: u64 = 1 << 48;
 pub(crate) const REPL: u64 = 1 << 49;
 pub(crate) const SIGN: u64 = 1 << 50;
 
-const ADDRESS: u64 = ((1 << 48) - 1) & !7;
+pub(crate) const ADDRESS: u64 = ((1 << 48) - 1) & !7;
 const SUCCESSOR: u64 = ADDRESS | ANCHOR;
 const DEBT_SHIFT: u32 = 52;
 const DEBT: u64 = 0xf << DEBT_SHIFT;

@@ -39,6 +39,11 @@ fn sum(word: u64) -> u64 {
     word.wrapping_mul(SPREAD) >> 48
 }
 
+/// The part of a check that vouches for flags.
+pub(crate) fn sum_of(meta: u64) -> u64 {
+    sum(meta) << 48
+}
+
 fn lengths(layout: &Layout) -> u64 {
     (layout.key_len as u64) << 32 | layout.value_len as u64
 }
@@ -80,7 +85,7 @@ pub(crate) fn size(item: Item) -> usize {
 pub(crate) unsafe fn seal(item: Item) {
     let meta = meta(item);
     let layout = layout_of(item, meta);
-    let check = sum(meta) << 48 | sum(lengths(&layout)) << 32 | u64::from(crc(item, meta, &layout));
+    let check = sum_of(meta) | sum(lengths(&layout)) << 32 | u64::from(crc(item, meta, &layout));
     // SAFETY: the caller's promise.
     unsafe { item.start().add(CHECK).cast::<u64>().write(check) };
 }

@@ -104,6 +104,73 @@ impl Kind for Bytes {
     fn expires(item: Item) -> bool {
         meta(item) & EXPIRY != 0
     }
+
+    fn freeze(&self, item: Item) {
+        if self.size(item) == 0 {
+            // Where its words are is not known.
+            return;
+        }
+        if let Some(word) = word_of(item) {
+            // ORDERING: AcqRel: in-place writes come before (the copy has them) or fail.
+            word.fetch_or(FROZEN, Ordering::AcqRel);
+        }
+        if let Some(expiry) = expiry_of(item) {
+            // ORDERING: AcqRel, likewise.
+            expiry.fetch_or(EXPIRY_FROZEN, Ordering::AcqRel);
+        }
+    }
+
+    fn copy_of(&self, item: Item, alloc: impl FnOnce(usize) -> NonNull<u8>) -> Item {
+        let size = self.size(item);
+        if size == 0 {
+            return copy_damaged(item, alloc(DAMAGED));
+        }
+        let block = alloc(size);
+        let rest = FIELDS + fields(meta(item), WORD | EXPIRY | VERSION | CHECKSUM);
+        // ORDERING: Relaxed, SIGN is constant.
+        let sign = item.next().load(Ordering::Relaxed) & SIGN;
+        // SAFETY: the block is fresh, 8-aligned and as large as the item, which has meta, so many
+        // words, and then bytes that never change.
+        unsafe {
+            block.cast::<Header>().write(Header::new(sign));
+            block.add(META).cast::<u64>().write(meta(item));
+            for at in (FIELDS..rest).step_by(8) {
+                // ORDERING: Acquire, as for readers. An expiry may still get DEAD.
+                let word = item.word(at).load(Ordering::Acquire);
+                block.add(at).cast::<AtomicU64>().write(AtomicU64::new(word));
+            }
+            block.add(rest).copy_from_nonoverlapping(item.start().add(rest), size - rest);
+        }
+        // SAFETY: just initialised, and private (P).
+        let copy = unsafe { Item::new(block) };
+        if let Some(word) = word_of(copy) {
+            // ORDERING: Relaxed, private.
+            word.fetch_and(!FROZEN, Ordering::Relaxed);
+        }
+        if let Some(expiry) = expiry_of(copy) {
+            // ORDERING: Relaxed, private.
+            expiry.fetch_and(!EXPIRY_FROZEN, Ordering::Relaxed);
+        }
+        copy
+    }
+}
+
+/// Bytes of what `copy_damaged` writes.
+const DAMAGED: usize = FIELDS + 16;
+
+/// Writes an item that is noticed like the damaged one that it stands for, by whoever looks for the
+/// key's hash: a check, which does not hold, and a word, which nobody is handed.
+fn copy_damaged(item: Item, block: NonNull<u8>) -> Item {
+    let meta = meta(item) & HASH_MASK << HASH_SHIFT | CHECKSUM | WORD;
+    // SAFETY: the block is fresh, 8-aligned and holds so many bytes.
+    unsafe {
+        block.cast::<Header>().write(Header::new(0));
+        block.add(META).cast::<u64>().write(meta);
+        block.add(CHECK).cast::<u64>().write(!check::sum_of(meta));
+        block.add(CHECK + 8).cast::<AtomicU64>().write(AtomicU64::new(0));
+    }
+    // SAFETY: just initialised, and private (P).
+    unsafe { Item::new(block) }
 }
 
 impl Bytes {

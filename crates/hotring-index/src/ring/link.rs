@@ -5,6 +5,7 @@
 //! word carries the mark (Harris 2001), and everybody can finish what another has begun.
 
 use crate::config::Strategy;
+use crate::engine::RESIZE_INTERVAL;
 use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
@@ -19,8 +20,6 @@ const DEBT_MAX: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 const VOTES_NEW: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 1 };
 /// Items of this size or more are unlinked at once, so that dead versions do not pile up.
 const LAZY_SIZE_MAX: usize = 512;
-/// Inserts or removals of a session between two looks at the table's load.
-const RESIZE_INTERVAL: u32 = 64;
 
 /// A word of a line that an insert has reserved before linking its item.
 #[derive(Default)]

@@ -2,6 +2,7 @@
 
 mod adversarial;
 mod bytes;
+mod chaining;
 mod checksums;
 mod colliding;
 mod flooding;

@@ -10,6 +10,7 @@ use hotring_index::{
 pub enum Family {
     HotRing,
     Mercury,
+    Chaining,
 }
 
 /// An engine's type.
@@ -20,6 +21,7 @@ pub enum Shape {
     Ring7,
     MercuryTas,
     MercuryMutex,
+    Chaining,
 }
 
 impl Shape {
@@ -27,6 +29,7 @@ impl Shape {
         match self {
             Self::Ring1 | Self::Ring3 | Self::Ring7 => Family::HotRing,
             Self::MercuryTas | Self::MercuryMutex => Family::Mercury,
+            Self::Chaining => Family::Chaining,
         }
     }
 }
@@ -74,6 +77,7 @@ macro_rules! with_engine {
             crate::shapes::Shape::MercuryMutex => {
                 $function::<hotring_index::Mercury<hotring_index::OsMutex>>($($argument),*)
             }
+            crate::shapes::Shape::Chaining => $function::<hotring_index::Chaining>($($argument),*),
         }
     };
 }
@@ -98,6 +102,11 @@ macro_rules! every_engine {
             fn mercury() {
                 run(crate::shapes::Family::Mercury);
             }
+
+            #[test]
+            fn chaining() {
+                run(crate::shapes::Family::Chaining);
+            }
         }
     };
 }
@@ -116,6 +125,7 @@ pub fn strategies(family: Family) -> Vec<(Shape, Config)> {
     match family {
         Family::HotRing => hotspot_strategies(),
         Family::Mercury => mercury_modes(),
+        Family::Chaining => vec![(Shape::Chaining, plain())],
     }
 }
 
@@ -130,6 +140,11 @@ fn mercury_modes() -> Vec<(Shape, Config)> {
         }
     }
     all
+}
+
+/// What an engine without modes has.
+fn plain() -> Config {
+    Config { huge_pages: false, ..config(Strategy::default()) }
 }
 
 fn hotspot_strategies() -> Vec<(Shape, Config)> {
@@ -186,6 +201,7 @@ fn doubling(family: Family) -> Option<Growth> {
             Some(Growth::Auto { visits_max: 1.0, items_min: 0.05, items_max: 0.2, items_low: 0.0 })
         }
         Family::Mercury => None,
+        Family::Chaining => Some(Growth::BytesPerKey(80.0)),
     }
 }
 
@@ -199,6 +215,7 @@ pub fn restless(shape: Shape, config: &Config) -> Config {
             Config { period: 1, growth: Some(growth), ..base }
         }
         Family::Mercury => base,
+        Family::Chaining => Config { growth: Some(Growth::BytesPerKey(16.0)), ..base },
     }
 }
 

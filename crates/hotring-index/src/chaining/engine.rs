@@ -1,0 +1,191 @@
+//! Chaining Hash as an engine: which of its steps is which of [`Engine`]'s.
+
+use crate::chaining::Chaining;
+use crate::chaining::grow::splits_an_insert;
+use crate::chaining::search::Place;
+use crate::chaining::table::{BUCKET, Table};
+use crate::chaining::word::address;
+use crate::config::{Config, ConfigError, Growth};
+use crate::engine::{Engine, Found, Hit, KeyGoal, sealed};
+use crate::item::{Item, Kind};
+use crate::session::Pinned;
+use crate::stats::EngineStats;
+use crate::sync::{Ordering, TallyU64};
+
+/// What the table grows by if nothing is said: one bucket an item, and as much as HotRing's slots of
+/// 64 bytes have at 8 items a slot.
+const BYTES_PER_KEY_DEFAULT: f64 = 8.0;
+
+impl sealed::Engine for Chaining {}
+
+impl Engine for Chaining {
+    const NAME: &'static str = "chaining";
+    type Local = ();
+    /// The hash itself: buckets are split under the hands of writers, who look again each time.
+    type Bucket = u64;
+    type Place<'s> = Place<'s>;
+    type Reservation = ();
+
+    fn new(config: &Config) -> Result<Self, ConfigError> {
+        let bytes_per_key = match config.growth {
+            None => BYTES_PER_KEY_DEFAULT,
+            Some(Growth::BytesPerKey(bytes)) => bytes,
+            Some(Growth::Fixed) => 0.0,
+            Some(Growth::Auto { .. }) => {
+                return Err(ConfigError::Unsupported(
+                    "a table of chains grows by its load alone, and does not shrink: use \
+                     Growth::BytesPerKey in the place of Growth::Auto",
+                ));
+            }
+        };
+        Ok(Self {
+            table: Table::new(config)?,
+            bytes_per_key,
+            splits_an_insert: splits_an_insert(bytes_per_key),
+            items_copied: TallyU64::new(0),
+        })
+    }
+
+    fn local(&self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn bucket<K: Kind>(_p: &mut Pinned<'_, K, Self>, hash: u64) -> u64 {
+        hash
+    }
+
+    #[inline(always)]
+    fn lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        p.lookup(goal)
+    }
+
+    #[inline(always)]
+    fn find<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        _hash: u64,
+    ) -> Found<Place<'s>> {
+        p.find(goal)
+    }
+
+    #[inline(always)]
+    fn link<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        _goal: KeyGoal<'_, K>,
+        _hash: u64,
+        found: &Found<Place<'s>>,
+        item: Item,
+        _reservation: &mut (),
+    ) -> bool {
+        p.link(found, item)
+    }
+
+    #[inline(always)]
+    fn replace<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+        _hash: u64,
+        old: Hit,
+        copy: Item,
+        found: Option<&Found<Place<'s>>>,
+    ) -> bool {
+        p.replace(goal.hash, old, copy, found)
+    }
+
+    fn kill<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        _goal: KeyGoal<'_, K>,
+        _hash: u64,
+        found: &Found<Place<'s>>,
+    ) -> bool {
+        p.kill(found)
+    }
+
+    fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
+        p.kill_at(hit)
+    }
+
+    #[inline(always)]
+    fn accessed<K: Kind>(p: &mut Pinned<'_, K, Self>, _hash: u64, _hit: Option<Hit>, visits: u32) {
+        p.access(visits);
+    }
+
+    fn scan<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        cursor: u64,
+        count: usize,
+        f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
+    ) -> (u64, usize) {
+        p.scan(cursor, count, f)
+    }
+
+    fn sweep<K: Kind>(p: &mut Pinned<'_, K, Self>, from: u64, to: u64) {
+        p.sweep(from.reverse_bits(), to);
+    }
+
+    #[inline(always)]
+    fn pipeline<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        land: impl FnMut(usize, Option<Hit>),
+    ) where
+        K::Key: 'k,
+    {
+        p.pipeline(n, goal, land);
+    }
+
+    #[inline(always)]
+    fn warm<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+    ) where
+        K::Key: 'k,
+    {
+        p.warm(n, goal);
+    }
+
+    #[inline(always)]
+    fn is_busy(&self) -> bool {
+        self.table.is_growing()
+    }
+
+    fn step<K: Kind>(p: &mut Pinned<'_, K, Self>) {
+        p.step_growth();
+    }
+
+    fn grow<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
+        let mask = p.engine.table.mask();
+        p.double(mask)
+    }
+
+    fn slots(&self) -> u64 {
+        self.table.mask() + 1
+    }
+
+    fn table_bytes(&self) -> u64 {
+        self.slots() * BUCKET as u64
+    }
+
+    fn stats(&self) -> EngineStats {
+        let (doublings, buckets_split) = self.table.history();
+        // ORDERING: Relaxed, statistics.
+        let items_copied = self.items_copied.load(Ordering::Relaxed);
+        EngineStats::Chaining { doublings, buckets_split, items_copied }
+    }
+
+    fn drain<K: Kind>(&self, mut f: impl FnMut(Item)) {
+        for index in 0..self.slots() {
+            let mut at = self.table.head(index).first();
+            while at != 0 {
+                // SAFETY: P: in a chain, and freed only here, after this.
+                let item = unsafe { Item::at(at) };
+                // ORDERING: Relaxed, no other thread is left.
+                at = address(item.next().load(Ordering::Relaxed));
+                f(item);
+            }
+        }
+    }
+}

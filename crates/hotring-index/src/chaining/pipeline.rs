@@ -1,0 +1,190 @@
+//! Many lookups in flight, so that the memory they wait for is fetched side by side.
+//!
+//! A *conveyor* of fixed distance: while key i asks for its bucket, key i - d reads its bucket and
+//! asks for the first item, and key i - 2d looks at that item. Keys whose item comes later in the
+//! chain are collected, and go on in turns, one item each.
+
+use crate::chaining::Chaining;
+use crate::chaining::search::Home;
+use crate::chaining::word::Head;
+use crate::engine::{Hit, KeyGoal};
+use crate::item::Kind;
+use crate::prefetch::prefetch;
+use crate::session::Pinned;
+
+/// The most lookups that can be in flight.
+const FLIGHTS_MAX: usize = 64;
+
+/// A lookup on its way through a chain.
+#[derive(Clone, Copy)]
+struct Walk {
+    /// Which key of the batch.
+    key: usize,
+    home: Home,
+    /// The next item, which has been asked for; 0 at the end of the chain.
+    at: u64,
+    visits: u32,
+}
+
+const IDLE: Walk =
+    Walk { key: 0, home: Home { index: 0, head: Head::new(0, 0) }, at: 0, visits: 0 };
+
+/// Those that go on in turns.
+struct Walks {
+    walks: [Walk; FLIGHTS_MAX],
+    n: usize,
+}
+
+impl Walks {
+    fn new() -> Self {
+        Self { walks: [IDLE; FLIGHTS_MAX], n: 0 }
+    }
+
+    /// True when there is no room for another one.
+    fn push(&mut self, walk: Walk) -> bool {
+        self.walks[self.n] = walk;
+        self.n += 1;
+        self.n == FLIGHTS_MAX
+    }
+}
+
+/// What a step of a walk came to.
+type Landed = Option<Option<Hit>>;
+
+impl<K: Kind> Pinned<'_, K, Chaining> {
+    /// Looks up `n` keys and hands each result to `land` as it is there, in any order.
+    pub(crate) fn pipeline<'k>(
+        &mut self,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        mut land: impl FnMut(usize, Option<Hit>),
+    ) where
+        K::Key: 'k,
+    {
+        let distance = self.shared.config.pipeline_depth / 2;
+        let mut belt = [IDLE; FLIGHTS_MAX];
+        let mut walks = Walks::new();
+        for i in 0..n + 2 * distance {
+            if i < n {
+                self.ask(goal(&self.shared.kind, i).hash);
+            }
+            if i >= distance && i - distance < n {
+                let key = i - distance;
+                belt[key % FLIGHTS_MAX] = self.take_off(key, goal(&self.shared.kind, key).hash);
+            }
+            if i >= 2 * distance {
+                let mut walk = belt[(i - 2 * distance) % FLIGHTS_MAX];
+                match self.step(goal(&self.shared.kind, walk.key), &mut walk) {
+                    Some(hit) => {
+                        self.access(walk.visits);
+                        land(walk.key, hit);
+                    }
+                    None if walks.push(walk) => self.go_on(&mut walks, &goal, &mut land),
+                    None => {}
+                }
+            }
+        }
+        self.go_on(&mut walks, &goal, &mut land);
+    }
+
+    /// Brings into the cache what operations on up to 64 keys will touch.
+    pub(crate) fn warm<'k>(&self, n: usize, goal: impl Fn(&K, usize) -> KeyGoal<'k, K>)
+    where
+        K::Key: 'k,
+    {
+        debug_assert!(n <= FLIGHTS_MAX);
+        for i in 0..n {
+            self.ask(goal(&self.shared.kind, i).hash);
+        }
+        let mut walks = Walks::new();
+        for i in 0..n {
+            walks.push(self.take_off(i, goal(&self.shared.kind, i).hash));
+        }
+        while walks.n > 0 {
+            self.round(&mut walks, &goal, |_, _| {});
+        }
+    }
+
+    /// Asks for the word of a hash's bucket.
+    #[inline(always)]
+    fn ask(&self, hash: u64) {
+        let index = hash & self.engine.table.mask();
+        prefetch(std::ptr::from_ref(self.engine.table.word(index)).cast());
+    }
+
+    /// Reads the bucket, and asks for its first item.
+    #[inline(always)]
+    fn take_off(&self, key: usize, hash: u64) -> Walk {
+        let home = self.home(hash);
+        let at = home.head.first();
+        prefetch(std::ptr::without_provenance(at as usize));
+        Walk { key, home, at, visits: 0 }
+    }
+
+    /// Looks at one item, and asks for the next; the hit or miss, if that was the last one.
+    #[inline(always)]
+    fn step(&self, goal: KeyGoal<'_, K>, walk: &mut Walk) -> Landed {
+        if walk.at != 0 {
+            walk.visits += 1;
+            let (hit, next) = self.look_at(goal, walk.at);
+            if hit.is_some() {
+                return Some(hit);
+            }
+            walk.at = next;
+        }
+        if walk.at == 0 {
+            walk.home = match self.moved_on(walk.home, goal.hash) {
+                Some(home) => home,
+                None => return Some(None),
+            };
+            walk.at = walk.home.head.first();
+        }
+        prefetch(std::ptr::without_provenance(walk.at as usize));
+        None
+    }
+
+    #[inline(never)]
+    fn go_on<'k>(
+        &mut self,
+        walks: &mut Walks,
+        goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        land: &mut impl FnMut(usize, Option<Hit>),
+    ) where
+        K::Key: 'k,
+    {
+        while walks.n > 0 {
+            let mut visits = [0u32; FLIGHTS_MAX];
+            let mut landed = 0;
+            self.round(walks, goal, |walk, hit| {
+                visits[landed] = walk.visits;
+                landed += 1;
+                land(walk.key, hit);
+            });
+            visits[..landed].iter().for_each(|&visits| self.access(visits));
+        }
+    }
+
+    /// One step of each.
+    #[inline(always)]
+    fn round<'k>(
+        &self,
+        walks: &mut Walks,
+        goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        mut land: impl FnMut(&Walk, Option<Hit>),
+    ) where
+        K::Key: 'k,
+    {
+        let mut left = 0;
+        for i in 0..walks.n {
+            let mut walk = walks.walks[i];
+            match self.step(goal(&self.shared.kind, walk.key), &mut walk) {
+                Some(hit) => land(&walk, hit),
+                None => {
+                    walks.walks[left] = walk;
+                    left += 1;
+                }
+            }
+        }
+        walks.n = left;
+    }
+}
