@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use hotring_index::{EngineChoice, HotRing, U64};
+use hotring_index::{ChainingHash, EngineChoice, HotRing, U64};
 use indicatif::ProgressBar;
 
 use crate::machine::{self, Machine, resident};
@@ -85,6 +85,9 @@ impl TortureArgs {
                 (On::Index, EngineChoice::HotRing) => self.torture::<HotRing<U64>>("index")?,
                 (On::Index, EngineChoice::HotRingOneHead) => {
                     self.torture::<HotRing<U64, 1>>("index")?;
+                }
+                (On::Index, EngineChoice::Chaining) => {
+                    self.torture::<ChainingHash<U64>>("index")?;
                 }
                 (On::Index, other) => bail!("{} is tortured --on store only", other.name()),
             }

@@ -15,8 +15,11 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
     pub(crate) fn link(&mut self, found: &Found<Place<'s>>, item: Item) -> bool {
         let home = found.place.home;
         let word = self.engine.table.word(home.index);
-        let head =
-            if wrong!(self, ChainBlindInsert) { self.engine.table.head(home.index) } else { home.head };
+        let head = if wrong!(self, ChainBlindInsert) {
+            self.engine.table.head(home.index)
+        } else {
+            home.head
+        };
         self.point(item, head.first());
         let after = with_address(head.0, item.address());
         // ORDERING: Release publishes the item's fields to Acquire walks. Acquire because the word

@@ -4,8 +4,8 @@
 use crate::colliding::u64_key;
 use crate::u64s::Random;
 use hotring_index::{
-    Bytes, Chaining, ChainingHash, Config, ConfigError, Engine, EngineStats, Expiry, Growth, Index,
-    NewValue, Ring, Session, U64, Value,
+    Bytes, Chaining, ChainingHash, Checksum, Config, ConfigError, Engine, EngineStats, Expiry,
+    Growth, Index, NewValue, Part, Ring, Scrub, Session, U64, Value,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -208,6 +208,38 @@ fn everything_that_an_entry_has_moves_with_it() {
     assert!(stats.bytes <= bytes + 64 * 16, "{} bytes, {bytes} before", stats.bytes);
     assert_eq!(session.expire_step(1 << 20, 6000).1, 64);
     assert!(index.is_empty());
+}
+
+/// Damage is found after a split as before: also where not even the item's length is known.
+#[test]
+fn damage_moves_with_its_item() {
+    let sound = Config { checksum: Checksum::Verify, growth: Some(Growth::Fixed), ..config() };
+    for (part, bit) in [(Part::Lengths, 3), (Part::Value, 0), (Part::Check, 50), (Part::Key, 1)] {
+        let index = chains::<Bytes>(sound.clone());
+        let (mut damager, mut session) = (index.session(), index.session());
+        for i in 0..40u8 {
+            let bytes = vec![i; 20].into();
+            session.put(&[i], NewValue::Bytes { kind: 1, bytes }, Expiry::Never, 1);
+        }
+        let damaged = damager.with_damage(&[7], part, bit, || {
+            for _ in 0..6 {
+                assert!(session.grow());
+                while grown(&index).1 + 1 < index.stats().slots {
+                    session.collect();
+                }
+            }
+            let mut scrub = Scrub::new(9);
+            while !scrub.is_done() {
+                session.scrub_step(&mut scrub, 3);
+            }
+            assert_eq!((scrub.counts.items, scrub.counts.damaged), (40, 1), "{part:?}");
+            assert!(session.get(&[7], 1, |_| ()).is_none() && session.take_damage().is_some());
+            assert!((0..40u8).filter(|i| *i != 7).all(|i| session.get(&[i], 1, |_| ()).is_some()));
+            session.remove(&[7], 1);
+            assert_eq!(index.len(), 39, "{part:?}");
+        });
+        assert!(damaged.is_some());
+    }
 }
 
 /// Threads add to shared keys, insert and remove their own, read keys that are always there, and
