@@ -1,7 +1,7 @@
 //! What the suites of the model checkers need of the index beyond its API: wrong variants to be
 //! caught, the rare steps on demand, and a look at an index at rest. Not in ordinary builds.
 
-use crate::HotRing;
+use crate::Index;
 use crate::config::Strategy;
 use crate::engine::{Engine, KeyGoal};
 use crate::item::{Item, Kind};
@@ -131,18 +131,41 @@ impl<K: Kind, E: Engine> Session<K, E> {
     }
 }
 
-impl<K: Kind, const H: usize> Session<K, Ring<H>> {
-    /// Takes the line of a hash's slot a step further towards complete.
-    pub fn complete(&mut self, hash: u64) {
-        let mut pinned = self.pin();
+/// What the suites of the model checkers ask of an engine.
+pub trait Checked: Engine {
+    /// Looks at an index at rest.
+    ///
+    /// # Panics
+    /// If something does not agree.
+    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>);
+
+    /// Takes the line of a hash's slot a step further towards complete, where there are lines.
+    fn complete<K: Kind>(_session: &mut Session<K, Self>, _hash: u64) {}
+
+    /// Makes the line of a hash's slot a candidate, whether or not all its items are hinted: an
+    /// insert that links while somebody looks at the items leaves it so, too.
+    fn make_candidate<K: Kind>(_session: &mut Session<K, Self>, _hash: u64) {}
+}
+
+impl<K: Kind, E: Engine> Index<K, E> {
+    /// The addresses of all items that are neither retired nor freed.
+    pub(crate) fn alive(&self) -> impl Iterator<Item = u64> {
+        self.shared.arena.blocks().into_iter().filter(|&address| {
+            // SAFETY: P: under a checker no block is handed back, and each holds an item.
+            unsafe { Item::at(address) }.ghost().is_alive()
+        })
+    }
+}
+
+impl<const H: usize> Checked for Ring<H> {
+    fn complete<K: Kind>(session: &mut Session<K, Self>, hash: u64) {
+        let mut pinned = session.pin();
         let slot = hash & pinned.engine.table.mask();
         pinned.try_complete(slot);
     }
 
-    /// Makes the line of a hash's slot a candidate, whether or not all its items are hinted: an
-    /// insert that links while somebody looks at the items leaves it so, too.
-    pub fn make_candidate(&mut self, hash: u64) {
-        let pinned = self.pin();
+    fn make_candidate<K: Kind>(session: &mut Session<K, Self>, hash: u64) {
+        let pinned = session.pin();
         let anchor = &pinned.engine.table.slot(hash & pinned.engine.table.mask()).anchor;
         // ORDERING: Relaxed, part of a scenario's setup.
         let word = Next(anchor.load(Ordering::Relaxed));
@@ -151,22 +174,11 @@ impl<K: Kind, const H: usize> Session<K, Ring<H>> {
         anchor.store(after.0, Ordering::Relaxed);
     }
 
-    /// Whether the line of a hash's slot is complete.
-    pub fn is_complete(&mut self, hash: u64) -> bool {
-        let pinned = self.pin();
-        let slot = pinned.engine.table.slot(hash & pinned.engine.table.mask());
-        // ORDERING: Acquire, as for readers.
-        Next(slot.anchor.load(Ordering::Acquire)).is(COMPLETE)
-    }
-
-    /// Looks at an index at rest: order, marks, claims and hints agree; what a complete line says
-    /// is true; every item that is not retired is in the chain or in a hint.
-    ///
-    /// # Panics
-    /// If something does not agree.
-    pub fn check_at_rest(&mut self, index: &HotRing<K, H>) {
+    /// Order, marks, claims and hints agree; what a complete line says is true; every item that is
+    /// not retired is in the chain or in a hint.
+    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
         let end = AtEnd;
-        let mut pinned = self.pin();
+        let mut pinned = session.pin();
         let _ = pinned.find_from(&end, 0, false);
         let mut chained = HashSet::new();
         let mut hinted = HashSet::new();
@@ -200,14 +212,20 @@ impl<K: Kind, const H: usize> Session<K, Ring<H>> {
             let word = Next(item.next().load(Ordering::Acquire));
             assert_eq!(word.is(HINTED), hinted.contains(&address), "a claim without a hint");
         }
-        for address in index.shared.arena.blocks() {
-            // SAFETY: P: under a checker no block is handed back, and each holds an item.
-            let item = unsafe { Item::at(address) };
-            if item.ghost().is_alive() {
-                let held = chained.contains(&address) || hinted.contains(&address);
-                assert!(held, "an item is neither in the chain, nor hinted, nor retired");
-            }
+        for address in index.alive() {
+            let held = chained.contains(&address) || hinted.contains(&address);
+            assert!(held, "an item is neither in the chain, nor hinted, nor retired");
         }
+    }
+}
+
+impl<K: Kind, const H: usize> Session<K, Ring<H>> {
+    /// Whether the line of a hash's slot is complete.
+    pub fn is_complete(&mut self, hash: u64) -> bool {
+        let pinned = self.pin();
+        let slot = pinned.engine.table.slot(hash & pinned.engine.table.mask());
+        // ORDERING: Acquire, as for readers.
+        Next(slot.anchor.load(Ordering::Acquire)).is(COMPLETE)
     }
 }
 

@@ -112,6 +112,8 @@
 //! read-modify-write, so release sequences last.
 
 mod change;
+#[cfg(any(loom, shuttle))]
+mod checks;
 mod engine;
 mod grow;
 mod pipeline;

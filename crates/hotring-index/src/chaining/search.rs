@@ -10,7 +10,7 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::word::{MARK, Next};
 
 /// Lookups between two that are counted, on average.
-const PERIOD: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
+const PERIOD: u32 = if cfg!(shuttle) { 2 } else { 64 };
 
 /// A bucket, and its word when it was the home of a key (C5).
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 //! memory that is really freed.
 
 use crate::world::{Report, Run};
-use hotring_index::checks::{Fault, Reclaim};
+use hotring_index::checks::{Checked, Fault, Reclaim};
 use hotring_index::{
     Action, Bytes, Config, Entry, Expiry, Growth, HotRing, NewValue, Ring, Session, Strategy, Value,
 };
@@ -242,7 +242,7 @@ pub fn explore(scenario: &Scenario, run: Run) -> Report {
         }
         let last = first.get(b"k", LATE, read);
         assert!(holds(&given, last.clone()), "answers {given:?}, in the end {last:?}");
-        first.check_at_rest(&index);
+        Ring::<2>::check_at_rest(&mut first, &index);
         ended.into_iter().for_each(|session| drop(ManuallyDrop::into_inner(session)));
         drop(ManuallyDrop::into_inner(first));
     })

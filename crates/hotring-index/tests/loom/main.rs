@@ -1,4 +1,4 @@
-//! The ring under loom: the product's own code, in every order of its steps (up to a bound on
+//! The engines without locks under loom: the product's own code, in every order of its steps (up to a bound on
 //! preemptions) and with every value that the memory orders allow a load to return.
 //!
 //! ```console
@@ -9,6 +9,7 @@
 #![cfg(loom)]
 
 mod bytes;
+mod chaining;
 #[path = "../it/colliding.rs"]
 #[allow(dead_code)]
 mod colliding;
@@ -20,14 +21,15 @@ mod operate;
 mod scenarios;
 mod world;
 
-use hotring_index::checks::Fault;
+use hotring_index::checks::{Checked, Fault};
+use hotring_index::{Chaining, Ring};
 use world::{Report, Run, Scenario, explore};
 
-fn all_pass<const H: usize>(scenarios: &[Scenario]) {
+fn all_pass<E: Checked>(scenarios: &[Scenario]) {
     let only = std::env::var("HOTRING_LOOM_ONLY").unwrap_or_default();
     let mut total = 0;
     for scenario in scenarios.iter().filter(|s| s.name.contains(&only)) {
-        let report = explore::<H>(scenario, Run::real());
+        let report = explore::<E>(scenario, Run::real());
         total += report.executions;
         say(scenario.name, &report);
         if let Some(complaint) = report.complaint {
@@ -48,30 +50,43 @@ fn say(name: &str, report: &Report) {
 
 #[test]
 fn one_head() {
-    all_pass::<1>(&scenarios::one_head());
+    all_pass::<Ring<1>>(&scenarios::one_head());
 }
 
 #[test]
 fn complete_lines() {
-    all_pass::<2>(&scenarios::complete_lines());
+    all_pass::<Ring<2>>(&scenarios::complete_lines());
     if std::env::var_os("HOTRING_LOOM_LONG").is_some() {
-        all_pass::<2>(&scenarios::large());
+        all_pass::<Ring<2>>(&scenarios::large());
     }
 }
 
 #[test]
 fn equal_tags() {
-    all_pass::<2>(&scenarios::equal_tags());
+    all_pass::<Ring<2>>(&scenarios::equal_tags());
 }
 
 #[test]
 fn shrink() {
-    all_pass::<2>(&scenarios::shrink());
+    all_pass::<Ring<2>>(&scenarios::shrink());
 }
 
 #[test]
 fn shrink_complete() {
-    all_pass::<2>(&scenarios::shrink_complete());
+    all_pass::<Ring<2>>(&scenarios::shrink_complete());
+}
+
+#[test]
+fn chains() {
+    all_pass::<Chaining>(&chaining::scenarios());
+    if std::env::var_os("HOTRING_LOOM_LONG").is_some() {
+        all_pass::<Chaining>(&chaining::large());
+    }
+}
+
+#[test]
+fn wrong_chains_are_caught() {
+    all_caught::<Chaining>(&chaining::CONTROLS, &chaining::scenarios());
 }
 
 #[test]
@@ -101,7 +116,7 @@ fn wrong_expiries_and_frees_are_caught() {
 type Control = (Fault, &'static str);
 
 /// Every wrong variant must be complained about, by the scenario that is named or any other.
-fn all_caught<const H: usize>(controls: &[Control], scenarios: &[Scenario]) {
+fn all_caught<E: Checked>(controls: &[Control], scenarios: &[Scenario]) {
     std::panic::set_hook(Box::new(|_| {}));
     let missed: Vec<Fault> = controls
         .iter()
@@ -109,15 +124,15 @@ fn all_caught<const H: usize>(controls: &[Control], scenarios: &[Scenario]) {
             let named = scenarios.iter().filter(|s| s.name == *first);
             let others = scenarios.iter().filter(|s| s.name != *first);
             assert!(named.clone().count() == 1, "a scenario {first:?}");
-            !named.chain(others).any(|scenario| is_caught::<H>(*fault, scenario))
+            !named.chain(others).any(|scenario| is_caught::<E>(*fault, scenario))
         })
         .map(|(fault, _)| *fault)
         .collect();
     assert!(missed.is_empty(), "wrong variants that pass: {missed:?}");
 }
 
-fn is_caught<const H: usize>(fault: Fault, scenario: &Scenario) -> bool {
-    let report = explore::<H>(scenario, Run { fault, ..Run::real() });
+fn is_caught<E: Checked>(fault: Fault, scenario: &Scenario) -> bool {
+    let report = explore::<E>(scenario, Run { fault, ..Run::real() });
     let Some(complaint) = report.complaint else { return false };
     let complaint: String = complaint.chars().take(100).collect();
     println!("{fault:?}: {} executions of {:?}: {complaint}", report.executions, scenario.name);
@@ -139,7 +154,7 @@ fn wrong_heads_are_caught() {
         (Fault::RelaxedPublish, "remove hot | insert behind, get | get, get"),
         (Fault::ReplaceDrop, "update hot | update hot | get, get"),
     ];
-    all_caught::<1>(&controls, &scenarios::one_head());
+    all_caught::<Ring<1>>(&controls, &scenarios::one_head());
 }
 
 #[test]
@@ -160,13 +175,13 @@ fn wrong_lines_are_caught() {
         (Fault::DisplaceKeepsComplete, "displace | remove, complete | get, get"),
         (Fault::ReleaseLink, "room: insert | insert, get | remove, get"),
     ];
-    all_caught::<2>(&controls, &scenarios::complete_lines());
+    all_caught::<Ring<2>>(&controls, &scenarios::complete_lines());
 }
 
 #[test]
 fn wrong_tags_are_caught() {
     let controls = [(Fault::TrustTag, "get | remove other | insert other")];
-    all_caught::<2>(&controls, &scenarios::equal_tags());
+    all_caught::<Ring<2>>(&controls, &scenarios::equal_tags());
 }
 
 #[test]
@@ -176,7 +191,7 @@ fn wrong_halvings_are_caught() {
         (Fault::NoAnchorMark, "sweep | remove, get | insert before it"),
         (Fault::ShrinkForgetsClaim, "sweep | get | insert, get"),
     ];
-    all_caught::<2>(&controls, &scenarios::shrink());
+    all_caught::<Ring<2>>(&controls, &scenarios::shrink());
     let controls = [(Fault::ShrinkComplete, "halve a complete table | get, get | insert, get")];
-    all_caught::<2>(&controls, &scenarios::shrink_complete());
+    all_caught::<Ring<2>>(&controls, &scenarios::shrink_complete());
 }

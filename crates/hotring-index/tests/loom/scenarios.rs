@@ -27,11 +27,11 @@ pub fn del(key: u8) -> Act {
 pub fn ins(key: u8, value: u64) -> Act {
     Do(key, Op::Insert(value))
 }
-fn incr(key: u8) -> Act {
+pub fn incr(key: u8) -> Act {
     Do(key, Op::Add(1))
 }
 /// Freezes and replaces.
-fn flip(key: u8) -> Act {
+pub fn flip(key: u8) -> Act {
     Do(key, Op::Add(TOP))
 }
 /// A replacement that finds a hinted item without a walk, and leaves the dead version to others if
@@ -39,11 +39,11 @@ fn flip(key: u8) -> Act {
 fn lazy(key: u8, value: u64) -> Act {
     Do(key, Op::Replace(value))
 }
-fn take(key: u8) -> Act {
+pub fn take(key: u8) -> Act {
     Do(key, Op::Take)
 }
 
-type Threads = Vec<Vec<Act>>;
+pub type Threads = Vec<Vec<Act>>;
 
 fn head(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
     Scenario {
@@ -54,6 +54,7 @@ fn head(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
         reclaim: Reclaim::Oracle,
         complete_lines: false,
         strategy: Strategy::Random,
+        sessions_first: false,
     }
 }
 
@@ -195,6 +196,7 @@ fn line(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
         reclaim: Reclaim::Epochs,
         complete_lines: true,
         strategy: Strategy::Vote,
+        sessions_first: false,
     }
 }
 

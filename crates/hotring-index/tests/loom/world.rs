@@ -5,8 +5,8 @@
 use crate::colliding::u64_key;
 use crate::history::{Event, Op, Outcome, State, is_linearizable};
 use crate::operate::operate;
-use hotring_index::checks::{Fault, Reclaim};
-use hotring_index::{Config, Growth, HotRing, Ring, Session, Strategy, U64};
+use hotring_index::checks::{Checked, Fault, Reclaim};
+use hotring_index::{Config, Growth, Index, Session, Strategy, U64};
 use loom::sync::atomic::AtomicU64;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,6 +38,8 @@ pub enum Act {
     Complete(u8),
     /// Makes it a candidate, as a race with an insert may.
     Candidate(u8),
+    /// Visits everything, so many items at a time. These keys are there all the time.
+    Scan(usize, &'static [u8]),
 }
 
 /// A scenario: what comes before, and what each thread does.
@@ -51,6 +53,8 @@ pub struct Scenario {
     pub reclaim: Reclaim,
     pub complete_lines: bool,
     pub strategy: Strategy,
+    /// Whether all sessions begin before the setup: a new one takes what is under way a step further.
+    pub sessions_first: bool,
 }
 
 /// How a scenario is run.
@@ -81,8 +85,8 @@ fn key_at(position: u8, same_tags: bool) -> u64 {
 }
 
 /// What all threads of one run share.
-struct World<const H: usize> {
-    index: HotRing<U64, H>,
+struct World<E: Checked> {
+    index: Index<U64, E>,
     same_tags: bool,
     /// With epochs, calls and answers are made moments that have an order (the oracle does so
     /// itself). Without, loom would call old values legal that a client could not explain. Also,
@@ -93,14 +97,14 @@ struct World<const H: usize> {
     events: Mutex<Vec<Event>>,
 }
 
-impl<const H: usize> World<H> {
+impl<E: Checked> World<E> {
     fn new(scenario: &Scenario, fault: Fault) -> Self {
         let growth = Growth::Fixed;
         let config = Config {
             seed: [3, 4],
             strategy: scenario.strategy,
             // Only `Heat` moves hints.
-            period: u32::MAX,
+            period: if E::NAME == "hotring" { u32::MAX } else { Config::default().period },
             growth: Some(growth),
             slots_initial: 1,
             slots_max: 4,
@@ -111,7 +115,7 @@ impl<const H: usize> World<H> {
         };
         let epochs = scenario.reclaim == Reclaim::Epochs;
         Self {
-            index: HotRing::new(config).expect("a valid configuration"),
+            index: Index::new(config).expect("a valid configuration"),
             same_tags: scenario.same_tags,
             answers: epochs.then(|| AtomicU64::new(0)),
             clock: Tally::new(0),
@@ -119,7 +123,7 @@ impl<const H: usize> World<H> {
         }
     }
 
-    fn act(&self, session: &mut Session<U64, Ring<H>>, act: Act) {
+    fn act(&self, session: &mut Session<U64, E>, act: Act) {
         match act {
             Act::Do(position, op) => self.operate(session, position, op),
             Act::Heat(position) => {
@@ -134,15 +138,32 @@ impl<const H: usize> World<H> {
             }
             Act::Collect => session.collect(),
             Act::Advance => session.advance(),
+            Act::Scan(count, there) => self.scan(session, count, there),
             Act::Candidate(position) => {
                 let hash = session.hash_of(&key_at(position, self.same_tags));
-                session.make_candidate(hash);
+                E::make_candidate(session, hash);
             }
             Act::Complete(position) => {
                 let hash = session.hash_of(&key_at(position, self.same_tags));
-                session.complete(hash);
+                E::complete(session, hash);
             }
         }
+    }
+
+    /// What is there all the time must be met, and nothing twice.
+    fn scan(&self, session: &mut Session<U64, E>, count: usize, there: &[u8]) {
+        let (mut met, mut cursor) = (Vec::new(), 0);
+        loop {
+            cursor = session.scan(cursor, count, |key, _| met.push(key));
+            if cursor == 0 {
+                break;
+            }
+        }
+        for &position in there {
+            assert!(met.contains(&key_at(position, self.same_tags)), "a scan misses {position}");
+        }
+        met.sort_unstable();
+        assert!(met.windows(2).all(|pair| pair[0] != pair[1]), "a scan visits a key twice");
     }
 
     fn answered(&self) {
@@ -151,7 +172,7 @@ impl<const H: usize> World<H> {
         }
     }
 
-    fn operate(&self, session: &mut Session<U64, Ring<H>>, position: u8, op: Op) {
+    fn operate(&self, session: &mut Session<U64, E>, position: u8, op: Op) {
         let key = key_at(position, self.same_tags);
         let call = self.clock.fetch_add(1, Ordering::Relaxed);
         self.answered();
@@ -163,7 +184,7 @@ impl<const H: usize> World<H> {
     }
 
     /// Reads every key once more, and judges everything.
-    fn judge(&self, session: &mut Session<U64, Ring<H>>) {
+    fn judge(&self, session: &mut Session<U64, E>) {
         let mut events = std::mem::take(&mut *self.events.lock().expect("one thread runs"));
         let mut keys: Vec<usize> = events.iter().map(|event| event.key).collect();
         keys.sort_unstable();
@@ -180,7 +201,7 @@ impl<const H: usize> World<H> {
                 "not linearizable, key {key}: {of_key:?}"
             );
         }
-        session.check_at_rest(&self.index);
+        E::check_at_rest(session, &self.index);
     }
 }
 
@@ -193,9 +214,9 @@ pub struct Report {
 }
 
 /// Runs a scenario in every order that the bounds allow.
-pub fn explore<const H: usize>(scenario: &Scenario, how: Run) -> Report {
+pub fn explore<E: Checked>(scenario: &Scenario, how: Run) -> Report {
     let scenario = scenario.clone();
-    explore_with(how, move || execute::<H>(&scenario, how.fault))
+    explore_with(how, move || execute::<E>(&scenario, how.fault))
 }
 
 /// Runs a body in every order that the bounds allow.
@@ -220,18 +241,24 @@ pub fn explore_with(how: Run, body: impl Fn() + Send + Sync + 'static) -> Report
     Report { executions: executions.load(Ordering::Relaxed), elapsed: start.elapsed(), complaint }
 }
 
-fn execute<const H: usize>(scenario: &Scenario, fault: Fault) {
-    let world = Arc::new(World::<H>::new(scenario, fault));
+fn execute<E: Checked>(scenario: &Scenario, fault: Fault) {
+    let world = Arc::new(World::<E>::new(scenario, fault));
     // Not dropped after a complaint: that would add steps to a run that is over.
     let session = || ManuallyDrop::new(world.index.session());
     let mut first = session();
+    let begin = |early: bool| {
+        let sessions = scenario.threads[1..].iter().filter(|_| scenario.sessions_first == early);
+        sessions.map(|_| session()).collect::<Vec<_>>()
+    };
+    let early = begin(true);
     for &act in &scenario.setup {
         world.act(&mut first, act);
     }
     let others: Vec<_> = scenario.threads[1..]
         .iter()
-        .map(|acts| {
-            let (world, acts, mut session) = (world.clone(), acts.clone(), session());
+        .zip(early.into_iter().chain(begin(false)))
+        .map(|(acts, mut session)| {
+            let (world, acts) = (world.clone(), acts.clone());
             loom::thread::spawn(move || {
                 for act in acts {
                     world.act(&mut session, act);
