@@ -6,6 +6,7 @@
 use crate::bytes::{Action, Bytes, Damaged, Entry, Expiry, NewValue, Part, Scrub};
 use crate::chaining::Chaining;
 use crate::config::{Config, ConfigError};
+use crate::gcuckoo::GCuckoo;
 use crate::index::Index;
 use crate::limit::Stalled;
 use crate::mercury::{Mercury, OsMutex, TestAndSet};
@@ -100,6 +101,10 @@ engines! {
     MercuryMutex: Mercury<OsMutex>, "mercury-mutex";
     /// Lock-free chains, the baseline of HotRing's paper.
     Chaining: Chaining, "chaining";
+    /// G-Cuckoo with four slots a bucket.
+    GCuckoo: GCuckoo<4>, "gcuckoo";
+    /// G-Cuckoo with one slot a bucket, as in the paper.
+    GCuckooOneSlot: GCuckoo<1>, "gcuckoo-one-slot";
 }
 
 /// An index of byte strings with any of the engines. Cloning gives another handle to the same index.

@@ -102,6 +102,16 @@ pub enum Fault {
     ChainUnnoticed,
     /// An insert ignores what has come to the head of its chain since its walk.
     ChainBlindInsert,
+    /// G-Cuckoo: a miss does not look at versions.
+    NoVersions,
+    /// What is on a path of kicks is not compared under the locks.
+    TrustPath,
+    /// Whether the key is present is not asked again under the locks.
+    TrustAbsence,
+    /// A page is split while others change it.
+    SplitUnfrozen,
+    /// A scan copies a page while others change it.
+    TornScan,
 }
 
 /// What decides that memory is free.

@@ -78,6 +78,10 @@ pub struct GCuckooConfig {
     /// Buckets in each of the two tables of a page, a power of two; 0 picks what suits the slots of
     /// a bucket.
     pub page_buckets: usize,
+    /// Lets [`Atomicity::Rtm`] begin where the processor has no transactions: for a test under a
+    /// tool that executes their instructions.
+    #[doc(hidden)]
+    pub force_rtm: bool,
 }
 
 /// Settings of Mercury alone.

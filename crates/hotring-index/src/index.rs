@@ -3,6 +3,7 @@
 use crate::chaining::Chaining;
 use crate::config::{Config, ConfigError};
 use crate::engine::Engine;
+use crate::gcuckoo::GCuckoo;
 use crate::item::Kind;
 use crate::limit::Stalled;
 use crate::mercury::{Mercury, TestAndSet};
@@ -19,6 +20,9 @@ pub type HotRing<K, const H: usize = 7> = Index<K, Ring<H>>;
 pub type MercuryHash<K, L = TestAndSet> = Index<K, Mercury<L>>;
 /// The paper's baseline: lock-free chains (see [`Chaining`]).
 pub type ChainingHash<K> = Index<K, Chaining>;
+
+/// A G-Cuckoo hash index with `S` slots a bucket (see [`GCuckoo`]).
+pub type GCuckooHash<K, const S: usize = 4> = Index<K, GCuckoo<S>>;
 
 /// A hash index of items of kind `K`, found by the engine `E`. Cloning gives another handle to the
 /// same index.

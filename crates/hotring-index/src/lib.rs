@@ -49,6 +49,7 @@ mod chaining;
 pub mod checks;
 mod config;
 mod engine;
+mod gcuckoo;
 mod ghost;
 mod index;
 mod item;
@@ -78,7 +79,14 @@ pub use config::{
     RcuCounts, Strategy,
 };
 pub use engine::Engine;
-pub use index::{ChainingHash, HotRing, Index, MercuryHash};
+pub use index::{ChainingHash, GCuckooHash, HotRing, Index, MercuryHash};
+
+#[doc(hidden)]
+pub use gcuckoo::{
+    Case as CuckooCase,
+    lab::{Inserted, Pair as CuckooPair},
+};
+pub use gcuckoo::{GCuckoo, GCuckooStats};
 pub use item::Kind;
 pub use limit::Stalled;
 pub use mercury::{Locking, Mercury, NoLock, OsMutex, TestAndSet};

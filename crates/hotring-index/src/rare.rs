@@ -124,9 +124,23 @@ mod kept {
         CopiesUnused,
         /// Copying ended, as others had done it.
         CopyingEnded,
-        /// A reader's walk went on in the bucket that its key had left for.
+        /// A reader looked again, as something had moved meanwhile.
         LookedAgain,
-        /// A scan took a bucket down again, as it was split meanwhile.
+        /// G-Cuckoo: a replaced item led to its copy.
+        CopyFollowed,
+        /// A reader took the locks in the end.
+        Impatient,
+        /// A path was not what it had been when it was found.
+        PathLost,
+        /// An item went to the stash.
+        Stashed,
+        /// An item came back from there.
+        Unstashed,
+        /// The graph was made anew.
+        GraphRebuilt,
+        /// A page was to be split that had been split meanwhile.
+        SplitLate,
+        /// A scan looked at a bucket or a page again, as it had changed meanwhile.
         ScannedAgain,
     }
 

@@ -1,5 +1,7 @@
 //! What an index reports about itself. Summed over the sessions' own counters when asked.
 
+use crate::gcuckoo::GCuckooStats;
+
 /// Counts of an index at some moment; exact when no operation is running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -65,6 +67,8 @@ pub enum EngineStats {
         /// Items that were copied, because they left a bucket that was split.
         items_copied: u64,
     },
+    /// G-Cuckoo.
+    GCuckoo(GCuckooStats),
 }
 
 impl EngineStats {
@@ -83,6 +87,7 @@ impl EngineStats {
                 ("buckets_split", buckets_split),
                 ("items_copied", items_copied),
             ],
+            Self::GCuckoo(stats) => stats.fields(),
         }
     }
 }

@@ -102,6 +102,11 @@ impl<T> SpinMutex<T> {
         Self { lock: SpinLock::default(), value: UnsafeCell::new(value) }
     }
 
+    /// By who has it alone.
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
     pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
         self.lock.lock();
         SpinGuard(self)

@@ -6,6 +6,7 @@ mod chaining;
 mod checksums;
 mod colliding;
 mod flooding;
+mod gcuckoo;
 mod history;
 mod history_checks;
 mod linearizability;

@@ -2,7 +2,8 @@
 
 use crate::u64s::config;
 use hotring_index::{
-    Config, Engine, Expander, Growth, Index, MercuryConfig, RcuCounts, Strategy, U64,
+    Atomicity, Config, Engine, Expander, GCuckooConfig, Growth, Index, MercuryConfig, RcuCounts,
+    Strategy, U64,
 };
 
 /// An engine, whatever its mode.
@@ -11,6 +12,7 @@ pub enum Family {
     HotRing,
     Mercury,
     Chaining,
+    GCuckoo,
 }
 
 /// An engine's type.
@@ -22,6 +24,8 @@ pub enum Shape {
     MercuryTas,
     MercuryMutex,
     Chaining,
+    GCuckoo1,
+    GCuckoo4,
 }
 
 impl Shape {
@@ -30,6 +34,7 @@ impl Shape {
             Self::Ring1 | Self::Ring3 | Self::Ring7 => Family::HotRing,
             Self::MercuryTas | Self::MercuryMutex => Family::Mercury,
             Self::Chaining => Family::Chaining,
+            Self::GCuckoo1 | Self::GCuckoo4 => Family::GCuckoo,
         }
     }
 }
@@ -78,6 +83,8 @@ macro_rules! with_engine {
                 $function::<hotring_index::Mercury<hotring_index::OsMutex>>($($argument),*)
             }
             crate::shapes::Shape::Chaining => $function::<hotring_index::Chaining>($($argument),*),
+            crate::shapes::Shape::GCuckoo1 => $function::<hotring_index::GCuckoo<1>>($($argument),*),
+            crate::shapes::Shape::GCuckoo4 => $function::<hotring_index::GCuckoo<4>>($($argument),*),
         }
     };
 }
@@ -107,6 +114,11 @@ macro_rules! every_engine {
             fn chaining() {
                 run(crate::shapes::Family::Chaining);
             }
+
+            #[test]
+            fn gcuckoo() {
+                run(crate::shapes::Family::GCuckoo);
+            }
         }
     };
 }
@@ -126,6 +138,7 @@ pub fn strategies(family: Family) -> Vec<(Shape, Config)> {
         Family::HotRing => hotspot_strategies(),
         Family::Mercury => mercury_modes(),
         Family::Chaining => vec![(Shape::Chaining, plain())],
+        Family::GCuckoo => gcuckoo_modes(),
     }
 }
 
@@ -145,6 +158,33 @@ fn mercury_modes() -> Vec<(Shape, Config)> {
 /// What an engine without modes has.
 fn plain() -> Config {
     Config { huge_pages: false, ..config(Strategy::default()) }
+}
+
+/// Slots, atomicity, cache, and pages that are small enough to be full and split all the time.
+fn gcuckoo_modes() -> Vec<(Shape, Config)> {
+    let modes = [
+        (Atomicity::Optimistic, 0, 4),
+        (Atomicity::Optimistic, 64, 0),
+        (Atomicity::Lock, 16, 2),
+        (Atomicity::Hle, 0, 32),
+    ];
+    let mut all = Vec::new();
+    for shape in [Shape::GCuckoo1, Shape::GCuckoo4] {
+        for (atomicity, cache_entries, page_buckets) in modes {
+            let gcuckoo = GCuckooConfig {
+                atomicity,
+                cache_entries,
+                page_buckets,
+                ..GCuckooConfig::default()
+            };
+            let config = Config { gcuckoo, huge_pages: false, ..config(Strategy::Vote) };
+            // Not every architecture has each mode.
+            if is_valid(shape, &config) {
+                all.push((shape, config));
+            }
+        }
+    }
+    all
 }
 
 fn hotspot_strategies() -> Vec<(Shape, Config)> {
@@ -200,7 +240,7 @@ fn doubling(family: Family) -> Option<Growth> {
         Family::HotRing => {
             Some(Growth::Auto { visits_max: 1.0, items_min: 0.05, items_max: 0.2, items_low: 0.0 })
         }
-        Family::Mercury => None,
+        Family::Mercury | Family::GCuckoo => None,
         Family::Chaining => Some(Growth::BytesPerKey(80.0)),
     }
 }
@@ -214,8 +254,9 @@ pub fn restless(shape: Shape, config: &Config) -> Config {
                 Growth::Auto { visits_max: 1.5, items_min: 1.0, items_max: 2.0, items_low: 0.25 };
             Config { period: 1, growth: Some(growth), ..base }
         }
-        Family::Mercury => base,
+
         Family::Chaining => Config { growth: Some(Growth::BytesPerKey(16.0)), ..base },
+        Family::Mercury | Family::GCuckoo => base,
     }
 }
 

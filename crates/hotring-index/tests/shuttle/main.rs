@@ -25,6 +25,7 @@
 mod colliding;
 mod explore;
 mod faults;
+mod gcuckoo;
 #[path = "../it/history.rs"]
 mod history;
 #[path = "../it/operate.rs"]

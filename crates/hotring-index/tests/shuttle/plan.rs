@@ -2,7 +2,7 @@
 
 use crate::history::Op;
 use hotring_index::checks::{Fault, Reclaim};
-use hotring_index::{Config, Growth, RcuCounts, Strategy};
+use hotring_index::{Atomicity, Config, GCuckooConfig, Growth, RcuCounts, Strategy};
 
 /// Most keys of a run.
 pub const KEYS_MAX: usize = 4;
@@ -124,6 +124,9 @@ pub enum Form {
     Hints(usize),
     Mercury,
     MercuryMutex,
+    /// G-Cuckoo with one slot a bucket, and with four.
+    GCuckoo1,
+    GCuckoo4,
 }
 
 /// What runs of one sort have in common.
@@ -249,6 +252,16 @@ impl Shape {
                 ..config
             },
             Form::Mercury | Form::MercuryMutex => config,
+            Form::GCuckoo1 | Form::GCuckoo4 => Config {
+                slots_max: 4 * SLOTS_MAX,
+                gcuckoo: GCuckooConfig {
+                    atomicity: *random.of(&[Atomicity::Optimistic, Atomicity::Lock]),
+                    cache_entries: *random.of(&[0, 2]),
+                    page_buckets: *random.of(&[1, 2]),
+                    ..GCuckooConfig::default()
+                },
+                ..config
+            },
         }
     }
 

@@ -7,7 +7,7 @@ use crate::history::{Event, Op, Outcome, State, is_linearizable};
 use crate::plan::{Action, Form, Items, KEYS_MAX, Place, Plan, Random, SLOTS_MAX, Shape};
 use crate::target::Target;
 use hotring_index::{
-    Bytes, Engine, Index, Kind, Locking, Mercury, OsMutex, Ring, Session, TestAndSet, U64,
+    Bytes, Engine, GCuckoo, Index, Kind, Locking, Mercury, OsMutex, Ring, Session, TestAndSet, U64,
 };
 use shuttle::rand::RngCore;
 use shuttle::sync::{Condvar, Mutex};
@@ -23,21 +23,21 @@ use std::sync::{Arc, OnceLock};
 pub struct Record {
     pub plan: String,
     pub history: Vec<Event>,
-    clock: u64,
+    pub clock: u64,
 }
 
 thread_local! {
     pub static RECORD: RefCell<Record> = RefCell::default();
 }
 
-fn tick() -> u64 {
+pub fn tick() -> u64 {
     RECORD.with_borrow_mut(|record| {
         record.clock += 1;
         record.clock
     })
 }
 
-fn note(key: usize, op: Op, outcome: Outcome, call: u64) {
+pub fn note(key: usize, op: Op, outcome: Outcome, call: u64) {
     let end = tick();
     RECORD.with_borrow_mut(|r| r.history.push(Event { key, op, outcome, call, end }));
 }
@@ -95,6 +95,14 @@ impl<L: Locking> Explored for Mercury<L> {
     }
 }
 
+impl<const S: usize> Explored for GCuckoo<S> {
+    const GROWS_IN_STEPS: bool = false;
+
+    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
+        session.check_at_rest(index);
+    }
+}
+
 /// Carries out a plan that is drawn from the shape.
 pub fn run(shape: &Shape) {
     match shape.items {
@@ -111,6 +119,8 @@ fn run_on<K: Target>(shape: &Shape) {
         Form::Hints(_) => run_as::<K, Ring<7>>(shape),
         Form::Mercury => run_as::<K, Mercury<TestAndSet>>(shape),
         Form::MercuryMutex => run_as::<K, Mercury<OsMutex>>(shape),
+        Form::GCuckoo1 => run_as::<K, GCuckoo<1>>(shape),
+        Form::GCuckoo4 => run_as::<K, GCuckoo<4>>(shape),
     }
 }
 
@@ -270,7 +280,7 @@ fn act<K: Target, E: Explored>(
 }
 
 /// Stands for the part of a `clear` that is about one key. No other swap is like it.
-const CLEARED: Op = Op::Swap(u64::MAX, u64::MAX);
+pub const CLEARED: Op = Op::Swap(u64::MAX, u64::MAX);
 
 /// A whole scan is a get of each key.
 fn scan<K: Target, E: Explored>(
@@ -332,7 +342,7 @@ fn conclude<K: Target, E: Explored>(
 }
 
 /// Whether what happened to a key can be explained.
-fn judge(key: usize, first: State, last: State) {
+pub fn judge(key: usize, first: State, last: State) {
     let mut events: Vec<Event> = RECORD
         .with_borrow(|r| r.history.iter().filter(|event| event.key == key).copied().collect());
     let clears: Vec<usize> = (0..events.len()).filter(|&i| events[i].op == CLEARED).collect();

@@ -2,6 +2,7 @@
 //! to come by one kind of trouble often.
 
 use crate::explore::Scenario;
+use crate::gcuckoo;
 use crate::history::Op;
 use crate::plan::{Action, Form, Items, Pick, Place, Script, Shape};
 use crate::renewal::renewal;
@@ -35,6 +36,9 @@ pub fn everything() -> Vec<Shape> {
         Shape::of("u64-mercury-oracle", U64, Form::Mercury).oracle(),
         Shape::of("u64-mercury-mutex", U64, Form::MercuryMutex),
         Shape::of("bytes-mercury", Bytes, Form::Mercury),
+        Shape::of("bytes-gcuckoo-1", Bytes, Form::GCuckoo1),
+        Shape::of("bytes-gcuckoo-4", Bytes, Form::GCuckoo4),
+        Shape::of("bytes-gcuckoo-4-oracle", Bytes, Form::GCuckoo4).oracle(),
     ]
 }
 
@@ -222,7 +226,7 @@ pub fn all() -> Vec<Scenario> {
         displace_complete(),
     ];
     let shapes = everything().into_iter().chain(special);
-    shapes.map(Scenario::from).chain([renewals()]).collect()
+    shapes.map(Scenario::from).chain([renewals()]).chain(gcuckoo::all()).collect()
 }
 
 /// Renewals of what is about to expire.

@@ -1,0 +1,47 @@
+//! A session's small cache of recent items in front of the tables (RHKV section 5).
+//!
+//! It remembers where an item was, not the item: what was found under an earlier pin may be freed.
+//! Only if the slot, read again under this pin, still holds the same word is the item in the table
+//! now, and may be looked at. That the word may have been another item's in between, at the same
+//! address, does no harm: it is the one that is there now, and its key is compared.
+
+use super::place::Entry;
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Recent {
+    hash: u64,
+    pub(crate) word: u64,
+    pub(crate) slot: u32,
+}
+
+/// A place for each hash, which the last item keeps.
+#[derive(Default)]
+pub(crate) struct Cache(Box<[Recent]>);
+
+impl Cache {
+    /// Of so many entries, a power of two or none.
+    pub(crate) fn new(entries: usize) -> Self {
+        Self(vec![Recent::default(); entries].into())
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_off(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The high bits: those below choose pages.
+    fn index(&self, hash: u64) -> usize {
+        (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.0.len() - 1)
+    }
+
+    /// Where the item of this hash was last.
+    pub(crate) fn recall(&self, hash: u64) -> Option<Recent> {
+        let recent = self.0[self.index(hash)];
+        (recent.hash == hash && recent.word != 0).then_some(recent)
+    }
+
+    pub(crate) fn note(&mut self, hash: u64, slot: u32, word: Entry) {
+        let index = self.index(hash);
+        self.0[index] = Recent { hash, word: word.0, slot };
+    }
+}

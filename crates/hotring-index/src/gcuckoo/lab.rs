@@ -1,0 +1,166 @@
+//! One pair of tables of plain numbers: what a page does with its items, without items, locks and
+//! readers. For measuring kicks, and for tests that choose the buckets.
+
+use super::graph::{Case, Graph};
+use super::place::Places;
+use super::tables::{Tables, slots};
+use super::vacancy::{Node, Outlook, predetermined, search};
+use std::cell::Cell;
+
+/// What became of an insertion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inserted {
+    /// The case that the graph foretold (RHKV section 4.7.1), with one slot a bucket.
+    pub case: Option<Case>,
+    /// Items that moved.
+    pub kicks: usize,
+    /// There was no room: the key is in the stash, and nothing has moved.
+    pub stashed: bool,
+}
+
+/// A pair of tables of keys other than 0, with `S` slots a bucket, and a stash without bound.
+pub struct Pair<const S: usize> {
+    words: Words<S>,
+    graph: Option<Graph>,
+    nodes: Vec<Node>,
+    path: super::tables::Path,
+    stash: Vec<u64>,
+    maybes: usize,
+}
+
+/// Where a key belongs, in tables of so many buckets.
+type Place = fn(u64, u32) -> Places;
+
+struct Words<const S: usize> {
+    words: Box<[Cell<u64>]>,
+    buckets: u32,
+    place: Place,
+}
+
+impl<const S: usize> Tables<S> for Words<S> {
+    fn word(&self, slot: u32) -> u64 {
+        self.words[slot as usize].get()
+    }
+
+    fn other(&self, bucket: u32, word: u64) -> u32 {
+        (self.place)(word, self.buckets).other(bucket)
+    }
+
+    fn set(&self, slot: u32, word: u64) {
+        self.words[slot as usize].set(word);
+    }
+}
+
+impl<const S: usize> Pair<S> {
+    /// Empty tables of so many buckets each, a power of two. Keys are taken for their own hashes.
+    ///
+    /// # Panics
+    /// If it is not one.
+    pub fn new(buckets: u32) -> Self {
+        Self::with_places(buckets, Places::of)
+    }
+
+    pub(crate) fn with_places(buckets: u32, place: Place) -> Self {
+        assert!(buckets.is_power_of_two(), "2^k buckets");
+        let words = (0..2 * buckets as usize * S).map(|_| Cell::new(0)).collect();
+        Self {
+            words: Words { words, buckets, place },
+            graph: (S == 1).then(|| Graph::new(2 * buckets)),
+            nodes: Vec::new(),
+            path: super::tables::Path::default(),
+            stash: Vec::new(),
+            maybes: 0,
+        }
+    }
+
+    /// The slots of both tables.
+    pub fn slots(&self) -> usize {
+        self.words.words.len()
+    }
+
+    /// Keys in the stash.
+    pub fn stashed(&self) -> usize {
+        self.stash.len()
+    }
+
+    /// Insertions of which the graph said maybe, and a walk that moved nothing found no room.
+    pub fn maybes(&self) -> usize {
+        self.maybes
+    }
+
+    fn places(&self, key: u64) -> Places {
+        (self.words.place)(key, self.words.buckets)
+    }
+
+    /// Inserts a key that is not there.
+    pub fn insert(&mut self, key: u64) -> Inserted {
+        let inserted = self.insert_into_tables(key);
+        if inserted.stashed {
+            self.stash.push(key);
+        }
+        inserted
+    }
+
+    fn insert_into_tables(&mut self, key: u64) -> Inserted {
+        let at = self.places(key);
+        let mut case = None;
+        match &mut self.graph {
+            Some(graph) => match predetermined(&self.words, graph, at, &mut self.path) {
+                Outlook::Foretold(foretold) => case = Some(foretold),
+                _ => {
+                    case = Some(Case::C3);
+                    self.maybes += 1;
+                }
+            },
+            None => search(&self.words, at, &mut self.nodes, &mut self.path),
+        }
+        if self.path.is_empty() {
+            return Inserted { case, kicks: 0, stashed: true };
+        }
+        let kicks = self.path.apply(&self.words, key);
+        if let Some(graph) = &mut self.graph {
+            graph.add(at);
+        }
+        Inserted { case, kicks, stashed: false }
+    }
+
+    pub(crate) fn slot_of(&self, key: u64) -> Option<u32> {
+        let at = self.places(key);
+        let mut both = [at.one, at.two].into_iter().flat_map(slots::<S>);
+        both.find(|&slot| self.words.word(slot) == key)
+    }
+
+    /// Whether a key is there.
+    pub fn contains(&self, key: u64) -> bool {
+        self.slot_of(key).is_some() || self.stash.contains(&key)
+    }
+
+    /// Removes a key, and brings keys back from the stash for which there is room now; true if it
+    /// was there.
+    pub fn remove(&mut self, key: u64) -> bool {
+        let Some(slot) = self.slot_of(key) else {
+            let index = self.stash.iter().position(|&other| other == key);
+            return index.map(|index| self.stash.swap_remove(index)).is_some();
+        };
+        self.words.set(slot, 0);
+        let at = self.places(key);
+        if let Some(graph) = &mut self.graph {
+            graph.remove(at);
+            if graph.is_stale() {
+                let keys = self.words.words.iter().map(Cell::get).filter(|&word| word != 0);
+                let place = |word| (self.words.place)(word, self.words.buckets);
+                graph.rebuild(keys.map(place));
+            }
+        }
+        let mut stash = std::mem::take(&mut self.stash);
+        stash.retain(|&key| self.insert_into_tables(key).stashed);
+        self.stash = stash;
+        true
+    }
+
+    /// Whether the graph takes the part of a bucket for maximal.
+    #[cfg(test)]
+    pub(crate) fn is_full(&mut self, bucket: u32) -> bool {
+        self.graph.as_mut().expect("one slot a bucket").is_full(bucket)
+    }
+}
