@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use hotring_protocol::quoted;
 use hotring_store::index::Checksum;
 
+use crate::engine::IndexSettings;
 use crate::settings::{self, Change, SETTINGS};
 
 /// All settings of a server. `settings.rs` names and explains each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `ADDR:PORT` of each listener; empty means `bind` and `port`.
     pub listen: Vec<String>,
@@ -63,6 +64,8 @@ pub struct Config {
     pub args_max: usize,
     /// Longest line of an inline request.
     pub inline_len_max: usize,
+    /// The index underneath.
+    pub index: IndexSettings,
     /// What is logged.
     pub log_level: LogLevel,
 }
@@ -93,6 +96,7 @@ impl Default for Config {
             bulk_len_max: 512 << 20,
             args_max: 1 << 20,
             inline_len_max: 64 << 10,
+            index: IndexSettings::default(),
             log_level: LogLevel::Notice,
         }
     }

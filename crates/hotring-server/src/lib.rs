@@ -23,6 +23,7 @@ mod commands;
 mod config;
 mod context;
 mod counters;
+mod engine;
 mod executor;
 mod failure;
 mod listen;

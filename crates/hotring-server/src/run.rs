@@ -20,6 +20,9 @@ use crate::listen::{self, Acceptor, UnixPath};
 use crate::server::{Parts, Server};
 use crate::{background, log, worker};
 
+/// What the thread is called that does the work of the index on which no operation should wait.
+const EXPANDER: &str = "hotring-expand";
+
 /// File descriptors that are not connections: listeners, signals, standard streams; and, for each
 /// thread, those of its event loop.
 const FILES_RESERVED: u64 = 48;
@@ -109,17 +112,16 @@ fn start_with(
     let (unix, unix_path) = unix.transpose()?.unzip();
     let addresses = local_addresses(&tcp)?;
     tell_real_addresses(&mut config, &addresses);
+    let (engine, index) =
+        config.index.resolve().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     let options = Options {
+        engine,
         seed: [random_u64()?, random_u64()?],
         value_len_max: config.bulk_len_max,
         history: config.history,
         history_bytes_max: config.history_bytes_max,
         watches_max: config.waiting_max,
-        index: IndexConfig {
-            limbo_max: config.limbo_max(),
-            checksum: config.checksum,
-            ..IndexConfig::default()
-        },
+        index: IndexConfig { limbo_max: config.limbo_max(), checksum: config.checksum, ..index },
         ..Options::default()
     };
     let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
@@ -155,6 +157,11 @@ fn start_threads(
             }
         })?);
     }
+    // Ends at once with an engine that needs no such thread.
+    let expanding = server.clone();
+    threads.push(spawn(EXPANDER, move || {
+        expanding.store.maintain(|| expanding.is_stopping());
+    })?);
     let server = server.clone();
     threads.push(spawn(background::THREAD, move || {
         if let Err(error) = accept(&server, doors, tcp, unix) {

@@ -306,6 +306,12 @@ impl Server {
     /// Asks all threads to finish what they have received and end.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
+        self.store.wake_maintenance();
+    }
+
+    /// Whether the server is about to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
     }
 
     /// Waits until the server is about to end.

@@ -314,6 +314,85 @@ pub static SETTINGS: &[Setting] = &[
         set: |c, v| size(v, 64).map(|n| c.inline_len_max = n),
     },
     Setting {
+        name: "index",
+        alias: "",
+        placeholder: "ENGINE",
+        help: "How keys are found: hotring, or one of those it is compared with, chaining, mercury or \
+               gcuckoo",
+        change: Change::Start,
+        get: |c| c.index.engine.to_string(),
+        set: |c, v| v.parse().map(|engine| c.index.engine = engine),
+    },
+    Setting {
+        name: "index-strategy",
+        alias: "",
+        placeholder: "STRATEGY",
+        help: "How hotring finds hot keys: vote (auto), none, or with one head as in the paper random \
+               or sampling",
+        change: Change::Start,
+        get: |c| c.index.strategy.to_string(),
+        set: |c, v| v.parse().map(|strategy| c.index.strategy = strategy),
+    },
+    Setting {
+        name: "index-bytes-per-key",
+        alias: "",
+        placeholder: "BYTES",
+        help: "Double the table of hotring or chaining when it has fewer bytes than this a key; 0 \
+               leaves it to the engine",
+        change: Change::Start,
+        get: |c| c.index.bytes_per_key.to_string(),
+        set: |c, v| number(v, 0, 1024).map(|n| c.index.bytes_per_key = n),
+    },
+    Setting {
+        name: "mercury-locking",
+        alias: "",
+        placeholder: "SCHEME",
+        help: "The locks of mercury's buckets: test-and-set or mutex",
+        change: Change::Start,
+        get: |c| c.index.mercury_locking.to_string(),
+        set: |c, v| v.parse().map(|locking| c.index.mercury_locking = locking),
+    },
+    Setting {
+        name: "gcuckoo-slots",
+        alias: "",
+        placeholder: "1|4",
+        help: "Slots in a bucket of gcuckoo: 4, or 1 as in the paper",
+        change: Change::Start,
+        get: |c| c.index.gcuckoo_slots.to_string(),
+        set: |c, v| match v {
+            "1" | "4" => {
+                c.index.gcuckoo_slots = if v == "1" { 1 } else { 4 };
+                Ok(())
+            }
+            _ => Err("must be 1 or 4".to_string()),
+        },
+    },
+    Setting {
+        name: "gcuckoo-atomicity",
+        alias: "",
+        placeholder: "MODE",
+        help: "How gcuckoo keeps operations apart: optimistic, lock, hle or rtm",
+        change: Change::Start,
+        get: |c| c.index.gcuckoo_atomicity.to_string(),
+        set: |c, v| v.parse().map(|atomicity| c.index.gcuckoo_atomicity = atomicity),
+    },
+    Setting {
+        name: "gcuckoo-cache",
+        alias: "",
+        placeholder: "N",
+        help: "Entries of each thread's cache of recent keys in front of gcuckoo's tables, a power of \
+               two; 0 for none",
+        change: Change::Start,
+        get: |c| c.index.gcuckoo_cache.to_string(),
+        set: |c, v| match number(v, 0, 1 << 24)? {
+            n if n == 0 || usize::is_power_of_two(n) => {
+                c.index.gcuckoo_cache = n;
+                Ok(())
+            }
+            _ => Err("must be a power of two, or 0".to_string()),
+        },
+    },
+    Setting {
         name: "loglevel",
         alias: "log-level",
         placeholder: "LEVEL",

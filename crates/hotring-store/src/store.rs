@@ -211,6 +211,18 @@ impl Store {
         self.checksum
     }
 
+    /// Does the engine's work on the calling thread until `stop` says so: with Mercury, moving
+    /// buckets to a larger table. Returns at once where there is none, and where a thread is at it.
+    /// A store whose settings ask for such a thread (`Options::index.mercury`) needs one.
+    pub fn maintain(&self, stop: impl Fn() -> bool) {
+        self.index.maintain(stop);
+    }
+
+    /// Lets the thread in [`Store::maintain`] ask again whether it is to stop.
+    pub fn wake_maintenance(&self) {
+        self.index.wake_maintenance();
+    }
+
     /// Number of keys, those included that have expired and are not yet reclaimed.
     pub fn len(&self) -> usize {
         self.index.len()
