@@ -7,13 +7,14 @@
 
 use hotring_index::rare::{Step, force, taken};
 use hotring_index::{
-    Action, Bytes, Config, Expiry, HotRing, NewValue, RcuCounts, Ring, Session, Strategy, U64,
+    Action, Bytes, Chaining, Config, Engine, Expiry, Index, NewValue, RcuCounts, Ring, Session,
+    Strategy, U64,
 };
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// The steps that depend on a lost compare-exchange.
-const FORCED: [Step; 9] = [
+const FORCED: [Step; 11] = [
     Step::LinkLost,
     Step::ReplaceLost,
     Step::KillLost,
@@ -23,6 +24,8 @@ const FORCED: [Step; 9] = [
     Step::MoveLost,
     Step::SplitLost,
     Step::DoomLost,
+    Step::FreezeLost,
+    Step::SealLost,
 ];
 
 struct Random(u64);
@@ -52,8 +55,8 @@ fn one_head() -> Vec<Config> {
     ]
 }
 
-fn u64s<const H: usize>(config: Config) {
-    let index = HotRing::<U64, H>::new(config).expect("a valid configuration");
+fn u64s<E: Engine>(config: Config) {
+    let index = Index::<U64, E>::new(config).expect("a valid configuration");
     let (mut session, mut model, mut random) = (index.session(), HashMap::new(), Random(9));
     for _ in 0..20_000 {
         let key = random.below(300);
@@ -87,8 +90,8 @@ fn text(value: &str) -> NewValue<'_> {
 }
 
 /// Each thread has keys of its own among those of the others, and knows what they are.
-fn bytes_on_threads<const H: usize>(config: Config) {
-    let index = HotRing::<Bytes, H>::new(config).expect("a valid configuration");
+fn bytes_on_threads<E: Engine>(config: Config) {
+    let index = Index::<Bytes, E>::new(config).expect("a valid configuration");
     std::thread::scope(|scope| {
         for thread in 0..3u64 {
             let mut session = index.session();
@@ -97,7 +100,7 @@ fn bytes_on_threads<const H: usize>(config: Config) {
     });
 }
 
-fn own_keys<const H: usize>(session: &mut Session<Bytes, Ring<H>>, thread: u64) {
+fn own_keys<E: Engine>(session: &mut Session<Bytes, E>, thread: u64) {
     let mut model: HashMap<u64, (String, u64)> = HashMap::new();
     let mut random = Random(thread + 3);
     for now in 1..6_000u64 {
@@ -143,14 +146,17 @@ fn own_keys<const H: usize>(session: &mut Session<Bytes, Ring<H>>, thread: u64) 
 fn every_way_out_of_bad_luck_is_taken_and_right() {
     force(3);
     for config in configs() {
-        u64s::<7>(config.clone());
-        bytes_on_threads::<7>(config.clone());
-        bytes_on_threads::<3>(config);
+        u64s::<Ring<7>>(config.clone());
+        bytes_on_threads::<Ring<7>>(config.clone());
+        bytes_on_threads::<Ring<3>>(config);
     }
     for config in one_head() {
-        u64s::<1>(config.clone());
-        bytes_on_threads::<1>(config);
+        u64s::<Ring<1>>(config.clone());
+        bytes_on_threads::<Ring<1>>(config);
     }
+    let chains = Config { slots_initial: 1, slots_max: 1 << 10, ..Config::default() };
+    u64s::<Chaining>(chains.clone());
+    bytes_on_threads::<Chaining>(chains);
     force(0);
     for step in FORCED {
         println!("{step:?}: {}", taken(step));

@@ -8,7 +8,7 @@ use crate::shapes::{self, one, two};
 use hotring_index::Strategy::{Random as Eager, Vote};
 use hotring_index::checks::Fault;
 
-/// Schedules within which a variant must be found. With other seeds it took up to 9,000.
+/// Schedules within which a variant must be found. With other seeds it took up to 30,000.
 const RUNS_MAX: usize = 300_000;
 
 /// Where a wrong variant is looked for.
@@ -83,6 +83,12 @@ controls! {
     TrustAbsence => Some((gcuckoo::everything(), Random)),
     SplitUnfrozen => Some((gcuckoo::splits(), Bursts)),
     TornScan => Some((gcuckoo::scans(), Bursts)),
+    ChainUnsealed => find(effects(shapes::splits("chain-unsealed", Items::U64)), Random),
+    ChainUnfrozen => find(shapes::add_and_split(), Bursts),
+    ChainRetires => find(shapes::splits("chain-retires", Items::U64), Random),
+    ChainMarksEarly => find(shapes::remove_and_split(), Bursts),
+    ChainUnnoticed => find(shapes::splits("chain-unnoticed", Items::U64), Bursts),
+    ChainBlindInsert => find(shapes::splits("chain-blind-insert", Items::U64), Random),
 }
 
 #[test]

@@ -122,6 +122,7 @@ pub enum Items {
 pub enum Form {
     /// HotRing with so many hints a slot.
     Hints(usize),
+    Chains,
     Mercury,
     MercuryMutex,
     /// G-Cuckoo with one slot a bucket, and with four.
@@ -251,7 +252,7 @@ impl Shape {
                 complete_lines: self.complete_lines,
                 ..config
             },
-            Form::Mercury | Form::MercuryMutex => config,
+            Form::Chains | Form::Mercury | Form::MercuryMutex => config,
             Form::GCuckoo1 | Form::GCuckoo4 => Config {
                 slots_max: 4 * SLOTS_MAX,
                 gcuckoo: GCuckooConfig {

@@ -3,9 +3,9 @@
 
 use crate::plan::Random;
 use crate::run::RECORD;
-use hotring_index::checks::Fault;
+use hotring_index::checks::{Checked, Fault};
 use hotring_index::{
-    Action, Bytes, Config, Entry, Expiry, HotRing, NewValue, Ring, Session, Value,
+    Action, Bytes, Config, Engine, Entry, Expiry, Index, NewValue, Session, Value,
 };
 use shuttle::rand::RngCore;
 use shuttle::thread::spawn;
@@ -48,7 +48,7 @@ fn is_old(entry: Entry<'_>) -> bool {
     }
 }
 
-fn come_late<const H: usize>(session: &mut Session<Bytes, Ring<H>>, late: Late) -> Learned {
+fn come_late<E: Engine>(session: &mut Session<Bytes, E>, late: Late) -> Learned {
     let old_is_there = |there: bool| if there { Learned::OldIsThere } else { Learned::Nothing };
     match late {
         Late::Get => old_is_there(session.get(KEY, LATE, is_old).is_some_and(|is_old| is_old)),
@@ -68,7 +68,7 @@ fn come_late<const H: usize>(session: &mut Session<Bytes, Ring<H>>, late: Late) 
 }
 
 /// One run; the entry is renewed in place if its value is no word, else by a copy.
-pub fn renewal(fault: Fault) {
+pub fn renewal<E: Checked>(fault: Fault) {
     let mut random = Random::new(shuttle::rand::thread_rng().next_u64());
     let late = [Late::Get, Late::Insert, Late::ExpireStep, Late::Sample];
     let late: Vec<Late> = (0..1 + random.below(3)).map(|_| *random.of(&late)).collect();
@@ -78,7 +78,7 @@ pub fn renewal(fault: Fault) {
         record.plan = format!("{late:?}, a word: {as_word}");
     });
     let config = Config { slots_initial: 1, slots_max: 2, fault, ..Config::default() };
-    let index = HotRing::<Bytes, 2>::new(config).expect("a valid configuration");
+    let index = Index::<Bytes, E>::new(config).expect("a valid configuration");
     let mut session = index.session();
     session.put(KEY, value(1, as_word), Expiry::At(OVER), 1);
     let late: Vec<_> = late
@@ -103,5 +103,5 @@ pub fn renewal(fault: Fault) {
         assert!(puts <= 1, "two entries were put where there was none");
         assert_eq!(last, (puts == 1).then_some(false), "what was put is there, and else nothing");
     }
-    session.check_at_rest(&index);
+    E::check_at_rest(&mut session, &index);
 }

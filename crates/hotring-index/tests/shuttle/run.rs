@@ -6,8 +6,10 @@
 use crate::history::{Event, Op, Outcome, State, is_linearizable};
 use crate::plan::{Action, Form, Items, KEYS_MAX, Place, Plan, Random, SLOTS_MAX, Shape};
 use crate::target::Target;
+use hotring_index::checks::Checked;
 use hotring_index::{
-    Bytes, Engine, GCuckoo, Index, Kind, Locking, Mercury, OsMutex, Ring, Session, TestAndSet, U64,
+    Bytes, Chaining, Engine, GCuckoo, Index, Kind, Locking, Mercury, OsMutex, Ring, Session,
+    TestAndSet, U64,
 };
 use shuttle::rand::RngCore;
 use shuttle::sync::{Condvar, Mutex};
@@ -79,11 +81,19 @@ impl<const H: usize> Explored for Ring<H> {
     const GROWS_IN_STEPS: bool = false;
 
     fn complete<K: Kind>(session: &mut Session<K, Self>, hash: u64) {
-        session.complete(hash);
+        Checked::complete(session, hash);
     }
 
     fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
-        session.check_at_rest(index);
+        Checked::check_at_rest(session, index);
+    }
+}
+
+impl Explored for Chaining {
+    const GROWS_IN_STEPS: bool = true;
+
+    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
+        Checked::check_at_rest(session, index);
     }
 }
 
@@ -117,6 +127,7 @@ fn run_on<K: Target>(shape: &Shape) {
         Form::Hints(2) => run_as::<K, Ring<2>>(shape),
         Form::Hints(3) => run_as::<K, Ring<3>>(shape),
         Form::Hints(_) => run_as::<K, Ring<7>>(shape),
+        Form::Chains => run_as::<K, Chaining>(shape),
         Form::Mercury => run_as::<K, Mercury<TestAndSet>>(shape),
         Form::MercuryMutex => run_as::<K, Mercury<OsMutex>>(shape),
         Form::GCuckoo1 => run_as::<K, GCuckoo<1>>(shape),
@@ -219,7 +230,7 @@ fn prepare<K: Target, E: Explored>(plan: &Plan, session: &mut Session<K, E>, nam
     }
     for _ in 0..plan.completions {
         for name in names {
-            E::complete(session, session.hash_of(name.borrow()));
+            Explored::complete(session, session.hash_of(name.borrow()));
         }
         session.advance();
     }
@@ -272,7 +283,7 @@ fn act<K: Target, E: Explored>(
         Action::Grow => drop(session.grow()),
         Action::Shrink => drop(session.shrink()),
         Action::Collect => session.collect(),
-        Action::Complete(key) => E::complete(session, session.hash_of(names[key].borrow())),
+        Action::Complete(key) => Explored::complete(session, session.hash_of(names[key].borrow())),
         Action::Advance => session.advance(),
         Action::NewSession => *session = index.session(),
         Action::Signal | Action::Await(_) => unreachable!("not for sessions"),
@@ -316,7 +327,7 @@ fn conclude<K: Target, E: Explored>(
     names: &[K::Name],
 ) {
     if shape.at_rest {
-        E::check_at_rest(session, index);
+        Explored::check_at_rest(session, index);
     }
     let last: Vec<State> = names.iter().map(|name| K::state(session, name)).collect();
     for (key, &last) in last.iter().enumerate() {
@@ -334,7 +345,7 @@ fn conclude<K: Target, E: Explored>(
     }
     assert_eq!(index.stats().limbo_bytes, 0, "memory is not freed when nobody can see it");
     if shape.at_rest {
-        E::check_at_rest(session, index);
+        Explored::check_at_rest(session, index);
     }
     for (name, &last) in names.iter().zip(&last) {
         assert_eq!(K::state(session, name), last, "a key changes while the table shrinks");

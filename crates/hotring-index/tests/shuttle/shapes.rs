@@ -6,7 +6,7 @@ use crate::gcuckoo;
 use crate::history::Op;
 use crate::plan::{Action, Form, Items, Pick, Place, Script, Shape};
 use crate::renewal::renewal;
-use hotring_index::{RcuCounts, Strategy};
+use hotring_index::{Chaining, RcuCounts, Ring, Strategy};
 use std::sync::Arc;
 
 /// A bit of everything.
@@ -225,11 +225,72 @@ pub fn all() -> Vec<Scenario> {
         split_complete(),
         displace_complete(),
     ];
-    let shapes = everything().into_iter().chain(special);
-    shapes.map(Scenario::from).chain([renewals()]).chain(gcuckoo::all()).collect()
+    let shapes = everything().into_iter().chain(special).chain(chains());
+    let renewals = [renewals(), renewals_on_chains()];
+    shapes.map(Scenario::from).chain(renewals).chain(gcuckoo::all()).collect()
+}
+
+/// Chains that are split again and again.
+pub fn splits(name: &'static str, items: Items) -> Shape {
+    let weights = &[
+        (Pick::Get, 6),
+        (Pick::Insert, 4),
+        (Pick::Put, 3),
+        (Pick::Remove, 3),
+        (Pick::Add, 3),
+        (Pick::Take, 1),
+        (Pick::GetMany, 2),
+        (Pick::Scan, 2),
+        (Pick::Clear, 1),
+        (Pick::Grow, 5),
+        (Pick::Collect, 2),
+    ];
+    Shape {
+        keys: (2, 4),
+        places: &[Place::Halves, Place::Crowd],
+        threads: (2, 3),
+        actions: (2, 6),
+        prefill: 80,
+        weights,
+        ..Shape::of(name, items, Form::Chains)
+    }
+}
+
+/// Little but splits and what they must not lose.
+fn few_splits(name: &'static str, weights: &'static [(Pick, u64)]) -> Shape {
+    let shape = splits(name, Items::U64);
+    let places = &[Place::Halves];
+    Shape { keys: (2, 3), places, actions: (2, 3), grows: (0, 1), prefill: 100, weights, ..shape }
+}
+
+/// Writes in place beside splits.
+pub fn add_and_split() -> Shape {
+    few_splits("add-and-split", &[(Pick::Add, 5), (Pick::Insert, 1), (Pick::Grow, 3)])
+}
+
+/// Removals beside splits.
+pub fn remove_and_split() -> Shape {
+    few_splits("remove-and-split", &[(Pick::Remove, 4), (Pick::Insert, 2), (Pick::Grow, 3)])
+}
+
+fn chains() -> Vec<Shape> {
+    vec![
+        Shape::of("u64-chains", Items::U64, Form::Chains),
+        Shape::of("u64-chains-oracle", Items::U64, Form::Chains).oracle(),
+        Shape::of("bytes-chains", Items::Bytes, Form::Chains),
+        splits("u64-splits", Items::U64),
+        splits("u64-splits-oracle", Items::U64).oracle(),
+        splits("bytes-splits", Items::Bytes),
+        add_and_split(),
+        remove_and_split(),
+    ]
 }
 
 /// Renewals of what is about to expire.
 pub fn renewals() -> Scenario {
-    Scenario { name: "renewal", run: Arc::new(renewal) }
+    Scenario { name: "renewal", run: Arc::new(renewal::<Ring<2>>) }
+}
+
+fn renewals_on_chains() -> Scenario {
+    Scenario { name: "renewal-chains", run: Arc::new(renewal::<Chaining>) }
 }
