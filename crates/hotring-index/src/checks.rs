@@ -143,6 +143,9 @@ impl<K: Kind, E: Engine> Session<K, E> {
 
 /// What the suites of the model checkers ask of an engine.
 pub trait Checked: Engine {
+    /// Whether a doubling only begins with `grow`.
+    const GROWS_IN_STEPS: bool = false;
+
     /// Looks at an index at rest.
     ///
     /// # Panics

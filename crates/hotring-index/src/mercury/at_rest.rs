@@ -1,22 +1,20 @@
 //! A look at an index at rest, for checkers: every item that is not retired is in the chain that it
 //! belongs to, and in no other, once.
 
-use crate::checks::Fault;
-use crate::item::{Item, Kind};
+use crate::checks::Checked;
+use crate::index::Index;
+use crate::item::Kind;
 use crate::mercury::locking::{HASMOVED, Locking};
 use crate::mercury::{Mercury, Tables};
 use crate::session::Session;
 use crate::word::MARK;
 use std::collections::HashSet;
 
-impl<K: Kind, L: Locking> Session<K, Mercury<L>> {
-    /// Looks at all buckets.
-    ///
-    /// # Panics
-    /// If something is not as it should be.
-    pub fn check_chains(&mut self) {
-        let shared = self.shared();
-        assert!(shared.config.fault == Fault::None, "a wrong variant is judged by its effects");
+impl<L: Locking> Checked for Mercury<L> {
+    const GROWS_IN_STEPS: bool = true;
+
+    fn check_at_rest<K: Kind>(_session: &mut Session<K, Self>, index: &Index<K, Self>) {
+        let shared = &index.shared;
         // SAFETY: no other session does anything.
         let Tables { current, next } = unsafe { shared.engine.tables_unchecked() };
         let mut chained = HashSet::new();
@@ -38,11 +36,6 @@ impl<K: Kind, L: Locking> Session<K, Mercury<L>> {
                 }
             }
         }
-        for address in shared.arena.blocks() {
-            // SAFETY: P: under a checker no block is handed back, and each holds an item.
-            let item = unsafe { Item::at(address) };
-            let is_chained = chained.contains(&address);
-            assert_eq!(item.ghost().is_alive(), is_chained, "in a chain, or retired");
-        }
+        assert_eq!(index.alive().collect::<HashSet<u64>>(), chained, "in a chain, or retired");
     }
 }

@@ -67,14 +67,7 @@ pub trait Bucket: sealed::Bucket + Send + Sync + Sized + 'static {
 impl Bucket for TestAndSet {
     #[inline(always)]
     fn lock(&self, waits: &TallyU64) -> u64 {
-        // ORDERING: Acquire pairs with the Release of `unlock`.
-        if self.0.fetch_or(LOCK, Ordering::Acquire) & LOCK != 0 {
-            self.wait(waits);
-        }
-        // After the bit, for which processors have an instruction; a compare-exchange of the whole
-        // word would have to load it first, and so to fetch a contended line twice.
-        // ORDERING: Relaxed, nobody else changes what a locked word says.
-        self.0.load(Ordering::Relaxed) & !LOCK
+        self.try_lock().unwrap_or_else(|| self.wait(waits))
     }
 
     #[inline(always)]
@@ -102,18 +95,25 @@ impl Bucket for TestAndSet {
 }
 
 impl TestAndSet {
+    #[inline(always)]
+    fn try_lock(&self) -> Option<u64> {
+        // ORDERING: Relaxed, the exchange validates it.
+        let word = self.0.load(Ordering::Relaxed);
+        // ORDERING: Acquire pairs with the Release of `unlock`.
+        let cas =
+            || self.0.compare_exchange(word, word | LOCK, Ordering::Acquire, Ordering::Relaxed);
+        (word & LOCK == 0 && cas().is_ok()).then_some(word)
+    }
+
     #[cold]
-    fn wait(&self, waits: &TallyU64) {
+    fn wait(&self, waits: &TallyU64) -> u64 {
         // ORDERING: Relaxed, statistics.
         waits.fetch_add(1, Ordering::Relaxed);
         let mut spin = SpinWait::default();
         loop {
             spin.wait();
-            // ORDERING: Relaxed, a look that does not take the line away.
-            let is_free = self.0.load(Ordering::Relaxed) & LOCK == 0;
-            // ORDERING: Acquire, as in `lock`.
-            if is_free && self.0.fetch_or(LOCK, Ordering::Acquire) & LOCK == 0 {
-                return;
+            if let Some(word) = self.try_lock() {
+                return word;
             }
         }
     }

@@ -56,8 +56,10 @@ impl SpinLock {
     /// Takes the lock if nobody has it.
     #[inline(always)]
     pub(crate) fn try_lock(&self) -> bool {
+        // Not by a swap, which stores even where it fails: loom does not order such a store and the
+        // one that unlocks.
         // ORDERING: Acquire pairs with the Release in `unlock`.
-        !self.0.swap(true, Ordering::Acquire)
+        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     #[inline(always)]
@@ -72,7 +74,7 @@ impl SpinLock {
         let mut spin = SpinWait::default();
         loop {
             spin.wait();
-            // ORDERING: Relaxed, a look that does not take the line away; the swap decides.
+            // ORDERING: Relaxed, a look that does not take the line away; the exchange decides.
             if !self.0.load(Ordering::Relaxed) && self.try_lock() {
                 return;
             }

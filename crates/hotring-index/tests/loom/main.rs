@@ -1,4 +1,4 @@
-//! The engines without locks under loom: the product's own code, in every order of its steps (up to a bound on
+//! The engines under loom: the product's own code, in every order of its steps (up to a bound on
 //! preemptions) and with every value that the memory orders allow a load to return.
 //!
 //! ```console
@@ -16,13 +16,14 @@ mod colliding;
 #[path = "../it/history.rs"]
 #[allow(dead_code)]
 mod history;
+mod mercury;
 #[path = "../it/operate.rs"]
 mod operate;
 mod scenarios;
 mod world;
 
 use hotring_index::checks::{Checked, Fault};
-use hotring_index::{Chaining, Ring};
+use hotring_index::{Chaining, Mercury, OsMutex, Ring, TestAndSet};
 use world::{Report, Run, Scenario, explore};
 
 fn all_pass<E: Checked>(scenarios: &[Scenario]) {
@@ -87,6 +88,20 @@ fn chains() {
 #[test]
 fn wrong_chains_are_caught() {
     all_caught::<Chaining>(&chaining::CONTROLS, &chaining::scenarios());
+}
+
+#[test]
+fn moving_buckets() {
+    all_pass::<Mercury<TestAndSet>>(&mercury::scenarios());
+    if std::env::var_os("HOTRING_LOOM_LONG").is_some() {
+        all_pass::<Mercury<OsMutex>>(&mercury::scenarios());
+        all_pass::<Mercury<TestAndSet>>(&mercury::large());
+    }
+}
+
+#[test]
+fn wrong_moves_are_caught() {
+    all_caught::<Mercury<TestAndSet>>(&mercury::CONTROLS, &mercury::scenarios());
 }
 
 #[test]

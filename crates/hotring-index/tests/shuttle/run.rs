@@ -100,8 +100,8 @@ impl Explored for Chaining {
 impl<L: Locking> Explored for Mercury<L> {
     const GROWS_IN_STEPS: bool = true;
 
-    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, _index: &Index<K, Self>) {
-        session.check_chains();
+    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
+        hotring_index::checks::Checked::check_at_rest(session, index);
     }
 }
 
