@@ -72,6 +72,9 @@ pub struct Found<P> {
 pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
     /// As settings, errors and reports call it.
     const NAME: &'static str;
+    /// Whether sessions take memory for items a chunk of 2 MiB at a time, for nobody but themselves,
+    /// or share chunks.
+    const WHOLE_CHUNKS: bool = false;
     /// A session's own part.
     type Local: Send;
     /// Where a hash belongs; asked for once per operation, under its pin.

@@ -33,7 +33,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
             kind: K::new(&config)?,
             engine: E::new(&config)?,
             collector: Arc::new(collector(&config)),
-            arena: Arc::new(Arena::new(config.huge_pages)),
+            arena: Arc::new(Arena::new(config.huge_pages, E::WHOLE_CHUNKS)),
             expire_cursor: TallyU64::new(0),
             versions: TallyU64::new(1),
             sessions: TallyU64::new(0),

@@ -21,7 +21,7 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    pub(crate) fn new(_huge_pages: bool) -> Self {
+    pub(crate) fn new(_huge_pages: bool, _whole_chunks: bool) -> Self {
         Self { blocks: Mutex::default() }
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    pub(crate) fn new(_huge_pages: bool) -> Self {
+    pub(crate) fn new(_huge_pages: bool, _whole_chunks: bool) -> Self {
         Self { blocks: Large::new() }
     }
 
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "24 bytes of items were not found")]
     fn an_item_that_is_not_found_is_complained_about() {
-        let arena = Arc::new(Arena::new(false));
+        let arena = Arc::new(Arena::new(false, false));
         let block = LocalArena::new(arena.clone()).alloc(20);
         // Freed behind the arena's back, so that a leak checker has nothing to say.
         let layout = std::alloc::Layout::from_size_align(24, 8).expect("a valid layout");

@@ -26,6 +26,8 @@ impl<L: Locking> sealed::Engine for Mercury<L> {}
 
 impl<L: Locking> Engine for Mercury<L> {
     const NAME: &'static str = "mercury";
+    /// Section 3, "Memory allocator".
+    const WHOLE_CHUNKS: bool = true;
     type Local = Worker<L>;
     type Bucket = ();
     type Place<'s> = ();

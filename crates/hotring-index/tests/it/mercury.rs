@@ -237,3 +237,24 @@ fn other_engines_have_no_work_for_a_thread() {
     let index = MercuryHash::<U64>::new(config()).expect("a valid configuration");
     index.maintain(|| panic!("it is left to the sessions"));
 }
+
+/// Chunks that sessions have for themselves go back when what was in them is gone.
+#[test]
+fn memory_of_removed_items_goes_back() {
+    const KEYS: u64 = 300_000;
+    let index = MercuryHash::<U64>::new(config()).expect("a valid configuration");
+    let mut sessions = [index.session(), index.session(), index.session()];
+    for key in 0..KEYS {
+        assert!(sessions[key as usize % 3].insert(key, key));
+    }
+    let full = index.stats();
+    assert!(full.held_bytes < full.bytes + (8 << 20), "{full:?}");
+    for key in 0..KEYS {
+        assert!(sessions[(key as usize + 1) % 3].remove(key));
+    }
+    for _ in 0..200 {
+        sessions.iter_mut().for_each(|session| session.collect());
+    }
+    let empty = index.stats();
+    assert_eq!((empty.bytes, empty.held_bytes), (0, 2 << 20), "one chunk stays");
+}

@@ -1,6 +1,8 @@
 //! One session's cache of item memory: the path of every allocation.
 
 use super::list::{FreeList, Run};
+use super::pool::Lot;
+use super::span::SPAN_LEN;
 use super::{Arena, CLASSED_MAX, CLASSES, GRAIN, footprint};
 use crate::sync::Arc;
 use std::ptr::NonNull;
@@ -15,6 +17,8 @@ const ENOUGH: u32 = 64;
 pub(crate) struct LocalArena {
     shared: Arc<Arena>,
     classes: Box<[LocalClass]>,
+    /// Spans that this session has taken and not begun.
+    lot: Lot,
     /// The class whose cache is given back next (`age`).
     oldest: usize,
 }
@@ -38,13 +42,16 @@ unsafe impl Send for LocalArena {}
 
 impl LocalArena {
     pub(crate) fn new(shared: Arc<Arena>) -> Self {
+        let whole = shared.pool.takes_whole_chunks();
+        let ask = if whole { SPAN_LEN as u32 } else { RUN_LEN_MIN };
         let class = LocalClass {
             current: FreeList::EMPTY,
             stock: FreeList::EMPTY,
-            run: Run::empty(RUN_LEN_MIN),
+            run: Run::empty(ask),
             spare: FreeList::EMPTY,
         };
-        Self { shared, classes: vec![class; CLASSES].into_boxed_slice(), oldest: 0 }
+        let classes = vec![class; CLASSES].into_boxed_slice();
+        Self { shared, classes, lot: Lot::EMPTY, oldest: 0 }
     }
 
     /// Uninitialised memory for `size` bytes, 8-aligned.
@@ -75,7 +82,8 @@ impl LocalArena {
         if let Some(block) = class.current.pop() {
             return block;
         }
-        self.shared.take(len / GRAIN, &mut class.stock, &mut class.run, ENOUGH);
+        let LocalClass { stock, run, .. } = class;
+        self.shared.take(len / GRAIN, stock, run, &mut self.lot, ENOUGH);
         let block = class.stock.pop().or_else(|| class.run.take(len));
         block.expect("a span that has anything has a block")
     }
@@ -118,6 +126,7 @@ impl LocalArena {
     /// Gives all of the cache back.
     pub(crate) fn give_back(&mut self) {
         (0..CLASSES).for_each(|class| self.give_back_class(class));
+        self.shared.pool.give_lot(&mut self.lot);
     }
 
     fn give_back_class(&mut self, class: usize) {

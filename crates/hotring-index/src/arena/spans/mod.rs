@@ -23,6 +23,12 @@
 //! garbage. What is kept of memory that is free is thus bounded by one chunk, and one more for each
 //! block that is cached by another session that has not come to that yet.
 //!
+//! Where an engine asks for it ([`Engine::WHOLE_CHUNKS`](crate::Engine)), a session that wants a span
+//! takes all that are free of a chunk, a whole one if none is in use in part, and has the next ones
+//! without asking anybody; and a span's blocks all go to the session that began it, until they are
+//! freed. What is left of the chunk goes back with the session's cache, so that is one chunk more
+//! for each session that does not go idle.
+//!
 //! Locks: one a class and one for the chunks, never both at once, never on the path of an operation
 //! that finds what it wants in the session's cache; no system call is made under one, and memory is
 //! touched for the first time outside of them.
@@ -41,7 +47,7 @@ use super::large::Large;
 use super::{GRAIN, footprint};
 use crate::sync::Mutex;
 use list::{FreeList, Run};
-use pool::Pool;
+use pool::{Lot, Pool};
 use span::{Class, Emptied, Span};
 use std::ptr::NonNull;
 
@@ -63,10 +69,11 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    pub(crate) fn new(huge_pages: bool) -> Self {
+    /// With `whole_chunks` a session takes a chunk at a time for itself.
+    pub(crate) fn new(huge_pages: bool, whole_chunks: bool) -> Self {
         Self {
             classes: (0..CLASSES).map(|_| Mutex::new(Class::EMPTY)).collect(),
-            pool: Pool::new(huge_pages),
+            pool: Pool::new(huge_pages, whole_chunks),
             large: Large::new(),
         }
     }
@@ -103,10 +110,10 @@ impl Arena {
     }
 
     /// Fills an empty list or an empty run: the spans of the class first, then a free one.
-    fn take(&self, class: usize, list: &mut FreeList, run: &mut Run, enough: u32) {
+    fn take(&self, class: usize, list: &mut FreeList, run: &mut Run, lot: &mut Lot, enough: u32) {
         self.class(class).take(list, run, enough);
         if list.len() == 0 && run.is_empty() {
-            let span = self.pool.take();
+            let span = self.pool.take(lot);
             span.begin(class);
             span.carve(run);
             // SAFETY: the span is of this class since `begin`, and was ours alone.

@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 use std::alloc::{Layout, handle_alloc_error};
 use std::cell::Cell;
 use std::mem::offset_of;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null};
 
 const CHUNK_LEN: usize = HUGE_PAGE;
 const SPANS: usize = CHUNK_LEN / SPAN_LEN;
@@ -66,10 +66,32 @@ fn index(span: &Span) -> usize {
     offset / size_of::<Span>()
 }
 
+/// Free spans of one chunk that somebody has taken; nobody else's until they are given back.
+pub(super) struct Lot {
+    chunk: *const Chunk,
+    /// A bit for each.
+    spans: u32,
+}
+
+impl Lot {
+    pub(super) const EMPTY: Self = Self { chunk: null(), spans: 0 };
+
+    /// One of them, the caller's from now on.
+    fn pop<'a>(&mut self) -> Option<&'a Span> {
+        let (span, others) = (self.spans.trailing_zeros(), self.spans.checked_sub(1)?);
+        self.spans &= others;
+        // SAFETY: none of a lot's spans is free, so its chunk is in memory; the pool outlives what
+        // is taken from it.
+        Some(unsafe { &(*self.chunk).spans[span as usize] })
+    }
+}
+
 /// All chunks of an arena.
 pub(super) struct Pool {
     state: Mutex<State>,
     huge_pages: bool,
+    /// Whether whoever takes a span takes all that are free of its chunk.
+    whole_chunks: bool,
 }
 
 struct State {
@@ -92,16 +114,16 @@ impl State {
         unsafe { self.bins.place(&chunk.node, (used < SPANS as u32).then_some(used)) };
     }
 
-    /// Hands out a span of a chunk that has a free one.
-    fn take_from<'a>(&mut self, chunk: &'a Chunk) -> &'a Span {
+    /// Hands out a span of a chunk that has a free one, or all of them.
+    fn take_from(&mut self, chunk: &Chunk, all: bool) -> Lot {
         let used = chunk.used.get();
         if used == 0 {
             self.free -= 1;
         }
-        let free = used.trailing_ones();
-        chunk.used.set(used | 1 << free);
+        let spans = if all { !used } else { 1 << used.trailing_ones() };
+        chunk.used.set(used | spans);
         self.settle(chunk);
-        &chunk.spans[free as usize]
+        Lot { chunk, spans }
     }
 
     /// Takes note of a free chunk in memory.
@@ -113,10 +135,10 @@ impl State {
 }
 
 impl Pool {
-    pub(super) fn new(huge_pages: bool) -> Self {
+    pub(super) fn new(huge_pages: bool, whole_chunks: bool) -> Self {
         let state =
             State { mappings: Vec::new(), absent: Vec::new(), bins: Bins::EMPTY, held: 0, free: 0 };
-        Self { state: Mutex::new(state), huge_pages }
+        Self { state: Mutex::new(state), huge_pages, whole_chunks }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -131,9 +153,16 @@ impl Pool {
         self.state().held * CHUNK_LEN
     }
 
-    /// A free span, the caller's from now on: of the fullest chunk that has one. Aborts like any
-    /// allocation failure when the system has no memory.
-    pub(super) fn take(&self) -> &Span {
+    pub(super) fn takes_whole_chunks(&self) -> bool {
+        self.whole_chunks
+    }
+
+    /// A free span, the caller's from now on: of its lot, or else of the fullest chunk that has one.
+    /// Aborts like any allocation failure when the system has no memory.
+    pub(super) fn take<'a>(&'a self, lot: &mut Lot) -> &'a Span {
+        if let Some(span) = lot.pop() {
+            return span;
+        }
         let mut state = self.state();
         while state.bins.fullest().is_none() {
             let chunk = state.absent.pop();
@@ -152,7 +181,9 @@ impl Pool {
         }
         let node = state.bins.fullest().expect("just seen");
         // SAFETY: the node is the first field of a chunk in memory.
-        state.take_from(unsafe { node.cast::<Chunk>().as_ref() })
+        *lot = state.take_from(unsafe { node.cast::<Chunk>().as_ref() }, self.whole_chunks);
+        drop(state);
+        lot.pop().expect("it has a free one")
     }
 
     /// A new chunk; others go to those without memory.
@@ -177,10 +208,27 @@ impl Pool {
     /// # Safety
     /// Nobody uses it or anything in it, and it is in no bins.
     pub(super) unsafe fn give(&self, span: &Span) {
-        // SAFETY: the span's chunk is in memory as long as the span is not free.
-        let chunk = unsafe { &*chunk_at(std::ptr::from_ref(span).addr()) };
+        // SAFETY: the caller's promise.
+        unsafe { self.release(chunk_at(std::ptr::from_ref(span).addr()), 1 << index(span)) };
+    }
+
+    /// Takes back what is left of a lot.
+    pub(super) fn give_lot(&self, lot: &mut Lot) {
+        let Lot { chunk, spans } = std::mem::replace(lot, Lot::EMPTY);
+        if spans != 0 {
+            // SAFETY: nobody has used them since they were taken, and they are the caller's.
+            unsafe { self.release(chunk, spans) };
+        }
+    }
+
+    /// # Safety
+    /// Spans of the chunk with these bits are not free; nobody uses them or anything in them, and
+    /// they are in no bins.
+    unsafe fn release(&self, chunk: *const Chunk, spans: u32) {
+        // SAFETY: a chunk is in memory as long as any span of it is not free.
+        let chunk = unsafe { &*chunk };
         let mut state = self.state();
-        chunk.used.set(chunk.used.get() & !(1 << index(span)));
+        chunk.used.set(chunk.used.get() & !spans);
         state.settle(chunk);
         if chunk.used.get() != 0 {
             return;

@@ -6,13 +6,19 @@ use super::span::SPAN_LEN;
 use super::*;
 use crate::memory::HUGE_PAGE;
 use crate::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::mpsc::TrySendError;
 
 /// What is held when nothing is used.
 const FLOOR: usize = FREE_CHUNKS_KEPT * HUGE_PAGE;
 
 fn arena() -> Arc<Arena> {
-    Arc::new(Arena::new(false))
+    Arc::new(Arena::new(false, false))
+}
+
+/// One whose sessions share chunks, and one whose sessions do not.
+fn both() -> [Arc<Arena>; 2] {
+    [false, true].map(|whole_chunks| Arc::new(Arena::new(false, whole_chunks)))
 }
 
 struct Random(u64);
@@ -82,7 +88,7 @@ fn resident() -> usize {
 fn what_is_freed_goes_back_to_the_system() {
     const BYTES: usize = 128 << 20;
     for huge_pages in [false, true] {
-        let arena = Arc::new(Arena::new(huge_pages));
+        let arena = Arc::new(Arena::new(huge_pages, huge_pages));
         let mut local = LocalArena::new(arena.clone());
         let mut held = blocks(&mut local, BYTES / 256, 256);
         let (full, resident_full) = (arena.held_bytes(), resident());
@@ -154,6 +160,45 @@ fn sessions_that_end_give_all_back() {
     let all = blocks(&mut local, (SPAN_LEN - 2112) / 1024, 1024);
     assert!(arena.class(128).is_empty(), "the first span, whole again, was carved from its start");
     all.into_iter().for_each(|block| block.free(&mut local));
+}
+
+/// With such chunks; and they go back when it goes idle, however little it has used of them.
+#[test]
+fn a_session_has_chunks_of_its_own() {
+    let [shared, own] = both();
+    let chunk = |block: &Block| block.at.as_ptr().addr() / HUGE_PAGE;
+    for (arena, is_own) in [(shared, false), (own, true)] {
+        let mut locals: Vec<_> = (0..3).map(|_| LocalArena::new(arena.clone())).collect();
+        let mut held: Vec<Vec<Block>> = locals.iter().map(|_| Vec::new()).collect();
+        // By turns, of many classes: five chunks each.
+        for turn in 0..10_000 {
+            for (local, held) in locals.iter_mut().zip(&mut held) {
+                held.push(Block::new(local, 24 + turn * 8 % 1000, turn as u8));
+            }
+        }
+        let chunks = |held: &[Block]| held.iter().map(chunk).collect::<BTreeSet<usize>>();
+        let [a, b, c] = [0, 1, 2].map(|n| chunks(&held[n]));
+        assert_eq!(a.is_disjoint(&b) && b.is_disjoint(&c) && c.is_disjoint(&a), is_own);
+        // Freed by another one, blocks are the other's, and then everybody's.
+        locals.rotate_left(1);
+        for (local, held) in locals.iter_mut().zip(held) {
+            held.into_iter().for_each(|block| block.free(local));
+        }
+        assert!(arena.held_bytes() > FLOOR, "caches");
+        locals.iter_mut().for_each(LocalArena::give_back);
+        assert_eq!(arena.held_bytes(), FLOOR);
+        // A span of a new lot is in use, and the rest is not the session's any more.
+        let [one, other] = [0, 1].map(|n| Block::new(&mut locals[n], 8, n as u8));
+        assert_eq!(chunk(&one) == chunk(&other), !is_own);
+        locals[0].give_back();
+        let third = Block::new(&mut locals[2], 16, 9);
+        assert_eq!(chunk(&third), chunk(&one), "the fullest that has room");
+        third.free(&mut locals[2]);
+        one.free(&mut locals[2]);
+        other.free(&mut locals[2]);
+        drop(locals);
+        assert_eq!(arena.held_bytes(), FLOOR);
+    }
 }
 
 #[test]
@@ -239,7 +284,10 @@ fn the_fullest_memory_serves_first() {
 
 #[test]
 fn blocks_never_overlap_in_any_order_of_calls() {
-    let arena = arena();
+    both().into_iter().for_each(use_in_any_order);
+}
+
+fn use_in_any_order(arena: Arc<Arena>) {
     let mut random = Random::of_test();
     let mut locals: Vec<_> = (0..3).map(|_| LocalArena::new(arena.clone())).collect();
     let mut held: Vec<Block> = Vec::new();
@@ -274,7 +322,10 @@ fn blocks_never_overlap_in_any_order_of_calls() {
 
 #[test]
 fn threads_share_an_arena() {
-    let arena = arena();
+    both().into_iter().for_each(use_on_threads);
+}
+
+fn use_on_threads(arena: Arc<Arena>) {
     let (sender, receiver) = std::sync::mpsc::sync_channel::<Vec<Block>>(4);
     let receiver = std::sync::Mutex::new(receiver);
     let seed = Random::of_test().0;
