@@ -89,9 +89,11 @@ pub(crate) struct Socket<S> {
     stream: S,
     thread: Rc<Thread>,
     conversation: Conversation,
-    /// The start of a request whose rest has not come.
+    /// The start of a request whose rest has not come, or what has come behind a wait.
     input: Vec<u8>,
-    /// `input` holds complete requests that wait for room in the output.
+    /// So much of `input` has been run; more than 0 only while the rest waits.
+    ran: usize,
+    /// `input` may hold complete requests, which wait for room in the output or for their turn.
     stalled: bool,
     /// Replies that the kernel has not taken yet, from `sent` on.
     unsent: Vec<u8>,
@@ -115,6 +117,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             thread,
             conversation: Conversation::new(shared),
             input: Vec::new(),
+            ran: 0,
             stalled: false,
             unsent: Vec::new(),
             sent: 0,
@@ -151,6 +154,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             }
             if self.stalled {
                 self.run_own(cx)?;
+                if self.stalled {
+                    // Let the other connections have a turn.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 continue;
             }
             let waits = self.conversation.client.wait().is_some();
@@ -286,13 +294,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let thread = self.thread.clone();
         let work = &mut *thread.work.borrow_mut();
         let now = clock::unix_ms();
-        let fed = work.executor.feed(&mut self.conversation, &self.input, now, &mut work.replies);
+        let input = &self.input[self.ran..];
+        let fed = work.executor.feed(&mut self.conversation, input, now, &mut work.replies);
         self.stalled = fed.stalled;
-        if fed.consumed == self.input.len() {
-            self.input = Vec::new();
-        } else {
-            self.input.drain(..fed.consumed);
-        }
+        self.ran += fed.consumed;
+        let rest_waits = self.stalled || self.conversation.client.wait().is_some();
+        drop_ran(&mut self.input, &mut self.ran, rest_waits);
         self.publish_lengths();
         self.send_replies(cx, work)?;
         self.wait_for_request(now, fed.consumed > 0);
@@ -377,7 +384,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     fn check_input_limit(&self, max: usize) -> io::Result<()> {
-        if self.input.len() > max {
+        if self.input.len() - self.ran > max {
             self.counters().input_limit_closed.add(1);
             return Err(self.over_limit("a request is larger than client-query-buffer-limit"));
         }
@@ -398,8 +405,55 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     fn publish_lengths(&self) {
         let shared = &self.conversation.client.shared;
         // ORDERING: Relaxed, shown to people.
-        shared.input_len.store(self.input.len(), Ordering::Relaxed);
-        shared.input_free.store(self.input.capacity() - self.input.len(), Ordering::Relaxed);
+        let len = self.input.len() - self.ran;
+        shared.input_len.store(len, Ordering::Relaxed);
+        shared.input_free.store(self.input.capacity() - len, Ordering::Relaxed);
         shared.unsent_len.store(self.unsent_len(), Ordering::Relaxed);
+    }
+}
+
+/// Drops what has been run of an input, and memory that the rest does not need. Where the rest will run
+/// bit by bit, only once that is the shorter part: to move it each time would be quadratic.
+fn drop_ran(input: &mut Vec<u8>, ran: &mut usize, rest_waits: bool) {
+    let rest = &input[*ran..];
+    if rest.is_empty() || (*ran > 0 && !(rest_waits && rest.len() > *ran)) {
+        *input = rest.to_vec();
+        *ran = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_that_runs_bit_by_bit_is_rarely_moved() {
+        const LEN: usize = 1 << 20;
+        const BIT: usize = 10;
+        let (mut input, mut ran): (Vec<u8>, _) = ((0..LEN).map(|i| i as u8).collect(), 0);
+        let mut moved = 0;
+        for done in (0..LEN).step_by(BIT) {
+            assert_eq!(input.len() - ran, LEN - done);
+            assert_eq!(input[ran], done as u8);
+            ran += BIT.min(input.len() - ran);
+            let before = input.len();
+            drop_ran(&mut input, &mut ran, true);
+            moved += if input.len() < before { input.len() } else { 0 };
+        }
+        assert_eq!((input.len(), input.capacity(), ran), (0, 0, 0));
+        assert!(moved <= LEN, "{moved} bytes");
+    }
+
+    #[test]
+    fn the_start_of_a_request_keeps_no_memory_for_what_has_run() {
+        let (mut input, mut ran) = (vec![b'x'; 1 << 20], (1 << 20) - 3);
+        drop_ran(&mut input, &mut ran, false);
+        assert_eq!((input.as_slice(), ran), (&b"xxx"[..], 0));
+        assert!(input.capacity() < 100, "{} bytes", input.capacity());
+        // Nothing has run: it goes on to grow where it is.
+        let mut input = Vec::with_capacity(1000);
+        input.extend_from_slice(b"xxx");
+        drop_ran(&mut input, &mut ran, false);
+        assert_eq!(input.capacity(), 1000);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hotring_store::{Options, Store, Watched};
 
-use super::{BATCH_LEN, Conversation, Executor, Fed, WaitEnd};
+use super::{BATCH_LEN, Conversation, Executor, Fed, TURN_LEN, WaitEnd};
 use crate::client::Closing;
 use crate::commands::NOT_BUILT_IN;
 use crate::config::Config;
@@ -161,6 +161,37 @@ fn requests_behind_a_wait_run_after_its_end() {
 }
 
 #[test]
+fn nothing_behind_a_wait_is_decoded_before_its_end() {
+    let server = server(Config::default());
+    let (mut executor, mut conversation) = talk(&server);
+    let wait = b"WAITKEY k 0\r\n";
+    let input = [&wait[..], &b"INCR a\r\n".repeat(BATCH_LEN)].concat();
+    let fed = executor.feed(&mut conversation, &input, NOW, &mut Vec::new());
+    assert_eq!(fed, Fed { consumed: wait.len(), stalled: false });
+    assert!(executor.batch[1..].iter().all(|request| request.args.is_empty()));
+}
+
+#[test]
+fn much_input_is_run_in_turns() {
+    let server = server(Config::default());
+    let (mut executor, mut conversation) = talk(&server);
+    let requests = [set("k", &"v".repeat(3 * TURN_LEN)), b"INCR n\r\n\r\n".repeat(30_000)].concat();
+    let (mut input, mut turns, mut out) = (&requests[..], 0, Vec::new());
+    loop {
+        let fed = executor.feed(&mut conversation, input, NOW, &mut out);
+        let len_max = TURN_LEN + 10 * BATCH_LEN;
+        assert!(turns == 0 || fed.consumed < len_max, "{} bytes", fed.consumed);
+        input = &input[fed.consumed..];
+        turns += 1;
+        if !fed.stalled {
+            break;
+        }
+    }
+    assert_eq!((turns, input.len()), (1 + 5, 0));
+    assert!(out.ends_with(b"\r\n:29999\r\n:30000\r\n"));
+}
+
+#[test]
 fn time_is_the_argument_and_nothing_else() {
     let server = server(Config::default());
     let (mut executor, mut conversation) = talk(&server);
@@ -203,7 +234,10 @@ fn a_reply_above_the_hard_limit_is_not_built() {
     let (mut executor, mut conversation) = talk(&server);
     let mut input = set("big", &"v".repeat(200_000));
     (0..3_000).for_each(|i| input.extend(set(&format!("{i:01000}"), "v")));
-    executor.feed(&mut conversation, &input, NOW, &mut Vec::new());
+    let mut done = 0;
+    while done < input.len() {
+        done += executor.feed(&mut conversation, &input[done..], NOW, &mut Vec::new()).consumed;
+    }
     for _ in 0..8_000 {
         server.enter("peer".into(), "local".into(), 0);
     }

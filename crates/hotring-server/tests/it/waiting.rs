@@ -175,6 +175,33 @@ fn a_connection_that_waits_is_not_idle() {
 }
 
 #[test]
+fn much_behind_many_waits_runs_in_its_order() {
+    const ROUNDS: usize = 200;
+    const EACH: usize = 500;
+    let server = TestServer::with(|config| config.threads = 1);
+    let mut writer = server.connect();
+    let mut waiter = waiting(&server, "WAITKEY k 0", &mut writer);
+    let long = "x".repeat(100_000);
+    let round =
+        [b"INCR a\r\n".repeat(EACH), request(&["ECHO", &long]), b"WAITKEY k 1\r\n".to_vec()];
+    let input = round.concat().repeat(ROUNDS);
+    let mut sender = waiter.stream.try_clone().unwrap();
+    let sending = std::thread::spawn(move || std::io::Write::write_all(&mut sender, &input));
+    // Some of it comes before the end of the wait, the rest whenever it likes.
+    assert_eq!(writer.say("SET k v"), ok());
+    assert_eq!(waiter.reply(), Reply::Int(1));
+    for i in 0..ROUNDS * EACH {
+        assert_eq!(waiter.reply(), Reply::Int(i as i64 + 1));
+        if (i + 1) % EACH == 0 {
+            assert_eq!(waiter.reply(), bulk(&long));
+            assert_eq!(waiter.reply(), Reply::Int(0), "nobody has written");
+        }
+    }
+    sending.join().unwrap().unwrap();
+    assert_eq!(waiter.say("GET a"), bulk(&(ROUNDS * EACH).to_string()));
+}
+
+#[test]
 fn too_much_behind_a_wait_closes_the_connection() {
     let server = TestServer::with(|config| config.query_buffer_max = 1 << 20);
     let mut writer = server.connect();
