@@ -118,3 +118,48 @@ fn close_silent(server: &Server) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use hotring_store::{Options, Store};
+
+    use super::*;
+    use crate::client::{Client, Wait};
+    use crate::config::Config;
+    use crate::server::Parts;
+
+    #[test]
+    fn who_waits_is_neither_idle_nor_in_the_middle_of_a_request() {
+        let server = Server::new(Parts {
+            store: Store::new(Options::default()).unwrap(),
+            config: Config {
+                threads: 1,
+                timeout_s: 1000,
+                request_timeout_s: 1000,
+                ..Config::default()
+            },
+            addresses: Vec::new(),
+            unix_path: None,
+            run_id: "0".repeat(40),
+            log_level: Box::new(|_| {}),
+        });
+        let shared = server.enter("peer".into(), "local".into(), 0);
+        let mut client = Client::new(shared.clone());
+        let watch = server.store.session().watch(b"k", None, Waker::noop().clone(), 0).unwrap();
+        client.begin_wait(Wait { watch, limit: None });
+        // Since 1970.
+        shared.active_at.store(1, Relaxed);
+        shared.request_since.store(1, Relaxed);
+        close_silent(&server);
+        assert!(!shared.is_killed(), "it waits");
+        client.end_wait(clock::unix_ms());
+        shared.request_since.store(0, Relaxed);
+        close_silent(&server);
+        assert!(!shared.is_killed(), "its time counts from the end of the wait");
+        shared.active_at.store(1, Relaxed);
+        close_silent(&server);
+        assert!(shared.is_killed());
+    }
+}

@@ -91,6 +91,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             self.received(n);
             self.publish_lengths();
             self.check_input_limit(work.executor.config().query_buffer_max)?;
+        } else {
+            // What is unsent may take its client long to fetch, or for ever: that is no wait.
+            self.conversation.client.end_wait(clock::unix_ms());
         }
         Poll::Ready(Ok(n))
     }

@@ -76,9 +76,10 @@ fn a_wait_ends_with_its_time_or_with_the_key() {
     let mut wire = server.connect();
     assert_eq!(wire.say("WAITKEY k 1"), Reply::Int(0));
     assert_eq!(wire.say("WAITKEY k 20 VALUE v"), Reply::Int(0));
-    assert_eq!(wire.say("SET k v PX 20"), ok());
-    let far = i64::MAX.to_string();
-    assert_eq!(wire.ask(&["WAITKEY", "k", &far]), Reply::Int(1), "it has expired");
+    // Together, so that the key has not expired when the wait begins.
+    wire.send(format!("SET k v PX 20\r\nWAITKEY k {}\r\n", i64::MAX).as_bytes());
+    assert_eq!(wire.reply(), ok());
+    assert_eq!(wire.reply(), Reply::Int(1), "it has expired");
     assert_eq!(wire.say("GET k"), Reply::Null);
     // The wait sees that the expiry comes sooner than it looked.
     let mut writer = server.connect();
@@ -132,6 +133,20 @@ fn a_killed_or_lost_connection_waits_no_more() {
 }
 
 #[test]
+fn a_half_closed_connection_waits_no_more_while_replies_are_unsent() {
+    let server = TestServer::with(|config| config.output_soft_max = 1 << 30);
+    let mut writer = server.connect();
+    // More than the kernel takes for a client that does not read.
+    let big = "v".repeat(64 << 20);
+    assert_eq!(writer.ask(&["SET", "big", &big]), ok());
+    let mut deaf = waiting(&server, "GET big\r\nWAITKEY k 0", &mut writer);
+    deaf.half_close();
+    until_waiting(&mut writer, 0);
+    assert_eq!(deaf.reply(), bulk(&big), "it still gets what it was owed");
+    assert!(deaf.is_closed());
+}
+
+#[test]
 fn the_end_of_the_server_ends_a_wait() {
     let server = TestServer::new();
     let mut writer = server.connect();
@@ -161,13 +176,10 @@ fn only_so_many_connections_wait() {
 }
 
 #[test]
-fn a_connection_that_waits_is_not_idle() {
-    let server = TestServer::with(|config| {
-        config.timeout_s = 1;
-        config.request_timeout_s = 1;
-    });
+fn a_request_behind_a_wait_has_time() {
+    let server = TestServer::with(|config| config.request_timeout_s = 1);
     let mut wire = server.connect();
-    // Longer than idle connections are left alone; with the start of a request behind it.
+    // Longer than requests that are begun are left alone, with the start of one behind it.
     wire.send(b"SET k v PX 2500\r\nWAITKEY k 0\r\n*2\r\n$3\r\nGET\r\n");
     assert_eq!(wire.reply(), ok());
     assert_eq!(wire.reply(), Reply::Int(1));
