@@ -11,6 +11,8 @@ use crate::word::{MARK, Next};
 use std::collections::HashSet;
 
 impl Checked for Chaining {
+    const GROWS_IN_STEPS: bool = true;
+
     /// No bucket is being split; each item is live and in its bucket; buckets that are ready, and
     /// only those, have taken part in splits; every item that is not retired is in a chain.
     fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
@@ -26,7 +28,7 @@ impl Checked for Chaining {
             }
             ready += 1;
             assert!(!head.is_frozen(), "a split was left in the middle");
-            let sibling = index | mask + 1 >> 1;
+            let sibling = index | (mask + 1) >> 1;
             let is_split = pinned.engine.table.head(sibling).is_ready();
             assert_eq!(head.level(), level - u32::from(!is_split), "a bucket's level");
             pinned.tidy(index);

@@ -4,31 +4,25 @@ use super::GCuckoo;
 use super::lock::{FROZEN, LOCKED};
 use super::page::{Page, View};
 use super::place::{Entry, tag_of};
+use crate::checks::Checked;
 use crate::index::Index;
-use crate::item::{Item, Kind};
+use crate::item::Kind;
 use crate::session::Session;
 use crate::sync::Ordering;
 use crate::word::{MARK, Next};
 use std::collections::HashSet;
 
-impl<K: Kind, const S: usize> Session<K, GCuckoo<S>> {
-    /// Looks at an index at rest: pages, tags, buckets, stashes and graphs agree, no lock is held,
-    /// and every item that is not retired is in the table, once.
-    ///
-    /// # Panics
-    /// If something does not agree.
-    pub fn check_at_rest(&mut self, index: &Index<K, GCuckoo<S>>) {
-        let pinned = self.pin();
+impl<const S: usize> Checked for GCuckoo<S> {
+    /// Pages, tags, buckets, stashes and graphs agree, no lock is held, and every item that is not
+    /// retired is in the table, once.
+    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
+        let pinned = session.pin();
         let mut held = HashSet::new();
         pinned.engine.directory.for_each(|page| {
             check_page(page, &pinned.shared.kind, &mut held);
         });
-        for address in index.shared.arena.blocks() {
-            // SAFETY: P: under a checker no block is handed back, and each holds an item.
-            let item = unsafe { Item::at(address) };
-            let alive = item.ghost().is_alive();
-            assert_eq!(alive, held.contains(&address), "an item is in the table or retired");
-        }
+        let alive: HashSet<u64> = index.alive().collect();
+        assert_eq!(alive, held, "an item is in the table or retired");
     }
 }
 

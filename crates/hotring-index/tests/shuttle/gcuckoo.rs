@@ -9,7 +9,7 @@ use crate::history::{Op, Outcome, State};
 use crate::operate::operate;
 use crate::plan::Random;
 use crate::run::{CLEARED, RECORD, Record, judge, note, tick};
-use hotring_index::checks::{Fault, Reclaim};
+use hotring_index::checks::{Checked, Fault, Reclaim};
 use hotring_index::{Atomicity, Config, GCuckoo, GCuckooConfig, GCuckooHash, Growth, Session, U64};
 use shuttle::rand::RngCore;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ fn run<const S: usize>(sort: &Sort, fault: Fault) {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().expect("a panic ends the run"));
-    session.check_at_rest(&index);
+    Checked::check_at_rest(&mut session, &index);
     for (key, first) in first.into_iter().enumerate() {
         let last = State::of(session.get(key as u64));
         judge(key, State::of(first), last);
@@ -178,7 +178,7 @@ fn run<const S: usize>(sort: &Sort, fault: Fault) {
         session.collect();
     }
     assert_eq!(index.stats().limbo_bytes, 0, "memory is not freed when nobody can see it");
-    session.check_at_rest(&index);
+    Checked::check_at_rest(&mut session, &index);
 }
 
 fn scenario(sort: Sort) -> Scenario {

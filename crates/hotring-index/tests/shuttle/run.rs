@@ -8,8 +8,7 @@ use crate::plan::{Action, Form, Items, KEYS_MAX, Place, Plan, Random, SLOTS_MAX,
 use crate::target::Target;
 use hotring_index::checks::Checked;
 use hotring_index::{
-    Bytes, Chaining, Engine, GCuckoo, Index, Kind, Locking, Mercury, OsMutex, Ring, Session,
-    TestAndSet, U64,
+    Bytes, Chaining, GCuckoo, Index, Mercury, OsMutex, Ring, Session, TestAndSet, U64,
 };
 use shuttle::rand::RngCore;
 use shuttle::sync::{Condvar, Mutex};
@@ -65,54 +64,6 @@ impl Signals {
     }
 }
 
-/// An engine as the runs use it.
-pub trait Explored: Engine {
-    /// Whether a doubling only begins with `grow`.
-    const GROWS_IN_STEPS: bool;
-
-    /// Takes the line of a hash's slot a step further towards complete, where there are such.
-    fn complete<K: Kind>(_session: &mut Session<K, Self>, _hash: u64) {}
-
-    /// Looks at the index, in which nobody does anything.
-    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>);
-}
-
-impl<const H: usize> Explored for Ring<H> {
-    const GROWS_IN_STEPS: bool = false;
-
-    fn complete<K: Kind>(session: &mut Session<K, Self>, hash: u64) {
-        Checked::complete(session, hash);
-    }
-
-    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
-        Checked::check_at_rest(session, index);
-    }
-}
-
-impl Explored for Chaining {
-    const GROWS_IN_STEPS: bool = true;
-
-    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
-        Checked::check_at_rest(session, index);
-    }
-}
-
-impl<L: Locking> Explored for Mercury<L> {
-    const GROWS_IN_STEPS: bool = true;
-
-    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
-        hotring_index::checks::Checked::check_at_rest(session, index);
-    }
-}
-
-impl<const S: usize> Explored for GCuckoo<S> {
-    const GROWS_IN_STEPS: bool = false;
-
-    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
-        session.check_at_rest(index);
-    }
-}
-
 /// Carries out a plan that is drawn from the shape.
 pub fn run(shape: &Shape) {
     match shape.items {
@@ -136,7 +87,7 @@ fn run_on<K: Target>(shape: &Shape) {
 }
 
 /// Keys that lie at a place.
-fn keys_at<K: Target, E: Explored>(session: &Session<K, E>, place: Place) -> Vec<K::Name> {
+fn keys_at<K: Target, E: Checked>(session: &Session<K, E>, place: Place) -> Vec<K::Name> {
     if let (Place::Equal, Some(names)) = (place, K::equal()) {
         return names;
     }
@@ -170,7 +121,7 @@ fn find(place: Place, hash: &dyn Fn(u64) -> u64) -> Vec<u64> {
     }
 }
 
-fn run_as<K: Target, E: Explored>(shape: &Shape) {
+fn run_as<K: Target, E: Checked>(shape: &Shape) {
     let mut random = Random::new(shuttle::rand::thread_rng().next_u64());
     let config = shape.config(&mut random);
     let plan = Plan::draw(shape, &mut random);
@@ -213,7 +164,7 @@ fn run_as<K: Target, E: Explored>(shape: &Shape) {
     conclude(shape, &plan, &index, &mut session, &names);
 }
 
-fn prepare<K: Target, E: Explored>(plan: &Plan, session: &mut Session<K, E>, names: &[K::Name]) {
+fn prepare<K: Target, E: Checked>(plan: &Plan, session: &mut Session<K, E>, names: &[K::Name]) {
     for _ in 0..plan.grows {
         if session.grow() && E::GROWS_IN_STEPS {
             (0..plan.steps).for_each(|_| session.collect());
@@ -230,7 +181,7 @@ fn prepare<K: Target, E: Explored>(plan: &Plan, session: &mut Session<K, E>, nam
     }
     for _ in 0..plan.completions {
         for name in names {
-            Explored::complete(session, session.hash_of(name.borrow()));
+            E::complete(session, session.hash_of(name.borrow()));
         }
         session.advance();
     }
@@ -241,7 +192,7 @@ fn prepare<K: Target, E: Explored>(plan: &Plan, session: &mut Session<K, E>, nam
     }
 }
 
-fn act<K: Target, E: Explored>(
+fn act<K: Target, E: Checked>(
     index: &Index<K, E>,
     session: &mut Session<K, E>,
     names: &[K::Name],
@@ -283,7 +234,7 @@ fn act<K: Target, E: Explored>(
         Action::Grow => drop(session.grow()),
         Action::Shrink => drop(session.shrink()),
         Action::Collect => session.collect(),
-        Action::Complete(key) => Explored::complete(session, session.hash_of(names[key].borrow())),
+        Action::Complete(key) => E::complete(session, session.hash_of(names[key].borrow())),
         Action::Advance => session.advance(),
         Action::NewSession => *session = index.session(),
         Action::Signal | Action::Await(_) => unreachable!("not for sessions"),
@@ -294,7 +245,7 @@ fn act<K: Target, E: Explored>(
 pub const CLEARED: Op = Op::Swap(u64::MAX, u64::MAX);
 
 /// A whole scan is a get of each key.
-fn scan<K: Target, E: Explored>(
+fn scan<K: Target, E: Checked>(
     session: &mut Session<K, E>,
     names: &[K::Name],
     count: usize,
@@ -319,7 +270,7 @@ fn scan<K: Target, E: Explored>(
     }
 }
 
-fn conclude<K: Target, E: Explored>(
+fn conclude<K: Target, E: Checked>(
     shape: &Shape,
     plan: &Plan,
     index: &Index<K, E>,
@@ -327,7 +278,7 @@ fn conclude<K: Target, E: Explored>(
     names: &[K::Name],
 ) {
     if shape.at_rest {
-        Explored::check_at_rest(session, index);
+        E::check_at_rest(session, index);
     }
     let last: Vec<State> = names.iter().map(|name| K::state(session, name)).collect();
     for (key, &last) in last.iter().enumerate() {
@@ -345,7 +296,7 @@ fn conclude<K: Target, E: Explored>(
     }
     assert_eq!(index.stats().limbo_bytes, 0, "memory is not freed when nobody can see it");
     if shape.at_rest {
-        Explored::check_at_rest(session, index);
+        E::check_at_rest(session, index);
     }
     for (name, &last) in names.iter().zip(&last) {
         assert_eq!(K::state(session, name), last, "a key changes while the table shrinks");

@@ -6,7 +6,7 @@ use crate::gcuckoo;
 use crate::history::Op;
 use crate::plan::{Action, Form, Items, Pick, Place, Script, Shape};
 use crate::renewal::renewal;
-use hotring_index::{Chaining, RcuCounts, Ring, Strategy};
+use hotring_index::{Chaining, Mercury, RcuCounts, Ring, Strategy, TestAndSet};
 use std::sync::Arc;
 
 /// A bit of everything.
@@ -226,7 +226,7 @@ pub fn all() -> Vec<Scenario> {
         displace_complete(),
     ];
     let shapes = everything().into_iter().chain(special).chain(chains());
-    let renewals = [renewals(), renewals_on_chains()];
+    let renewals = [renewals(), renewals_on_chains(), renewals_in_buckets()];
     shapes.map(Scenario::from).chain(renewals).chain(gcuckoo::all()).collect()
 }
 
@@ -289,6 +289,10 @@ fn chains() -> Vec<Shape> {
 /// Renewals of what is about to expire.
 pub fn renewals() -> Scenario {
     Scenario { name: "renewal", run: Arc::new(renewal::<Ring<2>>) }
+}
+
+fn renewals_in_buckets() -> Scenario {
+    Scenario { name: "renewal-mercury", run: Arc::new(renewal::<Mercury<TestAndSet>>) }
 }
 
 fn renewals_on_chains() -> Scenario {
