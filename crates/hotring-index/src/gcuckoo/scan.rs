@@ -76,7 +76,13 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
                 last = Some(position);
                 // Only the address is left; the tag's place has the position.
                 let item = self.view(page).item(Entry(word & !(u64::MAX << POSITION_SHIFT)));
-                if self.shared.kind.item_hash(item).reverse_bits() >= from {
+                let shift = POSITION_SHIFT - page.depth;
+                let start = page.base() + (position << shift);
+                let at = self.shared.kind.item_hash(item).reverse_bits();
+                // One that is elsewhere by its hash is damaged: shown with the beginning of its tag.
+                let is_ours = at.wrapping_sub(page.base()) >> shift == position;
+                let due = if is_ours { at } else { start };
+                if due >= from {
                     let hit = self.live(item);
                     enough |= f(self, hit);
                 }

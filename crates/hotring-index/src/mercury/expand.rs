@@ -235,6 +235,9 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
         });
         sometimes!(ExpansionBegun);
         self.set(Phase::Moving { from: 0 });
+        // The thread may sleep since there was nothing to do; while it is there sessions leave this
+        // to it, whoever has begun.
+        engine.expansion.bell.ring();
         true
     }
 

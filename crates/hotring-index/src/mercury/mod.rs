@@ -63,9 +63,10 @@
 //!
 //! Nothing here is lock-free: a thread that is stopped while it holds a bucket stops all who want
 //! that bucket, and stopped in any operation it stops the next change of state, and with it everybody
-//! who begins an operation until it goes on. No lock is held while a caller's closure runs, and none
-//! over a system call, but for the mutex of [`OsMutex`] itself. Locks are taken in one order: phase,
-//! sessions' list, thread locks; a thread lock before a bucket's; and one bucket at a time.
+//! who begins an operation until it goes on. No lock is held while a caller's closure runs. Over
+//! system calls (memory for tables, waking the expander) only the phase is, which nobody waits for.
+//! Locks are taken in one order: phase, sessions' list, thread locks; a thread lock before a bucket's;
+//! and one bucket at a time.
 //!
 //! # Memory orders
 //!

@@ -57,9 +57,18 @@ impl<'s, K: Kind, L: Locking> Pinned<'s, K, Mercury<L>> {
                 continue;
             }
             let (held, table) = self.hold(tables, cursor.reverse_bits());
-            let position = |hit: &Hit| self.shared.kind.item_hash(hit.item).reverse_bits();
-            let hits = held.items().map(|spot| spot.hit);
-            met.extend(hits.filter(|hit| position(hit) >= cursor));
+            let bucket = table.index(cursor.reverse_bits());
+            let is_due = |hit: &Hit| {
+                let hash = self.shared.kind.item_hash(hit.item);
+                // One that is not of this bucket has a damaged hash: shown with its beginning.
+                let is_ours = table.index(hash) == bucket;
+                if is_ours {
+                    hash.reverse_bits() >= cursor
+                } else {
+                    bucket.reverse_bits() == cursor
+                }
+            };
+            met.extend(held.items().map(|spot| spot.hit).filter(is_due));
             return end_of(table, cursor);
         }
         cursor

@@ -179,6 +179,31 @@ every_engine!(every_flipped_bit_is_noticed, |family| {
     }
 });
 
+/// Nothing but a walk leads to them.
+fn lost_items<E: Engine>(config: &Config) {
+    let index = open::<E>(config, Checksum::Verify);
+    let mut session = index.session();
+    fill(&mut session);
+    let mut damager = index.session();
+    for (key, ..) in items() {
+        for bit in META_HASH {
+            let found = damager.with_damage(&key, Part::Meta, bit, || {
+                let mut scrub = Scrub::new(0);
+                session.scrub_step(&mut scrub, 1000);
+                assert!(scrub.is_done());
+                scrub.counts.damaged
+            });
+            assert_eq!(found, Some(1), "bit {bit} of {}", key.escape_ascii());
+        }
+    }
+}
+
+every_engine!(a_walk_finds_items_whose_hash_is_damaged, |family| {
+    for (shape, config) in strategies(family) {
+        with_engine!(shape, lost_items(&config));
+    }
+});
+
 fn repairs<E: Engine>(config: &Config) {
     for remove in [false, true] {
         for (key, value, _, _) in items() {

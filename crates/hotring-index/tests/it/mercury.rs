@@ -229,6 +229,18 @@ fn sessions_help_a_thread_that_is_behind() {
     });
 }
 
+/// Before it sleeps it asks once more what there is to do, since a session has begun something; a
+/// thread that is not told would sleep here for ever, and one that sleeps would go on to.
+#[test]
+fn who_begins_to_double_the_table_wakes_the_thread() {
+    let config = Config { growth: Some(Growth::Fixed), ..with_thread() };
+    let index = MercuryHash::<U64>::new(config).expect("a valid configuration");
+    let bytes = index.stats().table_bytes;
+    assert!(index.session().grow());
+    index.maintain(|| index.stats().table_bytes == 2 * bytes);
+    assert_eq!((expansions(&index.stats()), index.stats().slots), (1, 8));
+}
+
 #[test]
 fn other_engines_have_no_work_for_a_thread() {
     let index = HotRing::<U64>::new(Config::default()).expect("a valid configuration");
