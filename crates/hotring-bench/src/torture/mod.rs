@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use hotring_index::{ChainingHash, EngineChoice, HotRing, U64};
+use hotring_index::{
+    ChainingHash, EngineChoice, GCuckoo, HotRing, Index, Mercury, OsMutex, TestAndSet, U64,
+};
 use indicatif::ProgressBar;
 
 use crate::machine::{self, Machine, resident};
@@ -88,6 +90,18 @@ impl TortureArgs {
                 }
                 (On::Index, EngineChoice::Chaining) => {
                     self.torture::<ChainingHash<U64>>("index")?;
+                }
+                (On::Index, EngineChoice::Mercury) => {
+                    self.torture::<Index<U64, Mercury<TestAndSet>>>("index")?;
+                }
+                (On::Index, EngineChoice::MercuryMutex) => {
+                    self.torture::<Index<U64, Mercury<OsMutex>>>("index")?;
+                }
+                (On::Index, EngineChoice::GCuckoo) => {
+                    self.torture::<Index<U64, GCuckoo<4>>>("index")?;
+                }
+                (On::Index, EngineChoice::GCuckooOneSlot) => {
+                    self.torture::<Index<U64, GCuckoo<1>>>("index")?;
                 }
                 (On::Index, other) => bail!("{} is tortured --on store only", other.name()),
             }

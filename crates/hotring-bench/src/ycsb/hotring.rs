@@ -1,39 +1,44 @@
-//! The index under measurement.
+//! The engines of hotring-index under measurement.
 
 use anyhow::{Result, bail};
-use hotring_index::{Config, HotRing, Ring, U64};
+use hotring_index::{Config, Index, Ring, U64};
 
 use super::target::{Engine, Named, Session, Target};
 
-/// The index with this many hints a slot. The settings may be refused.
-pub fn target(hints: usize, config: Config) -> Result<Box<dyn Target>> {
-    Ok(match hints {
-        1 => Box::new(named::<1>(config)?),
-        3 => Box::new(named::<3>(config)?),
-        7 => Box::new(named::<7>(config)?),
+/// An index with this engine. The settings may be refused.
+pub fn target<E: hotring_index::Engine>(name: &str, config: Config) -> Result<Box<dyn Target>> {
+    Ok(Box::new(Named { name: name.into(), engine: Index::<U64, E>::new(config)? }))
+}
+
+/// HotRing with this many hints a slot.
+pub fn rings(hints: usize, config: Config) -> Result<Box<dyn Target>> {
+    let name = format!("hotring {:?} {hints}", config.strategy).to_lowercase();
+    match hints {
+        1 => target::<Ring<1>>(&name, config),
+        3 => target::<Ring<3>>(&name, config),
+        7 => target::<Ring<7>>(&name, config),
         _ => bail!("--hints is 1, 3 or 7"),
-    })
+    }
 }
 
-fn named<const H: usize>(config: Config) -> Result<Named<HotRing<U64, H>>> {
-    let name = format!("hotring {:?} {H}", config.strategy).to_lowercase();
-    Ok(Named { name, engine: HotRing::<U64, H>::new(config)? })
-}
-
-impl<const H: usize> Engine for HotRing<U64, H> {
-    type Session<'a> = hotring_index::Session<U64, Ring<H>>;
+impl<E: hotring_index::Engine> Engine for Index<U64, E> {
+    type Session<'a> = hotring_index::Session<U64, E>;
 
     fn session(&self) -> Self::Session<'_> {
-        HotRing::session(self)
+        Index::session(self)
     }
 
     fn visits(&self) -> Option<(u64, u64)> {
         let stats = self.stats();
         Some((stats.lookups_sampled, stats.visits_sampled))
     }
+
+    fn index_bytes(&self) -> Option<u64> {
+        Some(self.stats().table_bytes)
+    }
 }
 
-impl<const H: usize> Session for hotring_index::Session<U64, Ring<H>> {
+impl<E: hotring_index::Engine> Session for hotring_index::Session<U64, E> {
     fn get(&mut self, key: u64) -> Option<u64> {
         Self::get(self, key)
     }

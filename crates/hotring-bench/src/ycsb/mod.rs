@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
-use hotring_index::{Config, Growth, Strategy};
+use hotring_index::{Chaining, Config, GCuckoo, Growth, Mercury, Strategy};
 
 use crate::machine::{Machine, resident};
 use crate::report;
@@ -61,6 +61,10 @@ pub struct YcsbArgs {
     /// Rounds before those, also the time that hotspots get to be found
     #[arg(long, default_value_t = 1)]
     warmup: usize,
+    /// Let the tables of HotRing and Chaining Hash have at least this many bytes a key, so that both
+    /// have as many (else each its own default)
+    #[arg(long, conflicts_with = "items_per_slot")]
+    index_bytes: Option<f64>,
     #[command(flatten)]
     ring: RingArgs,
     /// Same seed, same streams
@@ -122,6 +126,12 @@ enum StrategyName {
 enum TargetName {
     /// Every combination of --strategies and --hints
     Hotring,
+    /// Lock-free chains, the baseline of HotRing's paper
+    Chaining,
+    /// Mercury with test-and-set locks
+    Mercury,
+    /// G-Cuckoo with four slots a bucket
+    Gcuckoo,
     /// A plain array indexed by the key: the physical limit, not an index
     Oracle,
     #[cfg(feature = "peers")]
@@ -136,6 +146,7 @@ enum TargetName {
 struct Loaded {
     target: Box<dyn Target>,
     bytes_per_key: f64,
+    index_bytes_per_key: Option<f64>,
 }
 
 impl YcsbArgs {
@@ -188,7 +199,9 @@ impl YcsbArgs {
             target.load(self.keys, &bar);
             let grown = resident()?.saturating_sub(before);
             bar.finish_and_clear();
-            loaded.push(Loaded { target, bytes_per_key: grown as f64 / self.keys as f64 });
+            let per_key = |bytes: u64| bytes as f64 / self.keys as f64;
+            let index_bytes_per_key = target.index_bytes().map(per_key);
+            loaded.push(Loaded { target, bytes_per_key: per_key(grown), index_bytes_per_key });
         }
         Ok(loaded)
     }
@@ -200,6 +213,15 @@ impl YcsbArgs {
         for name in &self.targets {
             match name {
                 TargetName::Hotring => targets.extend(self.rings()?),
+                TargetName::Chaining => {
+                    targets.push(hotring::target::<Chaining>("chaining", self.chains())?);
+                }
+                TargetName::Mercury => {
+                    targets.push(hotring::target::<Mercury>("mercury", self.ring.common())?);
+                }
+                TargetName::Gcuckoo => {
+                    targets.push(hotring::target::<GCuckoo<4>>("gcuckoo", self.ring.common())?);
+                }
                 TargetName::Oracle => targets.push(oracle::target(self.keys + inserts)?),
                 #[cfg(feature = "peers")]
                 TargetName::Papaya => targets.push(peers::papaya()),
@@ -218,7 +240,7 @@ impl YcsbArgs {
         let mut refusal = None;
         for &strategy in &self.ring.strategies {
             for &hints in &self.ring.hints {
-                match hotring::target(hints, self.ring.config(strategy, self.keys)) {
+                match hotring::rings(hints, self.rings_config(strategy, hints)) {
                     Ok(ring) => rings.push(ring),
                     Err(error) => {
                         eprintln!("note: {hints} hints with {strategy:?} left out: {error}");
@@ -230,6 +252,22 @@ impl YcsbArgs {
         match refusal {
             Some(error) if rings.is_empty() => Err(error),
             _ => Ok(rings),
+        }
+    }
+
+    fn rings_config(&self, strategy: StrategyName, hints: usize) -> Config {
+        let config = self.ring.config(strategy, self.keys);
+        match self.index_bytes {
+            Some(bytes) => with_index_bytes(config, bytes, 8 * (hints + 1)),
+            None => config,
+        }
+    }
+
+    fn chains(&self) -> Config {
+        let config = self.ring.common();
+        match self.index_bytes {
+            Some(bytes) => with_index_bytes(config, bytes, 8),
+            None => config,
         }
     }
 
@@ -274,7 +312,25 @@ impl ModeName {
     }
 }
 
+/// Bytes of each table at the start, where all are to have the same.
+const BYTES_INITIAL: usize = 64 << 10;
+
+/// A table that has at least so many bytes a key, made of slots of `slot` bytes.
+fn with_index_bytes(config: Config, bytes_per_key: f64, slot: usize) -> Config {
+    let growth = Some(Growth::BytesPerKey(bytes_per_key));
+    Config { growth, slots_initial: BYTES_INITIAL / slot, ..config }
+}
+
 impl RingArgs {
+    /// What is not about hot items.
+    fn common(&self) -> Config {
+        let mut config = Config { huge_pages: !self.no_huge_pages, ..Config::default() };
+        if let Some(depth) = self.depth {
+            config.pipeline_depth = depth;
+        }
+        config
+    }
+
     fn config(&self, strategy: StrategyName, keys: u64) -> Config {
         let strategy = match strategy {
             StrategyName::None => Strategy::None,
@@ -282,15 +338,7 @@ impl RingArgs {
             StrategyName::Sampling => Strategy::Sampling,
             StrategyName::Vote => Strategy::Vote,
         };
-        let mut config = Config {
-            strategy,
-            huge_pages: !self.no_huge_pages,
-            complete_lines: self.complete_lines,
-            ..Config::default()
-        };
-        if let Some(depth) = self.depth {
-            config.pipeline_depth = depth;
-        }
+        let mut config = Config { strategy, complete_lines: self.complete_lines, ..self.common() };
         if let Some(period) = self.period {
             config.period = period;
         }

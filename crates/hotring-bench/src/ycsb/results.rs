@@ -34,6 +34,8 @@ pub struct Row {
     of_oracle: Option<f64>,
     /// Growth of the process's memory while the target was loaded.
     bytes_per_key: f64,
+    /// Bytes of the index alone for each key, once the target was loaded.
+    index_bytes_per_key: Option<f64>,
     visits_per_lookup: Option<f64>,
 }
 
@@ -65,6 +67,7 @@ pub fn rows(
                 .filter(|_| setting.streams.present)
                 .map(|oracle| round(spread.median / spreads[oracle].median, 3)),
             bytes_per_key: round(targets[index].bytes_per_key, 1),
+            index_bytes_per_key: targets[index].index_bytes_per_key.map(|bytes| round(bytes, 2)),
             visits_per_lookup: samples[index].visits.map(|visits| round(visits, 2)),
         }
     };
@@ -89,6 +92,7 @@ impl Results {
             "min..max",
             "of oracle",
             "B/key",
+            "index B/key",
             "visits/lookup",
         ]);
         let optional = |value: Option<f64>| value.map_or("-".into(), |value| value.to_string());
@@ -103,6 +107,7 @@ impl Results {
                 format!("{:.2}..{:.2}", row.mops_min, row.mops_max),
                 optional(row.of_oracle),
                 format!("{:.1}", row.bytes_per_key),
+                optional(row.index_bytes_per_key),
                 optional(row.visits_per_lookup),
             ]);
         }

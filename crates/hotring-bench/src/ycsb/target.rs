@@ -25,6 +25,11 @@ pub trait Engine: Send + Sync {
     fn visits(&self) -> Option<(u64, u64)> {
         None
     }
+
+    /// Bytes of the index alone, without items.
+    fn index_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// One thread's access to an engine.
@@ -85,6 +90,8 @@ pub trait Target: Sync {
     fn undo(&self, ops: &[Op]);
     /// Lookups that were sampled, and the items that they visited, since the start.
     fn visits(&self) -> Option<(u64, u64)>;
+    /// Bytes of the index alone, without items.
+    fn index_bytes(&self) -> Option<u64>;
 }
 
 /// An engine with its name.
@@ -128,6 +135,10 @@ impl<E: Engine> Target for Named<E> {
 
     fn visits(&self) -> Option<(u64, u64)> {
         self.engine.visits()
+    }
+
+    fn index_bytes(&self) -> Option<u64> {
+        self.engine.index_bytes()
     }
 }
 
