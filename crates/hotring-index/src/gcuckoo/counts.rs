@@ -38,7 +38,8 @@ macro_rules! counts {
             fn add(&mut self, counts: &Counts) {
                 $(self.$name = self.$name.wrapping_add(counts.$name.load() as u64);)*
                 self.path_max = self.path_max.max(counts.path_max.load() as u64);
-                self.kicks_wasted = self.kicks.wrapping_sub(self.kicks_used);
+                // A session that counts meanwhile may seem to have used more than it made.
+                self.kicks_wasted = self.kicks.saturating_sub(self.kicks_used);
             }
 
             /// All of it by name, for reports.

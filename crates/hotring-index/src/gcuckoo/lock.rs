@@ -6,7 +6,8 @@
 //! ```
 //!
 //! * LOCKED: somebody changes buckets of the group.
-//! * FROZEN: nobody ever will again, as the page is being split; it may still be read.
+//! * FROZEN: nobody ever will again, as the page is being split; it may still be read. Nobody
+//!   changes any other group of the page then, either.
 //! * The version is one higher after each change, if readers look at versions
 //!   ([`Atomicity::Optimistic`]). In the other modes a release puts back what was there before,
 //!   without which hardware elides nothing.
@@ -107,16 +108,44 @@ impl Groups {
         }
     }
 
-    /// Lets nobody change anything in any group any more, once who is about to is done.
+    /// Lets nobody change anything in any group any more, once who is about to is done. All groups
+    /// are taken before the first one is frozen: who finds one frozen knows that the whole page is
+    /// at rest, which a scan relies on.
     pub(crate) fn freeze(&self) {
         for group in 0..self.len() {
             // The page's lock is held, so nobody else freezes it.
             self.take_one(group, Atomicity::Lock).expect("it is frozen once");
-            let word = &self.0[group as usize];
+        }
+        for word in &self.0 {
             // ORDERING: Relaxed, a word that is LOCKED is its holder's.
             let now = word.load(Ordering::Relaxed);
-            // ORDERING: Release, as in `release`.
+            // ORDERING: Release, as in `release`; what was changed in the other groups, which were
+            // taken before, is seen, too.
             word.store((now | FROZEN) & !LOCKED, Ordering::Release);
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_group_is_frozen_while_another_one_is_still_being_changed() {
+        let groups = Groups::new(3);
+        groups.take(&[2], Atomicity::Lock).expect("nothing is frozen");
+        let too_early = std::thread::scope(|scope| {
+            scope.spawn(|| groups.freeze());
+            while groups.look(1) == 0 {
+                std::thread::yield_now();
+            }
+            // The other thread has come to the group that we hold, or is about to, and goes no
+            // further.
+            let frozen = groups.look_at(&[0, 1, 2]) & FROZEN;
+            groups.release(&[2], Atomicity::Lock, false);
+            frozen
+        });
+        assert_eq!(too_early, 0, "a scan that meets one takes the whole page to be at rest");
+        assert!((0..3).all(|group| groups.look(group) == FROZEN), "no lock is left");
     }
 }

@@ -116,7 +116,7 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
         }
         let all: Vec<u32> = all.collect();
         let mode = self.engine.mode;
-        // Frozen: nothing changes any more.
+        // Frozen: nothing in the whole page changes any more.
         let taken = page.groups.take(&all, mode);
         copy();
         if taken != Err(Frozen) {
