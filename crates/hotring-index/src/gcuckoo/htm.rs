@@ -5,9 +5,10 @@
 //! allocates nothing and calls no system. After an abort it is tried again only where the processor
 //! says that this may help, or where we aborted it ourselves because a lock was held.
 //!
-//! What was run: the abort path, by valgrind, which executes XBEGIN as an abort, and on processors
-//! without transactions, which refuse the mode. **The commit path has never run on hardware**: no
-//! machine of ours has it. A mock runs the same code ([`tests`]).
+//! What was run: the path of aborts, under valgrind, which executes XBEGIN as an abort. **The path
+//! of commits has never run on hardware**: no machine that this was written on has it. A mock runs
+//! the policy (`tests`), and under shuttle the engine itself commits: there a transaction is one
+//! step that nobody interrupts, which is what hardware promises.
 
 use super::counts::Counts;
 use super::lock::{FROZEN, LOCKED};
@@ -143,7 +144,30 @@ impl Htm for Hardware {
     }
 }
 
-#[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
+/// Stands for the processor: a transaction is one step of the schedule, and some abort.
+#[cfg(shuttle)]
+impl Htm for Hardware {
+    fn begin(&self) -> Result<(), Abort> {
+        use shuttle::rand::RngCore;
+        let random = shuttle::rand::thread_rng().next_u64();
+        if random.is_multiple_of(4) {
+            return Err(Abort(random as u32 >> 8 & Abort::RETRY));
+        }
+        crate::sync::one_step(true);
+        Ok(())
+    }
+
+    fn end(&self) {
+        crate::sync::one_step(false);
+    }
+
+    fn abort(&self) -> Abort {
+        crate::sync::one_step(false);
+        Abort::LOCK_HELD
+    }
+}
+
+#[cfg(any(loom, miri, all(not(target_arch = "x86_64"), not(shuttle))))]
 impl Htm for Hardware {
     fn begin(&self) -> Result<(), Abort> {
         Err(Abort(0))

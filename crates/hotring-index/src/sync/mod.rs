@@ -18,6 +18,8 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
 #[cfg(shuttle)]
 mod shuttle_points;
 #[cfg(shuttle)]
+pub(crate) use shuttle_points::one_step;
+#[cfg(shuttle)]
 pub(crate) use shuttle_points::{AtomicBool, AtomicPtr, AtomicU64, fence};
 
 #[cfg(not(any(loom, shuttle)))]

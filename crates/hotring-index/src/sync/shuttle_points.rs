@@ -5,16 +5,27 @@
 //! sequentially consistent anyway: memory orders are loom's to check.
 
 use shuttle::thread::sleep as switch;
+use std::cell::Cell;
 use std::sync::atomic::{self, Ordering};
 use std::time::Duration;
 
 // ORDERING: SeqCst, the only one that shuttle knows.
 const ORDER: Ordering = Ordering::SeqCst;
 
+thread_local! {
+    /// Whether what runs is one step: a transaction of hardware that is not there.
+    static ONE_STEP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From here on, or until here, all accesses are one step.
+pub(crate) fn one_step(is_one: bool) {
+    ONE_STEP.set(is_one);
+}
+
 /// Lets another thread go on, as the schedule says. Not after a complaint: the run is over, and a
 /// switch from its destructors would let others go on in vain.
 fn point() {
-    if !std::thread::panicking() {
+    if !std::thread::panicking() && !ONE_STEP.get() {
         // A sleep has no length under shuttle: it is a switch and nothing else.
         switch(Duration::ZERO);
     }

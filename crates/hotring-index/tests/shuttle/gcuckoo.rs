@@ -130,7 +130,8 @@ fn run<const S: usize>(sort: &Sort, fault: Fault) {
             atomicity: sort.atomicity,
             cache_entries: sort.cache_entries,
             page_buckets,
-            ..GCuckooConfig::default()
+            // The processor is the checker's.
+            force_rtm: true,
         },
         fault,
         reclaim: sort.reclaim,
@@ -213,6 +214,7 @@ pub fn all() -> Vec<Scenario> {
     let locks = Sort { name: "gcuckoo-lock", atomicity: Atomicity::Lock, ..BASE };
     let oracle = Sort { name: "gcuckoo-oracle", reclaim: Reclaim::Oracle, ..BASE };
     let cache = Sort { name: "gcuckoo-cache", cache_entries: 2, ..oracle };
-    let sorts = [locks, oracle, cache].map(scenario);
+    let rtm = Sort { name: "gcuckoo-rtm", atomicity: Atomicity::Rtm, ..BASE };
+    let sorts = [locks, oracle, cache, rtm].map(scenario);
     sorts.into_iter().chain([everything(), splits(), scans()]).collect()
 }
