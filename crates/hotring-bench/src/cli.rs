@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::gcuckoo::GCuckooArgs;
 use crate::memory::MemoryArgs;
 use crate::reclamation::ReclamationArgs;
 use crate::replay::{GenerateArgs, ReplayArgs};
@@ -29,6 +30,8 @@ enum Command {
     Memory(MemoryArgs),
     Torture(TortureArgs),
     Reclamation(ReclamationArgs),
+    #[command(name = "gcuckoo")]
+    GCuckoo(GCuckooArgs),
 }
 
 impl Cli {
@@ -41,6 +44,7 @@ impl Cli {
             Command::Memory(args) => args.run(),
             Command::Torture(args) => args.run(),
             Command::Reclamation(args) => args.run(),
+            Command::GCuckoo(args) => args.run(),
         }
     }
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod gcuckoo;
 mod machine;
 mod memory;
 mod reclamation;

@@ -148,8 +148,8 @@ impl Htm for Hardware {
 #[cfg(shuttle)]
 impl Htm for Hardware {
     fn begin(&self) -> Result<(), Abort> {
-        use shuttle::rand::RngCore;
-        let random = shuttle::rand::thread_rng().next_u64();
+        use shuttle::rand::{RngCore, thread_rng};
+        let random = thread_rng().next_u64();
         if random.is_multiple_of(4) {
             return Err(Abort(random as u32 >> 8 & Abort::RETRY));
         }

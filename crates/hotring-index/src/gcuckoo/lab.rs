@@ -73,6 +73,12 @@ impl<const S: usize> Pair<S> {
         }
     }
 
+    /// The two buckets of a key in tables of so many buckets each, numbered through both.
+    pub fn buckets_of(key: u64, buckets: u32) -> [u32; 2] {
+        let at = Places::of(key, buckets);
+        [at.one, at.two]
+    }
+
     /// The slots of both tables.
     pub fn slots(&self) -> usize {
         self.words.words.len()
