@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 
 use crate::gcuckoo::GCuckooArgs;
 use crate::memory::MemoryArgs;
+use crate::mercury::MercuryArgs;
 use crate::reclamation::ReclamationArgs;
 use crate::replay::{GenerateArgs, ReplayArgs};
 use crate::torture::TortureArgs;
@@ -28,6 +29,7 @@ enum Command {
     Generate(GenerateArgs),
     Ycsb(YcsbArgs),
     Memory(MemoryArgs),
+    Mercury(MercuryArgs),
     Torture(TortureArgs),
     Reclamation(ReclamationArgs),
     #[command(name = "gcuckoo")]
@@ -42,6 +44,7 @@ impl Cli {
             Command::Generate(args) => args.run(),
             Command::Ycsb(args) => args.run(),
             Command::Memory(args) => args.run(),
+            Command::Mercury(args) => args.run(),
             Command::Torture(args) => args.run(),
             Command::Reclamation(args) => args.run(),
             Command::GCuckoo(args) => args.run(),

@@ -6,6 +6,7 @@ mod cli;
 mod gcuckoo;
 mod machine;
 mod memory;
+mod mercury;
 mod reclamation;
 mod replay;
 mod report;

@@ -100,3 +100,14 @@ fn reclamation_compares_pins_and_shows_what_waits() {
     assert!(waiting("| stopped") > 1 << 20, "what a stopped reader holds up: {text}");
     assert!(waiting("| gone") < 1 << 20, "freed once it is gone: {text}");
 }
+
+#[test]
+fn mercury_compares_locks_and_expansions() {
+    let text = bench(&["mercury", "--keys", "20k", "--ops", "20k", "--rounds", "1"]);
+    let rows = |what: &str| text.lines().filter(|line| line.starts_with(what)).count();
+    assert_eq!((rows("| none"), rows("| test-and-set"), rows("| OS mutex")), (1, 2, 2), "{text}");
+    assert_eq!((rows("| GET "), rows("| GET, PUT by halves")), (6, 6), "{text}");
+    for said in ["machine: ", "before", "during", "after", "grown by the session", " 32768 |"] {
+        assert!(text.contains(said), "no {said:?} in:\n{text}");
+    }
+}

@@ -146,11 +146,15 @@ impl<K: Kind, L: Locking> Pinned<'_, K, Mercury<L>> {
         if is_idle && load <= expansion.len() {
             return;
         }
-        if expansion.bell.is_attended() && load <= BEHIND * expansion.len() {
+        if expansion.bell.is_attended() {
             if is_idle {
                 expansion.bell.ring();
             }
-        } else if let Some(mut mover) = Mover::take(self.shared) {
+            if load <= BEHIND * expansion.len() {
+                return;
+            }
+        }
+        if let Some(mut mover) = Mover::take(self.shared) {
             mover.step();
         }
     }

@@ -64,7 +64,8 @@
 //! Nothing here is lock-free: a thread that is stopped while it holds a bucket stops all who want
 //! that bucket, and stopped in any operation it stops the next change of state, and with it everybody
 //! who begins an operation until it goes on. No lock is held while a caller's closure runs. Over
-//! system calls (memory for tables, waking the expander) only the phase is, which nobody waits for.
+//! system calls (memory for tables, waking the expander) only the phase is, which nobody waits for;
+//! a scan may have to ask the allocator for a longer list under the lock of a bucket that is crowded.
 //! Locks are taken in one order: phase, sessions' list, thread locks; a thread lock before a bucket's;
 //! and one bucket at a time.
 //!

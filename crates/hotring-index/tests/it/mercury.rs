@@ -201,8 +201,8 @@ fn a_thread_of_the_caller_s_moves_the_buckets() {
         index.wake_maintenance();
         maintained.join().expect("it stops");
         // From here on it is the sessions' again.
-        (100_000..300_000).for_each(|key| assert!(session.insert(key, key)));
-        assert!(index.stats().slots >= 1 << 17, "{:?}", index.stats());
+        (100_000..600_000).for_each(|key| assert!(session.insert(key, key)));
+        assert!(index.stats().slots >= 1 << 19, "{:?}", index.stats());
     });
 }
 
@@ -268,5 +268,5 @@ fn memory_of_removed_items_goes_back() {
         sessions.iter_mut().for_each(|session| session.collect());
     }
     let empty = index.stats();
-    assert_eq!((empty.bytes, empty.held_bytes), (0, 2 << 20), "one chunk stays");
+    assert!(empty.bytes == 0 && empty.held_bytes <= 2 << 20, "one chunk stays: {empty:?}");
 }
