@@ -330,6 +330,9 @@ fn compare_command(ours: &Reply, theirs: &Reply) {
     }
 }
 
+/// Commands that Redis does not have.
+const OURS: [&str; 4] = ["history", "rollback", "scrub", "waitkey"];
+
 #[test]
 fn the_table_of_commands_says_what_redis_says() {
     let Some(redis) = Redis::start() else { return };
@@ -339,6 +342,11 @@ fn the_table_of_commands_says_what_redis_says() {
     assert!(names.items().len() > 50);
     for name in names.items() {
         let request = format!("COMMAND INFO {}", name.text());
-        compare_command(&ours.say(&request).items()[0], &theirs.say(&request).items()[0]);
+        let (our_word, their_word) = (ours.say(&request), theirs.say(&request));
+        if OURS.contains(&name.text().split('|').next().unwrap_or_default()) {
+            assert_eq!(their_word.items()[0], Reply::Null, "Redis has {} by now", name.text());
+        } else {
+            compare_command(&our_word.items()[0], &their_word.items()[0]);
+        }
     }
 }
