@@ -27,7 +27,7 @@ pub struct Cli {
 enum Command {
     Replay(ReplayArgs),
     Generate(GenerateArgs),
-    Ycsb(YcsbArgs),
+    Ycsb(Box<YcsbArgs>),
     Memory(MemoryArgs),
     Mercury(MercuryArgs),
     Torture(TortureArgs),

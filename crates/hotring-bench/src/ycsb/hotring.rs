@@ -3,20 +3,37 @@
 use anyhow::{Result, bail};
 use hotring_index::{Config, Index, Ring, U64};
 
-use super::target::{Engine, Named, Session, Target};
+use super::target::{Engine, Named, Scattered, Session, Target};
+
+/// Which keys the numbers of a workload are.
+#[derive(Clone, Copy, Debug)]
+pub enum Keys {
+    /// The numbers themselves.
+    Dense,
+    /// As if drawn at random from all of 64 bits.
+    Scattered,
+}
 
 /// An index with this engine. The settings may be refused.
-pub fn target<E: hotring_index::Engine>(name: &str, config: Config) -> Result<Box<dyn Target>> {
-    Ok(Box::new(Named { name: name.into(), engine: Index::<U64, E>::new(config)? }))
+pub fn target<E: hotring_index::Engine>(
+    name: &str,
+    config: Config,
+    keys: Keys,
+) -> Result<Box<dyn Target>> {
+    let (name, engine) = (name.into(), Index::<U64, E>::new(config)?);
+    Ok(match keys {
+        Keys::Dense => Box::new(Named { name, engine }),
+        Keys::Scattered => Box::new(Named { name, engine: Scattered::new(engine) }),
+    })
 }
 
 /// HotRing with this many hints a slot.
-pub fn rings(hints: usize, config: Config) -> Result<Box<dyn Target>> {
+pub fn rings(hints: usize, config: Config, keys: Keys) -> Result<Box<dyn Target>> {
     let name = format!("hotring {:?} {hints}", config.strategy).to_lowercase();
     match hints {
-        1 => target::<Ring<1>>(&name, config),
-        3 => target::<Ring<3>>(&name, config),
-        7 => target::<Ring<7>>(&name, config),
+        1 => target::<Ring<1>>(&name, config, keys),
+        3 => target::<Ring<3>>(&name, config, keys),
+        7 => target::<Ring<7>>(&name, config, keys),
         _ => bail!("--hints is 1, 3 or 7"),
     }
 }

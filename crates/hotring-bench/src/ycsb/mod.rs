@@ -23,6 +23,7 @@ use hotring_index::{Chaining, Config, GCuckoo, Growth, Mercury, Strategy};
 use crate::machine::{Machine, resident};
 use crate::report;
 use crate::workload::zipf::share_of_hottest;
+use hotring::Keys;
 use measure::{Mode, Setting};
 use results::{Results, Row};
 use stream::{Skew, Streams, Workload};
@@ -65,6 +66,10 @@ pub struct YcsbArgs {
     /// have as many (else each its own default)
     #[arg(long, conflicts_with = "items_per_slot")]
     index_bytes: Option<f64>,
+    /// Scatter the keys of hotring's engines over all of 64 bits: their hash spreads neighbouring
+    /// numbers more evenly than chance would
+    #[arg(long)]
+    scatter: bool,
     #[command(flatten)]
     ring: RingArgs,
     /// Same seed, same streams
@@ -209,18 +214,23 @@ impl YcsbArgs {
     fn build(&self) -> Result<Vec<Box<dyn Target>>> {
         // Workload D inserts new keys, each thread its own.
         let inserts = self.ops * *self.threads.iter().max().context("no --threads")? as u64;
+        let keys = self.engine_keys();
         let mut targets: Vec<Box<dyn Target>> = Vec::new();
         for name in &self.targets {
             match name {
                 TargetName::Hotring => targets.extend(self.rings()?),
                 TargetName::Chaining => {
-                    targets.push(hotring::target::<Chaining>("chaining", self.chains())?);
+                    targets.push(hotring::target::<Chaining>("chaining", self.chains(), keys)?);
                 }
                 TargetName::Mercury => {
-                    targets.push(hotring::target::<Mercury>("mercury", self.ring.common())?);
+                    targets.push(hotring::target::<Mercury>("mercury", self.ring.common(), keys)?);
                 }
                 TargetName::Gcuckoo => {
-                    targets.push(hotring::target::<GCuckoo<4>>("gcuckoo", self.ring.common())?);
+                    targets.push(hotring::target::<GCuckoo<4>>(
+                        "gcuckoo",
+                        self.ring.common(),
+                        keys,
+                    )?);
                 }
                 TargetName::Oracle => targets.push(oracle::target(self.keys + inserts)?),
                 #[cfg(feature = "peers")]
@@ -240,7 +250,8 @@ impl YcsbArgs {
         let mut refusal = None;
         for &strategy in &self.ring.strategies {
             for &hints in &self.ring.hints {
-                match hotring::rings(hints, self.rings_config(strategy, hints)) {
+                match hotring::rings(hints, self.rings_config(strategy, hints), self.engine_keys())
+                {
                     Ok(ring) => rings.push(ring),
                     Err(error) => {
                         eprintln!("note: {hints} hints with {strategy:?} left out: {error}");
@@ -253,6 +264,10 @@ impl YcsbArgs {
             Some(error) if rings.is_empty() => Err(error),
             _ => Ok(rings),
         }
+    }
+
+    fn engine_keys(&self) -> Keys {
+        if self.scatter { Keys::Scattered } else { Keys::Dense }
     }
 
     fn rings_config(&self, strategy: StrategyName, hints: usize) -> Config {

@@ -10,6 +10,7 @@ use indicatif::ProgressBar;
 use super::measure::Mode;
 use super::stream::{Kind, Op};
 use crate::report::Strides;
+use crate::workload::random::mix;
 
 /// A concurrent map from u64 to u64.
 pub trait Engine: Send + Sync {
@@ -139,6 +140,62 @@ impl<E: Engine> Target for Named<E> {
 
     fn index_bytes(&self) -> Option<u64> {
         self.engine.index_bytes()
+    }
+}
+
+/// An engine whose keys are the workload's numbers, scattered over all of 64 bits.
+pub struct Scattered<S> {
+    inner: S,
+    keys: Vec<u64>,
+}
+
+impl<E: Engine> Engine for Scattered<E> {
+    type Session<'a>
+        = Scattered<E::Session<'a>>
+    where
+        E: 'a;
+
+    fn session(&self) -> Self::Session<'_> {
+        Scattered::new(self.inner.session())
+    }
+
+    fn visits(&self) -> Option<(u64, u64)> {
+        self.inner.visits()
+    }
+
+    fn index_bytes(&self) -> Option<u64> {
+        self.inner.index_bytes()
+    }
+}
+
+impl<S> Scattered<S> {
+    /// Scatters the keys of an engine, or of a session of it.
+    pub fn new(inner: S) -> Self {
+        Self { inner, keys: Vec::new() }
+    }
+}
+
+impl<S: Session> Session for Scattered<S> {
+    fn get(&mut self, key: u64) -> Option<u64> {
+        self.inner.get(mix(key))
+    }
+
+    fn put(&mut self, key: u64, value: u64) {
+        self.inner.put(mix(key), value);
+    }
+
+    fn remove(&mut self, key: u64) {
+        self.inner.remove(mix(key));
+    }
+
+    fn add(&mut self, key: u64, by: u64) {
+        self.inner.add(mix(key), by);
+    }
+
+    fn get_many(&mut self, keys: &[u64], values: &mut [Option<u64>]) {
+        self.keys.clear();
+        self.keys.extend(keys.iter().map(|&key| mix(key)));
+        self.inner.get_many(&self.keys, values);
     }
 }
 

@@ -32,7 +32,7 @@ fn every_strategy_runs_where_the_line_allows_it() {
 #[test]
 fn engines_are_measured_at_equal_index_memory() {
     let more = ["--targets", "hotring,chaining", "--hints", "1,7", "--workloads", "c"];
-    let equal = ["--threads", "2", "--index-bytes", "8", "--keys", "50k"];
+    let equal = ["--threads", "2", "--index-bytes", "8", "--keys", "50k", "--scatter"];
     let toy = ["ycsb", "--ops", "20k", "--rounds", "3", "--skew", "0.99", "--modes", "scalar"];
     let text = bench(&[&toy[..], &more, &equal].concat());
     let bytes = |name: &str| {
