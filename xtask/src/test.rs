@@ -102,10 +102,10 @@ fn tests(which: &[&str]) -> Result<Done> {
     )
 }
 
-/// Races show themselves in optimised code; what is checked there runs again. Says how many tests
-/// each engine has passed.
+/// Races show themselves in optimised code; what is checked of the index runs again. (The store in
+/// optimised code is tortured.) Says how many tests each engine has passed.
 fn optimised_tests() -> Result<Done> {
-    let which = ["-p", "hotring-index", "-p", "hotring-store", "--test", "it"];
+    let which = ["-p", "hotring-index", "--test", "it"];
     let mut passed = 0;
     let mut engines: BTreeMap<String, usize> = BTreeMap::new();
     process::run_lines(cargo().args(["test", "--release", "--locked"]).args(which), |line| {
