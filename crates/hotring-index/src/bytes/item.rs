@@ -81,11 +81,17 @@ impl Kind for Bytes {
     #[inline(always)]
     fn is(&self, item: Item, hash: u64, key: &[u8]) -> bool {
         let meta = meta(item);
-        meta >> HASH_SHIFT == hash && (key_of(item, meta) == key || self.is_other(item))
+        meta >> HASH_SHIFT == hash
+            && ((self.is_bounded(item) && key_of(item, meta) == key) || self.is_other(item))
     }
 
     #[inline]
     fn key_cmp(&self, item: Item, key: &[u8]) -> cmp::Ordering {
+        if !self.is_bounded(item) {
+            // Passed by, wherever it stands.
+            self.is_other(item);
+            return cmp::Ordering::Less;
+        }
         let order = key_of(item, meta(item)).cmp(key);
         if order.is_ne() {
             self.is_other(item);
@@ -152,6 +158,14 @@ impl Kind for Bytes {
             expiry.fetch_and(!EXPIRY_FROZEN, Ordering::Relaxed);
         }
         copy
+    }
+}
+
+impl Bytes {
+    /// Whether the item's key lies where it says, as far as its checksum tells.
+    #[inline(always)]
+    fn is_bounded(&self, item: Item) -> bool {
+        self.checksum == Checksum::Off || self.size(item) != 0
     }
 }
 
