@@ -35,13 +35,11 @@ pub enum Case {
     C3,
 }
 
-/// A case, and from where a walk may end at a vacancy.
+/// A case, and from where a walk ends at a vacancy: for certain, if nothing was removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forecast {
     pub(crate) case: Case,
     pub(crate) sides: [Option<u32>; 2],
-    /// Whether a walk from there does for certain.
-    pub(crate) certain: bool,
 }
 
 const ROOT: u32 = 1 << 31;
@@ -93,12 +91,9 @@ impl Graph {
         self.edges[root as usize] & !DIRTY
     }
 
-    fn is_dirty(&self, root: u32) -> bool {
-        self.edges[root as usize] & DIRTY != 0
-    }
-
     fn is_maximal(&self, root: u32) -> bool {
-        self.edge_count(root) == self.vertices(root)
+        // Never more, unless an item's hash is damaged and leads to another part.
+        self.edge_count(root) >= self.vertices(root)
     }
 
     /// A bucket that no item belongs to, as far as the graph goes back.
@@ -110,21 +105,18 @@ impl Graph {
     pub(crate) fn predetermine(&mut self, at: Places) -> Forecast {
         let (one, two) = (self.root(at.one), self.root(at.two));
         let maximal = (self.is_maximal(one), self.is_maximal(two));
-        let clean = |root: u32| !self.is_dirty(root);
-        let (case, sides, certain) = match (self.is_new(one), self.is_new(two)) {
-            (true, true) => (Case::A, [Some(at.one), None], true),
-            (true, false) => (Case::B, [Some(at.one), None], true),
-            (false, true) => (Case::B, [Some(at.two), None], true),
+        let (case, sides) = match (self.is_new(one), self.is_new(two)) {
+            (true, true) => (Case::A, [Some(at.one), None]),
+            (true, false) => (Case::B, [Some(at.one), None]),
+            (false, true) => (Case::B, [Some(at.two), None]),
             (false, false) => match maximal {
-                (false, false) => {
-                    (Case::C1, [Some(at.one), Some(at.two)], clean(one) && clean(two))
-                }
-                (false, true) => (Case::C2, [Some(at.one), None], clean(one)),
-                (true, false) => (Case::C2, [Some(at.two), None], clean(two)),
-                (true, true) => (Case::C3, [None, None], true),
+                (false, false) => (Case::C1, [Some(at.one), Some(at.two)]),
+                (false, true) => (Case::C2, [Some(at.one), None]),
+                (true, false) => (Case::C2, [Some(at.two), None]),
+                (true, true) => (Case::C3, [None, None]),
             },
         };
-        Forecast { case, sides, certain }
+        Forecast { case, sides }
     }
 
     /// Notes that an item with these places is in one of them.
@@ -141,14 +133,12 @@ impl Graph {
             self.up[small as usize] = big;
         }
         self.edges[big as usize] = edges + 1;
-        debug_assert!(self.edge_count(big) <= self.vertices(big), "no part has more edges");
     }
 
     /// Notes that an item went from one of these places.
     pub(crate) fn remove(&mut self, at: Places) {
         let root = self.root(at.one);
-        debug_assert!(self.edge_count(root) > 0, "the item was an edge");
-        self.edges[root as usize] = (self.edges[root as usize] - 1) | DIRTY;
+        self.edges[root as usize] = self.edge_count(root).saturating_sub(1) | DIRTY;
         self.removed += 1;
     }
 

@@ -164,6 +164,17 @@ impl<const S: usize> Page<S> {
         self.slot(slot).store(word, Ordering::Release);
     }
 
+    /// Which slots of a bucket have a tag, slot k as bit k. Without branches: which it is cannot be
+    /// predicted.
+    #[inline(always)]
+    pub(crate) fn matches(&self, bucket: u32, tag: u64) -> u32 {
+        let first = bucket as usize * S;
+        let words = &self.lines[first / 8].0[first % 8..first % 8 + S];
+        // ORDERING: Acquire, as in `load`: of a miss these are the only loads.
+        let tags = words.iter().map(|word| Entry(word.load(Ordering::Acquire)).tag());
+        tags.enumerate().fold(0, |set, (k, other)| set | u32::from(other == tag) << k)
+    }
+
     #[inline(always)]
     pub(crate) fn group(&self, bucket: u32) -> u32 {
         bucket / GROUP_BUCKETS

@@ -4,7 +4,6 @@ use super::GCuckoo;
 use super::lock::LOCKED;
 use super::page::{Page, Spot, View};
 use super::place::{Entry, Places, tag_of};
-use super::tables::slots;
 use crate::config::Atomicity;
 use crate::engine::{Hit, KeyGoal};
 use crate::item::{Item, Kind};
@@ -76,11 +75,14 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
             self.shared.kind.is(item, goal.hash, goal.key).then(|| self.live(item)).flatten()
         };
         for bucket in [at.one, at.two] {
-            for slot in slots::<S>(bucket) {
+            let mut matches = page.matches(bucket, tag);
+            while matches != 0 {
+                let slot = bucket * S as u32 + matches.trailing_zeros();
                 let word = page.load(slot);
                 if let Some(hit) = test(word) {
                     return Some((hit, Spot::Slot(slot), word));
                 }
+                matches &= matches - 1;
             }
         }
         if page.stashed() == 0 {

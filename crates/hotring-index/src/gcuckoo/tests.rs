@@ -162,6 +162,7 @@ fn no_kick_is_wasted_beyond_the_load_that_one_slot_can_bear() {
     println!("{failed} without room, {kicks} kicks for the others");
     assert!(failed > 100 && kicks > 1000, "0.75 is beyond what fits");
     assert_eq!((kicks_of_failed, pair.stashed()), (0, failed));
+    assert_eq!(pair.maybes(), 0, "without removals the graph is certain");
 }
 
 #[test]
