@@ -1,27 +1,32 @@
 //! Visiting the whole table, in the order of bit-reversed hashes.
 //!
 //! A page is one range of that order, and within it tags say where an item lies. A scan copies the
-//! words of a page that are not before the cursor, all at one moment, so that no kick hides an item
-//! from it, and looks only at those items that it comes to visit.
+//! words of a part of a page, all at one moment, so that no kick hides an item from it, and looks
+//! only at those items that it comes to visit. A part is as wide as holds a few items, then wider.
 
 use super::GCuckoo;
 use super::lock::{Frozen, LOCKED};
 use super::page::Page;
-use super::place::Entry;
+use super::place::{Entry, TAG_BITS};
 use crate::config::Atomicity;
 use crate::engine::Hit;
 use crate::item::Kind;
 use crate::rare::{sometimes, wrong};
 use crate::session::Pinned;
+use std::ops::Range;
 
-/// Words that are sorted at first; a scan that goes on sorts twice as many each time.
-const RUN_MIN: usize = 32;
+/// Items that the first part should hold; a scan that goes on takes four times as many each time.
+const WANTED_MIN: u64 = 32;
 /// Slots that cost as much as an item to pass.
 const SLOTS_AN_ITEM: usize = 64;
+/// Work in vain, in items, after which a scan that visits few returns: eight pages are empty.
+const WORK_MAX: usize = 512;
 /// Looks at a page without locks, before all of its groups are locked.
 const LOOKS_MAX: u32 = 2;
 
 const POSITION_SHIFT: u32 = 48;
+/// Positions of a page, as far as tags tell.
+const POSITIONS: u64 = 1 << TAG_BITS;
 
 impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
     pub(crate) fn scan(
@@ -32,84 +37,85 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
     ) -> (u64, usize) {
         let count = count.max(1);
         let (mut at, mut visited, mut passed) = (cursor, 0, 0);
+        let (mut wanted, mut in_page) = (WANTED_MIN, None);
         let mut words = std::mem::take(&mut self.local.engine.words);
         loop {
             let page = self.page(at.reverse_bits());
-            self.copy_words(page, at, &mut words);
+            let first = (at - page.base()) >> (POSITION_SHIFT - page.depth);
+            // Two thirds full, unless it is known better.
+            let items = in_page.unwrap_or(page.slots() * 2 / 3).max(1) as u64;
+            let width = (POSITIONS.saturating_mul(wanted) / items).max(1);
+            let end = first.saturating_add(width).min(POSITIONS);
+            in_page = Some(self.copy_words(page, first..end, &mut words));
+            wanted = wanted.saturating_mul(4);
             passed += page.slots();
-            let stop = self.visit(page, at, &mut words, |pinned, hit| {
+            words.sort_unstable();
+            let stop = self.visit(page, at, &words, |pinned, hit| {
                 visited += hit.map_or(0, |hit| f(pinned, hit));
                 visited >= count
             });
-            at = stop.unwrap_or_else(|| page.end());
-            let work = visited + passed / SLOTS_AN_ITEM;
-            if at == 0 || visited >= count || work >= count {
+            at = stop.unwrap_or_else(|| position_of(page, end));
+            let vain = passed / SLOTS_AN_ITEM;
+            if at == 0 || visited >= count || vain >= count.max(WORK_MAX) {
                 self.local.engine.words = words;
-                return (at, work);
+                return (at, visited + vain);
             }
         }
     }
 
     /// Visits items from the position `from` on, until `f` says that it is enough, and then those
-    /// with the same tag. Returns where to go on, if it did not come to the end of the page. `f` gets
-    /// None for an item that is gone.
+    /// with the same tag. Returns where to go on, if it did not visit all. `f` gets None for an item
+    /// that is gone.
     fn visit(
         &mut self,
         page: &'s Page<S>,
         from: u64,
-        mut words: &mut [u64],
+        words: &[u64],
         mut f: impl FnMut(&mut Self, Option<Hit>) -> bool,
     ) -> Option<u64> {
-        let (mut enough, mut last, mut run) = (false, None, RUN_MIN);
-        while !words.is_empty() {
-            let n = run.min(words.len());
-            if n < words.len() {
-                words.select_nth_unstable(n);
+        let (mut enough, mut last) = (false, None);
+        for &word in words {
+            let position = word >> POSITION_SHIFT;
+            let start = position_of(page, position);
+            if enough && last != Some(position) {
+                return Some(start);
             }
-            let (now, later) = words.split_at_mut(n);
-            now.sort_unstable();
-            for &word in &*now {
-                let position = word >> POSITION_SHIFT;
-                if enough && last != Some(position) {
-                    return Some(page.base() + (position << (POSITION_SHIFT - page.depth)));
-                }
-                last = Some(position);
-                // Only the address is left; the tag's place has the position.
-                let item = self.view(page).item(Entry(word & !(u64::MAX << POSITION_SHIFT)));
-                let shift = POSITION_SHIFT - page.depth;
-                let start = page.base() + (position << shift);
-                let at = self.shared.kind.item_hash(item).reverse_bits();
-                // One that is elsewhere by its hash is damaged: shown with the beginning of its tag.
-                let is_ours = at.wrapping_sub(page.base()) >> shift == position;
-                let due = if is_ours { at } else { start };
-                if due >= from {
-                    let hit = self.live(item);
-                    enough |= f(self, hit);
-                }
+            last = Some(position);
+            // Only the address is left; the tag's place has the position.
+            let item = self.view(page).item(Entry(word & !(u64::MAX << POSITION_SHIFT)));
+            let at = self.shared.kind.item_hash(item).reverse_bits();
+            // One that is elsewhere by its hash is damaged: shown with the beginning of its tag.
+            let shift = POSITION_SHIFT - page.depth;
+            let is_ours = at.wrapping_sub(page.base()) >> shift == position;
+            if (if is_ours { at } else { start }) >= from {
+                let hit = self.live(item);
+                enough |= f(self, hit);
             }
-            (words, run) = (later, 2 * run);
         }
         None
     }
 
-    /// Copies the words of a page that are not before a position, with their own positions in the
-    /// place of their tags, as they are at one moment.
-    fn copy_words(&self, page: &'s Page<S>, from: u64, words: &mut Vec<u64>) {
-        let first = (from - page.base()) >> (POSITION_SHIFT - page.depth);
+    /// Copies the words of a part of a page, with their positions in the place of their tags, as
+    /// they are at one moment. Returns how many there are in the whole page.
+    fn copy_words(&self, page: &'s Page<S>, part: Range<u64>, words: &mut Vec<u64>) -> usize {
         let mut copy = || {
             words.clear();
-            let some = page.words().filter(|word| word.position() >= first);
-            words.extend(some.map(|word| word.position() << POSITION_SHIFT | word.address()));
+            let all = page.words().inspect(|word| {
+                if part.contains(&word.position()) {
+                    words.push(word.position() << POSITION_SHIFT | word.address());
+                }
+            });
+            all.count()
         };
         let all = 0..page.groups.len();
         if self.engine.mode == Atomicity::Optimistic {
             for _ in 0..LOOKS_MAX {
                 let before: Vec<u64> = all.clone().map(|g| page.groups.look(g)).collect();
-                copy();
+                let n = copy();
                 let is_same = all.clone().all(|g| page.groups.look(g) == before[g as usize]);
                 let locked = before.iter().any(|word| word & LOCKED != 0);
                 if (is_same && !locked) || wrong!(self, TornScan) {
-                    return;
+                    return n;
                 }
                 sometimes!(ScannedAgain);
             }
@@ -118,9 +124,18 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
         let mode = self.engine.mode;
         // Frozen: nothing in the whole page changes any more.
         let taken = page.groups.take(&all, mode);
-        copy();
+        let n = copy();
         if taken != Err(Frozen) {
             page.groups.release(&all, mode, false);
         }
+        n
     }
+}
+
+/// Where a tag with its bits reversed begins; for the one after the last, where the page ends.
+fn position_of<const S: usize>(page: &Page<S>, tag: u64) -> u64 {
+    if tag == POSITIONS {
+        return page.end();
+    }
+    page.base() + (tag << (POSITION_SHIFT - page.depth))
 }

@@ -7,9 +7,14 @@
 use super::GCuckoo;
 use super::lock::FROZEN;
 use super::page::{Page, Scratch};
+use super::place::Entry;
 use crate::item::Kind;
+use crate::prefetch::prefetch;
 use crate::rare::{sometimes, wrong};
 use crate::session::Pinned;
+
+/// Items that are fetched ahead of the one that is moved.
+const AHEAD: usize = 16;
 
 impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
     /// Splits a page. False: somebody has, or it may not be split any more.
@@ -47,7 +52,11 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
         let mut states = [halves[0].state.lock(), halves[1].state.lock()];
         let mut scratch = Scratch::default();
         let (view, kind) = (self.view(page), &self.shared.kind);
-        for word in page.words() {
+        let words: Vec<Entry> = page.words().collect();
+        for (i, &word) in words.iter().enumerate() {
+            if let Some(later) = words.get(i + AHEAD) {
+                prefetch(later.address() as *const u8);
+            }
             let item = view.item(word);
             let hash = kind.item_hash(item);
             let k = (hash >> page.depth & 1) as usize;
