@@ -356,6 +356,9 @@ fn transactions_that_abort_lose_nothing() {
     if !cfg!(target_arch = "x86_64") {
         return println!("skipped: only x86-64 has these transactions");
     }
+    if cfg!(hotring_plain_arena) {
+        return println!("skipped: valgrind does not run what a sanitizer has instrumented");
+    }
     if Command::new("valgrind").arg("--version").output().is_err() {
         return println!("skipped: there is no valgrind here; it is in the package of that name");
     }
