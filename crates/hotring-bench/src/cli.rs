@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::figures::FiguresArgs;
 use crate::gcuckoo::GCuckooArgs;
 use crate::memory::MemoryArgs;
 use crate::mercury::MercuryArgs;
@@ -25,6 +26,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Figures(FiguresArgs),
     Replay(ReplayArgs),
     Generate(GenerateArgs),
     Ycsb(Box<YcsbArgs>),
@@ -40,6 +42,7 @@ impl Cli {
     /// Runs the command.
     pub fn run(self) -> Result<()> {
         match self.command {
+            Command::Figures(args) => args.run(),
             Command::Replay(args) => args.run(),
             Command::Generate(args) => args.run(),
             Command::Ycsb(args) => args.run(),

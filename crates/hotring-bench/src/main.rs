@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+#[allow(dead_code, reason = "the figures that use the rest come next")]
+mod figures;
 mod gcuckoo;
 mod machine;
 mod memory;

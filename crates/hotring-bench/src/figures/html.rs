@@ -1,0 +1,259 @@
+//! The report as one HTML page that needs nothing beside itself: no script, no font, no image.
+
+use std::fmt::Write;
+
+use super::chart::{Chart, Origin, Point, Series};
+use super::figure::{Figure, Paper, Verdict, short};
+use super::report::Report;
+use super::svg;
+
+/// Tables of more rows than this are folded.
+const ROWS_OPEN: usize = 12;
+
+/// The page.
+pub fn page(report: &Report) -> String {
+    let mut page = String::new();
+    let _ = write!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <meta name=\"color-scheme\" content=\"light dark\"/>\
+         <title>HotRing: the papers' figures on this machine</title>\
+         <style>{}</style></head><body><main>",
+        include_str!("report.css")
+    );
+    head(&mut page, report);
+    contents(&mut page, report);
+    for paper in Paper::ALL {
+        let mut figures =
+            report.figures.iter().filter(|f| f.subject.source.paper == paper).peekable();
+        if figures.peek().is_none() {
+            continue;
+        }
+        let _ = write!(
+            page,
+            "<section><h2>{}</h2><p class=\"cite\">{}</p>",
+            escape(paper.name()),
+            escape(paper.citation())
+        );
+        figures.for_each(|figure| section(&mut page, report, figure));
+        page.push_str("</section>");
+    }
+    page.push_str("</main></body></html>\n");
+    page
+}
+
+/// What it was measured on, and how to read it.
+fn head(page: &mut String, report: &Report) {
+    let machine = &report.machine;
+    page.push_str("<header><h1>The papers' figures on this machine</h1><dl class=\"facts\">");
+    let facts = [
+        ("Processor", format!("{}, {} cores", machine.cpu, machine.cores)),
+        ("Memory", format!("{} GiB", machine.memory_gib)),
+        ("Kernel", machine.kernel.clone()),
+        ("Huge pages", machine.huge_pages.clone()),
+        ("Compiler", machine.rustc.to_owned()),
+        ("Commit", machine.commit.to_owned()),
+        ("Build", machine.profile.to_owned()),
+        ("Scale", report.scale_line.clone()),
+        ("Measured", format!("{} in {}", report.date, duration(report.seconds))),
+        ("Command", report.command.clone()),
+    ];
+    for (name, value) in &facts {
+        let _ = write!(page, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(value));
+    }
+    page.push_str("</dl>");
+    if machine.profile != "release" {
+        page.push_str(
+            "<p class=\"warning\">This is not a release build: the speeds in it mean nothing.</p>",
+        );
+    }
+    let _ = write!(
+        page,
+        "<p>Each figure says what the paper reports and what is seen here. A verdict is computed \
+         from the measured numbers: <b>agrees</b> means within a tenth of the gain that the paper \
+         reports, or more; <b>agrees in part</b> means the same direction by less, or some of its \
+         statements; <b>differs</b> means neither. The machines of the papers had 4 to 64 \
+         hardware threads, so what needs many of them can be seen here only as far as {} cores \
+         go. Targets take turns within each round; points are medians, with bars from the least \
+         to the greatest round. Points show their values under the pointer.</p>",
+        machine.cores
+    );
+    for note in &report.notes {
+        let _ = write!(page, "<p>{}</p>", escape(note));
+    }
+    page.push_str("</header>");
+}
+
+fn contents(page: &mut String, report: &Report) {
+    page.push_str(
+        "<nav aria-label=\"Figures\"><h2>Contents</h2><table class=\"contents\"><thead><tr>\
+         <th scope=\"col\">Figure</th><th scope=\"col\">What</th><th scope=\"col\">Verdict</th>\
+         </tr></thead><tbody>",
+    );
+    for figure in &report.figures {
+        let _ = write!(
+            page,
+            "<tr><td>{} {}</td><td><a href=\"#{}\">{}</a></td><td>{}</td></tr>",
+            escape(figure.subject.source.paper.name()),
+            escape(figure.subject.source.place),
+            figure.subject.id,
+            escape(figure.subject.title),
+            figure.verdict().map_or_else(String::new, badge)
+        );
+    }
+    page.push_str("</tbody></table></nav>");
+}
+
+fn badge(verdict: Verdict) -> String {
+    let class = match verdict {
+        Verdict::Agrees => "agrees",
+        Verdict::Partly => "partly",
+        Verdict::Differs => "differs",
+    };
+    let sign = match verdict {
+        Verdict::Agrees => "\u{2713}",
+        Verdict::Partly => "\u{2248}",
+        Verdict::Differs => "\u{2717}",
+    };
+    format!("<span class=\"badge {class}\">{sign} {}</span>", verdict.label())
+}
+
+fn section(page: &mut String, report: &Report, figure: &Figure) {
+    let _ = write!(
+        page,
+        "<article id=\"{}\"><h3>{} <span class=\"place\">{} {}</span> {}</h3>",
+        figure.subject.id,
+        escape(figure.subject.title),
+        escape(figure.subject.source.paper.name()),
+        escape(figure.subject.source.place),
+        figure.verdict().map_or_else(String::new, badge)
+    );
+    let _ = write!(page, "<p><b>The paper reports:</b> {}</p>", escape(figure.subject.paper));
+    claims(page, figure);
+    page.push_str("<div class=\"charts\">");
+    for (number, chart) in figure.measured.charts.iter().enumerate() {
+        draw(page, chart, &format!("{}-{number}", figure.subject.id));
+    }
+    page.push_str("</div>");
+    if !figure.measured.notes.is_empty() {
+        page.push_str("<ul class=\"notes\">");
+        for note in &figure.measured.notes {
+            let _ = write!(page, "<li>{}</li>", escape(note));
+        }
+        page.push_str("</ul>");
+    }
+    let _ = write!(
+        page,
+        "<p class=\"command\"><code>{}</code> took {}; <a href=\"{}.csv\">CSV</a></p></article>",
+        escape(&report.command_of(figure)),
+        duration(figure.seconds),
+        figure.subject.id
+    );
+}
+
+fn claims(page: &mut String, figure: &Figure) {
+    if figure.measured.claims.is_empty() {
+        return;
+    }
+    page.push_str(
+        "<div class=\"scroll\"><table class=\"claims\"><thead><tr>\
+         <th scope=\"col\">The paper says</th><th scope=\"col\">We see</th>\
+         <th scope=\"col\">Verdict</th></tr></thead><tbody>",
+    );
+    for claim in &figure.measured.claims {
+        let _ = write!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escape(&claim.paper),
+            escape(&claim.seen),
+            badge(claim.verdict)
+        );
+    }
+    page.push_str("</tbody></table></div>");
+}
+
+fn draw(page: &mut String, chart: &Chart, id: &str) {
+    let _ = write!(
+        page,
+        "<figure><figcaption>{}</figcaption><ul class=\"legend\">",
+        escape(&chart.title)
+    );
+    for (series, look) in chart.series.iter().zip(svg::looks(chart)) {
+        let sign = svg::sign(look, series, chart.shape);
+        let _ = write!(page, "<li>{sign}{}</li>", escape(&name(series)));
+    }
+    let _ = write!(page, "</ul><div class=\"scroll\">{}</div>", svg::draw(chart, id));
+    table(page, chart);
+    page.push_str("</figure>");
+}
+
+/// The numbers of a chart: a row for each place, a column for each series.
+fn table(page: &mut String, chart: &Chart) {
+    let places = chart.places();
+    let open = if places.len() <= ROWS_OPEN { " open=\"open\"" } else { "" };
+    let _ = write!(
+        page,
+        "<details{open}><summary>{}</summary><div class=\"scroll\"><table><thead><tr>\
+         <th scope=\"col\">{}</th>",
+        escape(&chart.y.label),
+        escape(&chart.x.label)
+    );
+    for series in &chart.series {
+        let _ = write!(page, "<th scope=\"col\">{}</th>", escape(&name(series)));
+    }
+    page.push_str("</tr></thead><tbody>");
+    for place in places {
+        let name = chart.category(place).map_or_else(|| short(place), str::to_owned);
+        let _ = write!(page, "<tr><th scope=\"row\">{}</th>", escape(&name));
+        for series in &chart.series {
+            let _ = write!(page, "<td>{}</td>", series.at(place).map_or_else(String::new, cell));
+        }
+        page.push_str("</tr>");
+    }
+    page.push_str("</tbody></table></div></details>");
+}
+
+/// Its name, and where its numbers come from if they were not measured.
+fn name(series: &Series) -> String {
+    let from = match series.origin {
+        Origin::Measured => "",
+        Origin::Computed => " (formula)",
+        Origin::Paper => " (paper)",
+    };
+    format!("{}{from}", series.name)
+}
+
+fn cell(point: &Point) -> String {
+    let value = short(point.y);
+    match point.range {
+        Some((low, high)) => {
+            format!("{value} <small>{}\u{2013}{}</small>", short(low), short(high))
+        }
+        None => value,
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        0..60 => format!("{} s", short(seconds)),
+        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+/// Text as it stands in a page, in an attribute too.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            _ => escaped.push(character),
+        }
+    }
+    escaped
+}

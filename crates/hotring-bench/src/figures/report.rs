@@ -1,0 +1,103 @@
+//! All figures of a run, and the files that they go to: one page for people, JSON with everything,
+//! and a CSV file for each figure.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::figure::Figure;
+use super::html;
+use crate::machine::Machine;
+use crate::report::{write_csv, write_json};
+
+/// All figures of a run.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// What it ran on.
+    pub machine: Machine,
+    /// The day, in UTC.
+    pub date: String,
+    /// The command that made it.
+    pub command: String,
+    /// The name of the scale, for the commands of single figures.
+    pub scale: String,
+    /// The scale in words.
+    pub scale_line: String,
+    /// How long all of it took, in seconds.
+    pub seconds: f64,
+    /// What holds for all figures.
+    pub notes: Vec<String>,
+    /// In the order of the page.
+    pub figures: Vec<Figure>,
+}
+
+/// A point as a row of CSV.
+#[derive(Serialize)]
+struct Row<'f> {
+    chart: &'f str,
+    series: &'f str,
+    origin: String,
+    x_label: &'f str,
+    x: String,
+    y_label: &'f str,
+    y: f64,
+    min: Option<f64>,
+    max: Option<f64>,
+}
+
+impl Report {
+    /// Writes all files into a folder, which is made if it is missing.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        for figure in &self.figures {
+            write_csv(&folder.join(format!("{}.csv", figure.subject.id)), &rows(figure))?;
+        }
+        write_json(&folder.join("report.json"), self)?;
+        let page = folder.join("report.html");
+        fs::write(&page, html::page(self))
+            .with_context(|| format!("cannot write {}", page.display()))
+    }
+
+    /// The command that measures one figure anew.
+    pub fn command_of(&self, figure: &Figure) -> String {
+        let Report { scale, .. } = self;
+        format!("hotring-bench figures --scale {scale} --only {} --out DIR", figure.subject.id)
+    }
+}
+
+fn rows(figure: &Figure) -> Vec<Row<'_>> {
+    let mut rows = Vec::new();
+    for chart in &figure.measured.charts {
+        for series in &chart.series {
+            rows.extend(series.points.iter().map(|point| Row {
+                chart: &chart.title,
+                series: &series.name,
+                origin: format!("{:?}", series.origin).to_lowercase(),
+                x_label: &chart.x.label,
+                x: chart.category(point.x).map_or_else(|| point.x.to_string(), str::to_owned),
+                y_label: &chart.y.label,
+                y: point.y,
+                min: point.range.map(|range| range.0),
+                max: point.range.map(|range| range.1),
+            }));
+        }
+    }
+    rows
+}
+
+/// The day of a moment in Unix seconds, as YYYY-MM-DD: a count of days from the first of March of
+/// the year 0, where every fourth year is a leap year but for three of each four centuries.
+pub fn day(unix_seconds: u64) -> String {
+    let days = unix_seconds / 86_400 + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}

@@ -1,0 +1,91 @@
+//! How much a run of `figures` loads and for how long it measures.
+
+use std::fmt;
+
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+
+use super::figure::short;
+use crate::machine;
+
+/// How much is loaded and how long is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scale {
+    /// For tests: all code, no meaning
+    #[value(hide = true)]
+    Tiny,
+    /// Some minutes: tables well beyond the cache
+    Small,
+    /// About an hour: 17 million keys
+    Medium,
+    /// Hours: 268 million keys (the papers have 250), or as many as memory allows
+    Full,
+}
+
+/// The numbers of a scale.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Keys of a table.
+    pub keys: u64,
+    /// Operations of a thread in a round.
+    pub ops: u64,
+    /// Measured rounds; figures are medians.
+    pub rounds: usize,
+    /// Rounds before those.
+    pub warmup: usize,
+    /// Threads, where a figure wants as many as there are.
+    pub threads: usize,
+    /// Seconds that a figure over time covers.
+    pub seconds: f64,
+}
+
+/// What a key takes at most in the figure that loads the most tables at once, in bytes.
+const BYTES_A_KEY: u64 = 600;
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.to_possible_value().expect("no variant is skipped");
+        f.write_str(name.get_name())
+    }
+}
+
+impl Scale {
+    /// Its numbers on this machine.
+    pub fn size(self) -> Result<Size> {
+        let threads = machine::cores().len().min(64);
+        ensure!(threads > 0, "the kernel names no core to run on");
+        let memory = machine::Machine::here().memory_gib * (1_u64 << 30) as f64;
+        let fit = (memory * 0.8) as u64 / BYTES_A_KEY;
+        let size = |keys: u64, ops, rounds, warmup, seconds| Size {
+            keys: keys.min(fit),
+            ops,
+            rounds,
+            warmup,
+            threads,
+            seconds,
+        };
+        let size = match self {
+            Scale::Tiny => size(1 << 11, 1_000, 1, 0, 0.05),
+            Scale::Small => size(1 << 22, 500_000, 5, 1, 4.0),
+            Scale::Medium => size(1 << 24, 4_000_000, 5, 1, 10.0),
+            Scale::Full => size(1 << 28, 16_000_000, 5, 1, 30.0),
+        };
+        Ok(size)
+    }
+}
+
+impl Size {
+    /// The thread counts that figures over threads have: 1, 2, 4, ... up to all.
+    pub fn thread_counts(&self) -> Vec<usize> {
+        let powers = (0..).map(|power| 1 << power).take_while(|&count| count < self.threads);
+        powers.chain([self.threads]).collect()
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (keys, ops) = (short(self.keys as f64), short(self.ops as f64));
+        let (rounds, threads) = (self.rounds, self.threads);
+        write!(f, "{keys} keys, {rounds} rounds of {ops} operations a thread, {threads} threads")
+    }
+}
