@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -56,6 +58,22 @@ impl fmt::Display for Machine {
     }
 }
 
+/// Lets the C library ask for huge pages, as our engines do, for the sake of all others: begins the
+/// process anew where it has not been told so from its start.
+pub fn huge_pages_for_all() -> Result<()> {
+    const NAME: &str = "GLIBC_TUNABLES";
+    const TUNABLE: &str = "glibc.malloc.hugetlb";
+    let told = std::env::var(NAME).unwrap_or_default();
+    if told.contains(TUNABLE) || cfg!(not(target_env = "gnu")) {
+        return Ok(());
+    }
+    let tunables = format!("{TUNABLE}=1{}{told}", if told.is_empty() { "" } else { ":" });
+    let this = std::env::current_exe().context("this program's file is unknown")?;
+    let mut again = Command::new(this);
+    let refusal = again.args(std::env::args_os().skip(1)).env(NAME, tunables).exec();
+    Err(refusal).context("cannot begin anew with huge pages")
+}
+
 /// The cores that this process may run on, in order.
 pub fn cores() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
@@ -69,6 +87,13 @@ pub fn pin(index: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
     sched_setaffinity(None, &set).context("cannot pin a thread")
+}
+
+/// The memory that can be had without swapping, in bytes.
+pub fn memory_available() -> Result<u64> {
+    let kib = field("/proc/meminfo", "MemAvailable").context("the kernel does not say")?;
+    let kib: u64 = kib.trim_end_matches(" kB").parse().with_context(|| format!("it says {kib}"))?;
+    Ok(kib * 1024)
 }
 
 /// The memory that this process has in use, in bytes.

@@ -295,7 +295,7 @@ impl Sample {
 fn cells(samples: &[Sample]) -> [String; 3] {
     let rates: Vec<f64> = samples.iter().map(|sample| sample.mops).collect();
     let times: Vec<f64> = samples.iter().map(|sample| sample.cpu_ns).collect();
-    let Spread { median, min, max } = Spread::of(&rates);
+    let Spread { median, min, max, .. } = Spread::of(&rates);
     [
         format!("{median:.2}"),
         format!("{min:.2}..{max:.2}"),

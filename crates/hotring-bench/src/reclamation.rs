@@ -105,7 +105,7 @@ impl ReclamationArgs {
         bar.finish_and_clear();
         let mut table = Table::new(&["what", "ns", "min..max"]);
         for ((name, _), samples) in measures.iter().zip(&samples) {
-            let Spread { median, min, max } = Spread::of(samples);
+            let Spread { median, min, max, .. } = Spread::of(samples);
             let range = format!("{min:.2}..{max:.2}");
             table.row(vec![(*name).to_owned(), format!("{median:.2}"), range]);
         }

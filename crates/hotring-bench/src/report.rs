@@ -18,6 +18,10 @@ pub struct Spread {
     pub min: f64,
     /// The largest value.
     pub max: f64,
+    /// A quarter of the values lies below this one.
+    pub lower: f64,
+    /// A quarter of the values lies above this one.
+    pub upper: f64,
 }
 
 impl Spread {
@@ -26,13 +30,14 @@ impl Spread {
         assert!(!values.is_empty(), "no value to take the median of");
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 {
-            sorted[middle]
-        } else {
-            f64::midpoint(sorted[middle - 1], sorted[middle])
+        // Between two values, in proportion.
+        let at = |share: f64| {
+            let place = share * (sorted.len() - 1) as f64;
+            let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+            below + (above - below) * place.fract()
         };
-        Spread { median, min: sorted[0], max: sorted[sorted.len() - 1] }
+        let [min, lower, median, upper, max] = [0.0, 0.25, 0.5, 0.75, 1.0].map(at);
+        Spread { median, min, max, lower, upper }
     }
 }
 
@@ -151,6 +156,9 @@ mod tests {
         assert_eq!((odd.median, odd.min, odd.max), (2.0, 1.0, 3.0));
         let even = Spread::of(&[4.0, 1.0, 2.0, 3.0]);
         assert_eq!((even.median, even.min, even.max), (2.5, 1.0, 4.0));
+        let five = Spread::of(&[5.0, 1.0, 4.0, 2.0, 3.0]);
+        assert_eq!((five.lower, five.median, five.upper), (2.0, 3.0, 4.0));
+        assert_eq!((even.lower, even.upper), (1.75, 3.25));
     }
 
     #[test]

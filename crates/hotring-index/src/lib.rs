@@ -90,6 +90,8 @@ pub use gcuckoo::{GCuckoo, GCuckooStats};
 pub use item::Kind;
 pub use limit::Stalled;
 pub use mercury::{Locking, Mercury, NoLock, OsMutex, TestAndSet};
+#[doc(hidden)]
+pub use prefetch::prefetch_value;
 pub use ring::Ring;
 pub use session::Session;
 pub use stats::{EngineStats, Stats};

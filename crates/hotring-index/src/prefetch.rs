@@ -11,3 +11,9 @@ pub(crate) fn prefetch(at: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
 }
+
+/// Asks for the first cache line of a value. For measurements of what memory can do.
+#[inline(always)]
+pub fn prefetch_value<T>(value: &T) {
+    prefetch(std::ptr::from_ref(value).cast());
+}

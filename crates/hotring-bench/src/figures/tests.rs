@@ -24,7 +24,7 @@ fn report(figures: Vec<Figure>) -> Report {
 
 /// A figure with every shape of plot.
 fn figure(id: &'static str) -> Figure {
-    let spread = Spread { median: 2.0, min: 1.0, max: 3.0 };
+    let spread = Spread::of(&[1.0, 2.0, 3.0]);
     let series = || {
         vec![
             Series::measured(

@@ -1,6 +1,10 @@
-//! Where accesses come from: skewed distributions, the scattering of hot keys, recorded traces.
+//! What is asked for: mixes of operations, skewed distributions of keys, recorded traces, and the
+//! streams that are drawn of them before a clock starts.
 
+pub mod operations;
 pub mod random;
 pub mod scramble;
+pub mod skew;
+pub mod streams;
 pub mod trace;
 pub mod zipf;

@@ -53,7 +53,7 @@ impl Trace {
         parsed.with_context(|| format!("cannot read {}", path.display()))
     }
 
-    fn parse(mut input: impl BufRead, format: Format, limit: u64) -> Result<Self> {
+    pub(super) fn parse(mut input: impl BufRead, format: Format, limit: u64) -> Result<Self> {
         let mut trace = Trace::default();
         let mut numbers = HashMap::new();
         let mut record = Vec::new();

@@ -1,33 +1,30 @@
 //! `ycsb`: the core workloads on the index and on whatever it is compared with.
 //!
-//! Keys are the numbers below `--keys`, 8 bytes each, with 8-byte values. Streams of operations
-//! are drawn before the clock starts. All targets are loaded side by side, and within one setting
+//! Keys are the numbers below `--keys`, or those of a trace. Streams of operations are drawn before
+//! the clock starts. All targets are loaded side by side, and within one setting
 //! each round runs them one after the other, beginning with another one each time, so that drift
 //! of the machine hits all of them: ratios within one run are what counts.
 
-mod hotring;
-mod measure;
-mod oracle;
-#[cfg(feature = "peers")]
-mod peers;
 mod results;
-mod stream;
-mod target;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
-use hotring_index::{Chaining, Config, GCuckoo, Growth, Mercury, Strategy};
+use hotring_index::{Config, Strategy};
 
-use crate::machine::{Machine, resident};
+use crate::machine::{self, Machine};
+use crate::measure::latency;
+use crate::measure::load::Loaded;
+use crate::measure::rounds::Setting;
 use crate::report;
+use crate::targets::{Mode, Plan, Shape, Target, TargetName};
+use crate::workload::operations::{Keys, Workload};
+use crate::workload::skew::Skew;
+use crate::workload::streams::{Draw, Streams};
+use crate::workload::trace::{Format, Trace};
 use crate::workload::zipf::share_of_hottest;
-use hotring::Keys;
-use measure::{Mode, Setting};
 use results::{Results, Row};
-use stream::{Skew, Streams, Workload};
-use target::Target;
 
 /// Run YCSB workloads on the index beside other targets
 #[derive(Debug, Args)]
@@ -41,9 +38,24 @@ pub struct YcsbArgs {
     /// What is done
     #[arg(long, value_enum, value_delimiter = ',', default_value = "b,c")]
     workloads: Vec<Workload>,
-    /// How accesses are spread: "uniform", or Zipf exponents from 0 on
+    /// How accesses are spread: "uniform", Zipf exponents from 0 on, "latest" (the keys put last are
+    /// the hot ones), "shift" (other keys become the hot ones in the middle of a round); the latter
+    /// two with ":" and an exponent
     #[arg(long, value_delimiter = ',', default_value = "uniform,0.99,1.22")]
     skew: Vec<Skew>,
+    /// Bytes of a key
+    #[arg(long, default_value_t = 8)]
+    key_size: usize,
+    /// Bytes of a value; with keys and values of 8 bytes the maps are from u64 to u64, else from
+    /// byte strings to byte strings
+    #[arg(long, default_value_t = 8)]
+    value_size: usize,
+    /// Take the accesses of this trace, and its keys, instead of --keys, --ops and --skew
+    #[arg(long, conflicts_with_all = ["keys", "ops", "skew"])]
+    trace: Option<PathBuf>,
+    /// How the trace holds its accesses
+    #[arg(long, value_enum, default_value = "u32le", requires = "trace")]
+    format: Format,
     /// One lookup after the other, or in batches
     #[arg(long, value_enum, value_delimiter = ',', default_value = "scalar,batched")]
     modes: Vec<ModeName>,
@@ -62,11 +74,15 @@ pub struct YcsbArgs {
     /// Rounds before those, also the time that hotspots get to be found
     #[arg(long, default_value_t = 1)]
     warmup: usize,
+    /// Time single reads of the first thread too, in a round of its own while the other threads do
+    /// their part
+    #[arg(long)]
+    latency: bool,
     /// Let the tables of HotRing and Chaining Hash have at least this many bytes a key, so that both
     /// have as many (else each its own default)
     #[arg(long, conflicts_with = "items_per_slot")]
     index_bytes: Option<f64>,
-    /// Scatter the keys of hotring's engines over all of 64 bits: their hash spreads neighbouring
+    /// Scatter the keys as if drawn at random, for all but the oracle: some hashes spread neighbouring
     /// numbers more evenly than chance would
     #[arg(long)]
     scatter: bool,
@@ -127,48 +143,35 @@ enum StrategyName {
     Vote,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum TargetName {
-    /// Every combination of --strategies and --hints
-    Hotring,
-    /// Lock-free chains, the baseline of HotRing's paper
-    Chaining,
-    /// Mercury with test-and-set locks
-    Mercury,
-    /// G-Cuckoo with four slots a bucket
-    Gcuckoo,
-    /// A plain array indexed by the key: the physical limit, not an index
-    Oracle,
-    #[cfg(feature = "peers")]
-    Papaya,
-    #[cfg(feature = "peers")]
-    Dashmap,
-    #[cfg(feature = "peers")]
-    Scc,
-}
-
-/// A target, loaded, with what it took.
-struct Loaded {
-    target: Box<dyn Target>,
-    bytes_per_key: f64,
-    index_bytes_per_key: Option<f64>,
+/// One distribution of accesses: the table's name for it, and its streams by mix and threads.
+enum Accesses<'a> {
+    Drawn(Skew),
+    Traced(&'a Trace),
 }
 
 impl YcsbArgs {
     /// Loads, measures, prints.
     pub fn run(&self) -> Result<()> {
         self.check()?;
+        if !self.ring.no_huge_pages {
+            machine::huge_pages_for_all()?;
+        }
         let machine = Machine::here();
         println!("{machine}");
-        for skew in &self.skew {
-            if let Skew::Zipf(theta) = *skew {
-                let share = 100.0 * share_of_hottest(self.keys, theta, 0.01);
-                println!("skew {skew}: the hottest 1 % of keys take {share:.1} % of accesses");
-            }
+        let trace = self.read_trace()?;
+        let keys = trace.as_ref().map_or(self.keys, |trace| trace.distinct() as u64);
+        let accesses: Vec<Accesses<'_>> = match &trace {
+            Some(trace) => vec![Accesses::Traced(trace)],
+            None => self.skew.iter().copied().map(Accesses::Drawn).collect(),
+        };
+        self.describe(&accesses);
+        if self.latency {
+            let clock = latency::of_clock().value_at_quantile(0.5);
+            println!("latencies include the clock's own {clock} ns");
         }
-        let targets = self.load()?;
-        let results =
-            Results { machine, command: std::env::args().collect(), rows: self.measure(&targets)? };
+        let targets = Loaded::all(&self.plans(keys)?, keys, self.stream_ops(&accesses))?;
+        let rows = self.measure(&targets, keys, &accesses)?;
+        let results = Results { machine, command: std::env::args().collect(), rows };
         print!("{}", results.table());
         if let Some(path) = &self.csv {
             report::write_csv(path, &results.rows)?;
@@ -177,6 +180,27 @@ impl YcsbArgs {
             report::write_json(path, &results)?;
         }
         Ok(())
+    }
+
+    fn read_trace(&self) -> Result<Option<Trace>> {
+        let Some(path) = &self.trace else { return Ok(None) };
+        Trace::read(path, self.format, u64::MAX).map(Some)
+    }
+
+    fn describe(&self, accesses: &[Accesses<'_>]) {
+        for accesses in accesses {
+            match accesses {
+                Accesses::Drawn(Skew::Uniform) => {}
+                Accesses::Drawn(skew) => {
+                    let share = 100.0 * share_of_hottest(self.keys, skew.theta(), 0.01);
+                    println!("skew {skew}: the hottest 1 % of keys take {share:.1} % of accesses");
+                }
+                Accesses::Traced(trace) => {
+                    let (all, keys) = (trace.accesses().len(), trace.distinct());
+                    println!("trace: {all} accesses to {keys} keys");
+                }
+            }
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -196,65 +220,50 @@ impl YcsbArgs {
         Ok(())
     }
 
-    fn load(&self) -> Result<Vec<Loaded>> {
-        let mut loaded = Vec::new();
-        for target in self.build()? {
-            let bar = report::progress(self.keys, &format!("load {}", target.name()));
-            let before = resident()?;
-            target.load(self.keys, &bar);
-            let grown = resident()?.saturating_sub(before);
-            bar.finish_and_clear();
-            let per_key = |bytes: u64| bytes as f64 / self.keys as f64;
-            let index_bytes_per_key = target.index_bytes().map(per_key);
-            loaded.push(Loaded { target, bytes_per_key: per_key(grown), index_bytes_per_key });
-        }
-        Ok(loaded)
+    /// Operations of all streams that are in memory at a time.
+    fn stream_ops(&self, accesses: &[Accesses<'_>]) -> u64 {
+        let threads = self.threads.iter().max().copied().unwrap_or_default() as u64;
+        let forms = if self.scatter { 2 } else { 1 };
+        let ops = accesses.iter().map(|accesses| match accesses {
+            Accesses::Drawn(_) => self.ops * threads,
+            Accesses::Traced(trace) => trace.accesses().len() as u64,
+        });
+        forms * ops.max().unwrap_or_default()
     }
 
-    fn build(&self) -> Result<Vec<Box<dyn Target>>> {
-        // Workload D inserts new keys, each thread its own.
+    fn plans(&self, keys: u64) -> Result<Vec<Plan>> {
+        // Inserts put new keys, each thread its own.
         let inserts = self.ops * *self.threads.iter().max().context("no --threads")? as u64;
-        let keys = self.engine_keys();
-        let mut targets: Vec<Box<dyn Target>> = Vec::new();
-        for name in &self.targets {
-            match name {
-                TargetName::Hotring => targets.extend(self.rings()?),
-                TargetName::Chaining => {
-                    targets.push(hotring::target::<Chaining>("chaining", self.chains(), keys)?);
-                }
-                TargetName::Mercury => {
-                    targets.push(hotring::target::<Mercury>("mercury", self.ring.common(), keys)?);
-                }
-                TargetName::Gcuckoo => {
-                    targets.push(hotring::target::<GCuckoo<4>>(
-                        "gcuckoo",
-                        self.ring.common(),
-                        keys,
-                    )?);
-                }
-                TargetName::Oracle => targets.push(oracle::target(self.keys + inserts)?),
-                #[cfg(feature = "peers")]
-                TargetName::Papaya => targets.push(peers::papaya()),
-                #[cfg(feature = "peers")]
-                TargetName::Dashmap => targets.push(peers::dashmap()),
-                #[cfg(feature = "peers")]
-                TargetName::Scc => targets.push(peers::scc()),
+        let mut plans = Vec::new();
+        for &target in &self.targets {
+            let mut plan = Plan::new(target, keys + inserts);
+            plan.shape = Shape { key_bytes: self.key_size, value_bytes: self.value_size };
+            plan.keys = if self.scatter { Keys::Scattered } else { Keys::Dense };
+            plan.config = self.ring.common();
+            match target {
+                TargetName::Hotring => plans.extend(self.rings(&plan, keys)?),
+                TargetName::Chaining => plans.push(self.sized(plan)),
+                _ => plans.push(plan),
             }
         }
-        ensure!(!targets.is_empty(), "nothing to measure");
-        Ok(targets)
+        Ok(plans)
     }
 
-    fn rings(&self) -> Result<Vec<Box<dyn Target>>> {
+    /// Every combination of strategy and hints that there is.
+    fn rings(&self, like: &Plan, keys: u64) -> Result<Vec<Plan>> {
         let mut rings = Vec::new();
         let mut refusal = None;
         for &strategy in &self.ring.strategies {
             for &hints in &self.ring.hints {
-                match hotring::rings(hints, self.rings_config(strategy, hints), self.engine_keys())
-                {
-                    Ok(ring) => rings.push(ring),
+                let config = self.ring.config(strategy);
+                let mut plan = self.sized(Plan { hints, config, ..like.clone() });
+                if let Some(items) = self.ring.items_per_slot {
+                    plan = plan.with_items_per_slot(keys, items);
+                }
+                match plan.build() {
+                    Ok(_) => rings.push(plan),
                     Err(error) => {
-                        eprintln!("note: {hints} hints with {strategy:?} left out: {error}");
+                        eprintln!("note: {hints} hints with {strategy:?} left out: {error:#}");
                         refusal = Some(error);
                     }
                 }
@@ -266,55 +275,78 @@ impl YcsbArgs {
         }
     }
 
-    fn engine_keys(&self) -> Keys {
-        if self.scatter { Keys::Scattered } else { Keys::Dense }
-    }
-
-    fn rings_config(&self, strategy: StrategyName, hints: usize) -> Config {
-        let config = self.ring.config(strategy, self.keys);
+    /// With as many bytes of index as asked for.
+    fn sized(&self, plan: Plan) -> Plan {
         match self.index_bytes {
-            Some(bytes) => with_index_bytes(config, bytes, 8 * (hints + 1)),
-            None => config,
+            Some(bytes) => plan.with_index_bytes(bytes),
+            None => plan,
         }
     }
 
-    fn chains(&self) -> Config {
-        let config = self.ring.common();
-        match self.index_bytes {
-            Some(bytes) => with_index_bytes(config, bytes, 8),
-            None => config,
-        }
-    }
-
-    fn measure(&self, targets: &[Loaded]) -> Result<Vec<Row>> {
+    fn measure(
+        &self,
+        targets: &[Loaded],
+        keys: u64,
+        accesses: &[Accesses<'_>],
+    ) -> Result<Vec<Row>> {
         let settings =
-            self.workloads.len() * self.skew.len() * self.threads.len() * self.modes.len();
+            self.workloads.len() * accesses.len() * self.threads.len() * self.modes.len();
         let rounds = settings * (self.rounds + self.warmup) * targets.len();
         let bar = report::progress(rounds as u64, "measure");
+        let list: Vec<&dyn Target> = targets.iter().map(|loaded| &*loaded.target).collect();
         let mut rows = Vec::new();
         for &workload in &self.workloads {
-            for &skew in &self.skew {
+            for accesses in accesses {
                 for &threads in &self.threads {
-                    bar.set_message(format!("{workload} {skew}, {threads} threads"));
-                    let streams =
-                        Streams::draw(workload, skew, self.keys, threads, self.ops, self.seed)?;
+                    let streams = self.streams(workload, accesses, keys, threads)?;
                     for mode in self.modes.iter().map(|mode| mode.with(self.batch)) {
-                        let setting = Setting {
-                            mode,
-                            rounds: self.rounds,
-                            warmup: self.warmup,
-                            streams: &streams,
-                        };
-                        let list: Vec<&dyn Target> =
-                            targets.iter().map(|loaded| &*loaded.target).collect();
+                        bar.set_message(format!(
+                            "{workload} {}, {threads} threads",
+                            accesses.name()
+                        ));
+                        let Self { rounds, warmup, .. } = *self;
+                        let setting = Setting { mode, rounds, warmup, streams: &streams };
                         let samples = setting.measure(&list, &bar)?;
-                        rows.extend(results::rows(&setting, (workload, skew), targets, &samples));
+                        let row = (workload, accesses.name());
+                        let mut added = results::rows(&setting, row, targets, &samples);
+                        if self.latency && mode == Mode::Scalar && workload != Workload::W {
+                            for (row, target) in added.iter_mut().zip(&list) {
+                                row.time(&latency::of_reads(*target, &streams)?);
+                            }
+                        }
+                        rows.extend(added);
                     }
                 }
             }
         }
         bar.finish_and_clear();
         Ok(rows)
+    }
+
+    fn streams(
+        &self,
+        workload: Workload,
+        accesses: &Accesses<'_>,
+        keys: u64,
+        threads: usize,
+    ) -> Result<Streams> {
+        let Self { ops, seed, .. } = *self;
+        let streams = match *accesses {
+            Accesses::Drawn(skew) => {
+                Draw { workload, skew, keys, threads, ops, seed, hot_set: 0 }.streams()?
+            }
+            Accesses::Traced(trace) => Streams::of_trace(trace, workload, threads, seed)?,
+        };
+        Ok(if self.scatter { streams.with_scattered() } else { streams })
+    }
+}
+
+impl Accesses<'_> {
+    fn name(&self) -> String {
+        match self {
+            Accesses::Drawn(skew) => skew.to_string(),
+            Accesses::Traced(_) => "trace".into(),
+        }
     }
 }
 
@@ -327,15 +359,6 @@ impl ModeName {
     }
 }
 
-/// Bytes of each table at the start, where all are to have the same.
-const BYTES_INITIAL: usize = 64 << 10;
-
-/// A table that has at least so many bytes a key, made of slots of `slot` bytes.
-fn with_index_bytes(config: Config, bytes_per_key: f64, slot: usize) -> Config {
-    let growth = Some(Growth::BytesPerKey(bytes_per_key));
-    Config { growth, slots_initial: BYTES_INITIAL / slot, ..config }
-}
-
 impl RingArgs {
     /// What is not about hot items.
     fn common(&self) -> Config {
@@ -346,7 +369,7 @@ impl RingArgs {
         config
     }
 
-    fn config(&self, strategy: StrategyName, keys: u64) -> Config {
+    fn config(&self, strategy: StrategyName) -> Config {
         let strategy = match strategy {
             StrategyName::None => Strategy::None,
             StrategyName::Random => Strategy::Random,
@@ -357,22 +380,6 @@ impl RingArgs {
         if let Some(period) = self.period {
             config.period = period;
         }
-        if let Some(items) = self.items_per_slot {
-            config.growth = Some(Growth::Fixed);
-            config.slots_initial = (keys as f64 / items).ceil() as usize;
-        }
         config
-    }
-}
-
-impl std::str::FromStr for Skew {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse::<f64>() {
-            _ if text == "uniform" => Ok(Skew::Uniform),
-            Ok(theta) if (0.0..=10.0).contains(&theta) => Ok(Skew::Zipf(theta)),
-            _ => Err(format!("{text:?} is neither \"uniform\" nor an exponent from 0 to 10")),
-        }
     }
 }

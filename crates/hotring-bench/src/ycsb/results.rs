@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 
-use super::Loaded;
-use super::measure::{Mode, Samples, Setting};
-use super::stream::{Skew, Workload};
 use crate::machine::Machine;
+use crate::measure::latency::Latencies;
+use crate::measure::load::Loaded;
+use crate::measure::rounds::{Samples, Setting};
 use crate::report::{Spread, Table};
+use crate::targets::{Mode, TargetName};
+use crate::workload::operations::Workload;
 
 /// A whole run.
 #[derive(Debug, Serialize)]
@@ -30,6 +32,10 @@ pub struct Row {
     mops_median: f64,
     mops_min: f64,
     mops_max: f64,
+    mops_lower_quartile: f64,
+    mops_upper_quartile: f64,
+    /// Against the best index in the same setting that is no ring.
+    of_best_peer: Option<f64>,
     /// Against the direct array in the same setting.
     of_oracle: Option<f64>,
     /// Growth of the process's memory while the target was loaded.
@@ -37,38 +43,75 @@ pub struct Row {
     /// Bytes of the index alone for each key, once the target was loaded.
     index_bytes_per_key: Option<f64>,
     visits_per_lookup: Option<f64>,
+    /// Of single reads, with the clock's own time, if they were timed.
+    latency_ns_p50: Option<u64>,
+    latency_ns_p99: Option<u64>,
+    latency_ns_p999: Option<u64>,
+    latency_ns_p9999: Option<u64>,
+    latency_ns_max: Option<u64>,
+}
+
+impl Row {
+    /// Adds latencies.
+    pub fn time(&mut self, latencies: &Latencies) {
+        let at = |quantile| Some(latencies.value_at_quantile(quantile));
+        self.latency_ns_p50 = at(0.5);
+        self.latency_ns_p99 = at(0.99);
+        self.latency_ns_p999 = at(0.999);
+        self.latency_ns_p9999 = at(0.9999);
+        self.latency_ns_max = Some(latencies.max());
+    }
+
+    fn latencies(&self) -> String {
+        let all =
+            [self.latency_ns_p50, self.latency_ns_p99, self.latency_ns_p999, self.latency_ns_p9999];
+        let texts: Option<Vec<String>> =
+            all.iter().map(|ns| Some(ns.as_ref()?.to_string())).collect();
+        texts.map_or("-".into(), |texts| texts.join(", "))
+    }
 }
 
 /// The rows of one setting.
 pub fn rows(
     setting: &Setting<'_>,
-    (workload, skew): (Workload, Skew),
+    (workload, skew): (Workload, String),
     targets: &[Loaded],
     samples: &[Samples],
 ) -> Vec<Row> {
     let spreads: Vec<Spread> = samples.iter().map(|sample| Spread::of(&sample.mops)).collect();
-    let oracle = targets.iter().position(|loaded| loaded.target.name() == super::oracle::NAME);
+    let median = |index: usize| spreads[index].median;
+    let oracle = targets.iter().position(|loaded| loaded.plan.target == TargetName::Oracle);
+    let peers = (0..targets.len()).filter(|&index| targets[index].plan.target.is_peer());
+    let best_peer = peers.map(median).max_by(f64::total_cmp);
     let row = |index: usize| {
         let spread = spreads[index];
         Row {
             workload: workload.to_string(),
-            skew: skew.to_string(),
+            skew: skew.clone(),
             mode: match setting.mode {
                 Mode::Scalar => "scalar".into(),
                 Mode::Batched(batch) => format!("batch {batch}"),
             },
-            threads: setting.streams.threads.len(),
+            threads: setting.streams.threads(),
             target: targets[index].target.name().to_owned(),
             mops_median: round(spread.median, 2),
             mops_min: round(spread.min, 2),
             mops_max: round(spread.max, 2),
+            mops_lower_quartile: round(spread.lower, 2),
+            mops_upper_quartile: round(spread.upper, 2),
+            of_best_peer: best_peer.map(|best| round(spread.median / best, 3)),
             // Beyond its end the array answers without touching memory: that is no limit.
             of_oracle: oracle
                 .filter(|_| setting.streams.present)
-                .map(|oracle| round(spread.median / spreads[oracle].median, 3)),
+                .map(|oracle| round(spread.median / median(oracle), 3)),
             bytes_per_key: round(targets[index].bytes_per_key, 1),
             index_bytes_per_key: targets[index].index_bytes_per_key.map(|bytes| round(bytes, 2)),
             visits_per_lookup: samples[index].visits.map(|visits| round(visits, 2)),
+            latency_ns_p50: None,
+            latency_ns_p99: None,
+            latency_ns_p999: None,
+            latency_ns_p9999: None,
+            latency_ns_max: None,
         }
     };
     (0..targets.len()).map(row).collect()
@@ -82,7 +125,7 @@ fn round(value: f64, digits: i32) -> f64 {
 impl Results {
     /// The rows as a table.
     pub fn table(&self) -> String {
-        let mut table = Table::new(&[
+        let mut columns = vec![
             "workload",
             "skew",
             "mode",
@@ -90,14 +133,21 @@ impl Results {
             "target",
             "Mops/s",
             "min..max",
+            "quartiles",
+            "of best peer",
             "of oracle",
             "B/key",
             "index B/key",
             "visits/lookup",
-        ]);
+        ];
+        let is_timed = self.rows.iter().any(|row| row.latency_ns_p50.is_some());
+        if is_timed {
+            columns.push("p50, p99, p99.9, p99.99 ns");
+        }
+        let mut table = Table::new(&columns);
         let optional = |value: Option<f64>| value.map_or("-".into(), |value| value.to_string());
         for row in &self.rows {
-            table.row(vec![
+            let mut cells = vec![
                 row.workload.clone(),
                 row.skew.clone(),
                 row.mode.clone(),
@@ -105,11 +155,15 @@ impl Results {
                 row.target.clone(),
                 format!("{:.2}", row.mops_median),
                 format!("{:.2}..{:.2}", row.mops_min, row.mops_max),
+                format!("{:.2}..{:.2}", row.mops_lower_quartile, row.mops_upper_quartile),
+                optional(row.of_best_peer),
                 optional(row.of_oracle),
                 format!("{:.1}", row.bytes_per_key),
                 optional(row.index_bytes_per_key),
                 optional(row.visits_per_lookup),
-            ]);
+            ];
+            cells.extend(is_timed.then(|| row.latencies()));
+            table.row(cells);
         }
         table.render()
     }

@@ -7,13 +7,40 @@ const TOY: [&str; 9] =
 
 #[test]
 fn every_workload_runs_in_both_modes() {
-    let more = ["--workloads", "a,b,c,d,f,w,miss", "--threads", "1,2"];
+    let more = ["--workloads", "a,b,c,d,f,w,miss,grow", "--threads", "1,2"];
     let text = bench(&[&TOY[..], &more].concat());
     let rows = text.lines().filter(|line| line.contains("hotring vote 7")).count();
-    assert_eq!(rows, 7 * 2 * 2 * 2, "{text}");
+    assert_eq!(rows, 8 * 2 * 2 * 2, "{text}");
     for said in ["machine: ", "kernel: ", "transparent huge pages: ", "rustc 1.", "commit "] {
         assert!(text.contains(said), "no {said:?} in:\n{text}");
     }
+}
+
+#[test]
+fn sizes_skews_and_latencies_are_options() {
+    let more = ["--skew", "latest,shift:1.22", "--key-size", "20", "--value-size", "100"];
+    let rest = ["--targets", "hotring,mercury", "--workloads", "b", "--threads", "2", "--latency"];
+    let toy = ["ycsb", "--keys", "5k", "--ops", "20k", "--rounds", "1"];
+    let text = bench(&[&toy[..], &more, &rest].concat());
+    for said in ["| latest:0.99 |", "| shift:1.22 ", "p99.99 ns", "| mercury "] {
+        assert!(text.contains(said), "no {said:?} in:\n{text}");
+    }
+    let refusal = refused(&[&toy[..], &["--key-size", "1"]].concat());
+    assert!(refusal.contains("told apart up to 256"), "{refusal}");
+    let refusal = refused(&["ycsb", "--keys", "900G", "--targets", "oracle"]);
+    assert!(refusal.contains("GiB of memory are missing"), "{refusal}");
+}
+
+#[test]
+fn a_trace_is_a_stream() {
+    let dir = tempfile::tempdir().expect("a place for files");
+    let path = dir.path().join("hot.trace");
+    let path = path.to_str().expect("plain");
+    bench(&["generate", path, "--keys", "1k", "--accesses", "10k"]);
+    let options = ["--rounds", "1", "--workloads", "a,miss", "--threads", "2"];
+    let text = bench(&[&["ycsb", "--trace", path][..], &options].concat());
+    assert!(text.contains("trace: 10000 accesses to "), "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains("| trace |")).count(), 2 * 2 * 2, "{text}");
 }
 
 #[test]

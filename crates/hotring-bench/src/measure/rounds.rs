@@ -6,20 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 
-use super::stream::{Op, Streams};
-use super::target::{Tally, Target};
 use crate::machine;
-
-/// How lookups are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// One after the other.
-    Scalar,
-    /// So many handed over together.
-    Batched(usize),
-}
+use crate::targets::{Mode, Tally, Target};
+use crate::workload::operations::Op;
+use crate::workload::streams::Streams;
 
 /// What is measured in one block of rounds.
+#[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     /// How lookups are made.
     pub mode: Mode,
@@ -70,13 +63,14 @@ impl Setting<'_> {
 
     /// One round of one target: the rate over all threads, from the common start to the last end.
     fn round(&self, target: &dyn Target) -> Result<f64> {
-        let streams = &self.streams.threads;
+        let streams = self.streams.of_keys(target.keys());
         let barrier = Barrier::new(streams.len());
         let work = |core: usize, ops: &[Op]| {
             let pinned = machine::pin(core);
+            let mut worker = target.worker();
             barrier.wait();
             let start = Instant::now();
-            let tally = target.run(ops, self.mode);
+            let tally = worker.run(ops, self.mode);
             let end = Instant::now();
             pinned.map(|()| (start, end, tally))
         };
@@ -88,22 +82,22 @@ impl Setting<'_> {
             handles.into_iter().map(|h| h.join().expect("a measuring thread panicked")).collect()
         });
         let results = results.into_iter().collect::<Result<Vec<_>>>()?;
-        for (_, _, tally) in &results {
-            self.check(target, tally)?;
-        }
-        streams.iter().for_each(|ops| target.undo(ops));
+        let mut tally = Tally::default();
+        results.iter().for_each(|result| tally.add(result.2));
+        check(target, &tally, self.streams.present)?;
+        streams.iter().for_each(|ops| target.worker().undo(ops));
         let start = results.iter().map(|result| result.0).min();
         let end = results.iter().map(|result| result.1).max();
         let elapsed = start.zip(end).map_or(Duration::ZERO, |(start, end)| end - start);
-        let ops: usize = streams.iter().map(Vec::len).sum();
-        Ok(ops as f64 / elapsed.as_secs_f64() / 1e6)
+        Ok(self.streams.ops() as f64 / elapsed.as_secs_f64() / 1e6)
     }
+}
 
-    /// A target that loses keys, or invents them, must not get a figure.
-    fn check(&self, target: &dyn Target, tally: &Tally) -> Result<()> {
-        let (name, present) = (target.name(), self.streams.present);
-        let wrong = if present { tally.missed } else { tally.found };
-        ensure!(wrong == 0, "{name}: {wrong} reads with a wrong answer (keys present: {present})");
-        Ok(())
-    }
+/// A target that loses keys, invents them or mixes up their values must not get a figure.
+pub fn check(target: &dyn Target, tally: &Tally, present: bool) -> Result<()> {
+    let name = target.name();
+    let absent = if present { tally.missed } else { tally.found };
+    let wrong = absent + tally.wrong;
+    ensure!(wrong == 0, "{name}: {wrong} reads with a wrong answer (keys present: {present})");
+    Ok(())
 }

@@ -1,0 +1,5 @@
+//! How targets are measured: loaded side by side, in rounds in which they take turns.
+
+pub mod latency;
+pub mod load;
+pub mod rounds;

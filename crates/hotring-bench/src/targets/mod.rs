@@ -1,0 +1,174 @@
+//! What can be measured: our engines, other maps, and the limit that memory sets to all of them.
+//!
+//! A map of numbers implements [`Engine`] and [`Session`], a map of byte strings [`BytesEngine`] and
+//! [`BytesSession`]; the loops over them are generic, so that nothing is called through a pointer
+//! while the clock runs. [`Target`] is either behind one pointer, so that a run can hold many and
+//! alternate between them. A new peer gets its file or a place in `peers.rs`, and a name in
+//! `plan.rs`, where targets are built.
+
+mod bytes;
+mod oracle;
+mod ours;
+#[cfg(feature = "peers")]
+mod peers;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use indicatif::ProgressBar;
+
+pub use bytes::Shape;
+pub use plan::{Plan, TargetName};
+pub use worker::{Mode, Tally};
+
+use crate::report::Strides;
+use crate::workload::operations::{Keys, Op};
+use worker::Running;
+
+/// A concurrent map from u64 to u64.
+pub trait Engine: Send + Sync {
+    /// One thread's access to it.
+    type Session<'a>: Session
+    where
+        Self: 'a;
+
+    /// Opens a session.
+    fn session(&self) -> Self::Session<'_>;
+
+    /// Lookups that were sampled, and the items that they visited, since the start.
+    fn visits(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// Bytes of the index alone, without items.
+    fn index_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// One thread's access to an engine.
+pub trait Session {
+    /// The value of a key.
+    fn get(&mut self, key: u64) -> Option<u64>;
+    /// Sets a key that may be there or not.
+    fn put(&mut self, key: u64, value: u64);
+    /// Removes a key.
+    fn remove(&mut self, key: u64);
+
+    /// Adds to the value of a present key.
+    fn add(&mut self, key: u64, by: u64) {
+        let old = self.get(key).unwrap_or_default();
+        self.put(key, old.wrapping_add(by));
+    }
+
+    /// Looks up several keys: one after the other where the engine knows nothing better.
+    fn get_many(&mut self, keys: &[u64], values: &mut [Option<u64>]) {
+        for (key, value) in keys.iter().zip(values) {
+            *value = self.get(*key);
+        }
+    }
+}
+
+/// A concurrent map of byte strings.
+pub trait BytesEngine: Send + Sync {
+    /// One thread's access to it.
+    type Session<'a>: BytesSession
+    where
+        Self: 'a;
+
+    /// Opens a session.
+    fn session(&self) -> Self::Session<'_>;
+
+    /// As [`Engine::visits`].
+    fn visits(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// As [`Engine::index_bytes`].
+    fn index_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// One thread's access to a map of byte strings.
+pub trait BytesSession {
+    /// Calls `see` with the value of a key.
+    fn get<R>(&mut self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Option<R>;
+    /// Sets a key that may be there or not.
+    fn put(&mut self, key: &[u8], value: &[u8]);
+    /// Removes a key.
+    fn remove(&mut self, key: &[u8]);
+
+    /// Calls `see` with the number of each key that is there, and its value, in any order.
+    fn get_many(&mut self, keys: &[&[u8]], mut see: impl FnMut(usize, &[u8])) {
+        for (i, key) in keys.iter().enumerate() {
+            self.get(key, |value| see(i, value));
+        }
+    }
+}
+
+/// A named engine behind one pointer.
+pub trait Target: Send + Sync {
+    /// As it appears in tables.
+    fn name(&self) -> &str;
+    /// Which keys it has, and so which form of a stream it wants.
+    fn keys(&self) -> Keys;
+    /// Puts the keys numbered `0..keys`.
+    fn load(&self, keys: u64, bar: &ProgressBar);
+    /// A session for the calling thread.
+    fn worker(&self) -> Box<dyn Worker + '_>;
+    /// Lookups that were sampled, and the items that they visited, since the start.
+    fn visits(&self) -> Option<(u64, u64)>;
+    /// Bytes of the index alone, without items.
+    fn index_bytes(&self) -> Option<u64>;
+}
+
+/// One thread that works on a target.
+pub trait Worker {
+    /// Runs operations.
+    fn run(&mut self, ops: &[Op], mode: Mode) -> Tally;
+    /// Runs operations one after the other, and tells how long each read took, in nanoseconds.
+    fn time(&mut self, ops: &[Op], read: &mut dyn FnMut(u64)) -> Tally;
+    /// Takes back what they inserted.
+    fn undo(&mut self, ops: &[Op]);
+}
+
+/// An engine with its name.
+struct Named<E> {
+    name: String,
+    keys: Keys,
+    engine: E,
+}
+
+impl<E: Engine> Target for Named<E> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn keys(&self) -> Keys {
+        self.keys
+    }
+
+    fn load(&self, keys: u64, bar: &ProgressBar) {
+        let mut session = self.engine.session();
+        let mut strides = Strides::on(bar);
+        for number in 0..keys {
+            let key = self.keys.key(number);
+            session.put(key, key);
+            strides.add(1);
+        }
+    }
+
+    fn worker(&self) -> Box<dyn Worker + '_> {
+        Box::new(Running::on(self.engine.session()))
+    }
+
+    fn visits(&self) -> Option<(u64, u64)> {
+        self.engine.visits()
+    }
+
+    fn index_bytes(&self) -> Option<u64> {
+        self.engine.index_bytes()
+    }
+}

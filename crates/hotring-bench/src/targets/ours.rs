@@ -1,0 +1,94 @@
+//! The engines of hotring-index as targets.
+
+use hotring_index::{Bytes, Expiry, Index, NewValue, U64, Value};
+
+use super::{BytesEngine, BytesSession, Engine, Session};
+
+/// Nothing expires here, so one fixed time will do.
+const NOW: u64 = 1;
+
+impl<E: hotring_index::Engine> Engine for Index<U64, E> {
+    type Session<'a> = hotring_index::Session<U64, E>;
+
+    fn session(&self) -> Self::Session<'_> {
+        Index::session(self)
+    }
+
+    fn visits(&self) -> Option<(u64, u64)> {
+        let stats = self.stats();
+        Some((stats.lookups_sampled, stats.visits_sampled))
+    }
+
+    fn index_bytes(&self) -> Option<u64> {
+        Some(self.stats().table_bytes)
+    }
+}
+
+impl<E: hotring_index::Engine> Session for hotring_index::Session<U64, E> {
+    fn get(&mut self, key: u64) -> Option<u64> {
+        Self::get(self, key)
+    }
+
+    fn put(&mut self, key: u64, value: u64) {
+        Self::put(self, key, value);
+    }
+
+    fn remove(&mut self, key: u64) {
+        Self::remove(self, key);
+    }
+
+    fn add(&mut self, key: u64, by: u64) {
+        self.fetch_add(key, by);
+    }
+
+    fn get_many(&mut self, keys: &[u64], values: &mut [Option<u64>]) {
+        Self::get_many(self, keys, values);
+    }
+}
+
+impl<E: hotring_index::Engine> BytesEngine for Index<Bytes, E> {
+    type Session<'a> = hotring_index::Session<Bytes, E>;
+
+    fn session(&self) -> Self::Session<'_> {
+        Index::session(self)
+    }
+
+    fn visits(&self) -> Option<(u64, u64)> {
+        let stats = self.stats();
+        Some((stats.lookups_sampled, stats.visits_sampled))
+    }
+
+    fn index_bytes(&self) -> Option<u64> {
+        Some(self.stats().table_bytes)
+    }
+}
+
+impl<E: hotring_index::Engine> BytesSession for hotring_index::Session<Bytes, E> {
+    fn get<R>(&mut self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        Self::get(self, key, NOW, |entry| see(bytes_of(entry.value)))
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        let value = NewValue::Bytes { kind: 0, bytes: value.into() };
+        Self::put(self, key, value, Expiry::Never, NOW);
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        Self::remove(self, key, NOW);
+    }
+
+    fn get_many(&mut self, keys: &[&[u8]], mut see: impl FnMut(usize, &[u8])) {
+        Self::get_many(self, keys, NOW, |i, entry| {
+            if let Some(entry) = entry {
+                see(i, bytes_of(entry.value));
+            }
+        });
+    }
+}
+
+fn bytes_of(value: Value<'_>) -> &[u8] {
+    match value {
+        Value::Bytes { bytes, .. } => bytes,
+        Value::Word { .. } => unreachable!("no word was put"),
+    }
+}

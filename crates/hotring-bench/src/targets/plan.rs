@@ -1,0 +1,215 @@
+//! Names of targets, and how each is built.
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+use hotring_index::{
+    Bytes, Chaining, Config, GCuckoo, Growth, Index, Mercury, OsMutex, Ring, TestAndSet, U64,
+};
+
+use super::bytes::Written;
+use super::oracle::Oracle;
+#[cfg(feature = "peers")]
+use super::peers::{Dashmap, Fold, Papaya, Scc, Text};
+use super::{BytesEngine, Engine, Named, Shape, Target};
+use crate::workload::operations::Keys;
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TargetName {
+    /// The ring, with any strategy and number of hints
+    Hotring,
+    /// Lock-free chains, the baseline of HotRing's paper
+    Chaining,
+    /// Mercury with test-and-set locks
+    Mercury,
+    /// Mercury with mutexes of the operating system
+    MercuryMutex,
+    /// G-Cuckoo with four slots a bucket
+    Gcuckoo,
+    /// G-Cuckoo with one slot a bucket, as in its paper
+    GcuckooOneSlot,
+    /// papaya's lock-free map (with the feature "peers")
+    Papaya,
+    /// dashmap: shards behind locks (with the feature "peers")
+    Dashmap,
+    /// scc's HashMap: buckets behind locks (with the feature "peers")
+    Scc,
+    /// A plain array indexed by the key: the physical limit, not an index
+    Oracle,
+}
+
+impl TargetName {
+    /// Whether it is an index that the ring is compared with.
+    pub fn is_peer(self) -> bool {
+        !matches!(self, TargetName::Hotring | TargetName::Oracle)
+    }
+}
+
+/// How a target is built. What another engine has is refused when it is.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Which one.
+    pub target: TargetName,
+    /// What tables call it, if not by what it is.
+    pub label: Option<String>,
+    /// Hints a slot of the ring: 1, 3 or 7.
+    pub hints: usize,
+    /// The settings of our engines.
+    pub config: Config,
+    /// The sizes of keys and values.
+    pub shape: Shape,
+    /// Which keys it has. The oracle has dense ones in any case.
+    pub keys: Keys,
+    /// No key's number is as high as this: what the oracle has cells for.
+    pub numbers: u64,
+}
+
+impl Plan {
+    /// The target as it is by default, for keys numbered below `numbers`.
+    pub fn new(target: TargetName, numbers: u64) -> Self {
+        Plan {
+            target,
+            label: None,
+            hints: 7,
+            config: Config::default(),
+            shape: Shape::WORDS,
+            keys: Keys::Dense,
+            numbers,
+        }
+    }
+
+    /// With a table of at least so many bytes a key, and less than twice as many: of the same size as
+    /// every other one with as many. For the ring and for chains.
+    pub fn with_index_bytes(mut self, bytes_per_key: f64) -> Self {
+        self.config.growth = Some(Growth::BytesPerKey(bytes_per_key));
+        self.config.slots_initial = BYTES_INITIAL / self.slot_bytes();
+        self
+    }
+
+    /// With a table that never grows and has at least as many slots (or buckets) as there are keys
+    /// for this many each.
+    pub fn with_items_per_slot(mut self, keys: u64, items: f64) -> Self {
+        self.config.growth = Some(Growth::Fixed);
+        self.config.slots_initial = (keys as f64 / items).ceil() as usize;
+        self
+    }
+
+    /// What tables call it.
+    pub fn name(&self) -> String {
+        let kind = self.target.to_possible_value().expect("no variant is skipped");
+        match (&self.label, self.target) {
+            (Some(label), _) => label.clone(),
+            (None, TargetName::Hotring) => {
+                format!("hotring {:?} {}", self.config.strategy, self.hints).to_lowercase()
+            }
+            _ => kind.get_name().to_owned(),
+        }
+    }
+
+    /// Builds it, empty. Settings may be refused.
+    pub fn build(&self) -> Result<Box<dyn Target>> {
+        let Shape { key_bytes, value_bytes } = self.shape;
+        ensure!(key_bytes > 0 && value_bytes > 0, "keys and values have at least one byte");
+        let tells = self.shape.keys_max();
+        let dense = self.keys == Keys::Dense || tells == u64::MAX;
+        ensure!(dense, "scattered keys have 8 bytes or more");
+        ensure!(
+            self.numbers <= tells,
+            "keys of {key_bytes} bytes can be told apart up to {tells}, not {}: make them longer",
+            self.numbers
+        );
+        match self.target {
+            TargetName::Hotring => match self.hints {
+                1 => self.ours::<Ring<1>>(),
+                3 => self.ours::<Ring<3>>(),
+                7 => self.ours::<Ring<7>>(),
+                hints => bail!("a slot has 1, 3 or 7 hints, not {hints}"),
+            },
+            TargetName::Chaining => self.ours::<Chaining>(),
+            TargetName::Mercury => self.ours::<Mercury<TestAndSet>>(),
+            TargetName::MercuryMutex => self.ours::<Mercury<OsMutex>>(),
+            TargetName::Gcuckoo => self.ours::<GCuckoo<4>>(),
+            TargetName::GcuckooOneSlot => self.ours::<GCuckoo<1>>(),
+            TargetName::Papaya | TargetName::Dashmap | TargetName::Scc => self.peer(),
+            TargetName::Oracle => self.oracle(),
+        }
+        .with_context(|| format!("cannot build {}", self.name()))
+    }
+
+    fn ours<E: hotring_index::Engine>(&self) -> Result<Box<dyn Target>> {
+        Ok(if self.shape == Shape::WORDS {
+            self.words(Index::<U64, E>::new(self.config.clone())?)
+        } else {
+            self.bytes(Index::<Bytes, E>::new(self.config.clone())?)
+        })
+    }
+
+    #[cfg(feature = "peers")]
+    fn peer(&self) -> Result<Box<dyn Target>> {
+        let by = Fold::default();
+        let is_words = self.shape == Shape::WORDS;
+        Ok(match self.target {
+            TargetName::Papaya if is_words => self.words(Papaya::<u64, u64>::with_hasher(by)),
+            TargetName::Papaya => self.bytes(Papaya::<Text, Text>::with_hasher(by)),
+            TargetName::Dashmap if is_words => self.words(Dashmap::<u64, u64>::with_hasher(by)),
+            TargetName::Dashmap => self.bytes(Dashmap::<Text, Text>::with_hasher(by)),
+            _ if is_words => self.words(Scc::<u64, u64>::with_hasher(by)),
+            _ => self.bytes(Scc::<Text, Text>::with_hasher(by)),
+        })
+    }
+
+    #[cfg(not(feature = "peers"))]
+    fn peer(&self) -> Result<Box<dyn Target>> {
+        bail!("it is not built in: build with --features peers")
+    }
+
+    fn oracle(&self) -> Result<Box<dyn Target>> {
+        ensure!(
+            self.shape == Shape::WORDS,
+            "the direct array holds a word a key: values of 8 bytes"
+        );
+        let engine = Oracle::new(self.numbers)?;
+        Ok(Box::new(Named { name: self.name(), keys: Keys::Dense, engine }))
+    }
+
+    fn words(&self, engine: impl Engine + 'static) -> Box<dyn Target> {
+        Box::new(Named { name: self.name(), keys: self.keys, engine })
+    }
+
+    fn bytes(&self, engine: impl BytesEngine + 'static) -> Box<dyn Target> {
+        self.words(Written::new(engine, self.shape))
+    }
+
+    /// Bytes of one slot (or bucket) of the table.
+    fn slot_bytes(&self) -> usize {
+        match self.target {
+            TargetName::Hotring => 8 * (self.hints + 1),
+            _ => 8,
+        }
+    }
+
+    /// What a key may take at worst, while the table grows: by this one decides whether there is
+    /// memory enough. Rounded up from what was measured.
+    pub fn bytes_per_key(&self) -> f64 {
+        let table = match (self.target, self.config.growth) {
+            (TargetName::Oracle, _) => return 16.0,
+            (_, Some(Growth::BytesPerKey(bytes))) => 2.0 * bytes,
+            (_, Some(Growth::Fixed)) => {
+                let slots = self.config.slots_initial.next_power_of_two();
+                (slots * self.slot_bytes()) as f64 / self.numbers as f64
+            }
+            (TargetName::Hotring, _) | (TargetName::Chaining | TargetName::Mercury, _) => 16.0,
+            (TargetName::MercuryMutex, _) => 32.0,
+            (TargetName::Gcuckoo | TargetName::GcuckooOneSlot, _) => 24.0,
+            (TargetName::Papaya | TargetName::Scc, _) => 40.0,
+            (TargetName::Dashmap, _) => 24.0,
+        };
+        let beyond_words = (self.shape.key_bytes + self.shape.value_bytes).saturating_sub(16);
+        // A header more, and rounding; of peers, two allocations.
+        let bytes = if self.shape == Shape::WORDS { 0 } else { 64 + beyond_words };
+        24.0 + table + bytes as f64
+    }
+}
+
+/// Bytes of each table at the start, where all are to have the same.
+const BYTES_INITIAL: usize = 64 << 10;

@@ -1,0 +1,131 @@
+//! The loops that a clock runs beside.
+
+use std::time::Instant;
+
+use super::{Session, Worker};
+use crate::workload::operations::{Kind, Op};
+
+/// How lookups are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One after the other.
+    Scalar,
+    /// So many handed over together.
+    Batched(usize),
+}
+
+/// What operations came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Reads that found their key.
+    pub found: u64,
+    /// Reads that did not.
+    pub missed: u64,
+    /// Reads that found the value of another key.
+    pub wrong: u64,
+}
+
+/// A value is its key; what read-modify-writes add leaves these bits alone.
+const CHECKED: u64 = (1 << 48) - 1;
+
+impl Tally {
+    fn read(&mut self, key: u64, value: Option<u64>) {
+        match value {
+            Some(value) => {
+                self.found += 1;
+                self.wrong += u64::from((value ^ key) & CHECKED != 0);
+            }
+            None => self.missed += 1,
+        }
+    }
+
+    /// Adds what another thread, or another part of a stream, came to.
+    pub fn add(&mut self, other: Tally) {
+        self.found += other.found;
+        self.missed += other.missed;
+        self.wrong += other.wrong;
+    }
+}
+
+/// A session at work.
+pub(super) struct Running<S> {
+    session: S,
+    /// What a batch is gathered in.
+    keys: Vec<u64>,
+    values: Vec<Option<u64>>,
+}
+
+impl<S: Session> Running<S> {
+    pub(super) fn on(session: S) -> Self {
+        Running { session, keys: Vec::new(), values: Vec::new() }
+    }
+
+    fn scalar(&mut self, ops: &[Op]) -> Tally {
+        let mut tally = Tally::default();
+        for op in ops {
+            match op.kind() {
+                Kind::Read => tally.read(op.key(), self.session.get(op.key())),
+                _ => self.write(*op),
+            }
+        }
+        tally
+    }
+
+    fn write(&mut self, op: Op) {
+        match op.kind() {
+            Kind::Modify => self.session.add(op.key(), CHECKED + 1),
+            _ => self.session.put(op.key(), op.key()),
+        }
+    }
+
+    /// Reads of a window are looked up together, after its writes: that is what a server does with
+    /// a pipeline of independent requests.
+    fn batched(&mut self, ops: &[Op], batch: usize) -> Tally {
+        let mut tally = Tally::default();
+        self.values.resize(batch, None);
+        for window in ops.chunks(batch) {
+            self.keys.clear();
+            for op in window {
+                match op.kind() {
+                    Kind::Read => self.keys.push(op.key()),
+                    _ => self.write(*op),
+                }
+            }
+            let values = &mut self.values[..self.keys.len()];
+            self.session.get_many(&self.keys, values);
+            self.keys.iter().zip(values).for_each(|(&key, value)| tally.read(key, *value));
+        }
+        tally
+    }
+}
+
+impl<S: Session> Worker for Running<S> {
+    fn run(&mut self, ops: &[Op], mode: Mode) -> Tally {
+        match mode {
+            Mode::Scalar => self.scalar(ops),
+            Mode::Batched(batch) => self.batched(ops, batch),
+        }
+    }
+
+    fn time(&mut self, ops: &[Op], read: &mut dyn FnMut(u64)) -> Tally {
+        let mut tally = Tally::default();
+        for op in ops {
+            if op.kind() != Kind::Read {
+                self.write(*op);
+                continue;
+            }
+            let start = Instant::now();
+            let value = self.session.get(op.key());
+            let nanoseconds = start.elapsed().as_nanos();
+            tally.read(op.key(), value);
+            read(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
+        }
+        tally
+    }
+
+    fn undo(&mut self, ops: &[Op]) {
+        for op in ops.iter().filter(|op| op.kind() == Kind::Insert) {
+            self.session.remove(op.key());
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Operations, and the mixes of them: those of YCSB, and some that measurements of indexes add.
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+use super::random::Random;
+
+/// The mix of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// Half reads, half updates
+    A,
+    /// 95 % reads, 5 % updates
+    B,
+    /// Reads only
+    C,
+    /// 95 % reads of the latest keys, 5 % inserts
+    D,
+    /// Half reads, half read-modify-writes
+    F,
+    /// Updates only
+    W,
+    /// Reads of keys that are absent
+    Miss,
+    /// Half reads, half inserts: a table that grows
+    Grow,
+}
+
+impl Workload {
+    /// The kind of the next operation.
+    pub fn kind(self, random: &mut Random) -> Kind {
+        let (other, percent) = match self {
+            Workload::A => (Kind::Update, 50),
+            Workload::B => (Kind::Update, 5),
+            Workload::C | Workload::Miss => return Kind::Read,
+            Workload::D => (Kind::Insert, 5),
+            Workload::F => (Kind::Modify, 50),
+            Workload::W => return Kind::Update,
+            Workload::Grow => (Kind::Insert, 50),
+        };
+        if random.below(100) < percent { other } else { Kind::Read }
+    }
+
+    /// Whether streams of it put new keys.
+    pub fn inserts(self) -> bool {
+        matches!(self, Workload::D | Workload::Grow)
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.to_possible_value().expect("no variant is skipped");
+        f.write_str(&name.get_name().to_uppercase())
+    }
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Looks a key up.
+    Read,
+    /// Changes the value of a present key.
+    Update,
+    /// Puts a new key.
+    Insert,
+    /// Reads a value and writes one that depends on it.
+    Modify,
+}
+
+/// An operation in one word, so that a stream costs little memory traffic of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Op(u64);
+
+/// Bits of a key's number.
+const KEY_BITS: u32 = 62;
+const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
+
+impl Op {
+    /// An operation on the key with this number.
+    pub fn new(kind: Kind, key: u64) -> Self {
+        debug_assert!(key <= KEY_MASK);
+        Op((kind as u64) << KEY_BITS | key)
+    }
+
+    /// What it does.
+    pub fn kind(self) -> Kind {
+        match self.0 >> KEY_BITS {
+            0 => Kind::Read,
+            1 => Kind::Update,
+            2 => Kind::Insert,
+            _ => Kind::Modify,
+        }
+    }
+
+    /// The key that it does it to.
+    pub fn key(self) -> u64 {
+        self.0 & KEY_MASK
+    }
+}
+
+/// Which keys the numbers of a workload are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// The numbers themselves, from 0 on.
+    Dense,
+    /// As if drawn at random: a hash that spreads neighbours more evenly than chance would gains
+    /// nothing by it.
+    Scattered,
+}
+
+impl Keys {
+    /// The key of a number; two numbers have two keys.
+    pub fn key(self, number: u64) -> u64 {
+        match self {
+            Keys::Dense => number,
+            Keys::Scattered => scatter(number),
+        }
+    }
+}
+
+/// A bijection of the numbers that an operation has room for.
+fn scatter(mut word: u64) -> u64 {
+    for factor in [0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB] {
+        word ^= word >> 30;
+        word = word.wrapping_mul(factor) & KEY_MASK;
+    }
+    word ^ (word >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_keeps_its_kind_and_its_key() {
+        for kind in [Kind::Read, Kind::Update, Kind::Insert, Kind::Modify] {
+            for key in [0, 1, KEY_MASK] {
+                let op = Op::new(kind, key);
+                assert_eq!((op.kind(), op.key()), (kind, key));
+            }
+        }
+    }
+
+    #[test]
+    fn scattered_keys_differ_and_fill_the_whole_range() {
+        let mut keys: Vec<u64> = (0..100_000).map(|n| Keys::Scattered.key(n)).collect();
+        keys.sort_unstable();
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
+        let upper = keys.iter().filter(|&&key| key > KEY_MASK / 2).count();
+        assert!((49_000..51_000).contains(&upper), "{upper} of 100,000 in the upper half");
+        assert!(keys[99_999] <= KEY_MASK);
+    }
+}

@@ -1,0 +1,288 @@
+//! Streams of operations, drawn before the clock starts.
+
+use anyhow::{Result, ensure};
+
+use super::operations::{Keys, Kind, Op, Workload};
+use super::random::{Random, mix};
+use super::scramble::Scramble;
+use super::skew::{Ranks, Skew};
+use super::trace::Trace;
+
+/// What streams are drawn of.
+#[derive(Clone, Copy, Debug)]
+pub struct Draw {
+    /// The mix of operations.
+    pub workload: Workload,
+    /// Which keys they go to.
+    pub skew: Skew,
+    /// Keys that are loaded, numbered from 0.
+    pub keys: u64,
+    /// Streams, one for each thread.
+    pub threads: usize,
+    /// Operations of each.
+    pub ops: u64,
+    /// Same seed, same streams.
+    pub seed: u64,
+    /// Which keys are the hot ones: another number, another set.
+    pub hot_set: u64,
+}
+
+/// One stream a thread.
+#[derive(Clone, Debug)]
+pub struct Streams {
+    dense: Vec<Vec<Op>>,
+    scattered: Vec<Vec<Op>>,
+    /// Whether every read must find its key; if not, none may.
+    pub present: bool,
+}
+
+impl Draw {
+    /// Draws them.
+    pub fn streams(&self) -> Result<Streams> {
+        ensure!(self.keys > 0 && self.threads > 0, "no key or no thread to draw for");
+        let draw = |thread: usize| {
+            let source = Source {
+                draw: self,
+                thread: thread as u64,
+                ranks: Ranks::new(self.skew, self.keys),
+                hot: [0, 1].map(|later| {
+                    Scramble::new(self.keys, self.seed ^ (self.hot_set + later) << 32)
+                }),
+                random: Random::new(mix(self.seed) ^ thread as u64),
+                inserted: 0,
+            };
+            source.ops()
+        };
+        Ok(Streams::of((0..self.threads).map(draw).collect(), self.workload))
+    }
+}
+
+impl Streams {
+    /// The accesses of a trace, which take turns with the threads; its keys are numbers in the order
+    /// in which they come up. The mix says what an access does.
+    pub fn of_trace(trace: &Trace, workload: Workload, threads: usize, seed: u64) -> Result<Self> {
+        ensure!(
+            threads > 0 && !trace.accesses().is_empty(),
+            "no access or no thread to share them"
+        );
+        ensure!(
+            !workload.inserts(),
+            "a trace says which keys there are: workload {workload} inserts others"
+        );
+        let keys = trace.distinct() as u64;
+        let stream = |thread: usize| {
+            let mut random = Random::new(mix(seed) ^ thread as u64);
+            let beyond = if workload == Workload::Miss { keys } else { 0 };
+            let accesses = trace.accesses().iter().skip(thread).step_by(threads);
+            accesses
+                .map(|&key| Op::new(workload.kind(&mut random), beyond + u64::from(key)))
+                .collect()
+        };
+        Ok(Self::of((0..threads).map(stream).collect(), workload))
+    }
+
+    fn of(dense: Vec<Vec<Op>>, workload: Workload) -> Self {
+        Streams { dense, scattered: Vec::new(), present: workload != Workload::Miss }
+    }
+
+    /// The same for targets whose keys are scattered.
+    pub fn with_scattered(mut self) -> Self {
+        let scatter = |op: &Op| Op::new(op.kind(), Keys::Scattered.key(op.key()));
+        self.scattered = self.dense.iter().map(|ops| ops.iter().map(scatter).collect()).collect();
+        self
+    }
+
+    /// How many there are.
+    pub fn threads(&self) -> usize {
+        self.dense.len()
+    }
+
+    /// Operations of all.
+    pub fn ops(&self) -> usize {
+        self.dense.iter().map(Vec::len).sum()
+    }
+
+    /// What each thread does to a target with such keys.
+    pub fn of_keys(&self, keys: Keys) -> &[Vec<Op>] {
+        match keys {
+            Keys::Dense => &self.dense,
+            Keys::Scattered => {
+                assert!(
+                    !self.scattered.is_empty(),
+                    "streams for scattered keys were not asked for"
+                );
+                &self.scattered
+            }
+        }
+    }
+}
+
+/// One thread's stream while it is drawn.
+struct Source<'a> {
+    draw: &'a Draw,
+    thread: u64,
+    ranks: Ranks,
+    /// All threads share the permutations: a hot key is hot for all of them.
+    hot: [Scramble; 2],
+    random: Random,
+    inserted: u64,
+}
+
+impl Source<'_> {
+    fn ops(mut self) -> Vec<Op> {
+        (0..self.draw.ops).map(|at| self.next(at)).collect()
+    }
+
+    fn next(&mut self, at: u64) -> Op {
+        let Draw { workload, skew, keys, ops, .. } = *self.draw;
+        let kind = workload.kind(&mut self.random);
+        let key = match (kind, skew) {
+            (Kind::Insert, _) => {
+                self.inserted += 1;
+                self.own(self.inserted - 1)
+            }
+            _ if workload == Workload::D => self.latest(),
+            (_, Skew::Latest(_)) => self.latest(),
+            (_, Skew::Shift(_)) => self.hot(usize::from(at >= ops / 2)),
+            _ => self.hot(0),
+        };
+        Op::new(kind, if workload == Workload::Miss { keys + key } else { key })
+    }
+
+    fn hot(&mut self, set: usize) -> u64 {
+        self.hot[set].key(self.ranks.draw(&mut self.random))
+    }
+
+    /// The `n`-th key that this thread inserts; threads take turns beyond the loaded keys.
+    fn own(&self, n: u64) -> u64 {
+        self.draw.keys + n * self.draw.threads as u64 + self.thread
+    }
+
+    /// A key by its age: those that this thread inserted, newest first, then the loaded ones.
+    fn latest(&mut self) -> u64 {
+        let age = self.ranks.draw(&mut self.random);
+        match self.inserted.checked_sub(age + 1) {
+            Some(n) => self.own(n),
+            None => self.draw.keys - 1 - (age - self.inserted),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    const DRAW: Draw = Draw {
+        workload: Workload::C,
+        skew: Skew::Zipf(1.22),
+        keys: 10_000,
+        threads: 2,
+        ops: 20_000,
+        seed: 5,
+        hot_set: 0,
+    };
+
+    /// The key that most operations go to.
+    fn hottest(ops: &[Op]) -> u64 {
+        let mut counts = HashMap::new();
+        ops.iter().for_each(|op| *counts.entry(op.key()).or_insert(0) += 1);
+        counts.into_iter().max_by_key(|&(_, count)| count).expect("there are operations").0
+    }
+
+    fn drawn(draw: Draw) -> Vec<Vec<Op>> {
+        draw.streams().expect("it can be drawn").of_keys(Keys::Dense).to_vec()
+    }
+
+    #[test]
+    fn threads_share_the_hot_keys_and_hot_sets_differ() {
+        let streams = drawn(DRAW);
+        assert_eq!(hottest(&streams[0]), hottest(&streams[1]));
+        let other = drawn(Draw { hot_set: 1, ..DRAW });
+        assert_ne!(hottest(&streams[0]), hottest(&other[0]));
+    }
+
+    #[test]
+    fn the_hot_set_shifts_in_the_middle() {
+        let streams = drawn(Draw { skew: Skew::Shift(1.22), ..DRAW });
+        let (before, after) = streams[0].split_at(10_000);
+        assert_ne!(hottest(before), hottest(after));
+        assert_eq!(hottest(before), hottest(&drawn(DRAW)[0]));
+    }
+
+    #[test]
+    fn the_latest_keys_are_the_hot_ones() {
+        let loaded = drawn(Draw { skew: Skew::Latest(0.99), ..DRAW });
+        assert_eq!(hottest(&loaded[0]), DRAW.keys - 1);
+        let grown = drawn(Draw { workload: Workload::D, ..DRAW });
+        let (mut seen, mut newest) = (0, DRAW.keys - 1);
+        for op in &grown[0] {
+            match op.kind() {
+                Kind::Insert => newest = op.key(),
+                _ => seen += usize::from(op.key() == newest),
+            }
+        }
+        // The share of the hottest at this skew is a fifth or more.
+        assert!(seen > 3_000, "{seen} of about 19,000 reads are of the newest key");
+    }
+
+    #[test]
+    fn threads_insert_different_keys_beyond_the_loaded_ones() {
+        let streams = drawn(Draw { workload: Workload::Grow, ..DRAW });
+        let inserts = |ops: &Vec<Op>| ops.iter().filter(|op| op.kind() == Kind::Insert).count();
+        let count: usize = streams.iter().map(inserts).sum();
+        let mut keys: Vec<u64> =
+            streams.concat().iter().map(|op| op.key()).filter(|&key| key >= DRAW.keys).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
+    }
+
+    #[test]
+    fn mixes_have_their_shares() {
+        let expected = [
+            (Workload::A, Kind::Update, 50),
+            (Workload::B, Kind::Update, 5),
+            (Workload::C, Kind::Read, 100),
+            (Workload::D, Kind::Insert, 5),
+            (Workload::F, Kind::Modify, 50),
+            (Workload::W, Kind::Update, 100),
+            (Workload::Miss, Kind::Read, 100),
+            (Workload::Grow, Kind::Insert, 50),
+        ];
+        for (workload, kind, percent) in expected {
+            let streams = drawn(Draw { workload, threads: 1, ..DRAW });
+            let count = streams[0].iter().filter(|op| op.kind() == kind).count();
+            let off = (count * 100).abs_diff(streams[0].len() * percent);
+            assert!(off <= streams[0].len() * 2, "{workload}: {count} of {kind:?}");
+            let absent =
+                streams[0].iter().filter(|op| op.kind() == Kind::Read && op.key() >= DRAW.keys);
+            assert_eq!(absent.count() == streams[0].len(), workload == Workload::Miss);
+        }
+    }
+
+    #[test]
+    fn a_trace_is_shared_by_the_threads_in_turns() {
+        let trace = Trace::parse(b"a\nb\na\nc\n".as_slice(), super::super::trace::Format::Lines, 9)
+            .expect("it is one");
+        let streams = Streams::of_trace(&trace, Workload::C, 2, 1).expect("it can be shared");
+        let keys: Vec<Vec<u64>> = streams
+            .of_keys(Keys::Dense)
+            .iter()
+            .map(|ops| ops.iter().map(|op| op.key()).collect())
+            .collect();
+        assert_eq!(keys, [vec![0, 0], vec![1, 2]]);
+        assert!(Streams::of_trace(&trace, Workload::D, 2, 1).is_err());
+    }
+
+    #[test]
+    fn scattered_streams_do_the_same_to_other_keys() {
+        let streams = DRAW.streams().expect("it can be drawn").with_scattered();
+        for (dense, scattered) in
+            streams.of_keys(Keys::Dense)[0].iter().zip(&streams.of_keys(Keys::Scattered)[0])
+        {
+            assert_eq!(Keys::Scattered.key(dense.key()), scattered.key());
+        }
+    }
+}
