@@ -9,6 +9,7 @@ use crate::memory::MemoryArgs;
 use crate::mercury::MercuryArgs;
 use crate::reclamation::ReclamationArgs;
 use crate::replay::{GenerateArgs, ReplayArgs};
+use crate::servers::{NullServerArgs, ServersArgs};
 use crate::torture::TortureArgs;
 use crate::ycsb::YcsbArgs;
 
@@ -31,6 +32,8 @@ enum Command {
     Generate(GenerateArgs),
     Ycsb(Box<YcsbArgs>),
     Memory(MemoryArgs),
+    Servers(Box<ServersArgs>),
+    NullServer(NullServerArgs),
     Mercury(MercuryArgs),
     Torture(TortureArgs),
     Reclamation(ReclamationArgs),
@@ -47,6 +50,8 @@ impl Cli {
             Command::Generate(args) => args.run(),
             Command::Ycsb(args) => args.run(),
             Command::Memory(args) => args.run(),
+            Command::Servers(args) => args.run(),
+            Command::NullServer(args) => args.run(),
             Command::Mercury(args) => args.run(),
             Command::Torture(args) => args.run(),
             Command::Reclamation(args) => args.run(),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -82,10 +83,17 @@ pub fn cores() -> Vec<usize> {
 
 /// Keeps the calling thread on the `index`-th usable core, counted around.
 pub fn pin(index: usize) -> Result<()> {
+    pin_to(index..index + 1)
+}
+
+/// Keeps the calling thread, and what it starts from then on, on some of the usable cores, counted
+/// around.
+pub fn pin_to(indexes: Range<usize>) -> Result<()> {
     let cores = cores();
-    let core = *cores.get(index % cores.len().max(1)).context("no core to pin to")?;
     let mut set = CpuSet::new();
-    set.set(core);
+    for index in indexes {
+        set.set(*cores.get(index % cores.len().max(1)).context("no core to pin to")?);
+    }
     sched_setaffinity(None, &set).context("cannot pin a thread")
 }
 

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod cli;
 #[allow(dead_code, reason = "the figures that use the rest come next")]
 mod figures;
@@ -14,6 +15,7 @@ mod reclamation;
 mod replay;
 mod report;
 mod resp;
+mod servers;
 mod targets;
 mod torture;
 mod workload;

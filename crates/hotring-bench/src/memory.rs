@@ -10,9 +10,10 @@ use clap::Args;
 use hotring_index::{Config, HotRing, U64};
 use indicatif::ProgressBar;
 
+use crate::address::Address;
 use crate::machine::{Machine, resident, resident_of, resident_peak};
 use crate::report::{self, Strides};
-use crate::resp::{Address, Client, Reply, info_field};
+use crate::resp::{Client, Reply, info_field};
 use crate::workload::scramble::Scramble;
 
 /// Load keys and print how many bytes each takes, all told
@@ -27,7 +28,7 @@ pub struct MemoryArgs {
     /// Don't ask for huge pages
     #[arg(long)]
     no_huge_pages: bool,
-    /// Load an empty server at redis://HOST:PORT instead, with keys and values of 8 bytes
+    /// Load an empty server at redis://HOST:PORT or unix:///PATH instead, with keys and values of 8 bytes
     #[arg(long)]
     target: Option<Address>,
     /// The server's process, to ask the kernel for its memory instead of INFO

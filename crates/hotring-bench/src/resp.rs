@@ -4,37 +4,13 @@
 //! replies come back in order from [`Client::reply`]. At most one window of requests is in flight,
 //! and the caller keeps the window small against the socket's buffers.
 
-use std::fmt;
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::ops::Range;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
-/// Where a server listens, written `redis://HOST:PORT`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address(String);
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "redis://{}", self.0)
-    }
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let place = text.strip_prefix("redis://").map(|rest| rest.trim_end_matches('/'));
-        match place.and_then(|place| place.rsplit_once(':')) {
-            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-                Ok(Address(format!("{host}:{port}")))
-            }
-            _ => Err("an address looks like redis://127.0.0.1:6379".into()),
-        }
-    }
-}
+use crate::address::{Address, Protocol, Stream};
 
 /// One reply, borrowed from the client's buffer.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +24,7 @@ pub enum Reply<'a> {
 }
 
 /// A connection.
-pub struct Client<S = TcpStream> {
+pub struct Client<S = Stream> {
     stream: S,
     output: Vec<u8>,
     input: Vec<u8>,
@@ -57,13 +33,11 @@ pub struct Client<S = TcpStream> {
     filled: usize,
 }
 
-impl Client<TcpStream> {
-    /// Connects, without Nagle's delay.
+impl Client<Stream> {
+    /// Connects to a server that speaks RESP.
     pub fn connect(address: &Address) -> Result<Self> {
-        let stream = TcpStream::connect(&address.0)
-            .with_context(|| format!("cannot connect to {}", address.0))?;
-        stream.set_nodelay(true)?;
-        Ok(Client::new(stream))
+        ensure!(address.protocol == Protocol::Resp, "{address} does not speak RESP");
+        Ok(Client::new(address.place.connect()?))
     }
 }
 
@@ -248,14 +222,6 @@ mod tests {
         client.push(&[b"PING"]);
         client.flush().unwrap();
         assert_eq!(client.stream.sent, b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n*1\r\n$4\r\nPING\r\n");
-    }
-
-    #[test]
-    fn only_whole_addresses_are_taken() {
-        assert_eq!("redis://[::1]:80/".parse::<Address>().unwrap().0, "[::1]:80");
-        for bad in ["127.0.0.1:6379", "redis://host", "redis://:1", "redis://h:70000"] {
-            assert!(bad.parse::<Address>().is_err(), "{bad}");
-        }
     }
 
     #[test]

@@ -25,9 +25,9 @@ use serde::Serialize;
 
 pub use generate::GenerateArgs;
 
+use crate::address::Address;
 use crate::machine::Machine;
 use crate::report;
-use crate::resp::Address;
 use crate::workload::trace::{Format, Trace};
 use values::ValueSize;
 
@@ -43,7 +43,7 @@ pub struct ReplayArgs {
     #[arg(long, value_parser = crate::cli::count)]
     limit: Option<u64>,
     /// What to replay against: "store" (in process), "model" (a plain HashMap, to compare hit
-    /// counts with), or a server at redis://HOST:PORT
+    /// counts with), or a server at redis://HOST:PORT or unix:///PATH
     #[arg(long, default_value = "store")]
     target: Target,
     /// Threads in process; over the wire, each with a connection of its own

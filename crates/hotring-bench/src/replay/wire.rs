@@ -10,8 +10,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{Job, Outcome, Tally, on_threads};
+use crate::address::Address;
 use crate::report::Strides;
-use crate::resp::{Address, Client, Reply, info_field};
+use crate::resp::{Client, Reply, info_field};
 
 /// Keys that one EXISTS asks for.
 const ASKED_TOGETHER: usize = 512;

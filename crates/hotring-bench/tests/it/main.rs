@@ -3,9 +3,12 @@
 mod gcuckoo;
 mod measures;
 mod replay;
+mod servers;
 mod torture;
 
 use std::process::{Command, Output};
+
+use hotring_server::{Config, Running};
 
 /// Runs the tool. It must end well.
 fn bench(args: &[&str]) -> String {
@@ -32,4 +35,28 @@ fn number(text: &str, name: &str) -> f64 {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     let value = value.unwrap_or_else(|| panic!("no line {name:?} in:\n{text}"));
     value.parse().unwrap_or_else(|_| panic!("{name} is {value:?}"))
+}
+
+/// A server on a port of the system's choice, stopped at the end of the test.
+struct Server(Option<Running>);
+
+impl Server {
+    fn start() -> Self {
+        let config = Config { port: 0, threads: 2, ..Config::default() };
+        Server(Some(hotring_server::start(config).expect("loopback has a free port")))
+    }
+
+    fn address(&self) -> String {
+        let running = self.0.as_ref().expect("taken only by drop");
+        format!("redis://127.0.0.1:{}", running.addresses()[0].port())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(running) = self.0.take() {
+            running.stop();
+            running.wait();
+        }
+    }
 }

@@ -3,36 +3,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use hotring_server::{Config, Running};
-
-use super::{bench, number, refused};
+use super::{Server, bench, number, refused};
 
 /// The generated trace, which is always here.
 const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/zipf-0.99.u32le");
-
-/// A server on a port of the system's choice, stopped at the end of the test.
-struct Server(Option<Running>);
-
-impl Server {
-    fn start() -> Self {
-        let config = Config { port: 0, threads: 2, ..Config::default() };
-        Server(Some(hotring_server::start(config).expect("loopback has a free port")))
-    }
-
-    fn address(&self) -> String {
-        let running = self.0.as_ref().expect("taken only by drop");
-        format!("redis://127.0.0.1:{}", running.addresses()[0].port())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(running) = self.0.take() {
-            running.stop();
-            running.wait();
-        }
-    }
-}
 
 /// Hits, misses and distinct keys; they must fit together.
 fn counts(text: &str) -> (f64, f64, f64) {

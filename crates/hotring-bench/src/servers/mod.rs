@@ -1,0 +1,258 @@
+//! `servers`: servers over the wire, side by side.
+//!
+//! The main figure is the processor time that a server's process takes for a request: on a machine
+//! that clients share with servers, throughput says as much of the clients. Targets take turns within
+//! each round, so that drift of the machine hits all of them, and are compared within rounds: with a
+//! base, and with a null server, which looks nothing up and so is the limit of any server on this
+//! I/O engine. Every answer is checked; a wrong one fails the run.
+
+mod connection;
+mod content;
+mod dialect;
+mod measure;
+mod null;
+mod pool;
+mod process;
+mod results;
+mod spawn;
+mod target;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+pub use null::NullServerArgs;
+
+use crate::machine::{Machine, cores};
+use crate::report;
+use crate::workload::operations::Workload;
+use crate::workload::skew::Skew;
+use content::{KEY_LEN_MAX, LEN_MIN};
+use measure::{Data, Load, Rounds, Scripts};
+use results::{Results, Row};
+use spawn::{Kind, Plan, Transport};
+use target::{Given, Target};
+
+/// Measure servers over the wire, side by side: CPU time a request, throughput, latency
+///
+/// Without --rate, connections send a batch when the one before is answered (a closed loop): that
+/// tells throughput and CPU time. With --rate, requests are sent at fixed times and latencies run
+/// from those (an open loop): these are free of coordinated omission.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ServersArgs {
+    /// A server that runs already and is empty: redis://HOST:PORT (anything that speaks RESP),
+    /// memcached://HOST:PORT, unix:///PATH (RESP), null://HOST:PORT; with ?pid=N behind it where the
+    /// process isn't found by where it listens. What is loaded is removed again
+    #[arg(long = "target", value_name = "URL")]
+    targets: Vec<Given>,
+    /// Servers to start on loopback, without persistence, and to end afterwards
+    /// [default: all, unless --target is given]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    spawn: Vec<Kind>,
+    /// Index engines of hotring: hotring, chaining, mercury, gcuckoo
+    #[arg(long, value_delimiter = ',', default_value = "hotring")]
+    engines: Vec<String>,
+    /// Threads of started servers
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    server_threads: Vec<usize>,
+    /// Sockets of started servers
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "tcp")]
+    sockets: Vec<Transport>,
+    /// What others are compared with: the name of a started server, or an address as given
+    #[arg(long, default_value = "redis")]
+    base: String,
+    /// Keys to load
+    #[arg(long, value_parser = crate::cli::count, default_value = "1M")]
+    keys: u64,
+    /// Bytes of a key, 8 to 250
+    #[arg(long, default_value_t = 8)]
+    key_size: usize,
+    /// Bytes of a value, from 8 on
+    #[arg(long, value_delimiter = ',', default_value = "8")]
+    value_size: Vec<usize>,
+    /// What is done
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "b")]
+    workloads: Vec<Workload>,
+    /// How accesses are spread: "uniform", Zipf exponents from 0 on, "latest" or "shift"
+    #[arg(long, value_delimiter = ',', default_value = "uniform")]
+    skew: Vec<Skew>,
+    /// Connections
+    #[arg(long, value_delimiter = ',', default_value = "50")]
+    connections: Vec<usize>,
+    /// Requests in flight on each connection
+    #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
+    pipeline: Vec<u64>,
+    /// Requests a second over all connections (an open loop; client threads then do not sleep)
+    #[arg(long, value_delimiter = ',')]
+    rate: Vec<f64>,
+    /// Threads of the client
+    #[arg(long, default_value_t = 1)]
+    client_threads: usize,
+    /// Leave it to the kernel on which cores clients and started servers run. Otherwise servers have
+    /// the first cores and clients the next ones, where there are enough for all
+    #[arg(long)]
+    no_pin: bool,
+    /// Seconds of a round
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Measured rounds; figures are medians
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Rounds before those
+    #[arg(long, default_value_t = 1)]
+    warmup: usize,
+    /// Requests drawn beforehand; they are repeated (workload D ends a round instead)
+    #[arg(long, value_parser = crate::cli::count, default_value = "2M")]
+    drawn: u64,
+    /// Same seed, same requests
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Also write the table to this file as CSV
+    #[arg(long)]
+    csv: Option<PathBuf>,
+    /// Also write machine, command and table to this file as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hotring-bench servers
+  hotring-bench servers --spawn hotring,redis,null --server-threads 1,2 --connections 50,500
+  hotring-bench servers --sockets tcp,unix --pipeline 1,16 --workloads a,b,c --skew uniform,0.99
+  hotring-bench servers --pipeline 1 --rate 50000
+  hotring-bench servers --spawn null --target redis://127.0.0.1:7000 --base redis://127.0.0.1:7000";
+
+impl ServersArgs {
+    /// Starts, loads, measures, prints.
+    pub fn run(&self) -> Result<()> {
+        self.check()?;
+        let machine = Machine::here();
+        println!("{machine}");
+        let mut rows = Vec::new();
+        for &value_len in &self.value_size {
+            let data = Data { keys: self.keys, key_len: self.key_size, value_len };
+            rows.extend(self.measure(&data)?);
+        }
+        let results = Results { machine, command: std::env::args().collect(), rows };
+        print!("{}", results.table(&self.base));
+        if let Some(path) = &self.csv {
+            report::write_csv(path, &results.rows)?;
+        }
+        if let Some(path) = &self.json {
+            report::write_json(path, &results)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        ensure!(self.rounds > 0, "--rounds starts at 1");
+        ensure!(self.keys < 1 << 40, "at most 2^40 keys");
+        ensure!(self.seconds > 0.0 && self.seconds < 1e6, "--seconds is a time");
+        let sizes = LEN_MIN..=KEY_LEN_MAX;
+        ensure!(sizes.contains(&self.key_size), "--key-size is {LEN_MIN} to {KEY_LEN_MAX}");
+        ensure!(self.value_size.iter().all(|&size| size >= LEN_MIN), "--value-size starts at 8");
+        ensure!(!self.pipeline.contains(&0), "--pipeline starts at 1");
+        let rates = |&rate: &f64| rate > 0.0 && rate < 1e8;
+        ensure!(self.rate.iter().all(rates), "--rate is a number of requests a second");
+        let clients = self.client_threads;
+        ensure!(clients > 0, "--client-threads starts at 1");
+        let fewest = self.connections.iter().min().copied().unwrap_or_default();
+        ensure!(fewest >= clients, "each of {clients} client threads needs a connection");
+        if self.rounds < 5 {
+            eprintln!("note: fewer than 5 rounds are for trying things out, not for figures");
+        }
+        if cfg!(debug_assertions) {
+            eprintln!("note: a debug build, the figures mean nothing");
+        }
+        Ok(())
+    }
+
+    fn measure(&self, data: &Data) -> Result<Vec<Row>> {
+        let targets = self.targets(data)?;
+        for target in &targets {
+            data.load(target)?;
+        }
+        let loads = self.loads();
+        let rounds = Rounds { measured: self.rounds, warmup: self.warmup };
+        let steps = loads.len() * targets.len() * (self.rounds + self.warmup);
+        let bar = report::progress(steps as u64, "measure");
+        let mut rows = Vec::new();
+        for load in &loads {
+            bar.set_message(format!("{} {}, P={}", load.workload, load.skew, load.depth));
+            let scripts = Scripts::draw(load, data, self.drawn, self.seed)?;
+            let samples = load.measure(&targets, (data, &scripts), rounds, &bar)?;
+            rows.extend(results::rows((data, load), &targets, &samples, &self.base));
+        }
+        bar.finish_and_clear();
+        for target in targets.iter().filter(|target| !target.is_spawned()) {
+            data.unload(target)?;
+        }
+        Ok(rows)
+    }
+
+    fn loads(&self) -> Vec<Load> {
+        let rates: Vec<Option<f64>> = if self.rate.is_empty() {
+            vec![None]
+        } else {
+            self.rate.iter().copied().map(Some).collect()
+        };
+        let mut loads = Vec::new();
+        for &workload in &self.workloads {
+            for &skew in &self.skew {
+                for &connections in &self.connections {
+                    for &depth in &self.pipeline {
+                        loads.extend(rates.iter().map(|&rate| Load {
+                            workload,
+                            skew,
+                            connections,
+                            depth,
+                            rate,
+                            clients: self.client_threads,
+                            time: Duration::from_secs_f64(self.seconds),
+                        }));
+                    }
+                }
+            }
+        }
+        loads
+    }
+
+    fn targets(&self, data: &Data) -> Result<Vec<Target>> {
+        let mut targets = self.targets.iter().map(Target::given).collect::<Result<Vec<_>>>()?;
+        for plan in self.plans(data) {
+            match plan.kind.program() {
+                Ok(_) => targets.push(Target::start(&plan)?),
+                Err(error) => eprintln!("note: {} left out: {error:#}", plan.kind.name()),
+            }
+        }
+        targets.first().context("nothing to measure")?;
+        Ok(targets)
+    }
+
+    fn plans(&self, data: &Data) -> Vec<Plan> {
+        let all = [Kind::Hotring, Kind::Redis, Kind::Memcached, Kind::Null];
+        let kinds = match &self.spawn[..] {
+            [] if self.targets.is_empty() => &all,
+            given => given,
+        };
+        let one = [String::new()];
+        let mut plans = Vec::new();
+        for &transport in &self.sockets {
+            for &threads in &self.server_threads {
+                for &kind in kinds {
+                    let engines = if kind == Kind::Hotring { &self.engines[..] } else { &one };
+                    plans.extend(engines.iter().map(|engine| Plan {
+                        connections: self.connections.iter().copied().max().unwrap_or_default(),
+                        pinned: !self.no_pin && threads + self.client_threads <= cores().len(),
+                        ..Plan::new(kind, transport, threads, engine, data)
+                    }));
+                }
+            }
+        }
+        plans
+    }
+}

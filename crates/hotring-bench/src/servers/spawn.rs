@@ -1,0 +1,374 @@
+//! Starts servers on loopback without persistence, and ends them again, whatever happens.
+//!
+//! A server that was started is in a list until it has ended. It is ended when its [`Spawned`] is
+//! dropped, on Ctrl-C and SIGTERM by a thread that waits for these, and when this process panics.
+
+use std::fs::File;
+use std::future::poll_fn;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, Once, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::measure::Data;
+use crate::address::{Address, Place, Protocol};
+use crate::machine;
+
+/// A server that can be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// hotring, from the program beside this one
+    Hotring,
+    /// redis-server, where installed
+    Redis,
+    /// memcached, where installed
+    Memcached,
+    /// The null server, the limit
+    Null,
+}
+
+/// A kind of socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// TCP on loopback
+    Tcp,
+    /// A unix socket
+    Unix,
+}
+
+/// How a server is to be started.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Which one.
+    pub kind: Kind,
+    /// How it is talked to.
+    pub transport: Transport,
+    /// Threads that serve.
+    pub threads: usize,
+    /// hotring's index.
+    pub engine: String,
+    /// Bytes of a value, for the null server.
+    pub value_len: usize,
+    /// What it must have room for.
+    pub memory_mib: u64,
+    /// What it must have room for.
+    pub connections: usize,
+    /// Whether to keep it on the first cores, as many as it has threads.
+    pub pinned: bool,
+}
+
+/// A server that was started; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Spawned {
+    child: Child,
+    /// Where it listens.
+    pub address: Address,
+}
+
+/// What is to be ended and removed.
+struct Running {
+    pid: u32,
+    log: PathBuf,
+    socket: PathBuf,
+}
+
+static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
+
+/// How long a server may take to accept connections, or to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Kind {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Hotring => "hotring",
+            Kind::Redis => "redis",
+            Kind::Memcached => "memcached",
+            Kind::Null => "null",
+        }
+    }
+
+    /// The program, if it is there; else where it was looked for.
+    pub fn program(self) -> Result<PathBuf> {
+        let this = std::env::current_exe().context("this program has no path")?;
+        let folder = this.parent().context("this program lies nowhere")?;
+        match self {
+            Kind::Null => Ok(this),
+            Kind::Hotring => {
+                let program = folder.join("hotring");
+                let hint = "build it with the same profile: cargo build --release -p hotring";
+                if program.exists() {
+                    Ok(program)
+                } else {
+                    bail!("no {}, {hint}", program.display())
+                }
+            }
+            Kind::Redis => installed("redis-server", folder),
+            Kind::Memcached => installed("memcached", folder),
+        }
+    }
+
+    fn protocol(self) -> Protocol {
+        match self {
+            Kind::Hotring | Kind::Redis => Protocol::Resp,
+            Kind::Memcached => Protocol::Memcached,
+            Kind::Null => Protocol::Null,
+        }
+    }
+}
+
+/// A program of the PATH, or of the place where the checks of this project keep theirs.
+fn installed(name: &str, folder: &Path) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([folder.join("../tools/bin")]);
+    let mut programs = folders.map(|folder| folder.join(name));
+    programs.find(|program| program.exists()).with_context(|| format!("{name} is not installed"))
+}
+
+/// What a key may take in a server beside key and value, generously.
+const OVERHEAD: u64 = 256;
+
+impl Plan {
+    /// A server with room for the data and for a hundred connections, on any core.
+    pub fn new(
+        kind: Kind,
+        transport: Transport,
+        threads: usize,
+        engine: &str,
+        data: &Data,
+    ) -> Self {
+        let each = (data.key_len + data.value_len) as u64 + OVERHEAD;
+        Plan {
+            kind,
+            transport,
+            threads,
+            engine: engine.to_owned(),
+            value_len: data.value_len,
+            memory_mib: 2 * data.keys * each / (1 << 20) + 256,
+            connections: 100,
+            pinned: false,
+        }
+    }
+
+    /// Starts the server; returns when it accepts connections.
+    pub fn start(&self) -> Result<Spawned> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        end_all_with_this();
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("hotring-bench-{}-{number}", std::process::id());
+        let log = std::env::temp_dir().join(format!("{name}.log"));
+        let socket = std::env::temp_dir().join(format!("{name}.sock"));
+        let place = match self.transport {
+            Transport::Tcp => Place::Tcp(free_place()?),
+            Transport::Unix => Place::Unix(socket.clone()),
+        };
+        let output = File::create(&log).with_context(|| format!("no {}", log.display()))?;
+        let mut command = Command::new(self.kind.program()?);
+        command.args(self.args(&place)).stdin(Stdio::null());
+        command.stdout(output.try_clone()?).stderr(output);
+        let child = {
+            // Whoever ends all must not miss one that is just being started.
+            let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+            let child = self.launch(command)?;
+            running.push(Running { pid: child.id(), log: log.clone(), socket });
+            child
+        };
+        let address = Address { protocol: self.kind.protocol(), place };
+        let mut spawned = Spawned { child, address };
+        spawned
+            .wait_until_ready(&log)
+            .with_context(|| format!("cannot start {}", self.kind.name()))?;
+        Ok(spawned)
+    }
+
+    /// A process has the cores of the thread that starts it.
+    fn launch(&self, mut command: Command) -> Result<Child> {
+        let launch = || {
+            if self.pinned {
+                machine::pin_to(0..self.threads)?;
+            }
+            command.spawn().with_context(|| format!("cannot run {}", self.kind.name()))
+        };
+        std::thread::scope(|scope| scope.spawn(launch).join()).expect("starting does not panic")
+    }
+
+    fn args(&self, place: &Place) -> Vec<String> {
+        let threads = self.threads.to_string();
+        let (tcp, socket) = match place {
+            Place::Tcp(tcp) => (tcp.as_str(), String::new()),
+            Place::Unix(path) => ("127.0.0.1:0", path.display().to_string()),
+        };
+        let port = tcp.rsplit_once(':').map_or("0", |(_, port)| port);
+        let mut args: Vec<&str> = match self.kind {
+            Kind::Hotring => vec![
+                "serve",
+                "--listen",
+                tcp,
+                "--threads",
+                &threads,
+                "--index",
+                &self.engine,
+                "--loglevel",
+                "warning",
+            ],
+            Kind::Redis => vec![
+                "--bind",
+                "127.0.0.1",
+                "--port",
+                port,
+                "--io-threads",
+                &threads,
+                "--io-threads-do-reads",
+                "yes",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--daemonize",
+                "no",
+            ],
+            Kind::Memcached => vec!["-U", "0", "-t", &threads],
+            Kind::Null => vec!["null-server", "--listen", tcp, "--threads", &threads],
+        };
+        let (memory, connections) =
+            (self.memory_mib.to_string(), (self.connections + 64).to_string());
+        let value_len = self.value_len.to_string();
+        match self.kind {
+            Kind::Memcached => {
+                args.extend(["-m", &memory, "-c", &connections, "-u", "root"]);
+                match place {
+                    Place::Tcp(_) => args.extend(["-l", "127.0.0.1", "-p", port]),
+                    Place::Unix(_) => args.extend(["-s", &socket]),
+                }
+            }
+            Kind::Null => args.extend(["--value-size", &value_len]),
+            Kind::Hotring | Kind::Redis => {}
+        }
+        if !socket.is_empty() && self.kind != Kind::Memcached {
+            args.extend(["--unixsocket", &socket]);
+        }
+        args.into_iter().map(str::to_owned).collect()
+    }
+}
+
+/// An address of loopback that was free a moment ago.
+fn free_place() -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("loopback has no free port")?;
+    Ok(listener.local_addr()?.to_string())
+}
+
+impl Spawned {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn wait_until_ready(&mut self, log: &Path) -> Result<()> {
+        let start = Instant::now();
+        while self.address.place.connect().is_err() {
+            let said = || std::fs::read_to_string(log).unwrap_or_default();
+            if let Some(status) = self.child.try_wait()? {
+                bail!("it ended with {status}, saying: {}", said());
+            }
+            if start.elapsed() > PATIENCE {
+                bail!("it does not accept connections at {}, and says: {}", self.address, said());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        terminate(self.child.id());
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if start.elapsed() > PATIENCE {
+                // What still fails now cannot be mended here.
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        // Held until the process is gone, so that nobody ends another one that has got its number.
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = self.child.id();
+        self.end();
+        running.iter().filter(|one| one.pid == pid).for_each(Running::clean);
+        running.retain(|one| one.pid != pid);
+    }
+}
+
+impl Running {
+    fn end(&self) {
+        terminate(self.pid);
+        self.clean();
+    }
+
+    fn clean(&self) {
+        // The server may have removed its socket itself.
+        let _ = std::fs::remove_file(&self.log);
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+fn terminate(pid: u32) {
+    if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
+        // One that has ended by itself needs nothing more.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+/// From now on ends all servers when this process is interrupted, or panics.
+fn end_all_with_this() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            usual(panic);
+            // If the list is in use, its user is the one that panics: nothing can be done then.
+            RUNNING.try_lock().iter().flat_map(|running| running.iter()).for_each(Running::end);
+        }));
+        let (ready, is_ready) = sync_channel(0);
+        std::thread::spawn(move || {
+            if let Err(error) = end_all_on_signal(&ready) {
+                eprintln!("note: servers stay behind after Ctrl-C: {error:#}");
+            }
+        });
+        // An error means that the thread has given up, and has said so.
+        let _ = is_ready.recv();
+    });
+}
+
+fn end_all_on_signal(ready: &SyncSender<()>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        ready.send(())?;
+        poll_fn(|turn| {
+            let came = interrupt.poll_recv(turn).is_ready() | terminate.poll_recv(turn).is_ready();
+            if came { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        anyhow::Ok(())
+    })?;
+    let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    running.iter().for_each(Running::end);
+    eprintln!("interrupted; {} servers ended", running.len());
+    std::process::exit(130);
+}
