@@ -8,6 +8,7 @@
 mod clients;
 mod docs;
 mod engines;
+mod instructions;
 mod long;
 mod process;
 mod prove;
@@ -35,6 +36,7 @@ Usage: cargo xtask TASK
   docs --check   Fails if one of them is stale
   prove          The checkers of the index: loom, shuttle, asan, tsan, or those that are named;
                  --long gives them an hour instead of minutes
+  instructions   Instructions for each kind of operation, against the baseline; --renew writes it
   long           Hours instead of minutes: long histories, torture, real traces (HOTRING_TRACES)
   measure        Runs the measurements of docs/results on this machine
 
@@ -61,6 +63,8 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         ["docs"] => docs::write().map(|()| ExitCode::SUCCESS),
         ["docs", "--check"] => docs::check().map(|_| ExitCode::SUCCESS),
         ["prove", words @ ..] => prove::prove(words),
+        ["instructions"] => instructions::run(false).map(|()| ExitCode::SUCCESS),
+        ["instructions", "--renew"] => instructions::run(true).map(|()| ExitCode::SUCCESS),
         ["long"] => long::long(),
         ["measure"] => long::measure(),
         [] | ["help" | "-h" | "--help"] => {

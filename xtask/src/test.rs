@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::prove::{self, Form};
 use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, target};
-use crate::{clients, docs, engines, process, redis, tidy, tools};
+use crate::{clients, docs, engines, instructions, process, redis, tidy, tools};
 
 /// The quick round.
 pub fn check() -> Result<ExitCode> {
@@ -41,6 +41,7 @@ pub fn test() -> Result<ExitCode> {
     suite.step("documentation", documentation);
     suite.step("generated pages", docs::check);
     suite.step("tests, optimised", optimised_tests);
+    suite.step("instructions", instructions::check);
     suite.step("loom", || prove::loom(Form::Quick));
     suite.step("shuttle", || prove::shuttle(Form::Quick));
     suite.step("asan", || prove::asan(Form::Quick));

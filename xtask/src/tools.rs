@@ -1,6 +1,6 @@
 //! The programs that the steps need beside cargo, and how to get them.
 //!
-//! From Debian or Ubuntu come `redis-tools`, Python, Go and Node. Only what is missing is
+//! From Debian or Ubuntu come `redis-tools`, Python, Go, Node and valgrind. Only what is missing is
 //! installed, only as root or where sudo asks no password, and never a service: Debian's
 //! `redis-tools` holds the server's program under another name, so the `redis-server` that the
 //! tests start is a link to that, and no Redis of the machine's own runs.
@@ -30,6 +30,7 @@ const TOOLS: &[Tool] = &[
     Tool { name: "go", probe: &["version"], package: "golang-go" },
     Tool { name: "node", probe: &["--version"], package: "nodejs" },
     Tool { name: "npm", probe: &["--version"], package: "npm" },
+    Tool { name: "valgrind", probe: &["--version"], package: "valgrind" },
 ];
 
 /// Says what is missing and installs what can be installed.

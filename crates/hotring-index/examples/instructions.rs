@@ -1,0 +1,131 @@
+//! Short operations for callgrind to count, for `cargo xtask instructions`.
+//!
+//! Alone it is of no use: it runs each case once and prints the names of the cases in order, with
+//! their operations. Under callgrind, which is told to collect only inside of [`counted`] and to
+//! write what it has before [`written`], each case becomes one file of counts. That needs neither a
+//! crate for callgrind's requests, which would bring a C compiler and libclang into the build, nor
+//! one that installs a program for running benchmarks.
+//!
+//! Counts do not depend on the machine's speed or load: one thread, fixed seeds, no system calls
+//! that matter. They do depend on what the compiler inlines, and so this is a program of its own
+//! that changes with the index alone. What they do not see: cache misses, and whatever waits.
+
+use std::hint::black_box;
+
+use hotring_index::{
+    Bytes, Chaining, Config, ConfigError, Engine, Expiry, GCuckoo, Growth, Index, Mercury,
+    NewValue, Ring, Session, Strategy, U64,
+};
+
+/// Operations of one case; a multiple of `BATCH`.
+const OPS: u64 = 2048;
+/// Keys of one batch.
+const BATCH: usize = 64;
+/// Keys of a table.
+const KEYS: u64 = 4096;
+/// Keys a slot where hits are to lie behind its head.
+const CROWD: u64 = 32;
+/// Bytes of a value that is replaced as a whole.
+const VALUE_BYTES: usize = 100;
+/// Nothing expires here.
+const NOW: u64 = 1;
+
+fn main() -> Result<(), ConfigError> {
+    engine::<Ring<7>>("hotring", Config::default())?;
+    let sampling = Config { strategy: Strategy::Sampling, ..Config::default() };
+    engine::<Ring<1>>("hotring-s", sampling)?;
+    engine::<Chaining>("chaining", Config::default())?;
+    engine::<Mercury>("mercury", Config::default())?;
+    engine::<GCuckoo<4>>("gcuckoo", Config::default())
+}
+
+/// What callgrind counts.
+#[inline(never)]
+fn counted(work: &mut dyn FnMut()) {
+    black_box(work)();
+}
+
+/// Where callgrind writes down what it has counted.
+#[inline(never)]
+fn written() {
+    black_box(());
+}
+
+fn case(engine: &str, operation: &str, mut work: impl FnMut()) {
+    println!("{engine},{operation},{OPS}");
+    counted(&mut work);
+    written();
+}
+
+/// All cases of one engine.
+fn engine<E: Engine>(name: &str, config: Config) -> Result<(), ConfigError> {
+    let roomy = Index::<U64, E>::new(config.clone())?;
+    let session = &mut loaded(&roomy, KEYS);
+    let keys: Vec<u64> = (0..OPS).map(|turn| turn.wrapping_mul(37) % KEYS).collect();
+    let hot = keys[1];
+    // Hot enough for any strategy to have noticed.
+    (0..OPS).for_each(|_| see(session.get(hot)));
+    case(name, "get at the head", || (0..OPS).for_each(|_| see(session.get(black_box(hot)))));
+    case(name, "get of keys in turn", || keys.iter().for_each(|&key| see(session.get(key))));
+    let absent = KEYS << 32;
+    case(name, "miss", || keys.iter().for_each(|&key| see(session.get(absent + key))));
+    let mut values = [None; BATCH];
+    case(name, "batched get", || {
+        for batch in keys.chunks(BATCH) {
+            session.get_many(batch, &mut values);
+            black_box(&values);
+        }
+    });
+    case(name, "put in place", || {
+        keys.iter().for_each(|&key| {
+            black_box(session.put(key, key));
+        });
+    });
+    case(name, "insert", || {
+        keys.iter().enumerate().for_each(|(turn, &key)| {
+            black_box(session.insert(KEYS + turn as u64, key));
+        });
+    });
+    crowded::<E>(name, config.clone())?;
+    copied::<E>(name, config)
+}
+
+/// Hits that lie behind others of their slot, where an engine has slots that can be crowded.
+fn crowded<E: Engine>(name: &str, config: Config) -> Result<(), ConfigError> {
+    // G-Cuckoo's table has no chains.
+    if E::NAME == "gcuckoo" {
+        return Ok(());
+    }
+    let slots_initial = (KEYS / CROWD) as usize;
+    let config = Config { growth: Some(Growth::Fixed), slots_initial, ..config };
+    let index = Index::<U64, E>::new(config)?;
+    let session = &mut loaded(&index, KEYS);
+    case(name, "get behind the head", || {
+        (0..OPS).for_each(|turn| see(session.get(turn.wrapping_mul(37) % KEYS)));
+    });
+    Ok(())
+}
+
+/// Writes that put a copy in the place of an item.
+fn copied<E: Engine>(name: &str, config: Config) -> Result<(), ConfigError> {
+    let index = Index::<Bytes, E>::new(config)?;
+    let session = &mut index.session();
+    let put = |session: &mut Session<Bytes, E>, number: u64| {
+        let bytes = [number as u8; VALUE_BYTES];
+        let value = NewValue::Bytes { kind: 0, bytes: (&bytes).into() };
+        session.put(&(number % KEYS).to_le_bytes(), value, Expiry::Never, NOW);
+    };
+    (0..KEYS).for_each(|number| put(session, number));
+    case(name, "put of a copy", || (0..OPS).for_each(|number| put(session, number)));
+    Ok(())
+}
+
+fn loaded<E: Engine>(index: &Index<U64, E>, keys: u64) -> Session<U64, E> {
+    let mut session = index.session();
+    (0..keys).for_each(|key| assert!(session.insert(key, key), "{key} was there"));
+    session
+}
+
+fn see(value: Option<u64>) {
+    black_box(value);
+}

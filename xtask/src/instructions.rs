@@ -1,0 +1,179 @@
+//! Instructions for each kind of operation, counted by callgrind and compared with what they were.
+//!
+//! hotring-index's example `instructions` runs short cases and prints their names; callgrind writes a
+//! file of counts for each. The baseline is a file of this repository; `--renew` writes it anew.
+//! Counts come from one thread with fixed seeds, so they are the same on a loaded machine.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::process;
+use crate::suite::Done;
+use crate::test::binary;
+use crate::tools;
+use crate::workspace::{cargo, root, target};
+
+/// More instructions than the baseline by this part are a failure.
+const TOLERANCE: f64 = 0.03;
+/// The C library picks its functions by the processor: so many instructions are nobody's doing.
+const SLACK: f64 = 2.0;
+/// Names in the program that is counted.
+const COUNTED: &str = "instructions::counted*";
+const WRITTEN: &str = "instructions::written*";
+
+/// A case, `engine,operation`, and its instructions for one operation.
+#[derive(Clone, Debug, PartialEq)]
+struct Count {
+    case: String,
+    instructions: f64,
+}
+
+/// Builds, counts and compares.
+pub fn check() -> Result<Done> {
+    if let Some(missing) = tools::missing(&["valgrind"]) {
+        return Ok(Done::Skipped(missing));
+    }
+    let counts = count()?;
+    let text = std::fs::read_to_string(baseline()).context("there is no baseline: use --renew")?;
+    let report = compare(&counts, &parse(&text)?)?;
+    print!("{report}");
+    Ok(Done::Passed(counts.len()))
+}
+
+/// The subcommand: compares, or writes the baseline.
+pub fn run(renew: bool) -> Result<()> {
+    if !renew {
+        return match check()? {
+            Done::Passed(_) => Ok(()),
+            Done::Skipped(why) => bail!("{why}"),
+        };
+    }
+    let counts = count()?;
+    std::fs::write(baseline(), render(&counts)).context("cannot write the baseline")?;
+    println!("{} holds {} counts now", baseline().display(), counts.len());
+    Ok(())
+}
+
+fn baseline() -> PathBuf {
+    root().join("crates/hotring-index/instructions.csv")
+}
+
+/// Runs all cases under callgrind.
+fn count() -> Result<Vec<Count>> {
+    let example = ["-p", "hotring-index", "--example", "instructions"];
+    process::run(cargo().args(["build", "--release", "--locked"]).args(example))?;
+    let folder = target().join("instructions");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder)?;
+    let mut command = process::command("valgrind");
+    command.args(["--tool=callgrind", "--quiet"]);
+    command.arg(format!("--toggle-collect={COUNTED}")).arg(format!("--dump-before={WRITTEN}"));
+    command.arg(format!("--callgrind-out-file={}", folder.join("counts").display()));
+    let cases = process::output(command.arg(binary("examples/instructions")))?;
+    let lines = cases.lines().enumerate();
+    lines.map(|(at, line)| case(line, &folder.join(format!("counts.{}", at + 1)))).collect()
+}
+
+/// One case: what the program said of it, and the file of its counts.
+fn case(line: &str, file: &Path) -> Result<Count> {
+    let (case, operations) = line.rsplit_once(',').with_context(|| format!("a case: {line:?}"))?;
+    let operations: f64 = operations.parse().with_context(|| format!("a number: {line:?}"))?;
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("{case}: callgrind wrote no {}", file.display()))?;
+    let total = total(&text).with_context(|| format!("{case}: no total in {}", file.display()))?;
+    ensure!(total > 0.0, "{case}: callgrind has not counted within `counted`");
+    Ok(Count { case: case.to_owned(), instructions: total / operations })
+}
+
+fn total(text: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix("totals: "))?.trim().parse().ok()
+}
+
+const HEAD: &str = "engine,operation,instructions";
+
+fn render(counts: &[Count]) -> String {
+    let lines = counts.iter().map(|count| format!("{},{:.1}\n", count.case, count.instructions));
+    format!("{HEAD}\n{}", lines.collect::<String>())
+}
+
+fn parse(text: &str) -> Result<Vec<Count>> {
+    let count = |line: &str| -> Result<Count> {
+        let (case, number) = line.rsplit_once(',').with_context(|| format!("a count: {line:?}"))?;
+        let instructions = number.parse().with_context(|| format!("a number: {line:?}"))?;
+        Ok(Count { case: case.to_owned(), instructions })
+    };
+    text.lines().skip(1).map(count).collect()
+}
+
+/// What differs. More than the tolerance allows, or other cases than before, is an error; fewer
+/// instructions are good news, which the baseline should learn.
+fn compare(counts: &[Count], baseline: &[Count]) -> Result<String> {
+    let names = |counts: &[Count]| counts.iter().map(|c| c.case.clone()).collect::<Vec<_>>();
+    ensure!(
+        names(counts) == names(baseline),
+        "other cases than in the baseline: renew it by cargo xtask instructions --renew"
+    );
+    let (mut report, mut worse) = (String::new(), String::new());
+    for (now, before) in counts.iter().zip(baseline) {
+        let (is, was) = (now.instructions, before.instructions);
+        let percent = 100.0 * (is / was - 1.0);
+        let line = format!("{:<34} {is:>8.1}  {percent:+.1} %\n", now.case);
+        report.push_str(&format!("  {line}"));
+        if is > was * (1.0 + TOLERANCE) + SLACK {
+            worse.push_str(&line);
+        }
+        if is < was * (1.0 - TOLERANCE) - SLACK {
+            let _ = writeln!(report, "  ^ fewer: cargo xtask instructions --renew keeps it so");
+        }
+    }
+    ensure!(
+        worse.is_empty(),
+        "more instructions an operation than in the baseline (if that is meant, cargo xtask \
+         instructions --renew): {worse}"
+    );
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(numbers: &[f64]) -> Vec<Count> {
+        let count = |(at, &instructions)| Count { case: format!("ring,{at}"), instructions };
+        numbers.iter().enumerate().map(count).collect()
+    }
+
+    #[test]
+    fn more_instructions_than_the_tolerance_allows_are_found() {
+        let baseline = counts(&[100.0, 1000.0]);
+        assert!(compare(&counts(&[102.0, 1030.0]), &baseline).is_ok());
+        let error = compare(&counts(&[100.0, 1040.0]), &baseline).unwrap_err().to_string();
+        assert!(error.contains("ring,1") && !error.contains("ring,0"), "{error}");
+        let fewer = compare(&counts(&[50.0, 1000.0]), &baseline).unwrap();
+        assert!(fewer.contains("--renew"), "{fewer}");
+    }
+
+    #[test]
+    fn cases_that_come_or_go_are_found() {
+        let baseline = counts(&[100.0, 1000.0]);
+        assert!(compare(&counts(&[100.0]), &baseline).is_err());
+        assert!(compare(&counts(&[100.0, 1000.0, 1.0]), &baseline).is_err());
+    }
+
+    #[test]
+    fn a_baseline_reads_back() {
+        let written = counts(&[1.5, 20.0]);
+        assert_eq!(parse(&render(&written)).unwrap(), written);
+    }
+
+    #[test]
+    fn a_file_of_counts_has_its_total() {
+        assert_eq!(
+            total("events: Ir\nsummary: 7\n\nfn=(1)\n3 4\n\ntotals: 204800\n"),
+            Some(204_800.0)
+        );
+        assert_eq!(total("events: Ir\n"), None);
+    }
+}
