@@ -13,6 +13,7 @@ pub mod figure;
 mod html;
 mod report;
 mod scale;
+mod servers;
 mod skew;
 mod svg;
 #[cfg(test)]
@@ -66,7 +67,7 @@ pub struct Bench {
 
 /// All figures, in the order of the report.
 fn entries() -> Vec<Entry> {
-    skew::ENTRIES.into()
+    skew::ENTRIES.into_iter().chain(servers::ENTRIES).collect()
 }
 
 impl Bench {

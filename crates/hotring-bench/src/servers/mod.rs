@@ -23,17 +23,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
+pub use measure::{Data, Load, Rounds, Sample, Scripts};
 pub use null::NullServerArgs;
+pub use spawn::{Kind, Plan, Transport};
+pub use target::Target;
 
 use crate::machine::{Machine, cores};
 use crate::report;
 use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;
 use content::{KEY_LEN_MAX, LEN_MIN};
-use measure::{Data, Load, Rounds, Scripts};
 use results::{Results, Row};
-use spawn::{Kind, Plan, Transport};
-use target::{Given, Target};
+use target::Given;
 
 /// Measure servers over the wire, side by side: CPU time a request, throughput, latency
 ///
@@ -226,7 +227,7 @@ impl ServersArgs {
         for plan in self.plans(data) {
             match plan.kind.program() {
                 Ok(_) => targets.push(Target::start(&plan)?),
-                Err(error) => eprintln!("note: {} left out: {error:#}", plan.kind.name()),
+                Err(error) => eprintln!("note: {} left out: {error:#}", plan.name()),
             }
         }
         targets.first().context("nothing to measure")?;

@@ -87,16 +87,6 @@ static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Kind {
-    /// As on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Hotring => "hotring",
-            Kind::Redis => "redis",
-            Kind::Memcached => "memcached",
-            Kind::Null => "null",
-        }
-    }
-
     /// The program, if it is there; else where it was looked for.
     pub fn program(self) -> Result<PathBuf> {
         let this = std::env::current_exe().context("this program has no path")?;
@@ -159,6 +149,17 @@ impl Plan {
         }
     }
 
+    /// What the server is called.
+    pub fn name(&self) -> String {
+        match self.kind {
+            Kind::Hotring if self.engine != "hotring" => format!("hotring ({})", self.engine),
+            Kind::Hotring => "hotring".into(),
+            Kind::Redis => "redis".into(),
+            Kind::Memcached => "memcached".into(),
+            Kind::Null => "null".into(),
+        }
+    }
+
     /// Starts the server; returns when it accepts connections.
     pub fn start(&self) -> Result<Spawned> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -184,9 +185,7 @@ impl Plan {
         };
         let address = Address { protocol: self.kind.protocol(), place };
         let mut spawned = Spawned { child, address };
-        spawned
-            .wait_until_ready(&log)
-            .with_context(|| format!("cannot start {}", self.kind.name()))?;
+        spawned.wait_until_ready(&log).with_context(|| format!("cannot start {}", self.name()))?;
         Ok(spawned)
     }
 
@@ -196,7 +195,7 @@ impl Plan {
             if self.pinned {
                 machine::pin_to(0..self.threads)?;
             }
-            command.spawn().with_context(|| format!("cannot run {}", self.kind.name()))
+            command.spawn().with_context(|| format!("cannot run {}", self.name()))
         };
         std::thread::scope(|scope| scope.spawn(launch).join()).expect("starting does not panic")
     }

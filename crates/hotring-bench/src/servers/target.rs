@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 
 use super::process;
-use super::spawn::{Kind, Plan, Spawned};
+use super::spawn::{Plan, Spawned};
 use crate::address::{Address, Place, Protocol};
 use crate::resp::{Client, Reply, info_field};
 
@@ -70,11 +70,7 @@ impl Target {
     /// Starts a server.
     pub fn start(plan: &Plan) -> Result<Self> {
         let spawned = plan.start()?;
-        let mut name = plan.kind.name().to_owned();
-        if plan.kind == Kind::Hotring && plan.engine != "hotring" {
-            name = format!("{name} ({})", plan.engine);
-        }
-        let mut target = Target::new(name, spawned.address.clone())?;
+        let mut target = Target::new(plan.name(), spawned.address.clone())?;
         target.pid = Some(spawned.pid());
         target.threads = Some(plan.threads);
         target.pinned = plan.pinned;
