@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::compare::CompareArgs;
 use crate::figures::FiguresArgs;
 use crate::gcuckoo::GCuckooArgs;
 use crate::memory::MemoryArgs;
@@ -31,6 +32,7 @@ enum Command {
     Replay(ReplayArgs),
     Generate(GenerateArgs),
     Ycsb(Box<YcsbArgs>),
+    Compare(CompareArgs),
     Memory(MemoryArgs),
     Servers(Box<ServersArgs>),
     NullServer(NullServerArgs),
@@ -49,6 +51,7 @@ impl Cli {
             Command::Replay(args) => args.run(),
             Command::Generate(args) => args.run(),
             Command::Ycsb(args) => args.run(),
+            Command::Compare(args) => args.run(),
             Command::Memory(args) => args.run(),
             Command::Servers(args) => args.run(),
             Command::NullServer(args) => args.run(),

@@ -4,6 +4,7 @@
 
 mod address;
 mod cli;
+mod compare;
 #[allow(dead_code, reason = "the figures that use the rest come next")]
 mod figures;
 mod gcuckoo;

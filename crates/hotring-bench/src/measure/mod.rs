@@ -3,3 +3,4 @@
 pub mod latency;
 pub mod load;
 pub mod rounds;
+pub mod timeline;

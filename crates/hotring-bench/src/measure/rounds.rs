@@ -1,4 +1,4 @@
-//! Runs streams on pinned threads, round by round, one target after the other.
+//! Rounds: what is compared takes turns, so that drift of the machine hits all of it.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -7,24 +7,32 @@ use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 
 use crate::machine;
+use crate::report::Spread;
 use crate::targets::{Mode, Tally, Target};
 use crate::workload::operations::Op;
 use crate::workload::streams::Streams;
 
-/// What is measured in one block of rounds.
-#[derive(Clone, Copy, Debug)]
-pub struct Setting<'a> {
+/// What takes a turn in each round.
+#[derive(Clone, Copy)]
+pub struct Entrant<'a> {
+    /// Who is at it.
+    pub target: &'a dyn Target,
     /// How lookups are made.
     pub mode: Mode,
-    /// Measured rounds.
-    pub rounds: usize,
-    /// Rounds before those.
-    pub warmup: usize,
     /// What each thread does.
     pub streams: &'a Streams,
 }
 
-/// What the rounds of one target gave.
+/// How often.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds {
+    /// Measured rounds.
+    pub measured: usize,
+    /// Rounds before those.
+    pub warmup: usize,
+}
+
+/// What the rounds of one entrant gave.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     /// Million operations a second, one for each round.
@@ -33,23 +41,42 @@ pub struct Samples {
     pub visits: Option<f64>,
 }
 
-impl Setting<'_> {
-    /// Runs all rounds. The result has the order of `targets`.
-    pub fn measure(&self, targets: &[&dyn Target], bar: &ProgressBar) -> Result<Vec<Samples>> {
-        let mut samples = vec![Samples::default(); targets.len()];
-        let mut counted = vec![(0, 0); targets.len()];
-        for round in 0..self.warmup + self.rounds {
-            for turn in 0..targets.len() {
-                // Another target begins each round, so that none always follows the same one.
-                let at = (round + turn) % targets.len();
-                let before = targets[at].visits();
-                let mops = self.round(targets[at])?;
+impl Samples {
+    /// The rates' median and how far they lie apart.
+    pub fn spread(&self) -> Spread {
+        Spread::of(&self.mops)
+    }
+
+    /// This rate as a multiple of the other one, round by round.
+    pub fn ratio(&self, other: &Samples) -> Spread {
+        let ratios: Vec<f64> = self.mops.iter().zip(&other.mops).map(|(a, b)| a / b).collect();
+        Spread::of(&ratios)
+    }
+}
+
+impl Rounds {
+    /// How many turns are taken in all.
+    pub fn turns(&self, entrants: usize) -> u64 {
+        ((self.warmup + self.measured) * entrants) as u64
+    }
+
+    /// Runs all rounds; the bar moves with each turn. The result has the order of `entrants`.
+    pub fn measure(&self, entrants: &[Entrant<'_>], bar: &ProgressBar) -> Result<Vec<Samples>> {
+        let mut samples = vec![Samples::default(); entrants.len()];
+        let mut counted = vec![(0, 0); entrants.len()];
+        for round in 0..self.warmup + self.measured {
+            for turn in 0..entrants.len() {
+                // Another one begins each round, so that none always follows the same one.
+                let at = (round + turn) % entrants.len();
+                let target = entrants[at].target;
+                let before = target.visits();
+                let mops = entrants[at].run()?;
                 bar.inc(1);
                 if round < self.warmup {
                     continue;
                 }
                 samples[at].mops.push(mops);
-                if let (Some(before), Some(after)) = (before, targets[at].visits()) {
+                if let (Some(before), Some(after)) = (before, target.visits()) {
                     counted[at].0 += after.0 - before.0;
                     counted[at].1 += after.1 - before.1;
                 }
@@ -60,14 +87,16 @@ impl Setting<'_> {
         }
         Ok(samples)
     }
+}
 
-    /// One round of one target: the rate over all threads, from the common start to the last end.
-    fn round(&self, target: &dyn Target) -> Result<f64> {
-        let streams = self.streams.of_keys(target.keys());
+impl Entrant<'_> {
+    /// One turn: the rate over all threads, from the common start to the last end.
+    fn run(&self) -> Result<f64> {
+        let streams = self.streams.of_keys(self.target.keys());
         let barrier = Barrier::new(streams.len());
         let work = |core: usize, ops: &[Op]| {
             let pinned = machine::pin(core);
-            let mut worker = target.worker();
+            let mut worker = self.target.worker();
             barrier.wait();
             let start = Instant::now();
             let tally = worker.run(ops, self.mode);
@@ -84,8 +113,8 @@ impl Setting<'_> {
         let results = results.into_iter().collect::<Result<Vec<_>>>()?;
         let mut tally = Tally::default();
         results.iter().for_each(|result| tally.add(result.2));
-        check(target, &tally, self.streams.present)?;
-        streams.iter().for_each(|ops| target.worker().undo(ops));
+        check(self.target, &tally, self.streams.present)?;
+        streams.iter().for_each(|ops| self.target.worker().undo(ops));
         let start = results.iter().map(|result| result.0).min();
         let end = results.iter().map(|result| result.1).max();
         let elapsed = start.zip(end).map_or(Duration::ZERO, |(start, end)| end - start);

@@ -181,7 +181,7 @@ impl Plan {
     }
 
     /// Bytes of one slot (or bucket) of the table.
-    fn slot_bytes(&self) -> usize {
+    pub fn slot_bytes(&self) -> usize {
         match self.target {
             TargetName::Hotring => 8 * (self.hints + 1),
             _ => 8,

@@ -92,6 +92,14 @@ impl Streams {
         self
     }
 
+    /// These, and as the following threads those of `others`.
+    pub fn beside(mut self, others: Streams) -> Self {
+        self.dense.extend(others.dense);
+        self.scattered.extend(others.scattered);
+        self.present &= others.present;
+        self
+    }
+
     /// How many there are.
     pub fn threads(&self) -> usize {
         self.dense.len()

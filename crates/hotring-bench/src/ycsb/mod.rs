@@ -16,7 +16,7 @@ use hotring_index::{Config, Strategy};
 use crate::machine::{self, Machine};
 use crate::measure::latency;
 use crate::measure::load::Loaded;
-use crate::measure::rounds::Setting;
+use crate::measure::rounds::{Entrant, Rounds};
 use crate::report;
 use crate::targets::{Mode, Plan, Shape, Target, TargetName};
 use crate::workload::operations::{Keys, Workload};
@@ -291,8 +291,9 @@ impl YcsbArgs {
     ) -> Result<Vec<Row>> {
         let settings =
             self.workloads.len() * accesses.len() * self.threads.len() * self.modes.len();
-        let rounds = settings * (self.rounds + self.warmup) * targets.len();
-        let bar = report::progress(rounds as u64, "measure");
+        let rounds = Rounds { measured: self.rounds, warmup: self.warmup };
+        let turns = settings as u64 * rounds.turns(targets.len());
+        let bar = report::progress(turns, "measure");
         let list: Vec<&dyn Target> = targets.iter().map(|loaded| &*loaded.target).collect();
         let mut rows = Vec::new();
         for &workload in &self.workloads {
@@ -304,11 +305,11 @@ impl YcsbArgs {
                             "{workload} {}, {threads} threads",
                             accesses.name()
                         ));
-                        let Self { rounds, warmup, .. } = *self;
-                        let setting = Setting { mode, rounds, warmup, streams: &streams };
-                        let samples = setting.measure(&list, &bar)?;
+                        let entrant = |&target| Entrant { target, mode, streams: &streams };
+                        let entrants: Vec<Entrant<'_>> = list.iter().map(entrant).collect();
+                        let samples = rounds.measure(&entrants, &bar)?;
                         let row = (workload, accesses.name());
-                        let mut added = results::rows(&setting, row, targets, &samples);
+                        let mut added = results::rows(&entrants[0], row, targets, &samples);
                         if self.latency && mode == Mode::Scalar && workload != Workload::W {
                             for (row, target) in added.iter_mut().zip(&list) {
                                 row.time(&latency::of_reads(*target, &streams)?);

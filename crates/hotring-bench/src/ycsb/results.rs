@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::machine::Machine;
 use crate::measure::latency::Latencies;
 use crate::measure::load::Loaded;
-use crate::measure::rounds::{Samples, Setting};
+use crate::measure::rounds::{Entrant, Samples};
 use crate::report::{Spread, Table};
 use crate::targets::{Mode, TargetName};
 use crate::workload::operations::Workload;
@@ -73,12 +73,12 @@ impl Row {
 
 /// The rows of one setting.
 pub fn rows(
-    setting: &Setting<'_>,
+    setting: &Entrant<'_>,
     (workload, skew): (Workload, String),
     targets: &[Loaded],
     samples: &[Samples],
 ) -> Vec<Row> {
-    let spreads: Vec<Spread> = samples.iter().map(|sample| Spread::of(&sample.mops)).collect();
+    let spreads: Vec<Spread> = samples.iter().map(Samples::spread).collect();
     let median = |index: usize| spreads[index].median;
     let oracle = targets.iter().position(|loaded| loaded.plan.target == TargetName::Oracle);
     let peers = (0..targets.len()).filter(|&index| targets[index].plan.target.is_peer());

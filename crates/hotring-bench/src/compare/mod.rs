@@ -1,0 +1,232 @@
+//! `compare`: how far ahead of other indexes ours is, each figure beside its aim.
+//!
+//! Every ratio is taken within one run, round by round, between entrants that take turns. What a row
+//! compares, and at which memory, is said where it is measured: `table.rs` at equal bytes of index,
+//! `free.rs` with as much memory as each takes, `time.rs` what happens while something changes.
+
+mod free;
+mod literature;
+mod outcome;
+mod table;
+mod time;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::machine::{self, Machine};
+use crate::measure::load::Loaded;
+use crate::measure::rounds::{Entrant, Rounds, Samples};
+use crate::report;
+use crate::targets::{Mode, Plan};
+use crate::workload::operations::{Keys, Workload};
+use crate::workload::skew::Skew;
+use crate::workload::streams::{Draw, Streams};
+use outcome::{Measured, Outcome};
+
+/// Compare the index with others and with its aims, in one run
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// Keys to load
+    #[arg(long, value_parser = crate::cli::count, default_value = "20M")]
+    keys: u64,
+    /// Operations of a thread in one round
+    #[arg(long, value_parser = crate::cli::count, default_value = "4M")]
+    ops: u64,
+    /// Measured rounds; figures are medians
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Rounds before those, also the time that hotspots get to be found
+    #[arg(long, default_value_t = 1)]
+    warmup: usize,
+    /// Thread counts; threads are pinned to cores in order
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    threads: Vec<usize>,
+    /// Seconds before and after the hot keys change
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Ends in a minute or two: 1M keys, 400k operations, 3 rounds, 1 second. To see that all works,
+    /// not for figures
+    #[arg(long, conflicts_with_all = ["keys", "ops", "rounds", "seconds"])]
+    quick: bool,
+    /// Measure these parts only
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::value_variants().to_vec())]
+    parts: Vec<Part>,
+    /// Same seed, same streams
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Also write all rates to this file as CSV
+    #[arg(long)]
+    csv: Option<PathBuf>,
+    /// Also write machine, command, ratios and rates to this file as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// What can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The paper's comparison: chains of 8 and of 16 keys, and rings with as many bytes of index
+    EqualMemory,
+    /// The same with 100-byte values that are replaced by every write
+    Rcu,
+    /// Everything that is built in, with as much memory as it takes
+    Free,
+    /// What a shift of the hot keys costs, and for how long
+    Shift,
+    /// What growth of the table costs while it grows
+    Growth,
+    /// Latencies of single reads while something else happens
+    Tails,
+}
+
+/// What is done in one block of rounds.
+#[derive(Clone, Copy, Debug)]
+struct Scene {
+    workload: Workload,
+    skew: Skew,
+    keys: u64,
+    ops: u64,
+}
+
+/// A run: what it is to do, and what came of it so far.
+struct Run {
+    rounds: Rounds,
+    keys: u64,
+    ops: u64,
+    seconds: f64,
+    threads: Vec<usize>,
+    seed: u64,
+    outcomes: Vec<Outcome>,
+    measured: Vec<Measured>,
+}
+
+/// All of it, as JSON.
+#[derive(Serialize)]
+struct Results<'a> {
+    machine: &'a Machine,
+    command: Vec<String>,
+    ratios: &'a [Outcome],
+    rates: &'a [Measured],
+}
+
+/// Lookups in flight in a batch.
+const BATCH: usize = 64;
+
+impl CompareArgs {
+    /// Measures and prints.
+    pub fn run(&self) -> Result<()> {
+        ensure!(self.rounds > 0 && !self.threads.contains(&0), "--rounds and --threads start at 1");
+        ensure!(self.keys >= 1 << 10 && self.ops >= 1 << 10, "--keys and --ops are 1024 or more");
+        ensure!(self.seconds > 0.0 && self.seconds < 3600.0, "--seconds is above 0 and below 3600");
+        machine::huge_pages_for_all()?;
+        let machine = Machine::here();
+        println!("{machine}");
+        if cfg!(debug_assertions) {
+            eprintln!("note: a debug build, the figures mean nothing");
+        }
+        let mut run = self.begin();
+        for part in &self.parts {
+            match part {
+                Part::EqualMemory => run.equal_memory()?,
+                Part::Rcu => run.rcu()?,
+                Part::Free => run.free()?,
+                Part::Shift => run.shift()?,
+                Part::Growth => run.growth()?,
+                Part::Tails => run.tails()?,
+            }
+        }
+        print!("{}", outcome::ratios(&run.outcomes));
+        print!("{}", literature::beside(&run.measured));
+        print!("{}", outcome::rates(&run.measured));
+        if let Some(path) = &self.csv {
+            report::write_csv(path, &run.measured)?;
+        }
+        if let Some(path) = &self.json {
+            let command = std::env::args().collect();
+            let (ratios, rates) = (&*run.outcomes, &*run.measured);
+            report::write_json(path, &Results { machine: &machine, command, ratios, rates })?;
+        }
+        Ok(())
+    }
+
+    fn begin(&self) -> Run {
+        let (keys, ops, measured, seconds) = match self.quick {
+            true => (1_000_000, 400_000, 3, 1.0),
+            false => (self.keys, self.ops, self.rounds, self.seconds),
+        };
+        Run {
+            rounds: Rounds { measured, warmup: self.warmup },
+            keys,
+            ops,
+            seconds,
+            threads: self.threads.clone(),
+            seed: self.seed,
+            outcomes: Vec::new(),
+            measured: Vec::new(),
+        }
+    }
+}
+
+impl Run {
+    fn threads_max(&self) -> usize {
+        self.threads.iter().max().copied().unwrap_or(1)
+    }
+
+    fn streams(&self, scene: &Scene, threads: usize, hot_set: u64) -> Result<Streams> {
+        let Scene { workload, skew, keys, ops } = *scene;
+        let draw = Draw { workload, skew, keys, threads, ops, seed: self.seed, hot_set };
+        Ok(draw.streams()?.with_scattered())
+    }
+
+    /// Operations that are in memory at a time, in both forms.
+    fn stream_ops(&self) -> u64 {
+        2 * self.ops * self.threads.iter().sum::<usize>() as u64
+    }
+
+    /// All of a part's targets, side by side.
+    fn load(&self, plans: Vec<Plan>, keys: u64) -> Result<Vec<Loaded>> {
+        let scattered = |plan: Plan| Plan { keys: Keys::Scattered, ..plan };
+        let plans: Vec<Plan> = plans.into_iter().map(scattered).collect();
+        Loaded::all(&plans, keys, self.stream_ops())
+    }
+
+    /// Rounds in which entrants and thread counts take turns. The result has the order of both:
+    /// samples of all entrants for the first thread count, and so on.
+    fn measure(
+        &mut self,
+        part: &str,
+        scene: &Scene,
+        loaded: &[Loaded],
+        entrants: &[(usize, Mode)],
+    ) -> Result<Vec<Vec<Samples>>> {
+        let streams = self.threads.iter().map(|&threads| self.streams(scene, threads, 0));
+        let streams = streams.collect::<Result<Vec<Streams>>>()?;
+        let all: Vec<Entrant<'_>> = streams
+            .iter()
+            .flat_map(|streams| {
+                entrants.iter().map(move |&(at, mode)| Entrant {
+                    target: &*loaded[at].target,
+                    mode,
+                    streams,
+                })
+            })
+            .collect();
+        let what = format!("{part}: {} {}", scene.workload, scene.skew);
+        let bar = report::progress(self.rounds.turns(all.len()), &what);
+        let samples = self.rounds.measure(&all, &bar)?;
+        bar.finish_and_clear();
+        for (n, (entrant, samples)) in all.iter().zip(&samples).enumerate() {
+            let loaded = &loaded[entrants[n % entrants.len()].0];
+            self.measured.push(Measured::new(part, scene, entrant, loaded, samples));
+        }
+        Ok(samples.chunks(entrants.len()).map(<[Samples]>::to_vec).collect())
+    }
+
+    fn bar(&self, what: &str, turns: usize) -> ProgressBar {
+        report::progress(turns as u64, what)
+    }
+}
