@@ -105,6 +105,8 @@ const MEASUREMENTS: &[&[&str]] = &[
     ],
     &["memory"],
     &["reclamation"],
+    &["servers", "--skew", "uniform,0.99", "--csv", "servers.csv"],
+    &["servers", "--pipeline", "1", "--rate", "20k,50k", "--csv", "servers-paced.csv"],
 ];
 
 /// Runs the measurements; files go to `target/measure`.

@@ -87,8 +87,8 @@ pub struct ServersArgs {
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     pipeline: Vec<u64>,
     /// Requests a second over all connections (an open loop; client threads then do not sleep)
-    #[arg(long, value_delimiter = ',')]
-    rate: Vec<f64>,
+    #[arg(long, value_parser = crate::cli::count, value_delimiter = ',')]
+    rate: Vec<u64>,
     /// Threads of the client
     #[arg(long, default_value_t = 1)]
     client_threads: usize,
@@ -157,8 +157,7 @@ impl ServersArgs {
         ensure!(sizes.contains(&self.key_size), "--key-size is {LEN_MIN} to {KEY_LEN_MAX}");
         ensure!(self.value_size.iter().all(|&size| size >= LEN_MIN), "--value-size starts at 8");
         ensure!(!self.pipeline.contains(&0), "--pipeline starts at 1");
-        let rates = |&rate: &f64| rate > 0.0 && rate < 1e8;
-        ensure!(self.rate.iter().all(rates), "--rate is a number of requests a second");
+        ensure!(self.rate.iter().all(|&rate| rate < 100_000_000), "--rate is below 100M");
         let clients = self.client_threads;
         ensure!(clients > 0, "--client-threads starts at 1");
         let fewest = self.connections.iter().min().copied().unwrap_or_default();
@@ -196,7 +195,7 @@ impl ServersArgs {
     }
 
     fn loads(&self) -> Vec<Load> {
-        let rates: Vec<Option<f64>> = if self.rate.is_empty() {
+        let rates: Vec<Option<u64>> = if self.rate.is_empty() {
             vec![None]
         } else {
             self.rate.iter().copied().map(Some).collect()
@@ -211,7 +210,7 @@ impl ServersArgs {
                             skew,
                             connections,
                             depth,
-                            rate,
+                            rate: rate.map(|rate| rate as f64),
                             clients: self.client_threads,
                             time: Duration::from_secs_f64(self.seconds),
                         }));

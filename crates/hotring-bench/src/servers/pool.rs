@@ -24,7 +24,7 @@ use super::dialect::{Dialect, Step};
 use crate::address::Place;
 
 /// A server that says nothing for this long while answers are due has failed.
-const SILENCE_MAX: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+const SILENCE_MAX: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -180,7 +180,10 @@ impl<'a> Pool<'a> {
             }
             let waiting = tally.requests < next;
             let silence = if waiting { heard.elapsed() } else { Duration::ZERO };
-            ensure!(silence.as_secs() < 10, "no answer for 10 s");
+            ensure!(
+                silence.as_secs() < SILENCE_MAX.tv_sec.cast_unsigned(),
+                "no answer for {silence:?}"
+            );
         }
         Ok(tally)
     }

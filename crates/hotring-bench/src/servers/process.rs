@@ -40,18 +40,18 @@ impl CpuTime {
 
     /// What was taken since an earlier moment.
     pub fn since(&self, earlier: &CpuTime) -> Duration {
-        let mut sum = 0;
+        let taken = |(thread, nanoseconds): (&u32, &u64)| {
+            nanoseconds - earlier.threads.get(thread).unwrap_or(&0)
+        };
+        let seen = Duration::from_nanos(self.threads.iter().map(taken).sum());
         let ended = earlier.threads.keys().any(|thread| !self.threads.contains_key(thread));
-        if ended || self.threads.is_empty() {
-            // The time of threads that have ended is in the process's ticks only.
-            let ticks = self.ticks.saturating_sub(earlier.ticks);
-            let second = rustix::param::clock_ticks_per_second();
-            return Duration::from_secs_f64(ticks as f64 / second as f64);
+        if !ended && !self.threads.is_empty() {
+            return seen;
         }
-        for (thread, nanoseconds) in &self.threads {
-            sum += nanoseconds - earlier.threads.get(thread).unwrap_or(&0);
-        }
-        Duration::from_nanos(sum)
+        // The time of threads that have ended is in the process's ticks only, and these are coarse.
+        let ticks = self.ticks.saturating_sub(earlier.ticks);
+        let second = rustix::param::clock_ticks_per_second();
+        seen.max(Duration::from_secs_f64(ticks as f64 / second as f64))
     }
 }
 
@@ -170,5 +170,8 @@ mod tests {
         assert!((ticks - 200.0).abs() < 1e-6, "{ticks}");
         let later = CpuTime { threads: BTreeMap::from([(1, 6), (2, 9), (3, 4)]), ticks: 300 };
         assert_eq!(later.since(&earlier), Duration::from_nanos(1 + 2 + 4));
+        // Too short for a tick: what can be seen is the least that it was.
+        let later = CpuTime { threads: BTreeMap::from([(1, 6), (3, 9)]), ticks: 100 };
+        assert_eq!(later.since(&earlier), Duration::from_nanos(1 + 9));
     }
 }

@@ -84,7 +84,7 @@ struct Running {
 static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 
 /// How long a server may take to accept connections, or to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Kind {
     /// The program, if it is there; else where it was looked for.

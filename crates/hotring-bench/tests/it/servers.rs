@@ -70,6 +70,25 @@ fn an_open_loop_asks_no_more_than_it_is_told_to() {
 }
 
 #[test]
+fn the_papers_figures_over_the_wire_have_all_that_is_installed() {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let out = folder.path().to_str().expect("a plain path");
+    bench(&["figures", "--scale", "tiny", "--only", "rhkv-7,rhkv-8", "--out", out]);
+    let text = std::fs::read_to_string(folder.path().join("report.json")).expect("it was written");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("one JSON value");
+    for (figure, charts) in [(0, 4), (1, 2)] {
+        let figure = &report["figures"][figure];
+        assert_eq!(figure["charts"].as_array().map(Vec::len), Some(charts), "{figure}");
+        for chart in figure["charts"].as_array().expect("charts") {
+            let series = chart["series"].as_array().expect("series");
+            let null = series.iter().find(|series| series["name"] == "null").expect("always there");
+            let places = chart["categories"].as_array().map(Vec::len);
+            assert_eq!(null["points"].as_array().map(Vec::len), places, "{chart}");
+        }
+    }
+}
+
+#[test]
 fn started_servers_end_with_the_tool() {
     let folder = tempfile::tempdir().expect("a place for files");
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotring-bench"));
