@@ -136,8 +136,9 @@ pub struct Config {
     pub seed: [u64; 2],
     /// How hot items are found.
     pub strategy: Strategy,
-    /// R: one access in R (on average) may move a head.
-    pub period: u32,
+    /// R: one access in R (on average) may move a head. `None` picks what suits the strategy: the
+    /// paper's 5, and 32 for votes, whose lines are full of hints from the start.
+    pub period: Option<u32>,
     /// Whether [`Strategy::Sampling`] samples less often where sampling brings nothing.
     pub backoff: bool,
     /// What a read-copy-update write counts for, with [`Strategy::Sampling`].
@@ -184,7 +185,7 @@ impl Default for Config {
         Self {
             seed: [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03],
             strategy: Strategy::default(),
-            period: 5,
+            period: None,
             backoff: false,
             rcu_counts: RcuCounts::default(),
             growth: None,
@@ -268,10 +269,15 @@ impl Config {
         if self.rcu_counts == RcuCounts::Predecessor && self.strategy != Strategy::Sampling {
             return refuse("only the strategy Sampling counts a write for the predecessor");
         }
-        if self.period == 0 {
+        if self.period == Some(0) {
             return refuse("the period R is at least 1");
         }
         Ok(())
+    }
+
+    /// R, see [`Config::period`].
+    pub(crate) fn period(&self) -> u32 {
+        self.period.unwrap_or(if self.strategy == Strategy::Vote { 32 } else { 5 })
     }
 
     pub(crate) fn growth_for(&self, hints: usize) -> Growth {

@@ -40,6 +40,8 @@ mod kept {
         RunCut,
         /// A reader passed a dead item.
         DeadPassed,
+        /// A split gave a free word to an item that had none.
+        LineFilled,
         /// A hint led to a removed item.
         DeadHint,
         /// A hint led to a replaced item.

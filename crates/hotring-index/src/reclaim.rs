@@ -23,7 +23,9 @@ use crate::barrier;
 use crate::item::Item;
 use crate::limit::{Limit, Pressure, Stalled, tidy_name};
 use crate::rare::sometimes;
-use crate::sync::{Arc, AtomicBool, AtomicPtr, AtomicU64, Mutex, Ordering, TallyI64, TallyU64};
+use crate::sync::{
+    Arc, AtomicBool, AtomicPtr, AtomicU64, Mutex, Ordering, TallyI64, TallyU64, compiler_fence,
+};
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};
 
@@ -361,6 +363,10 @@ pub(crate) struct Participant {
     blocks_since: u32,
     bytes_since: usize,
     nudges: u32,
+    /// Whether enough has been retired to pay for an advance.
+    is_due: bool,
+    /// Whether a pin costs a fence here.
+    fences: bool,
 }
 
 // SAFETY: the record is written by whoever owns the Participant, one thread at a time.
@@ -379,6 +385,8 @@ impl Participant {
             blocks_since: 0,
             bytes_since: 0,
             nudges: 0,
+            is_due: false,
+            fences: !barrier::is_asymmetric(),
         }
     }
 
@@ -404,6 +412,17 @@ impl Participant {
             return;
         }
         barrier::light();
+    }
+
+    /// As `pin`, where that needs no fence.
+    #[inline(always)]
+    pub(crate) fn pin_lightly(&self) {
+        debug_assert!(!self.fences, "this process has no membarrier");
+        let epoch = self.collector.epoch();
+        // ORDERING: Relaxed, ordered before the loads that follow by the compiler fence, which is
+        // the side of `barrier::light` for processes with membarrier.
+        self.record().state.store(epoch << 1 | 1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
     }
 
     #[inline(always)]
@@ -436,6 +455,9 @@ impl Participant {
         self.record().limbo_bytes.add(size as i64);
         self.blocks_since += 1;
         self.bytes_since += size;
+        if self.blocks_since >= ADVANCE_BLOCKS || self.bytes_since >= ADVANCE_BYTES {
+            self.is_due = true;
+        }
     }
 
     #[cfg(not(any(loom, shuttle)))]
@@ -455,7 +477,13 @@ impl Participant {
     /// Whether enough has been retired to pay for an advance.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
-        self.blocks_since >= ADVANCE_BLOCKS || self.bytes_since >= ADVANCE_BYTES
+        self.is_due
+    }
+
+    /// Whether the next pin is [`Participant::pin_lightly`], and nothing else is to be done.
+    #[inline(always)]
+    pub(crate) fn pins_lightly(&self) -> bool {
+        !(self.is_due | self.fences)
     }
 
     /// Called now and then: a session that retires nothing more still frees what it has queued, and
@@ -472,7 +500,7 @@ impl Participant {
 
     /// Lets the next pin begin with a collection, and the other work that waits for one.
     pub(crate) fn hurry(&mut self) {
-        self.blocks_since = ADVANCE_BLOCKS;
+        self.is_due = true;
     }
 
     #[inline(always)]
@@ -492,6 +520,7 @@ impl Participant {
         self.blocks_since = 0;
         self.bytes_since = 0;
         self.nudges = 0;
+        self.is_due = false;
         self.collector.try_advance();
         let epoch = self.collector.epoch();
         for _ in 0..FREE_STEP {

@@ -9,6 +9,7 @@ use crate::limit::{ADMIT_ROUNDS, Stalled};
 use crate::reclaim::{Collector, Participant, Record};
 use crate::ring::Ring;
 use crate::sync::{Arc, Ordering, TallyU64};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 /// Versions that a session draws from the shared counter at a time.
@@ -122,7 +123,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         let local = Local {
             participant: Participant::new(shared.collector.clone(), &name),
             arena: LocalArena::new(shared.arena.clone()),
-            countdown: shared.config.period,
+            countdown: shared.config.period(),
             inserts: 0,
             removals: 0,
             random: seed | 1,
@@ -191,17 +192,33 @@ impl<K: Kind, E: Engine> Session<K, E> {
     /// Pins the session: until the guard drops, what it finds stays in memory.
     #[inline(always)]
     pub(crate) fn pin(&mut self) -> Pinned<'_, K, E> {
+        if self.local.participant.pins_lightly() {
+            self.local.participant.pin_lightly();
+        } else {
+            self.pin_in_full();
+        }
+        self.pinned()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pin_in_full(&mut self) {
         if self.local.participant.is_due() {
             self.collect_garbage();
         }
-        self.pin_only()
+        self.local.participant.pin();
+    }
+
+    #[inline(always)]
+    fn pinned(&mut self) -> Pinned<'_, K, E> {
+        Pinned { shared: &self.shared, engine: &self.shared.engine, local: &mut self.local }
     }
 
     /// As `pin`, without looking for other work first.
     #[inline(always)]
     pub(crate) fn pin_only(&mut self) -> Pinned<'_, K, E> {
         self.local.participant.pin();
-        Pinned { shared: &self.shared, engine: &self.shared.engine, local: &mut self.local }
+        self.pinned()
     }
 
     /// Returns how many bytes became free.
@@ -269,6 +286,13 @@ impl<K: Kind, E: Engine> Drop for Pinned<'_, K, E> {
 }
 
 impl<K: Kind, E: Engine> Pinned<'_, K, E> {
+    /// The same session, pinned once, for what is called rarely: so the common path's own need not
+    /// have an address.
+    #[inline(always)]
+    pub(crate) fn again(&mut self) -> ManuallyDrop<Pinned<'_, K, E>> {
+        ManuallyDrop::new(Pinned { shared: self.shared, engine: self.engine, local: self.local })
+    }
+
     #[inline(always)]
     pub(crate) fn record(&self) -> &Record {
         self.local.participant.record()

@@ -379,7 +379,7 @@ impl RingArgs {
         };
         let mut config = Config { strategy, complete_lines: self.complete_lines, ..self.common() };
         if let Some(period) = self.period {
-            config.period = period;
+            config.period = Some(period);
         }
         config
     }

@@ -5,6 +5,7 @@
 //! it out of the chain sets UNLINKED if the bit is set, and the second of the two retires it (I5).
 //! All of it is decided on the item's one word, so no generation counter and no re-check is needed.
 
+use crate::config::Strategy;
 use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
@@ -12,6 +13,9 @@ use crate::ring::search::parent;
 use crate::session::Pinned;
 use crate::sync::Ordering;
 use crate::word::{COMPLETE, CONTROL, HINTED, Hint, MARK, Next, REPL, UNLINKED};
+
+/// Votes of an item that was given a free word.
+pub(crate) const VOTES_NEW: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 1 };
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Gives up a claim. The item must not be in any hint word any more.
@@ -189,10 +193,18 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         wrong!(self, NaiveHead | RecheckHead)
     }
 
-    /// Moves hint `k` of a slot from what it holds (`hint`, possibly nothing) to `item`.
-    pub(crate) fn move_hint(&mut self, slot: u64, k: usize, hint: Hint, item: Item, after: Hint) {
+    /// Moves hint `k` of a slot from what it holds (`hint`, possibly nothing) to `item`, unless
+    /// somebody else has changed either.
+    pub(crate) fn move_hint(
+        &mut self,
+        slot: u64,
+        k: usize,
+        hint: Hint,
+        item: Item,
+        after: Hint,
+    ) -> bool {
         if hint.is_reserved() || !self.claim(item) {
-            return;
+            return false;
         }
         if !hint.is_empty() && !wrong!(self, DisplaceKeepsComplete) {
             // The old item leaves the line: it must not count as complete any more (I9).
@@ -203,13 +215,39 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let cas = || word.compare_exchange(hint.0, after.0, Ordering::AcqRel, Ordering::Relaxed);
         if lost!(MoveLost, cas()) {
             self.release(item);
-            return;
+            return false;
         }
-        self.record().head_moves.add(1);
         if let Some(old) = self.hinted(hint) {
             self.release(old);
         }
         self.recheck(slot, item);
+        true
+    }
+
+    /// Gives the free words of a line to items of its arc that have none. After a split: both halves
+    /// of a full line have room for what it had not.
+    pub(crate) fn fill_line(&mut self, bucket: u64) {
+        if H == 1 || self.shared.config.strategy != Strategy::Vote {
+            return;
+        }
+        let slot = self.engine.table.slot(bucket);
+        let mut free = 0..H;
+        // ORDERING: Acquire, as for every step of a walk.
+        let mut word = Next(slot.anchor.load(Ordering::Acquire));
+        while !word.link().is_anchor() {
+            let item = self.item(word.link());
+            // ORDERING: Acquire, as above.
+            word = Next(item.next().load(Ordering::Acquire));
+            if word.is(MARK | HINTED) {
+                continue;
+            }
+            // ORDERING: Relaxed, the CAS that takes the word validates it.
+            let Some(k) = free.find(|&k| slot.hints[k].load(Ordering::Relaxed) == 0) else { return };
+            let tag = Hint::tag_of(self.shared.kind.item_hash(item));
+            let hint = Hint::new(tag, item.address(), VOTES_NEW);
+            sometimes!(LineFilled);
+            self.move_hint(bucket, k, Hint::EMPTY, item, hint);
+        }
     }
 
     /// Takes from a line the word that it is, or may become, complete (section "Complete lines").

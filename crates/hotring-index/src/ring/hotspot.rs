@@ -35,7 +35,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         self.local.countdown -= 1;
         if self.local.countdown == 0 {
-            self.every_rth(hash, hit, visits);
+            self.again().every_rth(hash, hit, visits);
         }
     }
 
@@ -58,7 +58,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         // R on average, R/2 to 3R/2 at random: a fixed R can fall in step with periodic accesses.
         let period = match strategy {
             Strategy::None => PERIOD_IDLE,
-            _ => self.shared.config.period,
+            _ => self.shared.config.period(),
         };
         self.local.countdown = self.around(period);
         self.local.participant.nudge(self.engine.resizing.is_busy());
@@ -87,7 +87,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         // ORDERING: Acquire, we may release the item behind it.
         let hint = Hint(self.engine.table.slot(bucket).hints[0].load(Ordering::Acquire));
         if hint.address() != item.address() && self.is_usable(bucket) {
-            self.move_hint(bucket, 0, hint, item, Hint(item.address()));
+            self.heat(bucket, 0, hint, item, Hint(item.address()));
         }
     }
 
@@ -127,7 +127,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return;
         }
         let after = Hint::new(tag, hit.item.address(), 1);
-        self.move_hint(bucket, k, hint, hit.item, after);
+        self.heat(bucket, k, hint, hit.item, after);
+    }
+
+    /// Gives a hint to a hot item, and counts that.
+    fn heat(&mut self, bucket: u64, k: usize, hint: Hint, item: Item, after: Hint) {
+        let moved = self.move_hint(bucket, k, hint, item, after);
+        self.record().head_moves.add(i64::from(moved));
     }
 
     fn cast(&mut self, bucket: u64, k: usize, hint: Hint, votes: u64) {
@@ -232,7 +238,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             }
             return;
         }
-        self.move_hint(bucket, 0, hint, item, Hint(item.address() | exponent));
+        self.heat(bucket, 0, hint, item, Hint(item.address() | exponent));
     }
 
     fn next_exponent(&self, hint: Hint, gain: u64, samples: u64) -> u64 {

@@ -9,6 +9,7 @@ use crate::engine::RESIZE_INTERVAL;
 use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
+use crate::ring::hint::VOTES_NEW;
 use crate::ring::search::{AnchorGoal, Found, Goal, parent};
 use crate::session::Pinned;
 use crate::sync::{AtomicU64, Ordering};
@@ -16,8 +17,6 @@ use crate::word::{BUSY, HINTED, Hint, Link, MARK, Next, REPL, SIGN};
 
 /// Dead versions that writers of a hinted item may leave in the chain before one cleans up.
 const DEBT_MAX: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
-/// Votes of an item that was given a free word.
-const VOTES_NEW: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 1 };
 /// Items of this size or more are unlinked at once, so that dead versions do not pile up.
 const LAZY_SIZE_MAX: usize = 512;
 
@@ -243,6 +242,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             self.make_incomplete(from);
         }
         self.hand_over(from, index);
+        self.fill_line(from);
+        self.fill_line(index);
         // ORDERING: Relaxed, statistics.
         self.engine.splits.fetch_add(1, Ordering::Relaxed);
         true

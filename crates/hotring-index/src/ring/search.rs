@@ -90,9 +90,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
         let slot = self.engine.table.slot(goal.hash & self.engine.table.mask());
         // The usual case, kept free of everything else: the first hint with the tag is the key's.
-        if let Some(k) = slot.matches(Hint::tag_of(goal.hash)).next()
+        let wide = self.engine.table.is_wide();
+        if let Some(hint) = slot.first_match(Hint::tag_of(goal.hash), wide)
             // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
-            && let Some(item) = self.hinted(Hint(slot.hints[k].load(Ordering::Acquire)))
+            && let Some(item) = self.hinted(Hint(hint.load(Ordering::Acquire)))
         {
             // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this
             // load is the linearization point.
@@ -104,7 +105,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
                 return Some(hit);
             }
         }
-        self.lookup_in_full(goal)
+        self.again().lookup_in_full(goal)
     }
 
     /// All hints with the tag, then a miss for certain, or a walk.

@@ -22,7 +22,7 @@ pub(crate) use shuttle_points::one_step;
 #[cfg(shuttle)]
 pub(crate) use shuttle_points::{AtomicBool, AtomicPtr, AtomicU64, fence};
 
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) use std::sync::atomic::compiler_fence;
-pub(crate) use std::sync::atomic::{AtomicI64 as TallyI64, AtomicU64 as TallyU64, Ordering};
+pub(crate) use std::sync::atomic::{
+    AtomicI64 as TallyI64, AtomicU64 as TallyU64, Ordering, compiler_fence,
+};
 pub(crate) use std::sync::{Arc, Condvar, Mutex};

@@ -87,7 +87,7 @@ fn settings_without_a_meaning_are_refused() {
     let auto = Growth::Auto { visits_max: 1.5, items_min: 2.0, items_max: 4.0, items_low: 0.5 };
     let why = refusal(Config { growth: Some(auto), ..config() });
     assert!(why.contains("Growth::BytesPerKey"), "{why}");
-    assert!(refusal(Config { period: 9, ..config() }).contains("hotring"));
+    assert!(refusal(Config { period: Some(9), ..config() }).contains("hotring"));
     assert!(refusal(Config { complete_lines: true, ..config() }).contains("hotring"));
 }
 

@@ -34,7 +34,7 @@ fn visits<const H: usize>(seed: [u64; 2], keys: &[[u8; 8]]) -> f64 {
     let slots = BUCKETS as usize;
     let config = Config {
         seed,
-        period: 1,
+        period: Some(1),
         growth: Some(Growth::Fixed),
         slots_initial: slots,
         slots_max: slots,

@@ -318,7 +318,7 @@ fn what_does_not_go_is_refused_with_what_does() {
     assert!(refused(bytes).contains("growth"));
     let cache = config(GCuckooConfig { cache_entries: 3, ..Default::default() });
     assert!(refused(cache).contains("2^k"));
-    assert!(refused(Config { period: 7, ..small(0) }).contains("hotring"));
+    assert!(refused(Config { period: Some(7), ..small(0) }).contains("hotring"));
     assert!(GCuckooHash::<U64, 2>::new(small(0)).is_err());
 }
 

@@ -108,7 +108,7 @@ fn what_means_nothing_to_it_is_refused() {
         let why = refusal(MercuryHash::<U64>::new(growth));
         assert!(why.contains("leave growth unset"), "{why}");
     }
-    let why = refusal(MercuryHash::<U64>::new(Config { period: 9, ..config() }));
+    let why = refusal(MercuryHash::<U64>::new(Config { period: Some(9), ..config() }));
     assert!(why.contains("hotring"), "{why}");
     let why = refusal(HotRing::<U64>::new(with_thread()));
     assert!(why.contains("mercury"), "{why}");

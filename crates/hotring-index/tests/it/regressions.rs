@@ -199,7 +199,7 @@ fn a_panic_in_a_closure_leaves_the_key_usable() {
 #[test]
 fn sweeps_clean_whole_arcs() {
     let index: HotRing<Bytes, 1> =
-        HotRing::new(Config { slots_max: 1, slots_initial: 1, period: 1, ..Config::default() })
+        HotRing::new(Config { slots_max: 1, slots_initial: 1, period: Some(1), ..Config::default() })
             .expect("a valid configuration");
     let mut session: Session<Bytes, Ring<1>> = index.session();
     for i in 0..1_000u32 {
@@ -264,7 +264,7 @@ fn batches_survive_a_doubling_table() {
         let index: HotRing<U64, 1> = HotRing::new(Config {
             seed: [seed, 1],
             strategy: Strategy::Random,
-            period: 1,
+            period: Some(1),
             slots_initial: 1,
             slots_max: 1 << 16,
             ..Config::default()
@@ -336,7 +336,7 @@ fn back_off_leaves_empty_heads_usable() {
     let config = Config {
         strategy: Strategy::Sampling,
         backoff: true,
-        period: 1,
+        period: Some(1),
         slots_initial: 1,
         slots_max: 1,
         ..Config::default()

@@ -65,7 +65,7 @@ pub struct Setup {
 impl Setup {
     /// Whether hot items are looked for at each access, where they are looked for.
     pub fn is_eager(&self) -> bool {
-        self.config.period == 1 || self.shape.family() != Family::HotRing
+        self.config.period == Some(1) || self.shape.family() != Family::HotRing
     }
 }
 
@@ -212,7 +212,7 @@ fn hotspot_strategies() -> Vec<(Shape, Config)> {
 pub fn setups(family: Family) -> Vec<Setup> {
     let mut all = Vec::new();
     for (shape, base) in strategies(family) {
-        let periods: &[u32] = if family == Family::HotRing { &[1, 5] } else { &[base.period] };
+        let periods: &[Option<u32>] = if family == Family::HotRing { &[Some(1), None] } else { &[None] };
         for pipeline_depth in [1, 2, 16, 64] {
             for &period in periods {
                 for growing in [Growing::Small, Growing::Doubling, Growing::Forced, Growing::Huge] {
@@ -252,7 +252,7 @@ pub fn restless(shape: Shape, config: &Config) -> Config {
         Family::HotRing => {
             let growth =
                 Growth::Auto { visits_max: 1.5, items_min: 1.0, items_max: 2.0, items_low: 0.25 };
-            Config { period: 1, growth: Some(growth), ..base }
+            Config { period: Some(1), growth: Some(growth), ..base }
         }
 
         Family::Chaining => Config { growth: Some(Growth::BytesPerKey(16.0)), ..base },

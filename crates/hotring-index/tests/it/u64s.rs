@@ -150,7 +150,7 @@ fn settings_that_do_not_go_together_are_refused_with_a_reason() {
     );
     let complete = Config { complete_lines: true, ..config(Strategy::None) };
     assert!(refusal(complete).contains("Vote"));
-    assert!(refusal(Config { period: 0, ..config(Strategy::Vote) }).contains("period"));
+    assert!(refusal(Config { period: Some(0), ..config(Strategy::Vote) }).contains("period"));
     assert!(refusal(Config { pipeline_depth: 65, ..config(Strategy::Vote) }).contains("depth"));
     let shrunk = Config { slots_initial: 8, slots_max: 4, ..config(Strategy::Vote) };
     assert!(refusal(shrunk).contains("slots_max"));

@@ -19,7 +19,7 @@ fn index(run: Run, reclaim: Reclaim) -> Index {
     let config = Config {
         seed: [3, 4],
         strategy: Strategy::Vote,
-        period: u32::MAX,
+        period: Some(u32::MAX),
         growth: Some(Growth::Fixed),
         slots_initial: 1,
         slots_max: 1,

@@ -104,7 +104,7 @@ impl<E: Checked> World<E> {
             seed: [3, 4],
             strategy: scenario.strategy,
             // Only `Heat` moves hints.
-            period: if E::NAME == "hotring" { u32::MAX } else { Config::default().period },
+            period: (E::NAME == "hotring").then_some(u32::MAX),
             growth: Some(growth),
             slots_initial: 1,
             slots_max: 4,

@@ -246,7 +246,7 @@ impl Shape {
         match self.form {
             Form::Hints(_) => Config {
                 strategy: self.strategy,
-                period: *random.of(&[1, 1, 5]),
+                period: *random.of(&[Some(1), Some(1), None]),
                 backoff: random.percent(30),
                 rcu_counts: self.rcu_counts,
                 complete_lines: self.complete_lines,
