@@ -153,8 +153,9 @@ pub struct Config {
     pub slots_max: usize,
     /// Ask the system for huge pages (2 MiB) for the table and the items.
     pub huge_pages: bool,
-    /// Let a line that hints all its items answer a miss without touching any of them.
-    pub complete_lines: bool,
+    /// Let a line that hints all its items answer a miss without touching any of them. `None`: where
+    /// that can be, which is with [`Strategy::Vote`] and more than one hint a slot.
+    pub complete_lines: Option<bool>,
     /// Lookups that a batch keeps in flight, 1 to 64.
     pub pipeline_depth: usize,
     /// Bytes of removed items that may wait for a session that stays pinned, before
@@ -192,7 +193,7 @@ impl Default for Config {
             slots_initial: 1 << 10,
             slots_max: SLOTS_MAX_DEFAULT,
             huge_pages: true,
-            complete_lines: false,
+            complete_lines: None,
             pipeline_depth: 32,
             limbo_max: crate::limit::LIMBO_MAX_DEFAULT,
             checksum: Checksum::default(),
@@ -250,7 +251,7 @@ impl Config {
             && self.period == default.period
             && self.backoff == default.backoff
             && self.rcu_counts == default.rcu_counts
-            && self.complete_lines == default.complete_lines
+            && self.complete_lines != Some(true)
     }
 
     /// Checks what only HotRing has.
@@ -263,7 +264,7 @@ impl Config {
         if paper && hints != 1 {
             return refuse("the strategies Random and Sampling move one head: use one hint a slot");
         }
-        if self.complete_lines && (self.strategy != Strategy::Vote || hints == 1) {
+        if self.complete_lines == Some(true) && !self.can_complete(hints) {
             return refuse("complete lines need the strategy Vote and more than one hint a slot");
         }
         if self.rcu_counts == RcuCounts::Predecessor && self.strategy != Strategy::Sampling {
@@ -273,6 +274,15 @@ impl Config {
             return refuse("the period R is at least 1");
         }
         Ok(())
+    }
+
+    fn can_complete(&self, hints: usize) -> bool {
+        self.strategy == Strategy::Vote && hints > 1
+    }
+
+    /// Whether lines become complete, see [`Config::complete_lines`].
+    pub(crate) fn completes(&self, hints: usize) -> bool {
+        self.complete_lines.unwrap_or(self.can_complete(hints))
     }
 
     /// R, see [`Config::period`].

@@ -89,6 +89,9 @@ impl Item {
 pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// What items are found by.
     type Key: ?Sized;
+    /// Bytes at the start of an item that a lookup of a small one reads.
+    #[doc(hidden)]
+    const LOOKED_AT: usize;
     /// Refuses settings that this kind has no use for.
     #[doc(hidden)]
     fn new(config: &Config) -> Result<Self, ConfigError>;

@@ -1,5 +1,7 @@
 //! The one instruction by which memory is asked for before it is wanted.
 
+use crate::item::Kind;
+
 /// Asks for the cache line at `at`; does nothing where there is no such instruction.
 #[inline(always)]
 pub(crate) fn prefetch(at: *const u8) {
@@ -16,4 +18,13 @@ pub(crate) fn prefetch(at: *const u8) {
 #[inline(always)]
 pub fn prefetch_value<T>(value: &T) {
     prefetch(std::ptr::from_ref(value).cast());
+}
+
+/// Asks for what a lookup is going to read of the item at `address` (0: of nothing). That may be two
+/// lines: items begin at any multiple of 8.
+#[inline(always)]
+pub(crate) fn prefetch_item<K: Kind>(address: u64) {
+    let start = std::ptr::without_provenance::<u8>(address as usize);
+    prefetch(start);
+    prefetch(start.wrapping_add(K::LOOKED_AT - 1));
 }

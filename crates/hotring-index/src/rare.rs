@@ -42,6 +42,8 @@ mod kept {
         DeadPassed,
         /// A split gave a free word to an item that had none.
         LineFilled,
+        /// A candidate for completeness turned out to lack an item.
+        CandidateDropped,
         /// A hint led to a removed item.
         DeadHint,
         /// A hint led to a replaced item.

@@ -41,6 +41,7 @@ impl sealed::Sealed for U64 {}
 
 impl Kind for U64 {
     type Key = u64;
+    const LOOKED_AT: usize = SIZE;
 
     fn new(config: &Config) -> Result<Self, ConfigError> {
         if config.checksum != Checksum::Off {

@@ -120,9 +120,9 @@ pub struct RingArgs {
     /// Don't ask for huge pages
     #[arg(long)]
     no_huge_pages: bool,
-    /// Answer misses from lines that hint all their items
+    /// Whether lines that hint all their items answer misses [default: where they can]
     #[arg(long)]
-    complete_lines: bool,
+    complete_lines: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

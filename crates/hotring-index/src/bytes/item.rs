@@ -56,6 +56,7 @@ impl sealed::Sealed for Bytes {}
 
 impl Kind for Bytes {
     type Key = [u8];
+    const LOOKED_AT: usize = 48;
 
     fn new(config: &Config) -> Result<Self, ConfigError> {
         let [a, b] = config.seed;

@@ -9,7 +9,7 @@ use crate::chaining::search::Home;
 use crate::chaining::word::Head;
 use crate::engine::{Hit, KeyGoal};
 use crate::item::Kind;
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_item};
 use crate::session::Pinned;
 
 /// The most lookups that can be in flight.
@@ -117,7 +117,7 @@ impl<K: Kind> Pinned<'_, K, Chaining> {
     fn take_off(&self, key: usize, hash: u64) -> Walk {
         let home = self.home(hash);
         let at = home.head.first();
-        prefetch(std::ptr::without_provenance(at as usize));
+        prefetch_item::<K>(at);
         Walk { key, home, at, visits: 0 }
     }
 
@@ -139,7 +139,7 @@ impl<K: Kind> Pinned<'_, K, Chaining> {
             };
             walk.at = walk.home.head.first();
         }
-        prefetch(std::ptr::without_provenance(walk.at as usize));
+        prefetch_item::<K>(walk.at);
         None
     }
 

@@ -6,7 +6,7 @@ use super::{GCuckoo, Local};
 use crate::config::{Config, ConfigError};
 use crate::engine::{Engine, Found, Hit, KeyGoal, sealed};
 use crate::item::{Item, Kind};
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_item};
 use crate::session::Pinned;
 use crate::stats::EngineStats;
 
@@ -190,7 +190,7 @@ impl<K: Kind, const S: usize> Pinned<'_, K, GCuckoo<S>> {
             for slot in [at.one, at.two].into_iter().flat_map(slots::<S>) {
                 let word = page.load(slot);
                 if word.tag() == tag {
-                    prefetch(word.address() as *const u8);
+                    prefetch_item::<K>(word.address());
                 }
             }
         }

@@ -9,7 +9,7 @@ use super::lock::FROZEN;
 use super::page::{Page, Scratch};
 use super::place::Entry;
 use crate::item::Kind;
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_item;
 use crate::rare::{sometimes, wrong};
 use crate::session::Pinned;
 
@@ -55,7 +55,7 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
         let words: Vec<Entry> = page.words().collect();
         for (i, &word) in words.iter().enumerate() {
             if let Some(later) = words.get(i + AHEAD) {
-                prefetch(later.address() as *const u8);
+                prefetch_item::<K>(later.address());
             }
             let item = view.item(word);
             let hash = kind.item_hash(item);

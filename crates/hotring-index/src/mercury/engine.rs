@@ -10,7 +10,7 @@ use crate::mercury::locking::{HASMOVED, Locking};
 use crate::mercury::table::Table;
 use crate::mercury::workers::Worker;
 use crate::mercury::{Mercury, Tables};
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_item};
 use crate::rare::{sometimes, wrong};
 use crate::session::Pinned;
 use crate::stats::EngineStats;
@@ -308,7 +308,7 @@ impl<'s, K: Kind, L: Locking> Pinned<'s, K, Mercury<L>> {
         for bucket in &buckets[..n] {
             let word = bucket.peek();
             if word & HASMOVED == 0 {
-                prefetch(std::ptr::without_provenance(Next(word).link().address() as usize));
+                prefetch_item::<K>(Next(word).link().address());
             }
         }
     }

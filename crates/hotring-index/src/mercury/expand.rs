@@ -12,7 +12,7 @@ use crate::mercury::chain::{Held, Items, set_next};
 use crate::mercury::locking::{Bucket, Locking};
 use crate::mercury::table::Table;
 use crate::mercury::{Mercury, Tables};
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_item;
 use crate::rare::{sometimes, wrong};
 use crate::session::{Pinned, Shared};
 use crate::stats::EngineStats;
@@ -262,7 +262,7 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
         for index in from..to {
             if index + AHEAD < current.len() {
                 let ahead = Next(current.bucket(index + AHEAD).peek()).link().address();
-                prefetch(std::ptr::without_provenance(ahead as usize));
+                prefetch_item::<K>(ahead);
             }
             drop(self.split(current, next, index));
         }

@@ -29,8 +29,9 @@ const GRACE: u64 = 3;
 const DISTANCE_MAX: u64 = 6;
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Takes a line one step further: nothing, CANDIDATE, COMPLETE. Called on an R-th access that
-    /// missed.
+    /// Takes a line one step further: nothing, CANDIDATE, COMPLETE; or back to nothing, if it should
+    /// not have been a candidate. Called after a split, on an R-th access that missed, and on each
+    /// miss that walks through a candidate.
     pub(crate) fn try_complete(&mut self, index: u64) {
         let anchor = &self.engine.table.slot(index).anchor;
         // Before the anchor's word (I9).
@@ -69,7 +70,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             sometimes!(Complete);
             Next(control.0 & !CONTROL | COMPLETE)
         } else {
-            return;
+            // Room was lost since: whoever misses next need not look again.
+            sometimes!(CandidateDropped);
+            Next(control.0 & !CONTROL)
         };
         // ORDERING: AcqRel on the whole word: fails if the bits or the first link have changed.
         let _ = anchor.compare_exchange(control.0, after.0, Ordering::AcqRel, Ordering::Relaxed);

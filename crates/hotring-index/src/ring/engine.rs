@@ -29,6 +29,7 @@ impl<const H: usize> Engine for Ring<H> {
         Ok(Self {
             table,
             growth: config.growth_for(H),
+            completes: config.completes(H),
             resizing: Resizing::new(),
             splits: TallyU64::new(1),
             lookups_before: TallyI64::new(0),

@@ -224,9 +224,16 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         true
     }
 
-    /// Gives the free words of a line to items of its arc that have none. After a split: both halves
-    /// of a full line have room for what it had not.
-    pub(crate) fn fill_line(&mut self, bucket: u64) {
+    /// After a split: gives a half what the full line had no room for.
+    pub(crate) fn refill(&mut self, bucket: u64) {
+        self.fill_line(bucket);
+        if self.engine.completes {
+            self.try_complete(bucket);
+        }
+    }
+
+    /// Gives the free words of a line to items of its arc that have none.
+    fn fill_line(&mut self, bucket: u64) {
         if H == 1 || self.shared.config.strategy != Strategy::Vote {
             return;
         }

@@ -66,7 +66,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         self.record().visits.add(i64::from(visits));
         let bucket = hash & self.engine.table.mask();
         let Some(hit) = hit else {
-            if self.shared.config.complete_lines {
+            if self.engine.completes {
                 self.try_complete(bucket);
             }
             return;

@@ -7,6 +7,7 @@
 use crate::config::Strategy;
 use crate::engine::RESIZE_INTERVAL;
 use crate::item::{Item, Kind};
+use crate::prefetch::prefetch_item;
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
 use crate::ring::hint::VOTES_NEW;
@@ -220,6 +221,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             return false;
         }
         let from = self.bucket_or_parent(parent(index));
+        self.fetch_hinted(from);
         let goal = AnchorGoal(index);
         loop {
             let found = self.find(&goal, from);
@@ -242,11 +244,19 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             self.make_incomplete(from);
         }
         self.hand_over(from, index);
-        self.fill_line(from);
-        self.fill_line(index);
+        self.refill(from);
+        self.refill(index);
         // ORDERING: Relaxed, statistics.
         self.engine.splits.fetch_add(1, Ordering::Relaxed);
         true
+    }
+
+    /// Asks for all items that a line hints, so that a split waits for memory once and not for each.
+    fn fetch_hinted(&self, bucket: u64) {
+        for word in &self.engine.table.slot(bucket).hints {
+            // ORDERING: Relaxed, a guess what is going to be wanted.
+            prefetch_item::<K>(Hint(word.load(Ordering::Relaxed)).address());
+        }
     }
 
     /// Moves the hints of the new bucket's items over, so that a doubling forgets no hot item.

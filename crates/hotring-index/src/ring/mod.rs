@@ -90,6 +90,8 @@ use table::Table;
 pub struct Ring<const H: usize> {
     pub(crate) table: Table<H>,
     growth: Growth,
+    /// Whether lines may become complete.
+    completes: bool,
     resizing: Resizing,
     /// Anchors linked so far.
     splits: TallyU64,

@@ -8,10 +8,10 @@
 
 use crate::engine::{Hit, KeyGoal};
 use crate::item::{Item, Kind};
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_item};
 use crate::rare::sometimes;
 use crate::ring::Ring;
-use crate::ring::table::{Matches, Slot};
+use crate::ring::table::Slot;
 use crate::session::Pinned;
 use crate::sync::Ordering;
 use crate::word::{COMPLETE, Hint, Link, MARK, Next};
@@ -19,6 +19,24 @@ use std::cmp;
 
 /// The most lookups that can be in flight.
 const FLIGHTS_MAX: usize = 64;
+
+/// In the place of an item's address: the key is absent. Has no bit that addresses have.
+const MISSED: u64 = 1;
+
+/// A key on the conveyor.
+#[derive(Clone, Copy)]
+struct Place<'e, const H: usize> {
+    hash: u64,
+    slot: Option<&'e Slot<H>>,
+    /// The address of the item to look at, 0 if that is not known yet, or [`MISSED`].
+    item: u64,
+}
+
+impl<const H: usize> Default for Place<'_, H> {
+    fn default() -> Self {
+        Self { hash: 0, slot: None, item: 0 }
+    }
+}
 
 /// Keys that the conveyor could not answer.
 struct Walkers {
@@ -85,32 +103,38 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             });
             return;
         }
-        let mut belt = [(0u64, 0u64); FLIGHTS_MAX];
+        let mut belt = [Place::default(); FLIGHTS_MAX];
         for i in 0..n + 2 * distance {
-            if i < n {
-                let hash = goal(&self.shared.kind, i).hash;
-                belt[i % FLIGHTS_MAX].0 = hash;
-                prefetch(std::ptr::from_ref(self.slot_of(hash)).cast());
-            }
-            if i >= distance && i - distance < n {
-                let place = &mut belt[(i - distance) % FLIGHTS_MAX];
-                place.1 = self.candidate(place.0).map_or(0, Item::address);
-                prefetch(std::ptr::without_provenance(place.1 as usize));
-            }
+            // The last stage first: at full depth the first one takes its place.
             if i >= 2 * distance {
                 let key = i - 2 * distance;
-                let address = belt[key % FLIGHTS_MAX].1;
-                let target = goal(&self.shared.kind, key);
-                match self.look_at(target, address) {
+                let Place { hash, item, .. } = belt[key % FLIGHTS_MAX];
+                match self.look_at(goal(&self.shared.kind, key), item) {
                     Some(hit) => {
-                        self.access(target.hash, Some(hit), 1);
+                        self.access(hash, Some(hit), 1);
                         land(key, Some(hit));
+                    }
+                    None if item == MISSED => {
+                        self.access(hash, None, 0);
+                        land(key, None);
                     }
                     None if walkers.push(key) => {
                         self.fly_walkers(&mut walkers, &goal, &mut land);
                     }
                     None => {}
                 }
+            }
+            if i >= distance && i - distance < n {
+                let place = &mut belt[(i - distance) % FLIGHTS_MAX];
+                if let Some(slot) = place.slot {
+                    place.item = self.ask_for_item(slot, place.hash);
+                }
+            }
+            if i < n {
+                let hash = goal(&self.shared.kind, i).hash;
+                let slot = self.slot_of(hash);
+                belt[i % FLIGHTS_MAX] = Place { hash, slot: Some(slot), item: 0 };
+                prefetch(std::ptr::from_ref(slot).cast());
             }
         }
         self.fly_walkers(&mut walkers, &goal, &mut land);
@@ -127,8 +151,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
         let mut walkers = Walkers::default();
         for i in 0..n {
-            match self.candidate(goal(&self.shared.kind, i).hash) {
-                Some(item) => prefetch(item.start().as_ptr()),
+            let hash = goal(&self.shared.kind, i).hash;
+            match self.candidate(self.slot_of(hash), hash) {
+                Some(item) => prefetch_item::<K>(item.address()),
                 None => {
                     walkers.push(i);
                 }
@@ -139,17 +164,38 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     }
 
     #[inline(always)]
-    fn slot_of(&self, hash: u64) -> &Slot<H> {
+    fn slot_of(&self, hash: u64) -> &'s Slot<H> {
         self.engine.table.slot(hash & self.engine.table.mask())
     }
 
     /// The item under the first hint with the hash's tag.
     #[inline(always)]
-    fn candidate(&self, hash: u64) -> Option<Item> {
-        let slot = self.slot_of(hash);
-        let mut some = if H == 1 { Matches::FIRST } else { slot.matches(Hint::tag_of(hash)) };
+    fn candidate(&self, slot: &Slot<H>, hash: u64) -> Option<Item> {
+        let word = if H == 1 {
+            Some(&slot.hints[0])
+        } else {
+            slot.first_match(Hint::tag_of(hash), self.engine.table.is_wide())
+        };
         // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
-        some.next().and_then(|k| self.hinted(Hint(slot.hints[k].load(Ordering::Acquire))))
+        word.and_then(|word| self.hinted(Hint(word.load(Ordering::Acquire))))
+    }
+
+    /// Asks for the item under the first hint with the hash's tag: its address, or [`MISSED`] if the
+    /// line can tell that there is none, or 0.
+    #[inline(always)]
+    fn ask_for_item(&self, slot: &Slot<H>, hash: u64) -> u64 {
+        // Before the hints: a complete line needs it first.
+        // ORDERING: Acquire pairs with the CASes that link into this arc.
+        let control = Next(slot.anchor.load(Ordering::Acquire));
+        let wide = self.engine.table.is_wide();
+        let Some(hint) = slot.first_match(Hint::tag_of(hash), wide) else {
+            let is_absent = control.is(COMPLETE) && self.is_complete(slot);
+            return if is_absent { MISSED } else { 0 };
+        };
+        // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
+        let address = Hint(hint.load(Ordering::Acquire)).address();
+        prefetch_item::<K>(address);
+        address
     }
 
     /// Whether the item at `address` (0: none) is the live one of the key.
@@ -249,8 +295,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
 
     #[inline(always)]
     fn step_line(&self, hash: u64) -> Step {
-        if let Some(item) = self.candidate(hash) {
-            prefetch(item.start().as_ptr());
+        if let Some(item) = self.candidate(self.slot_of(hash), hash) {
+            prefetch_item::<K>(item.address());
             return Step::Fly(Phase::Hinted(item));
         }
         self.walk_from_anchor(hash)
@@ -271,7 +317,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     fn onward(&self, word: Next) -> Step {
         let link = word.link();
         if !link.is_anchor() {
-            prefetch(self.item(link).start().as_ptr());
+            prefetch_item::<K>(link.address());
         }
         Step::Fly(Phase::Walk(word))
     }

@@ -7,10 +7,10 @@ use crate::engine::{Hit, KeyGoal};
 use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
-use crate::ring::table::Matches;
+use crate::ring::table::{Matches, Slot};
 use crate::session::Pinned;
 use crate::sync::{AtomicU64, Ordering};
-use crate::word::{COMPLETE, Hint, Link, MARK, Next, REPL, ring_cmp};
+use crate::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next, REPL, ring_cmp};
 use std::cmp;
 
 /// A position in the ring's order.
@@ -57,6 +57,10 @@ impl<K: Kind> Goal<K> for AnchorGoal {
     }
 }
 
+/// Lookups of an unsplit bucket of which one splits it, a power of two. The others look at its
+/// parent's line, which is one more line to fetch; a split is about ten times as much.
+const READS_A_SPLIT: u64 = 8;
+
 /// What a writer's walk found.
 pub struct Found<'s> {
     /// The `next` word of the last live node before the goal, and the value it had.
@@ -89,12 +93,21 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             return self.lookup_from_head(goal);
         }
         let slot = self.engine.table.slot(goal.hash & self.engine.table.mask());
-        // The usual case, kept free of everything else: the first hint with the tag is the key's.
-        let wide = self.engine.table.is_wide();
-        if let Some(hint) = slot.first_match(Hint::tag_of(goal.hash), wide)
-            // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
-            && let Some(item) = self.hinted(Hint(hint.load(Ordering::Acquire)))
-        {
+        // Before the hints: a complete line needs it first.
+        // ORDERING: Acquire pairs with the CASes that link into this arc.
+        let control = Next(slot.anchor.load(Ordering::Acquire));
+        // The usual cases, kept free of everything else: the first hint with the tag is the key's,
+        // or no hint of a complete line has it.
+        let Some(hint) = slot.first_match(Hint::tag_of(goal.hash), self.engine.table.is_wide())
+        else {
+            if control.is(COMPLETE) && self.is_complete(slot) {
+                self.access(goal.hash, None, 0);
+                return None;
+            }
+            return self.again().lookup_in_full(goal);
+        };
+        // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
+        if let Some(item) = self.hinted(Hint(hint.load(Ordering::Acquire))) {
             // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this
             // load is the linearization point.
             let word = Next(item.next().load(Ordering::Acquire));
@@ -108,10 +121,24 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         self.again().lookup_in_full(goal)
     }
 
+    /// The second look at a line that was complete before its hints were read (I8, I9).
+    #[inline(always)]
+    pub(crate) fn is_complete(&self, slot: &Slot<H>) -> bool {
+        // ORDERING: Acquire; the loads of the hints were Acquire, so this one comes after them.
+        let again = Next(slot.anchor.load(Ordering::Acquire));
+        let is_complete = again.is(COMPLETE) || wrong!(self, NoSecondLook);
+        if is_complete {
+            sometimes!(LineMiss);
+        } else {
+            sometimes!(LineChanged);
+        }
+        is_complete
+    }
+
     /// All hints with the tag, then a miss for certain, or a walk.
     #[inline(never)]
     fn lookup_in_full(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
-        let index = goal.hash & self.engine.table.mask();
+        let index = self.bucket_to_read(goal.hash);
         let slot = self.engine.table.slot(index);
         // Before the hints: a complete line needs it first.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
@@ -196,23 +223,19 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         control: Next,
         line: Line,
     ) -> Option<Hit> {
-        if control.is(COMPLETE) && !line.uncertain {
-            // ORDERING: Acquire; the loads of the hints were Acquire, so this one comes after them.
-            let again = Next(self.engine.table.slot(index).anchor.load(Ordering::Acquire));
-            if again.is(COMPLETE) || wrong!(self, NoSecondLook) {
-                sometimes!(LineMiss);
-                self.access(goal.hash, None, line.visits);
-                return None;
-            }
-            sometimes!(LineChanged);
+        let is_certain = control.is(COMPLETE) && !line.uncertain;
+        if is_certain && self.is_complete(self.engine.table.slot(index)) {
+            self.access(goal.hash, None, line.visits);
+            return None;
         }
-        let bucket = self.bucket(goal.hash);
-        let anchor = Link::anchor(bucket);
         // ORDERING: Acquire, as for every step of a walk.
-        let word = Next(self.next(anchor).load(Ordering::Acquire));
+        let word = Next(self.next(Link::anchor(index)).load(Ordering::Acquire));
         let (hit, visits) = self.walk(goal, word);
         if let Some((k, hint)) = line.stale {
             self.mend_stale(index, k, hint, hit.map(|hit| hit.item));
+        }
+        if hit.is_none() && control.is(CANDIDATE) && self.engine.completes {
+            self.try_complete(index);
         }
         self.access(goal.hash, hit, line.visits + visits);
         hit
@@ -297,6 +320,24 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         } else {
             self.bucket_or_parent(index)
         }
+    }
+
+    /// As `bucket`, for a lookup, which may do without a split, but not for ever: after a doubling
+    /// all lookups would pay for one otherwise, and the rate would break down for that time.
+    fn bucket_to_read(&mut self, hash: u64) -> u64 {
+        let mut index = hash & self.engine.table.mask();
+        while index != 0 {
+            // ORDERING: Acquire, as in `bucket`.
+            let word = Next(self.engine.table.slot(index).anchor.load(Ordering::Acquire));
+            if word.is_start() || (word.0 != 0 && wrong!(self, NoBusy)) {
+                break;
+            }
+            if cfg!(any(loom, shuttle)) || self.local.random() >> 32 & (READS_A_SPLIT - 1) == 0 {
+                return self.bucket_or_parent(index);
+            }
+            index = parent(index);
+        }
+        index
     }
 
     /// The bucket, split off if it is new, or the nearest ancestor that can be used now.

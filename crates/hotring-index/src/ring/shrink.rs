@@ -195,7 +195,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return false;
         }
         sometimes!(Shrinking);
-        let next = if self.shared.config.complete_lines && !wrong!(self, ShrinkComplete) {
+        let next = if self.engine.completes && !wrong!(self, ShrinkComplete) {
             resizing.set_quiet(true);
             Phase::Quiet { tag: self.local.participant.grace() }
         } else {

@@ -146,7 +146,7 @@ fn line_matches_wide(line: *const u64, tag: u64) -> u32 {
             set = out(reg) set,
             out("zmm16") _,
             out("k1") _,
-            options(nostack, preserves_flags, pure, readonly),
+            options(nostack, preserves_flags),
         );
     }
     set

@@ -41,7 +41,7 @@ impl Random {
 
 fn configs() -> Vec<Config> {
     let base = Config { period: Some(1), slots_initial: 1, slots_max: 1 << 10, ..Config::default() };
-    let vote = |complete_lines| Config { complete_lines, ..base.clone() };
+    let vote = |complete_lines| Config { complete_lines: Some(complete_lines), ..base.clone() };
     vec![vote(false), vote(true)]
 }
 

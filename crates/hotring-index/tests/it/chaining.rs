@@ -88,7 +88,7 @@ fn settings_without_a_meaning_are_refused() {
     let why = refusal(Config { growth: Some(auto), ..config() });
     assert!(why.contains("Growth::BytesPerKey"), "{why}");
     assert!(refusal(Config { period: Some(9), ..config() }).contains("hotring"));
-    assert!(refusal(Config { complete_lines: true, ..config() }).contains("hotring"));
+    assert!(refusal(Config { complete_lines: Some(true), ..config() }).contains("hotring"));
 }
 
 fn table_bytes<E: Engine>(growth: Growth, bytes: usize, slot: usize, keys: u64) -> Vec<u64> {

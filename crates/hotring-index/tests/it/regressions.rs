@@ -374,7 +374,7 @@ fn back_off_leaves_empty_heads_usable() {
 /// all only inserted, a table that was being halved never grew again, and arcs got ever longer.
 #[test]
 fn inserts_alone_finish_or_undo_a_halving() {
-    for complete_lines in [false, true] {
+    for complete_lines in [Some(false), Some(true)] {
         for collections in 0..10 {
             let config = Config { complete_lines, ..config(Strategy::Vote) };
             let index = HotRing::<U64>::new(config).expect("a valid configuration");
@@ -384,7 +384,7 @@ fn inserts_alone_finish_or_undo_a_halving() {
             (0..collections).for_each(|_| session.collect());
             (0..20_000).for_each(|key| assert!(session.insert(key, key)));
             let slots = index.stats().slots;
-            assert!(slots >= 20_000 / 8, "{slots} slots, {complete_lines}, {collections}");
+            assert!(slots >= 20_000 / 8, "{slots} slots, {complete_lines:?}, {collections}");
         }
     }
 }

@@ -190,7 +190,7 @@ fn gcuckoo_modes() -> Vec<(Shape, Config)> {
 fn hotspot_strategies() -> Vec<(Shape, Config)> {
     let mut all = Vec::new();
     for strategy in [Strategy::None, Strategy::Random, Strategy::Sampling, Strategy::Vote] {
-        for (complete_lines, backoff) in [(false, false), (true, false), (false, true)] {
+        for (complete_lines, backoff) in [(Some(false), false), (Some(true), false), (Some(false), true)] {
             for rcu_counts in [RcuCounts::Item, RcuCounts::Predecessor] {
                 for shape in [Shape::Ring1, Shape::Ring3, Shape::Ring7] {
                     let base = config(strategy);

@@ -41,7 +41,7 @@ fn the_table_shrinks_after_mass_removal_to_where_it_began() {
 
 #[test]
 fn shrinking_by_hand_keeps_every_key_in_every_phase() {
-    for complete_lines in [false, true] {
+    for complete_lines in [Some(false), Some(true)] {
         let config = Config { period: Some(1), complete_lines, ..config(Strategy::Vote) };
         let index = HotRing::<U64>::new(config).expect("a valid configuration");
         let mut session = index.session();

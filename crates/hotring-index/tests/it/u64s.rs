@@ -108,7 +108,7 @@ fn every_shape_and_strategy_agrees_with_a_hash_map() {
         model::<1>(config(Strategy::Random), seed);
         model::<1>(config(Strategy::Sampling), seed);
         model::<1>(Config { backoff: true, ..config(Strategy::Sampling) }, seed);
-        model::<7>(Config { complete_lines: true, ..config(Strategy::Vote) }, seed);
+        model::<7>(Config { complete_lines: Some(true), ..config(Strategy::Vote) }, seed);
         model::<7>(Config { growth: Some(Growth::Fixed), ..config(Strategy::Vote) }, seed);
         model::<1>(
             Config {
@@ -148,7 +148,7 @@ fn settings_that_do_not_go_together_are_refused_with_a_reason() {
         HotRing::<U64, 2>::new(config(Strategy::Vote)).is_err(),
         "slots are 16, 32 or 64 bytes"
     );
-    let complete = Config { complete_lines: true, ..config(Strategy::None) };
+    let complete = Config { complete_lines: Some(true), ..config(Strategy::None) };
     assert!(refusal(complete).contains("Vote"));
     assert!(refusal(Config { period: Some(0), ..config(Strategy::Vote) }).contains("period"));
     assert!(refusal(Config { pipeline_depth: 65, ..config(Strategy::Vote) }).contains("depth"));

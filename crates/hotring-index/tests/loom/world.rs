@@ -108,7 +108,7 @@ impl<E: Checked> World<E> {
             growth: Some(growth),
             slots_initial: 1,
             slots_max: 4,
-            complete_lines: scenario.complete_lines,
+            complete_lines: Some(scenario.complete_lines),
             fault,
             reclaim: scenario.reclaim,
             ..Config::default()

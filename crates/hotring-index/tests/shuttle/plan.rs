@@ -249,7 +249,7 @@ impl Shape {
                 period: *random.of(&[Some(1), Some(1), None]),
                 backoff: random.percent(30),
                 rcu_counts: self.rcu_counts,
-                complete_lines: self.complete_lines,
+                complete_lines: Some(self.complete_lines),
                 ..config
             },
             Form::Chains | Form::Mercury | Form::MercuryMutex => config,
