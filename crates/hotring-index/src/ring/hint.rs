@@ -249,7 +249,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 continue;
             }
             // ORDERING: Relaxed, the CAS that takes the word validates it.
-            let Some(k) = free.find(|&k| slot.hints[k].load(Ordering::Relaxed) == 0) else { return };
+            let Some(k) = free.find(|&k| slot.hints[k].load(Ordering::Relaxed) == 0) else {
+                return;
+            };
             let tag = Hint::tag_of(self.shared.kind.item_hash(item));
             let hint = Hint::new(tag, item.address(), VOTES_NEW);
             sometimes!(LineFilled);

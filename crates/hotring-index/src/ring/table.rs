@@ -183,7 +183,8 @@ impl<const H: usize> Table<H> {
         loop {
             match Slots::reserve(slots, config.huge_pages) {
                 Ok(slots) => {
-                    let mask = Mask { value: AtomicU64::new(initial as u64 - 1), is_wide: has_wide() };
+                    let mask =
+                        Mask { value: AtomicU64::new(initial as u64 - 1), is_wide: has_wide() };
                     return Ok(Self { mask, slots });
                 }
                 // A limit on addresses (ulimit -v, overcommit): a smaller table is still a table.

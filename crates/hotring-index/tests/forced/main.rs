@@ -40,13 +40,15 @@ impl Random {
 }
 
 fn configs() -> Vec<Config> {
-    let base = Config { period: Some(1), slots_initial: 1, slots_max: 1 << 10, ..Config::default() };
+    let base =
+        Config { period: Some(1), slots_initial: 1, slots_max: 1 << 10, ..Config::default() };
     let vote = |complete_lines| Config { complete_lines: Some(complete_lines), ..base.clone() };
     vec![vote(false), vote(true)]
 }
 
 fn one_head() -> Vec<Config> {
-    let base = Config { period: Some(1), slots_initial: 1, slots_max: 1 << 10, ..Config::default() };
+    let base =
+        Config { period: Some(1), slots_initial: 1, slots_max: 1 << 10, ..Config::default() };
     let rcu_counts = RcuCounts::Predecessor;
     vec![
         Config { strategy: Strategy::Random, ..base.clone() },

@@ -198,9 +198,13 @@ fn a_panic_in_a_closure_leaves_the_key_usable() {
 /// With one hint a sweep began at the head and left dead items before it in the chain.
 #[test]
 fn sweeps_clean_whole_arcs() {
-    let index: HotRing<Bytes, 1> =
-        HotRing::new(Config { slots_max: 1, slots_initial: 1, period: Some(1), ..Config::default() })
-            .expect("a valid configuration");
+    let index: HotRing<Bytes, 1> = HotRing::new(Config {
+        slots_max: 1,
+        slots_initial: 1,
+        period: Some(1),
+        ..Config::default()
+    })
+    .expect("a valid configuration");
     let mut session: Session<Bytes, Ring<1>> = index.session();
     for i in 0..1_000u32 {
         let expiry = if i == 500 { Expiry::Never } else { Expiry::At(5) };

@@ -190,7 +190,9 @@ fn gcuckoo_modes() -> Vec<(Shape, Config)> {
 fn hotspot_strategies() -> Vec<(Shape, Config)> {
     let mut all = Vec::new();
     for strategy in [Strategy::None, Strategy::Random, Strategy::Sampling, Strategy::Vote] {
-        for (complete_lines, backoff) in [(Some(false), false), (Some(true), false), (Some(false), true)] {
+        for (complete_lines, backoff) in
+            [(Some(false), false), (Some(true), false), (Some(false), true)]
+        {
             for rcu_counts in [RcuCounts::Item, RcuCounts::Predecessor] {
                 for shape in [Shape::Ring1, Shape::Ring3, Shape::Ring7] {
                     let base = config(strategy);
@@ -212,7 +214,8 @@ fn hotspot_strategies() -> Vec<(Shape, Config)> {
 pub fn setups(family: Family) -> Vec<Setup> {
     let mut all = Vec::new();
     for (shape, base) in strategies(family) {
-        let periods: &[Option<u32>] = if family == Family::HotRing { &[Some(1), None] } else { &[None] };
+        let periods: &[Option<u32>] =
+            if family == Family::HotRing { &[Some(1), None] } else { &[None] };
         for pipeline_depth in [1, 2, 16, 64] {
             for &period in periods {
                 for growing in [Growing::Small, Growing::Doubling, Growing::Forced, Growing::Huge] {
