@@ -173,9 +173,12 @@ impl ServersArgs {
 
     fn measure(&self, data: &Data) -> Result<Vec<Row>> {
         let targets = self.targets(data)?;
+        let bar = report::progress(targets.len() as u64, "load");
         for target in &targets {
             data.load(target)?;
+            bar.inc(1);
         }
+        bar.finish_and_clear();
         let loads = self.loads();
         let rounds = Rounds { measured: self.rounds, warmup: self.warmup };
         let steps = loads.len() * targets.len() * (self.rounds + self.warmup);

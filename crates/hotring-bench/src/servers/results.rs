@@ -65,13 +65,15 @@ pub fn rows(
     samples: &[Vec<Sample>],
     base: &str,
 ) -> Vec<Row> {
-    // Only like is compared with like: the same socket and as many threads.
+    // Only like is compared with like: the same socket and, where known, as many threads.
     let peer = |target: &Target, name: &str| {
-        let alike = |other: &&Target| {
-            other.name == name
-                && (other.transport(), other.threads) == (target.transport(), target.threads)
+        let threads = |other: &Target| match (target.threads, other.threads) {
+            (Some(own), Some(others)) => own == others,
+            _ => true,
         };
-        targets.iter().position(|other| alike(&other))
+        targets.iter().position(|other| {
+            other.name == name && other.transport() == target.transport() && threads(other)
+        })
     };
     let row = |(target, own): (&Target, &Vec<Sample>)| {
         let null = peer(target, "null").map(|at| &samples[at]);

@@ -31,6 +31,8 @@ fn all_workloads_run_against_a_server_that_is_left_empty() {
     let rows = rows(&[
         "--target",
         &address,
+        "--spawn",
+        "null",
         "--workloads",
         "a,c,d,f,w,miss",
         "--pipeline",
@@ -44,13 +46,18 @@ fn all_workloads_run_against_a_server_that_is_left_empty() {
         "--base",
         &address,
     ]);
-    assert_eq!(rows.len(), 12);
-    for row in rows {
+    let (ours, null): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row["server"] != "null");
+    assert_eq!((ours.len(), null.len()), (12, 12));
+    for row in ours {
         assert!(row["requests_per_second"].as_f64() > Some(0.0), "{row}");
         // The server is found by where it listens: it is this very process.
         assert!(row["cpu_us"].as_f64() > Some(0.0), "{row}");
+        assert!(row["cpu_of_null"].as_f64() > Some(0.0), "{row}");
         assert_eq!(row["cpu_of_base"].as_f64(), Some(1.0), "{row}");
         assert!(row["version"].as_str().is_some_and(|v| v.starts_with("hotring ")), "{row}");
+    }
+    for row in null {
+        assert_eq!(row["cpu_of_null"].as_f64(), Some(1.0), "{row}");
     }
     assert_eq!(ask(&address, "DBSIZE"), ":0");
 }
