@@ -43,7 +43,7 @@ impl Machine {
             cores: cores().len(),
             memory_gib: (kib / 1024.0 / 1024.0 * 10.0).round() / 10.0,
             kernel: line("/proc/sys/kernel/osrelease"),
-            huge_pages: chosen(&line("/sys/kernel/mm/transparent_hugepage/enabled")),
+            huge_pages: huge_pages(),
             rustc: env!("BENCH_RUSTC"),
             commit: env!("BENCH_COMMIT"),
             profile: env!("BENCH_PROFILE"),
@@ -59,19 +59,21 @@ impl fmt::Display for Machine {
     }
 }
 
+/// Where glibc is told how to do its work, and the part of it that is about huge pages.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+const TUNABLE: &str = "glibc.malloc.hugetlb";
+
 /// Lets the C library ask for huge pages, as our engines do, for the sake of all others: begins the
 /// process anew where it has not been told so from its start.
 pub fn huge_pages_for_all() -> Result<()> {
-    const NAME: &str = "GLIBC_TUNABLES";
-    const TUNABLE: &str = "glibc.malloc.hugetlb";
-    let told = std::env::var(NAME).unwrap_or_default();
+    let told = std::env::var(TUNABLES).unwrap_or_default();
     if told.contains(TUNABLE) || cfg!(not(target_env = "gnu")) {
         return Ok(());
     }
     let tunables = format!("{TUNABLE}=1{}{told}", if told.is_empty() { "" } else { ":" });
     let this = std::env::current_exe().context("this program's file is unknown")?;
     let mut again = Command::new(this);
-    let refusal = again.args(std::env::args_os().skip(1)).env(NAME, tunables).exec();
+    let refusal = again.args(std::env::args_os().skip(1)).env(TUNABLES, tunables).exec();
     Err(refusal).context("cannot begin anew with huge pages")
 }
 
@@ -129,6 +131,13 @@ fn resident_at(path: &str) -> Result<u64> {
         .and_then(|pages| pages.parse().ok())
         .with_context(|| format!("{path} says {text:?}"))?;
     Ok(pages * rustix::param::page_size() as u64)
+}
+
+/// When the kernel gives huge pages, and whether the C library asks for them.
+fn huge_pages() -> String {
+    let kernel = chosen(&line("/sys/kernel/mm/transparent_hugepage/enabled"));
+    let asks = std::env::var(TUNABLES).is_ok_and(|told| told.contains(TUNABLE));
+    if asks { format!("{kernel}, asked for by malloc too") } else { kernel }
 }
 
 fn line(path: &str) -> String {

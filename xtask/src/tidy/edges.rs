@@ -11,7 +11,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-store", &["hotring-index"]),
     ("hotring-server", &["hotring-store", "hotring-protocol"]),
     ("hotring", &["hotring-server", "hotring-protocol"]),
-    ("hotring-bench", &["hotring-index", "hotring-store", "hotring-protocol"]),
+    ("hotring-cpp-peers", &[]),
+    ("hotring-bench", &["hotring-index", "hotring-store", "hotring-protocol", "hotring-cpp-peers"]),
 ];
 
 /// Uses in tests and examples only, beyond the above.

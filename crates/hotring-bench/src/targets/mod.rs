@@ -7,6 +7,8 @@
 //! `plan.rs`, where targets are built.
 
 mod bytes;
+#[cfg(feature = "cpp-peers")]
+mod cpp;
 mod oracle;
 mod ours;
 #[cfg(feature = "peers")]

@@ -199,3 +199,65 @@ impl BytesSession for &Scc<Text, Text> {
         self.remove_sync(key);
     }
 }
+
+/// A masstree whose values are words, held in the leaves.
+pub type Masstree = masstree::MassTree<u64>;
+/// A masstree whose values are byte strings, each behind a pointer.
+pub type MasstreeOfText = masstree::MassTree15<Text>;
+
+/// A tree's guard, held over the run as papaya's is.
+pub struct Guarded<'a, T, G> {
+    tree: &'a T,
+    guard: G,
+}
+
+/// A number as a key: its highest byte first, so that trees hold numbers in order.
+fn key_of(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+impl Engine for Masstree {
+    type Session<'a> = Guarded<'a, Masstree, seize::LocalGuard<'a>>;
+
+    fn session(&self) -> Self::Session<'_> {
+        Guarded { tree: self, guard: self.guard() }
+    }
+}
+
+impl Session for Guarded<'_, Masstree, seize::LocalGuard<'_>> {
+    fn get(&mut self, key: u64) -> Option<u64> {
+        self.tree.get_with_guard(&key_of(key), &self.guard)
+    }
+
+    fn put(&mut self, key: u64, value: u64) {
+        self.tree.insert_with_guard(&key_of(key), value, &self.guard);
+    }
+
+    fn remove(&mut self, key: u64) {
+        let removed = self.tree.remove_with_guard(&key_of(key), &self.guard);
+        removed.expect("a tree gives up a key that it has");
+    }
+}
+
+impl BytesEngine for MasstreeOfText {
+    type Session<'a> = Guarded<'a, MasstreeOfText, seize::LocalGuard<'a>>;
+
+    fn session(&self) -> Self::Session<'_> {
+        Guarded { tree: self, guard: self.guard() }
+    }
+}
+
+impl BytesSession for Guarded<'_, MasstreeOfText, seize::LocalGuard<'_>> {
+    fn get<R>(&mut self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.tree.get_ref(key, &self.guard).map(|value| see(&value))
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.tree.insert_with_guard(key, value.into(), &self.guard);
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        let removed = self.tree.remove_with_guard(key, &self.guard);
+        removed.expect("a tree gives up a key that it has");
+    }
+}

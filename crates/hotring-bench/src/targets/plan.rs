@@ -9,7 +9,7 @@ use hotring_index::{
 use super::bytes::Written;
 use super::oracle::Oracle;
 #[cfg(feature = "peers")]
-use super::peers::{Dashmap, Fold, Papaya, Scc, Text};
+use super::peers::{Dashmap, Fold, Masstree, MasstreeOfText, Papaya, Scc, Text};
 use super::{BytesEngine, Engine, Named, Shape, Target};
 use crate::workload::operations::Keys;
 
@@ -34,6 +34,12 @@ pub enum TargetName {
     Dashmap,
     /// scc's HashMap: buckets behind locks (with the feature "peers")
     Scc,
+    /// Masstree, as the crate of that name has it (with the feature "peers")
+    Masstree,
+    /// libcuckoo's cuckoohash_map (with the feature "cpp-peers")
+    Libcuckoo,
+    /// oneTBB's concurrent_hash_map (with the feature "cpp-peers")
+    Tbb,
     /// A plain array indexed by the key: the physical limit, not an index
     Oracle,
 }
@@ -130,7 +136,10 @@ impl Plan {
             TargetName::MercuryMutex => self.ours::<Mercury<OsMutex>>(),
             TargetName::Gcuckoo => self.ours::<GCuckoo<4>>(),
             TargetName::GcuckooOneSlot => self.ours::<GCuckoo<1>>(),
-            TargetName::Papaya | TargetName::Dashmap | TargetName::Scc => self.peer(),
+            TargetName::Papaya | TargetName::Dashmap | TargetName::Scc | TargetName::Masstree => {
+                self.peer()
+            }
+            TargetName::Libcuckoo | TargetName::Tbb => self.cpp_peer(),
             TargetName::Oracle => self.oracle(),
         }
         .with_context(|| format!("cannot build {}", self.name()))
@@ -153,6 +162,12 @@ impl Plan {
             TargetName::Papaya => self.bytes(Papaya::<Text, Text>::with_hasher(by)),
             TargetName::Dashmap if is_words => self.words(Dashmap::<u64, u64>::with_hasher(by)),
             TargetName::Dashmap => self.bytes(Dashmap::<Text, Text>::with_hasher(by)),
+            TargetName::Masstree if is_words => self.words(Masstree::new()),
+            TargetName::Masstree => {
+                let longest = masstree::MAX_KEY_LENGTH;
+                ensure!(self.shape.key_bytes <= longest, "keys of at most {longest} bytes");
+                self.bytes(MasstreeOfText::new())
+            }
             _ if is_words => self.words(Scc::<u64, u64>::with_hasher(by)),
             _ => self.bytes(Scc::<Text, Text>::with_hasher(by)),
         })
@@ -161,6 +176,25 @@ impl Plan {
     #[cfg(not(feature = "peers"))]
     fn peer(&self) -> Result<Box<dyn Target>> {
         bail!("it is not built in: build with --features peers")
+    }
+
+    #[cfg(feature = "cpp-peers")]
+    fn cpp_peer(&self) -> Result<Box<dyn Target>> {
+        use super::cpp;
+        let library = match self.target {
+            TargetName::Libcuckoo => hotring_cpp_peers::Library::Libcuckoo,
+            _ => hotring_cpp_peers::Library::Tbb,
+        };
+        Ok(if self.shape == Shape::WORDS {
+            self.words(cpp::words(library)?)
+        } else {
+            self.bytes(cpp::strings(library)?)
+        })
+    }
+
+    #[cfg(not(feature = "cpp-peers"))]
+    fn cpp_peer(&self) -> Result<Box<dyn Target>> {
+        bail!("it is not built in: build with --features cpp-peers")
     }
 
     fn oracle(&self) -> Result<Box<dyn Target>> {
@@ -202,7 +236,8 @@ impl Plan {
             (TargetName::MercuryMutex, _) => 32.0,
             (TargetName::Gcuckoo | TargetName::GcuckooOneSlot, _) => 24.0,
             (TargetName::Papaya | TargetName::Scc, _) => 40.0,
-            (TargetName::Dashmap, _) => 24.0,
+            (TargetName::Dashmap | TargetName::Masstree | TargetName::Libcuckoo, _) => 24.0,
+            (TargetName::Tbb, _) => 48.0,
         };
         let beyond_words = (self.shape.key_bytes + self.shape.value_bytes).saturating_sub(16);
         // A header more, and rounding; of peers, two allocations.

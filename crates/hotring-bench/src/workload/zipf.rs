@@ -128,6 +128,29 @@ mod tests {
     }
 
     #[test]
+    fn samples_of_as_many_keys_fall_as_in_table_2() {
+        const COUNT: u64 = 250_000_000;
+        const SAMPLES: u32 = 200_000;
+        for (theta, row) in TABLE_2 {
+            let zipf = Zipf::new(COUNT, theta);
+            let mut random = Random::new(7);
+            let mut hits = [0_u32; FRACTIONS.len()];
+            for _ in 0..SAMPLES {
+                let place = zipf.sample(&mut random) as f64 / COUNT as f64;
+                for (hits, fraction) in hits.iter_mut().zip(FRACTIONS) {
+                    *hits += u32::from(place < fraction);
+                }
+            }
+            for ((hits, fraction), expected) in hits.into_iter().zip(FRACTIONS).zip(row) {
+                let share = 100.0 * f64::from(hits) / f64::from(SAMPLES);
+                // The paper rounds to 0.1; four standard deviations are below 0.45.
+                let off = (share - expected).abs();
+                assert!(off <= 0.5, "theta {theta}, hottest {fraction}: {share:.2} not {expected}");
+            }
+        }
+    }
+
+    #[test]
     fn samples_fall_as_the_closed_form_says() {
         const COUNT: u64 = 50_000;
         const SAMPLES: u32 = 1_000_000;
