@@ -33,19 +33,22 @@ const BANDS_FOUR: &[u64] = &[50, 80, 90, 95, 97];
 
 /// What an insertion came to.
 #[derive(Clone, Copy)]
-struct Insertion {
+pub struct Insertion {
     kicks: usize,
     placed: bool,
 }
 
 /// A table that is filled.
-trait Filled {
+pub trait Filled {
+    /// Puts a key that is not there.
     fn insert(&mut self, key: u64) -> Insertion;
+    /// Whether a key is there.
+    fn contains(&self, key: u64) -> bool;
 }
 
 /// What the insertions of one band came to.
 #[derive(Clone, Copy, Default)]
-struct Band {
+pub struct Band {
     insertions: u64,
     kicks: u64,
     longest: usize,
@@ -61,31 +64,49 @@ impl GCuckooArgs {
         ensure!((1 << 6..=1 << 30).contains(&self.slots), "--slots is 2^6 to 2^30");
         print!("{}", Machine::here());
         println!("{} slots in two tables, limit {}, seed {}\n", self.slots, self.limit, self.seed);
-        let single = (self.slots / 2) as u32;
-        let mut table = new_table();
-        let plain =
-            self.fill("plain", &mut Plain::<1>::new(single, self), BANDS_SINGLE, &mut table);
-        let mut pair = CuckooPair::<1>::new(single);
-        let known = self.fill("G-Cuckoo", &mut pair, BANDS_SINGLE, &mut table);
-        println!("One slot a bucket:\n\n{}", table.render());
-        let mut table = new_table();
-        let mut walk = Plain::<4>::new(single / 4, self);
-        let walk = self.fill("plain", &mut walk, BANDS_FOUR, &mut table);
-        let mut pair = CuckooPair::<4>::new(single / 4);
-        let search = self.fill("G-Cuckoo", &mut pair, BANDS_FOUR, &mut table);
-        println!("Four slots a bucket:\n\n{}", table.render());
-        for (name, band) in
-            [("plain", plain), ("gcuckoo", known), ("walk", walk), ("search", search)]
-        {
-            println!("{name}_failed {}\n{name}_wasted_kicks {}", band.failed, band.wasted);
+        let (single, four) = (self.fill_single(), self.fill_four());
+        println!("One slot a bucket:\n\n{}", render(&single));
+        println!("Four slots a bucket:\n\n{}", render(&four));
+        let all = single.iter().chain(&four);
+        for (name, filling) in ["plain", "gcuckoo", "walk", "search"].into_iter().zip(all) {
+            let (failed, wasted) = (filling.failed(), filling.wasted());
+            println!("{name}_failed {failed}\n{name}_wasted_kicks {wasted}");
         }
         Ok(())
     }
 
-    /// Fills a table band by band; the sum of all.
-    fn fill(&self, name: &str, to: &mut impl Filled, bands: &[u64], table: &mut Table) -> Band {
+    /// The same with so many slots, as by default otherwise.
+    pub fn of(slots: u64) -> Self {
+        GCuckooArgs { slots, limit: 500, seed: 1 }
+    }
+
+    /// Kicks after which the plain scheme gives up.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Tables of one slot a bucket: the plain scheme, and ours.
+    pub fn fill_single(&self) -> [Filling; 2] {
+        let buckets = (self.slots / 2) as u32;
+        [
+            self.fill("plain", &mut Plain::<1>::new(buckets, self), BANDS_SINGLE),
+            self.fill("G-Cuckoo", &mut CuckooPair::<1>::new(buckets), BANDS_SINGLE),
+        ]
+    }
+
+    /// The same with four slots a bucket.
+    pub fn fill_four(&self) -> [Filling; 2] {
+        let buckets = (self.slots / 8) as u32;
+        [
+            self.fill("plain", &mut Plain::<4>::new(buckets, self), BANDS_FOUR),
+            self.fill("G-Cuckoo", &mut CuckooPair::<4>::new(buckets), BANDS_FOUR),
+        ]
+    }
+
+    /// Fills a table band by band.
+    fn fill(&self, name: &'static str, to: &mut impl Filled, bands: &[u64]) -> Filling {
         let mut keys = Keys(self.seed);
-        let (mut sum, mut n, mut from) = (Band::default(), 0, 0);
+        let (mut filling, mut n) = (Filling { name, bands: Vec::new() }, 0);
         for &percent in bands {
             let mut band = Band::default();
             let end = self.slots * percent / 100;
@@ -95,17 +116,43 @@ impl GCuckooArgs {
                 band.note(to.insert(keys.next()));
             }
             band.nanoseconds = start.elapsed().as_nanos();
-            table.row(band.row(name, from, percent));
-            sum.add(&band);
-            from = percent;
+            filling.bands.push((percent as f64, band));
         }
-        sum
+        filling
     }
 }
 
-fn new_table() -> Table {
+fn render(fillings: &[Filling]) -> String {
     let columns = ["", "load", "kicks an insertion", "longest", "no room", "kicks wasted", "ns"];
-    Table::new(&columns)
+    let mut table = Table::new(&columns);
+    for filling in fillings {
+        let mut from = 0.0;
+        for (percent, band) in &filling.bands {
+            table.row(band.row(filling.name, from, *percent));
+            from = *percent;
+        }
+    }
+    table.render()
+}
+
+/// A table that was filled.
+pub struct Filling {
+    /// The scheme.
+    pub name: &'static str,
+    /// The loads, in percent, up to which bands go, and what came of them.
+    pub bands: Vec<(f64, Band)>,
+}
+
+impl Filling {
+    /// Insertions that found no room.
+    pub fn failed(&self) -> u64 {
+        self.bands.iter().map(|(_, band)| band.failed).sum()
+    }
+
+    /// Their kicks.
+    pub fn wasted(&self) -> u64 {
+        self.bands.iter().map(|(_, band)| band.wasted).sum()
+    }
 }
 
 impl Band {
@@ -119,21 +166,21 @@ impl Band {
         }
     }
 
-    fn add(&mut self, other: &Self) {
-        self.failed += other.failed;
-        self.wasted += other.wasted;
+    /// Kicks for each insertion.
+    pub fn kicks_each(&self) -> f64 {
+        self.kicks as f64 / self.insertions.max(1) as f64
     }
 
-    fn row(&self, name: &str, from: u64, to: u64) -> Vec<String> {
-        let each = |sum: f64| sum / self.insertions.max(1) as f64;
+    fn row(&self, name: &str, from: f64, to: f64) -> Vec<String> {
+        let nanoseconds = self.nanoseconds as f64 / self.insertions.max(1) as f64;
         vec![
             name.to_owned(),
-            format!("{:.2} to {:.2}", from as f64 / 100.0, to as f64 / 100.0),
-            format!("{:.3}", each(self.kicks as f64)),
+            format!("{:.2} to {:.2}", from / 100.0, to / 100.0),
+            format!("{:.3}", self.kicks_each()),
             self.longest.to_string(),
             self.failed.to_string(),
             self.wasted.to_string(),
-            format!("{:.0}", each(self.nanoseconds as f64)),
+            format!("{nanoseconds:.0}"),
         ]
     }
 }
@@ -143,6 +190,10 @@ impl<const S: usize> Filled for CuckooPair<S> {
         let inserted = CuckooPair::insert(self, key);
         debug_assert!(inserted.case != Some(CuckooCase::C3) || inserted.stashed);
         Insertion { kicks: inserted.kicks, placed: !inserted.stashed }
+    }
+
+    fn contains(&self, key: u64) -> bool {
+        CuckooPair::contains(self, key)
     }
 }
 
@@ -162,7 +213,7 @@ impl Keys {
 
 /// The conventional scheme: whoever finds both buckets full kicks somebody out at random, and so on,
 /// up to a limit. What has no place then is left over.
-struct Plain<const S: usize> {
+pub struct Plain<const S: usize> {
     words: Vec<u64>,
     buckets: u32,
     limit: usize,
@@ -170,9 +221,14 @@ struct Plain<const S: usize> {
 }
 
 impl<const S: usize> Plain<S> {
-    fn new(buckets: u32, args: &GCuckooArgs) -> Self {
+    /// An empty one with so many buckets in each table.
+    pub fn new(buckets: u32, args: &GCuckooArgs) -> Self {
         let words = vec![0; 2 * buckets as usize * S];
         Self { words, buckets, limit: args.limit, random: Keys(!args.seed) }
+    }
+
+    fn bucket(&self, bucket: u32) -> &[u64] {
+        &self.words[bucket as usize * S..][..S]
     }
 
     /// Puts a key into a bucket if it has a vacant slot.
@@ -200,5 +256,10 @@ impl<const S: usize> Filled for Plain<S> {
             }
         }
         Insertion { kicks: self.limit, placed: false }
+    }
+
+    fn contains(&self, key: u64) -> bool {
+        let both = CuckooPair::<S>::buckets_of(key, self.buckets);
+        both.iter().any(|&bucket| self.bucket(bucket).contains(&key))
     }
 }

@@ -5,7 +5,6 @@
 mod address;
 mod cli;
 mod compare;
-#[allow(dead_code, reason = "the figures that use the rest come next")]
 mod figures;
 mod gcuckoo;
 mod machine;

@@ -54,7 +54,7 @@ pub struct Source {
 }
 
 /// The papers whose evaluations are rerun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Paper {
     /// The ring.
     HotRing,
@@ -64,6 +64,15 @@ pub enum Paper {
     Rhkv,
     /// Hash maps under three locks.
     DurableStore,
+}
+
+impl Source {
+    /// In which order a report has them: by paper, and by the number within it.
+    pub fn order(self) -> (Paper, u32) {
+        let digits = self.place.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let number = digits.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        (self.paper, number.parse().unwrap_or(u32::MAX))
+    }
 }
 
 impl Paper {
@@ -197,6 +206,11 @@ impl Figure {
     }
 }
 
+/// A part of a whole in percent.
+pub fn percent(part: f64) -> String {
+    if part.is_finite() { format!("{:.0} %", 100.0 * part) } else { "-".to_owned() }
+}
+
 /// A number with three digits that say something, and a sign between thousands.
 pub fn short(value: f64) -> String {
     let size = value.abs();
@@ -261,6 +275,16 @@ mod tests {
         assert_eq!(all(&[]), None);
         assert_eq!(all(&[Verdict::Agrees, Verdict::Agrees]), Some(Verdict::Agrees));
         assert_eq!(all(&[Verdict::Agrees, Verdict::Differs]), Some(Verdict::Partly));
+    }
+
+    #[test]
+    fn figures_stand_in_the_order_of_their_papers() {
+        let order = |place| Source { paper: Paper::HotRing, place }.order().1;
+        assert_eq!(
+            [order("figure 11a"), order("sections 4.2 and 6"), order("table 2")],
+            [11, 4, 2]
+        );
+        assert!(Paper::HotRing < Paper::Mercury);
     }
 
     #[test]

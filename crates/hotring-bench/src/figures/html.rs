@@ -227,10 +227,10 @@ fn name(series: &Series) -> String {
 fn cell(point: &Point) -> String {
     let value = short(point.y);
     match point.range {
-        Some((low, high)) => {
+        Some((low, high)) if low < high => {
             format!("{value} <small>{}\u{2013}{}</small>", short(low), short(high))
         }
-        None => value,
+        _ => value,
     }
 }
 

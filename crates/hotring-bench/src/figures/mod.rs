@@ -8,25 +8,34 @@
 //! Figures that need what does not exist yet (a cluster, a log, RDMA) are left out; the report says
 //! so.
 
+mod accesses;
 pub mod chart;
+mod durable;
+mod field;
 pub mod figure;
 mod html;
+mod latency;
+mod locked;
+mod mercury;
+mod over_time;
 mod report;
+mod rhkv;
 mod scale;
 mod servers;
 mod skew;
 mod svg;
 #[cfg(test)]
 mod tests;
+mod throughput;
 
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget};
+use indicatif::ProgressBar;
 
-use crate::machine::Machine;
+use crate::machine::{self, Machine};
 use figure::{Figure, Measured, Subject};
 use report::Report;
 pub use scale::{Scale, Size};
@@ -62,18 +71,30 @@ pub struct Entry {
 pub struct Bench {
     /// How much.
     pub size: Size,
-    bars: MultiProgress,
+    /// Which figure this is, of how many.
+    turn: String,
 }
 
 /// All figures, in the order of the report.
 fn entries() -> Vec<Entry> {
-    skew::ENTRIES.into_iter().chain(servers::ENTRIES).collect()
+    let mut entries = Vec::new();
+    entries.extend(skew::ENTRIES);
+    entries.extend(accesses::ENTRIES);
+    entries.extend(throughput::ENTRIES);
+    entries.extend(latency::ENTRIES);
+    entries.extend(over_time::ENTRIES);
+    entries.extend(mercury::ENTRIES);
+    entries.extend(rhkv::ENTRIES);
+    entries.extend(servers::ENTRIES);
+    entries.extend(durable::ENTRIES);
+    entries.sort_by_key(|entry| (entry.subject.source.order(), entry.subject.id));
+    entries
 }
 
 impl Bench {
-    /// A bar below the one of all figures, for steps within one figure.
+    /// A bar for steps within one figure.
     pub fn steps(&self, steps: u64, what: &str) -> ProgressBar {
-        self.bars.add(crate::report::progress(steps, what))
+        crate::report::progress(steps, &format!("{} {what}", self.turn))
     }
 }
 
@@ -88,7 +109,8 @@ impl FiguresArgs {
             }
             return Ok(());
         };
-        let report = self.measure(&entries)?;
+        machine::huge_pages_for_all()?;
+        let report = measure(self.scale, &entries)?;
         report.write(out)?;
         for figure in &report.figures {
             let verdict = figure.verdict().map_or("", |verdict| verdict.label());
@@ -109,34 +131,31 @@ impl FiguresArgs {
         });
         Ok(entries)
     }
+}
 
-    fn measure(&self, entries: &[Entry]) -> Result<Report> {
-        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-        let all = bars.add(crate::report::progress(entries.len() as u64, "figures"));
-        let bench = Bench { size: self.scale.size()?, bars };
+/// Measures figures, one after the other.
+fn measure(scale: Scale, entries: &[Entry]) -> Result<Report> {
+    let mut bench = Bench { size: scale.size()?, turn: String::new() };
+    let start = Instant::now();
+    let mut figures = Vec::new();
+    for (at, Entry { subject, measure }) in entries.iter().enumerate() {
+        bench.turn = format!("{}/{} {}", at + 1, entries.len(), subject.id);
         let start = Instant::now();
-        let mut figures = Vec::new();
-        for Entry { subject, measure } in entries {
-            all.set_message(subject.id);
-            let start = Instant::now();
-            let measured = measure(&bench).with_context(|| format!("figure {}", subject.id))?;
-            let seconds = crate::report::seconds(start.elapsed());
-            figures.push(Figure { subject: *subject, measured, seconds });
-            all.inc(1);
-        }
-        all.finish_and_clear();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock before 1970")?;
-        Ok(Report {
-            machine: Machine::here(),
-            date: report::day(now.as_secs()),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
-            scale: self.scale.to_string(),
-            scale_line: format!("{}: {}", self.scale, bench.size),
-            seconds: crate::report::seconds(start.elapsed()),
-            notes: vec![LEFT_OUT.to_owned()],
-            figures,
-        })
+        let measured = measure(&bench).with_context(|| format!("figure {}", subject.id))?;
+        let seconds = crate::report::seconds(start.elapsed());
+        figures.push(Figure { subject: *subject, measured, seconds });
     }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock before 1970")?;
+    Ok(Report {
+        machine: Machine::here(),
+        date: report::day(now.as_secs()),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        scale: scale.to_string(),
+        scale_line: format!("{}: {}", scale, bench.size),
+        seconds: crate::report::seconds(start.elapsed()),
+        notes: vec![LEFT_OUT.to_owned()],
+        figures,
+    })
 }
 
 /// What the report does not have, and why.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::chart::{Axis, Chart, Mark, Point, Series, Shape};
 use super::figure::{Claim, Figure, Measured, Paper, Source, Subject};
 use super::report::{Report, day};
-use super::{Scale, entries, html};
+use super::{Entry, Scale, entries, html, servers};
 use crate::machine::Machine;
 use crate::report::Spread;
 
@@ -151,4 +151,33 @@ fn days_are_those_of_the_calendar() {
     assert_eq!(day(951_868_800), "2000-03-01");
     assert_eq!(day(1_767_225_599), "2025-12-31");
     assert_eq!(day(1_767_225_600), "2026-01-01");
+}
+
+/// Servers are programs of their own: the tests of the subcommand `servers` start them.
+fn is_in_process(entry: &Entry) -> bool {
+    servers::ENTRIES.iter().all(|server| server.subject.id != entry.subject.id)
+}
+
+#[test]
+fn every_figure_is_measured_at_a_tiny_scale_and_has_charts_with_points() {
+    let mut entries = entries();
+    entries.retain(is_in_process);
+    let report = super::measure(Scale::Tiny, &entries).unwrap();
+    assert_eq!(report.figures.len(), entries.len());
+    for figure in &report.figures {
+        let (id, measured) = (figure.subject.id, &figure.measured);
+        assert!(!measured.charts.is_empty() && !measured.claims.is_empty(), "{id}");
+        // On a busy machine, no window of time may be full at this scale.
+        let (timed, other): (Vec<&Chart>, Vec<&Chart>) =
+            measured.charts.iter().partition(|chart| chart.x.label == "seconds");
+        assert!(timed.iter().all(|chart| !chart.series.is_empty()), "{id}");
+        for series in other.iter().flat_map(|chart| &chart.series) {
+            assert!(!series.points.is_empty(), "{id}: {} has no points", series.name);
+            let all = series.points.iter().all(|point| point.x.is_finite() && point.y.is_finite());
+            assert!(all, "{id}: {:?}", series.points);
+        }
+        let seen: String = measured.claims.iter().map(|claim| claim.seen.as_str()).collect();
+        assert!(!seen.contains("NaN"), "{id}: {seen}");
+    }
+    check_well_formed(&html::page(&report));
 }

@@ -136,6 +136,11 @@ pub trait Worker {
     fn undo(&mut self, ops: &[Op]);
 }
 
+/// A map of numbers with scattered keys that no plan names.
+pub fn named(name: &str, engine: impl Engine + 'static) -> Box<dyn Target> {
+    Box::new(Named { name: name.to_owned(), keys: Keys::Scattered, engine })
+}
+
 /// An engine with its name.
 struct Named<E> {
     name: String,

@@ -1,0 +1,149 @@
+//! Memory accesses for a lookup: by the paper's formulas, and counted.
+
+use anyhow::Result;
+use hotring_index::Strategy;
+
+use super::chart::{Axis, Chart, Point, Series};
+use super::field::{self, Field, Work};
+use super::figure::{Claim, Measured, Paper, Source, Subject};
+use super::{Bench, Entry};
+use crate::targets::Plan;
+use crate::workload::operations::Workload;
+use crate::workload::zipf::share_of_hottest;
+
+/// What this file measures.
+pub const ENTRIES: [Entry; 1] = [Entry {
+    subject: Subject {
+        id: "hotring-3",
+        title: "Expected memory accesses for a lookup",
+        source: Source { paper: Paper::HotRing, place: "figure 3" },
+        paper: "By formula, for 250 million items: a chain of L items takes 1 + L/2 accesses, \
+                however hot the item; chains with the hottest items first take far fewer, and the \
+                distance grows with L.",
+    },
+    measure: expected,
+}];
+
+const LENGTHS: [u64; 4] = [2, 4, 8, 16];
+const THETAS: [f64; 2] = [0.99, 1.22];
+/// Items of the formula.
+const ITEMS: u64 = 250_000_000;
+
+/// Equation 1.
+fn of_chain(length: u64) -> f64 {
+    1.0 + length as f64 / 2.0
+}
+
+/// Equation 3: the k-th item of each chain is one of the k-th best B of all.
+fn of_ideal(length: u64, theta: f64) -> f64 {
+    let best = |k: u64| share_of_hottest(ITEMS, theta, k as f64 / length as f64);
+    let parts = (1..=length).map(|k| {
+        let before = if k == 1 { 0.0 } else { best(k - 1) };
+        (best(k) - before) * k as f64
+    });
+    1.0 + parts.sum::<f64>()
+}
+
+fn expected(bench: &Bench) -> Result<Measured> {
+    let keys = (bench.size.keys / 4).max(1);
+    // The rows of each exponent: Chaining Hash, then rings.
+    let mut counted = vec![vec![Vec::new(); 4]; THETAS.len()];
+    for length in LENGTHS {
+        let field = Field::load(bench, keys, &plans(bench, keys, length))?;
+        for (theta, rows) in THETAS.into_iter().zip(&mut counted) {
+            let work = Work::zipf(Workload::C, theta, 1);
+            for (row, samples) in rows.iter_mut().zip(field.measure(bench, work)?) {
+                // The slot is one more access.
+                row.extend(samples.visits.map(|visits| Point::new(length as f64, 1.0 + visits)));
+            }
+        }
+    }
+    let mut charts = Vec::new();
+    let mut claims = Vec::new();
+    for (theta, rows) in THETAS.into_iter().zip(counted) {
+        claims.extend(compare(theta, &rows));
+        charts.push(chart(theta, rows));
+    }
+    let notes = vec![
+        format!(
+            "Counted: the slot, and the items that sampled lookups visited, in tables of {keys} \
+             keys that never grow. \"By hotness\" is the formula for chains sorted by hotness, \
+             which no index can have without moving items all the time."
+        ),
+        "Seven hints have a slot of a cache line for as many items, eight times the memory of a \
+         chain's bucket: here as many items a slot are compared, in the other figures as many \
+         bytes."
+            .to_owned(),
+        "A chain's buckets are filled at random, so that hits lie in longer ones more often: that \
+         makes up for the half an item that the formula leaves out."
+            .to_owned(),
+    ];
+    Ok(Measured { claims, charts, notes })
+}
+
+/// Indexes with so many items a slot.
+fn plans(bench: &Bench, keys: u64, length: u64) -> Vec<Plan> {
+    let plans = [
+        field::chaining(bench, keys, length),
+        field::ring(bench, keys, length, Strategy::Random),
+        field::ring(bench, keys, length, Strategy::Sampling),
+        field::lines(bench, keys),
+    ];
+    plans.map(|plan| plan.with_items_per_slot(keys, length as f64)).into()
+}
+
+fn chart(theta: f64, rows: Vec<Vec<Point>>) -> Chart {
+    let formula = |value: &dyn Fn(u64) -> f64| -> Vec<Point> {
+        LENGTHS.iter().map(|&length| Point::new(length as f64, value(length))).collect()
+    };
+    let mut series = vec![
+        Series::computed("chain", formula(&of_chain)),
+        Series::computed("by hotness", formula(&|length| of_ideal(length, theta))),
+    ];
+    let names = ["Chaining Hash", "HotRing-r", "HotRing-s", "HotRing, 7 hints"];
+    let measured = names.into_iter().zip(rows);
+    series.extend(measured.map(|(name, points)| Series::measured(name, points)));
+    Chart::lines(
+        format!("Accesses for a hit, exponent {theta}"),
+        Axis::log("items a slot"),
+        Axis::linear("memory accesses a lookup"),
+        series,
+    )
+}
+
+fn compare(theta: f64, rows: &[Vec<Point>]) -> Vec<Claim> {
+    let [chain, _, sampling, _] = rows else { return Vec::new() };
+    let saved: Vec<f64> = chain.iter().zip(sampling).map(|(c, s)| c.y - s.y).collect();
+    let grows = saved.windows(2).filter(|pair| pair[1] > pair[0]).count();
+    let mut claims = vec![Claim::holds(
+        "The longer the chain, the more hotness saves",
+        &format!("exponent {theta}, HotRing-s saves more at each doubling of the length"),
+        grows,
+        saved.len().saturating_sub(1),
+    )];
+    if let (Some(chain), Some(ring)) = (chain.last(), sampling.last()) {
+        let length = chain.x as u64;
+        let expected = of_chain(length) / of_ideal(length, theta);
+        claims.push(Claim::factor(
+            format!("Chains of {length} by hotness need {expected:.1} times fewer accesses"),
+            &format!("exponent {theta}, Chaining Hash to HotRing-s, counted"),
+            expected,
+            chain.y / ring.y,
+        ));
+    }
+    claims
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_formulas_have_their_limits() {
+        assert_eq!(of_chain(8), 5.0);
+        assert!((of_ideal(1, 0.99) - 2.0).abs() < 1e-9);
+        // All keys alike: the ideal chain is a chain, counted from its first item.
+        assert!((of_ideal(8, 0.0) - 5.5).abs() < 1e-6);
+        assert!(of_ideal(16, 1.22) < 2.1);
+    }
+}

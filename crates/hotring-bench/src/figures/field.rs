@@ -1,0 +1,185 @@
+//! What figures have in common: targets that are loaded side by side and take turns.
+
+use anyhow::Result;
+use hotring_index::{Config, Strategy};
+
+use super::Bench;
+use super::chart::{Point, Series};
+use crate::measure::load::Loaded;
+use crate::measure::rounds::{Entrant, Rounds, Samples};
+use crate::targets::{Mode, Plan, Target, TargetName};
+use crate::workload::operations::{Keys, Workload};
+use crate::workload::skew::Skew;
+use crate::workload::streams::{Draw, Streams};
+
+/// Targets that hold the same keys.
+pub struct Field {
+    /// Each with the bytes of its index for a key, where it counts them.
+    loaded: Vec<(Box<dyn Target>, Option<f64>)>,
+    keys: u64,
+}
+
+/// What is done in a block of rounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// The mix of operations.
+    pub workload: Workload,
+    /// Which keys they go to.
+    pub skew: Skew,
+    /// Threads, pinned to cores in order.
+    pub threads: usize,
+}
+
+impl Work {
+    /// By Zipf with this exponent.
+    pub fn zipf(workload: Workload, theta: f64, threads: usize) -> Self {
+        Work { workload, skew: Skew::Zipf(theta), threads }
+    }
+
+    /// The streams of it.
+    pub fn streams(&self, keys: u64, ops: u64) -> Result<Streams> {
+        let Work { workload, skew, threads } = *self;
+        let draw = Draw { workload, skew, keys, threads, ops, seed: 1, hot_set: 0 };
+        Ok(draw.streams()?.with_scattered())
+    }
+}
+
+impl Field {
+    /// Builds and loads all of them.
+    pub fn load(bench: &Bench, keys: u64, plans: &[Plan]) -> Result<Self> {
+        let streams = 2 * bench.size.ops * bench.size.threads as u64;
+        let loaded = Loaded::all(plans, keys, streams)?.into_iter();
+        let loaded = loaded.map(|loaded| (loaded.target, loaded.index_bytes_per_key)).collect();
+        Ok(Field { loaded, keys })
+    }
+
+    /// Loads one more, which no plan tells how to build.
+    pub fn add(&mut self, bench: &Bench, target: Box<dyn Target>) {
+        let bar = bench.steps(self.keys, &format!("load {}", target.name()));
+        target.load(self.keys, &bar);
+        bar.finish_and_clear();
+        self.loaded.push((target, None));
+    }
+
+    /// Names, each with the bytes of its index for a key, in the order of the plans.
+    pub fn names(&self) -> Vec<String> {
+        let name = |(target, bytes): &(Box<dyn Target>, Option<f64>)| match bytes {
+            Some(bytes) => format!("{} ({bytes:.1} B)", target.name()),
+            None => target.name().to_owned(),
+        };
+        self.loaded.iter().map(name).collect()
+    }
+
+    /// All of them.
+    pub fn targets(&self) -> Vec<&dyn Target> {
+        self.loaded.iter().map(|(target, _)| &**target).collect()
+    }
+
+    /// Lets all of them do the same, in turns.
+    pub fn measure(&self, bench: &Bench, work: Work) -> Result<Vec<Samples>> {
+        let streams = work.streams(self.keys, bench.size.ops)?;
+        let Work { workload, skew, threads } = work;
+        let what = format!("{workload} {skew}, {threads} threads");
+        take_turns(bench, &self.targets(), &streams, &what)
+    }
+}
+
+/// Rounds in which targets do the same.
+pub fn take_turns(
+    bench: &Bench,
+    targets: &[&dyn Target],
+    streams: &Streams,
+    what: &str,
+) -> Result<Vec<Samples>> {
+    let entrant = |&target| Entrant { target, mode: Mode::Scalar, streams };
+    let entrants: Vec<Entrant<'_>> = targets.iter().map(entrant).collect();
+    let rounds = Rounds { measured: bench.size.rounds, warmup: bench.size.warmup };
+    let bar = bench.steps(rounds.turns(entrants.len()), what);
+    let samples = rounds.measure(&entrants, &bar)?;
+    bar.finish_and_clear();
+    Ok(samples)
+}
+
+/// The rates of several targets at several places.
+#[derive(Debug, Default)]
+pub struct Rows {
+    names: Vec<String>,
+    points: Vec<Vec<Point>>,
+}
+
+impl Rows {
+    /// Adds what a field gave at one place, in million operations a second. The names are those of
+    /// the first time.
+    pub fn add(&mut self, x: f64, names: Vec<String>, samples: &[Samples]) {
+        if self.names.is_empty() {
+            self.points = vec![Vec::new(); names.len()];
+            self.names = names;
+        }
+        for (points, samples) in self.points.iter_mut().zip(samples) {
+            points.push(Point::spread(x, samples.spread()));
+        }
+    }
+
+    /// How many times the rate of row `under` that of row `over` is.
+    pub fn ratio(&self, over: usize, under: usize, x: f64) -> f64 {
+        self.rate(over, x) / self.rate(under, x)
+    }
+
+    /// A median, NaN where there is none.
+    pub fn rate(&self, row: usize, x: f64) -> f64 {
+        let points = self.points.get(row);
+        let point = points.and_then(|points| points.iter().find(|point| point.x == x));
+        point.map_or(f64::NAN, |point| point.y)
+    }
+
+    /// For a chart.
+    pub fn series(self) -> Vec<Series> {
+        let rows = self.names.into_iter().zip(self.points);
+        rows.map(|(name, points)| Series::measured(name, points)).collect()
+    }
+}
+
+fn plan(name: &str, target: TargetName, keys: u64, inserts: u64) -> Plan {
+    let label = Some(name.to_owned());
+    Plan { label, keys: Keys::Scattered, ..Plan::new(target, keys + inserts) }
+}
+
+/// Room for the keys that a figure's streams insert.
+fn inserts(bench: &Bench) -> u64 {
+    bench.size.ops * bench.size.threads as u64
+}
+
+/// An engine as it is by default.
+pub fn default(bench: &Bench, name: &str, target: TargetName, keys: u64) -> Plan {
+    plan(name, target, keys, inserts(bench))
+}
+
+/// Chaining Hash with `ratio` keys for each bucket, in a table that never grows.
+pub fn chaining(bench: &Bench, keys: u64, ratio: u64) -> Plan {
+    let plan = default(bench, "Chaining Hash", TargetName::Chaining, keys);
+    plan.with_items_per_slot(keys, ratio as f64)
+}
+
+/// HotRing with one hint in a table of as many bytes as that of `chaining` with this ratio: the
+/// papers compare at equal index memory, and a slot is 16 bytes here.
+pub fn ring(bench: &Bench, keys: u64, ratio: u64, strategy: Strategy) -> Plan {
+    let plan = default(bench, ring_name(strategy), TargetName::Hotring, keys);
+    let config = Config { strategy, ..Config::default() };
+    let plan = Plan { hints: 1, config, ..plan };
+    plan.with_items_per_slot(keys, ratio as f64 * 2.0)
+}
+
+/// HotRing with lines of seven hints, as it is by default.
+pub fn lines(bench: &Bench, keys: u64) -> Plan {
+    default(bench, "HotRing, 7 hints", TargetName::Hotring, keys)
+}
+
+/// The paper's names of HotRing's variants, and ours.
+pub fn ring_name(strategy: Strategy) -> &'static str {
+    match strategy {
+        Strategy::None => "HotRing, heads fixed",
+        Strategy::Random => "HotRing-r",
+        Strategy::Sampling => "HotRing-s",
+        Strategy::Vote => "HotRing, votes",
+    }
+}
