@@ -164,6 +164,7 @@ impl Plan {
     pub fn start(&self) -> Result<Spawned> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         end_all_with_this();
+        let program = self.kind.program()?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("hotring-bench-{}-{number}", std::process::id());
         let log = std::env::temp_dir().join(format!("{name}.log"));
@@ -173,13 +174,13 @@ impl Plan {
             Transport::Unix => Place::Unix(socket.clone()),
         };
         let output = File::create(&log).with_context(|| format!("no {}", log.display()))?;
-        let mut command = Command::new(self.kind.program()?);
+        let mut command = Command::new(program);
         command.args(self.args(&place)).stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(output);
         let child = {
             // Whoever ends all must not miss one that is just being started.
             let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-            let child = self.launch(command)?;
+            let child = self.launch(command).inspect_err(|_| drop(std::fs::remove_file(&log)))?;
             running.push(Running { pid: child.id(), log: log.clone(), socket });
             child
         };

@@ -78,9 +78,15 @@ fn an_open_loop_asks_no_more_than_it_is_told_to() {
 
 #[test]
 fn the_papers_figures_over_the_wire_have_all_that_is_installed() {
-    let folder = tempfile::tempdir().expect("a place for files");
-    let out = folder.path().to_str().expect("a plain path");
-    bench(&["figures", "--scale", "tiny", "--only", "rhkv-7,rhkv-8", "--out", out]);
+    let (folder, scratch) = (tempfile::tempdir(), tempfile::tempdir());
+    let (folder, scratch) = (folder.expect("a place for files"), scratch.expect("and another"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotring-bench"));
+    command.args(["figures", "--scale", "tiny", "--only", "rhkv-7,rhkv-8", "--out"]);
+    let output = command.arg(folder.path()).env("TMPDIR", scratch.path()).output();
+    let output = output.expect("the tool was built");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Also of a server that is not there, or does not start, nothing is left.
+    assert_eq!(std::fs::read_dir(scratch.path()).expect("it is there").count(), 0);
     let text = std::fs::read_to_string(folder.path().join("report.json")).expect("it was written");
     let report: serde_json::Value = serde_json::from_str(&text).expect("one JSON value");
     for (figure, charts) in [(0, 4), (1, 2)] {
