@@ -112,10 +112,6 @@ impl FiguresArgs {
         machine::huge_pages_for_all()?;
         let report = measure(self.scale, &entries)?;
         report.write(out)?;
-        for figure in &report.figures {
-            let verdict = figure.verdict().map_or("", |verdict| verdict.label());
-            println!("{:<22} {:>7.1} s  {verdict}", figure.subject.id, figure.seconds);
-        }
         println!("{}", out.join("report.html").display());
         Ok(())
     }
@@ -143,7 +139,10 @@ fn measure(scale: Scale, entries: &[Entry]) -> Result<Report> {
         let start = Instant::now();
         let measured = measure(&bench).with_context(|| format!("figure {}", subject.id))?;
         let seconds = crate::report::seconds(start.elapsed());
-        figures.push(Figure { subject: *subject, measured, seconds });
+        let figure = Figure { subject: *subject, measured, seconds };
+        let verdict = figure.verdict().map_or("", |verdict| verdict.label());
+        println!("{:<22} {seconds:>7.1} s  {verdict}", subject.id);
+        figures.push(figure);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock before 1970")?;
     Ok(Report {

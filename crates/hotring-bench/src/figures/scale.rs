@@ -66,7 +66,7 @@ impl Scale {
         };
         let size = match self {
             Scale::Tiny => size(1 << 11, 1_000, 1, 0, 0.05),
-            Scale::Small => size(1 << 22, 500_000, 5, 1, 4.0),
+            Scale::Small => size(1 << 21, 250_000, 5, 1, 4.0),
             Scale::Medium => size(1 << 24, 4_000_000, 5, 1, 10.0),
             Scale::Full => size(1 << 28, 16_000_000, 5, 1, 30.0),
         };

@@ -96,6 +96,16 @@ fn papers(bench: &Bench, keys: u64, ratio: u64) -> Vec<Plan> {
     ]
 }
 
+/// Indexes of others, as they are by default.
+const PEERS: [(&str, TargetName); 6] = [
+    ("papaya", TargetName::Papaya),
+    ("dashmap", TargetName::Dashmap),
+    ("scc", TargetName::Scc),
+    ("Masstree", TargetName::Masstree),
+    ("libcuckoo", TargetName::Libcuckoo),
+    ("TBB", TargetName::Tbb),
+];
+
 /// What is said of the memory in each of them.
 fn note(keys: u64) -> String {
     format!(
@@ -113,11 +123,10 @@ fn by_workload(bench: &Bench) -> Result<Measured> {
     plans.push(field::lines(bench, keys));
     plans.push(field::default(bench, "Mercury", TargetName::Mercury, keys));
     plans.push(field::default(bench, "G-Cuckoo", TargetName::Gcuckoo, keys));
-    if cfg!(feature = "peers") {
-        plans.push(field::default(bench, "papaya", TargetName::Papaya, keys));
-        plans.push(field::default(bench, "dashmap", TargetName::Dashmap, keys));
-        plans.push(field::default(bench, "scc", TargetName::Scc, keys));
-    }
+    let peers = PEERS.map(|(name, target)| field::default(bench, name, target, keys));
+    let (there, absent): (Vec<Plan>, Vec<Plan>) =
+        peers.into_iter().partition(|plan| plan.build().is_ok());
+    plans.extend(there);
     let field = Field::load(bench, keys, &plans)?;
     let (mut charts, mut claims) = (Vec::new(), Vec::new());
     let mut alone = None;
@@ -153,11 +162,12 @@ fn by_workload(bench: &Bench) -> Result<Measured> {
          take by default: they show what more memory buys, and are not in the claims."
             .to_owned(),
     ];
-    if !cfg!(feature = "peers") {
-        notes.push(
-            "Maps from crates.io are measured too if this tool is built with --features peers."
-                .to_owned(),
-        );
+    if !absent.is_empty() {
+        let names: Vec<String> = absent.iter().map(Plan::name).collect();
+        notes.push(format!(
+            "Not built into this tool (--features peers,cpp-peers): {}.",
+            names.join(", ")
+        ));
     }
     Ok(Measured { claims, charts, notes })
 }
