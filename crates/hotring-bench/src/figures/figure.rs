@@ -131,6 +131,8 @@ pub enum Verdict {
     Partly,
     /// It does not.
     Differs,
+    /// This machine has not what it takes to see it.
+    Unseen,
 }
 
 impl Verdict {
@@ -140,6 +142,7 @@ impl Verdict {
             Self::Agrees => "agrees",
             Self::Partly => "agrees in part",
             Self::Differs => "differs",
+            Self::Unseen => "cannot be seen here",
         }
     }
 
@@ -181,6 +184,11 @@ impl Claim {
         };
         let (seen, expected) = (short(seen), short(expected));
         Claim { paper: paper.into(), seen: format!("{what}: {seen}, there {expected}"), verdict }
+    }
+
+    /// The paper says something that this machine has not what it takes to see: why.
+    pub fn unseen(paper: impl Into<String>, why: &str) -> Self {
+        Claim { paper: paper.into(), seen: why.to_owned(), verdict: Verdict::Unseen }
     }
 
     /// The paper says that something holds; here it does in `held` of `cases` cases.

@@ -110,11 +110,13 @@ fn badge(verdict: Verdict) -> String {
         Verdict::Agrees => "agrees",
         Verdict::Partly => "partly",
         Verdict::Differs => "differs",
+        Verdict::Unseen => "unseen",
     };
     let sign = match verdict {
         Verdict::Agrees => "\u{2713}",
         Verdict::Partly => "\u{2248}",
         Verdict::Differs => "\u{2717}",
+        Verdict::Unseen => "\u{2013}",
     };
     format!("<span class=\"badge {class}\">{sign} {}</span>", verdict.label())
 }

@@ -256,12 +256,12 @@ fn locking(bench: &Bench) -> Result<Measured> {
         let names = plans.iter().map(Plan::name).collect();
         rows.add(place as f64, names, &field.measure(bench, work)?);
         let seen = rows.ratio(1, 0, place as f64);
-        claims.push(Claim::factor(
-            format!("{name}: elision is {:.1} % faster", 100.0 * (there - 1.0)),
-            "lock with elision to lock",
-            there,
-            seen,
-        ));
+        let claim = format!("{name}: elision is {:.1} % faster", 100.0 * (there - 1.0));
+        claims.push(if has_hle {
+            Claim::factor(claim, "lock with elision to lock", there, seen)
+        } else {
+            Claim::unseen(claim, "this processor has no lock elision")
+        });
     }
     let chart = Chart::bars(
         format!("G-Cuckoo, exponent 0.99, threads: {}", bench.size.threads),
