@@ -129,12 +129,11 @@ pub(super) fn all(loaded: &[Loaded]) -> Vec<(usize, Mode)> {
 /// Chains first, then rings with as many bytes.
 fn plans(keys: u64, bucket: u64, shape: Shape) -> Vec<Plan> {
     let chains = Plan { shape, ..Plan::new(TargetName::Chaining, keys) };
-    let mut plans = vec![chains.with_items_per_slot(keys, bucket as f64)];
+    let mut plans = vec![chains.with_keys_per_bucket(keys, bucket as f64)];
     for (strategy, hints) in RINGS {
         let config = Config { strategy, ..Config::default() };
         let ring = Plan { shape, hints, config, ..Plan::new(TargetName::Hotring, keys) };
-        let items = bucket * (hints as u64 + 1);
-        plans.push(ring.with_items_per_slot(keys, items as f64));
+        plans.push(ring.with_keys_per_bucket(keys, bucket as f64));
     }
     plans
 }

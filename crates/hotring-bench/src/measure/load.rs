@@ -19,8 +19,9 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Builds a target and puts the keys numbered `0..keys`.
+    /// Builds a target and puts the keys numbered `0..keys`, unless memory will not do for it.
     pub fn new(plan: &Plan, keys: u64) -> Result<Self> {
+        check_memory(std::slice::from_ref(plan), keys, 0, memory_available()?)?;
         let bar = report::progress(keys, &format!("load {}", plan.name()));
         let before = resident()?;
         let target = plan.build()?;

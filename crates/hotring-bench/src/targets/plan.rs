@@ -100,6 +100,13 @@ impl Plan {
         self
     }
 
+    /// With a table of as many bytes as chains have with this many keys a bucket, and that never grows.
+    /// For the ring and for chains; exact where `keys` is a power of two times that many.
+    pub fn with_keys_per_bucket(self, keys: u64, per_bucket: f64) -> Self {
+        let words = (self.slot_bytes() / 8) as f64;
+        self.with_items_per_slot(keys, per_bucket * words)
+    }
+
     /// What tables call it.
     pub fn name(&self) -> String {
         let kind = self.target.to_possible_value().expect("no variant is skipped");

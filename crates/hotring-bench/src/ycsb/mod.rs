@@ -82,6 +82,10 @@ pub struct YcsbArgs {
     /// have as many (else each its own default)
     #[arg(long, conflicts_with = "items_per_slot")]
     index_bytes: Option<f64>,
+    /// Let Chaining Hash have at most this many keys a bucket (the paper's key-bucket ratio: exactly,
+    /// where --keys is a power of two times that), and HotRing a table of as many bytes; neither grows
+    #[arg(long, conflicts_with_all = ["index_bytes", "items_per_slot"])]
+    keys_per_bucket: Option<f64>,
     /// Scatter the keys as if drawn at random, for all but the oracle: some hashes spread neighbouring
     /// numbers more evenly than chance would
     #[arg(long)]
@@ -208,6 +212,9 @@ impl YcsbArgs {
         ensure!(self.rounds > 0 && self.batch > 0, "--rounds and --batch start at 1");
         ensure!(!self.threads.contains(&0), "--threads starts at 1");
         ensure!(self.keys <= 1 << 40, "at most 2^40 keys");
+        let sizes = [self.index_bytes, self.keys_per_bucket, self.ring.items_per_slot];
+        let above_0 = sizes.iter().flatten().all(|&size| size > 0.0);
+        ensure!(above_0, "--index-bytes, --keys-per-bucket and --items-per-slot are above 0");
         if self.rounds < 5 {
             eprintln!("note: fewer than 5 rounds are for trying things out, not for figures");
         }
@@ -242,7 +249,7 @@ impl YcsbArgs {
             plan.config = self.ring.common();
             match target {
                 TargetName::Hotring => plans.extend(self.rings(&plan, keys)?),
-                TargetName::Chaining => plans.push(self.sized(plan)),
+                TargetName::Chaining => plans.push(self.sized(plan, keys)),
                 _ => plans.push(plan),
             }
         }
@@ -256,7 +263,7 @@ impl YcsbArgs {
         for &strategy in &self.ring.strategies {
             for &hints in &self.ring.hints {
                 let config = self.ring.config(strategy);
-                let mut plan = self.sized(Plan { hints, config, ..like.clone() });
+                let mut plan = self.sized(Plan { hints, config, ..like.clone() }, keys);
                 if let Some(items) = self.ring.items_per_slot {
                     plan = plan.with_items_per_slot(keys, items);
                 }
@@ -276,10 +283,11 @@ impl YcsbArgs {
     }
 
     /// With as many bytes of index as asked for.
-    fn sized(&self, plan: Plan) -> Plan {
-        match self.index_bytes {
-            Some(bytes) => plan.with_index_bytes(bytes),
-            None => plan,
+    fn sized(&self, plan: Plan, keys: u64) -> Plan {
+        match (self.index_bytes, self.keys_per_bucket) {
+            (Some(bytes), _) => plan.with_index_bytes(bytes),
+            (_, Some(per_bucket)) => plan.with_keys_per_bucket(keys, per_bucket),
+            _ => plan,
         }
     }
 

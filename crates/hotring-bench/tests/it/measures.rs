@@ -62,14 +62,19 @@ fn engines_are_measured_at_equal_index_memory() {
     let equal = ["--threads", "2", "--index-bytes", "8", "--keys", "50k", "--scatter"];
     let toy = ["ycsb", "--ops", "20k", "--rounds", "3", "--skew", "0.99", "--modes", "scalar"];
     let text = bench(&[&toy[..], &more, &equal].concat());
-    let bytes = |name: &str| {
+    let bytes = |text: &str, name: &str| {
         let row = text.lines().find(|line| line.contains(name)).expect("a row of it");
         row.split('|').nth_back(2).expect("a cell").trim().to_owned()
     };
     // The power of two above 8 bytes for each of 50,000 keys.
     let expected = format!("{:.2}", (1 << 19) as f64 / 50_000.0);
     for name in ["chaining", "hotring vote 1", "hotring vote 7"] {
-        assert_eq!(bytes(name), expected, "{name}: {text}");
+        assert_eq!(bytes(&text, name), expected, "{name}: {text}");
+    }
+    let paper = ["--threads", "1", "--keys", "32768", "--keys-per-bucket", "8"];
+    let text = bench(&[&toy[..], &more, &paper].concat());
+    for name in ["chaining", "hotring vote 1", "hotring vote 7"] {
+        assert_eq!(bytes(&text, name), "1", "one word for 8 keys, {name}: {text}");
     }
     let refusal = refused(&[&toy[..], &more, &equal, &["--items-per-slot", "4"]].concat());
     assert!(refusal.contains("--items-per-slot"), "{refusal}");
