@@ -242,8 +242,10 @@ impl Plan {
             (TargetName::Hotring, _) | (TargetName::Chaining | TargetName::Mercury, _) => 16.0,
             (TargetName::MercuryMutex, _) => 32.0,
             (TargetName::Gcuckoo | TargetName::GcuckooOneSlot, _) => 24.0,
-            (TargetName::Papaya | TargetName::Scc, _) => 40.0,
-            (TargetName::Dashmap | TargetName::Masstree | TargetName::Libcuckoo, _) => 24.0,
+            (TargetName::Scc, _) => 40.0,
+            (TargetName::Papaya, _) => 56.0,
+            (TargetName::Masstree, _) => 96.0,
+            (TargetName::Dashmap | TargetName::Libcuckoo, _) => 24.0,
             (TargetName::Tbb, _) => 48.0,
         };
         let beyond_words = (self.shape.key_bytes + self.shape.value_bytes).saturating_sub(16);
