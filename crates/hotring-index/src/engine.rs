@@ -9,6 +9,7 @@ use crate::index::Index;
 use crate::item::{Item, Kind};
 use crate::session::Pinned;
 use crate::stats::EngineStats;
+use crate::u64s::{self, U64};
 use crate::word::{Next, ring_cmp};
 use std::cmp;
 
@@ -96,6 +97,18 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
     /// The live item with this key: the path of readers. Counts as an access.
     fn lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit>;
 
+    /// The value of a key, as `lookup` finds it or by a shorter way.
+    #[inline(always)]
+    fn get(p: &mut Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<u64> {
+        Self::lookup(p, goal).map(u64s::load)
+    }
+
+    /// The values of some keys, as `pipeline` finds them or by a shorter way.
+    #[inline(always)]
+    fn get_many(p: &mut Pinned<'_, U64, Self>, keys: &[u64], out: &mut [Option<u64>]) {
+        u64s::get_by_pipeline(p, keys, out);
+    }
+
     /// A cheap look for writers, which may miss what is there.
     #[inline(always)]
     fn probe<K: Kind>(_p: &Pinned<'_, K, Self>, _goal: KeyGoal<'_, K>) -> Option<Hit> {
@@ -159,6 +172,12 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
         _hit: Option<Hit>,
         _visits: u32,
     ) {
+    }
+
+    /// As `accessed`, of a write in place.
+    #[inline(always)]
+    fn written<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64, hit: Hit) {
+        Self::accessed(p, hash, Some(hit), 1);
     }
 
     /// Notes that `copy` has replaced an item.

@@ -115,6 +115,14 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Whether the item has an expiry field (for the count of expiring items).
     #[doc(hidden)]
     fn expires(item: Item) -> bool;
+    /// Whether [`Kind::pair`] gives anything.
+    #[doc(hidden)]
+    const PAIRS: bool = false;
+    /// The key and the value of a frozen item, if each is one word.
+    #[doc(hidden)]
+    fn pair(_item: Item) -> Option<(u64, u64)> {
+        None
+    }
     /// Stops changes of the item's value and expiry in place, for good.
     #[doc(hidden)]
     fn freeze(&self, item: Item);

@@ -144,6 +144,28 @@ mod kept {
         GraphRebuilt,
         /// A page was to be split that had been split meanwhile.
         SplitLate,
+        /// A copy of an item was made.
+        Copied,
+        /// It answered a read.
+        CopyRead,
+        /// It changed while it was read.
+        CopyChanged,
+        /// A write or a removal ended it.
+        CopyEnded,
+        /// One ended it while it was being written.
+        CopySpoilt,
+        /// An item that was to be copied died.
+        CopyTooLate,
+        /// An item that had been copied was replaced by an equal one that can be.
+        CopyRenewed,
+        /// Somebody let a word alone, as its item was being copied.
+        FillingMet,
+        /// The hot place went to another item of the line.
+        HotPlaceTaken,
+        /// It changed meanwhile.
+        HotPlaceLost,
+        /// A halving ended a copy.
+        CopySwept,
         /// A scan looked at a bucket or a page again, as it had changed meanwhile.
         ScannedAgain,
     }

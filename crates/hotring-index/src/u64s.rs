@@ -88,6 +88,14 @@ impl Kind for U64 {
         false
     }
 
+    const PAIRS: bool = true;
+
+    fn pair(item: Item) -> Option<(u64, u64)> {
+        // ORDERING: Relaxed, SIGN is constant.
+        let word = Next(item.next().load(Ordering::Relaxed));
+        Some((key_of(item), load(Hit { item, word })))
+    }
+
     fn freeze(&self, item: Item) {
         // ORDERING: AcqRel: in-place writes come before (the copy has them) or fail.
         value_of(item).fetch_or(FROZEN, Ordering::AcqRel);
@@ -114,26 +122,46 @@ fn key_of(item: Item) -> u64 {
 }
 
 #[inline(always)]
-fn value_of<'a>(item: Item) -> &'a AtomicU64 {
+pub(crate) fn value_of<'a>(item: Item) -> &'a AtomicU64 {
     // SAFETY: P, and every item of a U64 ring is a U64Item.
     unsafe { item.word(offset_of!(U64Item, value)) }
 }
 
+/// An item's key and value, of which the first never changes.
+#[cfg(not(any(loom, shuttle)))]
+#[inline(always)]
+pub(crate) fn key_and_value<'a>(item: Item) -> &'a [AtomicU64; 2] {
+    const _: () = assert!(offset_of!(U64Item, key) == 8 && offset_of!(U64Item, value) == 16);
+    // SAFETY: P, and every item of a U64 ring is a U64Item, in which the two lie side by side. Nobody
+    // writes the key, so that it may be loaded as an atomic.
+    unsafe { item.start().add(offset_of!(U64Item, key)).cast().as_ref() }
+}
+
 /// The value of a hit, all 64 bits.
 #[inline(always)]
-fn load(hit: Hit) -> u64 {
+pub(crate) fn load(hit: Hit) -> u64 {
     // ORDERING: Acquire pairs with the AcqRel of in-place writes.
     let word = value_of(hit.item).load(Ordering::Acquire);
     join(word, hit.word)
 }
 
 #[inline(always)]
-fn join(word: u64, next: Next) -> u64 {
+pub(crate) fn join(word: u64, next: Next) -> u64 {
     word & !FROZEN | if next.is(SIGN) { FROZEN } else { 0 }
 }
 
 /// Keys looked up under one pin.
 const CHUNK: usize = 1024;
+
+/// A batch of lookups as a pipeline, all under one pin.
+pub(crate) fn get_by_pipeline<E: Engine>(
+    pinned: &mut Pinned<'_, U64, E>,
+    keys: &[u64],
+    out: &mut [Option<u64>],
+) {
+    let goal = |kind: &U64, i: usize| KeyGoal { hash: kind.hash(&keys[i]), key: &keys[i] };
+    E::pipeline(pinned, keys.len(), goal, |i, hit| out[i] = hit.map(load));
+}
 
 /// What a read-modify-write decides.
 enum Decision {
@@ -204,7 +232,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
         if let Some(hit) = E::probe(self, goal)
             && self.write_in_place(hit, value, None).is_some()
         {
-            E::accessed(self, goal.hash, Some(hit), 1);
+            E::written(self, goal.hash, hit);
             return true;
         }
         let bucket = E::bucket(self, goal.hash);
@@ -214,7 +242,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
             let found = E::find(self, goal, bucket);
             let item = if let Some(hit) = found.hit {
                 if self.write_in_place(hit, value, None).is_some() {
-                    E::accessed(self, goal.hash, Some(hit), 1);
+                    E::written(self, goal.hash, hit);
                     break;
                 }
                 let copy = *new.get_or_insert_with(|| self.make(key, value));
@@ -351,7 +379,7 @@ impl<E: Engine> Session<U64, E> {
     pub fn get(&mut self, key: u64) -> Option<u64> {
         let mut pinned = self.pin();
         let goal = pinned.goal(&key);
-        E::lookup(&mut pinned, goal).map(load)
+        E::get(&mut pinned, goal)
     }
 
     /// Stores a value; true if the key was present. In place where the item allows it.
@@ -413,8 +441,7 @@ impl<E: Engine> Session<U64, E> {
     pub fn get_many(&mut self, keys: &[u64], out: &mut [Option<u64>]) {
         assert_eq!(keys.len(), out.len(), "one result per key");
         for (keys, out) in keys.chunks(CHUNK).zip(out.chunks_mut(CHUNK)) {
-            let goal = |kind: &U64, i: usize| KeyGoal { hash: kind.hash(&keys[i]), key: &keys[i] };
-            E::pipeline(&mut self.pin(), keys.len(), goal, |i, hit| out[i] = hit.map(load));
+            E::get_many(&mut self.pin(), keys, out);
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::config::{Config, ConfigError};
 use crate::engine::{Engine, Found, Hit, KeyGoal, sealed};
 use crate::item::{Item, Kind};
+use crate::ring::copy::Copies;
 use crate::ring::link::Reservation;
 use crate::ring::shrink::Resizing;
 use crate::ring::table::Table;
@@ -10,6 +11,7 @@ use crate::ring::{Ring, search};
 use crate::session::Pinned;
 use crate::stats::EngineStats;
 use crate::sync::{AtomicU64, Ordering, TallyI64, TallyU64};
+use crate::u64s::{self, U64};
 use crate::word::{Hint, Link, Next, UNLINKED};
 
 impl<const H: usize> sealed::Engine for Ring<H> {}
@@ -32,6 +34,7 @@ impl<const H: usize> Engine for Ring<H> {
             completes: config.completes(H),
             resizing: Resizing::new(),
             splits: TallyU64::new(1),
+            copies: Copies::new(),
             lookups_before: TallyI64::new(0),
             visits_before: TallyI64::new(0),
         })
@@ -114,6 +117,29 @@ impl<const H: usize> Engine for Ring<H> {
         p.access(hash, hit, visits);
     }
 
+    #[inline(always)]
+    fn written<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64, hit: Hit) {
+        p.access_written(hash, hit);
+    }
+
+    #[inline(always)]
+    fn get(p: &mut Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<u64> {
+        // A call, so that it takes no register from who has no copies.
+        if p.has_copies() {
+            return p.again().get_beside_copy(goal);
+        }
+        p.lookup(goal).map(u64s::load)
+    }
+
+    #[inline(always)]
+    fn get_many(p: &mut Pinned<'_, U64, Self>, keys: &[u64], out: &mut [Option<u64>]) {
+        if p.has_copies() {
+            p.get_many_beside_copy(keys, out);
+        } else {
+            u64s::get_by_pipeline(p, keys, out);
+        }
+    }
+
     fn rewritten<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         copy: Item,
@@ -185,13 +211,15 @@ impl<const H: usize> Engine for Ring<H> {
 
     fn stats(&self) -> EngineStats {
         // ORDERING: Relaxed, statistics.
-        EngineStats::HotRing { slots_split: self.splits.load(Ordering::Relaxed) }
+        let slots_split = self.splits.load(Ordering::Relaxed);
+        let (copies_made, copies_ended) = self.copies.counts();
+        EngineStats::HotRing { slots_split, copies_made, copies_ended }
     }
 
     /// What is in the chain, and what only a hint still holds.
     fn drain<K: Kind>(&self, mut f: impl FnMut(Item)) {
         for anchor in self.chain().filter(|link| link.is_anchor()) {
-            for hint in &self.table.slot(anchor.slot()).hints {
+            for hint in self.table.hints(anchor.slot()) {
                 // ORDERING: Relaxed, no other thread is left.
                 let address = Hint(hint.load(Ordering::Relaxed)).address();
                 if address == 0 {

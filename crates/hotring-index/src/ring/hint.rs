@@ -61,6 +61,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Empties hint `k` of a slot if it still is `hint`.
     #[inline(never)]
     pub(crate) fn clear_word(&mut self, slot: u64, k: usize, hint: Hint, item: Item) {
+        if self.is_filled(k, hint) {
+            return;
+        }
         let word = &self.engine.table.slot(slot).hints[k];
         // ORDERING: AcqRel, the release of the claim comes after (I5).
         if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -71,14 +74,14 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Finds the hint word that holds an item: in its bucket's slot, or in that of a bucket from
     /// which this one was split off. While the table is being halved, in the slot that goes, too:
     /// else what is removed meanwhile would be kept, and counted nowhere, until that is swept.
-    fn locate(&self, item: Item) -> Option<(u64, usize, Hint)> {
+    pub(crate) fn locate(&self, item: Item) -> Option<(u64, usize, Hint)> {
         let mut mask = self.engine.table.mask();
         if self.engine.resizing.is_halved() && self.engine.table.has(mask << 1 | 1) {
             mask = mask << 1 | 1;
         }
         let mut slot = self.shared.kind.item_hash(item) & mask;
         loop {
-            for (k, word) in self.engine.table.slot(slot).hints.iter().enumerate() {
+            for (k, word) in self.engine.table.hints(slot).iter().enumerate() {
                 // ORDERING: Acquire, a CAS on this value follows.
                 let hint = Hint(word.load(Ordering::Acquire));
                 if hint.address() == item.address() {
@@ -97,6 +100,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     fn swap_hint(&mut self, item: Item, after: impl Fn(Hint) -> Hint) -> Option<u64> {
         loop {
             let (slot, k, hint) = self.locate(item)?;
+            if self.is_filled(k, hint) {
+                return None;
+            }
             let word = &self.engine.table.slot(slot).hints[k];
             // ORDERING: AcqRel publishes what is put in; the release of the claim comes after.
             if word
@@ -147,6 +153,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// A reader met a replaced item in word `k` and then found its live version, or none.
     pub(crate) fn mend_stale(&mut self, slot: u64, k: usize, hint: Hint, live: Option<Item>) {
         let Some(dead) = self.hinted(hint) else { return };
+        if self.is_filled(k, hint) {
+            return;
+        }
         let Some(live) = live else {
             self.make_incomplete(slot);
             self.clear_word(slot, k, hint, dead);
@@ -203,7 +212,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         item: Item,
         after: Hint,
     ) -> bool {
-        if hint.is_reserved() || !self.claim(item) {
+        if hint.is_reserved() || self.is_filled(k, hint) || !self.claim(item) {
             return false;
         }
         if !hint.is_empty() && !wrong!(self, DisplaceKeepsComplete) {
@@ -238,7 +247,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return;
         }
         let slot = self.engine.table.slot(bucket);
-        let mut free = 0..H;
+        let hints = self.engine.table.hints(bucket);
+        let mut free = 0..hints.len();
         // ORDERING: Acquire, as for every step of a walk.
         let mut word = Next(slot.anchor.load(Ordering::Acquire));
         while !word.link().is_anchor() {
@@ -249,9 +259,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 continue;
             }
             // ORDERING: Relaxed, the CAS that takes the word validates it.
-            let Some(k) = free.find(|&k| slot.hints[k].load(Ordering::Relaxed) == 0) else {
-                return;
-            };
+            let Some(k) = free.find(|&k| hints[k].load(Ordering::Relaxed) == 0) else { return };
             let tag = Hint::tag_of(self.shared.kind.item_hash(item));
             let hint = Hint::new(tag, item.address(), VOTES_NEW);
             sometimes!(LineFilled);

@@ -53,7 +53,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
 
     #[cold]
     #[inline(never)]
-    fn every_rth(&mut self, hash: u64, hit: Option<Hit>, visits: u32) {
+    pub(crate) fn every_rth(&mut self, hash: u64, hit: Option<Hit>, visits: u32) {
         let strategy = self.shared.config.strategy;
         // R on average, R/2 to 3R/2 at random: a fixed R can fall in step with periodic accesses.
         let period = match strategy {
@@ -75,11 +75,12 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             Strategy::None => {}
             Strategy::Random => self.move_head(bucket, hit.item),
             Strategy::Sampling => self.start_sampling(bucket, hit),
+            Strategy::Vote if self.has_copies() => self.vote_beside_copy(bucket, hash, hit),
             Strategy::Vote => self.vote(bucket, hash, hit),
         }
     }
 
-    fn around(&mut self, period: u32) -> u32 {
+    pub(crate) fn around(&mut self, period: u32) -> u32 {
         if period == 1 { 1 } else { period / 2 + 1 + (self.local.random() >> 40) as u32 % period }
     }
 
@@ -92,7 +93,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     }
 
     /// Hints go only into slots whose anchor is linked.
-    fn is_usable(&self, bucket: u64) -> bool {
+    pub(crate) fn is_usable(&self, bucket: u64) -> bool {
         // ORDERING: Acquire, as in `bucket`.
         Next(self.engine.table.slot(bucket).anchor.load(Ordering::Acquire)).is_start()
     }
@@ -103,7 +104,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         let slot = self.engine.table.slot(bucket);
         let tag = Hint::tag_of(hash);
-        for k in slot.matches(tag) {
+        for k in slot.matches(tag, self.engine.table.words()) {
             // ORDERING: Relaxed, a vote: the CAS validates it, no memory is read through it.
             let hint = Hint(slot.hints[k].load(Ordering::Relaxed));
             if hint.address() == hit.item.address() {
@@ -131,12 +132,12 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     }
 
     /// Gives a hint to a hot item, and counts that.
-    fn heat(&mut self, bucket: u64, k: usize, hint: Hint, item: Item, after: Hint) {
+    pub(crate) fn heat(&mut self, bucket: u64, k: usize, hint: Hint, item: Item, after: Hint) {
         let moved = self.move_hint(bucket, k, hint, item, after);
         self.record().head_moves.add(i64::from(moved));
     }
 
-    fn cast(&mut self, bucket: u64, k: usize, hint: Hint, votes: u64) {
+    pub(crate) fn cast(&mut self, bucket: u64, k: usize, hint: Hint, votes: u64) {
         let word = &self.engine.table.slot(bucket).hints[k];
         let after = hint.with_votes(votes).0;
         // ORDERING: AcqRel keeps the publication of the item behind the hint (a release sequence);

@@ -84,8 +84,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             return None;
         }
         let reserved = Hint::reserved(Hint::tag_of(hash)).0;
-        let hints = &self.engine.table.slot(bucket).hints;
-        (0..H).find(|&k| {
+        let hints = self.engine.table.hints(bucket);
+        (0..hints.len()).find(|&k| {
             // ORDERING: Relaxed, validated by the CAS.
             hints[k].load(Ordering::Relaxed) == 0
                 // ORDERING: AcqRel: readers that miss the reservation miss the item too.
@@ -146,6 +146,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             return self.drop_in(found, old, copy);
         });
         let dead = Next(word.0 | MARK | REPL).with(Link::item(copy.address()));
+        self.end_copy_for(old, word, copy);
         let order = self.publishing();
         // AcqRel: publishes the copy; our reads of the old item come before its death.
         if lost!(
@@ -155,6 +156,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         ) {
             return false;
         }
+        wrong!(self, CopyOutlives => let _ = self.end_copy_of(old););
         self.count_replaced(old, copy);
         if word.is(HINTED) || self.moves_naively() {
             self.inherit(old, copy);
@@ -176,6 +178,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     pub(crate) fn kill(&mut self, goal: &impl Goal<K>, bucket: u64, found: &Found<'s>) -> bool {
         let item = self.item(found.at);
         let dead = found.word.0 | MARK;
+        self.end_copy(item, found.word);
         // ORDERING: AcqRel: our reads of the item come before its death.
         let next = item.next();
         // ORDERING: AcqRel, as above.
@@ -183,6 +186,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         if lost!(KillLost, cas()) {
             return false;
         }
+        wrong!(self, CopyOutlives => let _ = self.end_copy_of(item););
         self.count_out(item);
         self.unlink_one(goal, bucket, found, found.word.link(), item);
         self.consider_shrinking();
@@ -262,19 +266,19 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     /// Moves the hints of the new bucket's items over, so that a doubling forgets no hot item.
     fn hand_over(&mut self, from: u64, to: u64) {
         let mask = (1u64 << (64 - to.leading_zeros())) - 1;
-        for k in 0..H {
-            let word = &self.engine.table.slot(from).hints[k];
+        for (k, word) in self.engine.table.hints(from).iter().enumerate() {
             // ORDERING: Acquire, we read the item behind it.
             let hint = Hint(word.load(Ordering::Acquire));
             let Some(item) = self.hinted(hint) else { continue };
-            if self.shared.kind.item_hash(item) & mask != to {
+            if self.is_filled(k, hint) || self.shared.kind.item_hash(item) & mask != to {
                 continue;
             }
             // ORDERING: AcqRel, the item's claim is ours from here on.
             if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 continue;
             }
-            let taken = self.engine.table.slot(to).hints.iter().any(|word| {
+            let hint = self.elsewhere(hint);
+            let taken = self.engine.table.hints(to).iter().any(|word| {
                 // ORDERING: AcqRel publishes the item to readers of the hint.
                 word.compare_exchange(0, hint.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             });

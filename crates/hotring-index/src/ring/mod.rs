@@ -28,7 +28,7 @@
 //!   it out of the chain sets UNLINKED if HINTED is set; the second of the two retires it, once.
 //! * I6 A value word is written by CAS from an unfrozen value only, and FROZEN is never cleared.
 //! * I7 An anchor is a start only once it is linked (BUSY is clear) and until it is MARKed.
-//! * I8, I9 for complete lines are in [`complete`].
+//! * I8, I9 for complete lines are in [`complete`], I10 to I12 for hot copies in [`copy`].
 //!
 //! # Why walks are right
 //!
@@ -67,6 +67,7 @@
 //! first load, is in [`crate::barrier`].
 
 mod complete;
+mod copy;
 mod engine;
 mod grow;
 mod hint;
@@ -80,6 +81,7 @@ mod table;
 
 use crate::config::Growth;
 use crate::sync::{TallyI64, TallyU64};
+use copy::Copies;
 use shrink::Resizing;
 use table::Table;
 
@@ -95,6 +97,7 @@ pub struct Ring<const H: usize> {
     resizing: Resizing,
     /// Anchors linked so far.
     splits: TallyU64,
+    copies: Copies,
     /// What the sums of lookups and visits were at the last doubling.
     lookups_before: TallyI64,
     visits_before: TallyI64,

@@ -18,7 +18,7 @@ use crate::word::{COMPLETE, Hint, Link, MARK, Next};
 use std::cmp;
 
 /// The most lookups that can be in flight.
-const FLIGHTS_MAX: usize = 64;
+pub(crate) const FLIGHTS_MAX: usize = 64;
 
 /// In the place of an item's address: the key is absent. Has no bit that addresses have.
 const MISSED: u64 = 1;
@@ -39,7 +39,7 @@ impl<const H: usize> Default for Place<'_, H> {
 }
 
 /// Keys that the conveyor could not answer.
-struct Walkers {
+pub(crate) struct Walkers {
     keys: [usize; FLIGHTS_MAX],
     n: usize,
 }
@@ -52,7 +52,7 @@ impl Default for Walkers {
 
 impl Walkers {
     /// True when there is no room for another one.
-    fn push(&mut self, key: usize) -> bool {
+    pub(crate) fn push(&mut self, key: usize) -> bool {
         self.keys[self.n] = key;
         self.n += 1;
         self.n == FLIGHTS_MAX
@@ -164,7 +164,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     }
 
     #[inline(always)]
-    fn slot_of(&self, hash: u64) -> &'s Slot<H> {
+    pub(crate) fn slot_of(&self, hash: u64) -> &'s Slot<H> {
         self.engine.table.slot(hash & self.engine.table.mask())
     }
 
@@ -174,7 +174,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         let word = if H == 1 {
             Some(&slot.hints[0])
         } else {
-            slot.first_match(Hint::tag_of(hash), self.engine.table.is_wide())
+            slot.first_match(Hint::tag_of(hash), self.engine.table.words())
         };
         // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
         word.and_then(|word| self.hinted(Hint(word.load(Ordering::Acquire))))
@@ -187,8 +187,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         // Before the hints: a complete line needs it first.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
-        let wide = self.engine.table.is_wide();
-        let Some(hint) = slot.first_match(Hint::tag_of(hash), wide) else {
+        let words = self.engine.table.all_words();
+        let Some(hint) = slot.first_match(Hint::tag_of(hash), words) else {
             let is_absent = control.is(COMPLETE) && self.is_complete(slot);
             return if is_absent { MISSED } else { 0 };
         };
@@ -211,7 +211,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     }
 
     #[inline(never)]
-    fn fly_walkers<'k>(
+    pub(crate) fn fly_walkers<'k>(
         &mut self,
         walkers: &mut Walkers,
         goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
@@ -230,7 +230,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     fn settle(&mut self, goal: KeyGoal<'_, K>, step: Step, visits: u32) -> Option<Hit> {
         let Step::Land(hit) = step else {
             sometimes!(Diverted);
-            return self.lookup(goal);
+            return if H == 1 { self.lookup(goal) } else { self.lookup_in_full(goal) };
         };
         self.access(goal.hash, hit, visits);
         hit

@@ -86,7 +86,7 @@ struct Line {
 }
 
 impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
-    /// The live item with this key: the read path. Counts as an access.
+    /// The live item with this key: the read path, in a table without copies. Counts as an access.
     #[inline(always)]
     pub(crate) fn lookup(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
         if H == 1 {
@@ -98,7 +98,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         let control = Next(slot.anchor.load(Ordering::Acquire));
         // The usual cases, kept free of everything else: the first hint with the tag is the key's,
         // or no hint of a complete line has it.
-        let Some(hint) = slot.first_match(Hint::tag_of(goal.hash), self.engine.table.is_wide())
+        let Some(hint) = slot.first_match(Hint::tag_of(goal.hash), self.engine.table.all_words())
         else {
             if control.is(COMPLETE) && self.is_complete(slot) {
                 self.access(goal.hash, None, 0);
@@ -137,7 +137,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
 
     /// All hints with the tag, then a miss for certain, or a walk.
     #[inline(never)]
-    fn lookup_in_full(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
+    pub(crate) fn lookup_in_full(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
         let index = self.bucket_to_read(goal.hash);
         let slot = self.engine.table.slot(index);
         // Before the hints: a complete line needs it first.
@@ -145,7 +145,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         let control = Next(slot.anchor.load(Ordering::Acquire));
         let tag = Hint::tag_of(goal.hash);
         let mut line = Line::default();
-        for k in slot.matches(tag) {
+        for k in slot.matches(tag, self.engine.table.words()) {
             // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
             let hint = Hint(slot.hints[k].load(Ordering::Acquire));
             // A word that changed since is one whose item was displaced or replaced: look again
@@ -163,7 +163,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     #[inline]
     pub(crate) fn probe(&self, goal: KeyGoal<'_, K>) -> Option<Hit> {
         let slot = self.engine.table.slot(goal.hash & self.engine.table.mask());
-        let some = if H == 1 { Matches::FIRST } else { slot.matches(Hint::tag_of(goal.hash)) };
+        let words = self.engine.table.words();
+        let some =
+            if H == 1 { Matches::FIRST } else { slot.matches(Hint::tag_of(goal.hash), words) };
         for k in some {
             // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
             let hint = Hint(slot.hints[k].load(Ordering::Acquire));

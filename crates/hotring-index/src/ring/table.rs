@@ -43,7 +43,38 @@ impl Iterator for Matches {
     }
 }
 
+/// Which words of a slot are hints.
+#[derive(Clone, Copy)]
+pub(crate) struct Words {
+    /// In the form of [`Matches`].
+    set: u32,
+    /// The words of the line, a bit each; 0 if the processor cannot compare a line at once.
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", not(any(loom, shuttle)))),
+        expect(dead_code, reason = "for the vector code")
+    )]
+    line: u32,
+}
+
+impl Words {
+    /// The first `n` hints.
+    #[inline(always)]
+    fn first(n: usize, is_wide: bool) -> Self {
+        let set = 0x1111_1111 & ((1 << (4 * n)) - 1);
+        Self { set, line: if is_wide { (2 << n) - 2 } else { 0 } }
+    }
+}
+
+/// Words that a hot copy takes: its key and its value.
+const COPY_WORDS: usize = 2;
+
 impl<const H: usize> Slot<H> {
+    /// The key and the value of the copy, in a table with copies.
+    #[inline(always)]
+    pub(crate) fn copy(&self) -> &[AtomicU64; COPY_WORDS] {
+        self.hints.last_chunk().expect("a slot with a copy has two words for it")
+    }
+
     /// Makes the slot one that was never used. Nobody else has a reference to it.
     fn zero(&self) {
         for word in std::iter::once(&self.anchor).chain(&self.hints) {
@@ -52,29 +83,28 @@ impl<const H: usize> Slot<H> {
         }
     }
 
-    /// The first of [`Slot::matches`]. `wide`: the processor has AVX-512 (see [`Table::is_wide`]).
+    /// The first of [`Slot::matches`].
     #[inline(always)]
-    pub(crate) fn first_match(&self, tag: u64, wide: bool) -> Option<&AtomicU64> {
+    pub(crate) fn first_match(&self, tag: u64, words: Words) -> Option<&AtomicU64> {
         #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
-        if H == 7 && wide {
-            let set = line_matches_wide(self.anchor.as_ptr().cast(), tag) & 0xfe;
+        if H == 7 && words.line != 0 {
+            let set = line_matches_wide(self.anchor.as_ptr().cast(), tag) & words.line;
             // SAFETY: the set has bits 1 to 7 for hints 0 to 6.
             let hint = |word: u32| unsafe { self.hints.get_unchecked(word as usize - 1) };
             return (set != 0).then(|| hint(set.trailing_zeros()));
         }
-        let _ = wide;
         // SAFETY: matches are below H.
-        self.matches(tag).next().map(|k| unsafe { self.hints.get_unchecked(k) })
+        self.matches(tag, words).next().map(|k| unsafe { self.hints.get_unchecked(k) })
     }
 
     /// The hints that had this tag (as [`Hint::tag_of`] gives it) when they were looked at, each
     /// once, after everything that the caller has loaded before. Without branches: which hint it
     /// is cannot be predicted.
     #[inline(always)]
-    pub(crate) fn matches(&self, tag: u64) -> Matches {
+    pub(crate) fn matches(&self, tag: u64, words: Words) -> Matches {
         #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
         if H == 7 {
-            return Matches(line_matches(self.anchor.as_ptr().cast(), tag));
+            return Matches(line_matches(self.anchor.as_ptr().cast(), tag) & words.set);
         }
         let mut set = 0;
         for (k, word) in self.hints.iter().enumerate() {
@@ -82,11 +112,12 @@ impl<const H: usize> Slot<H> {
             let hint = Hint(word.load(Ordering::Acquire));
             set |= u32::from(hint.has_tag(tag)) << (4 * k);
         }
-        Matches(set)
+        Matches(set & words.set)
     }
 }
 
-/// Compares the top 16 bits of words 1 to 7 of a 64-byte line with those of `tag`.
+/// Compares the top 16 bits of words 1 to 7 of a 64-byte line with those of `tag`: one bit in four of
+/// what it returns says so, the others say nothing.
 #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
 #[inline(always)]
 fn line_matches(line: *const u64, tag: u64) -> u32 {
@@ -123,8 +154,8 @@ fn line_matches(line: *const u64, tag: u64) -> u32 {
             options(nostack, preserves_flags),
         );
     }
-    // Four bits a word, of which the last is the tag's; word 0 is the anchor.
-    ((high << 16 | low) & 0x8888_8880) >> 7
+    // Four bits a word, of which the last is the tag's; word 0, the anchor, falls off.
+    (high << 16 | low) >> 7
 }
 
 /// As [`line_matches`], in five instructions, with a bit a word. The caller knows of AVX-512.
@@ -157,8 +188,10 @@ fn line_matches_wide(line: *const u64, tag: u64) -> u32 {
 #[repr(align(128))]
 struct Mask {
     value: AtomicU64,
-    /// Of no concern to others, but read by the same.
+    /// Constant, and read beside the mask.
+    words: Words,
     is_wide: bool,
+    copies: bool,
 }
 
 pub(crate) struct Table<const H: usize> {
@@ -177,14 +210,23 @@ fn has_wide() -> bool {
 }
 
 impl<const H: usize> Table<H> {
+    /// Hints of a slot that has a copy.
+    const BESIDE_COPY: usize = H.saturating_sub(COPY_WORDS);
+
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
         let initial = config.slots_initial.max(1).next_power_of_two();
         let mut slots = config.slots_max.next_power_of_two();
+        let copies = config.hot_copy;
+        let words = Words::first(if copies { Self::BESIDE_COPY } else { H }, has_wide());
         loop {
             match Slots::reserve(slots, config.huge_pages) {
                 Ok(slots) => {
-                    let mask =
-                        Mask { value: AtomicU64::new(initial as u64 - 1), is_wide: has_wide() };
+                    let mask = Mask {
+                        value: AtomicU64::new(initial as u64 - 1),
+                        words,
+                        is_wide: has_wide(),
+                        copies,
+                    };
                     return Ok(Self { mask, slots });
                 }
                 // A limit on addresses (ulimit -v, overcommit): a smaller table is still a table.
@@ -210,10 +252,29 @@ impl<const H: usize> Table<H> {
         self.mask.value.load(Ordering::Acquire)
     }
 
-    /// Whether a line can be compared by one instruction.
+    /// Whether a slot's last two words are a copy of the item under its first hint.
     #[inline(always)]
-    pub(crate) fn is_wide(&self) -> bool {
-        self.mask.is_wide
+    pub(crate) fn copies(&self) -> bool {
+        H > COPY_WORDS && self.mask.copies
+    }
+
+    #[inline(always)]
+    pub(crate) fn words(&self) -> Words {
+        self.mask.words
+    }
+
+    /// As `words`, where slots have no copies: mostly constant.
+    #[inline(always)]
+    pub(crate) fn all_words(&self) -> Words {
+        debug_assert!(!self.copies());
+        Words::first(H, self.mask.is_wide)
+    }
+
+    /// A slot's hints, without what is none.
+    #[inline(always)]
+    pub(crate) fn hints(&self, index: u64) -> &[AtomicU64] {
+        let n = if self.copies() { Self::BESIDE_COPY } else { H };
+        &self.slot(index).hints[..n]
     }
 
     /// Doubles the table if there is room for more; new slots are zero without anybody's help.
@@ -324,9 +385,15 @@ mod tests {
                 AtomicU64::new(if set >> k & 1 == 1 { tag | noise } else { other | noise })
             });
             let line = Line::<H>(Slot { anchor: AtomicU64::new(tag), hints });
-            let found: Vec<usize> = line.0.matches(tag).collect();
-            let expected: Vec<usize> = (0..H).filter(|k| set >> k & 1 == 1).collect();
-            assert_eq!(found, expected, "{H} hints, set {set:b}");
+            for words in 1..=H {
+                let found: Vec<usize> =
+                    line.0.matches(tag, Words::first(words, has_wide())).collect();
+                let expected: Vec<usize> = (0..words).filter(|k| set >> k & 1 == 1).collect();
+                assert_eq!(found, expected, "{words} of {H} hints, set {set:b}");
+                let first = line.0.first_match(tag, Words::first(words, has_wide()));
+                let expected = expected.first().map(|&k| &raw const line.0.hints[k]);
+                assert_eq!(first.map(std::ptr::from_ref), expected, "{words} of {H}, set {set:b}");
+            }
         }
     }
 

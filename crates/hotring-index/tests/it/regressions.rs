@@ -312,7 +312,9 @@ fn steps_over_a_sparse_table_are_bounded() {
     for i in 0..400_000u32 {
         session.put(&i.to_be_bytes(), text(b"v"), Expiry::Never, 1);
     }
-    let EngineStats::HotRing { slots_split: slots } = index.stats().engine else { unreachable!() };
+    let EngineStats::HotRing { slots_split: slots, .. } = index.stats().engine else {
+        unreachable!()
+    };
     session.clear();
     session.put(b"one", text(b"v"), Expiry::At(5), 1);
     let (mut cursor, mut calls, mut seen) = (0, 0, 0);

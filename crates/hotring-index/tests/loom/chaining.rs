@@ -6,7 +6,7 @@ use crate::Control;
 use crate::history::Op;
 use crate::scenarios::{Threads, del, flip, get, incr, ins, put, rcu, take};
 use crate::world::Act::{self, Collect, Do, Grow, Scan};
-use crate::world::Scenario;
+use crate::world::{PREEMPTIONS, Scenario};
 use hotring_index::Strategy;
 use hotring_index::checks::{Fault, Reclaim};
 
@@ -18,6 +18,8 @@ fn chain(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
         same_tags: false,
         reclaim: Reclaim::Oracle,
         complete_lines: false,
+        hot_copy: false,
+        preemptions: PREEMPTIONS,
         strategy: Strategy::Vote,
         sessions_first: true,
     }

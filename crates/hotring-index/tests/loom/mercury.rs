@@ -6,7 +6,7 @@ use crate::Control;
 use crate::history::Op;
 use crate::scenarios::{del, get, ins, put, rcu};
 use crate::world::Act::{Collect, Do, Grow};
-use crate::world::{Act, Scenario};
+use crate::world::{Act, PREEMPTIONS, Scenario};
 use hotring_index::Strategy;
 use hotring_index::checks::{Fault, Reclaim};
 
@@ -18,6 +18,8 @@ fn scenario(name: &'static str, setup: Vec<Act>, threads: Vec<Vec<Act>>) -> Scen
         same_tags: false,
         reclaim: Reclaim::Oracle,
         complete_lines: false,
+        hot_copy: false,
+        preemptions: PREEMPTIONS,
         strategy: Strategy::default(),
         sessions_first: true,
     }

@@ -4,7 +4,7 @@
 //! else in place; `Add(TOP)` is a read-modify-write that freezes and replaces.
 
 use crate::history::Op;
-use crate::world::{Act, Scenario};
+use crate::world::{Act, PREEMPTIONS, Scenario};
 use Act::{Advance, Candidate, Collect, Complete, Do, Grow, Heat, Shrink};
 use hotring_index::Strategy;
 use hotring_index::checks::Reclaim;
@@ -53,6 +53,8 @@ fn head(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
         same_tags: false,
         reclaim: Reclaim::Oracle,
         complete_lines: false,
+        hot_copy: false,
+        preemptions: PREEMPTIONS,
         strategy: Strategy::Random,
         sessions_first: false,
     }
@@ -195,6 +197,8 @@ fn line(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
         same_tags: false,
         reclaim: Reclaim::Epochs,
         complete_lines: true,
+        hot_copy: false,
+        preemptions: PREEMPTIONS,
         strategy: Strategy::Vote,
         sessions_first: false,
     }

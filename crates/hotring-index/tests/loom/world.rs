@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Switches that nothing forced; `HOTRING_LOOM_PREEMPTIONS` for more.
-const PREEMPTIONS: usize = 2;
+pub const PREEMPTIONS: usize = 2;
 /// Steps of one run; only a loop that never ends takes so many.
 const STEPS_MAX: usize = 20_000;
 
@@ -52,6 +52,9 @@ pub struct Scenario {
     pub same_tags: bool,
     pub reclaim: Reclaim,
     pub complete_lines: bool,
+    pub hot_copy: bool,
+    /// Switches that nothing forced, where the environment does not say.
+    pub preemptions: usize,
     pub strategy: Strategy,
     /// Whether all sessions begin before the setup: a new one takes what is under way a step further.
     pub sessions_first: bool,
@@ -61,7 +64,7 @@ pub struct Scenario {
 #[derive(Clone, Copy)]
 pub struct Run {
     pub fault: Fault,
-    pub preemptions: usize,
+    pub preemptions: Option<usize>,
     pub seconds: Option<u64>,
 }
 
@@ -71,7 +74,7 @@ impl Run {
         let number = |name| std::env::var(name).ok().and_then(|n: String| n.parse().ok());
         Self {
             fault: Fault::None,
-            preemptions: number("HOTRING_LOOM_PREEMPTIONS").unwrap_or(PREEMPTIONS),
+            preemptions: number("HOTRING_LOOM_PREEMPTIONS"),
             seconds: number("HOTRING_LOOM_SECONDS").map(|n| n as u64),
         }
     }
@@ -109,6 +112,7 @@ impl<E: Checked> World<E> {
             slots_initial: 1,
             slots_max: 4,
             complete_lines: Some(scenario.complete_lines),
+            hot_copy: scenario.hot_copy,
             fault,
             reclaim: scenario.reclaim,
             ..Config::default()
@@ -216,13 +220,14 @@ pub struct Report {
 /// Runs a scenario in every order that the bounds allow.
 pub fn explore<E: Checked>(scenario: &Scenario, how: Run) -> Report {
     let scenario = scenario.clone();
+    let how = Run { preemptions: how.preemptions.or(Some(scenario.preemptions)), ..how };
     explore_with(how, move || execute::<E>(&scenario, how.fault))
 }
 
 /// Runs a body in every order that the bounds allow.
 pub fn explore_with(how: Run, body: impl Fn() + Send + Sync + 'static) -> Report {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(how.preemptions);
+    builder.preemption_bound = Some(how.preemptions.unwrap_or(PREEMPTIONS));
     builder.max_branches = STEPS_MAX;
     builder.max_duration = how.seconds.map(Duration::from_secs);
     let executions = Arc::new(Tally::new(0));

@@ -138,6 +138,7 @@ pub struct Shape {
     pub form: Form,
     pub strategy: Strategy,
     pub complete_lines: bool,
+    pub hot_copy: bool,
     pub reclaim: Reclaim,
     pub rcu_counts: RcuCounts,
     pub fault: Fault,
@@ -203,6 +204,7 @@ impl Shape {
             form: Form::Hints(hints),
             strategy,
             complete_lines: false,
+            hot_copy: false,
             reclaim: Reclaim::Epochs,
             rcu_counts: RcuCounts::Item,
             fault: Fault::None,
@@ -235,6 +237,11 @@ impl Shape {
         Self { complete_lines: true, completions, ..self }
     }
 
+    /// With copies of hot items, and most lookups such as may make one.
+    pub fn copies(self) -> Self {
+        Self { hot_copy: true, heat: 80, ..self }
+    }
+
     /// Under the oracle grace periods do not exist, so nothing that needs one can be done.
     pub fn oracle(self) -> Self {
         assert!(!self.complete_lines, "a line becomes complete after a grace period");
@@ -250,6 +257,7 @@ impl Shape {
                 backoff: random.percent(30),
                 rcu_counts: self.rcu_counts,
                 complete_lines: Some(self.complete_lines),
+                hot_copy: self.hot_copy,
                 ..config
             },
             Form::Chains | Form::Mercury | Form::MercuryMutex => config,

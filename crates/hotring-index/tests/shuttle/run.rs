@@ -77,6 +77,7 @@ fn run_on<K: Target>(shape: &Shape) {
         Form::Hints(1) => run_as::<K, Ring<1>>(shape),
         Form::Hints(2) => run_as::<K, Ring<2>>(shape),
         Form::Hints(3) => run_as::<K, Ring<3>>(shape),
+        Form::Hints(4) => run_as::<K, Ring<4>>(shape),
         Form::Hints(_) => run_as::<K, Ring<7>>(shape),
         Form::Chains => run_as::<K, Chaining>(shape),
         Form::Mercury => run_as::<K, Mercury<TestAndSet>>(shape),
