@@ -62,9 +62,11 @@ mod sides {
             return;
         }
         let mode = if register() { EXPEDITED } else { FENCES };
+        // The first answer is kept, as sessions keep it, too: of two calls at once only one may have
+        // been refused.
         // ORDERING: SeqCst, once per process; `light` calls that still see UNKNOWN use a full fence,
         // which is stronger than what either mode asks for.
-        MODE.store(mode, Ordering::SeqCst);
+        let _ = MODE.compare_exchange(UNKNOWN, mode, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// The frequent side. Costs nothing where the kernel offers membarrier.

@@ -70,6 +70,8 @@ pub enum Fault {
     NoSecondLook,
     /// A split hands hints over without making the parent's line incomplete.
     SplitKeepsComplete,
+    /// A split leaves a candidate in the parent's line while its own line is not usable yet.
+    SplitTrustsCandidate,
     /// A displaced hint leaves COMPLETE alone.
     DisplaceKeepsComplete,
     /// A hint with the key's tag is taken for the key's.

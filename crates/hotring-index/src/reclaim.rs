@@ -41,8 +41,8 @@ const QUEUE_KEPT: usize = 16 * FREE_STEP;
 const BAG_LEN: usize = FREE_STEP;
 /// Advances from a tag on after which a grace period is over (E3).
 const GRACE: u64 = 2;
-/// Nudges (R-th accesses) after which a session tries again to free what it has queued.
-const NUDGES: u32 = 64;
+/// Accesses after which a session that retires nothing more tries again to free what it has queued.
+const NUDGE_ACCESSES: u32 = 320;
 
 /// Counters that their session writes with plain loads and stores and anybody may sum.
 #[derive(Default)]
@@ -224,6 +224,13 @@ impl Collector {
         cas.is_ok()
     }
 
+    /// As `try_advance`, for who has nothing to free: without a barrier if it would be for nothing.
+    pub(crate) fn try_advance_unhindered(&self) {
+        if self.blocker(self.epoch()).is_none() {
+            self.try_advance();
+        }
+    }
+
     /// A session that is pinned and has not seen this epoch.
     fn blocker(&self, epoch: u64) -> Option<&Record> {
         self.records().find(|record| {
@@ -362,7 +369,8 @@ pub(crate) struct Participant {
     queue: VecDeque<Retired>,
     blocks_since: u32,
     bytes_since: usize,
-    nudges: u32,
+    /// Accesses that were noted by `nudge`.
+    nudged: u32,
     /// Whether enough has been retired to pay for an advance.
     is_due: bool,
     /// Whether a pin costs a fence here.
@@ -384,7 +392,7 @@ impl Participant {
             queue: VecDeque::new(),
             blocks_since: 0,
             bytes_since: 0,
-            nudges: 0,
+            nudged: 0,
             is_due: false,
             fences: !barrier::is_asymmetric(),
         }
@@ -486,14 +494,14 @@ impl Participant {
         !(self.is_due | self.fences)
     }
 
-    /// Called now and then: a session that retires nothing more still frees what it has queued, and
-    /// does the other work that waits for a collection (`busy`).
-    pub(crate) fn nudge(&mut self, busy: bool) {
+    /// Called now and then, about once in so many accesses: a session that retires nothing more still
+    /// frees what it has queued, and does the other work that waits for a collection (`busy`).
+    pub(crate) fn nudge(&mut self, busy: bool, accesses: u32) {
         if self.queue.is_empty() && !busy && !self.collector.is_pressed() {
             return;
         }
-        self.nudges += 1;
-        if self.nudges >= NUDGES {
+        self.nudged = self.nudged.saturating_add(accesses);
+        if self.nudged >= NUDGE_ACCESSES {
             self.hurry();
         }
     }
@@ -519,7 +527,7 @@ impl Participant {
         debug_assert!(!self.is_pinned(), "a pin would hold up the epoch it waits for");
         self.blocks_since = 0;
         self.bytes_since = 0;
-        self.nudges = 0;
+        self.nudged = 0;
         self.is_due = false;
         self.collector.try_advance();
         let epoch = self.collector.epoch();

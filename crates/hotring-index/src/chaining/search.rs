@@ -157,7 +157,7 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
     fn count_access(&mut self, visits: u32) {
         // At random: a fixed period can fall in step with periodic accesses.
         self.local.countdown = PERIOD / 2 + 1 + (self.local.random() >> 40) as u32 % PERIOD;
-        self.local.participant.nudge(self.engine.table.is_growing());
+        self.local.participant.nudge(self.engine.table.is_growing(), PERIOD);
         self.record().lookups.add(1);
         self.record().visits.add(i64::from(visits));
     }

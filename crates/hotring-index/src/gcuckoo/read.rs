@@ -212,7 +212,7 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
             self.local.countdown = PERIOD;
             self.record().lookups.add(1);
             self.record().visits.add(i64::from(visits));
-            self.local.participant.nudge(self.engine.directory.is_busy());
+            self.local.participant.nudge(self.engine.directory.is_busy(), PERIOD);
         }
     }
 }

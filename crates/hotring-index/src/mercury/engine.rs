@@ -283,7 +283,7 @@ impl<'s, K: Kind, L: Locking> Pinned<'s, K, Mercury<L>> {
     fn count(&mut self, visits: u32) {
         // At random: a fixed number can fall in step with accesses that repeat.
         self.local.countdown = SAMPLED / 2 + (self.local.random() % u64::from(SAMPLED)) as u32;
-        self.local.participant.nudge(self.engine.is_busy());
+        self.local.participant.nudge(self.engine.is_busy(), SAMPLED);
         self.record().lookups.add(1);
         self.record().visits.add(i64::from(visits));
     }

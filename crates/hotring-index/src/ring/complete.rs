@@ -63,7 +63,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             // Nothing else may be moving the epoch on when no memory is retired. Rarely: it costs a
             // system call, and one line in many is enough.
             if self.local.random() >> 58 == 0 && !cfg!(any(loom, shuttle)) {
-                self.shared.collector.try_advance();
+                self.shared.collector.try_advance_unhindered();
             }
             return;
         } else if self.all_hinted(index, control) {

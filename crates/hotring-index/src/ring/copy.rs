@@ -367,7 +367,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let bucket = hash & self.engine.table.mask();
         let period = self.shared.config.period();
         self.local.countdown = self.around(period);
-        self.local.participant.nudge(self.engine.resizing.is_busy());
+        self.local.participant.nudge(self.engine.resizing.is_busy(), period);
         self.record().lookups.add(1);
         if let Some(item) = self.hinted(hint)
             && self.one_in(THAW)

@@ -61,7 +61,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             _ => self.shared.config.period(),
         };
         self.local.countdown = self.around(period);
-        self.local.participant.nudge(self.engine.resizing.is_busy());
+        self.local.participant.nudge(self.engine.resizing.is_busy(), period);
         self.record().lookups.add(1);
         self.record().visits.add(i64::from(visits));
         let bucket = hash & self.engine.table.mask();

@@ -226,6 +226,12 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
         let from = self.bucket_or_parent(parent(index));
         self.fetch_hinted(from);
+        // Before the anchor is linked: the arc of `from` ends there at once, but its line serves all of
+        // it until BUSY is cleared. A candidate that is old enough would become complete by its half.
+        // One set later cannot while we are pinned.
+        if !wrong!(self, SplitTrustsCandidate | SplitKeepsComplete) {
+            self.make_incomplete(from);
+        }
         let goal = AnchorGoal(index);
         loop {
             let found = self.find(&goal, from);
@@ -242,12 +248,17 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
         // ORDERING: AcqRel: whoever sees the slot usable sees its anchor linked (I7).
         slot.anchor.fetch_and(!BUSY, Ordering::AcqRel);
-        // Only now: whoever still chose the parent's line for one of our keys is pinned since
-        // before the parent can become complete again.
-        if !wrong!(self, SplitKeepsComplete) {
-            self.make_incomplete(from);
+        // All lines that served our keys: of several, if the parent was being split off, too. Only now:
+        // whoever still chose one of them for one of our keys is pinned since before it can become
+        // complete again.
+        let mut ancestor = index;
+        while ancestor != from {
+            ancestor = parent(ancestor);
+            if !wrong!(self, SplitKeepsComplete) {
+                self.make_incomplete(ancestor);
+            }
+            self.hand_over(ancestor, index);
         }
-        self.hand_over(from, index);
         self.refill(from);
         self.refill(index);
         // ORDERING: Relaxed, statistics.

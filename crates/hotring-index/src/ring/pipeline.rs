@@ -14,7 +14,7 @@ use crate::ring::Ring;
 use crate::ring::table::Slot;
 use crate::session::Pinned;
 use crate::sync::Ordering;
-use crate::word::{COMPLETE, Hint, Link, MARK, Next};
+use crate::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next};
 use std::cmp;
 
 /// The most lookups that can be in flight.
@@ -233,6 +233,13 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             return if H == 1 { self.lookup(goal) } else { self.lookup_in_full(goal) };
         };
         self.access(goal.hash, hit, visits);
+        if hit.is_none() && self.engine.completes {
+            let index = goal.hash & self.engine.table.mask();
+            // ORDERING: Relaxed, advice.
+            if Next(self.engine.table.slot(index).anchor.load(Ordering::Relaxed)).is(CANDIDATE) {
+                self.try_complete(index);
+            }
+        }
         hit
     }
 

@@ -233,7 +233,7 @@ fn setups_of(family: Family, strategies: Vec<(Shape, Config)>) -> Vec<Setup> {
     let mut all = Vec::new();
     for (shape, base) in strategies {
         let periods: &[Option<u32>] =
-            if family == Family::HotRing { &[Some(1), None] } else { &[None] };
+            if family == Family::HotRing { &[Some(1), Some(5)] } else { &[None] };
         for pipeline_depth in [1, 2, 16, 64] {
             for &period in periods {
                 for growing in [Growing::Small, Growing::Doubling, Growing::Forced, Growing::Huge] {

@@ -199,6 +199,7 @@ fn wrong_lines_are_caught() {
         (Fault::ClearReplaced, "full: update | get, get | get"),
         (Fault::NoSecondLook, "room: insert | put, get | get"),
         (Fault::SplitKeepsComplete, "grow, split | get, miss"),
+        (Fault::SplitTrustsCandidate, "old candidate that lacks an item: split | miss, get"),
         (Fault::DisplaceKeepsComplete, "displace | remove, complete | get, get"),
         (Fault::ReleaseLink, "room: insert | insert, get | remove, get"),
     ];

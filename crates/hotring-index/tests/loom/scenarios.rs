@@ -232,6 +232,8 @@ pub fn complete_lines() -> Vec<Scenario> {
     let split = [put(10, 1), put(200, 2)];
     let with = |setup: Vec<Act>, more: &[Act]| [&setup[..], more].concat();
     let late = vec![put(10, 1), put(20, 2), put(30, 3), Candidate(10), Advance, Advance, Advance];
+    let lacking =
+        vec![put(10, 1), put(20, 2), put(200, 3), Candidate(10), Advance, Advance, Advance, Grow];
     vec![
         line(
             "no candidate: complete | insert, get | get",
@@ -330,6 +332,15 @@ pub fn complete_lines() -> Vec<Scenario> {
             with(complete(&split), &[Grow]),
             vec![vec![get(200), get(210)], vec![ins(210, 3), get(210)]],
         ),
+        Scenario {
+            // One switch is enough to find what was wrong here.
+            preemptions: 1,
+            ..line(
+                "old candidate that lacks an item: split | miss, get",
+                lacking,
+                vec![vec![get(210)], vec![get(210), get(200)]],
+            )
+        },
         line(
             "split, complete | insert, get",
             with(complete(&split), &[Grow]),

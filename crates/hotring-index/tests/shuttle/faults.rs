@@ -66,6 +66,8 @@ controls! {
     ClearReplaced => find(shapes::replace_complete(), Pct(8)),
     NoSecondLook => find(shapes::split_complete(), Pct(8)),
     SplitKeepsComplete => find(shapes::split_complete(), Pct(8)),
+    // Shuttle's plans make no candidate of a line that lacks an item.
+    SplitTrustsCandidate => Option::None,
     DisplaceKeepsComplete => find(shapes::displace_complete(), Pct(8)),
     TrustTag => find(two("trust-tag"), Random),
     NoDoom => Some((shapes::renewals(), Pct(3))),

@@ -253,7 +253,7 @@ impl Shape {
         match self.form {
             Form::Hints(_) => Config {
                 strategy: self.strategy,
-                period: *random.of(&[Some(1), Some(1), None]),
+                period: *random.of(&[Some(1), Some(1), Some(5)]),
                 backoff: random.percent(30),
                 rcu_counts: self.rcu_counts,
                 complete_lines: Some(self.complete_lines),
