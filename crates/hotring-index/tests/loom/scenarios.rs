@@ -225,6 +225,11 @@ fn settled(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
     Scenario { reclaim: Reclaim::Oracle, ..line(name, setup, threads) }
 }
 
+/// Of so many executions that the quick form has one preemption in them; the long form has three.
+fn brief(scenario: Scenario) -> Scenario {
+    Scenario { preemptions: 1, ..scenario }
+}
+
 /// Lines of two hints that answer misses by themselves.
 pub fn complete_lines() -> Vec<Scenario> {
     let two = [put(10, 1), put(20, 2)];
@@ -303,11 +308,11 @@ pub fn complete_lines() -> Vec<Scenario> {
             candidate(&one, 2),
             vec![vec![Advance, Complete(10)], vec![ins(20, 3), get(20)], vec![get(20)]],
         ),
-        settled(
+        brief(settled(
             "remove, insert | get, get | update",
             complete(&two),
             vec![vec![del(10), ins(10, 7)], vec![get(10), get(20)], vec![rcu(20, 4)]],
-        ),
+        )),
         settled(
             "displace | get, get | insert",
             complete(&[put(10, 1), put(20, 2)]),
@@ -388,11 +393,11 @@ pub fn equal_tags() -> Vec<Scenario> {
             vec![put(10, 1), put(20, 2)],
             vec![vec![get(20), get(30)], vec![del(10)], vec![ins(30, 3)]],
         ),
-        tags(
+        brief(tags(
             "update | update other | get both",
             vec![put(10, 1), put(20, 2)],
             vec![vec![rcu(10, 5)], vec![rcu(20, 6)], vec![get(10), get(20)]],
-        ),
+        )),
         tags(
             "displace | remove | get, get",
             vec![put(10, 1), put(20, 2), put(30, 3)],
@@ -403,11 +408,11 @@ pub fn equal_tags() -> Vec<Scenario> {
             vec![put(10, 1), put(20, 2)],
             vec![vec![incr(10), incr(20)], vec![take(20)], vec![get(20), get(10)]],
         ),
-        tags(
+        brief(tags(
             "update | displace | remove",
             vec![put(10, 1), put(20, 2), put(30, 3)],
             vec![vec![lazy(10, 2 | TOP)], vec![Heat(30)], vec![del(10), get(10)]],
-        ),
+        )),
         tags(
             "reserve | reserve | remove",
             vec![],

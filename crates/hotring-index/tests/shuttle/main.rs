@@ -12,7 +12,7 @@
 //!
 //! Everything is drawn from `HOTRING_SHUTTLE_SEED` (default 1), so two runs of the suite are the
 //! same. `HOTRING_SHUTTLE_ITERATIONS` is the number of runs of each scenario under each order
-//! (default 5,000); with `HOTRING_SHUTTLE_SECONDS` the suite goes on for that long with ever new
+//! (default 3,000); with `HOTRING_SHUTTLE_SECONDS` the suite goes on for that long with ever new
 //! seeds. A failure prints scenario, plan, history and schedule; `HOTRING_SHUTTLE_REPLAY`, set to the
 //! scenario's name, a colon and the schedule, runs that schedule and nothing else.
 //!
@@ -63,7 +63,7 @@ fn the_ring_stands_random_schedules() {
         let scenario = all.iter().find(|scenario| scenario.name == name);
         return replay(scenario.expect("the name of a scenario"), schedule);
     }
-    let runs = variable("HOTRING_SHUTTLE_ITERATIONS").unwrap_or(5000) as usize;
+    let runs = variable("HOTRING_SHUTTLE_ITERATIONS").unwrap_or(3000) as usize;
     let start = Instant::now();
     let time = variable("HOTRING_SHUTTLE_SECONDS").map(Duration::from_secs);
     let mut seed = seed();
