@@ -1,8 +1,10 @@
 //! Complete lines: a slot that hints every item of its arc answers a miss by itself.
 //!
-//! * I8 COMPLETE on a line: every key with a live item between this anchor and the next is covered
-//!   by one of its words: reserved with the key's tag, or leading to an item with that key that is
-//!   live or dead by replacement.
+//! * I8 COMPLETE on a line: every key of its bucket with a live item is covered by one of its words:
+//!   reserved with the key's tag, or leading to an item with that key that is live or dead by
+//!   replacement. Keys of a bucket that is not split off yet are those of its parent, if no other
+//!   bucket can lie between the two; keys of one whose parent is not there either lie beyond other
+//!   anchors, of which no line says anything: their readers walk.
 //! * I9 A covering word stops covering a live key only after COMPLETE and CANDIDATE were cleared,
 //!   and COMPLETE is set only on a CANDIDATE that is three epochs old.
 //!

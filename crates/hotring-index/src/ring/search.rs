@@ -78,7 +78,8 @@ pub struct Found<'s> {
 /// What the line of hints said about a key.
 #[derive(Default)]
 struct Line {
-    /// A word with the key's tag is reserved, or leads to a dead item of the key.
+    /// The line does not answer for the key, or a word with its tag is reserved, or leads to a dead
+    /// item of it.
     uncertain: bool,
     /// A word that holds a replaced item of the key.
     stale: Option<(usize, Hint)>,
@@ -138,13 +139,13 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     /// All hints with the tag, then a miss for certain, or a walk.
     #[inline(never)]
     pub(crate) fn lookup_in_full(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
-        let index = self.bucket_to_read(goal.hash);
+        let (index, serves) = self.bucket_to_read(goal.hash);
         let slot = self.engine.table.slot(index);
         // Before the hints: a complete line needs it first.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
         let tag = Hint::tag_of(goal.hash);
-        let mut line = Line::default();
+        let mut line = Line { uncertain: !serves, ..Line::default() };
         for k in slot.matches(tag, self.engine.table.words()) {
             // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
             let hint = Hint(slot.hints[k].load(Ordering::Acquire));
@@ -325,9 +326,12 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     }
 
     /// As `bucket`, for a lookup, which may do without a split, but not for ever: after a doubling
-    /// all lookups would pay for one otherwise, and the rate would break down for that time.
-    fn bucket_to_read(&mut self, hash: u64) -> u64 {
-        let mut index = hash & self.engine.table.mask();
+    /// all lookups would pay for one otherwise, and the rate would break down for that time. Also
+    /// says whether the bucket's line, if complete, answers for the key (I8).
+    fn bucket_to_read(&mut self, hash: u64) -> (u64, bool) {
+        let mask = self.engine.table.mask();
+        let home = hash & mask;
+        let mut index = home;
         while index != 0 {
             // ORDERING: Acquire, as in `bucket`.
             let word = Next(self.engine.table.slot(index).anchor.load(Ordering::Acquire));
@@ -335,11 +339,12 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
                 break;
             }
             if cfg!(any(loom, shuttle)) || self.local.random() >> 32 & (READS_A_SPLIT - 1) == 0 {
-                return self.bucket_or_parent(index);
+                index = self.bucket_or_parent(index);
+                break;
             }
             index = parent(index);
         }
-        index
+        (index, serves(index, home, mask))
     }
 
     /// The bucket, split off if it is new, or the nearest ancestor that can be used now.
@@ -465,4 +470,11 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
 pub(crate) fn parent(index: u64) -> u64 {
     debug_assert!(index != 0, "bucket 0 has no parent");
     index & !(1 << (63 - index.leading_zeros()))
+}
+
+/// Whether the keys of bucket `home` lie between the anchor of `index` and the next one that a table
+/// with this mask can have, `home`'s own aside: for the bucket itself, and for the one that it is
+/// split from last. Any other ancestor may have buckets in between that are split off already.
+fn serves(index: u64, home: u64, mask: u64) -> bool {
+    index == home || (home > mask >> 1 && index == parent(home))
 }

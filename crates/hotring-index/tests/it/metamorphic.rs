@@ -208,3 +208,42 @@ every_engine!(a_batch_is_as_many_single_lookups, |family| {
         with_engine!(setup.shape, batches(setup, seed));
     }
 });
+
+/// Doublings that nobody uses leave a table of which most buckets are not split off. Which of them
+/// are then, and in what order, must not matter: also not where a bucket's keys are reached by a
+/// line whose own arc ends before them.
+fn every_key_is_found_while_buckets_split<E: Engine>(setup: &Setup, random: &mut Random) {
+    for _ in 0..8 {
+        let mut config = setup.config.clone();
+        config.slots_initial = 1;
+        let index = Index::<U64, E>::new(config).expect("a valid configuration");
+        let mut session = index.session();
+        let keys = 16 + random.below(64);
+        for key in 0..keys {
+            session.insert(key, key);
+        }
+        for _ in 0..1 + random.below(4) {
+            session.grow();
+        }
+        // A few keys often, the others now and then; what is removed moves the epochs on.
+        let few: Vec<u64> = (0..4).map(|_| random.below(2 * keys)).collect();
+        for step in 0..600 {
+            let key = match random.below(50) {
+                0 => random.below(2 * keys),
+                choice => few[choice as usize % few.len()],
+            };
+            assert_eq!(session.get(key), (key < keys).then_some(key), "step {step}, {setup:?}");
+            session.put(u64::MAX, step);
+            session.remove(u64::MAX);
+            session.collect();
+        }
+    }
+}
+
+every_engine!(the_order_in_which_buckets_split_makes_no_difference, |family| {
+    let seed = number("HOTRING_SEED", 703);
+    let mut random = Random(seed);
+    for setup in some_setups(family) {
+        with_engine!(setup.shape, every_key_is_found_while_buckets_split(&setup, &mut random));
+    }
+});
