@@ -127,6 +127,9 @@ pub struct RingArgs {
     /// Whether lines that hint all their items answer misses [default: where they can]
     #[arg(long)]
     complete_lines: Option<bool>,
+    /// Whether slots keep a copy of their hottest item (seven hints, keys and values of 8 bytes only)
+    #[arg(long, value_delimiter = ',', default_value = "false")]
+    hot_copy: Vec<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -256,23 +259,20 @@ impl YcsbArgs {
         Ok(plans)
     }
 
-    /// Every combination of strategy and hints that there is.
+    /// Every combination of strategy, hints and copies that there is.
     fn rings(&self, like: &Plan, keys: u64) -> Result<Vec<Plan>> {
         let mut rings = Vec::new();
         let mut refusal = None;
-        for &strategy in &self.ring.strategies {
-            for &hints in &self.ring.hints {
-                let config = self.ring.config(strategy);
-                let mut plan = self.sized(Plan { hints, config, ..like.clone() }, keys);
-                if let Some(items) = self.ring.items_per_slot {
-                    plan = plan.with_items_per_slot(keys, items);
-                }
-                match plan.build() {
-                    Ok(_) => rings.push(plan),
-                    Err(error) => {
-                        eprintln!("note: {hints} hints with {strategy:?} left out: {error:#}");
-                        refusal = Some(error);
-                    }
+        for (config, hints) in self.ring.configs() {
+            let mut plan = self.sized(Plan { hints, config, ..like.clone() }, keys);
+            if let Some(items) = self.ring.items_per_slot {
+                plan = plan.with_items_per_slot(keys, items);
+            }
+            match plan.build() {
+                Ok(_) => rings.push(plan),
+                Err(error) => {
+                    eprintln!("note: {} left out: {error:#}", plan.name());
+                    refusal = Some(error);
                 }
             }
         }
@@ -378,17 +378,30 @@ impl RingArgs {
         config
     }
 
-    fn config(&self, strategy: StrategyName) -> Config {
+    fn configs(&self) -> Vec<(Config, usize)> {
+        let mut configs = Vec::new();
+        for &strategy in &self.strategies {
+            for &hints in &self.hints {
+                let copies = self.hot_copy.iter();
+                configs.extend(copies.map(|&hot_copy| (self.config(strategy, hot_copy), hints)));
+            }
+        }
+        configs
+    }
+
+    fn config(&self, strategy: StrategyName, hot_copy: bool) -> Config {
         let strategy = match strategy {
             StrategyName::None => Strategy::None,
             StrategyName::Random => Strategy::Random,
             StrategyName::Sampling => Strategy::Sampling,
             StrategyName::Vote => Strategy::Vote,
         };
-        let mut config = Config { strategy, complete_lines: self.complete_lines, ..self.common() };
-        if let Some(period) = self.period {
-            config.period = Some(period);
+        Config {
+            strategy,
+            period: self.period,
+            complete_lines: self.complete_lines,
+            hot_copy,
+            ..self.common()
         }
-        config
     }
 }

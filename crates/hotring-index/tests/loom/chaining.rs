@@ -6,23 +6,11 @@ use crate::Control;
 use crate::history::Op;
 use crate::scenarios::{Threads, del, flip, get, incr, ins, put, rcu, take};
 use crate::world::Act::{self, Collect, Do, Grow, Scan};
-use crate::world::{PREEMPTIONS, Scenario};
-use hotring_index::Strategy;
+use crate::world::Scenario;
 use hotring_index::checks::{Fault, Reclaim};
 
 fn chain(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
-    Scenario {
-        name,
-        setup,
-        threads,
-        same_tags: false,
-        reclaim: Reclaim::Oracle,
-        complete_lines: false,
-        hot_copy: false,
-        preemptions: PREEMPTIONS,
-        strategy: Strategy::Vote,
-        sessions_first: true,
-    }
+    Scenario { sessions_first: true, ..Scenario::new(name, setup, threads) }
 }
 
 /// A replacement, whatever the value was.

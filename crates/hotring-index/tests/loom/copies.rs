@@ -7,7 +7,6 @@ use crate::Control;
 use crate::scenarios::{Threads, del, get, incr, ins, put, rcu};
 use crate::world::{Act, PREEMPTIONS, Scenario};
 use Act::{Collect, Grow, Heat, Shrink};
-use hotring_index::Strategy;
 use hotring_index::checks::{Fault, Reclaim};
 
 pub const CONTROLS: [Control; 7] = [
@@ -22,17 +21,10 @@ pub const CONTROLS: [Control; 7] = [
 
 fn copies(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
     Scenario {
-        name,
-        setup,
-        threads,
-        same_tags: false,
-        reclaim: Reclaim::Oracle,
-        complete_lines: false,
         hot_copy: true,
         // Copies take many steps; the long form has more.
         preemptions: 1,
-        strategy: Strategy::Vote,
-        sessions_first: false,
+        ..Scenario::new(name, setup, threads)
     }
 }
 

@@ -6,23 +6,11 @@ use crate::Control;
 use crate::history::Op;
 use crate::scenarios::{del, get, ins, put, rcu};
 use crate::world::Act::{Collect, Do, Grow};
-use crate::world::{Act, PREEMPTIONS, Scenario};
-use hotring_index::Strategy;
-use hotring_index::checks::{Fault, Reclaim};
+use crate::world::{Act, Scenario};
+use hotring_index::checks::Fault;
 
 fn scenario(name: &'static str, setup: Vec<Act>, threads: Vec<Vec<Act>>) -> Scenario {
-    Scenario {
-        name,
-        setup,
-        threads,
-        same_tags: false,
-        reclaim: Reclaim::Oracle,
-        complete_lines: false,
-        hot_copy: false,
-        preemptions: PREEMPTIONS,
-        strategy: Strategy::default(),
-        sessions_first: true,
-    }
+    Scenario { sessions_first: true, ..Scenario::new(name, setup, threads) }
 }
 
 /// What is wrong, and where it shows.

@@ -4,7 +4,7 @@
 //! else in place; `Add(TOP)` is a read-modify-write that freezes and replaces.
 
 use crate::history::Op;
-use crate::world::{Act, PREEMPTIONS, Scenario};
+use crate::world::{Act, Scenario};
 use Act::{Advance, Candidate, Collect, Complete, Do, Grow, Heat, Shrink};
 use hotring_index::Strategy;
 use hotring_index::checks::Reclaim;
@@ -46,18 +46,7 @@ pub fn take(key: u8) -> Act {
 pub type Threads = Vec<Vec<Act>>;
 
 fn head(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
-    Scenario {
-        name,
-        setup,
-        threads,
-        same_tags: false,
-        reclaim: Reclaim::Oracle,
-        complete_lines: false,
-        hot_copy: false,
-        preemptions: PREEMPTIONS,
-        strategy: Strategy::Random,
-        sessions_first: false,
-    }
+    Scenario { strategy: Strategy::Random, ..Scenario::new(name, setup, threads) }
 }
 
 /// One movable head a bucket, as in the paper: walks begin at it.
@@ -191,16 +180,9 @@ pub fn one_head() -> Vec<Scenario> {
 
 fn line(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
     Scenario {
-        name,
-        setup,
-        threads,
-        same_tags: false,
         reclaim: Reclaim::Epochs,
         complete_lines: true,
-        hot_copy: false,
-        preemptions: PREEMPTIONS,
-        strategy: Strategy::Vote,
-        sessions_first: false,
+        ..Scenario::new(name, setup, threads)
     }
 }
 
@@ -377,12 +359,7 @@ pub fn large() -> Vec<Scenario> {
 }
 
 fn tags(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
-    Scenario {
-        same_tags: true,
-        complete_lines: false,
-        reclaim: Reclaim::Oracle,
-        ..line(name, setup, threads)
-    }
+    Scenario { same_tags: true, ..Scenario::new(name, setup, threads) }
 }
 
 /// Several hints a slot, and keys that their tags do not tell apart.

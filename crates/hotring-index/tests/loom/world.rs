@@ -60,6 +60,24 @@ pub struct Scenario {
     pub sessions_first: bool,
 }
 
+impl Scenario {
+    /// Tags that tell keys apart, no complete lines, no copies, memory freed by the oracle.
+    pub fn new(name: &'static str, setup: Vec<Act>, threads: Vec<Vec<Act>>) -> Self {
+        Self {
+            name,
+            setup,
+            threads,
+            same_tags: false,
+            reclaim: Reclaim::Oracle,
+            complete_lines: false,
+            hot_copy: false,
+            preemptions: PREEMPTIONS,
+            strategy: Strategy::Vote,
+            sessions_first: false,
+        }
+    }
+}
+
 /// How a scenario is run.
 #[derive(Clone, Copy)]
 pub struct Run {
