@@ -40,6 +40,8 @@ mod kept {
         RunCut,
         /// A reader passed a dead item.
         DeadPassed,
+        /// A bucket was split off before anybody asked for it.
+        SplitAhead,
         /// A split gave a free word to an item that had none.
         LineFilled,
         /// A candidate for completeness turned out to lack an item.

@@ -3,8 +3,8 @@
 //! ```text
 //! item.next    63      56 55  52 51  50   49   48     47 ......... 3  2        1      0
 //!              counter    debt   HOT SIGN REPL ANCHOR successor       UNLINKED HINTED MARK
-//! anchor.next  63       62   61 59 58 .. 49 48     47 ......... 3     2        1      0
-//!              COMPLETE CAND stamp -        ANCHOR successor          -        BUSY   MARK
+//! anchor.next  63       62   61 ....... 49 48     47 ......... 3      2        1      0
+//!              COMPLETE CAND stamp         ANCHOR successor           -        BUSY   MARK
 //! hint         63 .. 48  47 ................... 3                     2 .. 0
 //!              tag       item address, 0 if reserved                  votes
 //! hint (paper) 63     62 .. 48      47 ......... 3                    2 .. 0
@@ -48,8 +48,10 @@ pub(crate) const COUNTER: u64 = 0xff << COUNTER_SHIFT;
 
 pub(crate) const COMPLETE: u64 = 1 << 63;
 pub(crate) const CANDIDATE: u64 = 1 << 62;
-const STAMP_SHIFT: u32 = 59;
-const STAMP: u64 = 7 << STAMP_SHIFT;
+/// Fewer under a checker, that it may see them begin anew.
+pub(crate) const STAMPS: u64 = if cfg!(any(loom, shuttle)) { 1 << 3 } else { 1 << 13 };
+const STAMP_SHIFT: u32 = 49;
+const STAMP: u64 = (STAMPS - 1) << STAMP_SHIFT;
 /// Everything that says something about the line's completeness.
 pub(crate) const CONTROL: u64 = COMPLETE | CANDIDATE | STAMP;
 
@@ -141,13 +143,13 @@ impl Next {
         Self(self.0 & !COUNTER | chill << COUNTER_SHIFT)
     }
 
-    /// The epoch (mod 8) at which an anchor's line became a candidate.
+    /// The epoch (mod [`STAMPS`]) at which an anchor's line became a candidate.
     pub(crate) fn stamp(self) -> u64 {
         (self.0 & STAMP) >> STAMP_SHIFT
     }
 
     pub(crate) fn with_candidate(self, epoch: u64) -> Self {
-        Self(self.0 & !CONTROL | CANDIDATE | (epoch & 7) << STAMP_SHIFT)
+        Self(self.0 & !CONTROL | CANDIDATE | (epoch % STAMPS) << STAMP_SHIFT)
     }
 }
 

@@ -13,7 +13,8 @@
 //! epochs and not two: the setter's epoch may be one behind the global one when the bit becomes
 //! visible, and an inserter may pin at one more and still miss it. Three bits of the epoch are
 //! enough: while a setter is pinned at e, a CANDIDATE that is cleared and set anew under it carries
-//! e - 1, e or e + 1, at a distance (mod 8) of 7, 0 or 1, never of 3 to 6.
+//! e - 1, e or e + 1, at a distance (mod 8) of 7, 0 or 1, never of 3 to 6. There are more, so that a
+//! line that was a candidate for long is not taken for a new one.
 //!
 //! A reader reads the anchor before and after the hints. COMPLETE both times means COMPLETE
 //! throughout, since setting it anew takes a grace period that the pinned reader holds up; so the
@@ -24,11 +25,11 @@ use crate::rare::{sometimes, wrong};
 use crate::ring::Ring;
 use crate::session::Pinned;
 use crate::sync::Ordering;
-use crate::word::{CANDIDATE, COMPLETE, CONTROL, Hint, Link, MARK, Next};
+use crate::word::{CANDIDATE, COMPLETE, CONTROL, Hint, Link, MARK, Next, STAMPS};
 
 const GRACE: u64 = 3;
 /// Distances beyond this may come from a stamp that is ahead of us: stamp anew.
-const DISTANCE_MAX: u64 = 6;
+const DISTANCE_MAX: u64 = STAMPS - 2;
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Takes a line one step further: nothing, CANDIDATE, COMPLETE; or back to nothing, if it should
@@ -46,7 +47,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if self.engine.resizing.forbids_completing() && !wrong!(self, ShrinkComplete) {
             return;
         }
-        let distance = epoch.wrapping_sub(control.stamp()) & 7;
+        let distance = epoch.wrapping_sub(control.stamp()) % STAMPS;
         let grace = match () {
             () if wrong!(self, CompleteNoGrace) => 0,
             () if wrong!(self, CompleteStampEarly) => GRACE - 1,

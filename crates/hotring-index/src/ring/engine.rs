@@ -6,6 +6,7 @@ use crate::item::{Item, Kind};
 use crate::ring::copy::Copies;
 use crate::ring::link::Reservation;
 use crate::ring::shrink::Resizing;
+use crate::ring::split::Ahead;
 use crate::ring::table::Table;
 use crate::ring::{Ring, search};
 use crate::session::Pinned;
@@ -29,6 +30,7 @@ impl<const H: usize> Engine for Ring<H> {
         // ORDERING: Relaxed, nobody else sees the table yet. The empty ring is anchor 0 alone.
         table.slot(0).anchor.store(Link::END.address(), Ordering::Relaxed);
         Ok(Self {
+            ahead: Ahead::new(table.mask() + 1),
             table,
             growth: config.growth_for(H),
             completes: config.completes(H),

@@ -5,7 +5,6 @@
 //! it out of the chain sets UNLINKED if the bit is set, and the second of the two retires it (I5).
 //! All of it is decided on the item's one word, so no generation counter and no re-check is needed.
 
-use crate::config::Strategy;
 use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
@@ -231,40 +230,6 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         self.recheck(slot, item);
         true
-    }
-
-    /// After a split: gives a half what the full line had no room for.
-    pub(crate) fn refill(&mut self, bucket: u64) {
-        self.fill_line(bucket);
-        if self.engine.completes {
-            self.try_complete(bucket);
-        }
-    }
-
-    /// Gives the free words of a line to items of its arc that have none.
-    fn fill_line(&mut self, bucket: u64) {
-        if H == 1 || self.shared.config.strategy != Strategy::Vote {
-            return;
-        }
-        let slot = self.engine.table.slot(bucket);
-        let hints = self.engine.table.hints(bucket);
-        let mut free = 0..hints.len();
-        // ORDERING: Acquire, as for every step of a walk.
-        let mut word = Next(slot.anchor.load(Ordering::Acquire));
-        while !word.link().is_anchor() {
-            let item = self.item(word.link());
-            // ORDERING: Acquire, as above.
-            word = Next(item.next().load(Ordering::Acquire));
-            if word.is(MARK | HINTED) {
-                continue;
-            }
-            // ORDERING: Relaxed, the CAS that takes the word validates it.
-            let Some(k) = free.find(|&k| hints[k].load(Ordering::Relaxed) == 0) else { return };
-            let tag = Hint::tag_of(self.shared.kind.item_hash(item));
-            let hint = Hint::new(tag, item.address(), VOTES_NEW);
-            sometimes!(LineFilled);
-            self.move_hint(bucket, k, Hint::EMPTY, item, hint);
-        }
     }
 
     /// Takes from a line the word that it is, or may become, complete (section "Complete lines").

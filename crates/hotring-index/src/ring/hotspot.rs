@@ -16,6 +16,8 @@ use crate::session::Pinned;
 use crate::sync::Ordering;
 use crate::word::{COUNTER, COUNTER_ONE, Hint, Link, MARK, Next, VOTES_MAX, head, ring_cmp};
 
+/// Buckets that are seen to in advance by one access in so many.
+const AHEAD_OF_ACCESSES: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
 /// Items that one adjustment looks at; longer arcs are judged by their first part.
 const ARC_MAX: usize = 64;
 /// With no strategy accesses are only counted, and rarely.
@@ -62,6 +64,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         };
         self.local.countdown = self.around(period);
         self.local.participant.nudge(self.engine.resizing.is_busy(), period);
+        self.go_ahead(AHEAD_OF_ACCESSES);
         self.record().lookups.add(1);
         self.record().visits.add(i64::from(visits));
         let bucket = hash & self.engine.table.mask();

@@ -1,4 +1,4 @@
-//! The steps that change the chain: link a new item, replace one, mark one dead, split a bucket.
+//! The steps that change the chain: link a new item, replace one, mark one dead.
 //!
 //! Each is one CAS on one word. FAST'20 section 3.3 asks for an Occupied bit that is set and later
 //! cleared, which makes others wait for a thread that stops in between; here a dead item's own
@@ -7,19 +7,22 @@
 use crate::config::Strategy;
 use crate::engine::RESIZE_INTERVAL;
 use crate::item::{Item, Kind};
-use crate::prefetch::prefetch_item;
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
 use crate::ring::hint::VOTES_NEW;
-use crate::ring::search::{AnchorGoal, Found, Goal, parent};
+use crate::ring::search::{Found, Goal};
 use crate::session::Pinned;
 use crate::sync::{AtomicU64, Ordering};
-use crate::word::{BUSY, HINTED, Hint, Link, MARK, Next, REPL, SIGN};
+use crate::word::{HINTED, Hint, Link, MARK, Next, REPL, SIGN};
 
 /// Dead versions that writers of a hinted item may leave in the chain before one cleans up.
 const DEBT_MAX: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 /// Items of this size or more are unlinked at once, so that dead versions do not pile up.
 const LAZY_SIZE_MAX: usize = 512;
+
+/// Buckets that are seen to in advance after so many inserts of a session: after a doubling, which
+/// some four inserts for each bucket bring about, all are before a quarter of the next ones.
+const AHEAD_OF_INSERTS: u64 = RESIZE_INTERVAL as u64 / 2;
 
 /// A word of a line that an insert has reserved before linking its item.
 #[derive(Default)]
@@ -101,7 +104,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
 
     /// The order of a compare-exchange that publishes an item (see `link`).
     #[inline(always)]
-    fn publishing(&self) -> Ordering {
+    pub(crate) fn publishing(&self) -> Ordering {
         if wrong!(self, RelaxedPublish) {
             // ORDERING: the fault.
             return Ordering::Relaxed;
@@ -214,95 +217,6 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
     }
 
-    /// Splits bucket `index` off its parent by linking its anchor (FAST'20 section 3.4, without
-    /// its phases: one CAS, no copying, nobody waits). False: somebody else is at it.
-    #[cold]
-    pub(crate) fn split(&mut self, index: u64) -> bool {
-        let slot = self.engine.table.slot(index);
-        let claim = Link::anchor(0).address() | BUSY;
-        // ORDERING: Relaxed, chooses one initialiser; the linking CAS below publishes.
-        if slot.anchor.compare_exchange(0, claim, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-            return false;
-        }
-        let from = self.bucket_or_parent(parent(index));
-        self.fetch_hinted(from);
-        // Before the anchor is linked: the arc of `from` ends there at once, but its line serves all of
-        // it until BUSY is cleared. A candidate that is old enough would become complete by its half.
-        // One set later cannot while we are pinned.
-        if !wrong!(self, SplitTrustsCandidate | SplitKeepsComplete) {
-            self.make_incomplete(from);
-        }
-        let goal = AnchorGoal(index);
-        loop {
-            let found = self.find(&goal, from);
-            // ORDERING: Relaxed, published by the CAS.
-            slot.anchor.store(Next(BUSY).with(found.at).0, Ordering::Relaxed);
-            let after = found.pred_word.with(Link::anchor(index));
-            // ORDERING: AcqRel, as for the link of an item.
-            let (pred, word) = (found.pred, found.pred_word.0);
-            let order = self.publishing();
-            // ORDERING: AcqRel, as above.
-            if !lost!(SplitLost, pred.compare_exchange(word, after.0, order, Ordering::Relaxed)) {
-                break;
-            }
-        }
-        // ORDERING: AcqRel: whoever sees the slot usable sees its anchor linked (I7).
-        slot.anchor.fetch_and(!BUSY, Ordering::AcqRel);
-        // All lines that served our keys: of several, if the parent was being split off, too. Only now:
-        // whoever still chose one of them for one of our keys is pinned since before it can become
-        // complete again.
-        let mut ancestor = index;
-        while ancestor != from {
-            ancestor = parent(ancestor);
-            if !wrong!(self, SplitKeepsComplete) {
-                self.make_incomplete(ancestor);
-            }
-            self.hand_over(ancestor, index);
-        }
-        self.refill(from);
-        self.refill(index);
-        // ORDERING: Relaxed, statistics.
-        self.engine.splits.fetch_add(1, Ordering::Relaxed);
-        true
-    }
-
-    /// Asks for all items that a line hints, so that a split waits for memory once and not for each.
-    fn fetch_hinted(&self, bucket: u64) {
-        for word in &self.engine.table.slot(bucket).hints {
-            // ORDERING: Relaxed, a guess what is going to be wanted.
-            prefetch_item::<K>(Hint(word.load(Ordering::Relaxed)).address());
-        }
-    }
-
-    /// Moves the hints of the new bucket's items over, so that a doubling forgets no hot item.
-    fn hand_over(&mut self, from: u64, to: u64) {
-        let mask = (1u64 << (64 - to.leading_zeros())) - 1;
-        for (k, word) in self.engine.table.hints(from).iter().enumerate() {
-            // ORDERING: Acquire, we read the item behind it.
-            let hint = Hint(word.load(Ordering::Acquire));
-            let Some(item) = self.hinted(hint) else { continue };
-            if self.is_filled(k, hint) || self.shared.kind.item_hash(item) & mask != to {
-                continue;
-            }
-            // ORDERING: AcqRel, the item's claim is ours from here on.
-            if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                continue;
-            }
-            let hint = self.elsewhere(hint);
-            let taken = self.engine.table.hints(to).iter().any(|word| {
-                // ORDERING: AcqRel publishes the item to readers of the hint.
-                word.compare_exchange(0, hint.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            });
-            if taken {
-                sometimes!(HandedOver);
-                self.recheck(to, item);
-            } else {
-                sometimes!(NotHandedOver);
-                self.release(item);
-            }
-        }
-    }
-
     /// Called once for each removal.
     pub(crate) fn consider_shrinking(&mut self) {
         self.local.removals += 1;
@@ -317,6 +231,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         if self.local.inserts >= RESIZE_INTERVAL {
             self.local.inserts = 0;
             self.grow_if_due();
+            self.go_ahead(AHEAD_OF_INSERTS);
         }
     }
 }

@@ -77,12 +77,14 @@ mod pipeline;
 mod scan;
 pub(crate) mod search;
 mod shrink;
+mod split;
 mod table;
 
 use crate::config::Growth;
 use crate::sync::{TallyI64, TallyU64};
 use copy::Copies;
 use shrink::Resizing;
+use split::Ahead;
 use table::Table;
 
 /// HotRing's engine, with `H` hints a slot: 7 (a slot is a cache line of 64 bytes, the default and
@@ -95,6 +97,7 @@ pub struct Ring<const H: usize> {
     /// Whether lines may become complete.
     completes: bool,
     resizing: Resizing,
+    ahead: Ahead,
     /// Anchors linked so far.
     splits: TallyU64,
     copies: Copies,

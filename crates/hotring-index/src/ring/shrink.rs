@@ -152,11 +152,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         match *phase {
             Phase::Idle => {
                 sometimes!(Grown);
+                self.engine.ahead.restart(mask + 1);
                 self.engine.table.double(mask)
             }
             Phase::Quiet { .. } | Phase::Incomplete { .. } => {
                 // Some lines are not complete any more, which they may be at any time.
                 sometimes!(ShrinkUndone);
+                self.engine.ahead.restart(mask + 1);
                 resizing.set_quiet(false);
                 resizing.set(&mut phase, Phase::Idle);
                 self.engine.table.double(mask)
@@ -209,6 +211,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
 
     fn halve(&mut self) -> Phase {
         self.engine.table.set_mask(self.engine.table.mask() >> 1);
+        self.engine.ahead.restart(self.engine.table.mask() + 1);
         Phase::Halved { tag: self.local.participant.grace() }
     }
 

@@ -1,6 +1,7 @@
 //! One binary of integration tests.
 
 mod adversarial;
+mod ahead;
 mod bytes;
 mod chaining;
 mod checksums;

@@ -1,0 +1,225 @@
+//! Splits: how a bucket of a table that has doubled comes to its anchor and its hints.
+//!
+//! A bucket is split off by whoever writes to it first, or *ahead* of that: where FAST'20 (section
+//! 3.4) has a thread that moves the whole table, sessions see to a few buckets each now and then.
+//! Nobody waits for it. But as long as a bucket is not there, a lookup has another line to fetch and
+//! is hard to predict, and the first miss of a line that could be complete has to walk.
+
+use crate::config::Strategy;
+use crate::item::Kind;
+use crate::prefetch::prefetch_item;
+use crate::rare::{lost, sometimes, wrong};
+use crate::ring::Ring;
+use crate::ring::hint::VOTES_NEW;
+use crate::ring::search::{AnchorGoal, parent};
+use crate::session::Pinned;
+use crate::sync::{AtomicU64, Ordering};
+use crate::word::{BUSY, HINTED, Hint, Link, MARK, Next};
+use std::ops::Range;
+
+/// Buckets whose memory is asked for before it is their turn.
+const FETCHED: u64 = 3;
+
+/// How far sessions have seen to the table ahead of its use. Below the number of slots: buckets before
+/// this one are split. From there on: as many lines have been looked at whether they are complete.
+pub(crate) struct Ahead(AtomicU64);
+
+impl Ahead {
+    /// The first buckets are split when they are used: there may be far more than items.
+    pub(crate) fn new(slots: u64) -> Self {
+        Self(AtomicU64::new(slots))
+    }
+
+    /// Goes back to where a table of so many slots would be when all its buckets are split: to be
+    /// called when it gets more than that, or has no more than that again.
+    pub(crate) fn restart(&self, slots: u64) {
+        // ORDERING: Relaxed, it only says who does what; whether that may be done is seen there.
+        self.0.fetch_min(slots, Ordering::Relaxed);
+    }
+
+    /// Takes what there is to do from `from` up to `to`, unless somebody else has begun with it.
+    fn take(&self, from: u64, to: u64) -> bool {
+        // ORDERING: Relaxed, as in `restart`.
+        self.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
+    /// Sees to at most `count` buckets or lines, if there are some that nobody has seen to since the
+    /// table doubled.
+    #[inline]
+    pub(crate) fn go_ahead(&mut self, count: u64) {
+        let slots = self.engine.table.mask() + 1;
+        // ORDERING: Relaxed, as in `restart`.
+        let from = self.engine.ahead.0.load(Ordering::Relaxed);
+        if from < 2 * slots && !self.engine.resizing.is_busy() && !cfg!(loom) {
+            self.go_on_from(from, count, slots);
+        }
+    }
+
+    #[cold]
+    fn go_on_from(&mut self, from: u64, count: u64, slots: u64) {
+        let splits = from < slots;
+        let to = (from + count).min(if splits { slots } else { 2 * slots });
+        if !self.engine.ahead.take(from, to) {
+            return;
+        }
+        if splits {
+            self.fetching(from..to, parent, |p, bucket| {
+                // ORDERING: Relaxed, the CAS of who splits it validates.
+                if p.engine.table.slot(bucket).anchor.load(Ordering::Relaxed) == 0 {
+                    sometimes!(SplitAhead);
+                    p.split(bucket);
+                }
+            });
+        } else if self.engine.completes {
+            let itself = |line| line;
+            self.fetching(from - slots..to - slots, itself, |p, line| {
+                if p.is_usable(line) {
+                    p.refill(line);
+                }
+            });
+        }
+    }
+
+    /// Calls `see_to` for each number, for which it will want the items of the line that `line_of`
+    /// gives. They are asked for some steps before.
+    fn fetching(
+        &mut self,
+        range: Range<u64>,
+        line_of: impl Fn(u64) -> u64,
+        mut see_to: impl FnMut(&mut Self, u64),
+    ) {
+        let end = range.end;
+        range.clone().take(FETCHED as usize).for_each(|at| self.fetch_hinted(line_of(at)));
+        for at in range {
+            if at + FETCHED < end {
+                self.fetch_hinted(line_of(at + FETCHED));
+            }
+            see_to(self, at);
+        }
+    }
+
+    /// Splits bucket `index` off its parent by linking its anchor (FAST'20 section 3.4, without
+    /// its phases: one CAS, no copying, nobody waits). False: somebody else is at it.
+    #[cold]
+    pub(crate) fn split(&mut self, index: u64) -> bool {
+        let slot = self.engine.table.slot(index);
+        let claim = Link::anchor(0).address() | BUSY;
+        // ORDERING: Relaxed, chooses one initialiser; the linking CAS below publishes.
+        if slot.anchor.compare_exchange(0, claim, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        let from = self.bucket_or_parent(parent(index));
+        self.fetch_hinted(from);
+        // Before the anchor is linked: the arc of `from` ends there at once, but its line serves all of
+        // it until BUSY is cleared. A candidate that is old enough would become complete by its half.
+        // One set later cannot while we are pinned.
+        if !wrong!(self, SplitTrustsCandidate | SplitKeepsComplete) {
+            self.make_incomplete(from);
+        }
+        let goal = AnchorGoal(index);
+        loop {
+            let found = self.find(&goal, from);
+            // ORDERING: Relaxed, published by the CAS.
+            slot.anchor.store(Next(BUSY).with(found.at).0, Ordering::Relaxed);
+            let after = found.pred_word.with(Link::anchor(index));
+            // ORDERING: AcqRel, as for the link of an item.
+            let (pred, word) = (found.pred, found.pred_word.0);
+            let order = self.publishing();
+            // ORDERING: AcqRel, as above.
+            if !lost!(SplitLost, pred.compare_exchange(word, after.0, order, Ordering::Relaxed)) {
+                break;
+            }
+        }
+        // ORDERING: AcqRel: whoever sees the slot usable sees its anchor linked (I7).
+        slot.anchor.fetch_and(!BUSY, Ordering::AcqRel);
+        // All lines that served our keys: of several, if the parent was being split off, too. Only now:
+        // whoever still chose one of them for one of our keys is pinned since before it can become
+        // complete again.
+        let mut ancestor = index;
+        while ancestor != from {
+            ancestor = parent(ancestor);
+            if !wrong!(self, SplitKeepsComplete) {
+                self.make_incomplete(ancestor);
+            }
+            self.hand_over(ancestor, index);
+        }
+        self.refill(from);
+        self.refill(index);
+        // ORDERING: Relaxed, statistics.
+        self.engine.splits.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Asks for all items that a line hints, so that a split waits for memory once and not for each.
+    fn fetch_hinted(&self, bucket: u64) {
+        for word in &self.engine.table.slot(bucket).hints {
+            // ORDERING: Relaxed, a guess what is going to be wanted.
+            prefetch_item::<K>(Hint(word.load(Ordering::Relaxed)).address());
+        }
+    }
+
+    /// Moves the hints of the new bucket's items over, so that a doubling forgets no hot item.
+    fn hand_over(&mut self, from: u64, to: u64) {
+        let mask = (1u64 << (64 - to.leading_zeros())) - 1;
+        for (k, word) in self.engine.table.hints(from).iter().enumerate() {
+            // ORDERING: Acquire, we read the item behind it.
+            let hint = Hint(word.load(Ordering::Acquire));
+            let Some(item) = self.hinted(hint) else { continue };
+            if self.is_filled(k, hint) || self.shared.kind.item_hash(item) & mask != to {
+                continue;
+            }
+            // ORDERING: AcqRel, the item's claim is ours from here on.
+            if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                continue;
+            }
+            let hint = self.elsewhere(hint);
+            let taken = self.engine.table.hints(to).iter().any(|word| {
+                // ORDERING: AcqRel publishes the item to readers of the hint.
+                word.compare_exchange(0, hint.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            });
+            if taken {
+                sometimes!(HandedOver);
+                self.recheck(to, item);
+            } else {
+                sometimes!(NotHandedOver);
+                self.release(item);
+            }
+        }
+    }
+
+    /// After a split: gives a half what the full line had no room for.
+    pub(crate) fn refill(&mut self, bucket: u64) {
+        self.fill_line(bucket);
+        if self.engine.completes {
+            self.try_complete(bucket);
+        }
+    }
+
+    /// Gives the free words of a line to items of its arc that have none.
+    fn fill_line(&mut self, bucket: u64) {
+        if H == 1 || self.shared.config.strategy != Strategy::Vote {
+            return;
+        }
+        let slot = self.engine.table.slot(bucket);
+        let hints = self.engine.table.hints(bucket);
+        let mut free = 0..hints.len();
+        // ORDERING: Acquire, as for every step of a walk.
+        let mut word = Next(slot.anchor.load(Ordering::Acquire));
+        while !word.link().is_anchor() {
+            let item = self.item(word.link());
+            // ORDERING: Acquire, as above.
+            word = Next(item.next().load(Ordering::Acquire));
+            if word.is(MARK | HINTED) {
+                continue;
+            }
+            // ORDERING: Relaxed, the CAS that takes the word validates it.
+            let Some(k) = free.find(|&k| hints[k].load(Ordering::Relaxed) == 0) else { return };
+            let tag = Hint::tag_of(self.shared.kind.item_hash(item));
+            let hint = Hint::new(tag, item.address(), VOTES_NEW);
+            sometimes!(LineFilled);
+            self.move_hint(bucket, k, Hint::EMPTY, item, hint);
+        }
+    }
+}
