@@ -2,15 +2,22 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::process;
 
-/// The root of the clone.
+/// The root of the clone: that from which cargo runs this, which may have been built for another one
+/// that shares the target folder.
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root's folder")
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let here = std::env::var_os("CARGO_MANIFEST_DIR");
+        let here = here.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        Path::new(&here).parent().expect("xtask lies in the root's folder").to_owned()
+    })
 }
 
 /// Where cargo puts what it builds.

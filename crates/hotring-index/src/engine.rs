@@ -97,7 +97,18 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
     /// The live item with this key: the path of readers. Counts as an access.
     fn lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit>;
 
-    /// The value of a key, as `lookup` finds it or by a shorter way.
+    /// Whether `glance` is worth a call.
+    const GLANCES: bool = false;
+
+    /// What the first look at a key says that usually suffices: its value, or that it is absent. Counts
+    /// nothing and changes nothing, so that whoever is not answered asks `get`.
+    #[inline(always)]
+    fn glance(_p: &Pinned<'_, U64, Self>, _goal: KeyGoal<'_, U64>) -> Option<Option<u64>> {
+        None
+    }
+
+    /// The value of a key, as `lookup` finds it or by a shorter way; by what a glance leaves, if there
+    /// was one.
     #[inline(always)]
     fn get(p: &mut Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<u64> {
         Self::lookup(p, goal).map(u64s::load)

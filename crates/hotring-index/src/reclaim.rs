@@ -41,6 +41,10 @@ const QUEUE_KEPT: usize = 16 * FREE_STEP;
 const BAG_LEN: usize = FREE_STEP;
 /// Advances from a tag on after which a grace period is over (E3).
 const GRACE: u64 = 2;
+/// Enough has been retired to pay for an advance.
+const DUE: u8 = 1;
+/// A pin costs a fence in this process.
+const FENCED: u8 = 2;
 /// Accesses after which a session that retires nothing more tries again to free what it has queued.
 const NUDGE_ACCESSES: u32 = 320;
 
@@ -371,10 +375,9 @@ pub(crate) struct Participant {
     bytes_since: usize,
     /// Accesses that were noted by `nudge`.
     nudged: u32,
-    /// Whether enough has been retired to pay for an advance.
-    is_due: bool,
-    /// Whether a pin costs a fence here.
-    fences: bool,
+    /// Why the next pin is not [`Participant::pin_lightly`] and nothing else: `DUE`, `FENCED`, both;
+    /// mostly neither.
+    reasons: u8,
 }
 
 // SAFETY: the record is written by whoever owns the Participant, one thread at a time.
@@ -393,8 +396,7 @@ impl Participant {
             blocks_since: 0,
             bytes_since: 0,
             nudged: 0,
-            is_due: false,
-            fences: !barrier::is_asymmetric(),
+            reasons: if barrier::is_asymmetric() { 0 } else { FENCED },
         }
     }
 
@@ -425,7 +427,7 @@ impl Participant {
     /// As `pin`, where that needs no fence.
     #[inline(always)]
     pub(crate) fn pin_lightly(&self) {
-        debug_assert!(!self.fences, "this process has no membarrier");
+        debug_assert!(self.reasons & FENCED == 0, "this process has no membarrier");
         let epoch = self.collector.epoch();
         // ORDERING: Relaxed, ordered before the loads that follow by the compiler fence, which is
         // the side of `barrier::light` for processes with membarrier.
@@ -464,7 +466,7 @@ impl Participant {
         self.blocks_since += 1;
         self.bytes_since += size;
         if self.blocks_since >= ADVANCE_BLOCKS || self.bytes_since >= ADVANCE_BYTES {
-            self.is_due = true;
+            self.reasons |= DUE;
         }
     }
 
@@ -485,13 +487,13 @@ impl Participant {
     /// Whether enough has been retired to pay for an advance.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
-        self.is_due
+        self.reasons & DUE != 0
     }
 
     /// Whether the next pin is [`Participant::pin_lightly`], and nothing else is to be done.
     #[inline(always)]
     pub(crate) fn pins_lightly(&self) -> bool {
-        !(self.is_due | self.fences)
+        self.reasons == 0
     }
 
     /// Called now and then, about once in so many accesses: a session that retires nothing more still
@@ -508,7 +510,7 @@ impl Participant {
 
     /// Lets the next pin begin with a collection, and the other work that waits for one.
     pub(crate) fn hurry(&mut self) {
-        self.is_due = true;
+        self.reasons |= DUE;
     }
 
     #[inline(always)]
@@ -528,7 +530,7 @@ impl Participant {
         self.blocks_since = 0;
         self.bytes_since = 0;
         self.nudged = 0;
-        self.is_due = false;
+        self.reasons &= !DUE;
         self.collector.try_advance();
         let epoch = self.collector.epoch();
         for _ in 0..FREE_STEP {

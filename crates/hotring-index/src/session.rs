@@ -209,8 +209,19 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.participant.pin();
     }
 
+    /// Pins the session, unless there is other work to do first: then `pin` is to be called.
     #[inline(always)]
-    fn pinned(&mut self) -> Pinned<'_, K, E> {
+    pub(crate) fn pins_at_once(&mut self) -> bool {
+        let at_once = self.local.participant.pins_lightly();
+        if at_once {
+            self.local.participant.pin_lightly();
+        }
+        at_once
+    }
+
+    /// The session as it is, which was pinned before.
+    #[inline(always)]
+    pub(crate) fn pinned(&mut self) -> Pinned<'_, K, E> {
         Pinned { shared: &self.shared, engine: &self.shared.engine, local: &mut self.local }
     }
 
@@ -260,6 +271,17 @@ impl<K: Kind, E: Engine> Session<K, E> {
 }
 
 impl<E: Engine> Local<E> {
+    /// Notes an access, unless it is the R-th: of that more is to be noted.
+    #[inline(always)]
+    pub(crate) fn count_down(&mut self) -> bool {
+        self.countdown -= 1;
+        let counted = self.countdown != 0;
+        if !counted {
+            self.countdown = 1;
+        }
+        counted
+    }
+
     /// A xorshift generator: chooses victims and intervals, nothing that needs more.
     pub(crate) fn random(&mut self) -> u64 {
         let mut x = self.random;

@@ -180,6 +180,12 @@ impl Hint {
         (hash >> 32 & 0xffff) << TAG_SHIFT
     }
 
+    /// The tag in its place, and below it bits that comparing tags does not look at.
+    #[inline(always)]
+    pub(crate) fn tag_and_more(hash: u64) -> u64 {
+        hash << (TAG_SHIFT - 32)
+    }
+
     pub(crate) fn new(tag: u64, address: u64, votes: u64) -> Self {
         Self(tag | address | votes)
     }

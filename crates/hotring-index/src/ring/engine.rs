@@ -124,13 +124,21 @@ impl<const H: usize> Engine for Ring<H> {
         p.access_written(hash, hit);
     }
 
+    const GLANCES: bool = H > 1;
+
+    #[inline(always)]
+    fn glance(p: &Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<Option<u64>> {
+        p.glance(goal).map(|hit| hit.map(u64s::load))
+    }
+
     #[inline(always)]
     fn get(p: &mut Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<u64> {
         // A call, so that it takes no register from who has no copies.
         if p.has_copies() {
             return p.again().get_beside_copy(goal);
         }
-        p.lookup(goal).map(u64s::load)
+        let hit = if H == 1 { p.lookup(goal) } else { p.lookup_in_full(goal) };
+        hit.map(u64s::load)
     }
 
     #[inline(always)]

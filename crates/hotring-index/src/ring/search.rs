@@ -98,33 +98,53 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         if H == 1 {
             return self.lookup_from_head(goal);
         }
-        let slot = self.engine.table.slot(goal.hash & self.engine.table.mask());
+        match self.glance(goal) {
+            Some(hit) => {
+                self.access(goal.hash, hit, u32::from(hit.is_some()));
+                hit
+            }
+            None => self.again().lookup_in_full(goal),
+        }
+    }
+
+    /// The usual cases, kept free of everything else: the first hint with the tag is the key's, or no
+    /// hint of a complete line has it. `None` if it is neither. Counts nothing.
+    #[inline(always)]
+    pub(crate) fn glance(&self, goal: KeyGoal<'_, K>) -> Option<Option<Hit>> {
+        let table = &self.engine.table;
+        let slot = table.slot(goal.hash & table.mask());
         // Before the hints: a complete line needs it first.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
-        // The usual cases, kept free of everything else: the first hint with the tag is the key's,
-        // or no hint of a complete line has it.
-        let Some(hint) = slot.first_match(Hint::tag_of(goal.hash), self.engine.table.all_words())
-        else {
-            if control.is(COMPLETE) && self.is_complete(slot) {
-                self.access(goal.hash, None, 0);
-                return None;
-            }
-            return self.again().lookup_in_full(goal);
+        let tag = Hint::tag_and_more(goal.hash);
+        // Each way by itself: what they have in common is shorter without a choice before it.
+        if table.is_wide() {
+            self.glance_at(goal, slot, control, slot.first_match_wide(tag))
+        } else if table.copies() {
+            None
+        } else {
+            self.glance_at(goal, slot, control, slot.first_match(tag, table.all_words()))
+        }
+    }
+
+    #[inline(always)]
+    fn glance_at(
+        &self,
+        goal: KeyGoal<'_, K>,
+        slot: &Slot<H>,
+        control: Next,
+        hint: Option<&AtomicU64>,
+    ) -> Option<Option<Hit>> {
+        let Some(hint) = hint else {
+            return (control.is(COMPLETE) && self.is_complete(slot)).then_some(None);
         };
         // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
-        if let Some(item) = self.hinted(Hint(hint.load(Ordering::Acquire))) {
-            // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this
-            // load is the linearization point.
-            let word = Next(item.next().load(Ordering::Acquire));
-            let same = self.shared.kind.is(item, goal.hash, goal.key) || wrong!(self, TrustTag);
-            if !word.is(MARK) && same {
-                let hit = Hit { item, word };
-                self.access(goal.hash, Some(hit), 1);
-                return Some(hit);
-            }
-        }
-        self.again().lookup_in_full(goal)
+        let item = self.hinted(Hint(hint.load(Ordering::Acquire)))?;
+        // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load is
+        // the linearization point.
+        let word = Next(item.next().load(Ordering::Acquire));
+        let same = self.shared.kind.is(item, goal.hash, goal.key) || wrong!(self, TrustTag);
+        (!word.is(MARK) && same).then_some(Some(Hit { item, word }))
     }
 
     /// The second look at a line that was complete before its hints were read (I8, I9).
@@ -236,6 +256,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             self.access(goal.hash, None, line.visits);
             return None;
         }
+        // Most of what is passed is hinted: asked for at once, and not one after the other.
+        self.fetch_hinted(index);
         // ORDERING: Acquire, as for every step of a walk.
         let word = Next(self.next(Link::anchor(index)).load(Ordering::Acquire));
         let (hit, visits) = self.walk(goal, word);

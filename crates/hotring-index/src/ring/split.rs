@@ -152,8 +152,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         true
     }
 
-    /// Asks for all items that a line hints, so that a split waits for memory once and not for each.
-    fn fetch_hinted(&self, bucket: u64) {
+    /// Asks for all items that a line hints, so that who is going to pass them waits once and not for
+    /// each.
+    #[inline]
+    pub(crate) fn fetch_hinted(&self, bucket: u64) {
         for word in &self.engine.table.slot(bucket).hints {
             // ORDERING: Relaxed, a guess what is going to be wanted.
             prefetch_item::<K>(Hint(word.load(Ordering::Relaxed)).address());

@@ -83,6 +83,12 @@ impl<const H: usize> Slot<H> {
         }
     }
 
+    /// The first of [`Slot::matches`] among all hints, where `Table::is_wide`.
+    #[inline(always)]
+    pub(crate) fn first_match_wide(&self, tag: u64) -> Option<&AtomicU64> {
+        self.first_match(tag, Words::first(H, true))
+    }
+
     /// The first of [`Slot::matches`].
     #[inline(always)]
     pub(crate) fn first_match(&self, tag: u64, words: Words) -> Option<&AtomicU64> {
@@ -97,7 +103,7 @@ impl<const H: usize> Slot<H> {
         self.matches(tag, words).next().map(|k| unsafe { self.hints.get_unchecked(k) })
     }
 
-    /// The hints that had this tag (as [`Hint::tag_of`] gives it) when they were looked at, each
+    /// The hints that had this tag (as [`Hint::tag_of`] or [`Hint::tag_and_more`] gives it) when they were looked at, each
     /// once, after everything that the caller has loaded before. Without branches: which hint it
     /// is cannot be predicted.
     #[inline(always)]
@@ -190,6 +196,7 @@ struct Mask {
     value: AtomicU64,
     /// Constant, and read beside the mask.
     words: Words,
+    /// Whether all words of a line are hints, and the processor compares them at once.
     is_wide: bool,
     copies: bool,
 }
@@ -224,7 +231,7 @@ impl<const H: usize> Table<H> {
                     let mask = Mask {
                         value: AtomicU64::new(initial as u64 - 1),
                         words,
-                        is_wide: has_wide(),
+                        is_wide: H == 7 && has_wide() && !copies,
                         copies,
                     };
                     return Ok(Self { mask, slots });
@@ -268,6 +275,12 @@ impl<const H: usize> Table<H> {
     pub(crate) fn all_words(&self) -> Words {
         debug_assert!(!self.copies());
         Words::first(H, self.mask.is_wide)
+    }
+
+    /// Whether a whole line is compared at once; then it has no copy.
+    #[inline(always)]
+    pub(crate) fn is_wide(&self) -> bool {
+        self.mask.is_wide
     }
 
     /// A slot's hints, without what is none.
