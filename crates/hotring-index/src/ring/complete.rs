@@ -33,19 +33,19 @@ const DISTANCE_MAX: u64 = STAMPS - 2;
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Takes a line one step further: nothing, CANDIDATE, COMPLETE; or back to nothing, if it should
-    /// not have been a candidate. Called after a split, on an R-th access that missed, and on each
-    /// miss that walks through a candidate.
-    pub(crate) fn try_complete(&mut self, index: u64) {
+    /// not have been a candidate. Called after a split and ahead of use, on an R-th access that
+    /// missed, and on each miss that walks through a candidate. False: it lacks an item.
+    pub(crate) fn try_complete(&mut self, index: u64) -> bool {
         let anchor = &self.engine.table.slot(index).anchor;
         // Before the anchor's word (I9).
         let epoch = self.shared.collector.epoch();
         // ORDERING: Acquire: an insert that cleared the bits is ordered before what we read next.
         let control = Next(anchor.load(Ordering::Acquire));
         if !control.is_start() || control.is(COMPLETE) {
-            return;
+            return true;
         }
         if self.engine.resizing.forbids_completing() && !wrong!(self, ShrinkComplete) {
-            return;
+            return true;
         }
         let distance = epoch.wrapping_sub(control.stamp()) % STAMPS;
         let grace = match () {
@@ -55,7 +55,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         };
         let after = if !control.is(CANDIDATE) || distance > DISTANCE_MAX {
             if !self.all_hinted(index, control) {
-                return;
+                return false;
             }
             sometimes!(Candidate);
             if control.is(CANDIDATE) {
@@ -68,7 +68,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             if self.local.random() >> 58 == 0 && !cfg!(any(loom, shuttle)) {
                 self.shared.collector.try_advance_unhindered();
             }
-            return;
+            return true;
         } else if self.all_hinted(index, control) {
             sometimes!(Complete);
             Next(control.0 & !CONTROL | COMPLETE)
@@ -79,6 +79,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         };
         // ORDERING: AcqRel on the whole word: fails if the bits or the first link have changed.
         let _ = anchor.compare_exchange(control.0, after.0, Ordering::AcqRel, Ordering::Relaxed);
+        after.is(CANDIDATE | COMPLETE)
     }
 
     /// Whether every live item of the arc is in one of the line's words.

@@ -117,6 +117,13 @@ impl<'s, const H: usize> Pinned<'s, U64, Ring<H>> {
         // Before the hints: a complete line needs it first.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
+        if let Some((hint, value)) = self.look_at_copy(slot, *goal.key) {
+            self.local.countdown -= 1;
+            if self.local.countdown == 0 {
+                self.again().every_rth_copied(goal.hash, hint);
+            }
+            return Some(value);
+        }
         let tag = Hint::tag_of(goal.hash);
         let Some(word) = slot.first_match(tag, self.engine.table.words()) else {
             if control.is(COMPLETE) && self.is_complete(slot) {
@@ -127,6 +134,29 @@ impl<'s, const H: usize> Pinned<'s, U64, Ring<H>> {
         };
         let value = self.look(goal, slot, word);
         if value.is_some() { value } else { self.lookup_in_full(goal).map(load) }
+    }
+
+    /// The hot place and the value of its copy, if that is the key's.
+    #[inline(always)]
+    fn look_at_copy(&self, slot: &Slot<H>, of: u64) -> Option<(Hint, u64)> {
+        let hot = &slot.hints[0];
+        // ORDERING: Acquire pairs with the CAS that made the copy.
+        let hint = Hint(hot.load(Ordering::Acquire));
+        let [key, value] = slot.copy();
+        // ORDERING: Acquire pairs with the Release of who fills: the second look comes after.
+        if key.load(Ordering::Acquire) != of || hint.votes() != VALID {
+            return None;
+        }
+        // ORDERING: Acquire, as above.
+        let value = value.load(Ordering::Acquire);
+        // ORDERING: Acquire: the second look, which comes after the loads above.
+        let again = hot.load(Ordering::Acquire);
+        if again != hint.0 && !wrong!(self, CopyUnconfirmed) {
+            sometimes!(CopyChanged);
+            return None;
+        }
+        sometimes!(CopyRead);
+        Some((hint, value))
     }
 
     /// The value of a key, if it is that of a hint's item or of its copy. Without a branch between the

@@ -17,7 +17,7 @@ use crate::sync::Ordering;
 use crate::word::{COUNTER, COUNTER_ONE, Hint, Link, MARK, Next, VOTES_MAX, head, ring_cmp};
 
 /// Buckets that are seen to in advance by one access in so many.
-const AHEAD_OF_ACCESSES: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
+const AHEAD_OF_ACCESSES: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
 /// Items that one adjustment looks at; longer arcs are judged by their first part.
 const ARC_MAX: usize = 64;
 /// With no strategy accesses are only counted, and rarely.

@@ -193,8 +193,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
 
     /// After a split: gives a half what the full line had no room for.
     pub(crate) fn refill(&mut self, bucket: u64) {
-        self.fill_line(bucket);
-        if self.engine.completes {
+        if !self.engine.completes {
+            self.fill_line(bucket);
+        } else if !self.try_complete(bucket) {
+            self.fill_line(bucket);
             self.try_complete(bucket);
         }
     }
