@@ -376,7 +376,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
 
 impl<E: Engine> Session<U64, E> {
     /// The value of a key. O(1) expected; never waits.
-    #[inline]
+    #[inline(always)]
     pub fn get(&mut self, key: u64) -> Option<u64> {
         if !E::GLANCES {
             let mut pinned = self.pin();

@@ -143,3 +143,19 @@ pub fn check(target: &dyn Target, tally: &Tally, present: bool) -> Result<()> {
     ensure!(wrong == 0, "{name}: {wrong} reads with a wrong answer (keys present: {present})");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_inserted_before_the_clock_starts() {
+        let keys = |ops: &[Op]| before(ops).iter().map(|op| op.key()).collect::<Vec<u64>>();
+        let mut ops: Vec<Op> = (0..16).map(|key| Op::new(Kind::Read, key)).collect();
+        assert_eq!(keys(&ops), [12, 13, 14, 15]);
+        ops[13] = Op::new(Kind::Insert, 13);
+        assert_eq!(keys(&ops), [14, 15]);
+        ops[15] = Op::new(Kind::Insert, 15);
+        assert!(before(&ops).is_empty() && before(&[]).is_empty());
+    }
+}

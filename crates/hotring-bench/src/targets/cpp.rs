@@ -29,6 +29,7 @@ impl Engine for WordMap {
 }
 
 impl Session for &WordMap {
+    #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {
         WordMap::get(self, key)
     }

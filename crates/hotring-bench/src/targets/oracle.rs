@@ -45,6 +45,7 @@ impl Engine for Oracle {
 
 // Keys are independent words here, and the threads' ends are a join: relaxed will do.
 impl Session for &[Cell] {
+    #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {
         let cell = <[Cell]>::get(self, usize::try_from(key).ok()?)?;
         let present = cell.present.load(Ordering::Relaxed) != 0;

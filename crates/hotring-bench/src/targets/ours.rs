@@ -25,6 +25,7 @@ impl<E: hotring_index::Engine> Engine for Index<U64, E> {
 }
 
 impl<E: hotring_index::Engine> Session for hotring_index::Session<U64, E> {
+    #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {
         Self::get(self, key)
     }

@@ -63,6 +63,7 @@ impl Engine for Papaya<u64, u64> {
 }
 
 impl Session for papaya::HashMapRef<'_, u64, u64, Fold, papaya::LocalGuard<'_>> {
+    #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {
         papaya::HashMapRef::get(self, &key).copied()
     }
@@ -89,6 +90,7 @@ impl Engine for Dashmap<u64, u64> {
 }
 
 impl Session for &Dashmap<u64, u64> {
+    #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {
         dashmap::DashMap::get(self, &key).map(|entry| *entry)
     }
@@ -117,6 +119,7 @@ impl Engine for Scc<u64, u64> {
 }
 
 impl Session for &Scc<u64, u64> {
+    #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {
         self.read_sync(&key, |_, value| *value)
     }
@@ -225,6 +228,7 @@ impl Engine for Masstree {
 }
 
 impl Session for Guarded<'_, Masstree, seize::LocalGuard<'_>> {
+    #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {
         self.tree.get_with_guard(&key_of(key), &self.guard)
     }

@@ -34,7 +34,10 @@ impl Ahead {
     /// called when it gets more than that, or has no more than that again.
     pub(crate) fn restart(&self, slots: u64) {
         // ORDERING: Relaxed, it only says who does what; whether that may be done is seen there.
-        self.0.fetch_min(slots, Ordering::Relaxed);
+        if self.0.load(Ordering::Relaxed) > slots {
+            // ORDERING: Relaxed, as above. What somebody takes meanwhile is done twice, or on first use.
+            self.0.store(slots, Ordering::Relaxed);
+        }
     }
 
     /// Takes what there is to do from `from` up to `to`, unless somebody else has begun with it.

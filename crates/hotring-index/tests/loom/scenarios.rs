@@ -314,11 +314,11 @@ pub fn complete_lines() -> Vec<Scenario> {
                 vec![vec![Grow, get(200)], vec![get(200), get(210)]],
             )
         },
-        settled(
+        brief(settled(
             "split, miss | insert, get",
             with(complete(&split), &[Grow]),
             vec![vec![get(200), get(210)], vec![ins(210, 3), get(210)]],
-        ),
+        )),
         Scenario {
             // One switch is enough to find what was wrong here.
             preemptions: 1,
@@ -328,11 +328,11 @@ pub fn complete_lines() -> Vec<Scenario> {
                 vec![vec![get(210)], vec![get(210), get(200)]],
             )
         },
-        line(
+        brief(line(
             "split, complete | insert, get",
             with(complete(&split), &[Grow]),
             vec![vec![get(200), Complete(10)], vec![ins(210, 3), get(210)]],
-        ),
+        )),
         settled(
             "lazy updates | lazy update | get",
             complete(&two),
