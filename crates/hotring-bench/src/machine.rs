@@ -171,9 +171,10 @@ mod tests {
     #[test]
     fn memory_in_use_follows_what_is_touched() {
         let before = resident().unwrap();
-        let block = vec![1_u8; 64 << 20];
+        // Far more than what the tests beside this one may give back meanwhile.
+        let block = vec![1_u8; 512 << 20];
         let after = resident_of(std::process::id()).unwrap();
-        assert!(after >= before + (60 << 20), "{before} to {after} with {} more", block.len());
+        assert!(after >= before + (256 << 20), "{before} to {after} with {} more", block.len());
     }
 
     #[test]

@@ -311,8 +311,8 @@ mod tests {
 
     #[test]
     fn candidate_stamps_wrap() {
-        let word = Next(0).with(Link::anchor(3)).with_candidate(13);
-        assert_eq!((word.stamp(), word.link().slot()), (5, 3));
+        let word = Next(0).with(Link::anchor(3)).with_candidate(3 * STAMPS - 1);
+        assert_eq!((word.stamp(), word.link().slot()), (STAMPS - 1, 3));
         assert!(word.is(CANDIDATE) && !word.is(COMPLETE));
     }
 }
