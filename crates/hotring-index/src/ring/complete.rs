@@ -34,7 +34,7 @@ const DISTANCE_MAX: u64 = STAMPS - 2;
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Takes a line one step further: nothing, CANDIDATE, COMPLETE; or back to nothing, if it should
     /// not have been a candidate. Called after a split and ahead of use, on an R-th access that
-    /// missed, and on each miss that walks through a candidate. False: it lacks an item.
+    /// missed, and on each miss that walks through a candidate. False: it may lack an item.
     pub(crate) fn try_complete(&mut self, index: u64) -> bool {
         let anchor = &self.engine.table.slot(index).anchor;
         // Before the anchor's word (I9).
@@ -45,7 +45,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return true;
         }
         if self.engine.resizing.forbids_completing() && !wrong!(self, ShrinkComplete) {
-            return true;
+            return false;
         }
         let distance = epoch.wrapping_sub(control.stamp()) % STAMPS;
         let grace = match () {

@@ -1,4 +1,4 @@
-//! When the table doubles. How it does is in [`crate::ring::link`]: bucket by bucket, on first use.
+//! When the table doubles. How it does is in [`crate::ring::split`]: bucket by bucket.
 
 use crate::config::Growth;
 use crate::item::Kind;

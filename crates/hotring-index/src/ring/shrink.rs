@@ -151,13 +151,17 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         match *phase {
             Phase::Idle => {
-                sometimes!(Grown);
-                self.engine.ahead.restart(mask + 1);
-                self.engine.table.double(mask)
+                let grown = self.engine.table.double(mask);
+                if grown {
+                    sometimes!(Grown);
+                    self.engine.ahead.restart(mask + 1);
+                }
+                grown
             }
             Phase::Quiet { .. } | Phase::Incomplete { .. } => {
                 // Some lines are not complete any more, which they may be at any time.
                 sometimes!(ShrinkUndone);
+                // Also for the lines that are not complete any more, if the table stays as it is.
                 self.engine.ahead.restart(mask + 1);
                 resizing.set_quiet(false);
                 resizing.set(&mut phase, Phase::Idle);

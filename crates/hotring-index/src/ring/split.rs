@@ -20,18 +20,19 @@ use std::ops::Range;
 /// Buckets whose memory is asked for before it is their turn.
 const FETCHED: u64 = 3;
 
-/// How far sessions have seen to the table ahead of its use. Below the number of slots: buckets before
-/// this one are split. From there on: as many lines have been looked at whether they are complete.
+/// How far sessions have seen to the table ahead of its use. Below the number of slots: to buckets before
+/// this one. From there on: to as many lines, whether they are complete. It is advice: what it passes
+/// over is done on first use.
 pub(crate) struct Ahead(AtomicU64);
 
 impl Ahead {
-    /// The first buckets are split when they are used: there may be far more than items.
+    /// The first buckets are left to their use: there may be far more than items.
     pub(crate) fn new(slots: u64) -> Self {
-        Self(AtomicU64::new(slots))
+        Self(AtomicU64::new(2 * slots))
     }
 
-    /// Goes back to where a table of so many slots would be when all its buckets are split: to be
-    /// called when it gets more than that, or has no more than that again.
+    /// Goes back to where a table of so many slots is when all its buckets are split: to be called when
+    /// it has got more than that, or has no more than that again.
     pub(crate) fn restart(&self, slots: u64) {
         // ORDERING: Relaxed, it only says who does what; whether that may be done is seen there.
         if self.0.load(Ordering::Relaxed) > slots {
@@ -63,6 +64,11 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     #[cold]
     fn go_on_from(&mut self, from: u64, count: u64, slots: u64) {
         let splits = from < slots;
+        // Of a table that was enlarged for what is to come, nothing is touched before that comes.
+        let waits = self.shared.items() < slots as i64 && !cfg!(shuttle);
+        if splits && waits {
+            return;
+        }
         let to = (from + count).min(if splits { slots } else { 2 * slots });
         if !self.engine.ahead.take(from, to) {
             return;
@@ -159,7 +165,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// each.
     #[inline]
     pub(crate) fn fetch_hinted(&self, bucket: u64) {
-        for word in &self.engine.table.slot(bucket).hints {
+        for word in self.engine.table.hints(bucket) {
             // ORDERING: Relaxed, a guess what is going to be wanted.
             prefetch_item::<K>(Hint(word.load(Ordering::Relaxed)).address());
         }

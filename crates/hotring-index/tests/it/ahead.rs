@@ -79,3 +79,15 @@ fn first_misses_are_answered_by_complete_lines() {
     // Without that each line's first miss walks, past two items on average.
     assert!(visits * 2 < slots, "{visits} items visited by {slots} misses");
 }
+
+#[test]
+fn a_table_that_waits_for_keys_is_not_touched() {
+    let config = Config { huge_pages: false, growth: Some(Growth::Fixed), ..Config::default() };
+    let index: Index<U64, Ring<7>> = Index::new(config).expect("a valid configuration");
+    let mut session = index.session();
+    assert!(session.insert(1, 1));
+    (0..10).for_each(|_| assert!(session.grow()));
+    read_one_key(&mut session, 100_000);
+    let (split, all) = slots(&index.stats());
+    assert!(split < 40 && all > 1_000, "{split} of {all} slots for one key");
+}
