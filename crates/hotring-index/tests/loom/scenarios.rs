@@ -265,11 +265,11 @@ pub fn complete_lines() -> Vec<Scenario> {
             complete(&two),
             vec![vec![rcu(10, 5)], vec![rcu(10, 6)], vec![get(10)]],
         ),
-        settled(
+        brief(settled(
             "full: update | remove, insert | get",
             complete(&two),
             vec![vec![rcu(10, 5)], vec![del(10), ins(10, 7)], vec![get(10)]],
-        ),
+        )),
         settled(
             "room: insert, get | get, get | remove",
             complete(&one),
@@ -333,11 +333,11 @@ pub fn complete_lines() -> Vec<Scenario> {
             with(complete(&split), &[Grow]),
             vec![vec![get(200), Complete(10)], vec![ins(210, 3), get(210)]],
         )),
-        settled(
+        brief(settled(
             "lazy updates | lazy update | get",
             complete(&two),
             vec![vec![lazy(10, 2 | TOP), lazy(10, 3)], vec![lazy(10, 4 | TOP)], vec![get(10)]],
-        ),
+        )),
     ]
 }
 
