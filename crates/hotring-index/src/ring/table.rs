@@ -103,8 +103,8 @@ impl<const H: usize> Slot<H> {
         self.matches(tag, words).next().map(|k| unsafe { self.hints.get_unchecked(k) })
     }
 
-    /// The hints that had this tag (as [`Hint::tag_of`] or [`Hint::tag_and_more`] gives it) when they were looked at, each
-    /// once, after everything that the caller has loaded before. Without branches: which hint it
+    /// The hints that had this tag (as [`Hint::tag_of`] or [`Hint::tag_and_more`] gives it) when they
+    /// were looked at, each once, after everything that the caller has loaded before. Without branches: which hint it
     /// is cannot be predicted.
     #[inline(always)]
     pub(crate) fn matches(&self, tag: u64, words: Words) -> Matches {
