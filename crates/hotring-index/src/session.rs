@@ -192,9 +192,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
     /// Pins the session: until the guard drops, what it finds stays in memory.
     #[inline(always)]
     pub(crate) fn pin(&mut self) -> Pinned<'_, K, E> {
-        if self.local.participant.pins_lightly() {
-            self.local.participant.pin_lightly();
-        } else {
+        if !self.pins_at_once() {
             self.pin_in_full();
         }
         self.pinned()
