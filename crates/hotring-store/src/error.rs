@@ -23,6 +23,8 @@ pub enum StoreError {
         /// The limit.
         len_max: usize,
     },
+    /// The bit lies where no value reaches.
+    BitOffset,
     /// The value is not the canonical decimal text of a 64-bit integer.
     NotAnInteger,
     /// The value or the increment is not a decimal number.
@@ -60,6 +62,7 @@ impl fmt::Display for StoreError {
             Self::ValueTooLong { .. } => {
                 f.write_str("string exceeds maximum allowed size (proto-max-bulk-len)")
             }
+            Self::BitOffset => f.write_str("bit offset is not an integer or out of range"),
             Self::NotAnInteger => f.write_str("value is not an integer or out of range"),
             Self::NotAFloat => f.write_str("value is not a valid float"),
             Self::Overflow => f.write_str("increment or decrement would overflow"),

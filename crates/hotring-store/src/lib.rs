@@ -67,6 +67,7 @@ pub use gate::Fault;
 pub use history::{Earlier, History};
 /// The index underneath, whose settings are part of [`Options`].
 pub use hotring_index as index;
+pub use ops::bits::{BitOp, BitRange};
 pub use ops::expire::{ExpireCondition, TtlChange};
 pub use ops::set::{SetCondition, SetExpiry, SetOptions, SetOutcome};
 pub use ops::watch::Watched;

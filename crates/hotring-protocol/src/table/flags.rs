@@ -96,6 +96,8 @@ bit_set! {
         CONNECTION = 8 "@connection",
         /// May keep its connection waiting.
         BLOCKING = 9 "@blocking",
+        /// Bits of strings.
+        BITMAP = 10 "@bitmap",
     }
 }
 
@@ -106,6 +108,7 @@ impl Categories {
             Group::Connection => Self::CONNECTION,
             Group::Generic => Self::KEYSPACE,
             Group::String => Self::STRING,
+            Group::Bitmap => Self::BITMAP,
             Group::Server => Self::NONE,
         };
         let implied = |flag, category| if flags.contains(flag) { category } else { Self::NONE };

@@ -221,6 +221,26 @@ table! {
             .args("key version").cost("O(n) in the length of the values that are kept")
             .about("Stores an earlier version of a value anew.");
 
+        SetBit = "setbit" 4 Bitmap .flags(GROW).keys(&one(Access::Modify)).since("2.2.0")
+            .args("key offset value").cost(EACH_BYTE)
+            .about("Sets one bit of a value, which grows by zero bytes as needed; answers the old bit.");
+        GetBit = "getbit" 3 Bitmap .flags(READ_FAST).keys(&one(Access::Read)).since("2.2.0")
+            .args("key offset")
+            .about("Reads one bit of a value; behind its end all bits are 0.");
+        BitCount = "bitcount" -2 Bitmap .flags(READ).keys(&one(Access::Read)).since("2.6.0")
+            .args("key [start end [BYTE | BIT]]").cost(EACH_BYTE)
+            .about("Counts the bits that are 1, in a value or in a part of it.");
+        BitPos = "bitpos" -3 Bitmap .flags(READ).keys(&one(Access::Read)).since("2.8.7")
+            .args("key bit [start [end [BYTE | BIT]]]").cost(EACH_BYTE)
+            .about("Finds the first 0 or 1 in a value or in a part of it; -1 if there is none.");
+        BitOp = "bitop" -4 Bitmap .flags(GROW).since("2.6.0")
+            .keys(&[
+                KeyRange { first: 2, last: 2, step: 1, access: Access::Overwrite },
+                KeyRange { first: 3, last: -1, step: 1, access: Access::Read }
+            ])
+            .args("operation destkey key [key ...]").cost(EACH_BYTE)
+            .about("Stores the AND, OR, XOR or NOT of values, bit by bit; answers its length.");
+
         Del = "del" -2 Generic .flags(WRITE).keys(&every(1, Access::Remove))
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
             .about("Removes keys and answers how many there were.");

@@ -6,7 +6,7 @@ use super::{Spec, list, subcommands};
 use crate::args::ArgsView;
 
 /// Places of the hash table; over three times the number of commands.
-const PLACES: usize = 256;
+const PLACES: usize = 512;
 /// A place that no command took.
 const FREE: u8 = u8::MAX;
 const _: () = assert!(list::COMMANDS.len() < PLACES / 3);

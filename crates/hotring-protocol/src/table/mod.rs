@@ -63,6 +63,8 @@ pub enum Group {
     Server,
     /// About strings.
     String,
+    /// About the bits of strings.
+    Bitmap,
 }
 
 impl Group {
@@ -73,6 +75,7 @@ impl Group {
             Self::Generic => "generic",
             Self::Server => "server",
             Self::String => "string",
+            Self::Bitmap => "bitmap",
         }
     }
 }

@@ -12,6 +12,7 @@
 //! }
 //! ```
 
+mod bits;
 mod client;
 mod command;
 mod config;
@@ -82,11 +83,17 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
     }
 }
 
-/// The commands about connections, the process and earlier values, and those that wait, kept out of the code that every request runs.
+/// The commands about connections, the process, bits and earlier values, and those that wait, kept out
+/// of the code that every request runs.
 #[cold]
 fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
     use CommandId as Id;
     match id {
+        Id::SetBit => bits::setbit(c),
+        Id::GetBit => bits::getbit(c),
+        Id::BitCount => bits::bitcount(c),
+        Id::BitPos => bits::bitpos(c),
+        Id::BitOp => bits::bitop(c),
         Id::WaitKey => wait::waitkey(c),
         Id::History => history::history(c),
         Id::Rollback => history::rollback(c),

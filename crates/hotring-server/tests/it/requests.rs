@@ -267,8 +267,12 @@ pub fn random_frames(random: &mut Random) -> Vec<u8> {
 
 /// One request.
 pub fn random_request(random: &mut Random) -> Vec<Vec<u8>> {
-    let mut args = match random.below(10) {
+    let mut args = match random.below(11) {
         0..=3 => string_request(random),
+        10 => match random.below(2) {
+            0 => return bit_reading(random),
+            _ => bit_writing(random),
+        },
         4 => number_request(random),
         5 => part_request(random),
         6 => several_request(random),
@@ -356,6 +360,48 @@ fn part_request(random: &mut Random) -> Vec<Vec<u8>> {
             args.extend([offset, value(random)]);
         }
         _ => {}
+    }
+    args
+}
+
+fn bit_writing(random: &mut Random) -> Vec<Vec<u8>> {
+    let offset = |random: &mut Random| match random.below(6) {
+        0 => number(random),
+        1 => b"4294967296".to_vec(),
+        _ => random.below(200).to_string().into_bytes(),
+    };
+    match random.below(4) {
+        0 => [words("GETBIT"), vec![key(random), offset(random)]].concat(),
+        1 => {
+            let mut args = words("BITOP");
+            args.push(random.pick(&[b"AND", b"OR", b"XOR", b"NOT", b"xor", b"NAND"]).to_vec());
+            args.extend((0..2 + random.below(3)).map(|_| key(random)));
+            args
+        }
+        _ => {
+            let bit = random.pick(&[b"0", b"1", b"1", b"2", b"x"]).to_vec();
+            [words("SETBIT"), vec![key(random), offset(random), bit]].concat()
+        }
+    }
+}
+
+/// Without mistakes: Redis 7.0, unlike later ones, does not look for them where the key is missing.
+fn bit_reading(random: &mut Random) -> Vec<Vec<u8>> {
+    let place = |random: &mut Random| (random.below(240) as i64 - 120).to_string().into_bytes();
+    let (name, bit) = match random.below(3) {
+        0 => ("BITCOUNT", None),
+        1 => ("BITPOS", Some(b"0".to_vec())),
+        _ => ("BITPOS", Some(b"1".to_vec())),
+    };
+    let mut args = [words(name), vec![key(random)]].concat();
+    let n_places = match (random.below(3), &bit) {
+        (n, Some(_)) => n,
+        (n, None) => n / 2 * 2,
+    };
+    args.extend(bit);
+    args.extend((0..n_places).map(|_| place(random)));
+    if n_places == 2 && random.chance(60) {
+        args.push(random.pick(&[b"BIT", b"bit", b"BYTE", b"Byte"]).to_vec());
     }
     args
 }

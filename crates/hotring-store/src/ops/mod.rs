@@ -1,5 +1,6 @@
 //! The operations, one family a file. Each file says how its family meets the gate.
 
+pub(crate) mod bits;
 pub(crate) mod expire;
 mod history;
 mod number;

@@ -242,7 +242,7 @@ impl Session {
         self.hold(mask, Hold::Read, |session| f(&mut session.index))
     }
 
-    fn hold_keys<'k, R>(
+    pub(crate) fn hold_keys<'k, R>(
         &mut self,
         keys: impl IntoIterator<Item = &'k [u8]> + Clone,
         f: impl FnOnce(&mut Session) -> R,

@@ -1,0 +1,234 @@
+//! Strings as rows of bits: SETBIT, GETBIT, BITCOUNT, BITPOS and BITOP. Bit 0 is the highest bit of the
+//! first byte. All but BITOP are single-key reads or writes; BITOP holds the stripes of its keys.
+
+use hotring_index::{Action, Expiry};
+
+use crate::error::StoreError;
+use crate::session::Session;
+use crate::value::{encode_owned, view};
+
+/// A part of a value as BITCOUNT and BITPOS name it: both ends included, negative ones counted from
+/// the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitRange {
+    /// The first place.
+    pub start: i64,
+    /// The last place; None for the end of the value.
+    pub end: Option<i64>,
+    /// Whether places are bits, or else bytes.
+    pub in_bits: bool,
+}
+
+impl BitRange {
+    /// The whole value.
+    pub const ALL: BitRange = BitRange { start: 0, end: None, in_bits: false };
+
+    /// The first bit of the part and the first behind it; None if the part is empty.
+    fn bits(self, len: usize) -> Option<(usize, usize)> {
+        let unit = if self.in_bits { 1 } else { 8 };
+        let places = i64::try_from(len * 8 / unit).expect("values are shorter than 4 GiB");
+        let place = |at: i64| if at < 0 { at.saturating_add(places).max(0) } else { at };
+        let (first, last) = (place(self.start), place(self.end.unwrap_or(-1)).min(places - 1));
+        // Both are in 0..places then, so that the product is at most 8 * len.
+        (first <= last).then(|| (first as usize * unit, (last as usize + 1) * unit))
+    }
+}
+
+/// What BITOP does to the bits at one place of all its sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BitOp {
+    /// 1 if all are.
+    And,
+    /// 1 if any is.
+    Or,
+    /// 1 if an odd number of them are.
+    Xor,
+    /// The opposite of the first source's; there should be one only.
+    Not,
+}
+
+impl Session {
+    /// Sets one bit and returns what it was. The value grows by zero bytes as needed. The expiry
+    /// stays.
+    pub fn set_bit(
+        &mut self,
+        key: &[u8],
+        offset: u64,
+        bit: bool,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        self.check_key(key)?;
+        let at = self.byte_of_bit(offset)?;
+        let mask = mask(offset);
+        self.write(key, |key| {
+            key.update(now, |entry| {
+                let mut text = Vec::new();
+                match &entry {
+                    Some(entry) => view(entry.value, |old| {
+                        text.reserve_exact(old.len().max(at + 1));
+                        old.append_to(&mut text);
+                    }),
+                    None => text.reserve_exact(at + 1),
+                }
+                if text.len() <= at {
+                    text.resize(at + 1, 0);
+                }
+                let old = text[at] & mask != 0;
+                text[at] = if bit { text[at] | mask } else { text[at] & !mask };
+                (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, old)
+            })
+        })
+    }
+
+    /// Reads one bit: false if the key is absent or its value ends before.
+    pub fn bit(&mut self, key: &[u8], offset: u64, now: u64) -> Result<bool, StoreError> {
+        let at = self.byte_of_bit(offset)?;
+        let is_set = |text: &[u8]| text.get(at).is_some_and(|byte| byte & mask(offset) != 0);
+        Ok(self.get(key, now, |value| value.with_bytes(is_set)).unwrap_or(false))
+    }
+
+    /// Counts the bits of the part that are 1. A part whose ends are both negative, and inverted,
+    /// is empty, also where both are before the value's start.
+    pub fn bit_count(&mut self, key: &[u8], range: BitRange, now: u64) -> u64 {
+        let inverted = range.end.is_some_and(|end| range.start < 0 && end < 0 && range.start > end);
+        let count = |text: &[u8]| match range.bits(text.len()) {
+            Some((first, end)) if !inverted => count_ones(text, first, end),
+            _ => 0,
+        };
+        self.get(key, now, |value| value.with_bytes(count)).unwrap_or(0)
+    }
+
+    /// Finds the first bit of the part that is `bit`, counted from the start of the value. A value
+    /// is followed by zeros without end, unless the part has one.
+    pub fn bit_pos(&mut self, key: &[u8], bit: bool, range: BitRange, now: u64) -> Option<u64> {
+        let find = |text: &[u8]| {
+            let (first, end) = range.bits(text.len())?;
+            match find_bit(text, first, end, bit) {
+                None if !bit && range.end.is_none() => Some(end as u64),
+                found => found.map(|at| at as u64),
+            }
+        };
+        match self.get(key, now, |value| value.with_bytes(find)) {
+            Some(found) => found,
+            None => (!bit).then_some(0),
+        }
+    }
+
+    /// Stores what `op` makes of the sources' values, at one moment, and returns its length. Shorter
+    /// values count as if zero bytes followed. An empty result removes `to`; its expiry is cleared.
+    pub fn bit_op(
+        &mut self,
+        op: BitOp,
+        to: &[u8],
+        sources: &[&[u8]],
+        now: u64,
+    ) -> Result<usize, StoreError> {
+        self.check_key(to)?;
+        self.admit()?;
+        let keys = std::iter::once(to).chain(sources.iter().copied());
+        Ok(self.hold_keys(keys, |session| {
+            let mut text = Vec::new();
+            for (i, key) in sources.iter().enumerate() {
+                let present = session.get(key, now, |value| {
+                    value.with_bytes(|bytes| op.add(&mut text, i == 0, bytes));
+                });
+                if present.is_none() {
+                    op.add(&mut text, i == 0, b"");
+                }
+            }
+            let len = text.len();
+            if len == 0 {
+                session.remove(to, now);
+            } else {
+                session.change(to, |to| to.put(encode_owned(text), Expiry::Never, now));
+            }
+            len
+        }))
+    }
+
+    /// The byte that holds a bit, unless values cannot be that long.
+    ///
+    /// # Errors
+    /// [`StoreError::BitOffset`]
+    pub fn byte_of_bit(&self, offset: u64) -> Result<usize, StoreError> {
+        usize::try_from(offset / 8)
+            .ok()
+            .filter(|at| *at < self.limits.value_len_max)
+            .ok_or(StoreError::BitOffset)
+    }
+}
+
+impl BitOp {
+    /// Takes one more source into the result.
+    fn add(self, text: &mut Vec<u8>, is_first: bool, source: &[u8]) {
+        if is_first {
+            text.extend_from_slice(source);
+            if self == BitOp::Not {
+                text.iter_mut().for_each(|byte| *byte = !*byte);
+            }
+            return;
+        }
+        if text.len() < source.len() {
+            text.resize(source.len(), 0);
+        }
+        // Behind the end of the source there are zeros.
+        let (met, beyond) = text.split_at_mut(source.len());
+        let pairs = met.iter_mut().zip(source);
+        match self {
+            BitOp::And => {
+                pairs.for_each(|(byte, other)| *byte &= other);
+                beyond.fill(0);
+            }
+            BitOp::Or => pairs.for_each(|(byte, other)| *byte |= other),
+            BitOp::Xor => pairs.for_each(|(byte, other)| *byte ^= other),
+            BitOp::Not => {}
+        }
+    }
+}
+
+/// The bit's place in its byte.
+fn mask(offset: u64) -> u8 {
+    0x80 >> (offset % 8)
+}
+
+/// The byte that lies at `at`, with all bits outside of `first..end` put to 0.
+fn within(mut byte: u8, at: usize, first: usize, end: usize) -> u8 {
+    if at == first / 8 {
+        byte &= 0xff >> (first % 8);
+    }
+    if at == end / 8 {
+        byte &= !(0xff >> (end % 8));
+    }
+    byte
+}
+
+/// How many of the bits `first..end`, of which there is one at least, are 1.
+fn count_ones(text: &[u8], first: usize, end: usize) -> u64 {
+    let (head, tail) = (first / 8, (end - 1) / 8);
+    let mut count = u64::from(within(text[head], head, first, end).count_ones());
+    if head < tail {
+        count += u64::from(within(text[tail], tail, first, end).count_ones());
+        let (words, bytes) = text[head + 1..tail].as_chunks();
+        let of_word = |word: &[u8; 8]| u64::from(u64::from_ne_bytes(*word).count_ones());
+        count += words.iter().map(of_word).sum::<u64>();
+        count += bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+    }
+    count
+}
+
+/// The first of the bits `first..end`, of which there is one at least, that is `bit`.
+fn find_bit(text: &[u8], first: usize, end: usize, bit: bool) -> Option<usize> {
+    let skipped = if bit { 0 } else { 0xff };
+    let mut at = first / 8;
+    while at <= (end - 1) / 8 {
+        let ones = within(text[at] ^ skipped, at, first, end);
+        if ones != 0 {
+            return Some(at * 8 + ones.leading_zeros() as usize);
+        }
+        at += 1;
+        // Whole bytes that have none are passed over by a comparison.
+        let whole = at.min(end / 8)..end / 8;
+        at += text[whole.clone()].iter().position(|byte| *byte != skipped).unwrap_or(whole.len());
+    }
+    None
+}
