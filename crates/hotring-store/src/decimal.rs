@@ -36,7 +36,8 @@ pub(crate) fn parse(text: &[u8]) -> Result<Number, StoreError> {
         rest => (false, rest),
     };
     if unsigned.eq_ignore_ascii_case(b"inf") || unsigned.eq_ignore_ascii_case(b"infinity") {
-        return Ok(Number::Float(f64::INFINITY));
+        let infinity = f64::INFINITY;
+        return Ok(Number::Float(if negative { -infinity } else { infinity }));
     }
     let (mantissa, exponent) = split_exponent(unsigned).ok_or(StoreError::NotAFloat)?;
     let (whole, fraction) = match mantissa.iter().position(|byte| *byte == b'.') {
@@ -95,14 +96,24 @@ fn exact(negative: bool, whole: &[u8], fraction: &[u8], exponent: i64) -> Option
 
 /// The sum as Redis prints it.
 pub(crate) fn add_to_text(a: Number, b: Number) -> Result<Vec<u8>, StoreError> {
-    if let Some((digits, scale)) = add_exact(a, b) {
-        return Ok(exact_text(digits, scale));
+    text(add(a, b))
+}
+
+/// The sum.
+pub(crate) fn add(a: Number, b: Number) -> Number {
+    match add_exact(a, b) {
+        Some((digits, scale)) => Number::Exact { digits, scale },
+        None => Number::Float(a.approximate() + b.approximate()),
     }
-    let sum = a.approximate() + b.approximate();
-    if !sum.is_finite() {
-        return Err(StoreError::NaNOrInfinity);
+}
+
+/// The number as Redis prints it.
+pub(crate) fn text(number: Number) -> Result<Vec<u8>, StoreError> {
+    match number {
+        Number::Exact { digits, scale } => Ok(exact_text(digits, scale)),
+        Number::Float(float) if float.is_finite() => Ok(trimmed(format!("{float:.17}"))),
+        Number::Float(_) => Err(StoreError::NaNOrInfinity),
     }
-    Ok(trimmed(format!("{sum:.17}")))
 }
 
 fn add_exact(a: Number, b: Number) -> Option<(i128, u32)> {
@@ -155,6 +166,28 @@ fn trimmed(text: String) -> Vec<u8> {
 }
 
 impl Number {
+    /// The number with the other sign.
+    pub(crate) fn negated(self) -> Number {
+        match self {
+            // No overflow: the digits come from their absolute value.
+            Number::Exact { digits, scale } => Number::Exact { digits: -digits, scale },
+            Number::Float(float) => Number::Float(-float),
+        }
+    }
+
+    /// Whether it is an infinity, or what comes of several.
+    pub(crate) fn is_infinite(self) -> bool {
+        matches!(self, Number::Float(float) if !float.is_finite())
+    }
+
+    /// Whether it is below another number.
+    pub(crate) fn is_below(self, other: Number) -> bool {
+        match add_exact(self, other.negated()) {
+            Some((digits, _)) => digits < 0,
+            None => self.approximate() < other.approximate(),
+        }
+    }
+
     fn approximate(self) -> f64 {
         match self {
             // Both conversions round once; the decimal text would round once too.

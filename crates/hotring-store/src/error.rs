@@ -29,6 +29,12 @@ pub enum StoreError {
     NotAnInteger,
     /// The value or the increment is not a decimal number.
     NotAFloat,
+    /// The value of a bounded counter is an infinity.
+    InfiniteValue,
+    /// What a bounded counter would have to take on does not fit 64 bits.
+    AppliedOverflow,
+    /// What a bounded counter would have to take on is an infinity.
+    AppliedInfinity,
     /// The sum does not fit 64 bits.
     Overflow,
     /// The sum is not a finite number.
@@ -65,6 +71,9 @@ impl fmt::Display for StoreError {
             Self::BitOffset => f.write_str("bit offset is not an integer or out of range"),
             Self::NotAnInteger => f.write_str("value is not an integer or out of range"),
             Self::NotAFloat => f.write_str("value is not a valid float"),
+            Self::InfiniteValue => f.write_str("value cannot be Infinity"),
+            Self::AppliedOverflow => f.write_str("applied increment would overflow"),
+            Self::AppliedInfinity => f.write_str("applied increment would be Infinity"),
             Self::Overflow => f.write_str("increment or decrement would overflow"),
             Self::NaNOrInfinity => f.write_str("increment would produce NaN or Infinity"),
             Self::HistoryOff => {

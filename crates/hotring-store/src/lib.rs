@@ -68,8 +68,10 @@ pub use history::{Earlier, History};
 /// The index underneath, whose settings are part of [`Options`].
 pub use hotring_index as index;
 pub use ops::bits::{BitOp, BitRange};
+pub use ops::counter::{Counted, CounterExpiry, CounterOptions, Decimal};
 pub use ops::expire::{ExpireCondition, TtlChange};
-pub use ops::set::{SetCondition, SetExpiry, SetOptions, SetOutcome};
+pub use ops::set::{SetCondition, SetExpiry, SetOptions, SetOutcome, digest};
+pub use ops::several::MSetCondition;
 pub use ops::watch::Watched;
 pub use session::Session;
 pub use store::{OpenError, Options, Stats, Store};

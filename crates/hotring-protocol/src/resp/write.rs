@@ -201,6 +201,14 @@ impl<'a> Writer<'a> {
         });
     }
 
+    /// A number as its decimal text, digit for digit: a double, or a bulk string.
+    pub fn decimal(&mut self, text: &[u8]) {
+        match self.version {
+            Version::Resp2 => self.bulk(text),
+            Version::Resp3 => self.line(b',', text),
+        }
+    }
+
     /// A text for people. `format` is a three-letter kind, `txt` or `mkd`.
     pub fn verbatim(&mut self, format: &str, text: &str) {
         debug_assert_eq!(format.len(), 3, "the kind of a verbatim string has three letters");

@@ -70,6 +70,8 @@ bit_set! {
         ALLOW_BUSY = 10 "allow_busy",
         /// May keep its connection waiting.
         BLOCKING = 11 "blocking",
+        /// Which arguments are keys depends on other arguments.
+        MOVABLE_KEYS = 12 "movablekeys",
     }
 }
 

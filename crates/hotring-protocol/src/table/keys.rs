@@ -2,13 +2,15 @@
 
 use super::Spec;
 use crate::args::ArgsView;
+use crate::number::parse_i64;
 
 /// A run of arguments that are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRange {
     /// Index of the first key; the command's name has index 0.
     pub first: u8,
-    /// Index of the last key; -1 is the last argument.
+    /// Index of the last key; -1 is the last argument, [`KeyRange::COUNTED`] as many as the argument
+    /// before the first says.
     pub last: i8,
     /// From one key to the next.
     pub step: u8,
@@ -39,6 +41,8 @@ pub enum Access {
     Adjust,
     /// Removes, whatever the value was.
     Remove,
+    /// Removes, with some options only if the value is a certain one.
+    RemoveIf,
 }
 
 impl Access {
@@ -55,24 +59,39 @@ impl Access {
             Self::Extend => &["RW", "insert"],
             Self::Adjust => &["RW", "update"],
             Self::Remove => &["RM", "delete"],
+            Self::RemoveIf => &["RW", "delete", "variable_flags"],
         }
     }
 }
 
 impl KeyRange {
-    /// Index of the last key of a request of `n_args` arguments.
-    fn last_idx(self, n_args: usize) -> usize {
+    /// In place of the last key: the argument before the first key is the number of keys.
+    pub const COUNTED: i8 = i8::MIN;
+
+    /// Index of the last key of a request; it may be behind the request's end.
+    fn last_idx(self, request: ArgsView<'_>) -> usize {
         match usize::try_from(self.last) {
             Ok(last) => last,
-            Err(_) => n_args.saturating_sub(usize::from(self.last.unsigned_abs())),
+            Err(_) if self.last == Self::COUNTED => self.counted_last_idx(request),
+            Err(_) => request.len().saturating_sub(usize::from(self.last.unsigned_abs())),
         }
+    }
+
+    fn counted_last_idx(self, request: ArgsView<'_>) -> usize {
+        let first = usize::from(self.first);
+        let count = request.get(first - 1).and_then(parse_i64).unwrap_or(0);
+        let count = usize::try_from(count).unwrap_or(0).min(request.len());
+        // No keys end before the first.
+        (first + count * usize::from(self.step)).saturating_sub(usize::from(self.step))
     }
 }
 
 impl Spec {
-    /// First, last and step over all keys, as `COMMAND` gives them; zeros without keys.
+    /// First, last and step over all keys, as `COMMAND` gives them; zeros without keys,
+    /// or where the request says how many there are.
     pub fn key_positions(&self) -> (i64, i64, i64) {
         match (self.keys.first(), self.keys.last()) {
+            (Some(first), _) if first.last == KeyRange::COUNTED => (0, 0, 0),
             (Some(first), Some(last)) => (first.first.into(), last.last.into(), first.step.into()),
             _ => (0, 0, 0),
         }
@@ -83,7 +102,7 @@ impl Spec {
     pub fn keys_of<'a>(&self, request: ArgsView<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let n_args = request.len();
         self.keys.iter().flat_map(move |range| {
-            let end = (range.last_idx(n_args) + 1).min(n_args);
+            let end = (range.last_idx(request) + 1).min(n_args);
             (usize::from(range.first)..end)
                 .step_by(usize::from(range.step))
                 .map(move |i| request.at(i))

@@ -157,9 +157,10 @@ table! {
         Get = "get" 2 String .flags(READ_FAST).keys(&one(Access::Read)).args("key")
             .about("Reads a value.");
         Set = "set" -3 String .flags(GROW).keys(&one(Access::Vary))
-            .args("key value [NX | XX] [GET] [EX seconds | PX milliseconds | \
+            .args("key value [NX | XX | IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | \
+                   IFDNE ifdne-digest] [GET] [EX seconds | PX milliseconds | \
                    EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]")
-            .about("Stores a value, if asked so only where one is missing or there, with an expiry.");
+            .about("Stores a value, if asked so only where one is missing or a certain one, with an expiry.");
         SetNx = "setnx" 3 String .flags(GROW_FAST).keys(&one(Access::Create)).args("key value")
             .about("Stores a value if the key is missing.");
         SetEx = "setex" 4 String .flags(GROW).keys(&one(Access::Overwrite)).since("2.0.0")
@@ -186,6 +187,29 @@ table! {
         MSetNx = "msetnx" -3 String .flags(GROW).keys(&every(2, Access::Create)).since("1.0.1")
             .args("key value [key value ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, MINIMUM])
             .about("Stores several values at one moment if all of the keys are missing.");
+        MSetEx = "msetex" -4 String .flags(GROW.with(Flags::MOVABLE_KEYS)).since("8.4.0")
+            .keys(&[KeyRange {
+                first: 2, last: KeyRange::COUNTED, step: 2, access: Access::Overwrite
+            }])
+            .args("numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | \
+                   EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]")
+            .cost(EACH_KEY)
+            .about("Stores several values with one expiry, if asked so only if all or none are there.");
+        DelEx = "delex" -2 String .flags(WRITE_FAST).keys(&one(Access::RemoveIf)).since("8.4.0")
+            .args("key [IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | \
+                   IFDNE ifdne-digest]")
+            .about("Removes a key, if asked so only if its value or digest is a certain one or not.");
+        DelIfEq = "delifeq" 3 String .flags(WRITE_FAST).keys(&one(Access::RemoveIf))
+            .since("Valkey 9.0.0").args("key value")
+            .about("Removes a key if its value is this one.");
+        Digest = "digest" 2 String .flags(READ_FAST).keys(&one(Access::Read)).since("8.4.0")
+            .args("key").cost(EACH_BYTE)
+            .about("Answers the XXH3 hash of a value as 16 hexadecimal digits.");
+        IncrEx = "increx" -2 String .flags(GROW_FAST).keys(&one(Access::Modify)).since("8.8.0")
+            .args("key [BYFLOAT increment | BYINT increment] [LBOUND lowerbound] \
+                   [UBOUND upperbound] [SATURATE] [EX seconds | PX milliseconds | \
+                   EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST] [ENX]")
+            .about("Adds to a number within bounds and sets its expiry: the sum, and what was added.");
         Append = "append" 3 String .flags(GROW_FAST).keys(&one(Access::Extend)).since("2.0.0")
             .args("key value").cost(EACH_BYTE)
             .about("Adds bytes to the end of a value and answers the new length.");

@@ -47,9 +47,13 @@ fn key_range(range: KeyRange, reply: &mut Writer<'_>) {
     reply.bulk(b"spec");
     reply.map(1);
     reply.bulk(b"index");
-    reply.int(range.first.into());
+    let is_counted = range.last == KeyRange::COUNTED;
+    reply.int(i64::from(range.first) - i64::from(is_counted));
     reply.bulk(b"find_keys");
     reply.map(2);
+    if is_counted {
+        return counted_keys(range, reply);
+    }
     pair(reply, "type", "range");
     reply.bulk(b"spec");
     reply.map(3);
@@ -61,6 +65,17 @@ fn key_range(range: KeyRange, reply: &mut Writer<'_>) {
     reply.int(range.step.into());
     reply.bulk(b"limit");
     reply.int(0);
+}
+
+/// How to find keys whose number stands before them.
+fn counted_keys(range: KeyRange, reply: &mut Writer<'_>) {
+    pair(reply, "type", "keynum");
+    reply.bulk(b"spec");
+    reply.map(3);
+    for (name, number) in [("keynumidx", 0), ("firstkey", 1), ("keystep", range.step)] {
+        reply.bulk(name.as_bytes());
+        reply.int(number.into());
+    }
 }
 
 /// Writes one command's name and documentation, as a pair of the map that

@@ -15,8 +15,10 @@
 mod bits;
 mod client;
 mod command;
+mod compare;
 mod config;
 mod connection;
+mod counter;
 mod expire;
 mod history;
 mod info;
@@ -94,6 +96,11 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::BitCount => bits::bitcount(c),
         Id::BitPos => bits::bitpos(c),
         Id::BitOp => bits::bitop(c),
+        Id::MSetEx => multi::msetex(c),
+        Id::DelEx => compare::delex(c),
+        Id::DelIfEq => compare::delifeq(c),
+        Id::Digest => compare::digest(c),
+        Id::IncrEx => counter::increx(c),
         Id::WaitKey => wait::waitkey(c),
         Id::History => history::history(c),
         Id::Rollback => history::rollback(c),

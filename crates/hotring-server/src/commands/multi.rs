@@ -1,8 +1,9 @@
-//! Several strings at one moment: MGET, MSET, MSETNX.
+//! Several strings at one moment: MGET, MSET, MSETNX, MSETEX.
 
-use hotring_protocol::ArgsView;
+use hotring_protocol::{ArgsView, parse_i64};
+use hotring_store::{MSetCondition, SetExpiry};
 
-use super::string::bulk;
+use super::string::{Ttl, bulk, set_expiry};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 
@@ -25,13 +26,12 @@ pub(super) fn with_keys<'a, R>(args: ArgsView<'a>, f: impl FnOnce(&[&'a [u8]]) -
 /// A key and its new value.
 type Pair<'a> = (&'a [u8], &'a [u8]);
 
-/// Hands the keys and values behind the command's name to `f`.
+/// Hands the keys and values to `f`, unless one lacks its value.
 fn with_pairs<'a, R>(
     args: ArgsView<'a>,
     name: &'static str,
     f: impl FnOnce(&[Pair<'a>]) -> R,
 ) -> Result<R, Failure> {
-    let args = args.tail(1);
     if !args.len().is_multiple_of(2) {
         return Err(Failure::Arity(name.into()));
     }
@@ -65,15 +65,50 @@ pub(crate) fn mget(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn mset(c: &mut Context<'_>) -> Outcome {
-    with_pairs(c.args, "mset", |pairs| c.store.mset(pairs, c.now))??;
+    with_pairs(c.args.tail(1), "mset", |pairs| c.store.mset(pairs, c.now))??;
     c.reply.ok();
     Ok(())
 }
 
 pub(crate) fn msetnx(c: &mut Context<'_>) -> Outcome {
-    let stored = with_pairs(c.args, "msetnx", |pairs| c.store.mset_nx(pairs, c.now))??;
+    let stored = with_pairs(c.args.tail(1), "msetnx", |pairs| c.store.mset_nx(pairs, c.now))??;
     c.reply.int(stored.into());
     Ok(())
+}
+
+pub(crate) fn msetex(c: &mut Context<'_>) -> Outcome {
+    let n_pairs = parse_i64(&c.args[1])
+        .and_then(|n| usize::try_from(n).ok())
+        .filter(|n| (1..=i32::MAX as usize).contains(n))
+        .ok_or(Failure::text("ERR invalid numkeys value"))?;
+    let end = 2 + 2 * n_pairs;
+    if end > c.args.len() {
+        return Err(Failure::text("ERR wrong number of key-value pairs"));
+    }
+    let (condition, expiry) = msetex_options(c.args.tail(end), c.now)?;
+    let stored = with_pairs(c.args.slice(2..end), "msetex", |pairs| {
+        c.store.mset_ex(pairs, condition, expiry, c.now)
+    })??;
+    c.reply.int(stored.into());
+    Ok(())
+}
+
+fn msetex_options(options: ArgsView<'_>, now: u64) -> Result<(MSetCondition, SetExpiry), Failure> {
+    let mut condition = MSetCondition::Always;
+    let mut ttl = Ttl::Unsaid;
+    let mut i = 0;
+    while let Some(option) = options.get(i) {
+        if option.eq_ignore_ascii_case(b"nx") && condition != MSetCondition::IfAllPresent {
+            condition = MSetCondition::IfNonePresent;
+            i += 1;
+        } else if option.eq_ignore_ascii_case(b"xx") && condition != MSetCondition::IfNonePresent {
+            condition = MSetCondition::IfAllPresent;
+            i += 1;
+        } else {
+            i = ttl.take(options, i, b"keepttl")?;
+        }
+    }
+    Ok((condition, set_expiry(ttl, now, "msetex")?))
 }
 
 #[cfg(test)]

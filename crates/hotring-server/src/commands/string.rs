@@ -3,6 +3,7 @@
 use hotring_protocol::{ArgsView, Writer};
 use hotring_store::{SetCondition, SetExpiry, SetOptions, TtlChange, ValueRef};
 
+use super::compare::Comparison;
 use super::expire::{Moment, deadline};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
@@ -62,11 +63,11 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What SET and GETEX say about the expiry.
+/// What SET, MSETEX and GETEX say about the expiry.
 #[derive(Clone, Copy)]
-enum Ttl<'a> {
+pub(super) enum Ttl<'a> {
     Unsaid,
-    /// KEEPTTL of SET, PERSIST of GETEX.
+    /// KEEPTTL of SET and MSETEX, PERSIST of GETEX.
     Word,
     Time(Moment, &'a [u8]),
 }
@@ -74,7 +75,12 @@ enum Ttl<'a> {
 impl<'a> Ttl<'a> {
     /// Takes the option at `options[i]` if it is about the expiry, and gives the index
     /// behind it. The same option may stand twice, two different ones may not.
-    fn take(&mut self, options: ArgsView<'a>, i: usize, word: &[u8]) -> Result<usize, Failure> {
+    pub(super) fn take(
+        &mut self,
+        options: ArgsView<'a>,
+        i: usize,
+        word: &[u8],
+    ) -> Result<usize, Failure> {
         let option = options.at(i);
         if option.eq_ignore_ascii_case(word) && !matches!(self, Ttl::Time(..)) {
             *self = Ttl::Word;
@@ -94,31 +100,70 @@ impl<'a> Ttl<'a> {
     }
 }
 
-fn set_options(options: ArgsView<'_>, now: u64) -> Result<SetOptions<'static>, Failure> {
-    let mut condition = SetCondition::Always;
+/// What SET says about when it takes place.
+enum When<'a> {
+    Always,
+    Absent,
+    Present,
+    Compared(Comparison, &'a [u8]),
+}
+
+fn set_options(options: ArgsView<'_>, now: u64) -> Result<SetOptions<'_>, Failure> {
+    let mut when = When::Always;
     let mut return_old = false;
     let mut ttl = Ttl::Unsaid;
     let mut i = 0;
     while let Some(option) = options.get(i) {
         let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
-        if is("nx") && !matches!(condition, SetCondition::IfPresent) {
-            condition = SetCondition::IfAbsent;
-        } else if is("xx") && !matches!(condition, SetCondition::IfAbsent) {
-            condition = SetCondition::IfPresent;
+        if is("nx") && matches!(when, When::Always | When::Absent) {
+            when = When::Absent;
+        } else if is("xx") && matches!(when, When::Always | When::Present) {
+            when = When::Present;
         } else if is("get") {
             return_old = true;
+        } else if let Some(comparison) = Comparison::of_option(option) {
+            when = compared(&when, comparison, options.get(i + 1))?;
+            i += 1;
         } else {
             i = ttl.take(options, i, b"keepttl")?;
             continue;
         }
         i += 1;
     }
-    let expiry = match ttl {
-        Ttl::Unsaid => SetExpiry::Clear,
-        Ttl::Word => SetExpiry::Keep,
-        Ttl::Time(moment, time) => SetExpiry::At(deadline(moment, time, now, "set")?),
+    let expiry = set_expiry(ttl, now, "set")?;
+    let condition = match when {
+        When::Always => SetCondition::Always,
+        When::Absent => SetCondition::IfAbsent,
+        When::Present => SetCondition::IfPresent,
+        When::Compared(comparison, operand) => comparison.with(operand)?,
     };
     Ok(SetOptions { condition, expiry, return_old })
+}
+
+/// The same comparison may stand twice, any two others may not.
+fn compared<'a>(
+    before: &When<'_>,
+    comparison: Comparison,
+    operand: Option<&'a [u8]>,
+) -> Result<When<'a>, Failure> {
+    let fits = match before {
+        When::Always => true,
+        When::Compared(other, _) => *other == comparison,
+        _ => false,
+    };
+    operand
+        .filter(|_| fits)
+        .map(|operand| When::Compared(comparison, operand))
+        .ok_or(Failure::Syntax)
+}
+
+/// What SET and MSETEX do to the expiry.
+pub(super) fn set_expiry(ttl: Ttl<'_>, now: u64, command: &str) -> Result<SetExpiry, Failure> {
+    Ok(match ttl {
+        Ttl::Unsaid => SetExpiry::Clear,
+        Ttl::Word => SetExpiry::Keep,
+        Ttl::Time(moment, time) => SetExpiry::At(deadline(moment, time, now, command)?),
+    })
 }
 
 pub(crate) fn setnx(c: &mut Context<'_>) -> Outcome {

@@ -1,6 +1,7 @@
 //! The operations, one family a file. Each file says how its family meets the gate.
 
 pub(crate) mod bits;
+pub(crate) mod counter;
 pub(crate) mod expire;
 mod history;
 mod number;

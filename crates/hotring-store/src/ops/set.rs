@@ -1,6 +1,7 @@
 //! SET with its conditions, and the single-key operations that replace or remove a value whole.
 
 use hotring_index::{Action, Entry, Expiry};
+use twox_hash::XxHash3_64;
 
 use crate::error::StoreError;
 use crate::session::Session;
@@ -18,6 +19,12 @@ pub enum SetCondition<'a> {
     IfPresent,
     /// Only if the value is this string.
     IfEqual(&'a [u8]),
+    /// Only if the key is absent or its value is not this string.
+    IfNotEqual(&'a [u8]),
+    /// Only if the value's [`digest`](crate::digest) is this.
+    IfDigest(u64),
+    /// Only if the key is absent or its value's digest is not this.
+    IfNotDigest(u64),
     /// Only if [`Session::version`] gave this number and nothing has written the key since.
     IfVersion(u64),
 }
@@ -28,12 +35,27 @@ impl SetCondition<'_> {
             Self::Always => true,
             Self::IfAbsent => old.is_none(),
             Self::IfPresent => old.is_some(),
-            Self::IfEqual(text) => {
-                old.is_some_and(|entry| view(entry.value, |v| v.with_bytes(|bytes| bytes == text)))
-            }
+            Self::IfEqual(text) => old.is_some_and(|entry| is_equal(entry, text)),
+            Self::IfNotEqual(text) => old.is_none_or(|entry| !is_equal(entry, text)),
+            Self::IfDigest(number) => old.is_some_and(|entry| digest_of(entry) == number),
+            Self::IfNotDigest(number) => old.is_none_or(|entry| digest_of(entry) != number),
             Self::IfVersion(version) => old.is_some_and(|entry| entry.version == Some(version)),
         }
     }
+}
+
+fn is_equal(entry: &Entry<'_>, text: &[u8]) -> bool {
+    view(entry.value, |value| value.with_bytes(|bytes| bytes == text))
+}
+
+fn digest_of(entry: &Entry<'_>) -> u64 {
+    view(entry.value, |value| value.with_bytes(digest))
+}
+
+/// The hash by which a value is compared without being sent: XXH3 with 64 bits and no seed, as Redis
+/// has it. Equal values have equal digests; values of strangers' choice may have, too.
+pub fn digest(value: &[u8]) -> u64 {
+    XxHash3_64::oneshot(value)
 }
 
 /// What a set does to the key's expiry.
@@ -46,6 +68,17 @@ pub enum SetExpiry {
     Keep,
     /// The key expires at this Unix millisecond; if that is not after `now`, the key is removed.
     At(u64),
+}
+
+impl SetExpiry {
+    /// What becomes of the item's expiry; None if the item is to be removed.
+    pub(crate) fn of_item(self, now: u64) -> Option<Expiry> {
+        match self {
+            Self::Clear => Some(Expiry::Never),
+            Self::Keep => Some(Expiry::Keep),
+            Self::At(at) => (at > now).then_some(Expiry::At(at)),
+        }
+    }
 }
 
 /// Options of [`Session::set`]. The default is a plain SET.
@@ -91,11 +124,7 @@ impl Session {
     ) -> Result<SetOutcome, StoreError> {
         self.check_key(key)?;
         self.check_value(value.len())?;
-        let expiry = match options.expiry {
-            SetExpiry::Clear => Some(Expiry::Never),
-            SetExpiry::Keep => Some(Expiry::Keep),
-            SetExpiry::At(at) => (at > now).then_some(Expiry::At(at)),
-        };
+        let expiry = options.expiry.of_item(now);
         // Without one this is a removal.
         if expiry.is_some() {
             self.admit()?;
@@ -135,6 +164,16 @@ impl Session {
     /// Removes the key and returns its value.
     pub fn get_del(&mut self, key: &[u8], now: u64) -> Option<Vec<u8>> {
         self.change(key, |key| key.update(now, |entry| (Action::Remove, copied(entry.as_ref()))))
+    }
+
+    /// Removes the key if it is present and the condition holds. True if it did.
+    pub fn remove_if(&mut self, key: &[u8], condition: SetCondition<'_>, now: u64) -> bool {
+        self.change(key, |key| {
+            key.update(now, |entry| {
+                let removes = entry.is_some() && condition.holds(entry.as_ref());
+                (if removes { Action::Remove } else { Action::Keep }, removes)
+            })
+        })
     }
 
     /// Removes the key. True if it was present.

@@ -10,6 +10,7 @@ use hotring_index::{Expiry, NewValue};
 
 use crate::error::StoreError;
 use crate::gate::{Hold, STRIPES_ALL};
+use crate::ops::set::SetExpiry;
 use crate::session::{Index, Session};
 use crate::value::{ValueRef, detach, encode, reborrow, view};
 
@@ -24,6 +25,17 @@ const SPOILT_READS_MAX: usize = 64;
 const SNAPSHOT_LEN_KEPT: usize = 1 << 20;
 /// Up to this many pairs, looking for a key's later copy pair by pair beats sorting.
 const PAIRS_QUADRATIC: usize = 16;
+
+/// When [`Session::mset_ex`] takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MSetCondition {
+    /// Always.
+    Always,
+    /// Only if no key is present (NX).
+    IfNonePresent,
+    /// Only if all keys are present (XX).
+    IfAllPresent,
+}
 
 /// A key and its value.
 type Pair<'p> = (&'p [u8], &'p [u8]);
@@ -149,28 +161,39 @@ impl Session {
 
     /// Sets all keys to their values and clears their expiries. The last of equal keys wins.
     pub fn mset(&mut self, pairs: &[(&[u8], &[u8])], now: u64) -> Result<(), StoreError> {
-        self.check_pairs(pairs)?;
-        self.admit()?;
-        let last = last_of_each(pairs);
-        if let [_] = pairs {
-            self.put_pairs(&last, now);
-        } else {
-            self.hold_keys(keys_of(pairs), |session| session.put_pairs(&last, now));
-        }
-        Ok(())
+        self.mset_ex(pairs, MSetCondition::Always, SetExpiry::Clear, now).map(|_| ())
     }
 
     /// As [`mset`](Self::mset), but only if none of the keys is present. True if it set them.
     pub fn mset_nx(&mut self, pairs: &[(&[u8], &[u8])], now: u64) -> Result<bool, StoreError> {
+        self.mset_ex(pairs, MSetCondition::IfNonePresent, SetExpiry::Clear, now)
+    }
+
+    /// As [`mset`](Self::mset), under a condition and with one expiry for all. True if it set them.
+    pub fn mset_ex(
+        &mut self,
+        pairs: &[(&[u8], &[u8])],
+        condition: MSetCondition,
+        expiry: SetExpiry,
+        now: u64,
+    ) -> Result<bool, StoreError> {
         self.check_pairs(pairs)?;
         self.admit()?;
         let last = last_of_each(pairs);
+        if let ([_], MSetCondition::Always) = (pairs, condition) {
+            self.put_pairs(&last, expiry, now);
+            return Ok(true);
+        }
         Ok(self.hold_keys(keys_of(pairs), |session| {
-            let free = keys_of(pairs).all(|key| session.is_free(key, now));
-            if free {
-                session.put_pairs(&last, now);
+            let holds = match condition {
+                MSetCondition::Always => true,
+                MSetCondition::IfNonePresent => keys_of(pairs).all(|key| session.is_free(key, now)),
+                MSetCondition::IfAllPresent => keys_of(pairs).all(|key| session.exists(key, now)),
+            };
+            if holds {
+                session.put_pairs(&last, expiry, now);
             }
-            free
+            holds
         }))
     }
 
@@ -296,9 +319,12 @@ impl Session {
         })
     }
 
-    fn put_pairs(&mut self, pairs: &[(&[u8], &[u8])], now: u64) {
+    fn put_pairs(&mut self, pairs: &[(&[u8], &[u8])], expiry: SetExpiry, now: u64) {
         for (key, value) in pairs {
-            self.change(key, |key| key.put(encode(value), Expiry::Never, now));
+            match expiry.of_item(now) {
+                Some(expiry) => self.change(key, |key| key.put(encode(value), expiry, now)),
+                None => drop(self.remove(key, now)),
+            }
         }
     }
 }

@@ -45,3 +45,43 @@ fn more_keys_than_the_stack_holds() {
         assert_eq!(dialogue.say("DBSIZE"), ":0¶");
     }
 }
+
+#[test]
+fn several_with_one_expiry() {
+    play(
+        "
+        MSETEX 2 a 1 b 2 EX 10  -> :1¶
+        MGET a b                -> *2¶$1¶1¶$1¶2¶
+        TTL a                   -> :10¶
+        TTL b                   -> :10¶
+        MSETEX 2 a 3 c 3 NX     -> :0¶
+        MSETEX 2 a 3 c 3 XX     -> :0¶
+        EXISTS c                -> :0¶
+        MSETEX 2 a 3 b 3 XX KEEPTTL  -> :1¶
+        TTL b                   -> :10¶
+        MSETEX 2 b 4 b 5        -> :1¶
+        GET b                   -> $1¶5¶
+        TTL b                   -> :-1¶
+        MSETEX 1 c 1 NX PX 500  -> :1¶
+        PTTL c                  -> :500¶
+        MSETEX 2 b 4 c 5 EXAT 1 -> :1¶
+        EXISTS b c              -> :0¶
+        MSETEX a 1 b            -> -ERR invalid numkeys value¶
+        MSETEX 0 a 1            -> -ERR invalid numkeys value¶
+        MSETEX -1 a 1           -> -ERR invalid numkeys value¶
+        MSETEX 2147483648 a 1   -> -ERR invalid numkeys value¶
+        MSETEX 2147483647 a 1   -> -ERR wrong number of key-value pairs¶
+        MSETEX 2 a 1 b          -> -ERR wrong number of key-value pairs¶
+        MSETEX 1 a 1 b          -> -ERR syntax error¶
+        MSETEX 1 a 1 NX XX      -> -ERR syntax error¶
+        MSETEX 1 a 1 EX 10 PX 10  -> -ERR syntax error¶
+        MSETEX 1 a 1 KEEPTTL EX 10  -> -ERR syntax error¶
+        MSETEX 1 a 1 EX         -> -ERR syntax error¶
+        MSETEX 1 a 1 EX 0       -> -ERR invalid expire time in 'msetex' command¶
+        MSETEX 1 a 1 EX x       -> -ERR value is not an integer or out of range¶
+        MSETEX 1 a              -> -ERR wrong number of arguments for 'msetex' command¶
+        COMMAND GETKEYS MSETEX 2 a 1 b 2 EX 10  -> *2¶$1¶a¶$1¶b¶
+        COMMAND GETKEYS MSETEX 0 a 1  -> -ERR The command has no key arguments¶
+        ",
+    );
+}

@@ -1,0 +1,249 @@
+//! INCREX: a counter with bounds and an expiry, as rate limits and quotas need one. A single-key write
+//! that reads the value as a number.
+
+use hotring_index::{Action, Entry, Expiry, NewValue};
+
+use crate::decimal::{self, Number};
+use crate::error::StoreError;
+use crate::session::Session;
+use crate::value::{ValueRef, encode_owned, int, view};
+
+/// What [`Session::incr_ex`] does to the expiry, if it counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CounterExpiry {
+    /// Nothing.
+    #[default]
+    Leave,
+    /// The key no longer expires.
+    Persist,
+    /// The key expires at this Unix millisecond; if that is not after `now`, it is removed.
+    At(u64),
+    /// As `At`, if the key is absent or has no expiry.
+    AtUnlessSet(u64),
+}
+
+/// What [`Session::incr_ex`] adds, and within which bounds the sum is to be: numbers of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct CounterOptions<T> {
+    /// What is added.
+    pub by: T,
+    /// The least sum.
+    pub low: Option<T>,
+    /// The greatest sum, which should not be below the least.
+    pub high: Option<T>,
+    /// Whether a sum out of bounds becomes the bound, or else nothing is done.
+    pub saturates: bool,
+    /// What becomes of the expiry.
+    pub expiry: CounterExpiry,
+}
+
+/// What [`Session::incr_ex`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted<T> {
+    /// The value now.
+    pub value: T,
+    /// What was added to it.
+    pub applied: T,
+}
+
+/// A number that a value may be, in the form that is added.
+trait Count: Copy {
+    /// What a count is to callers.
+    type Shown;
+    const ZERO: Self;
+    fn of_value(value: ValueRef<'_>) -> Result<Self, StoreError>;
+    /// The sum, or the end of the range that it is beyond.
+    fn add(self, by: Self) -> Result<Self, Self>;
+    fn is_below(self, other: Self) -> bool;
+    /// What has to be added to `old` to get this.
+    fn since(self, old: Self) -> Result<Self, StoreError>;
+    fn shown(self) -> Result<Self::Shown, StoreError>;
+    fn stored(self) -> Result<NewValue<'static>, StoreError>;
+}
+
+impl Session {
+    /// Adds to the integer, an absent key counting as 0, if the sum is within bounds and 64 bits.
+    ///
+    /// # Errors
+    /// [`StoreError::NotAnInteger`], [`StoreError::AppliedOverflow`] where a bound is further from the
+    /// value than 64 bits count, and those of every write.
+    pub fn incr_ex(
+        &mut self,
+        key: &[u8],
+        options: CounterOptions<i64>,
+        now: u64,
+    ) -> Result<Counted<i64>, StoreError> {
+        self.count(key, options, now)
+    }
+
+    /// As [`incr_ex`](Self::incr_ex), for decimal numbers as texts, as
+    /// [`incr_by_float`](Self::incr_by_float) has them.
+    ///
+    /// # Errors
+    /// [`StoreError::NotAFloat`], [`StoreError::InfiniteValue`], [`StoreError::AppliedInfinity`], and those
+    /// of every write.
+    pub fn incr_ex_float(
+        &mut self,
+        key: &[u8],
+        options: CounterOptions<Decimal>,
+        now: u64,
+    ) -> Result<Counted<Vec<u8>>, StoreError> {
+        let CounterOptions { by, low, high, saturates, expiry } = options;
+        let number = |decimal: Decimal| decimal.0;
+        let (low, high) = (low.map(number), high.map(number));
+        self.count(key, CounterOptions { by: by.0, low, high, saturates, expiry }, now)
+    }
+
+    fn count<T: Count>(
+        &mut self,
+        key: &[u8],
+        options: CounterOptions<T>,
+        now: u64,
+    ) -> Result<Counted<T::Shown>, StoreError> {
+        self.check_key(key)?;
+        self.write(key, |key| {
+            key.update(now, |entry| match decide(&options, entry, now) {
+                Ok((action, value, applied)) => {
+                    let shown = value
+                        .shown()
+                        .and_then(|value| Ok(Counted { value, applied: applied.shown()? }));
+                    (action, shown)
+                }
+                Err(error) => (Action::Keep, Err(error)),
+            })
+        })?
+    }
+}
+
+/// What becomes of the item, the value it then has, and what that is more than before.
+fn decide<T: Count>(
+    options: &CounterOptions<T>,
+    entry: Option<Entry<'_>>,
+    now: u64,
+) -> Result<(Action<'static>, T, T), StoreError> {
+    let old = entry.map_or(Ok(T::ZERO), |entry| view(entry.value, T::of_value))?;
+    let (sum, is_beyond) = match old.add(options.by) {
+        Ok(sum) => (sum, false),
+        Err(end) => (end, true),
+    };
+    let bound = match (options.low, options.high) {
+        (Some(low), _) if sum.is_below(low) => Some(low),
+        (_, Some(high)) if high.is_below(sum) => Some(high),
+        _ => is_beyond.then_some(sum),
+    };
+    if bound.is_some() && !options.saturates {
+        return Ok((Action::Keep, old, T::ZERO));
+    }
+    let value = bound.unwrap_or(sum);
+    let applied = value.since(old)?;
+    let has_expiry = entry.is_some_and(|entry| entry.expire_at.is_some());
+    let action = match options.expiry.of_item(has_expiry, now) {
+        Some(expiry) => Action::Put { value: value.stored()?, expiry },
+        None => Action::Remove,
+    };
+    Ok((action, value, applied))
+}
+
+impl CounterExpiry {
+    /// What becomes of the item's expiry; None if the item is to be removed.
+    fn of_item(self, has_expiry: bool, now: u64) -> Option<Expiry> {
+        match self {
+            Self::Leave => Some(Expiry::Keep),
+            Self::AtUnlessSet(_) if has_expiry => Some(Expiry::Keep),
+            Self::Persist => Some(Expiry::Never),
+            Self::At(at) | Self::AtUnlessSet(at) => (at > now).then_some(Expiry::At(at)),
+        }
+    }
+}
+
+impl Count for i64 {
+    type Shown = i64;
+    const ZERO: i64 = 0;
+
+    fn of_value(value: ValueRef<'_>) -> Result<i64, StoreError> {
+        match value {
+            ValueRef::Int(n) => Ok(n),
+            ValueRef::Bytes(_) => Err(StoreError::NotAnInteger),
+        }
+    }
+
+    fn add(self, by: i64) -> Result<i64, i64> {
+        self.checked_add(by).ok_or(self.saturating_add(by))
+    }
+
+    fn is_below(self, other: i64) -> bool {
+        self < other
+    }
+
+    fn since(self, old: i64) -> Result<i64, StoreError> {
+        self.checked_sub(old).ok_or(StoreError::AppliedOverflow)
+    }
+
+    fn shown(self) -> Result<i64, StoreError> {
+        Ok(self)
+    }
+
+    fn stored(self) -> Result<NewValue<'static>, StoreError> {
+        Ok(int(self))
+    }
+}
+
+/// A decimal number that was read from text.
+#[derive(Clone, Copy, Debug)]
+pub struct Decimal(Number);
+
+impl Decimal {
+    /// Reads a number: digits, a point, an exponent, or `inf`.
+    ///
+    /// # Errors
+    /// [`StoreError::NotAFloat`]
+    pub fn parse(text: &[u8]) -> Result<Decimal, StoreError> {
+        decimal::parse(text).map(Decimal)
+    }
+
+    /// Whether it is an infinity.
+    pub fn is_infinite(self) -> bool {
+        self.0.is_infinite()
+    }
+
+    /// Whether it is below another number.
+    pub fn is_below(self, other: Decimal) -> bool {
+        self.0.is_below(other.0)
+    }
+}
+
+impl Count for Number {
+    type Shown = Vec<u8>;
+    const ZERO: Number = decimal::ZERO;
+
+    fn of_value(value: ValueRef<'_>) -> Result<Number, StoreError> {
+        let number = value.with_bytes(decimal::parse)?;
+        if number.is_infinite() { Err(StoreError::InfiniteValue) } else { Ok(number) }
+    }
+
+    fn add(self, by: Number) -> Result<Number, Number> {
+        let sum = decimal::add(self, by);
+        if !sum.is_infinite() {
+            return Ok(sum);
+        }
+        let end = Number::Float(f64::MAX);
+        Err(if by.is_below(decimal::ZERO) { end.negated() } else { end })
+    }
+
+    fn is_below(self, other: Number) -> bool {
+        Number::is_below(self, other)
+    }
+
+    fn since(self, old: Number) -> Result<Number, StoreError> {
+        let applied = decimal::add(self, old.negated());
+        if applied.is_infinite() { Err(StoreError::AppliedInfinity) } else { Ok(applied) }
+    }
+
+    fn shown(self) -> Result<Vec<u8>, StoreError> {
+        decimal::text(self)
+    }
+
+    fn stored(self) -> Result<NewValue<'static>, StoreError> {
+        decimal::text(self).map(encode_owned)
+    }
+}
