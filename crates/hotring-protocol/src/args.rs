@@ -135,6 +135,51 @@ impl<'a> ArgsView<'a> {
     }
 }
 
+/// Requests that are kept for later, copied out of the input; all of their arguments lie in one buffer.
+#[derive(Debug, Default)]
+pub struct KeptArgs {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    /// Where each request ends in `spans`.
+    ends: Vec<usize>,
+}
+
+impl KeptArgs {
+    /// Keeps a copy of one more request.
+    pub fn push(&mut self, request: ArgsView<'_>) {
+        for arg in request.iter() {
+            self.spans.push(Span::new(self.bytes.len(), arg.len()));
+            self.bytes.extend_from_slice(arg);
+        }
+        self.ends.push(self.spans.len());
+    }
+
+    /// Number of requests.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// True if none is kept.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of memory that they take.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity()
+            + self.spans.capacity() * size_of::<Span>()
+            + self.ends.capacity() * size_of::<usize>()
+    }
+
+    /// All requests in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = ArgsView<'_>> + Clone {
+        (0..self.ends.len()).map(|i| {
+            let start = if i == 0 { 0 } else { self.ends[i - 1] };
+            ArgsView { bytes: &self.bytes, spans: &self.spans[start..self.ends[i]] }
+        })
+    }
+}
+
 impl Index<usize> for ArgsView<'_> {
     type Output = [u8];
 
@@ -147,5 +192,30 @@ impl Index<usize> for ArgsView<'_> {
 impl std::fmt::Debug for ArgsView<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter().map(|arg| arg.escape_ascii().to_string())).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::{Decoder, Limits};
+
+    #[test]
+    fn kept_requests_outlive_the_input_and_know_their_memory() {
+        let (mut decoder, mut args, mut kept) = (Decoder::new(), Args::new(), KeptArgs::default());
+        assert!(kept.is_empty());
+        for line in ["SET k 'a b'\r\n", "*2\r\n$3\r\nGET\r\n$0\r\n\r\n", "PING\r\n"] {
+            let input = line.as_bytes().to_vec();
+            decoder.decode(&input, &Limits::default(), &mut args).unwrap();
+            kept.push(args.view(&input));
+        }
+        let shown: Vec<_> = kept.iter().map(|request| format!("{request:?}")).collect();
+        assert_eq!(shown, [r#"["SET", "k", "a b"]"#, r#"["GET", ""]"#, r#"["PING"]"#]);
+        assert_eq!(kept.len(), 3);
+        let before = kept.memory();
+        let long = format!("ECHO {}\r\n", "x".repeat(10_000)).into_bytes();
+        decoder.decode(&long, &Limits::default(), &mut args).unwrap();
+        kept.push(args.view(&long));
+        assert!(kept.memory() >= before + 9_000, "{} then {before}", kept.memory());
     }
 }

@@ -29,7 +29,7 @@ mod number;
 mod resp;
 mod table;
 
-pub use args::{Args, ArgsView};
+pub use args::{Args, ArgsView, KeptArgs};
 pub use error::ProtocolError;
 pub use glob::glob_match;
 pub use number::parse_i64;

@@ -3,13 +3,17 @@
 //! [`Client`] belongs to the connection's task. [`ClientShared`] is what any thread may look at
 //! (CLIENT LIST) or ask for (CLIENT KILL); the task publishes into it with relaxed stores.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use hotring_protocol::{CommandId, Version};
-use hotring_store::Watch;
+use hotring_protocol::{ArgsView, CommandId, Spec, Version};
+use hotring_store::{Stamp, Watch};
+
+use crate::transaction::{Queue, Queued, Transaction};
 
 /// What a connection's own task knows about it.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub(crate) struct Client {
     pub closing: Option<Closing>,
     /// What the last command waits for; the next one runs after its reply.
     wait: Option<Wait>,
+    /// MULTI and WATCH.
+    pub transaction: Transaction,
 }
 
 /// A wait for a key.
@@ -46,6 +52,8 @@ pub(crate) enum Closing {
     CrossProtocol,
     /// A reply would have become longer than may wait for it; nothing more is sent.
     OutputLimit,
+    /// Its transaction is longer than a request may be; nothing more is sent.
+    InputLimit,
     /// CLIENT KILL by itself, or the server ends.
     Killed,
 }
@@ -53,7 +61,49 @@ pub(crate) enum Closing {
 impl Client {
     /// A fresh connection: RESP2, no name.
     pub(crate) fn new(shared: Arc<ClientShared>) -> Self {
-        Client { shared, version: Version::Resp2, last: None, closing: None, wait: None }
+        Client {
+            shared,
+            version: Version::Resp2,
+            last: None,
+            closing: None,
+            wait: None,
+            transaction: Transaction::default(),
+        }
+    }
+
+    /// Whether each request is run as it comes.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.transaction.is_open()
+    }
+
+    /// Puts a request into the transaction, if it is one that goes there.
+    pub(crate) fn queue(
+        &mut self,
+        spec: &'static Spec,
+        args: ArgsView<'_>,
+        memory_max: usize,
+    ) -> Queued {
+        let queued = self.transaction.queue_request(spec, args, memory_max);
+        self.publish_transaction();
+        queued
+    }
+
+    /// Ends the transaction and watches nothing any more; returns what was queued and watched.
+    pub(crate) fn end_transaction(&mut self) -> (Option<Box<Queue>>, Vec<Stamp>) {
+        let ended = self.transaction.take();
+        self.publish_transaction();
+        ended
+    }
+
+    /// Shows others how far the transaction is.
+    pub(crate) fn publish_transaction(&self) {
+        let queue = self.transaction.queue();
+        let queued = queue.map_or(-1, |queue| queue.len() as i64);
+        self.shared.queued.store(queued, Ordering::Relaxed);
+        let memory = queue.map_or(0, Queue::memory);
+        self.shared.queued_len.store(memory, Ordering::Relaxed);
+        self.shared.watched.store(self.transaction.watched.len(), Ordering::Relaxed);
     }
 
     /// What the last command waits for.
@@ -127,6 +177,12 @@ pub(crate) struct ClientShared {
     pub request_since: AtomicU64,
     /// Bytes that wait to be sent.
     pub unsent_len: AtomicUsize,
+    /// Commands in its transaction, -1 if it has none.
+    pub queued: AtomicI64,
+    /// Bytes of memory that they take.
+    pub queued_len: AtomicUsize,
+    /// Keys that it watches.
+    pub watched: AtomicUsize,
     /// The connection waits for a key.
     pub waiting: AtomicBool,
     /// CLIENT NO-EVICT.
@@ -161,6 +217,9 @@ impl ClientShared {
             input_free: AtomicUsize::new(0),
             request_since: AtomicU64::new(0),
             unsent_len: AtomicUsize::new(0),
+            queued: AtomicI64::new(-1),
+            queued_len: AtomicUsize::new(0),
+            watched: AtomicUsize::new(0),
             waiting: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),

@@ -35,6 +35,8 @@ pub struct Config {
     pub maxclients: usize,
     /// Connections that may wait for keys at one time.
     pub waiting_max: u64,
+    /// Keys that one connection may watch.
+    pub watched_max: usize,
     /// Idle seconds after which a connection is closed; 0 never.
     pub timeout_s: u64,
     /// Seconds after which a connection with an unfinished request is closed; 0 never.
@@ -82,6 +84,7 @@ impl Default for Config {
             threads: 0,
             maxclients: 10_000,
             waiting_max: 1_000,
+            watched_max: 1_000,
             timeout_s: 0,
             request_timeout_s: 30,
             tcp_keepalive_s: 300,

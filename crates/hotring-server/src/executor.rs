@@ -11,17 +11,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hotring_protocol::{
-    Args, CommandError, Decoded, Decoder, Flags, Limits, ProtocolError, Spec, Writer, resolve,
+    Args, CommandError, CommandId, Decoded, Decoder, Flags, Limits, ProtocolError, Spec, Writer,
+    resolve,
 };
-use hotring_store::{Session, StoreError, Watched};
+use hotring_store::{Session, Watched};
 
+use crate::answer::answer;
 use crate::client::{Client, ClientShared, Closing};
-use crate::commands;
 use crate::config::Config;
 use crate::context::Context;
-use crate::failure::Failure;
 use crate::random::Random;
 use crate::server::Server;
+use crate::transaction::{Queued, aborted};
 use crate::worker;
 
 /// Most requests that are decoded before the first of them runs.
@@ -179,6 +180,8 @@ impl Executor {
             if batch.len >= PREFETCH_MIN {
                 self.prefetch(input, batch.len);
             }
+            // What changes it ends its batch, or is in a batch that it is asked for anyway.
+            let is_plain = conversation.client.is_plain();
             for i in 0..batch.len {
                 if out.len() > out_max {
                     // The tail that the decoder remembers is no longer the next thing it will see.
@@ -186,7 +189,9 @@ impl Executor {
                     self.count(conversation, commands);
                     return Fed { consumed: self.batch[i].start, stalled: true };
                 }
-                self.execute(i, input, now, reply_len_max, &mut conversation.client, out);
+                if is_plain || !self.queue(i, input, &mut conversation.client, out) {
+                    self.execute(i, input, now, reply_len_max, &mut conversation.client, out);
+                }
                 commands += 1;
                 if conversation.client.closing.is_some() {
                     self.count(conversation, commands);
@@ -239,8 +244,8 @@ impl Executor {
         }
     }
 
-    /// Decodes up to [`BATCH_LEN`] requests from `input[start..]`, none behind one that may wait: that
-    /// would be done again for each of many that wait.
+    /// Decodes up to [`BATCH_LEN`] requests from `input[start..]`, none behind one that may wait, as that
+    /// would be done again for each of many that wait, or that changes how others are treated.
     fn decode_batch(&mut self, decoder: &mut Decoder, input: &[u8], start: usize) -> Batch {
         let mut batch = Batch { len: 0, end: start, stop: None };
         while batch.len < BATCH_LEN && batch.end - start < TURN_LEN {
@@ -253,7 +258,7 @@ impl Executor {
                     if !request.args.is_empty() {
                         request.spec = resolve(request.args.view(rest)).ok();
                         batch.len += 1;
-                        if request.spec.is_some_and(|spec| spec.flags.contains(Flags::BLOCKING)) {
+                        if request.spec.is_some_and(|spec| spec.flags.contains(Flags::ENDS_BATCH)) {
                             break;
                         }
                     }
@@ -306,9 +311,7 @@ impl Executor {
             counters.errors.add(1);
             return refuse(args, client, out);
         };
-        client.last = Some(spec.id);
         let version = client.version;
-        let start = out.len();
         let mut context = Context {
             args,
             reply: Writer::new(out, version),
@@ -320,31 +323,26 @@ impl Executor {
             client,
             server: &self.server,
         };
-        let mut outcome = commands::run(spec.id, &mut context);
-        if let Some(damaged) = self.store.take_damage() {
-            // Whatever was answered took the key for absent.
-            let key = damaged.key.unwrap_or_default();
-            counters.damaged_reads.add(1);
-            self.server.warn_of_damage(&key, now);
-            outcome = Err(Failure::Damaged(key));
+        answer(spec, &mut context);
+    }
+
+    /// Puts a request into the client's transaction, if there is one that it goes into; false if it is
+    /// to be run now.
+    fn queue(&mut self, i: usize, input: &[u8], client: &mut Client, out: &mut Vec<u8>) -> bool {
+        let request = &self.batch[i];
+        let Some(spec) = request.spec else { return false };
+        let args = request.args.view(&input[request.start..]);
+        let mut reply = Writer::new(out, client.version);
+        match client.queue(spec, args, self.config.query_buffer_max) {
+            Queued::Runs => return false,
+            Queued::Yes => reply.simple("QUEUED"),
+            Queued::Refused => {
+                self.server.threads[self.thread].counters.errors.add(1);
+                reply.error("ERR Command not allowed inside a transaction");
+            }
+            Queued::TooMuch => client.closing = Some(Closing::InputLimit),
         }
-        if let Err(failure) = outcome {
-            counters.errors.add(1);
-            if let Failure::Store(StoreError::Stalled(stalled)) = &failure {
-                counters.rejected_stalled.add(1);
-                self.server.warn_of_stalled(stalled, now);
-            }
-            // A command that fails half-way must not leave half a reply, nor wait for another one.
-            out.truncate(start);
-            if client.wait().is_some() {
-                client.end_wait(now);
-            }
-            if matches!(failure, Failure::ReplyTooLong) {
-                client.closing = Some(Closing::OutputLimit);
-            } else {
-                Writer::new(out, version).error(failure.message().as_bytes());
-            }
-        }
+        true
     }
 
     /// Publishes what a run of commands did, once for all of them.
@@ -383,6 +381,7 @@ fn limits(config: &Config) -> Limits {
 #[cold]
 fn refuse(args: hotring_protocol::ArgsView<'_>, client: &mut Client, out: &mut Vec<u8>) {
     let Err(error) = resolve(args) else { return };
+    client.transaction.refuse();
     // What a browser sends when a page makes it talk to this port. Redis closes as well.
     let browser =
         |name: &[u8]| name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:");
@@ -396,7 +395,15 @@ fn refuse(args: hotring_protocol::ArgsView<'_>, client: &mut Client, out: &mut V
         client.closing = Some(Closing::CrossProtocol);
         return;
     }
-    Writer::new(out, client.version).error_fmt(format_args!("{error}"));
+    let mut reply = Writer::new(out, client.version);
+    match error {
+        CommandError::WrongArity(spec) if spec.id == CommandId::Exec => {
+            let message = error.to_string();
+            client.end_transaction();
+            reply.error_fmt(format_args!("{}", aborted(&message)));
+        }
+        error => reply.error_fmt(format_args!("{error}")),
+    }
 }
 
 #[cfg(test)]

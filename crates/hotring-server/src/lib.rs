@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod answer;
 mod background;
 mod client;
 mod clock;
@@ -34,6 +35,7 @@ mod scrub;
 mod server;
 mod settings;
 mod socket;
+mod transaction;
 mod worker;
 
 pub use config::{Config, LogLevel, StartError};

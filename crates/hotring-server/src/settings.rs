@@ -159,6 +159,15 @@ pub static SETTINGS: &[Setting] = &[
         set: |c, v| number(v, 0, u64::MAX).map(|n| c.waiting_max = n),
     },
     Setting {
+        name: "max-watched-keys",
+        alias: "",
+        placeholder: "N",
+        help: "Keys that a connection may watch by WATCH at one time; more get an error",
+        change: Change::Running,
+        get: |c| c.watched_max.to_string(),
+        set: |c, v| number(v, 0, usize::MAX).map(|n| c.watched_max = n),
+    },
+    Setting {
         name: "timeout",
         alias: "",
         placeholder: "SECONDS",

@@ -344,9 +344,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     /// Sends the replies of a batch with one write; what the kernel does not take stays in `unsent`.
     fn send_replies(&mut self, cx: &mut Context<'_>, work: &mut Work) -> io::Result<()> {
-        if self.conversation.client.closing == Some(Closing::OutputLimit) {
-            work.give_back_replies();
-            return Err(self.over_output_limit());
+        match self.conversation.client.closing {
+            Some(Closing::OutputLimit) => {
+                work.give_back_replies();
+                return Err(self.over_output_limit());
+            }
+            Some(Closing::InputLimit) => {
+                work.give_back_replies();
+                return Err(self.over_input_limit());
+            }
+            _ => {}
         }
         if work.replies.is_empty() {
             return Ok(());
@@ -385,10 +392,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     fn check_input_limit(&self, max: usize) -> io::Result<()> {
         if self.input.len() - self.ran > max {
-            self.counters().input_limit_closed.add(1);
-            return Err(self.over_limit("a request is larger than client-query-buffer-limit"));
+            return Err(self.over_input_limit());
         }
         Ok(())
+    }
+
+    fn over_input_limit(&self) -> io::Error {
+        self.counters().input_limit_closed.add(1);
+        self.over_limit("a request is larger than client-query-buffer-limit")
     }
 
     fn over_output_limit(&self) -> io::Error {

@@ -72,6 +72,7 @@ pub use ops::counter::{Counted, CounterExpiry, CounterOptions, Decimal};
 pub use ops::expire::{ExpireCondition, TtlChange};
 pub use ops::set::{SetCondition, SetExpiry, SetOptions, SetOutcome, digest};
 pub use ops::several::MSetCondition;
+pub use ops::stamp::Stamp;
 pub use ops::watch::Watched;
 pub use session::Session;
 pub use store::{OpenError, Options, Stats, Store};

@@ -197,8 +197,11 @@ impl Waiter {
     }
 }
 
-/// Leave to wait: counts among the open watches until it is dropped.
-pub(crate) struct Leave(Arc<Watchers>);
+/// Leave to wait: one that was asked for counts among the open watches until it is dropped.
+pub(crate) struct Leave {
+    watchers: Arc<Watchers>,
+    counts: bool,
+}
 
 impl Leave {
     /// None if as many wait as may.
@@ -207,7 +210,12 @@ impl Leave {
         let one_more = |open| (open < max).then_some(open + 1);
         // ORDERING: Relaxed, as `open`.
         watchers.open.fetch_update(Relaxed, Relaxed, one_more).ok()?;
-        Some(Leave(Arc::clone(watchers)))
+        Some(Leave { watchers: Arc::clone(watchers), counts: true })
+    }
+
+    /// Leave for who has a limit of its own.
+    pub(crate) fn unasked(watchers: &Arc<Watchers>) -> Leave {
+        Leave { watchers: Arc::clone(watchers), counts: false }
     }
 
     /// Has `waker` woken by what happens to the key from now on. Called by the holder of the key's
@@ -227,10 +235,10 @@ impl Leave {
             waker,
         });
         if !first.expected {
-            let mut shard = self.0.shard(stripe as usize);
+            let mut shard = self.watchers.shard(stripe as usize);
             shard.entry(key.into()).or_default().push(Arc::clone(&waiter));
             // ORDERING: Relaxed; the release of the hold makes it seen by later writes.
-            self.0.stripes.0.fetch_or(1 << stripe, Relaxed);
+            self.watchers.stripes.0.fetch_or(1 << stripe, Relaxed);
         }
         Watch { key: key.into(), stripe, waiter, leave: self }
     }
@@ -238,8 +246,10 @@ impl Leave {
 
 impl Drop for Leave {
     fn drop(&mut self) {
-        // ORDERING: Relaxed, as `open`.
-        self.0.open.fetch_sub(1, Relaxed);
+        if self.counts {
+            // ORDERING: Relaxed, as `open`.
+            self.watchers.open.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -264,6 +274,11 @@ impl Watch {
         self.waiter.has_fired()
     }
 
+    /// Whether the key was there when the watch began.
+    pub(crate) fn began_with_the_key(&self) -> bool {
+        self.waiter.present
+    }
+
     /// Whether it is over once the key is gone, although nobody has removed it.
     pub(crate) fn ends_with_the_key(&self) -> bool {
         self.waiter.present && self.waiter.expected.is_none()
@@ -275,7 +290,7 @@ impl Drop for Watch {
         // Who has fired was dropped from the shard by who fired it.
         if !self.has_fired() {
             let other = |waiter: &Arc<Waiter>| !Arc::ptr_eq(waiter, &self.waiter);
-            self.leave.0.retain(self.stripe as usize, &self.key, other);
+            self.leave.watchers.retain(self.stripe as usize, &self.key, other);
         }
     }
 }

@@ -40,6 +40,7 @@ func check(ctx context.Context, port string, protocol int) error {
 	}{
 		{"ping", ping}, {"set and get", setGet}, {"missing key", missing},
 		{"pipeline of 200 commands", pipeline}, {"mset and mget", many},
+		{"transaction and watch", transaction},
 		{"expiry", expiry}, {"scan", scan}, {"error text", wrong},
 	}
 	for _, step := range steps {
@@ -90,6 +91,37 @@ func pipeline(ctx context.Context, c *redis.Client) error {
 		return err
 	}
 	return expect(replies[199].(*redis.IntCmd).Val(), 100)
+}
+
+func transaction(ctx context.Context, c *redis.Client) error {
+	if err := c.MSet(ctx, "go:from", 90, "go:to", 10).Err(); err != nil {
+		return err
+	}
+	replies, err := c.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.DecrBy(ctx, "go:from", 5)
+		pipe.IncrBy(ctx, "go:to", 5)
+		return nil
+	})
+	if err := errors.Join(err, expect(len(replies), 2)); err != nil {
+		return err
+	}
+	if err := expect(replies[1].(*redis.IntCmd).Val(), 15); err != nil {
+		return err
+	}
+	err = c.Watch(ctx, func(tx *redis.Tx) error {
+		if err := c.Set(ctx, "go:to", 1, 0).Err(); err != nil {
+			return err
+		}
+		_, err := tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			return pipe.Set(ctx, "go:to", 2, 0).Err()
+		})
+		return err
+	}, "go:to")
+	if !errors.Is(err, redis.TxFailedErr) {
+		return fmt.Errorf("a watched key was written, and Watch answers %v", err)
+	}
+	got, err := c.Get(ctx, "go:to").Result()
+	return errors.Join(err, expect(got, "1"))
 }
 
 func many(ctx context.Context, c *redis.Client) error {

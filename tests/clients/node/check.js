@@ -27,6 +27,15 @@ const steps = {
     const replies = await pipeline.exec();
     assert.deepEqual(replies[199], [null, 100]);
   },
+  'transaction and watch': async (redis) => {
+    await redis.mset('node:from', 90, 'node:to', 10);
+    const replies = await redis.multi().decrby('node:from', 5).incrby('node:to', 5).exec();
+    assert.deepEqual(replies, [[null, 85], [null, 15]]);
+    await redis.watch('node:to');
+    await redis.set('node:to', 1);
+    assert.equal(await redis.multi().set('node:to', 2).exec(), null);
+    assert.equal(await redis.get('node:to'), '1');
+  },
   'mset and mget': async (redis) => {
     await redis.mset('node:a', 1, 'node:b', 2);
     assert.deepEqual(await redis.mget('node:a', 'node:missing', 'node:b'), ['1', null, '2']);

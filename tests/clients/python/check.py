@@ -44,6 +44,40 @@ def pipeline(r):
     assert replies[1::2] == list(range(1, 101))
 
 
+def transaction(r):
+    r.mset({"py:from": 90, "py:to": 10})
+    with r.pipeline() as pipe:
+        pipe.decrby("py:from", 5).incrby("py:to", 5).get("py:missing")
+        assert pipe.execute() == [85, 15, None]
+        written = []
+
+        # The library calls this again until nobody has written in between.
+        def double(pipe):
+            n = int(pipe.get("py:to"))
+            if not written:
+                written.append(r.incr("py:to"))
+            pipe.multi()
+            pipe.set("py:to", 2 * n)
+
+        assert r.transaction(double, "py:to") == [True]
+        assert (written, r.get("py:to")) == ([16], b"32")
+        pipe.set("py:text", "abc").incr("py:text").get("py:text")
+        replies = pipe.execute(raise_on_error=False)
+        assert replies[0] is True and replies[2] == b"abc"
+        assert "not an integer" in str(replies[1]), replies
+        pipe.watch("py:to")
+        r.delete("py:to")
+        pipe.multi()
+        pipe.set("py:to", 1)
+        try:
+            pipe.execute()
+        except redis.WatchError:
+            pass
+        else:
+            raise AssertionError("a watched key was removed")
+    assert r.exists("py:to") == 0
+
+
 def many(r):
     assert r.mset({"py:a": 1, "py:b": 2}) is True
     assert r.mget("py:a", "py:missing", "py:b") == [b"1", None, b"2"]
@@ -120,6 +154,7 @@ def main():
                 "hello": lambda r: hello(r, protocol),
                 "set and get": set_get,
                 "pipeline without transaction": pipeline,
+                "transaction": transaction,
                 "mset, mget, msetnx": many,
                 "scan_iter and keys": scan,
                 "expiry": expiry,

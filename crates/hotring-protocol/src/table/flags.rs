@@ -28,9 +28,10 @@ macro_rules! bit_set {
                 Self(self.0 | other.0)
             }
 
-            /// Redis's names of all members.
+            /// Redis's names of all members that it has a name for.
             pub fn names(self) -> impl Iterator<Item = &'static str> + Clone {
-                Self::NAMES.iter().filter(move |(bit, _)| self.contains(*bit)).map(|(_, name)| *name)
+                let named = move |(bit, name): &&(Self, &str)| self.contains(*bit) && !name.is_empty();
+                Self::NAMES.iter().filter(named).map(|(_, name)| *name)
             }
         }
 
@@ -72,6 +73,11 @@ bit_set! {
         BLOCKING = 11 "blocking",
         /// Which arguments are keys depends on other arguments.
         MOVABLE_KEYS = 12 "movablekeys",
+        /// Not worth a line in a log of slow commands.
+        SKIP_SLOWLOG = 13 "skip_slowlog",
+        /// What comes behind it may be treated in another way, so that it is decoded later. Redis
+        /// has no name for it.
+        ENDS_BATCH = 31 "",
     }
 }
 
@@ -100,6 +106,8 @@ bit_set! {
         BLOCKING = 9 "@blocking",
         /// Bits of strings.
         BITMAP = 10 "@bitmap",
+        /// Several commands as one.
+        TRANSACTION = 11 "@transaction",
     }
 }
 
@@ -112,6 +120,7 @@ impl Categories {
             Group::String => Self::STRING,
             Group::Bitmap => Self::BITMAP,
             Group::Server => Self::NONE,
+            Group::Transactions => Self::TRANSACTION,
         };
         let implied = |flag, category| if flags.contains(flag) { category } else { Self::NONE };
         by_group

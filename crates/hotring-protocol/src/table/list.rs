@@ -74,6 +74,10 @@ const DIRECT: Flags = ALWAYS.with(Flags::NOSCRIPT);
 /// Served to clients that have yet to authenticate.
 const GREETING: Flags = DIRECT.with(FAST).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY);
 const ADMIN: Flags = DIRECT.with(Flags::ADMIN);
+/// What a transaction is made with.
+const FRAME: Flags = DIRECT.with(FAST).with(Flags::ALLOW_BUSY);
+/// May keep its connection waiting.
+const BLOCKING: Flags = Flags::BLOCKING.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
 
 /// The argument behind the name is the one key.
 const fn one(access: Access) -> [KeyRange; 1] {
@@ -325,10 +329,25 @@ table! {
             .since("6.2.0").args("source destination [DB destination-db] [REPLACE]")
             .cost(EACH_BYTE)
             .about("Copies a value and its expiry to another key.");
-        WaitKey = "waitkey" -3 Generic .flags(READ.with(Flags::BLOCKING).with(Flags::NOSCRIPT))
+        WaitKey = "waitkey" -3 Generic .flags(READ.with(BLOCKING))
             .keys(&one(Access::Read)).since(OURS).args("key timeout-ms [VALUE expected]")
             .tips(&[VARIES])
             .about("Waits until a key changes or has a value: 1, or 0 after the time; 0 ms is no limit.");
+
+        Multi = "multi" 1 Transactions .flags(FRAME.with(Flags::ENDS_BATCH)).since("1.2.0")
+            .about("Begins a transaction: the commands that follow are queued.");
+        Exec = "exec" 1 Transactions .flags(DIRECT.with(Flags::SKIP_SLOWLOG)).since("1.2.0")
+            .cost("the sum of what is queued")
+            .about("Runs what is queued at one moment, unless a watched key has changed.");
+        Discard = "discard" 1 Transactions .flags(FRAME).since("2.0.0")
+            .cost("O(n) in the number of queued commands")
+            .about("Drops what is queued and what is watched.");
+        Watch = "watch" -2 Transactions .flags(FRAME).keys(&every(1, Access::Look))
+            .since("2.2.0").args("key [key ...]").cost(EACH_KEY)
+            .about("Lets the next transaction run only if these keys have not changed till then.");
+        Unwatch = "unwatch" 1 Transactions .flags(FRAME).since("2.2.0")
+            .cost("O(n) in the number of watched keys")
+            .about("Watches no key any more.");
     }
 
     subcommands {

@@ -20,7 +20,15 @@ fn write_page(page: &mut String) -> fmt::Result {
          what may be left out, bars separate alternatives, dots repeat. *Since* is the version\n\
          of Redis that a command first came with; `hotring` marks those that Redis does not have.\n",
     );
-    for group in [Group::String, Group::Bitmap, Group::Generic, Group::Connection, Group::Server] {
+    let groups = [
+        Group::String,
+        Group::Bitmap,
+        Group::Generic,
+        Group::Transactions,
+        Group::Connection,
+        Group::Server,
+    ];
+    for group in groups {
         let title = group.name();
         write!(page, "\n## {}{}\n\n", title[..1].to_ascii_uppercase(), &title[1..])?;
         page.push_str("| command | what it does | cost | flags | since |\n");

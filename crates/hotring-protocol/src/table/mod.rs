@@ -65,6 +65,8 @@ pub enum Group {
     String,
     /// About the bits of strings.
     Bitmap,
+    /// Several commands as one.
+    Transactions,
 }
 
 impl Group {
@@ -76,6 +78,7 @@ impl Group {
             Self::Server => "server",
             Self::String => "string",
             Self::Bitmap => "bitmap",
+            Self::Transactions => "transactions",
         }
     }
 }

@@ -148,17 +148,12 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
     let input_len = client.input_len.load(Ordering::Relaxed);
     let input_free = client.input_free.load(Ordering::Relaxed);
     let unsent_len = client.unsent_len.load(Ordering::Relaxed);
-    let flags = match client.no_evict.load(Ordering::Relaxed) {
-        _ if client.waiting.load(Ordering::Relaxed) => "b",
-        true => "e",
-        false if client.no_touch.load(Ordering::Relaxed) => "T",
-        false => "N",
-    };
-    let flags = if client.peer.starts_with('/') { format!("U{flags}") } else { flags.to_string() };
+    let queued = client.queued.load(Ordering::Relaxed);
+    let queued_len = client.queued_len.load(Ordering::Relaxed);
     writeln!(
         text,
         "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 \
-         multi=-1 watch=0 qbuf={} qbuf-free={} argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} \
+         multi={queued} watch={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={queued_len} rbs=0 rbp=0 obl=0 oll={} \
          omem={} tot-mem={} events=rw cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={} \
          io-thread={}",
         client.id,
@@ -167,12 +162,13 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
         labels.name,
         seconds_since(client.connected_at),
         seconds_since(client.active_at.load(Ordering::Relaxed)),
-        flags,
+        flags(client),
+        client.watched.load(Ordering::Relaxed),
         input_len,
         input_free,
         usize::from(unsent_len > 0),
         unsent_len,
-        input_len + input_free + unsent_len + std::mem::size_of::<ClientShared>(),
+        input_len + input_free + queued_len + unsent_len + std::mem::size_of::<ClientShared>(),
         command_name(client.last_command.load(Ordering::Relaxed)),
         client.protocol.load(Ordering::Relaxed),
         labels.lib_name,
@@ -180,6 +176,20 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
         client.thread,
     )
     .expect("writing to a string cannot fail");
+}
+
+/// What is special about a connection, a letter each; N for nothing.
+fn flags(client: &ClientShared) -> String {
+    // ORDERING: Relaxed throughout, as in `describe`.
+    let letters = [
+        ('U', client.peer.starts_with('/')),
+        ('x', client.queued.load(Ordering::Relaxed) >= 0),
+        ('b', client.waiting.load(Ordering::Relaxed)),
+        ('e', client.no_evict.load(Ordering::Relaxed)),
+        ('T', client.no_touch.load(Ordering::Relaxed)),
+    ];
+    let flags: String = letters.iter().filter(|(_, is_so)| *is_so).map(|(c, _)| c).collect();
+    if flags.is_empty() { "N".to_string() } else { flags }
 }
 
 fn command_name(number: u16) -> &'static str {

@@ -40,6 +40,7 @@ pub(crate) fn quit(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
+    c.client.end_transaction();
     c.client.speak(Version::Resp2);
     c.client.shared.relabel(|labels| labels.name.clear());
     c.client.shared.no_evict.store(false, std::sync::atomic::Ordering::Relaxed);

@@ -30,6 +30,7 @@ mod range;
 mod scan;
 mod scrub;
 mod string;
+mod transaction;
 mod wait;
 
 use hotring_protocol::CommandId;
@@ -85,8 +86,8 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
     }
 }
 
-/// The commands about connections, the process, bits and earlier values, and those that wait, kept out
-/// of the code that every request runs.
+/// The commands about connections, the process, transactions, bits and earlier values, and those that
+/// wait, kept out of the code that every request runs.
 #[cold]
 fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
     use CommandId as Id;
@@ -101,6 +102,11 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::DelIfEq => compare::delifeq(c),
         Id::Digest => compare::digest(c),
         Id::IncrEx => counter::increx(c),
+        Id::Multi => transaction::multi(c),
+        Id::Exec => transaction::exec(c),
+        Id::Discard => transaction::discard(c),
+        Id::Watch => transaction::watch(c),
+        Id::Unwatch => transaction::unwatch(c),
         Id::WaitKey => wait::waitkey(c),
         Id::History => history::history(c),
         Id::Rollback => history::rollback(c),

@@ -240,6 +240,82 @@ fn compare_content(ours: &mut Raw, theirs: &mut Raw) {
     }
 }
 
+/// What a transaction may consist of here: its replies are compared as they are.
+fn without_clock(random: &mut Random) -> Vec<Vec<u8>> {
+    loop {
+        let args = random_request(random);
+        let name = args[0].to_ascii_uppercase();
+        let has_clock = [&b"TTL"[..], b"PTTL", b"EXPIRETIME", b"PEXPIRETIME", b"SCAN", b"KEYS"];
+        if !has_clock.contains(&name.as_slice()) {
+            return args;
+        }
+    }
+}
+
+/// Transactions, watched keys that another connection writes, and requests that are refused.
+fn compare_transactions(seed: u64, hello: &[u8]) {
+    const ROUNDS: usize = 400;
+    let Some(redis) = Redis::start() else { return };
+    let server = TestServer::new();
+    let mut pairs = [(); 2].map(|()| [Raw::connect(server.address), Raw::connect(redis.address)]);
+    for raw in pairs.iter_mut().flatten() {
+        assert!(!raw.ask(&[b"HELLO", hello]).starts_with(b"-"));
+    }
+    let mut random = Random::new(seed);
+    let mut ended = [0; 3];
+    for round in 0..ROUNDS {
+        let mut script = Vec::new();
+        let say = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
+        let keys: [&[u8]; 3] = [b"k0", b"k1", b"k2"];
+        (0..random.below(3)).for_each(|i| script.push((0, say(&[b"WATCH", keys[i as usize]]))));
+        // Connection 1 is another client; what it does may be without effect.
+        (0..random.below(3)).for_each(|_| script.push((1, without_clock(&mut random))));
+        let odd = [&b"MULTI"[..], b"UNWATCH", b"EXEC", b"DISCARD"];
+        if random.below(8) == 0 {
+            script.push((0, say(&[odd[random.below(4) as usize]])));
+        }
+        script.push((0, say(&[b"MULTI"])));
+        (0..random.below(6)).for_each(|_| script.push((0, without_clock(&mut random))));
+        match random.below(12) {
+            0 => script.push((0, say(&[b"NONSENSE", b"x"]))),
+            1 => script.push((0, say(&[b"WATCH", b"k0"]))),
+            2 => script.push((0, say(&[b"EXEC", b"x"]))),
+            _ => {}
+        }
+        script.push((0, say(&[if random.below(8) == 0 { b"DISCARD" } else { b"EXEC" }])));
+        script.push((0, say(&[b"DISCARD"])));
+        script.push((0, say(&[b"UNWATCH"])));
+        for (client, args) in script {
+            let words: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+            let [ours, theirs] = pairs[client].each_mut().map(|raw| raw.ask(&words));
+            let what = format!("seed {seed}, round {round}, client {client}: {}", show(&args));
+            assert_eq!(
+                ours.escape_ascii().to_string(),
+                theirs.escape_ascii().to_string(),
+                "{what}"
+            );
+            if args[0] == b"EXEC" {
+                let kinds: [&[u8]; 3] = [b"*-1", b"_", b"-EXECABORT"];
+                let kind = kinds.iter().position(|kind| ours.starts_with(kind)).unwrap_or(3);
+                ended[[0, 0, 1, 2][kind]] += 1;
+            }
+        }
+        if round % 20 == 0 {
+            let [ours, theirs] = &mut pairs[1];
+            compare_content(ours, theirs);
+        }
+    }
+    assert!(ended.iter().all(|n| *n > 5), "changed, refused, run: {ended:?}");
+}
+
+#[test]
+fn random_transactions_get_the_replies_of_redis() {
+    for seed in 0..n_seeds() {
+        compare_transactions(seed, b"2");
+        compare_transactions(seed, b"3");
+    }
+}
+
 /// Everything that a server replies to `input` before it closes the connection.
 fn converse(address: SocketAddr, input: &[u8]) -> Vec<u8> {
     let mut raw = Raw::connect(address);

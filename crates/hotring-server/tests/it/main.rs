@@ -11,5 +11,6 @@ mod limits;
 mod pipeline;
 mod requests;
 mod start;
+mod transactions;
 mod waiting;
 mod wire;

@@ -8,6 +8,7 @@ mod number;
 mod read;
 pub(crate) mod set;
 pub(crate) mod several;
+pub(crate) mod stamp;
 mod text;
 pub(crate) mod watch;
 mod whole;

@@ -51,15 +51,26 @@ impl Session {
         let watchers = &self.besides.watchers;
         let full = || StoreError::TooManyWatches { max: watchers.open_max() };
         let leave = Leave::ask(watchers).ok_or_else(full)?;
+        Ok(self.enter(leave, key, expected, waker, now))
+    }
+
+    pub(crate) fn enter(
+        &mut self,
+        leave: Leave,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        waker: Waker,
+        now: u64,
+    ) -> Watch {
         let stripe = self.stripe(key);
-        Ok(self.hold(1 << stripe, Hold::Read, |session| {
+        self.hold(1 << stripe, Hold::Read, |session| {
             let has_it = session.read(key, now, |entry| {
                 let is_it = |expected| view(entry.value, |v| v.with_bytes(|text| text == expected));
                 expected.is_some_and(is_it)
             });
             let first = FirstLook { present: has_it.is_some(), expected: has_it == Some(true) };
             leave.enter(stripe, key, expected, waker, first)
-        }))
+        })
     }
 
     /// Looks whether what a watch waits for has happened, expiry included.

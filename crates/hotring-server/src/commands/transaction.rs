@@ -1,0 +1,178 @@
+//! Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! The executor queues what comes behind MULTI. EXEC takes the keys of all queued commands and of the
+//! watched ones for itself alone ([`exclusive`](hotring_store::Session::exclusive)), looks whether the watched ones have changed,
+//! and runs the queue: nobody sees a state in the middle, on no thread, and nobody writes one of the
+//! keys between the look and the end.
+
+use hotring_protocol::{CommandId, Flags, Group, Spec, Writer};
+use hotring_store::Stamp;
+
+use crate::answer::{answer, note_stalled};
+use crate::client::Closing;
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+use crate::transaction::{Queue, aborted};
+
+pub(crate) fn multi(c: &mut Context<'_>) -> Outcome {
+    if c.client.transaction.is_open() {
+        return Err(Failure::text("ERR MULTI calls can not be nested"));
+    }
+    c.client.transaction.begin();
+    c.client.publish_transaction();
+    c.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn discard(c: &mut Context<'_>) -> Outcome {
+    if !c.client.transaction.is_open() {
+        return Err(Failure::text("ERR DISCARD without MULTI"));
+    }
+    c.client.end_transaction();
+    c.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn watch(c: &mut Context<'_>) -> Outcome {
+    if c.client.transaction.is_open() {
+        return Err(Failure::text("ERR WATCH inside MULTI is not allowed"));
+    }
+    let watched_max = c.server.config().watched_max;
+    for key in c.args.tail(1).iter() {
+        let watched = &mut c.client.transaction.watched;
+        // A key that is watched already stays what it was then.
+        if watched.iter().any(|stamp| stamp.key() == key) {
+            continue;
+        }
+        if watched.len() >= watched_max {
+            c.client.publish_transaction();
+            return Err(Failure::from(format!(
+                "ERR {watched_max} keys are watched already (max-watched-keys)"
+            )));
+        }
+        watched.push(c.store.stamp(key, c.now)?);
+    }
+    c.client.publish_transaction();
+    c.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn unwatch(c: &mut Context<'_>) -> Outcome {
+    c.client.transaction.watched.clear();
+    c.client.publish_transaction();
+    c.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
+    let (Some(queue), watched) = c.client.end_transaction() else {
+        return Err(Failure::text("ERR EXEC without MULTI"));
+    };
+    if queue.refused {
+        return Err(Failure::text("EXECABORT Transaction discarded because of previous errors."));
+    }
+    // Refused as a whole rather than in the middle.
+    if queue.commands().any(|(spec, _)| spec.flags.contains(Flags::DENYOOM))
+        && let Err(refusal) = c.store.admit()
+    {
+        let refusal = Failure::from(refusal);
+        note_stalled(c, &refusal);
+        return Err(aborted(&refusal.message()).into());
+    }
+    match scope(&queue, &watched) {
+        Scope::Nothing => run(&queue, &watched, c),
+        Scope::Keys(keys) => {
+            c.store.prefetch(keys.iter().copied());
+            alone(c, &keys, &queue, &watched);
+        }
+        Scope::Everything => alone(c, &[], &queue, &watched),
+    }
+    c.client.last = Some(CommandId::Exec);
+    Ok(())
+}
+
+/// What a transaction has to have to itself.
+enum Scope<'a> {
+    /// One command is atomic by itself.
+    Nothing,
+    Keys(Vec<&'a [u8]>),
+    Everything,
+}
+
+fn scope<'a>(queue: &'a Queue, watched: &'a [Stamp]) -> Scope<'a> {
+    if watched.is_empty() && queue.len() <= 1 {
+        return Scope::Nothing;
+    }
+    if queue.commands().any(|(spec, _)| may_touch_any_key(spec)) {
+        return Scope::Everything;
+    }
+    let keys = queue.commands().flat_map(|(spec, args)| spec.keys_of(args));
+    let keys: Vec<_> = keys.chain(watched.iter().map(Stamp::key)).collect();
+    if keys.is_empty() { Scope::Nothing } else { Scope::Keys(keys) }
+}
+
+/// Whether a command may look at keys that the table does not say. Those about the connection do not.
+fn may_touch_any_key(spec: &Spec) -> bool {
+    spec.keys.is_empty() && !matches!(spec.group, Group::Connection | Group::Transactions)
+}
+
+/// Runs the queue while no other session can look at or change the keys; no keys stand for all.
+fn alone(c: &mut Context<'_>, keys: &[&[u8]], queue: &Queue, watched: &[Stamp]) {
+    let Context { reply_len_max, now, counters, server, .. } = *c;
+    let Context { args, reply, store, random, client, .. } = c;
+    store.exclusive(keys, |store| {
+        let reply = Writer::new(reply.buffer(), client.version);
+        let mut inner = Context {
+            args: *args,
+            reply,
+            reply_len_max,
+            now,
+            store,
+            counters,
+            random,
+            client,
+            server,
+        };
+        run(queue, watched, &mut inner);
+    });
+}
+
+/// Runs the queue unless a watched key has changed.
+fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
+    if watched.iter().any(|stamp| !c.store.is_unchanged(stamp, c.now)) {
+        c.reply.null_array();
+        return;
+    }
+    c.counters.commands.add(queue.len() as u64);
+    let start = c.reply.written();
+    c.reply.array(queue.len());
+    for (spec, args) in queue.commands() {
+        let mut inner = Context {
+            args,
+            reply: Writer::new(c.reply.buffer(), c.client.version),
+            reply_len_max: c.reply_len_max,
+            now: c.now,
+            store: c.store,
+            counters: c.counters,
+            random: c.random,
+            client: c.client,
+            server: c.server,
+        };
+        answer(spec, &mut inner);
+        if inner.client.wait().is_some() {
+            // Nothing can change while it is alone: as when its time is over.
+            inner.client.end_wait(c.now);
+            inner.reply.int(0);
+        }
+        if c.check_room().is_err() {
+            c.client.closing = Some(Closing::OutputLimit);
+        }
+        if c.client.closing == Some(Closing::OutputLimit) {
+            // The rest takes place all the same, unanswered.
+            c.reply.buffer().truncate(start);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

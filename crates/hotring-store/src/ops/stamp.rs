@@ -1,0 +1,68 @@
+//! Whether a key has been written since one looked: for transactions that are to fail if it has.
+//!
+//! A key that is there gets a version, and whatever writes it, its expiry included, leaves an item
+//! without that version: writers pay nothing for it. A key that is not there has no item to carry one;
+//! it is waited for ([`crate::watch`]), so that one that has come and gone again is noticed too.
+
+use std::task::Waker;
+
+use crate::error::StoreError;
+use crate::session::Session;
+use crate::watch::{Leave, Watch};
+
+/// What a key was at one moment, to ask later whether it has been written since
+/// ([`Session::is_unchanged`]).
+#[derive(Debug)]
+pub struct Stamp(State);
+
+#[derive(Debug)]
+enum State {
+    Present { key: Box<[u8]>, version: u64 },
+    Absent(Watch),
+}
+
+impl Stamp {
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        match &self.0 {
+            State::Present { key, .. } => key,
+            State::Absent(watch) => watch.key(),
+        }
+    }
+}
+
+impl Session {
+    /// Remembers what the key is now. Each stamp takes a little memory, and one of an absent key makes
+    /// writes of the same stripe slower while it is kept; how many there may be is up to the caller.
+    ///
+    /// # Errors
+    /// [`StoreError::KeyTooLong`], [`StoreError::Stalled`]
+    pub fn stamp(&mut self, key: &[u8], now: u64) -> Result<Stamp, StoreError> {
+        self.check_key(key)?;
+        loop {
+            if let Some(version) = self.version(key, now)? {
+                return Ok(Stamp(State::Present { key: key.into(), version }));
+            }
+            let leave = Leave::unasked(&self.besides.watchers);
+            let watch = self.enter(leave, key, None, Waker::noop().clone(), now);
+            // Otherwise it has come in between.
+            if !watch.began_with_the_key() {
+                return Ok(Stamp(State::Absent(watch)));
+            }
+        }
+    }
+
+    /// Whether nothing has written the key since the stamp, nor has it expired. What it answers stays
+    /// true as long as the key is this session's alone ([`Session::exclusive`]).
+    pub fn is_unchanged(&mut self, stamp: &Stamp, now: u64) -> bool {
+        match &stamp.0 {
+            State::Present { key, version } => {
+                self.read(key, now, |entry| entry.version == Some(*version)) == Some(true)
+            }
+            State::Absent(watch) => !watch.has_fired(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! Which operations of another session a stamp notices.
+
+use crate::{ExpireCondition, Options, Session, SetExpiry, SetOptions, Store, TtlChange};
+
+const NOW: u64 = 1_700_000_000_000;
+const LONG: &[u8] = b"a value that is longer than a word";
+
+type Operation = fn(&mut Session);
+
+fn set(s: &mut Session, key: &[u8], value: &[u8]) {
+    s.set(key, value, SetOptions::default(), NOW).unwrap();
+}
+
+fn set_until(s: &mut Session, key: &[u8], at: u64) {
+    let options = SetOptions { expiry: SetExpiry::At(at), ..SetOptions::default() };
+    s.set(key, b"5", options, NOW).unwrap();
+}
+
+fn expire(s: &mut Session, key: &[u8], at: u64) -> bool {
+    s.expire_at(key, at, ExpireCondition::Always, NOW).unwrap()
+}
+
+/// Whether a stamp of `k`, which begins with `value`, is unchanged after each of the operations.
+#[track_caller]
+fn check(unchanged: bool, value: Option<&[u8]>, operations: &[(&str, Operation)]) {
+    for history in [0, 2] {
+        for (name, operation) in operations {
+            let store = Store::new(Options { history, ..Options::default() }).unwrap();
+            let (mut a, mut b) = (store.session(), store.session());
+            if let Some(value) = value {
+                set(&mut a, b"k", value);
+            }
+            let stamp = a.stamp(b"k", NOW).unwrap();
+            assert_eq!(stamp.key(), b"k");
+            assert!(a.is_unchanged(&stamp, NOW), "{name}");
+            operation(&mut b);
+            let so = |s: &mut Session| s.exclusive(&[b"k"], |s| s.is_unchanged(&stamp, NOW));
+            assert_eq!(so(&mut a), unchanged, "{name}, history {history}, {value:?}");
+            assert_eq!(so(&mut b), unchanged, "{name}: whoever asks");
+            drop(stamp);
+            assert_eq!(store.stats().watches, 0);
+        }
+    }
+}
+
+const WRITES: &[(&str, Operation)] = &[
+    ("set", |s| set(s, b"k", b"6")),
+    ("append nothing", |s| assert!(s.append(b"k", b"", NOW).is_ok())),
+    ("set range", |s| assert!(s.set_range(b"k", 0, b"5", NOW).is_ok())),
+    ("mset", |s| s.mset(&[(b"other", b"1"), (b"k", b"5")], NOW).unwrap()),
+    ("set and remove", |s| {
+        set(s, b"k", b"5");
+        assert!(s.remove(b"k", NOW));
+    }),
+    ("remove and set", |s| {
+        s.remove_many(&[b"other", b"k"], NOW);
+        set(s, b"k", b"5");
+    }),
+    ("rename to it", |s| {
+        set(s, b"other", b"5");
+        s.rename(b"other", b"k", NOW).unwrap();
+    }),
+    ("copy to it", |s| {
+        set(s, b"other", b"5");
+        assert!(s.copy(b"other", b"k", true, NOW).unwrap());
+    }),
+];
+
+#[test]
+fn a_write_is_noticed_whatever_it_leaves() {
+    for value in [None, Some(&b"5"[..]), Some(LONG)] {
+        check(false, value, WRITES);
+    }
+    check(
+        false,
+        Some(b"5"),
+        &[
+            ("set the same", |s| set(s, b"k", b"5")),
+            ("incr", |s| assert_eq!(s.incr_by(b"k", 1, NOW), Ok(6))),
+            ("incr and back", |s| {
+                assert_eq!((s.incr_by(b"k", 1, NOW), s.incr_by(b"k", -1, NOW)), (Ok(6), Ok(5)))
+            }),
+            ("remove", |s| assert!(s.remove(b"k", NOW))),
+            ("clear", |s| s.clear()),
+            ("rename away", |s| s.rename(b"k", b"other", NOW).unwrap()),
+            ("expire", |s| assert!(expire(s, b"k", NOW + 10_000))),
+            ("expire at once", |s| assert!(expire(s, b"k", NOW))),
+            ("expire and persist", |s| {
+                assert!(expire(s, b"k", NOW + 10_000));
+                assert!(s.persist(b"k", NOW).unwrap());
+            }),
+            ("get with expiry", |s| {
+                s.get_ex(b"k", TtlChange::At(NOW + 1), NOW, |_| ()).unwrap();
+            }),
+        ],
+    );
+}
+
+#[test]
+fn what_writes_nothing_is_not_noticed() {
+    const NO_WRITES: &[(&str, Operation)] = &[
+        ("get", |s| _ = s.get(b"k", NOW, |_| ())),
+        ("another's stamp", |s| assert!(s.stamp(b"k", NOW).is_ok())),
+        ("another key", |s| set(s, b"other", b"1")),
+        ("another key, removed", |s| assert!(!s.remove(b"other", NOW))),
+        ("copy away", |s| _ = s.copy(b"k", b"other", true, NOW).unwrap()),
+        ("persist", |s| assert!(!s.persist(b"k", NOW).unwrap())),
+    ];
+    check(true, None, NO_WRITES);
+    check(true, Some(b"5"), NO_WRITES);
+    check(true, Some(LONG), NO_WRITES);
+    check(true, None, &[("remove", |s| assert!(!s.remove(b"k", NOW))), ("clear", |s| s.clear())]);
+    check(
+        true,
+        Some(LONG),
+        &[
+            ("set if absent", |s| {
+                assert!(!s.set(b"k", b"6", SetOptions::if_absent(), NOW).unwrap().stored);
+            }),
+            ("failed incr", |s| assert!(s.incr_by(b"k", 1, NOW).is_err())),
+        ],
+    );
+}
+
+#[test]
+fn expiry_counts_for_a_key_that_was_there_and_only_for_that() {
+    let store = Store::new(Options::default()).unwrap();
+    let mut s = store.session();
+    set_until(&mut s, b"k", NOW + 10);
+    let alive = s.stamp(b"k", NOW + 9).unwrap();
+    assert!(s.is_unchanged(&alive, NOW + 9));
+    assert!(!s.is_unchanged(&alive, NOW + 10));
+    let expired = s.stamp(b"k", NOW + 10).unwrap();
+    s.expire_step(1_000, NOW + 20);
+    assert!(s.is_unchanged(&expired, NOW + 20), "to reclaim it is no write");
+    assert!(!s.is_unchanged(&alive, NOW + 20));
+}
+
+#[test]
+fn stamps_do_not_count_among_those_who_wait() {
+    let store = Store::new(Options { watches_max: 0, ..Options::default() }).unwrap();
+    let mut s = store.session();
+    let stamps: Vec<_> = (0..100u32).map(|i| s.stamp(&i.to_le_bytes(), NOW).unwrap()).collect();
+    set(&mut s, &7u32.to_le_bytes(), b"x");
+    for (i, stamp) in stamps.iter().enumerate() {
+        assert_eq!(s.is_unchanged(stamp, NOW), i != 7);
+    }
+}
