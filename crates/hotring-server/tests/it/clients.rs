@@ -81,7 +81,7 @@ fn reset_and_flags_of_a_connection() {
     wire.say("HELLO 3 SETNAME x");
     assert_eq!(wire.say("CLIENT NO-EVICT ON"), ok());
     assert_eq!(wire.say("CLIENT NO-TOUCH ON"), ok());
-    assert!(wire.say("CLIENT INFO").text().contains("flags=e "));
+    assert!(wire.say("CLIENT INFO").text().contains("flags=eT "));
     assert!(wire.say("CLIENT NO-TOUCH maybe").is_error());
     assert_eq!(wire.say("RESET"), Reply::Simple("RESET".into()));
     assert_eq!(wire.say("CLIENT GETNAME"), Reply::Null);
