@@ -50,6 +50,7 @@ impl Failure {
                 quoted(key)
             )
             .into(),
+            Failure::Store(error @ StoreError::WrongType) => format!("WRONGTYPE {error}").into(),
             // Clients know the code, and the beginning of the text, from `maxmemory`.
             Failure::Store(StoreError::Stalled(stalled)) => format!(
                 "OOM command not allowed when {} bytes of removed values wait for thread '{}', \

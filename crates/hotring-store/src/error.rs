@@ -25,6 +25,12 @@ pub enum StoreError {
     },
     /// The bit lies where no value reaches.
     BitOffset,
+    /// The value is of another type than the operation is for.
+    WrongType,
+    /// The value of a hash's field is not the canonical decimal text of a 64-bit integer.
+    FieldNotAnInteger,
+    /// The value of a hash's field is not a decimal number.
+    FieldNotAFloat,
     /// The value is not the canonical decimal text of a 64-bit integer.
     NotAnInteger,
     /// The value or the increment is not a decimal number.
@@ -69,6 +75,11 @@ impl fmt::Display for StoreError {
                 f.write_str("string exceeds maximum allowed size (proto-max-bulk-len)")
             }
             Self::BitOffset => f.write_str("bit offset is not an integer or out of range"),
+            Self::WrongType => {
+                f.write_str("Operation against a key holding the wrong kind of value")
+            }
+            Self::FieldNotAnInteger => f.write_str("hash value is not an integer"),
+            Self::FieldNotAFloat => f.write_str("hash value is not a float"),
             Self::NotAnInteger => f.write_str("value is not an integer or out of range"),
             Self::NotAFloat => f.write_str("value is not a valid float"),
             Self::InfiniteValue => f.write_str("value cannot be Infinity"),

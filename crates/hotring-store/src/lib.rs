@@ -1,5 +1,5 @@
 //! An in-memory key-value store to embed: byte-string keys and values with the semantics of
-//! Redis strings, expiry in milliseconds, versions for compare-and-swap, and operations on
+//! Redis strings and hashes, expiry in milliseconds, versions for compare-and-swap, and operations on
 //! several keys that are atomic to every observer. It sits on the `hotring-index` hash index,
 //! which keeps hot keys a step from the table.
 //!
@@ -51,6 +51,7 @@ mod gate;
 #[cfg(test)]
 #[path = "gate/tests.rs"]
 mod gate_tests;
+mod hash;
 mod history;
 mod ops;
 mod session;
@@ -64,6 +65,7 @@ mod write;
 pub use error::StoreError;
 #[doc(hidden)]
 pub use gate::Fault;
+pub use hash::HashRef;
 pub use history::{Earlier, History};
 /// The index underneath, whose settings are part of [`Options`].
 pub use hotring_index as index;

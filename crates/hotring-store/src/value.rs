@@ -1,4 +1,4 @@
-//! How a string value lies in the index, and how callers see it.
+//! How a value lies in the index, and how callers see it.
 //!
 //! | kind | held as | value |
 //! |---|---|---|
@@ -6,15 +6,18 @@
 //! | 9 | word | integer: the string is its canonical decimal text |
 //! | 0 | bytes | any other string |
 //! | 1 | bytes | a string and earlier ones of the same key: [`crate::history`] |
+//! | 2 | bytes | a hash: [`crate::hash`] |
 //!
 //! One string has exactly one form without a history: [`encode`] picks integer, then short, then
 //! bytes. So equal strings have equal forms, and a value that [`view`] does not show as an integer is
-//! not one for INCR. The remaining kinds (10..=15 as a word, 2..=15 as bytes) are free for later types.
+//! not one for INCR. The remaining kinds (10..=15 as a word, 3..=15 as bytes) are free for later types.
 
 use std::borrow::Cow;
 
 use hotring_index::{Entry, NewValue, Value};
 
+use crate::error::StoreError;
+use crate::hash::HashRef;
 use crate::history;
 
 /// Longest string that fits a word.
@@ -25,6 +28,8 @@ const KIND_INT: u8 = 9;
 const KIND_STRING: u8 = 0;
 /// Bytes kind of a string with earlier ones.
 pub(crate) const KIND_HISTORY: u8 = 1;
+/// Bytes kind of a hash.
+pub(crate) const KIND_HASH: u8 = 2;
 
 /// A value as an operation hands it out, borrowed for the length of a closure.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +38,8 @@ pub enum ValueRef<'a> {
     Int(i64),
     /// Any other string.
     Bytes(&'a [u8]),
+    /// A hash. What [`ValueRef`]'s methods call its string is the form in which it is held.
+    Hash(HashRef<'a>),
 }
 
 impl ValueRef<'_> {
@@ -41,6 +48,7 @@ impl ValueRef<'_> {
         match self {
             ValueRef::Int(n) => itoa::Buffer::new().format(*n).len(),
             ValueRef::Bytes(bytes) => bytes.len(),
+            ValueRef::Hash(hash) => hash.held().len(),
         }
     }
 
@@ -54,6 +62,7 @@ impl ValueRef<'_> {
         match self {
             ValueRef::Int(n) => f(itoa::Buffer::new().format(*n).as_bytes()),
             ValueRef::Bytes(bytes) => f(bytes),
+            ValueRef::Hash(hash) => f(hash.held()),
         }
     }
 
@@ -68,7 +77,7 @@ impl ValueRef<'_> {
     }
 }
 
-/// Shows an index value as a string value. Inlined, so that a read loads of an item what it shows.
+/// Shows an index value. Inlined, so that a read loads of an item what it shows.
 #[inline(always)]
 pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
     let short;
@@ -79,21 +88,47 @@ pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R 
             // A kind that is not ours would be a bug here; showing all 8 bytes is still safe.
             ValueRef::Bytes(&short[..usize::from(kind).min(SHORT_LEN_MAX)])
         }
-        Value::Bytes { kind: KIND_HISTORY, bytes } => show_current(bytes),
-        Value::Bytes { bytes, .. } => ValueRef::Bytes(bytes),
+        Value::Bytes { kind: KIND_STRING, bytes } => ValueRef::Bytes(bytes),
+        Value::Bytes { kind, bytes } => show_rare(kind, bytes),
     })
 }
 
-/// Shows the value that has a history: it is held as text, whatever it is.
+/// Shows a hash, or the value that has a history: that is held as text, whatever it is.
 #[cold]
-fn show_current(held: &[u8]) -> ValueRef<'_> {
+fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
+    if kind == KIND_HASH {
+        return ValueRef::Hash(HashRef::new(held));
+    }
     let text = history::current(held);
     parse_int(text).map_or(ValueRef::Bytes(text), ValueRef::Int)
 }
 
-/// An owned copy of an optional entry's value.
-pub(crate) fn copied(entry: Option<&Entry<'_>>) -> Option<Vec<u8>> {
-    entry.map(|entry| view(entry.value, |value| value.to_vec()))
+/// As [`view`], for a string.
+///
+/// # Errors
+/// [`StoreError::WrongType`]
+#[inline(always)]
+pub(crate) fn view_string<R>(
+    value: Value<'_>,
+    f: impl FnOnce(ValueRef<'_>) -> R,
+) -> Result<R, StoreError> {
+    view(value, |value| match value {
+        ValueRef::Hash(_) => Err(StoreError::WrongType),
+        value => Ok(f(value)),
+    })
+}
+
+/// Whether it is a hash.
+pub(crate) fn is_hash(value: Value<'_>) -> bool {
+    matches!(value, Value::Bytes { kind: KIND_HASH, .. })
+}
+
+/// An owned copy of an optional entry's string.
+///
+/// # Errors
+/// [`StoreError::WrongType`]
+pub(crate) fn copied(entry: Option<&Entry<'_>>) -> Result<Option<Vec<u8>>, StoreError> {
+    entry.map(|entry| view_string(entry.value, |value| value.to_vec())).transpose()
 }
 
 /// The integer form.

@@ -62,8 +62,8 @@ struct Waiter {
 
 /// What a write has done to a key.
 pub(crate) enum Event<'a> {
-    /// It has this value now.
-    Stored(&'a [u8]),
+    /// It has another value now: this string, or one of another type.
+    Stored(Option<&'a [u8]>),
     /// It is gone.
     Removed,
     /// It expires at another time.
@@ -73,7 +73,7 @@ pub(crate) enum Event<'a> {
 impl Event<'_> {
     fn fires(&self, waiter: &Waiter) -> bool {
         match (self, &waiter.expected) {
-            (Event::Stored(value), Some(expected)) => **expected == **value,
+            (Event::Stored(value), Some(expected)) => *value == Some(&**expected),
             (Event::Stored(_) | Event::Removed, None) => true,
             _ => false,
         }

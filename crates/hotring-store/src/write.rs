@@ -9,7 +9,7 @@ use hotring_index::{Action, Entry, Expiry, NewValue, Value};
 use crate::history::Kept;
 use crate::session::Index;
 use crate::sync::Arc;
-use crate::value::{as_value, reborrow, view};
+use crate::value::{as_value, is_hash, reborrow, view_string};
 use crate::watch::{Event, Watchers};
 
 /// The one call of the index that may change the key.
@@ -42,7 +42,8 @@ enum Puts {
 /// What a decision will have done to the key.
 enum Done {
     Nothing,
-    Stored(Vec<u8>),
+    /// With the string, if it is one.
+    Stored(Option<Vec<u8>>),
     Removed,
     Expiry,
 }
@@ -79,11 +80,8 @@ impl Write<'_> {
             index.take_damage();
             index.put(key, reborrow(&value), expiry, now);
             if let Some(besides) = besides {
-                view(as_value(&value), |value| {
-                    value.with_bytes(|text| {
-                        besides.watchers.tell(stripe, key, &Event::Stored(text))
-                    });
-                });
+                let text = string(as_value(&value));
+                besides.watchers.tell(stripe, key, &Event::Stored(text.as_deref()));
             }
         }
     }
@@ -156,6 +154,11 @@ impl Besides {
     }
 }
 
+/// A copy of a string; None of another type, which no one waits for by its value.
+fn string(value: Value<'_>) -> Option<Vec<u8>> {
+    view_string(value, |value| value.to_vec()).ok()
+}
+
 /// What one write notes, to be told when it has taken effect.
 struct Notes<'a> {
     besides: &'a Besides,
@@ -188,10 +191,11 @@ impl<'a> Notes<'a> {
                 let done = match self.puts {
                     Puts::Same => Done::Expiry,
                     _ if !self.is_watched => Done::Nothing,
-                    _ => Done::Stored(view(as_value(value), |value| value.to_vec())),
+                    _ => Done::Stored(string(as_value(value))),
                 };
                 let kept = self.besides.kept;
-                if let (Puts::Value, Some(old), false) = (self.puts, old, kept.is_off()) {
+                let keeps = |old| !kept.is_off() && !is_hash(old) && !is_hash(as_value(value));
+                if let (Puts::Value, Some(old)) = (self.puts, old.filter(|old| keeps(*old))) {
                     *value = kept.keep(old, as_value(value), now);
                 }
                 done
@@ -210,7 +214,7 @@ impl<'a> Notes<'a> {
         }
         let event = match &self.done {
             Done::Nothing => return,
-            Done::Stored(value) => Event::Stored(value),
+            Done::Stored(value) => Event::Stored(value.as_deref()),
             Done::Removed => Event::Removed,
             Done::Expiry => Event::Expiry,
         };

@@ -226,7 +226,9 @@ impl Session for BytesSession {
 
     fn take(&mut self, key: u64) -> Result<Option<Stamp>, Flaw> {
         write_key(key, &mut self.key);
-        self.session.get_del(&self.key, NOW).map(|value| read_value(&value)).transpose()
+        let value = self.session.get_del(&self.key, NOW);
+        let value = value.map_err(|error| Flaw(format!("get_del: {error}")))?;
+        value.map(|value| read_value(&value)).transpose()
     }
 
     fn count(&mut self, key: u64) -> Result<u64, Flaw> {
@@ -239,7 +241,7 @@ impl Session for BytesSession {
         write_key(key, &mut self.key);
         let number = |value: ValueRef<'_>| match value {
             ValueRef::Int(number) => Ok(number.cast_unsigned()),
-            ValueRef::Bytes(bytes) => Err(Flaw(format!("counter {key} holds {bytes:?}"))),
+            other => Err(Flaw(format!("counter {key} holds {other:?}"))),
         };
         self.session.get(&self.key, NOW, number).transpose()
     }

@@ -108,6 +108,8 @@ bit_set! {
         BITMAP = 10 "@bitmap",
         /// Several commands as one.
         TRANSACTION = 11 "@transaction",
+        /// Hashes.
+        HASH = 12 "@hash",
     }
 }
 
@@ -119,6 +121,7 @@ impl Categories {
             Group::Generic => Self::KEYSPACE,
             Group::String => Self::STRING,
             Group::Bitmap => Self::BITMAP,
+            Group::Hash => Self::HASH,
             Group::Server => Self::NONE,
             Group::Transactions => Self::TRANSACTION,
         };

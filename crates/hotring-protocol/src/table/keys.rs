@@ -31,6 +31,8 @@ pub enum Access {
     Vary,
     /// Reads and removes.
     Take,
+    /// Removes a part of the value without reading it.
+    Reduce,
     /// Replaces, whatever the value was.
     Overwrite,
     /// Creates, and leaves what is there.
@@ -54,6 +56,7 @@ impl Access {
             Self::Modify => &["RW", "access", "update"],
             Self::Vary => &["RW", "access", "update", "variable_flags"],
             Self::Take => &["RW", "access", "delete"],
+            Self::Reduce => &["RW", "delete"],
             Self::Overwrite => &["OW", "update"],
             Self::Create => &["OW", "insert"],
             Self::Extend => &["RW", "insert"],

@@ -106,6 +106,7 @@ const VARIES: &str = "nondeterministic_output";
 const ORDER_VARIES: &str = "nondeterministic_output_order";
 const EACH_KEY: &str = "O(n) in the number of keys";
 const EACH_BYTE: &str = "O(n) in the length of the value";
+const EACH_FIELD: &str = "O(n) in the length of the hash";
 /// In place of a version of Redis, for commands that Redis does not have.
 const OURS: &str = "hotring";
 const WHOLE_STORE: &str = "O(n) in the number of keys in the store";
@@ -269,6 +270,53 @@ table! {
             .args("operation destkey key [key ...]").cost(EACH_BYTE)
             .about("Stores the AND, OR, XOR or NOT of values, bit by bit; answers its length.");
 
+        HSet = "hset" -4 Hash .flags(GROW_FAST).keys(&one(Access::Adjust)).since("2.0.0")
+            .args("key field value [field value ...]").cost(EACH_FIELD)
+            .about("Sets fields of a hash; answers how many are new.");
+        HSetNx = "hsetnx" 4 Hash .flags(GROW_FAST).keys(&one(Access::Extend)).since("2.0.0")
+            .args("key field value").cost(EACH_FIELD)
+            .about("Sets a field of a hash if it is missing.");
+        HMSet = "hmset" -4 Hash .flags(GROW_FAST).keys(&one(Access::Adjust)).since("2.0.0")
+            .args("key field value [field value ...]").cost(EACH_FIELD)
+            .about("Sets fields of a hash; the old name of HSET.");
+        HGet = "hget" 3 Hash .flags(READ_FAST).keys(&one(Access::Read)).since("2.0.0")
+            .args("key field").cost(EACH_FIELD)
+            .about("Reads a field of a hash.");
+        HMGet = "hmget" -3 Hash .flags(READ_FAST).keys(&one(Access::Read)).since("2.0.0")
+            .args("key field [field ...]").cost(EACH_FIELD)
+            .about("Reads several fields of a hash.");
+        HGetAll = "hgetall" 2 Hash .flags(READ).keys(&one(Access::Read)).since("2.0.0")
+            .args("key").cost(EACH_FIELD).tips(&[ORDER_VARIES])
+            .about("Reads all fields of a hash with their values.");
+        HKeys = "hkeys" 2 Hash .flags(READ).keys(&one(Access::Read)).since("2.0.0")
+            .args("key").cost(EACH_FIELD).tips(&[ORDER_VARIES])
+            .about("Lists the fields of a hash.");
+        HVals = "hvals" 2 Hash .flags(READ).keys(&one(Access::Read)).since("2.0.0")
+            .args("key").cost(EACH_FIELD).tips(&[ORDER_VARIES])
+            .about("Lists the values of a hash's fields.");
+        HLen = "hlen" 2 Hash .flags(READ_FAST).keys(&one(Access::Look)).since("2.0.0")
+            .args("key")
+            .about("Counts the fields of a hash.");
+        HExists = "hexists" 3 Hash .flags(READ_FAST).keys(&one(Access::Look)).since("2.0.0")
+            .args("key field").cost(EACH_FIELD)
+            .about("Tells whether a hash has a field.");
+        HStrLen = "hstrlen" 3 Hash .flags(READ_FAST).keys(&one(Access::Look)).since("3.2.0")
+            .args("key field").cost(EACH_FIELD)
+            .about("Answers the length of a field's value, 0 if the field is missing.");
+        HDel = "hdel" -3 Hash .flags(WRITE_FAST).keys(&one(Access::Reduce)).since("2.0.0")
+            .args("key field [field ...]").cost(EACH_FIELD)
+            .about("Removes fields of a hash and answers how many there were.");
+        HIncrBy = "hincrby" 4 Hash .flags(GROW_FAST).keys(&one(Access::Modify)).since("2.0.0")
+            .args("key field increment").cost(EACH_FIELD)
+            .about("Adds to the integer that a field has; a missing field counts as 0.");
+        HIncrByFloat = "hincrbyfloat" 4 Hash .flags(GROW_FAST).keys(&one(Access::Modify))
+            .since("2.6.0").args("key field increment").cost(EACH_FIELD)
+            .about("Adds to the decimal fraction that a field has; a missing field counts as 0.");
+        HScan = "hscan" -3 Hash .flags(READ).keys(&one(Access::Read)).since("2.8.0")
+            .args("key cursor [MATCH pattern] [COUNT count] [NOVALUES]").cost(EACH_FIELD)
+            .tips(&[VARIES])
+            .about("Walks over the fields of a hash, here all of them in one call.");
+
         Del = "del" -2 Generic .flags(WRITE).keys(&every(1, Access::Remove))
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
             .about("Removes keys and answers how many there were.");
@@ -282,7 +330,7 @@ table! {
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
             .about("Counts as an access to the keys and answers how many are there.");
         Type = "type" 2 Generic .flags(READ_FAST).keys(&one(Access::Look)).args("key")
-            .about("Answers string, or none if the key is missing.");
+            .about("Answers string or hash, or none if the key is missing.");
         Ttl = "ttl" 2 Generic .flags(READ_FAST).keys(&one(Access::Read)).args("key")
             .tips(&[VARIES])
             .about("Seconds until the key expires; -1 for never, -2 for no such key.");

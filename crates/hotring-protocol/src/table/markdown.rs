@@ -23,6 +23,7 @@ fn write_page(page: &mut String) -> fmt::Result {
     let groups = [
         Group::String,
         Group::Bitmap,
+        Group::Hash,
         Group::Generic,
         Group::Transactions,
         Group::Connection,

@@ -67,6 +67,8 @@ pub enum Group {
     Bitmap,
     /// Several commands as one.
     Transactions,
+    /// About hashes.
+    Hash,
 }
 
 impl Group {
@@ -79,6 +81,7 @@ impl Group {
             Self::String => "string",
             Self::Bitmap => "bitmap",
             Self::Transactions => "transactions",
+            Self::Hash => "hash",
         }
     }
 }

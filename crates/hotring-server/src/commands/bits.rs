@@ -40,7 +40,7 @@ pub(crate) fn bitcount(c: &mut Context<'_>) -> Outcome {
         4 | 5 => range(c.args.tail(2))?,
         _ => return Err(Failure::Syntax),
     };
-    let count = c.store.bit_count(&c.args[1], range, c.now);
+    let count = c.store.bit_count(&c.args[1], range, c.now)?;
     c.reply.int(count as i64);
     Ok(())
 }
@@ -56,7 +56,7 @@ pub(crate) fn bitpos(c: &mut Context<'_>) -> Outcome {
         4..=6 => range(c.args.tail(3))?,
         _ => return Err(Failure::Syntax),
     };
-    let found = c.store.bit_pos(&c.args[1], bit, range, c.now);
+    let found = c.store.bit_pos(&c.args[1], bit, range, c.now)?;
     c.reply.int(found.map_or(-1, |at| at as i64));
     Ok(())
 }

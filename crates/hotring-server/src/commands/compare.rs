@@ -1,7 +1,7 @@
 //! Commands that compare a value, or its digest, before they change it: DELEX, DELIFEQ; and DIGEST.
 //! SET has the same comparisons.
 
-use hotring_store::SetCondition;
+use hotring_store::{SetCondition, StoreError};
 
 use super::key;
 use crate::context::Context;
@@ -63,7 +63,12 @@ pub(crate) fn delex(c: &mut Context<'_>) -> Outcome {
     }
     let comparison = Comparison::of_option(&c.args[2])
         .ok_or(Failure::text("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"))?;
-    remove_if(c, comparison.with(c.args.at(3))?)
+    match remove_if(c, comparison.with(c.args.at(3))?) {
+        Err(Failure::Store(StoreError::WrongType)) => {
+            Err(Failure::text("ERR Key should be of string type if conditions are specified"))
+        }
+        outcome => outcome,
+    }
 }
 
 /// Valkey's name for DELEX with IFEQ.
@@ -72,14 +77,14 @@ pub(crate) fn delifeq(c: &mut Context<'_>) -> Outcome {
 }
 
 fn remove_if(c: &mut Context<'_>, condition: SetCondition<'_>) -> Outcome {
-    let removed = c.store.remove_if(&c.args[1], condition, c.now);
+    let removed = c.store.remove_if(&c.args[1], condition, c.now)?;
     c.reply.int(removed.into());
     Ok(())
 }
 
 pub(crate) fn digest(c: &mut Context<'_>) -> Outcome {
     let digest = |value: hotring_store::ValueRef<'_>| value.with_bytes(hotring_store::digest);
-    match c.store.get(&c.args[1], c.now, digest) {
+    match c.store.get_string(&c.args[1], c.now, digest)? {
         Some(digest) => {
             c.hit();
             c.reply.bulk_fmt(format_args!("{digest:016x}"));

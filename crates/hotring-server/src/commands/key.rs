@@ -1,6 +1,7 @@
 //! Keys, whatever their values: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, RANDOMKEY.
 
 use hotring_protocol::parse_i64;
+use hotring_store::ValueRef;
 
 use super::multi::with_keys;
 use crate::context::Context;
@@ -34,14 +35,25 @@ fn count_lookups(c: &mut Context<'_>, n_found: usize) {
 }
 
 pub(crate) fn type_of(c: &mut Context<'_>) -> Outcome {
-    if c.store.exists(&c.args[1], c.now) {
-        c.hit();
-        c.reply.simple("string");
-    } else {
-        c.miss();
-        c.reply.simple("none");
+    match c.store.get(&c.args[1], c.now, type_name) {
+        Some(name) => {
+            c.hit();
+            c.reply.simple(name);
+        }
+        None => {
+            c.miss();
+            c.reply.simple("none");
+        }
     }
     Ok(())
+}
+
+/// Redis's name of a value's type.
+pub(super) fn type_name(value: ValueRef<'_>) -> &'static str {
+    match value {
+        ValueRef::Int(_) | ValueRef::Bytes(_) => "string",
+        ValueRef::Hash(_) => "hash",
+    }
 }
 
 pub(crate) fn rename(c: &mut Context<'_>) -> Outcome {

@@ -20,6 +20,7 @@ mod config;
 mod connection;
 mod counter;
 mod expire;
+mod hash;
 mod history;
 mod info;
 mod key;
@@ -97,6 +98,21 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::BitCount => bits::bitcount(c),
         Id::BitPos => bits::bitpos(c),
         Id::BitOp => bits::bitop(c),
+        Id::HSet => hash::hset(c),
+        Id::HMSet => hash::hmset(c),
+        Id::HSetNx => hash::hsetnx(c),
+        Id::HGet => hash::hget(c),
+        Id::HMGet => hash::hmget(c),
+        Id::HGetAll => hash::hgetall(c),
+        Id::HKeys => hash::hkeys(c),
+        Id::HVals => hash::hvals(c),
+        Id::HLen => hash::hlen(c),
+        Id::HExists => hash::hexists(c),
+        Id::HStrLen => hash::hstrlen(c),
+        Id::HDel => hash::hdel(c),
+        Id::HIncrBy => hash::hincrby(c),
+        Id::HIncrByFloat => hash::hincrbyfloat(c),
+        Id::HScan => hash::hscan(c),
         Id::MSetEx => multi::msetex(c),
         Id::DelEx => compare::delex(c),
         Id::DelIfEq => compare::delifeq(c),

@@ -27,7 +27,7 @@ pub(super) fn with_keys<'a, R>(args: ArgsView<'a>, f: impl FnOnce(&[&'a [u8]]) -
 type Pair<'a> = (&'a [u8], &'a [u8]);
 
 /// Hands the keys and values to `f`, unless one lacks its value.
-fn with_pairs<'a, R>(
+pub(super) fn with_pairs<'a, R>(
     args: ArgsView<'a>,
     name: &'static str,
     f: impl FnOnce(&[Pair<'a>]) -> R,

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Outcome};
 pub(crate) fn getrange(c: &mut Context<'_>) -> Outcome {
     let start = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
     let end = parse_i64(&c.args[3]).ok_or(Failure::NotAnInteger)?;
-    c.store.get_range(&c.args[1], start, end, c.now, |part| c.reply.bulk(part));
+    c.store.get_range(&c.args[1], start, end, c.now, |part| c.reply.bulk(part))?;
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! Walks over all keys: SCAN, KEYS.
 
 use hotring_protocol::{ArgsView, Writer, glob_match, parse_i64};
-use hotring_store::Session;
+use hotring_store::{Session, ValueRef};
 
+use super::key::type_name;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 
@@ -19,8 +20,8 @@ const STEP_KEYS: usize = 256;
 struct Options<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,
-    /// False if keys of another type than string are asked for.
-    strings: bool,
+    /// The type of the values whose keys are asked for.
+    value_type: Option<&'a [u8]>,
 }
 
 /// The keys of one step, copied: while the store is being walked its memory cannot be given back,
@@ -33,13 +34,26 @@ struct Step {
 }
 
 impl Step {
-    /// Takes about `count` keys from `cursor` on; returns the next cursor.
-    fn take(&mut self, store: &mut Session, cursor: u64, count: usize, now: u64) -> u64 {
+    /// Takes about `count` keys from `cursor` on, those whose values are of one type if there is one;
+    /// returns the next cursor.
+    fn take(
+        &mut self,
+        store: &mut Session,
+        cursor: u64,
+        count: usize,
+        value_type: Option<&[u8]>,
+        now: u64,
+    ) -> u64 {
         self.bytes.clear();
         self.ends.clear();
-        let next = store.scan(cursor, count, now, |key, _| {
-            self.bytes.extend_from_slice(key);
-            self.ends.push(self.bytes.len());
+        let is_asked_for = |value: ValueRef<'_>| {
+            value_type.is_none_or(|name| name.eq_ignore_ascii_case(type_name(value).as_bytes()))
+        };
+        let next = store.scan(cursor, count, now, |key, value| {
+            if is_asked_for(value) {
+                self.bytes.extend_from_slice(key);
+                self.ends.push(self.bytes.len());
+            }
         });
         // A damaged item's key is listed, so that somebody can find it; its value is not shown here.
         store.take_damage();
@@ -68,11 +82,9 @@ pub(crate) fn scan(c: &mut Context<'_>) -> Outcome {
             let (mut step, mut left, mut n_keys) = (Step::default(), options.count, 0);
             loop {
                 let count = left.min(STEP_KEYS);
-                cursor = step.take(store, cursor, count, now);
+                cursor = step.take(store, cursor, count, options.value_type, now);
                 left -= count;
-                if options.strings {
-                    n_keys += step.reply(options.pattern, reply);
-                }
+                n_keys += step.reply(options.pattern, reply);
                 if cursor == 0 || left == 0 || reply.written() > written_max {
                     return (cursor, n_keys);
                 }
@@ -88,7 +100,7 @@ pub(crate) fn scan(c: &mut Context<'_>) -> Outcome {
 }
 
 /// A cursor uses all 64 bits, without a sign. Redis reads nothing as the start, too.
-fn cursor(text: &[u8]) -> Result<u64, Failure> {
+pub(super) fn cursor(text: &[u8]) -> Result<u64, Failure> {
     if text.is_empty() {
         return Ok(0);
     }
@@ -99,7 +111,7 @@ fn cursor(text: &[u8]) -> Result<u64, Failure> {
 }
 
 fn options(args: ArgsView<'_>) -> Result<Options<'_>, Failure> {
-    let mut options = Options { pattern: None, count: COUNT_DEFAULT, strings: true };
+    let mut options = Options { pattern: None, count: COUNT_DEFAULT, value_type: None };
     for i in (0..args.len()).step_by(2) {
         let value = args.get(i + 1).ok_or(Failure::Syntax)?;
         match args.at(i).to_ascii_lowercase().as_slice() {
@@ -111,7 +123,7 @@ fn options(args: ArgsView<'_>) -> Result<Options<'_>, Failure> {
                 }
                 options.count = usize::try_from(count).map_or(COUNT_MAX, |n| n.min(COUNT_MAX));
             }
-            b"type" => options.strings = value.eq_ignore_ascii_case(b"string"),
+            b"type" => options.value_type = Some(value),
             _ => return Err(Failure::Syntax),
         }
     }
@@ -125,7 +137,7 @@ pub(crate) fn keys(c: &mut Context<'_>) -> Outcome {
         |reply| {
             let (mut step, mut cursor, mut n_keys) = (Step::default(), 0, 0);
             loop {
-                cursor = step.take(store, cursor, STEP_KEYS, now);
+                cursor = step.take(store, cursor, STEP_KEYS, None, now);
                 n_keys += step.reply(Some(pattern), reply);
                 if cursor == 0 || reply.written() > reply_len_max {
                     return n_keys;

@@ -14,6 +14,7 @@ pub(super) fn bulk(reply: &mut Writer<'_>, value: ValueRef<'_>) {
     match value {
         ValueRef::Int(number) => reply.bulk_int(number),
         ValueRef::Bytes(bytes) => reply.bulk(bytes),
+        ValueRef::Hash(_) => unreachable!("operations on strings show strings only"),
     }
 }
 
@@ -32,7 +33,7 @@ fn old_value(c: &mut Context<'_>, old: Option<Vec<u8>>) {
 }
 
 pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
-    let found = c.store.get(&c.args[1], c.now, |value| bulk(&mut c.reply, value));
+    let found = c.store.get_string(&c.args[1], c.now, |value| bulk(&mut c.reply, value))?;
     null_unless_found(c, found);
     Ok(())
 }
@@ -195,7 +196,7 @@ pub(crate) fn getset(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn getdel(c: &mut Context<'_>) -> Outcome {
-    let old = c.store.get_del(&c.args[1], c.now);
+    let old = c.store.get_del(&c.args[1], c.now)?;
     old_value(c, old);
     Ok(())
 }
@@ -213,7 +214,9 @@ pub(crate) fn getex(c: &mut Context<'_>) -> Outcome {
         Ttl::Time(moment, time) => match deadline(moment, time, c.now, "getex") {
             Ok(at) => TtlChange::At(at),
             // Redis looks for the key before it looks at the time.
-            Err(failure) if c.store.exists(&c.args[1], c.now) => return Err(failure),
+            Err(failure) if c.store.get_string(&c.args[1], c.now, |_| ())?.is_some() => {
+                return Err(failure);
+            }
             Err(_) => TtlChange::Leave,
         },
     };
@@ -229,7 +232,7 @@ pub(crate) fn append(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn strlen(c: &mut Context<'_>) -> Outcome {
-    match c.store.get(&c.args[1], c.now, |value| value.len()) {
+    match c.store.get_string(&c.args[1], c.now, |value| value.len())? {
         Some(len) => {
             c.hit();
             c.reply.count(len);

@@ -267,12 +267,13 @@ pub fn random_frames(random: &mut Random) -> Vec<u8> {
 
 /// One request.
 pub fn random_request(random: &mut Random) -> Vec<Vec<u8>> {
-    let mut args = match random.below(11) {
+    let mut args = match random.below(13) {
         0..=3 => string_request(random),
         10 => match random.below(2) {
             0 => return bit_reading(random),
             _ => bit_writing(random),
         },
+        11 | 12 => hash_request(random),
         4 => number_request(random),
         5 => part_request(random),
         6 => several_request(random),
@@ -406,6 +407,59 @@ fn bit_reading(random: &mut Random) -> Vec<Vec<u8>> {
     args
 }
 
+/// On hashes mostly, and at times on strings.
+fn hash_request(random: &mut Random) -> Vec<Vec<u8>> {
+    const HASHES: &[&[u8]] = &[b"h0", b"h1", b"k0"];
+    const FIELDS: &[&[u8]] = &[b"f0", b"f1", b"f2", b"f3", b"", b"\0\xff"];
+    let field = |random: &mut Random| random.pick(FIELDS).to_vec();
+    let names = [
+        "HSET",
+        "HSET",
+        "HMSET",
+        "HSETNX",
+        "HGET",
+        "HMGET",
+        "HGETALL",
+        "HKEYS",
+        "HVALS",
+        "HLEN",
+        "HEXISTS",
+        "HSTRLEN",
+        "HDEL",
+        "HINCRBY",
+        "HINCRBYFLOAT",
+        "HSCAN",
+        "EXPIRE",
+        "TYPE",
+    ];
+    let name = names[random.below(names.len() as u64) as usize];
+    let mut args = [words(name), vec![random.pick(HASHES).to_vec()]].concat();
+    match name {
+        "HSET" | "HMSET" => {
+            for _ in 0..1 + random.below(12) {
+                args.extend([field(random), value(random)]);
+            }
+        }
+        "HSETNX" => args.extend([field(random), value(random)]),
+        "HGET" | "HEXISTS" | "HSTRLEN" => args.push(field(random)),
+        "HMGET" | "HDEL" => args.extend((0..1 + random.below(10)).map(|_| field(random))),
+        "HINCRBY" => args.extend([field(random), number(random)]),
+        // A field whose value only ever is a fraction that both servers add exactly.
+        "HINCRBYFLOAT" => {
+            let floats = if random.chance(20) { NO_FLOATS } else { FLOATS };
+            args.extend([b"float".to_vec(), random.pick(floats).to_vec()]);
+        }
+        "HSCAN" => {
+            args.push(random.pick(&[b"0", b"0", b"x", b""]).to_vec());
+            let options: &[&[u8]] = &[b"MATCH", b"f*", b"COUNT", b"5", b"0", b"x"];
+            args.extend((0..random.below(5)).map(|_| random.pick(options).to_vec()));
+        }
+        "EXPIRE" => args.push(time(random, b"EX")),
+        _ => {}
+    }
+    args
+}
+
 fn several_request(random: &mut Random) -> Vec<Vec<u8>> {
     let names = ["MGET", "MSET", "MSETNX", "DEL", "UNLINK", "EXISTS", "TOUCH"];
     let name = names[random.below(7) as usize];
@@ -422,6 +476,8 @@ fn several_request(random: &mut Random) -> Vec<Vec<u8>> {
 fn key_request(random: &mut Random) -> Vec<Vec<u8>> {
     match random.below(6) {
         0 => [words("TYPE"), vec![key(random)]].concat(),
+        // At times a hash comes among the strings.
+        1 if random.chance(20) => [words("COPY"), vec![b"h0".to_vec(), key(random)]].concat(),
         1 => [words("RENAME"), vec![key(random), key(random)]].concat(),
         2 => [words("RENAMENX"), vec![key(random), key(random)]].concat(),
         3 => {

@@ -4,8 +4,9 @@
 use hotring_index::{Action, Expiry};
 
 use crate::error::StoreError;
+use crate::ops::text::grown;
 use crate::session::Session;
-use crate::value::{encode_owned, view};
+use crate::value::encode_owned;
 
 /// A part of a value as BITCOUNT and BITPOS name it: both ends included, negative ones counted from
 /// the end.
@@ -62,45 +63,50 @@ impl Session {
         let mask = mask(offset);
         self.write(key, |key| {
             key.update(now, |entry| {
-                let mut text = Vec::new();
-                match &entry {
-                    Some(entry) => view(entry.value, |old| {
-                        text.reserve_exact(old.len().max(at + 1));
-                        old.append_to(&mut text);
-                    }),
-                    None => text.reserve_exact(at + 1),
-                }
-                if text.len() <= at {
-                    text.resize(at + 1, 0);
-                }
+                let mut text = match grown(entry.as_ref(), at + 1) {
+                    Ok(text) => text,
+                    Err(error) => return (Action::Keep, Err(error)),
+                };
                 let old = text[at] & mask != 0;
                 text[at] = if bit { text[at] | mask } else { text[at] & !mask };
-                (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, old)
+                (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, Ok(old))
             })
-        })
+        })?
     }
 
     /// Reads one bit: false if the key is absent or its value ends before.
     pub fn bit(&mut self, key: &[u8], offset: u64, now: u64) -> Result<bool, StoreError> {
         let at = self.byte_of_bit(offset)?;
         let is_set = |text: &[u8]| text.get(at).is_some_and(|byte| byte & mask(offset) != 0);
-        Ok(self.get(key, now, |value| value.with_bytes(is_set)).unwrap_or(false))
+        Ok(self.get_string(key, now, |value| value.with_bytes(is_set))?.unwrap_or(false))
     }
 
     /// Counts the bits of the part that are 1. A part whose ends are both negative, and inverted,
     /// is empty, also where both are before the value's start.
-    pub fn bit_count(&mut self, key: &[u8], range: BitRange, now: u64) -> u64 {
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]
+    pub fn bit_count(&mut self, key: &[u8], range: BitRange, now: u64) -> Result<u64, StoreError> {
         let inverted = range.end.is_some_and(|end| range.start < 0 && end < 0 && range.start > end);
         let count = |text: &[u8]| match range.bits(text.len()) {
             Some((first, end)) if !inverted => count_ones(text, first, end),
             _ => 0,
         };
-        self.get(key, now, |value| value.with_bytes(count)).unwrap_or(0)
+        Ok(self.get_string(key, now, |value| value.with_bytes(count))?.unwrap_or(0))
     }
 
     /// Finds the first bit of the part that is `bit`, counted from the start of the value. A value
     /// is followed by zeros without end, unless the part has one.
-    pub fn bit_pos(&mut self, key: &[u8], bit: bool, range: BitRange, now: u64) -> Option<u64> {
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]
+    pub fn bit_pos(
+        &mut self,
+        key: &[u8],
+        bit: bool,
+        range: BitRange,
+        now: u64,
+    ) -> Result<Option<u64>, StoreError> {
         let find = |text: &[u8]| {
             let (first, end) = range.bits(text.len())?;
             match find_bit(text, first, end, bit) {
@@ -108,10 +114,8 @@ impl Session {
                 found => found.map(|at| at as u64),
             }
         };
-        match self.get(key, now, |value| value.with_bytes(find)) {
-            Some(found) => found,
-            None => (!bit).then_some(0),
-        }
+        let found = self.get_string(key, now, |value| value.with_bytes(find))?;
+        Ok(found.unwrap_or((!bit).then_some(0)))
     }
 
     /// Stores what `op` makes of the sources' values, at one moment, and returns its length. Shorter
@@ -126,12 +130,12 @@ impl Session {
         self.check_key(to)?;
         self.admit()?;
         let keys = std::iter::once(to).chain(sources.iter().copied());
-        Ok(self.hold_keys(keys, |session| {
+        self.hold_keys(keys, |session| {
             let mut text = Vec::new();
             for (i, key) in sources.iter().enumerate() {
-                let present = session.get(key, now, |value| {
+                let present = session.get_string(key, now, |value| {
                     value.with_bytes(|bytes| op.add(&mut text, i == 0, bytes));
-                });
+                })?;
                 if present.is_none() {
                     op.add(&mut text, i == 0, b"");
                 }
@@ -142,8 +146,8 @@ impl Session {
             } else {
                 session.change(to, |to| to.put(encode_owned(text), Expiry::Never, now));
             }
-            len
-        }))
+            Ok(len)
+        })
     }
 
     /// The byte that holds a bit, unless values cannot be that long.

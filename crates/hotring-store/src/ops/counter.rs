@@ -6,7 +6,7 @@ use hotring_index::{Action, Entry, Expiry, NewValue};
 use crate::decimal::{self, Number};
 use crate::error::StoreError;
 use crate::session::Session;
-use crate::value::{ValueRef, encode_owned, int, view};
+use crate::value::{ValueRef, encode_owned, int, view_string};
 
 /// What [`Session::incr_ex`] does to the expiry, if it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,7 +121,7 @@ fn decide<T: Count>(
     entry: Option<Entry<'_>>,
     now: u64,
 ) -> Result<(Action<'static>, T, T), StoreError> {
-    let old = entry.map_or(Ok(T::ZERO), |entry| view(entry.value, T::of_value))?;
+    let old = entry.map_or(Ok(T::ZERO), |entry| view_string(entry.value, T::of_value)?)?;
     let (sum, is_beyond) = match old.add(options.by) {
         Ok(sum) => (sum, false),
         Err(end) => (end, true),
@@ -163,7 +163,7 @@ impl Count for i64 {
     fn of_value(value: ValueRef<'_>) -> Result<i64, StoreError> {
         match value {
             ValueRef::Int(n) => Ok(n),
-            ValueRef::Bytes(_) => Err(StoreError::NotAnInteger),
+            _ => Err(StoreError::NotAnInteger),
         }
     }
 

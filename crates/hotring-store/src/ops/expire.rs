@@ -95,7 +95,7 @@ impl Session {
         f: impl FnOnce(ValueRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {
         let at = match change {
-            TtlChange::Leave => return Ok(self.get(key, now, f)),
+            TtlChange::Leave => return self.get_string(key, now, f),
             TtlChange::Persist => None,
             TtlChange::At(at) => Some(at),
         };
@@ -105,16 +105,22 @@ impl Session {
         // A copy, because `f` may run once only and the update may look at several values.
         let value = self.change(key, |key| {
             key.update_expiry(now, |entry| {
-                let Some(entry) = entry else { return (Action::Keep, None) };
+                let (Some(entry), Ok(value)) = (entry, copied(entry.as_ref())) else {
+                    let is_there = entry.is_some();
+                    return (
+                        Action::Keep,
+                        if is_there { Err(StoreError::WrongType) } else { Ok(None) },
+                    );
+                };
                 let action = match at {
                     None if entry.expire_at.is_none() => Action::Keep,
                     None => change_expiry(entry.value, Expiry::Never),
                     Some(at) if at <= now => Action::Remove,
                     Some(at) => change_expiry(entry.value, Expiry::At(at)),
                 };
-                (action, copied(Some(&entry)))
+                (action, Ok(value))
             })
-        });
+        })?;
         Ok(value.map(|value| f(ValueRef::Bytes(&value))))
     }
 }

@@ -3,13 +3,14 @@
 pub(crate) mod bits;
 pub(crate) mod counter;
 pub(crate) mod expire;
+mod hash;
 mod history;
 mod number;
 mod read;
 pub(crate) mod set;
 pub(crate) mod several;
 pub(crate) mod stamp;
-mod text;
+pub(crate) mod text;
 pub(crate) mod watch;
 mod whole;
 

@@ -5,7 +5,7 @@ use hotring_index::{Action, Expiry};
 use crate::decimal;
 use crate::error::StoreError;
 use crate::session::Session;
-use crate::value::{ValueRef, encode_owned, int, view};
+use crate::value::{ValueRef, encode_owned, int, view, view_string};
 
 impl Session {
     /// Adds `delta` to the integer, an absent key counting as 0, and returns the sum.
@@ -18,6 +18,7 @@ impl Session {
                         ValueRef::Int(n) => Ok(n),
                         // Had it been a canonical integer it would be held as one.
                         ValueRef::Bytes(_) => Err(StoreError::NotAnInteger),
+                        ValueRef::Hash(_) => Err(StoreError::WrongType),
                     })
                 });
                 match old.and_then(|n| n.checked_add(delta).ok_or(StoreError::Overflow)) {
@@ -38,12 +39,16 @@ impl Session {
         now: u64,
     ) -> Result<Vec<u8>, StoreError> {
         self.check_key(key)?;
-        let delta = decimal::parse(delta)?;
+        let delta = match decimal::parse(delta) {
+            Ok(delta) => delta,
+            // Redis tells of a wrong type first.
+            Err(error) => return self.strlen(key, now).and(Err(error)),
+        };
         let limits = self.limits;
         self.write(key, |key| {
             key.update(now, |entry| {
                 let old = entry.map_or(Ok(decimal::ZERO), |entry| {
-                    view(entry.value, |value| value.with_bytes(decimal::parse))
+                    view_string(entry.value, |value| value.with_bytes(decimal::parse))?
                 });
                 let sum = old.and_then(|old| decimal::add_to_text(old, delta));
                 match sum.and_then(|text| limits.check_value(text.len()).map(|()| text)) {

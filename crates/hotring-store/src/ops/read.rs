@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::session::Session;
-use crate::value::{ValueRef, view};
+use crate::value::{ValueRef, view, view_string};
 
 impl Session {
     /// Hands the value to `f`. None if the key is absent.
@@ -10,13 +10,33 @@ impl Session {
         self.read(key, now, |entry| view(entry.value, f))
     }
 
-    /// Length of the value, 0 if the key is absent.
-    pub fn strlen(&mut self, key: &[u8], now: u64) -> usize {
-        self.get(key, now, |value| value.len()).unwrap_or(0)
+    /// As [`get`](Self::get), for strings: what other operations on strings call the value.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]
+    #[inline]
+    pub fn get_string<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(ValueRef<'_>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.read(key, now, |entry| view_string(entry.value, f)).transpose()
+    }
+
+    /// Length of the string, 0 if the key is absent.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]
+    pub fn strlen(&mut self, key: &[u8], now: u64) -> Result<usize, StoreError> {
+        Ok(self.get_string(key, now, |value| value.len())?.unwrap_or(0))
     }
 
     /// Hands the bytes from `start` to `end` to `f`, both inclusive, negative ones counted from
     /// the end; the empty string if there are none.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]
     pub fn get_range<R>(
         &mut self,
         key: &[u8],
@@ -24,13 +44,14 @@ impl Session {
         end: i64,
         now: u64,
         f: impl FnOnce(&[u8]) -> R,
-    ) -> R {
+    ) -> Result<R, StoreError> {
         // Either closure may be the one that consumes `f`.
         let mut f = Some(f);
         let mut call = |bytes: &[u8]| f.take().map(|f| f(bytes));
-        self.get(key, now, |value| value.with_bytes(|bytes| call(range(bytes, start, end))))
-            .unwrap_or_else(|| call(b""))
-            .expect("exactly one of the two calls runs")
+        let found = self.get_string(key, now, |value| {
+            value.with_bytes(|bytes| call(range(bytes, start, end)))
+        })?;
+        Ok(found.unwrap_or_else(|| call(b"")).expect("exactly one of the two calls runs"))
     }
 
     /// True if the key is present.

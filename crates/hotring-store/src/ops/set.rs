@@ -5,7 +5,7 @@ use twox_hash::XxHash3_64;
 
 use crate::error::StoreError;
 use crate::session::Session;
-use crate::value::{copied, encode, reborrow, view};
+use crate::value::{copied, encode, is_hash, reborrow, view};
 
 /// When a set takes place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,16 @@ pub enum SetCondition<'a> {
 }
 
 impl SetCondition<'_> {
+    /// Whether it looks at the string, so that there has to be one.
+    fn is_on_string(self) -> bool {
+        match self {
+            Self::Always | Self::IfAbsent | Self::IfPresent | Self::IfVersion(_) => false,
+            Self::IfEqual(_) | Self::IfNotEqual(_) | Self::IfDigest(_) | Self::IfNotDigest(_) => {
+                true
+            }
+        }
+    }
+
     fn holds(self, old: Option<&Entry<'_>>) -> bool {
         match self {
             Self::Always => true,
@@ -136,18 +146,22 @@ impl Session {
             self.change(key, |key| key.put(new, expiry, now));
             return Ok(SetOutcome { stored: true, old: None });
         }
-        Ok(self.change(key, |key| {
+        let needs_string = options.return_old || options.condition.is_on_string();
+        self.change(key, |key| {
             key.update(now, |entry| {
+                if needs_string && entry.is_some_and(|entry| is_hash(entry.value)) {
+                    return (Action::Keep, Err(StoreError::WrongType));
+                }
                 let stored = options.condition.holds(entry.as_ref());
-                let old = if options.return_old { copied(entry.as_ref()) } else { None };
+                let old = if options.return_old { copied(entry.as_ref()) } else { Ok(None) };
                 let action = match expiry {
                     _ if !stored => Action::Keep,
                     Some(expiry) => Action::Put { value: reborrow(&new), expiry },
                     None => Action::Remove,
                 };
-                (action, SetOutcome { stored, old })
+                (action, old.map(|old| SetOutcome { stored, old }))
             })
-        }))
+        })
     }
 
     /// Sets the key, clears its expiry and returns the old value.
@@ -162,16 +176,36 @@ impl Session {
     }
 
     /// Removes the key and returns its value.
-    pub fn get_del(&mut self, key: &[u8], now: u64) -> Option<Vec<u8>> {
-        self.change(key, |key| key.update(now, |entry| (Action::Remove, copied(entry.as_ref()))))
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]
+    pub fn get_del(&mut self, key: &[u8], now: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        self.change(key, |key| {
+            key.update(now, |entry| match copied(entry.as_ref()) {
+                Ok(old) => (Action::Remove, Ok(old)),
+                Err(error) => (Action::Keep, Err(error)),
+            })
+        })
     }
 
     /// Removes the key if it is present and the condition holds. True if it did.
-    pub fn remove_if(&mut self, key: &[u8], condition: SetCondition<'_>, now: u64) -> bool {
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]
+    pub fn remove_if(
+        &mut self,
+        key: &[u8],
+        condition: SetCondition<'_>,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        let needs_string = condition.is_on_string();
         self.change(key, |key| {
             key.update(now, |entry| {
+                if needs_string && entry.is_some_and(|entry| is_hash(entry.value)) {
+                    return (Action::Keep, Err(StoreError::WrongType));
+                }
                 let removes = entry.is_some() && condition.holds(entry.as_ref());
-                (if removes { Action::Remove } else { Action::Keep }, removes)
+                (if removes { Action::Remove } else { Action::Keep }, Ok(removes))
             })
         })
     }

@@ -79,6 +79,7 @@ impl Snapshot {
                 self.bytes.extend_from_slice(bytes);
                 Part::Bytes { start, end: self.bytes.len() }
             }
+            ValueRef::Hash(_) => Part::Absent,
         }
     }
 
@@ -92,7 +93,8 @@ impl Snapshot {
 }
 
 impl Session {
-    /// Calls `f` with each key's number and value, in order; the values are those of one moment.
+    /// Calls `f` with each key's number and value, in order; the values are those of one moment. A
+    /// key that does not hold a string counts as absent.
     pub fn mget(&mut self, keys: &[&[u8]], now: u64, f: impl FnMut(usize, Option<ValueRef<'_>>)) {
         self.mget_within(keys, usize::MAX, now, f).expect("no values are longer than memory");
     }
@@ -111,7 +113,7 @@ impl Session {
         mut f: impl FnMut(usize, Option<ValueRef<'_>>),
     ) -> Result<(), StoreError> {
         if let [key] = keys {
-            if self.get(key, now, |value| f(0, Some(value))).is_none() {
+            if !matches!(self.get_string(key, now, |value| f(0, Some(value))), Ok(Some(()))) {
                 f(0, None);
             }
             return Ok(());

@@ -1,10 +1,10 @@
 //! APPEND and SETRANGE: single-key writes that build the new string from the old one.
 
-use hotring_index::{Action, Expiry};
+use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
 use crate::session::Session;
-use crate::value::{encode, encode_owned, reborrow, view};
+use crate::value::{encode, encode_owned, reborrow, view_string};
 
 impl Session {
     /// Adds `tail` to the end of the value, an absent one counting as empty, and returns the new
@@ -20,7 +20,7 @@ impl Session {
                     let put = Action::Put { value: reborrow(&alone), expiry: Expiry::Never };
                     return (put, Ok(tail.len()));
                 };
-                view(entry.value, |old| {
+                let appended = view_string(entry.value, |old| {
                     let len = old.len() + tail.len();
                     if let Err(error) = limits.check_value(len) {
                         return (Action::Keep, Err(error));
@@ -29,7 +29,8 @@ impl Session {
                     old.append_to(&mut text);
                     text.extend_from_slice(tail);
                     (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, Ok(len))
-                })
+                });
+                appended.unwrap_or_else(|error| (Action::Keep, Err(error)))
             })
         })?
     }
@@ -45,27 +46,42 @@ impl Session {
     ) -> Result<usize, StoreError> {
         self.check_key(key)?;
         if patch.is_empty() {
-            return Ok(self.strlen(key, now));
+            return self.strlen(key, now);
         }
         let end = offset.saturating_add(patch.len());
-        self.check_value(end)?;
+        if let Err(error) = self.check_value(end) {
+            // Redis tells of a wrong type first.
+            return self.strlen(key, now).and(Err(error));
+        }
         self.write(key, |key| {
             key.update(now, |entry| {
-                let mut text = Vec::new();
-                match &entry {
-                    Some(entry) => view(entry.value, |old| {
-                        text.reserve_exact(old.len().max(end));
-                        old.append_to(&mut text);
-                    }),
-                    None => text.reserve_exact(end),
-                }
-                if text.len() < end {
-                    text.resize(end, 0);
-                }
+                let mut text = match grown(entry.as_ref(), end) {
+                    Ok(text) => text,
+                    Err(error) => return (Action::Keep, Err(error)),
+                };
                 text[offset..end].copy_from_slice(patch);
                 let len = text.len();
-                (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, len)
+                (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, Ok(len))
             })
-        })
+        })?
     }
+}
+
+/// A copy of the string, with zero bytes at its end if it is shorter than `len`.
+///
+/// # Errors
+/// [`StoreError::WrongType`]
+pub(crate) fn grown(entry: Option<&Entry<'_>>, len: usize) -> Result<Vec<u8>, StoreError> {
+    let mut text = Vec::new();
+    match entry {
+        Some(entry) => view_string(entry.value, |old| {
+            text.reserve_exact(old.len().max(len));
+            old.append_to(&mut text);
+        })?,
+        None => text.reserve_exact(len),
+    }
+    if text.len() < len {
+        text.resize(len, 0);
+    }
+    Ok(text)
 }

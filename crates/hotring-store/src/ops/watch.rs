@@ -6,7 +6,7 @@ use std::task::Waker;
 use crate::error::StoreError;
 use crate::gate::Hold;
 use crate::session::Session;
-use crate::value::view;
+use crate::value::view_string;
 use crate::watch::{FirstLook, Leave, Watch};
 
 /// What [`Session::look`] finds.
@@ -65,8 +65,9 @@ impl Session {
         let stripe = self.stripe(key);
         self.hold(1 << stripe, Hold::Read, |session| {
             let has_it = session.read(key, now, |entry| {
-                let is_it = |expected| view(entry.value, |v| v.with_bytes(|text| text == expected));
-                expected.is_some_and(is_it)
+                let is_it =
+                    |expected| view_string(entry.value, |v| v.with_bytes(|text| text == expected));
+                expected.is_some_and(|expected| is_it(expected) == Ok(true))
             });
             let first = FirstLook { present: has_it.is_some(), expected: has_it == Some(true) };
             leave.enter(stripe, key, expected, waker, first)

@@ -21,6 +21,7 @@ fn open() -> Store {
 fn int(value: ValueRef<'_>) -> i64 {
     match value {
         ValueRef::Int(n) => n,
+        ValueRef::Hash(_) => panic!("no hash was stored"),
         ValueRef::Bytes(bytes) => panic!("{bytes:?} is not held as an integer"),
     }
 }

@@ -139,7 +139,7 @@ impl<'a> Runner<'a> {
             }
             Op::Remove(key) => Out::Flag(self.session.remove(keys.get(key), NOW)),
             Op::GetDel(key) => {
-                let old = self.session.get_del(keys.get(key), NOW);
+                let old = self.session.get_del(keys.get(key), NOW).unwrap();
                 Out::Value(old.map(|text| Self::decode(&text)))
             }
             Op::SetKeep(..) | Op::SetIfEqual(..) | Op::GetSet(..) => self.set(op),

@@ -189,12 +189,12 @@ fn run(s: &mut Session, op: &Op, now: u64, remembered: &mut u64) -> Out {
         Op::GetEx(k, change) => {
             Out::Text(s.get_ex(k.as_bytes(), *change, now, |v| v.to_vec()).unwrap())
         }
-        Op::GetDel(k) => Out::Text(s.get_del(k.as_bytes(), now)),
+        Op::GetDel(k) => Out::Text(s.get_del(k.as_bytes(), now).unwrap()),
         Op::GetSet(k, v) => out(s.get_set(k.as_bytes(), v.as_bytes(), now), Out::Text),
         Op::Append(k, v) => out(s.append(k.as_bytes(), v.as_bytes(), now), number),
-        Op::Strlen(k) => number(s.strlen(k.as_bytes(), now)),
+        Op::Strlen(k) => number(s.strlen(k.as_bytes(), now).unwrap()),
         Op::GetRange(k, start, end) => {
-            Out::Text(Some(s.get_range(k.as_bytes(), *start, *end, now, <[u8]>::to_vec)))
+            Out::Text(Some(s.get_range(k.as_bytes(), *start, *end, now, <[u8]>::to_vec).unwrap()))
         }
         Op::SetRange(k, at, v) => out(s.set_range(k.as_bytes(), *at, v.as_bytes(), now), number),
         Op::Incr(k, delta) => out(s.incr_by(k.as_bytes(), *delta, now), Out::Number),

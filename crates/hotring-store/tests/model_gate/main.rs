@@ -98,7 +98,7 @@ impl World {
         let watched = self.watchers.is_watched(0, NAME);
         self.keys[0].store(value, Relaxed);
         if watched {
-            self.watchers.tell(0, NAME, &Event::Stored(b"value"));
+            self.watchers.tell(0, NAME, &Event::Stored(Some(b"value")));
         }
     }
 

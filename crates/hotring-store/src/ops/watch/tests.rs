@@ -178,7 +178,7 @@ fn a_key_that_comes_has_changed_and_one_that_stays_away_has_not() {
     let mut s = store.session();
     let watched = watch(&mut s, b"k", None);
     assert!(!s.remove(b"k", NOW));
-    assert_eq!(s.get_del(b"k", NOW), None);
+    assert_eq!(s.get_del(b"k", NOW).unwrap(), None);
     set_until(&mut s, b"k", NOW);
     s.clear();
     assert!(!s.set(b"k", b"6", SetOptions::if_present(), NOW).unwrap().stored);

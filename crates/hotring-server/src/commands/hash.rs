@@ -1,0 +1,215 @@
+//! Hashes: HSET and its kin.
+
+use hotring_protocol::{ArgsView, glob_match, parse_i64};
+use hotring_store::{Decimal, HashRef};
+
+use super::multi::{with_keys, with_pairs};
+use super::scan;
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+
+pub(crate) fn hset(c: &mut Context<'_>) -> Outcome {
+    let added = set(c, "hset")?;
+    c.reply.count(added);
+    Ok(())
+}
+
+pub(crate) fn hmset(c: &mut Context<'_>) -> Outcome {
+    set(c, "hmset")?;
+    c.reply.ok();
+    Ok(())
+}
+
+fn set(c: &mut Context<'_>, name: &'static str) -> Result<usize, Failure> {
+    let store = |pairs: &[_]| c.store.hash_set(&c.args[1], pairs, c.now);
+    Ok(with_pairs(c.args.tail(2), name, store)??)
+}
+
+pub(crate) fn hsetnx(c: &mut Context<'_>) -> Outcome {
+    let stored = c.store.hash_set_nx(&c.args[1], &c.args[2], &c.args[3], c.now)?;
+    c.reply.int(stored.into());
+    Ok(())
+}
+
+/// Counts the lookup of the key, and tells whether it was found.
+fn is_found(c: &Context<'_>, found: Option<()>) -> bool {
+    match found {
+        Some(()) => c.hit(),
+        None => c.miss(),
+    }
+    found.is_some()
+}
+
+pub(crate) fn hget(c: &mut Context<'_>) -> Outcome {
+    let found = c.store.hash(&c.args[1], c.now, |hash| match hash.get(&c.args[2]) {
+        Some(value) => c.reply.bulk(value),
+        None => c.reply.null(),
+    })?;
+    if !is_found(c, found) {
+        c.reply.null();
+    }
+    Ok(())
+}
+
+pub(crate) fn hmget(c: &mut Context<'_>) -> Outcome {
+    let fields = c.args.tail(2);
+    c.reply.array(fields.len());
+    let len_max = c.reply_len_max;
+    let found = with_keys(fields, |fields| {
+        c.store.hash(&c.args[1], c.now, |hash| {
+            hash.get_many(fields, |value| match value {
+                // A long value may be asked for many times.
+                Some(value) if c.reply.written() <= len_max => c.reply.bulk(value),
+                _ => c.reply.null(),
+            });
+        })
+    })?;
+    if !is_found(c, found) {
+        (0..fields.len()).for_each(|_| c.reply.null());
+    }
+    c.check_room()
+}
+
+pub(crate) fn hgetall(c: &mut Context<'_>) -> Outcome {
+    let found = c.store.hash(&c.args[1], c.now, |hash| {
+        c.reply.map(hash.iter().count());
+        for (field, value) in hash.iter() {
+            c.reply.bulk(field);
+            c.reply.bulk(value);
+        }
+    })?;
+    if !is_found(c, found) {
+        c.reply.map(0);
+    }
+    c.check_room()
+}
+
+pub(crate) fn hkeys(c: &mut Context<'_>) -> Outcome {
+    list(c, |(field, _)| field)
+}
+
+pub(crate) fn hvals(c: &mut Context<'_>) -> Outcome {
+    list(c, |(_, value)| value)
+}
+
+/// A field and its value.
+type Pair<'a> = (&'a [u8], &'a [u8]);
+
+fn list(c: &mut Context<'_>, part: impl Fn(Pair<'_>) -> &[u8]) -> Outcome {
+    let found = c.store.hash(&c.args[1], c.now, |hash| {
+        c.reply.array(hash.iter().count());
+        hash.iter().for_each(|pair| c.reply.bulk(part(pair)));
+    })?;
+    if !is_found(c, found) {
+        c.reply.array(0);
+    }
+    c.check_room()
+}
+
+pub(crate) fn hlen(c: &mut Context<'_>) -> Outcome {
+    count(c, |hash| hash.len())
+}
+
+pub(crate) fn hexists(c: &mut Context<'_>) -> Outcome {
+    let field = c.args.at(2);
+    count(c, |hash| usize::from(hash.get(field).is_some()))
+}
+
+pub(crate) fn hstrlen(c: &mut Context<'_>) -> Outcome {
+    let field = c.args.at(2);
+    count(c, |hash| hash.get(field).map_or(0, <[u8]>::len))
+}
+
+/// Answers a number that the hash has; 0 if it is missing.
+fn count(c: &mut Context<'_>, number: impl FnOnce(HashRef<'_>) -> usize) -> Outcome {
+    let found = c.store.hash(&c.args[1], c.now, |hash| c.reply.count(number(hash)))?;
+    if !is_found(c, found) {
+        c.reply.int(0);
+    }
+    Ok(())
+}
+
+pub(crate) fn hdel(c: &mut Context<'_>) -> Outcome {
+    let remove = |fields: &[&[u8]]| c.store.hash_remove(&c.args[1], fields, c.now);
+    let removed = with_keys(c.args.tail(2), remove)?;
+    c.reply.count(removed);
+    Ok(())
+}
+
+pub(crate) fn hincrby(c: &mut Context<'_>) -> Outcome {
+    let delta = parse_i64(&c.args[3]).ok_or(Failure::NotAnInteger)?;
+    let sum = c.store.hash_incr_by(&c.args[1], &c.args[2], delta, c.now)?;
+    c.reply.int(sum);
+    Ok(())
+}
+
+pub(crate) fn hincrbyfloat(c: &mut Context<'_>) -> Outcome {
+    if Decimal::parse(&c.args[3])?.is_infinite() {
+        return Err(Failure::text("ERR value is NaN or Infinity"));
+    }
+    let sum = c.store.hash_incr_by_float(&c.args[1], &c.args[2], &c.args[3], c.now)?;
+    c.reply.bulk(&sum);
+    Ok(())
+}
+
+/// What HSCAN shows.
+struct Shown<'a> {
+    pattern: Option<&'a [u8]>,
+    values: bool,
+}
+
+/// All fields in one call, as Redis does with small hashes: one walk costs less than to find a place in
+/// the middle again.
+pub(crate) fn hscan(c: &mut Context<'_>) -> Outcome {
+    scan::cursor(&c.args[2])?;
+    let shown = shown(c.args.tail(3));
+    let found = c.store.hash(&c.args[1], c.now, |hash| {
+        let shown = shown?;
+        let fits =
+            |(field, _): &Pair<'_>| shown.pattern.is_none_or(|pattern| glob_match(pattern, field));
+        c.reply.array(2);
+        c.reply.bulk(b"0");
+        let parts = if shown.values { 2 } else { 1 };
+        c.reply.array(hash.iter().filter(fits).count() * parts);
+        for (field, value) in hash.iter().filter(fits) {
+            c.reply.bulk(field);
+            if shown.values {
+                c.reply.bulk(value);
+            }
+        }
+        Ok::<(), Failure>(())
+    })?;
+    // As in Redis, the options of a walk over nothing are not looked at.
+    if !is_found(c, found.transpose()?) {
+        c.reply.array(2);
+        c.reply.bulk(b"0");
+        c.reply.array(0);
+    }
+    c.check_room()
+}
+
+fn shown(options: ArgsView<'_>) -> Result<Shown<'_>, Failure> {
+    let mut shown = Shown { pattern: None, values: true };
+    let mut i = 0;
+    while let Some(option) = options.get(i) {
+        let value = options.get(i + 1).ok_or(Failure::Syntax);
+        i += 2;
+        match option.to_ascii_lowercase().as_slice() {
+            b"match" => shown.pattern = Some(value?),
+            // Checked, though all are shown.
+            b"count" if parse_i64(value?).ok_or(Failure::NotAnInteger)? < 1 => {
+                return Err(Failure::Syntax);
+            }
+            b"count" => {}
+            b"novalues" => {
+                shown.values = false;
+                i -= 1;
+            }
+            _ => return Err(Failure::Syntax),
+        }
+    }
+    Ok(shown)
+}
+
+#[cfg(test)]
+mod tests;
