@@ -65,9 +65,12 @@ pub(crate) fn unwatch(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
-    let (Some(queue), watched) = c.client.end_transaction() else {
+    if !c.client.transaction.is_open() {
+        // What is watched stays so.
         return Err(Failure::text("ERR EXEC without MULTI"));
-    };
+    }
+    let (queue, watched) = c.client.end_transaction();
+    let queue = queue.expect("an open transaction has a queue");
     if queue.refused {
         return Err(Failure::text("EXECABORT Transaction discarded because of previous errors."));
     }

@@ -114,6 +114,21 @@ fn a_watched_key_that_has_changed_stops_the_transaction() {
     );
 }
 
+/// An EXEC too many once let go of the keys that the next transaction relied upon.
+#[test]
+fn exec_without_multi_leaves_what_is_watched() {
+    play(
+        "
+        WATCH a             -> +OK¶
+        SET a 1             -> +OK¶
+        EXEC                -> -ERR EXEC without MULTI¶
+        MULTI               -> +OK¶
+        PING                -> +QUEUED¶
+        EXEC                -> *-1¶ | _¶
+        ",
+    );
+}
+
 #[test]
 fn reset_ends_it_and_whole_store_commands_take_part() {
     play(
