@@ -105,7 +105,8 @@ fn close_silent(server: &Server) {
         }
         // ORDERING: Relaxed throughout, one tick earlier or later does not matter.
         let active_at = client.active_at.load(Relaxed);
-        if timeout_ms > 0 && now.saturating_sub(active_at) > timeout_ms {
+        let listens = client.channels.load(Relaxed) + client.patterns.load(Relaxed) > 0;
+        if timeout_ms > 0 && !listens && now.saturating_sub(active_at) > timeout_ms {
             tracing::debug!(client = client.id, "closing an idle connection");
             client.kill();
         }
@@ -126,7 +127,7 @@ mod tests {
     use hotring_store::{Options, Store};
 
     use super::*;
-    use crate::client::{Client, Wait};
+    use crate::client::{Client, KILLED, Wait};
     use crate::config::Config;
     use crate::server::Parts;
 
@@ -153,13 +154,18 @@ mod tests {
         shared.active_at.store(1, Relaxed);
         shared.request_since.store(1, Relaxed);
         close_silent(&server);
-        assert!(!shared.is_killed(), "it waits");
+        assert_eq!(shared.signals(), 0, "it waits");
         client.end_wait(clock::unix_ms());
         shared.request_since.store(0, Relaxed);
         close_silent(&server);
-        assert!(!shared.is_killed(), "its time counts from the end of the wait");
+        assert_eq!(shared.signals(), 0, "its time counts from the end of the wait");
         shared.active_at.store(1, Relaxed);
         close_silent(&server);
-        assert!(shared.is_killed());
+        assert_eq!(shared.signals(), KILLED);
+        let listener = server.enter("peer".into(), "local".into(), 0);
+        listener.channels.store(1, Relaxed);
+        listener.active_at.store(1, Relaxed);
+        close_silent(&server);
+        assert_eq!(listener.signals(), 0, "it listens");
     }
 }

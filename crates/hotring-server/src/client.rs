@@ -6,13 +6,15 @@
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use hotring_protocol::{ArgsView, CommandId, Spec, Version};
+use hotring_protocol::{ArgsView, CommandId, Spec, Version, Writer};
 use hotring_store::{Stamp, Watch};
 
+use crate::pubsub::Kind;
+use crate::subscriptions::Subscriptions;
 use crate::transaction::{Queue, Queued, Transaction};
 
 /// What a connection's own task knows about it.
@@ -30,6 +32,8 @@ pub(crate) struct Client {
     wait: Option<Wait>,
     /// MULTI and WATCH.
     pub transaction: Transaction,
+    /// What it listens to.
+    pub subscriptions: Subscriptions,
 }
 
 /// A wait for a key.
@@ -68,13 +72,34 @@ impl Client {
             closing: None,
             wait: None,
             transaction: Transaction::default(),
+            subscriptions: Subscriptions::default(),
         }
     }
 
-    /// Whether each request is run as it comes.
+    /// Whether each request is run as it comes, and nothing comes unasked.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        !self.transaction.is_open()
+        !self.transaction.is_open() && self.subscriptions.len() == 0
+    }
+
+    /// Whether it listens in RESP2 and may do little besides.
+    pub(crate) fn is_confined(&self) -> bool {
+        self.version == Version::Resp2 && self.subscriptions.len() > 0
+    }
+
+    /// Appends the messages that have come.
+    pub(crate) fn fetch_messages(&self, out: &mut Vec<u8>) {
+        if self.shared.signals() & MESSAGES != 0 {
+            self.shared.fetch(out);
+        }
+    }
+
+    /// Shows others how much it listens to.
+    pub(crate) fn publish_subscriptions(&self) {
+        let [channels, patterns] =
+            [Kind::Channel, Kind::Pattern].map(|kind| self.subscriptions.of(kind).len());
+        self.shared.channels.store(channels, Ordering::Relaxed);
+        self.shared.patterns.store(patterns, Ordering::Relaxed);
     }
 
     /// Puts a request into the transaction, if it is one that goes there.
@@ -132,6 +157,7 @@ impl Client {
     /// Chooses the protocol version.
     pub(crate) fn speak(&mut self, version: Version) {
         self.version = version;
+        self.shared.inbox().version = version;
         let number = if version == Version::Resp3 { 3 } else { 2 };
         // ORDERING: Relaxed here and for every other field of `ClientShared`: each is only shown to
         // people, and none guards other memory.
@@ -177,6 +203,10 @@ pub(crate) struct ClientShared {
     pub request_since: AtomicU64,
     /// Bytes that wait to be sent.
     pub unsent_len: AtomicUsize,
+    /// Channels that it listens to.
+    pub channels: AtomicUsize,
+    /// Patterns that it listens to.
+    pub patterns: AtomicUsize,
     /// Commands in its transaction, -1 if it has none.
     pub queued: AtomicI64,
     /// Bytes of memory that they take.
@@ -190,8 +220,24 @@ pub(crate) struct ClientShared {
     /// CLIENT NO-TOUCH.
     pub no_touch: AtomicBool,
     labels: Mutex<Labels>,
-    killed: AtomicBool,
+    /// [`KILLED`], [`MESSAGES`], [`OVERFLOWED`].
+    signals: AtomicU8,
+    inbox: Mutex<Inbox>,
     waker: Mutex<Option<Waker>>,
+}
+
+/// Somebody asked the connection to end.
+pub(crate) const KILLED: u8 = 1;
+/// There are messages in its inbox.
+pub(crate) const MESSAGES: u8 = 2;
+/// More messages came than may wait: the connection is to end.
+pub(crate) const OVERFLOWED: u8 = 4;
+
+/// Messages on their way to a connection, as they are to be sent.
+#[derive(Debug, Default)]
+struct Inbox {
+    bytes: Vec<u8>,
+    version: Version,
 }
 
 /// A key that the connection waits for has changed.
@@ -217,6 +263,8 @@ impl ClientShared {
             input_free: AtomicUsize::new(0),
             request_since: AtomicU64::new(0),
             unsent_len: AtomicUsize::new(0),
+            channels: AtomicUsize::new(0),
+            patterns: AtomicUsize::new(0),
             queued: AtomicI64::new(-1),
             queued_len: AtomicUsize::new(0),
             watched: AtomicUsize::new(0),
@@ -224,7 +272,8 @@ impl ClientShared {
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             labels: Mutex::default(),
-            killed: AtomicBool::new(false),
+            signals: AtomicU8::new(0),
+            inbox: Mutex::default(),
             waker: Mutex::default(),
         }
     }
@@ -255,16 +304,58 @@ impl ClientShared {
 
     /// Asks the connection to end, without sending what is still unsent.
     pub(crate) fn kill(&self) {
-        // ORDERING: Release pairs with the Acquire in `is_killed`; the waker's own lock would do.
-        self.killed.store(true, Ordering::Release);
+        // ORDERING: Release pairs with the Acquire in `signals`; the waker's own lock would do.
+        self.signals.fetch_or(KILLED, Ordering::Release);
         self.wake();
     }
 
-    /// Whether somebody asked the connection to end.
+    /// What others want of the connection: [`KILLED`], [`MESSAGES`], [`OVERFLOWED`].
     #[inline]
-    pub(crate) fn is_killed(&self) -> bool {
+    pub(crate) fn signals(&self) -> u8 {
         // ORDERING: Acquire pairs with the Release in `kill`.
-        self.killed.load(Ordering::Acquire)
+        self.signals.load(Ordering::Acquire)
+    }
+
+    /// Puts a message that `write` writes into the inbox, unless more than `max` bytes wait to be sent
+    /// then, or 0: then the connection is to end.
+    pub(crate) fn deliver(&self, max: usize, write: impl FnOnce(&mut Writer<'_>)) {
+        let mut inbox = self.inbox();
+        // ORDERING: Relaxed, here and below: the lock of the inbox orders what is in it, that of the waker
+        // the mark before the look for it.
+        if self.signals.load(Ordering::Relaxed) & OVERFLOWED != 0 {
+            return;
+        }
+        let version = inbox.version;
+        write(&mut Writer::new(&mut inbox.bytes, version));
+        // ORDERING: Relaxed, a limit need not be exact while the other side is sending.
+        let waiting = inbox.bytes.len() + self.unsent_len.load(Ordering::Relaxed);
+        let signal = if max > 0 && waiting > max { OVERFLOWED } else { MESSAGES };
+        if signal == OVERFLOWED {
+            inbox.bytes = Vec::new();
+        }
+        let before = self.signals.fetch_or(signal, Ordering::Relaxed);
+        drop(inbox);
+        if before & signal == 0 {
+            self.wake();
+        }
+    }
+
+    /// Moves what is in the inbox to `out`.
+    pub(crate) fn fetch(&self, out: &mut Vec<u8>) {
+        let mut inbox = self.inbox();
+        // ORDERING: Relaxed, under the lock of the inbox.
+        self.signals.fetch_and(!MESSAGES, Ordering::Relaxed);
+        let bytes = std::mem::take(&mut inbox.bytes);
+        if out.is_empty() {
+            *out = bytes;
+        } else {
+            out.extend_from_slice(&bytes);
+        }
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        // A message that was written in half by a panic is not to be sent, but nothing panics there.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Publishes the last command of a batch.

@@ -51,6 +51,10 @@ pub struct Config {
     pub output_soft_max: usize,
     /// Unsent bytes above which a connection is closed; 0 never.
     pub output_hard_max: usize,
+    /// Unsent bytes above which a connection that listens gets no more messages and is closed; 0 never.
+    pub subscriber_output_max: usize,
+    /// Channels and patterns that one connection may listen to.
+    pub subscriptions_max: usize,
     /// Bytes of removed values that may wait for a thread that does not leave its command, before
     /// writes are refused; 0 for no limit.
     pub unreclaimed_max: usize,
@@ -92,6 +96,8 @@ impl Default for Config {
             query_buffer_max: 1 << 30,
             output_soft_max: 1 << 20,
             output_hard_max: 1 << 30,
+            subscriber_output_max: 32 << 20,
+            subscriptions_max: 10_000,
             unreclaimed_max: 1 << 30,
             checksum: Checksum::default(),
             history: 0,

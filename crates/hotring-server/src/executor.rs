@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::random::Random;
 use crate::server::Server;
+use crate::subscriptions::is_allowed_while_listening;
 use crate::transaction::{Queued, aborted};
 use crate::worker;
 
@@ -189,8 +190,15 @@ impl Executor {
                     self.count(conversation, commands);
                     return Fed { consumed: self.batch[i].start, stalled: true };
                 }
-                if is_plain || !self.queue(i, input, &mut conversation.client, out) {
-                    self.execute(i, input, now, reply_len_max, &mut conversation.client, out);
+                let client = &mut conversation.client;
+                if is_plain {
+                    self.execute(i, input, now, reply_len_max, client, out);
+                } else {
+                    client.fetch_messages(out);
+                    if !self.is_answered(i, input, client, out) {
+                        self.execute(i, input, now, reply_len_max, client, out);
+                    }
+                    client.fetch_messages(out);
                 }
                 commands += 1;
                 if conversation.client.closing.is_some() {
@@ -326,19 +334,34 @@ impl Executor {
         answer(spec, &mut context);
     }
 
-    /// Puts a request into the client's transaction, if there is one that it goes into; false if it is
-    /// to be run now.
-    fn queue(&mut self, i: usize, input: &[u8], client: &mut Client, out: &mut Vec<u8>) -> bool {
+    /// Answers a request that is not to be run now, because the client listens or because it goes into
+    /// its transaction.
+    fn is_answered(
+        &mut self,
+        i: usize,
+        input: &[u8],
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let request = &self.batch[i];
         let Some(spec) = request.spec else { return false };
         let args = request.args.view(&input[request.start..]);
-        let mut reply = Writer::new(out, client.version);
+        if client.is_confined() && !is_allowed_while_listening(spec.id) {
+            self.server.threads[self.thread].counters.errors.add(1);
+            let error = format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+                 are allowed in this context",
+                spec.name
+            );
+            reject(client, Some(spec.id), &error, out);
+            return true;
+        }
         match client.queue(spec, args, self.config.query_buffer_max) {
             Queued::Runs => return false,
-            Queued::Yes => reply.simple("QUEUED"),
+            Queued::Yes => Writer::new(out, client.version).simple("QUEUED"),
             Queued::Refused => {
                 self.server.threads[self.thread].counters.errors.add(1);
-                reply.error("ERR Command not allowed inside a transaction");
+                reject(client, None, "ERR Command not allowed inside a transaction", out);
             }
             Queued::TooMuch => client.closing = Some(Closing::InputLimit),
         }
@@ -381,7 +404,6 @@ fn limits(config: &Config) -> Limits {
 #[cold]
 fn refuse(args: hotring_protocol::ArgsView<'_>, client: &mut Client, out: &mut Vec<u8>) {
     let Err(error) = resolve(args) else { return };
-    client.transaction.refuse();
     // What a browser sends when a page makes it talk to this port. Redis closes as well.
     let browser =
         |name: &[u8]| name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:");
@@ -395,14 +417,22 @@ fn refuse(args: hotring_protocol::ArgsView<'_>, client: &mut Client, out: &mut V
         client.closing = Some(Closing::CrossProtocol);
         return;
     }
+    let id = match error {
+        CommandError::WrongArity(spec) => Some(spec.id),
+        _ => None,
+    };
+    reject(client, id, &error.to_string(), out);
+}
+
+/// Answers a request that was not run with an error, which its transaction does not outlive.
+fn reject(client: &mut Client, id: Option<CommandId>, error: &str, out: &mut Vec<u8>) {
     let mut reply = Writer::new(out, client.version);
-    match error {
-        CommandError::WrongArity(spec) if spec.id == CommandId::Exec => {
-            let message = error.to_string();
-            client.end_transaction();
-            reply.error_fmt(format_args!("{}", aborted(&message)));
-        }
-        error => reply.error_fmt(format_args!("{error}")),
+    if id == Some(CommandId::Exec) {
+        client.end_transaction();
+        reply.error(aborted(error));
+    } else {
+        client.transaction.refuse();
+        reply.error(error);
     }
 }
 

@@ -29,12 +29,14 @@ mod executor;
 mod failure;
 mod listen;
 mod log;
+mod pubsub;
 mod random;
 mod run;
 mod scrub;
 mod server;
 mod settings;
 mod socket;
+mod subscriptions;
 mod transaction;
 mod worker;
 

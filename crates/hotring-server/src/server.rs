@@ -17,6 +17,7 @@ use crate::clock;
 use crate::config::{Config, LogLevel};
 use crate::counters::{Counter, Counters};
 use crate::log::Pause;
+use crate::pubsub::PubSub;
 use crate::scrub::Scrubber;
 
 /// Held by each test that has a stalled thread. Where a log line is met first by a thread that has no
@@ -66,6 +67,8 @@ pub(crate) struct Server {
     client_id_last: AtomicU64,
     counters_base: Mutex<Totals>,
     ops_per_second: AtomicU64,
+    /// Who listens to which channel.
+    pub pubsub: PubSub,
     /// The walk that SCRUB asked for.
     pub scrubber: Scrubber,
     stalled_log: Pause,
@@ -165,6 +168,7 @@ impl Server {
             client_id_last: AtomicU64::new(0),
             counters_base: Mutex::default(),
             ops_per_second: AtomicU64::new(0),
+            pubsub: PubSub::default(),
             scrubber: Scrubber::default(),
             stalled_log: Pause::default(),
             damage_log: Pause::default(),

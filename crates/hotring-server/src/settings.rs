@@ -232,6 +232,25 @@ pub static SETTINGS: &[Setting] = &[
         set: |c, v| size(v, 0).map(|n| c.output_hard_max = n),
     },
     Setting {
+        name: "subscriber-output-buffer-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Close a connection when a message comes and more than this is waiting to be sent to it; \
+               0 never does",
+        change: Change::Running,
+        get: |c| c.subscriber_output_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.subscriber_output_max = n),
+    },
+    Setting {
+        name: "max-subscriptions",
+        alias: "",
+        placeholder: "N",
+        help: "Channels and patterns that a connection may listen to; more get an error",
+        change: Change::Running,
+        get: |c| c.subscriptions_max.to_string(),
+        set: |c, v| number(v, 0, usize::MAX).map(|n| c.subscriptions_max = n),
+    },
+    Setting {
         name: "unreclaimed-limit",
         alias: "",
         placeholder: "SIZE",

@@ -22,8 +22,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use crate::client::{ClientShared, Closing};
+use crate::client::{ClientShared, Closing, KILLED, MESSAGES, OVERFLOWED};
 use crate::clock;
+use crate::commands::pubsub::leave_all;
 use crate::counters::Counters;
 use crate::executor::{Conversation, Executor};
 use crate::server::Server;
@@ -105,6 +106,7 @@ pub(crate) struct Socket<S> {
 
 impl<S> Drop for Socket<S> {
     fn drop(&mut self) {
+        leave_all(&mut self.conversation.client, &self.thread.server);
         self.thread.server.leave(&self.conversation.client.shared);
     }
 }
@@ -142,10 +144,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             self.waker_known = true;
         }
         loop {
-            if self.conversation.client.shared.is_killed() {
-                return Poll::Ready(Ok(()));
+            let signals = self.conversation.client.shared.signals();
+            if signals & (KILLED | OVERFLOWED) != 0 {
+                let killed = signals & KILLED != 0;
+                return Poll::Ready(if killed { Ok(()) } else { Err(self.over_output_limit()) });
             }
             let blocked = self.poll_send(cx)?.is_pending();
+            if signals & MESSAGES != 0 && !blocked {
+                // They are the next thing to send.
+                self.conversation.client.shared.fetch(&mut self.unsent);
+                self.publish_lengths();
+                continue;
+            }
             if self.conversation.client.closing.is_some() {
                 return if blocked { Poll::Pending } else { Poll::Ready(Ok(())) };
             }
@@ -404,7 +414,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     fn over_output_limit(&self) -> io::Error {
         self.counters().output_limit_closed.add(1);
-        self.over_limit("more is waiting to be sent than output-buffer-hard-limit")
+        self.over_limit("more is waiting to be sent than output-buffer-hard-limit, or subscriber-output-buffer-limit")
     }
 
     fn over_limit(&self, what: &'static str) -> io::Error {

@@ -91,10 +91,7 @@ impl Transaction {
         let Some(queue) = &mut self.queue else { return Queued::Runs };
         match spec.id {
             Id::Exec | Id::Discard | Id::Multi | Id::Watch | Id::Quit | Id::Reset => Queued::Runs,
-            _ if spec.flags.contains(Flags::NO_MULTI) => {
-                queue.refused = true;
-                Queued::Refused
-            }
+            _ if spec.flags.contains(Flags::NO_MULTI) => Queued::Refused,
             _ => {
                 queue.requests.push(args);
                 queue.specs.push(spec);

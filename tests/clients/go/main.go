@@ -40,7 +40,7 @@ func check(ctx context.Context, port string, protocol int) error {
 	}{
 		{"ping", ping}, {"set and get", setGet}, {"missing key", missing},
 		{"pipeline of 200 commands", pipeline}, {"mset and mget", many},
-		{"transaction and watch", transaction},
+		{"transaction and watch", transaction}, {"pub/sub", messages},
 		{"expiry", expiry}, {"scan", scan}, {"error text", wrong},
 	}
 	for _, step := range steps {
@@ -122,6 +122,23 @@ func transaction(ctx context.Context, c *redis.Client) error {
 	}
 	got, err := c.Get(ctx, "go:to").Result()
 	return errors.Join(err, expect(got, "1"))
+}
+
+func messages(ctx context.Context, c *redis.Client) error {
+	listener := c.Subscribe(ctx, "go:news")
+	defer listener.Close()
+	if _, err := listener.Receive(ctx); err != nil {
+		return err
+	}
+	n, err := c.Publish(ctx, "go:news", "hello").Result()
+	if err := errors.Join(err, expect(n, 1)); err != nil {
+		return err
+	}
+	got, err := listener.ReceiveMessage(ctx)
+	if err != nil {
+		return err
+	}
+	return expect(got.Channel+" "+got.Payload, "go:news hello")
 }
 
 func many(ctx context.Context, c *redis.Client) error {

@@ -36,6 +36,16 @@ const steps = {
     assert.equal(await redis.multi().set('node:to', 2).exec(), null);
     assert.equal(await redis.get('node:to'), '1');
   },
+  'pub/sub': async (redis) => {
+    const listener = redis.duplicate();
+    const got = new Promise((done) => listener.once('message', (...message) => done(message)));
+    assert.equal(await listener.subscribe('node:news'), 1);
+    assert.equal(await redis.publish('node:news', 'hello'), 1);
+    assert.deepEqual(await got, ['node:news', 'hello']);
+    assert.equal(await listener.unsubscribe('node:news'), 0);
+    assert.equal(await listener.ping(), 'PONG');
+    listener.disconnect();
+  },
   'mset and mget': async (redis) => {
     await redis.mset('node:a', 1, 'node:b', 2);
     assert.deepEqual(await redis.mget('node:a', 'node:missing', 'node:b'), ['1', null, '2']);

@@ -78,6 +78,24 @@ def transaction(r):
     assert r.exists("py:to") == 0
 
 
+def messages(r):
+    with r.pubsub() as listener:
+        listener.subscribe("py:news")
+        listener.psubscribe("py:n*")
+        # Messages come on another connection: wait for both confirmations.
+        confirmed = [listener.get_message(timeout=20)["type"] for _ in range(2)]
+        assert confirmed == ["subscribe", "psubscribe"], confirmed
+        assert r.publish("py:news", b"hello\x00") == 2
+        got = [listener.get_message(timeout=20) for _ in range(2)]
+        assert [m["type"] for m in got] == ["message", "pmessage"], got
+        assert all(m["data"] == b"hello\x00" for m in got), got
+        assert (b"py:news", 1) in r.pubsub_numsub("py:news")
+        listener.unsubscribe()
+        listener.punsubscribe()
+        assert [listener.get_message(timeout=20)["type"] for _ in range(2)]
+    assert r.publish("py:news", "nobody") == 0
+
+
 def many(r):
     assert r.mset({"py:a": 1, "py:b": 2}) is True
     assert r.mget("py:a", "py:missing", "py:b") == [b"1", None, b"2"]
@@ -155,6 +173,7 @@ def main():
                 "set and get": set_get,
                 "pipeline without transaction": pipeline,
                 "transaction": transaction,
+                "pub/sub": messages,
                 "mset, mget, msetnx": many,
                 "scan_iter and keys": scan,
                 "expiry": expiry,

@@ -73,6 +73,8 @@ bit_set! {
         BLOCKING = 11 "blocking",
         /// Which arguments are keys depends on other arguments.
         MOVABLE_KEYS = 12 "movablekeys",
+        /// About messages between clients.
+        PUBSUB = 14 "pubsub",
         /// Not worth a line in a log of slow commands.
         SKIP_SLOWLOG = 13 "skip_slowlog",
         /// What comes behind it may be treated in another way, so that it is decoded later. Redis
@@ -110,6 +112,8 @@ bit_set! {
         TRANSACTION = 11 "@transaction",
         /// Hashes.
         HASH = 12 "@hash",
+        /// About messages between clients.
+        PUBSUB = 13 "@pubsub",
     }
 }
 
@@ -122,7 +126,8 @@ impl Categories {
             Group::String => Self::STRING,
             Group::Bitmap => Self::BITMAP,
             Group::Hash => Self::HASH,
-            Group::Server => Self::NONE,
+            // The commands that only tell of it are not in the category.
+            Group::Server | Group::PubSub => Self::NONE,
             Group::Transactions => Self::TRANSACTION,
         };
         let implied = |flag, category| if flags.contains(flag) { category } else { Self::NONE };
@@ -130,6 +135,7 @@ impl Categories {
             | implied(Flags::WRITE, Self::WRITE)
             | implied(Flags::READONLY, Self::READ)
             | implied(Flags::BLOCKING, Self::BLOCKING)
+            | implied(Flags::PUBSUB, Self::PUBSUB)
             | implied(Flags::ADMIN, Self::ADMIN | Self::DANGEROUS)
             | if flags.contains(Flags::FAST) { Self::FAST } else { Self::SLOW }
     }

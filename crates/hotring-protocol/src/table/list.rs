@@ -76,6 +76,10 @@ const GREETING: Flags = DIRECT.with(FAST).with(Flags::NO_AUTH).with(Flags::ALLOW
 const ADMIN: Flags = DIRECT.with(Flags::ADMIN);
 /// What a transaction is made with.
 const FRAME: Flags = DIRECT.with(FAST).with(Flags::ALLOW_BUSY);
+/// Sends messages, or asks for them.
+const MESSAGES: Flags = ALWAYS.with(Flags::PUBSUB);
+/// Asks for messages. From then on a connection may do less.
+const SUBSCRIBING: Flags = MESSAGES.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
 /// May keep its connection waiting.
 const BLOCKING: Flags = Flags::BLOCKING.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
 
@@ -105,6 +109,7 @@ const MINIMUM: &str = "response_policy:agg_min";
 const VARIES: &str = "nondeterministic_output";
 const ORDER_VARIES: &str = "nondeterministic_output_order";
 const EACH_KEY: &str = "O(n) in the number of keys";
+const EACH_CHANNEL: &str = "O(n) in the number of names";
 const EACH_BYTE: &str = "O(n) in the length of the value";
 const EACH_FIELD: &str = "O(n) in the length of the hash";
 /// In place of a version of Redis, for commands that Redis does not have.
@@ -396,6 +401,24 @@ table! {
         Unwatch = "unwatch" 1 Transactions .flags(FRAME).since("2.2.0")
             .cost("O(n) in the number of watched keys")
             .about("Watches no key any more.");
+
+        Publish = "publish" 3 PubSub .flags(MESSAGES.with(FAST)).since("2.0.0")
+            .args("channel message").cost("O(n + m): n subscribers of the channel, m patterns of all")
+            .about("Sends a message to all who listen to a channel and answers how many these are.");
+        Subscribe = "subscribe" -2 PubSub .flags(SUBSCRIBING).since("2.0.0")
+            .args("channel [channel ...]").cost(EACH_CHANNEL)
+            .about("Listens to channels.");
+        Unsubscribe = "unsubscribe" -1 PubSub .flags(MESSAGES.with(Flags::NOSCRIPT)).since("2.0.0")
+            .args("[channel [channel ...]]").cost(EACH_CHANNEL)
+            .about("Listens to channels no more; without a name to none at all.");
+        PSubscribe = "psubscribe" -2 PubSub .flags(SUBSCRIBING).since("2.0.0")
+            .args("pattern [pattern ...]").cost(EACH_CHANNEL)
+            .about("Listens to all channels whose names match glob patterns.");
+        PUnsubscribe = "punsubscribe" -1 PubSub .flags(MESSAGES.with(Flags::NOSCRIPT)).since("2.0.0")
+            .args("[pattern [pattern ...]]").cost(EACH_CHANNEL)
+            .about("Listens to patterns no more; without one to none at all.");
+        PubSub = "pubsub" -2 PubSub .since("2.8.0")
+            .about("Holds the commands about who listens.");
     }
 
     subcommands {
@@ -448,6 +471,16 @@ table! {
         ScrubStop of Scrub = "scrub|stop" 2 Server .flags(ADMIN).since(OURS)
             .about("Ends the check before its end.");
         ScrubHelp of Scrub = "scrub|help" 2 Server .flags(ALWAYS).since(OURS)
+            .about("Lists the subcommands.");
+        PubSubChannels of PubSub = "pubsub|channels" -2 PubSub .flags(MESSAGES).since("2.8.0")
+            .args("[pattern]").cost("O(n) in the number of channels")
+            .about("Lists the channels that somebody listens to.");
+        PubSubNumSub of PubSub = "pubsub|numsub" -2 PubSub .flags(MESSAGES).since("2.8.0")
+            .args("[channel [channel ...]]").cost(EACH_CHANNEL)
+            .about("Counts who listens to each of these channels.");
+        PubSubNumPat of PubSub = "pubsub|numpat" 2 PubSub .flags(MESSAGES).since("2.8.0")
+            .about("Counts the patterns that somebody listens to.");
+        PubSubHelp of PubSub = "pubsub|help" 2 PubSub .flags(ALWAYS).since("6.2.0")
             .about("Lists the subcommands.");
         CommandCount of Command = "command|count" 2 Server .flags(ALWAYS).since("2.8.13")
             .categories_too(Categories::CONNECTION)

@@ -69,6 +69,8 @@ pub enum Group {
     Transactions,
     /// About hashes.
     Hash,
+    /// About messages between clients.
+    PubSub,
 }
 
 impl Group {
@@ -82,6 +84,7 @@ impl Group {
             Self::Bitmap => "bitmap",
             Self::Transactions => "transactions",
             Self::Hash => "hash",
+            Self::PubSub => "pubsub",
         }
     }
 }

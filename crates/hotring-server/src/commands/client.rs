@@ -106,8 +106,8 @@ pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
     match c.args.get(2) {
         None => {}
         Some(word) if word.eq_ignore_ascii_case(b"type") && c.args.len() == 4 => {
-            let all = is_normal_type(c.args.at(3))?;
-            clients.retain(|_| all);
+            let wanted = ClientType::parse(c.args.at(3))?;
+            clients.retain(|client| wanted.has(client));
         }
         Some(word) if word.eq_ignore_ascii_case(b"id") && c.args.len() > 3 => {
             let wanted: Option<HashSet<i64>> = c.args.tail(3).iter().map(parse_i64).collect();
@@ -128,14 +128,32 @@ pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Every connection is a normal one; the other types exist in Redis and have no members here.
-fn is_normal_type(name: &[u8]) -> Result<bool, Failure> {
-    match name.to_ascii_lowercase().as_slice() {
-        b"normal" => Ok(true),
-        b"master" | b"slave" | b"replica" | b"pubsub" => Ok(false),
-        _ => {
-            let shown = quoted(name);
-            Err(format!("ERR Unknown client type '{shown}'").into())
+/// Redis's types of connections. Replicas exist there and not here.
+#[derive(Clone, Copy)]
+enum ClientType {
+    Normal,
+    PubSub,
+    Replica,
+}
+
+impl ClientType {
+    fn parse(name: &[u8]) -> Result<Self, Failure> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(Self::Normal),
+            b"pubsub" => Ok(Self::PubSub),
+            b"master" | b"slave" | b"replica" => Ok(Self::Replica),
+            _ => {
+                let shown = quoted(name);
+                Err(format!("ERR Unknown client type '{shown}'").into())
+            }
+        }
+    }
+
+    fn has(self, client: &ClientShared) -> bool {
+        match self {
+            Self::Normal => !listens(client),
+            Self::PubSub => listens(client),
+            Self::Replica => false,
         }
     }
 }
@@ -152,7 +170,7 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
     let queued_len = client.queued_len.load(Ordering::Relaxed);
     writeln!(
         text,
-        "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 \
+        "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub=0 \
          multi={queued} watch={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={queued_len} rbs=0 rbp=0 obl=0 oll={} \
          omem={} tot-mem={} events=rw cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={} \
          io-thread={}",
@@ -163,6 +181,8 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
         seconds_since(client.connected_at),
         seconds_since(client.active_at.load(Ordering::Relaxed)),
         flags(client),
+        client.channels.load(Ordering::Relaxed),
+        client.patterns.load(Ordering::Relaxed),
         client.watched.load(Ordering::Relaxed),
         input_len,
         input_free,
@@ -182,6 +202,7 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
 fn flags(client: &ClientShared) -> String {
     // ORDERING: Relaxed throughout, as in `describe`.
     let letters = [
+        ('P', listens(client)),
         ('U', client.peer.starts_with('/')),
         ('x', client.queued.load(Ordering::Relaxed) >= 0),
         ('b', client.waiting.load(Ordering::Relaxed)),
@@ -190,6 +211,11 @@ fn flags(client: &ClientShared) -> String {
     ];
     let flags: String = letters.iter().filter(|(_, is_so)| *is_so).map(|(c, _)| c).collect();
     if flags.is_empty() { "N".to_string() } else { flags }
+}
+
+fn listens(client: &ClientShared) -> bool {
+    // ORDERING: Relaxed, as in `describe`.
+    client.channels.load(Ordering::Relaxed) + client.patterns.load(Ordering::Relaxed) > 0
 }
 
 fn command_name(number: u16) -> &'static str {
@@ -224,7 +250,7 @@ enum Filter {
     Id(u64),
     Peer(String),
     Local(String),
-    Nobody,
+    Type(ClientType),
 }
 
 fn filters(c: &Context<'_>) -> Result<(Vec<Filter>, bool), Failure> {
@@ -243,11 +269,7 @@ fn filters(c: &Context<'_>) -> Result<(Vec<Filter>, bool), Failure> {
             },
             b"addr" => filters.push(Filter::Peer(text(value))),
             b"laddr" => filters.push(Filter::Local(text(value))),
-            b"type" => {
-                if !is_normal_type(value)? {
-                    filters.push(Filter::Nobody);
-                }
-            }
+            b"type" => filters.push(Filter::Type(ClientType::parse(value)?)),
             b"user" if value == b"default" => {}
             b"user" => {
                 return Err(format!("ERR No such user '{}'", quoted(value)).into());
@@ -270,7 +292,7 @@ fn victims(c: &Context<'_>, filters: &[Filter]) -> Vec<Arc<ClientShared>> {
             Filter::Id(id) => client.id == *id,
             Filter::Peer(address) => client.peer == *address,
             Filter::Local(address) => client.local == *address,
-            Filter::Nobody => false,
+            Filter::Type(wanted) => wanted.has(client),
         })
     };
     c.server.clients().into_iter().filter(|client| fits(client)).collect()

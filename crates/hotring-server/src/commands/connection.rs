@@ -3,6 +3,7 @@
 use hotring_protocol::{Version, parse_i64, quoted};
 
 use super::client::check_label;
+use super::pubsub::leave_all;
 use crate::client::{Closing, Labels};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
@@ -21,6 +22,11 @@ const WRONG_PASSWORD: Failure =
 
 pub(crate) fn ping(c: &mut Context<'_>) -> Outcome {
     match c.args.len() {
+        1 | 2 if c.client.is_confined() => {
+            c.reply.array(2);
+            c.reply.bulk(b"pong");
+            c.reply.bulk(c.args.get(1).unwrap_or_default());
+        }
         1 => c.reply.simple("PONG"),
         2 => c.reply.bulk(&c.args[1]),
         _ => return Err(Failure::Arity("ping".into())),
@@ -41,6 +47,7 @@ pub(crate) fn quit(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
     c.client.end_transaction();
+    leave_all(c.client, c.server);
     c.client.speak(Version::Resp2);
     c.client.shared.relabel(|labels| labels.name.clear());
     c.client.shared.no_evict.store(false, std::sync::atomic::Ordering::Relaxed);

@@ -153,6 +153,9 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     field(text, "evicted_keys", 0);
     field(text, "keyspace_hits", t.keyspace_hits);
     field(text, "keyspace_misses", t.keyspace_misses);
+    let (channels, patterns) = f.server.pubsub.counts();
+    field(text, "pubsub_channels", channels);
+    field(text, "pubsub_patterns", patterns);
     field(text, "client_query_buffer_limit_disconnections", t.input_limit_closed);
     field(text, "client_output_buffer_limit_disconnections", t.output_limit_closed);
     field(text, "total_error_replies", t.errors);

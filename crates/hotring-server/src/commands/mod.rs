@@ -27,6 +27,7 @@ mod key;
 mod multi;
 mod numeric;
 mod process;
+pub(crate) mod pubsub;
 mod range;
 mod scan;
 mod scrub;
@@ -38,6 +39,7 @@ use hotring_protocol::CommandId;
 
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
+use crate::pubsub::Kind;
 
 /// Runs one command.
 #[inline]
@@ -87,7 +89,7 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
     }
 }
 
-/// The commands about connections, the process, transactions, bits and earlier values, and those that
+/// The commands about connections, the process, transactions, messages, bits and earlier values, and those that
 /// wait, kept out of the code that every request runs.
 #[cold]
 fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
@@ -123,6 +125,15 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::Discard => transaction::discard(c),
         Id::Watch => transaction::watch(c),
         Id::Unwatch => transaction::unwatch(c),
+        Id::Publish => pubsub::publish(c),
+        Id::Subscribe => pubsub::subscribe(c, Kind::Channel),
+        Id::Unsubscribe => pubsub::unsubscribe(c, Kind::Channel),
+        Id::PSubscribe => pubsub::subscribe(c, Kind::Pattern),
+        Id::PUnsubscribe => pubsub::unsubscribe(c, Kind::Pattern),
+        Id::PubSubChannels => pubsub::channels(c),
+        Id::PubSubNumSub => pubsub::numsub(c),
+        Id::PubSubNumPat => pubsub::numpat(c),
+        Id::PubSubHelp => command::help(c, Id::PubSub),
         Id::WaitKey => wait::waitkey(c),
         Id::History => history::history(c),
         Id::Rollback => history::rollback(c),

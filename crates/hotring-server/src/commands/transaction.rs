@@ -116,7 +116,8 @@ fn scope<'a>(queue: &'a Queue, watched: &'a [Stamp]) -> Scope<'a> {
 
 /// Whether a command may look at keys that the table does not say. Those about the connection do not.
 fn may_touch_any_key(spec: &Spec) -> bool {
-    spec.keys.is_empty() && !matches!(spec.group, Group::Connection | Group::Transactions)
+    spec.keys.is_empty()
+        && !matches!(spec.group, Group::Connection | Group::Transactions | Group::PubSub)
 }
 
 /// Runs the queue while no other session can look at or change the keys; no keys stand for all.

@@ -9,6 +9,7 @@ mod differential;
 mod history;
 mod limits;
 mod pipeline;
+mod pubsub;
 mod requests;
 mod start;
 mod transactions;

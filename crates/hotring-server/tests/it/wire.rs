@@ -62,6 +62,7 @@ pub enum Reply {
     Array(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
     Set(Vec<Reply>),
+    Push(Vec<Reply>),
     Double(f64),
     Bool(bool),
     Null,
@@ -85,7 +86,7 @@ impl Reply {
 
     pub fn items(&self) -> &[Reply] {
         match self {
-            Reply::Array(items) | Reply::Set(items) => items,
+            Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => items,
             other => panic!("{other:?} is no array"),
         }
     }
@@ -202,6 +203,7 @@ impl Wire {
             }
             "*" => Reply::Array((0..number()).map(|_| self.reply()).collect()),
             "~" => Reply::Set((0..number()).map(|_| self.reply()).collect()),
+            ">" => Reply::Push((0..number()).map(|_| self.reply()).collect()),
             "%" => Reply::Map((0..number()).map(|_| (self.reply(), self.reply())).collect()),
             _ => panic!("not a reply: {line}"),
         }

@@ -1,0 +1,129 @@
+//! Messages between clients: PUBLISH, SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE, PUNSUBSCRIBE, PUBSUB.
+
+use hotring_protocol::ArgsView;
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+use crate::pubsub::Kind;
+use crate::server::Server;
+
+pub(crate) fn publish(c: &mut Context<'_>) -> Outcome {
+    let inbox_max = c.server.config().subscriber_output_max;
+    let delivered = c.server.pubsub.publish(&c.args[1], &c.args[2], inbox_max);
+    c.reply.count(delivered);
+    Ok(())
+}
+
+pub(crate) fn subscribe(c: &mut Context<'_>, kind: Kind) -> Outcome {
+    let names = c.args.tail(1);
+    check_limits(c, names)?;
+    for name in names.iter() {
+        if c.client.subscriptions.insert(kind, name) {
+            c.server.pubsub.enter(kind, name, &c.client.shared);
+        }
+        let word = if kind == Kind::Channel { "subscribe" } else { "psubscribe" };
+        confirm(c, word, Some(name));
+    }
+    c.client.publish_subscriptions();
+    Ok(())
+}
+
+/// Before anything changes: a request takes place as a whole or not.
+fn check_limits(c: &Context<'_>, names: ArgsView<'_>) -> Outcome {
+    let config = c.server.config();
+    let subscriptions = &c.client.subscriptions;
+    if subscriptions.len() + names.len() > config.subscriptions_max {
+        let max = config.subscriptions_max;
+        return Err(format!("ERR more than {max} subscriptions (max-subscriptions)").into());
+    }
+    let len = names.iter().map(<[u8]>::len).sum::<usize>() + subscriptions.names_len();
+    if len > config.query_buffer_max {
+        return Err(Failure::text(
+            "ERR the names of all subscriptions are longer than client-query-buffer-limit",
+        ));
+    }
+    Ok(())
+}
+
+pub(crate) fn unsubscribe(c: &mut Context<'_>, kind: Kind) -> Outcome {
+    let word = if kind == Kind::Channel { "unsubscribe" } else { "punsubscribe" };
+    let named = c.args.tail(1);
+    let all: Vec<Box<[u8]>>;
+    let names: Vec<&[u8]> = if named.is_empty() {
+        all = c.client.subscriptions.of(kind).iter().cloned().collect();
+        all.iter().map(|name| &**name).collect()
+    } else {
+        named.iter().collect()
+    };
+    for name in &names {
+        if c.client.subscriptions.remove(kind, name) {
+            c.server.pubsub.leave(kind, name, &c.client.shared);
+        }
+        confirm(c, word, Some(name));
+    }
+    if names.is_empty() {
+        confirm(c, word, None);
+    }
+    c.client.publish_subscriptions();
+    c.check_room()
+}
+
+fn confirm(c: &mut Context<'_>, word: &str, name: Option<&[u8]>) {
+    c.reply.push(3);
+    c.reply.bulk(word.as_bytes());
+    match name {
+        Some(name) => c.reply.bulk(name),
+        None => c.reply.null(),
+    }
+    c.reply.count(c.client.subscriptions.len());
+}
+
+/// Listens to nothing any more, without a word: for RESET and the end of a connection.
+pub(crate) fn leave_all(client: &mut Client, server: &Server) {
+    let subscriptions = std::mem::take(&mut client.subscriptions);
+    for kind in [Kind::Channel, Kind::Pattern] {
+        for name in subscriptions.of(kind) {
+            server.pubsub.leave(kind, name, &client.shared);
+        }
+    }
+    client.publish_subscriptions();
+}
+
+pub(crate) fn channels(c: &mut Context<'_>) -> Outcome {
+    if c.args.len() > 3 {
+        return Err(wrong_subcommand(&c.args[1]));
+    }
+    let channels = c.server.pubsub.channels(c.args.get(2));
+    c.reply.array(channels.len());
+    for channel in &channels {
+        c.reply.bulk(channel);
+        c.check_room()?;
+    }
+    Ok(())
+}
+
+fn wrong_subcommand(name: &[u8]) -> Failure {
+    let name = hotring_protocol::quoted(name);
+    format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try PUBSUB HELP.")
+        .into()
+}
+
+pub(crate) fn numsub(c: &mut Context<'_>) -> Outcome {
+    let named = c.args.tail(2);
+    c.reply.array(2 * named.len());
+    for channel in named.iter() {
+        c.reply.bulk(channel);
+        c.reply.count(c.server.pubsub.listeners(channel));
+        c.check_room()?;
+    }
+    Ok(())
+}
+
+pub(crate) fn numpat(c: &mut Context<'_>) -> Outcome {
+    c.reply.count(c.server.pubsub.counts().1);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
