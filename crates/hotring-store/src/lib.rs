@@ -46,6 +46,7 @@
 #![forbid(unsafe_code)]
 
 mod decimal;
+mod dump;
 mod error;
 mod gate;
 #[cfg(test)]

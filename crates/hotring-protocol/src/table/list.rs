@@ -87,6 +87,10 @@ const BLOCKING: Flags = Flags::BLOCKING.with(Flags::NOSCRIPT).with(Flags::ENDS_B
 const fn one(access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 1, last: 1, step: 1, access }]
 }
+/// The argument behind the subcommand's name is the one key.
+const fn second(access: Access) -> [KeyRange; 1] {
+    [KeyRange { first: 2, last: 2, step: 1, access }]
+}
 /// Every `step`th argument is a key.
 const fn every(step: u8, access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 1, last: -1, step, access }]
@@ -155,6 +159,19 @@ table! {
             .about("Counts the keys in the store.");
         Scrub = "scrub" -2 Server .since(OURS)
             .about("Holds the commands about looking for damaged items.");
+        Object = "object" -2 Generic .since("2.2.3")
+            .about("Holds the commands about how values are held.");
+        Memory = "memory" -2 Server .since("4.0.0")
+            .about("Holds the commands about memory.");
+        LastSave = "lastsave" 1 Server .flags(ALWAYS_FAST).tips(&[VARIES])
+            .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
+            .about("Unix seconds of the last save; as nothing is saved, of the server's start.");
+        Role = "role" 1 Server .flags(DIRECT.with(FAST)).since("2.8.12")
+            .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
+            .about("Answers master, with an offset of 0 and no replicas.");
+        Wait = "wait" 3 Connection .flags(Flags::NOSCRIPT).since("3.0.0")
+            .args("numreplicas timeout").tips(&[ALL_SHARDS, MINIMUM])
+            .about("Answers how many replicas have all writes: 0, as there are none.");
         FlushAll = "flushall" -1 Server .flags(WRITE).args("[ASYNC | SYNC]").cost(WHOLE_STORE)
             .categories_too(Categories::KEYSPACE.with(Categories::DANGEROUS))
             .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
@@ -382,6 +399,14 @@ table! {
             .since("6.2.0").args("source destination [DB destination-db] [REPLACE]")
             .cost(EACH_BYTE)
             .about("Copies a value and its expiry to another key.");
+        Dump = "dump" 2 Generic .flags(READ).keys(&one(Access::Read)).since("2.6.0")
+            .args("key").cost(EACH_BYTE).tips(&[VARIES])
+            .about("Answers a value as bytes that RESTORE takes, here and in Redis.");
+        Restore = "restore" -4 Generic .flags(GROW).keys(&one(Access::Overwrite)).since("2.6.0")
+            .categories_too(Categories::DANGEROUS).cost(EACH_BYTE)
+            .args("key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] \
+                   [FREQ frequency]")
+            .about("Stores a value that DUMP gave, here or in Redis.");
         WaitKey = "waitkey" -3 Generic .flags(READ.with(BLOCKING))
             .keys(&one(Access::Read)).since(OURS).args("key timeout-ms [VALUE expected]")
             .tips(&[VARIES])
@@ -481,6 +506,28 @@ table! {
         PubSubNumPat of PubSub = "pubsub|numpat" 2 PubSub .flags(MESSAGES).since("2.8.0")
             .about("Counts the patterns that somebody listens to.");
         PubSubHelp of PubSub = "pubsub|help" 2 PubSub .flags(ALWAYS).since("6.2.0")
+            .about("Lists the subcommands.");
+        ObjectEncoding of Object = "object|encoding" 3 Generic .flags(READ).since("2.2.3")
+            .keys(&second(Access::Look)).args("key").tips(&[VARIES])
+            .about("Answers int, embstr, raw or listpack, by what Redis calls such values.");
+        ObjectFreq of Object = "object|freq" 3 Generic .flags(READ).since("4.0.0")
+            .keys(&second(Access::Look)).args("key").tips(&[VARIES])
+            .about("Refused: how often a key is used is not counted.");
+        ObjectIdleTime of Object = "object|idletime" 3 Generic .flags(READ).since("2.2.3")
+            .keys(&second(Access::Look)).args("key").tips(&[VARIES])
+            .about("Refused: when a key was used last is not noted.");
+        ObjectRefCount of Object = "object|refcount" 3 Generic .flags(READ).since("2.2.3")
+            .keys(&second(Access::Look)).args("key").tips(&[VARIES])
+            .about("Answers 1: no two keys share a value.");
+        ObjectHelp of Object = "object|help" 2 Generic .flags(ALWAYS).since("6.2.0")
+            .about("Lists the subcommands.");
+        MemoryUsage of Memory = "memory|usage" -3 Server .flags(READ).since("4.0.0")
+            .keys(&second(Access::Look)).args("key [SAMPLES count]")
+            .about("Answers the bytes that a key takes with its value, exactly.");
+        MemoryPurge of Memory = "memory|purge" 2 Server .since("4.0.0")
+            .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
+            .about("Frees what removed items have left, as far as no command looks at them.");
+        MemoryHelp of Memory = "memory|help" 2 Server .flags(ALWAYS).since("4.0.0")
             .about("Lists the subcommands.");
         CommandCount of Command = "command|count" 2 Server .flags(ALWAYS).since("2.8.13")
             .categories_too(Categories::CONNECTION)

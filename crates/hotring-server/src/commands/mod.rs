@@ -19,6 +19,7 @@ mod compare;
 mod config;
 mod connection;
 mod counter;
+mod dump;
 mod expire;
 mod hash;
 mod history;
@@ -26,6 +27,7 @@ mod info;
 mod key;
 mod multi;
 mod numeric;
+mod object;
 mod process;
 pub(crate) mod pubsub;
 mod range;
@@ -100,6 +102,19 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::BitCount => bits::bitcount(c),
         Id::BitPos => bits::bitpos(c),
         Id::BitOp => bits::bitop(c),
+        Id::Dump => dump::dump(c),
+        Id::Restore => dump::restore(c),
+        Id::ObjectEncoding => object::encoding(c),
+        Id::ObjectFreq => object::freq(c),
+        Id::ObjectIdleTime => object::idletime(c),
+        Id::ObjectRefCount => object::refcount(c),
+        Id::ObjectHelp => command::help(c, Id::Object),
+        Id::MemoryUsage => object::memory_usage(c),
+        Id::MemoryPurge => object::memory_purge(c),
+        Id::MemoryHelp => command::help(c, Id::Memory),
+        Id::LastSave => process::lastsave(c),
+        Id::Role => process::role(c),
+        Id::Wait => process::wait(c),
         Id::HSet => hash::hset(c),
         Id::HMSet => hash::hmset(c),
         Id::HSetNx => hash::hsetnx(c),

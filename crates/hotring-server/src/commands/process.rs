@@ -1,4 +1,7 @@
-//! Commands about the whole store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, SHUTDOWN.
+//! Commands about the whole store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, LASTSAVE, ROLE, WAIT,
+//! SHUTDOWN.
+
+use hotring_protocol::parse_i64;
 
 use crate::clock;
 use crate::context::Context;
@@ -29,6 +32,33 @@ pub(crate) fn time(c: &mut Context<'_>) -> Outcome {
     c.reply.array(2);
     c.reply.bulk_int(seconds as i64);
     c.reply.bulk_int(i64::from(microseconds));
+    Ok(())
+}
+
+/// Nothing is saved; like Redis that has not saved yet, this tells when the server has started.
+pub(crate) fn lastsave(c: &mut Context<'_>) -> Outcome {
+    let started = c.now / 1000 - c.server.started.elapsed().as_secs().min(c.now / 1000);
+    c.reply.int(started as i64);
+    Ok(())
+}
+
+pub(crate) fn role(c: &mut Context<'_>) -> Outcome {
+    c.reply.array(3);
+    c.reply.bulk(b"master");
+    c.reply.int(0);
+    c.reply.array(0);
+    Ok(())
+}
+
+/// There are no replicas, so that there is nothing to wait for.
+pub(crate) fn wait(c: &mut Context<'_>) -> Outcome {
+    parse_i64(&c.args[1]).ok_or(Failure::NotAnInteger)?;
+    let timeout = parse_i64(&c.args[2])
+        .ok_or(Failure::text("ERR timeout is not an integer or out of range"))?;
+    if timeout < 0 {
+        return Err(Failure::text("ERR timeout is negative"));
+    }
+    c.reply.int(0);
     Ok(())
 }
 

@@ -474,7 +474,17 @@ fn several_request(random: &mut Random) -> Vec<Vec<u8>> {
 }
 
 fn key_request(random: &mut Random) -> Vec<Vec<u8>> {
-    match random.below(6) {
+    match random.below(7) {
+        6 => match random.below(3) {
+            0 => {
+                // Compared where the forms have one name: not where Redis remembers an APPEND.
+                let words = [&b"HELP me"[..], b"ENCODING", b"freq"];
+                let word = random.pick(&words).to_vec();
+                vec![b"OBJECT".to_vec(), word, b"no-such-key".to_vec()]
+            }
+            1 => [words("RESTORE"), vec![key(random), number(random), value(random)]].concat(),
+            _ => [words("WAIT"), vec![random.pick(NO_NUMBERS).to_vec(), number(random)]].concat(),
+        },
         0 => [words("TYPE"), vec![key(random)]].concat(),
         // At times a hash comes among the strings.
         1 if random.chance(20) => [words("COPY"), vec![b"h0".to_vec(), key(random)]].concat(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod bits;
 pub(crate) mod counter;
+mod dump;
 pub(crate) mod expire;
 mod hash;
 mod history;

@@ -1,0 +1,72 @@
+//! OBJECT, MEMORY, and the commands that tell of saving and replicas.
+
+use hotring_protocol::Version;
+
+use crate::commands::string::dialogue::{Dialogue, play};
+
+#[test]
+fn object() {
+    let (short, long) = ("s".repeat(44), "l".repeat(45));
+    play(&format!(
+        "
+        OBJECT ENCODING k       -> $-1¶ | _¶
+        OBJECT REFCOUNT k       -> $-1¶ | _¶
+        OBJECT FREQ k           -> $-1¶ | _¶
+        OBJECT IDLETIME k       -> $-1¶ | _¶
+        MSET n -12 s {short} l {long}  -> +OK¶
+        HSET h f v              -> :1¶
+        OBJECT ENCODING n       -> $3¶int¶
+        object encoding s       -> $6¶embstr¶
+        OBJECT ENCODING l       -> $3¶raw¶
+        OBJECT ENCODING h       -> $8¶listpack¶
+        OBJECT REFCOUNT h       -> :1¶
+        OBJECT IDLETIME n       -> -ERR the time of the last access is not tracked¶
+        OBJECT ENCODING         -> -ERR wrong number of arguments for 'object|encoding' command¶
+        OBJECT                  -> -ERR wrong number of arguments for 'object' command¶
+        OBJECT WEIGHT n         -> -ERR unknown subcommand 'WEIGHT'. Try OBJECT HELP.¶
+        "
+    ));
+}
+
+#[test]
+fn memory_usage_is_what_the_items_take() {
+    play(
+        "
+        MEMORY USAGE k          -> $-1¶ | _¶
+        SET k v                 -> +OK¶
+        MEMORY USAGE k SAMPLES -1  -> -ERR syntax error¶
+        MEMORY USAGE k SAMPLES x  -> -ERR value is not an integer or out of range¶
+        MEMORY USAGE k x        -> -ERR syntax error¶
+        MEMORY PURGE            -> +OK¶
+        ",
+    );
+    let mut dialogue = Dialogue::new(Version::Resp2);
+    let mut usage = |request: &str| -> usize {
+        dialogue.say(request);
+        let reply = dialogue.say("MEMORY USAGE k SAMPLES 0");
+        reply.trim_matches([':', '¶']).parse().unwrap()
+    };
+    let word = usage("SET k 1");
+    assert_eq!(usage("SET k 12345678"), word, "numbers and short strings take a word");
+    let expiring = usage("EXPIRE k 100");
+    assert_eq!(expiring, word + 8, "an expiry takes another");
+    let long = usage(&format!("SET k {}", "x".repeat(1000)));
+    assert!((1000..1040).contains(&long), "{long}");
+}
+
+#[test]
+fn nothing_is_saved_or_replicated() {
+    play(
+        "
+        WAIT 0 0                -> :0¶
+        WAIT 1 100              -> :0¶
+        WAIT x 0                -> -ERR value is not an integer or out of range¶
+        WAIT 1 x                -> -ERR timeout is not an integer or out of range¶
+        WAIT 1 -1               -> -ERR timeout is negative¶
+        ROLE                    -> *3¶$6¶master¶:0¶*0¶
+        ",
+    );
+    let reply = Dialogue::new(Version::Resp2).say("LASTSAVE");
+    let seconds: u64 = reply.trim_matches([':', '¶']).parse().unwrap();
+    assert!((1_600_000_000..=1_700_000_000).contains(&seconds), "not after the dialogue's clock");
+}
