@@ -72,6 +72,10 @@ pub struct Config {
     pub inline_len_max: usize,
     /// The index underneath.
     pub index: IndexSettings,
+    /// Microseconds from which on SLOWLOG keeps a request; negative for none.
+    pub slowlog_threshold_us: i64,
+    /// Requests that SLOWLOG keeps.
+    pub slowlog_len_max: usize,
     /// What is logged.
     pub log_level: LogLevel,
 }
@@ -106,6 +110,8 @@ impl Default for Config {
             args_max: 1 << 20,
             inline_len_max: 64 << 10,
             index: IndexSettings::default(),
+            slowlog_threshold_us: 10_000,
+            slowlog_len_max: 128,
             log_level: LogLevel::Notice,
         }
     }

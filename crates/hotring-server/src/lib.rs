@@ -35,6 +35,7 @@ mod run;
 mod scrub;
 mod server;
 mod settings;
+mod slowlog;
 mod socket;
 mod subscriptions;
 mod transaction;

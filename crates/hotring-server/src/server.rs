@@ -19,6 +19,7 @@ use crate::counters::{Counter, Counters};
 use crate::log::Pause;
 use crate::pubsub::PubSub;
 use crate::scrub::Scrubber;
+use crate::slowlog::SlowLog;
 
 /// Held by each test that has a stalled thread. Where a log line is met first by a thread that has no
 /// log, `tracing` may drop it from then on for all, also for the test that looks for it.
@@ -71,6 +72,8 @@ pub(crate) struct Server {
     pub pubsub: PubSub,
     /// The walk that SCRUB asked for.
     pub scrubber: Scrubber,
+    /// The requests that took longest.
+    pub slowlog: SlowLog,
     stalled_log: Pause,
     damage_log: Pause,
     stop: watch::Sender<bool>,
@@ -153,6 +156,8 @@ pub(crate) struct Parts {
 impl Server {
     /// A server without connections.
     pub(crate) fn new(parts: Parts) -> Self {
+        let config = &parts.config;
+        let slowlog = SlowLog::new(config.slowlog_threshold_us, config.slowlog_len_max);
         Server {
             store: parts.store,
             threads: (0..parts.config.threads).map(|_| ThreadShared::default()).collect(),
@@ -170,6 +175,7 @@ impl Server {
             ops_per_second: AtomicU64::new(0),
             pubsub: PubSub::default(),
             scrubber: Scrubber::default(),
+            slowlog,
             stalled_log: Pause::default(),
             damage_log: Pause::default(),
             stop: watch::Sender::new(false),
@@ -201,6 +207,7 @@ impl Server {
         }
         self.store.set_limbo_max(changed.limbo_max());
         self.store.set_watches_max(changed.waiting_max);
+        self.slowlog.set(changed.slowlog_threshold_us, changed.slowlog_len_max);
         *config = Arc::new(changed);
         // ORDERING: Release pairs with the Acquire in `config_version`.
         self.config_version.fetch_add(1, Ordering::Release);

@@ -73,6 +73,8 @@ const ALWAYS_FAST: Flags = ALWAYS.with(FAST);
 const DIRECT: Flags = ALWAYS.with(Flags::NOSCRIPT);
 /// Served to clients that have yet to authenticate.
 const GREETING: Flags = DIRECT.with(FAST).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY);
+/// For administrators, also by scripts.
+const WATCHING: Flags = ALWAYS.with(Flags::ADMIN);
 const ADMIN: Flags = DIRECT.with(Flags::ADMIN);
 /// What a transaction is made with.
 const FRAME: Flags = DIRECT.with(FAST).with(Flags::ALLOW_BUSY);
@@ -103,6 +105,7 @@ const fn pair(from: Access, to: Access) -> [KeyRange; 2] {
     ]
 }
 
+const ALL_NODES: &str = "request_policy:all_nodes";
 const ALL_SHARDS: &str = "request_policy:all_shards";
 const MULTI_SHARD: &str = "request_policy:multi_shard";
 const SPECIAL_REQUEST: &str = "request_policy:special";
@@ -163,6 +166,8 @@ table! {
             .about("Holds the commands about how values are held.");
         Memory = "memory" -2 Server .since("4.0.0")
             .about("Holds the commands about memory.");
+        SlowLog = "slowlog" -2 Server .since("2.2.12")
+            .about("Holds the commands about requests that took long.");
         LastSave = "lastsave" 1 Server .flags(ALWAYS_FAST).tips(&[VARIES])
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Unix seconds of the last save; as nothing is saved, of the server's start.");
@@ -480,11 +485,11 @@ table! {
             .args("parameter [parameter ...]").cost("O(n) in the number of settings")
             .about("Answers the settings whose names match the glob patterns.");
         ConfigSet of Config = "config|set" -4 Server .flags(ADMIN).since("2.0.0")
-            .args("parameter value [parameter value ...]").tips(&["request_policy:all_nodes", ALL_SUCCEEDED])
+            .args("parameter value [parameter value ...]").tips(&[ALL_NODES, ALL_SUCCEEDED])
             .cost("O(n) in the number of settings")
             .about("Changes settings while the server runs, all of them or none.");
         ConfigResetStat of Config = "config|resetstat" 2 Server .flags(ADMIN).since("2.0.0")
-            .tips(&["request_policy:all_nodes", ALL_SUCCEEDED])
+            .tips(&[ALL_NODES, ALL_SUCCEEDED])
             .about("Puts the counters that INFO shows back to zero.");
         ConfigHelp of Config = "config|help" 2 Server .flags(ALWAYS).since("5.0.0")
             .about("Lists the subcommands.");
@@ -520,6 +525,17 @@ table! {
             .keys(&second(Access::Look)).args("key").tips(&[VARIES])
             .about("Answers 1: no two keys share a value.");
         ObjectHelp of Object = "object|help" 2 Generic .flags(ALWAYS).since("6.2.0")
+            .about("Lists the subcommands.");
+        SlowLogGet of SlowLog = "slowlog|get" -2 Server .flags(WATCHING).since("2.2.12")
+            .args("[count]").tips(&[ALL_NODES, VARIES]).cost("O(n) in the number of requests")
+            .about("Lists the last requests that took long: number, time, duration, who asked what.");
+        SlowLogLen of SlowLog = "slowlog|len" 2 Server .flags(WATCHING).since("2.2.12")
+            .tips(&[ALL_NODES, SUM, VARIES])
+            .about("Counts the requests that SLOWLOG GET can list.");
+        SlowLogReset of SlowLog = "slowlog|reset" 2 Server .flags(WATCHING).since("2.2.12")
+            .tips(&[ALL_NODES, ALL_SUCCEEDED])
+            .about("Forgets the requests that took long.");
+        SlowLogHelp of SlowLog = "slowlog|help" 2 Server .flags(ALWAYS).since("6.2.0")
             .about("Lists the subcommands.");
         MemoryUsage of Memory = "memory|usage" -3 Server .flags(READ).since("4.0.0")
             .keys(&second(Access::Look)).args("key [SAMPLES count]")

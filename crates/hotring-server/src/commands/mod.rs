@@ -33,12 +33,14 @@ pub(crate) mod pubsub;
 mod range;
 mod scan;
 mod scrub;
+mod slowlog;
 mod string;
 mod transaction;
 mod wait;
 
 use hotring_protocol::CommandId;
 
+use crate::clock;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::pubsub::Kind;
@@ -85,18 +87,35 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::ExpireTime => expire::expiretime(c),
         Id::PExpireTime => expire::pexpiretime(c),
         Id::Persist => expire::persist(c),
-        Id::Scan => scan::scan(c),
-        Id::Keys => scan::keys(c),
-        _ => run_rare(id, c),
+        _ => run_timed(id, c),
     }
 }
 
-/// The commands about connections, the process, transactions, messages, bits and earlier values, and those that
-/// wait, kept out of the code that every request runs.
+/// Runs one of the commands that can take long, or are rare, and notes it if it did.
 #[cold]
+fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
+    let begun = clock::monotonic();
+    let outcome = run_rare(id, c);
+    // Passwords are not kept.
+    if !matches!(id, CommandId::Auth | CommandId::Hello) {
+        let shared = &c.client.shared;
+        let who = || (shared.peer.clone(), shared.labels().name);
+        c.server.slowlog.note(c.args, begun.elapsed(), c.now, who);
+    }
+    outcome
+}
+
+/// The commands about connections, the process, transactions, messages, bits and earlier values, and those that
+/// wait, kept out of the code that every request runs; and the walks over all keys.
 fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
     use CommandId as Id;
     match id {
+        Id::Scan => scan::scan(c),
+        Id::Keys => scan::keys(c),
+        Id::SlowLogGet => slowlog::get(c),
+        Id::SlowLogLen => slowlog::len(c),
+        Id::SlowLogReset => slowlog::reset(c),
+        Id::SlowLogHelp => command::help(c, Id::SlowLog),
         Id::SetBit => bits::setbit(c),
         Id::GetBit => bits::getbit(c),
         Id::BitCount => bits::bitcount(c),

@@ -1,0 +1,100 @@
+//! SLOWLOG: the requests that took longest.
+
+use hotring_protocol::parse_i64;
+
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+
+/// Requests that are told of when nobody says how many.
+const COUNT_DEFAULT: usize = 10;
+
+pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
+    let count = match c.args.len() {
+        2 => COUNT_DEFAULT,
+        3 => {
+            let count = parse_i64(&c.args[2])
+                .filter(|count| *count >= -1)
+                .ok_or(Failure::text("ERR count should be greater than or equal to -1"))?;
+            // -1 is all of them.
+            usize::try_from(count).unwrap_or(usize::MAX)
+        }
+        _ => return Err(Failure::Arity("slowlog|get".into())),
+    };
+    let requests = c.server.slowlog.latest(count);
+    c.reply.array(requests.len());
+    for request in requests {
+        c.reply.array(6);
+        c.reply.int(request.id as i64);
+        c.reply.int(request.at as i64);
+        c.reply.int(i64::try_from(request.took).unwrap_or(i64::MAX));
+        c.reply.array(request.args.len());
+        request.args.iter().for_each(|arg| c.reply.bulk(arg));
+        c.reply.bulk(request.peer.as_bytes());
+        c.reply.bulk(request.name.as_bytes());
+    }
+    c.check_room()
+}
+
+pub(crate) fn len(c: &mut Context<'_>) -> Outcome {
+    c.reply.count(c.server.slowlog.len());
+    Ok(())
+}
+
+pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
+    c.server.slowlog.clear();
+    c.reply.ok();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_protocol::Version;
+
+    use crate::commands::string::dialogue::{Dialogue, play};
+
+    #[test]
+    fn what_takes_long_is_kept() {
+        let mut dialogue = Dialogue::new(Version::Resp2);
+        // From 0 microseconds on, all that is timed takes long.
+        assert_eq!(dialogue.say("CONFIG SET slowlog-log-slower-than 0"), "+OK¶");
+        dialogue.say("SLOWLOG RESET");
+        dialogue.say("CLIENT SETNAME me");
+        dialogue.say("SLOWLOG RESET");
+        dialogue.say("SET k v");
+        dialogue.say("GET k");
+        dialogue.say("AUTH secret");
+        dialogue.say(&format!("HSET h f {}", "v".repeat(130)));
+        let many: String = (0..40).map(|i| format!(" {i}")).collect();
+        dialogue.say(&format!("HMGET h{many}"));
+        let reply = dialogue.say("SLOWLOG GET");
+        // The latest first; each begins with its number, its time and how long it took.
+        assert!(reply.starts_with("*3¶*6¶:"), "{reply}");
+        let hmget: String = (0..29).map(|i| format!("${}¶{i}¶", i.to_string().len())).collect();
+        let hmget =
+            format!("*32¶$5¶HMGET¶$1¶h¶{hmget}$23¶... (11 more arguments)¶$4¶peer¶$2¶me¶*6¶");
+        assert!(reply.contains(&hmget), "{reply}");
+        let hset = format!("$146¶{}... (2 more bytes)¶$4¶peer¶$2¶me¶", "v".repeat(128));
+        assert!(reply.contains(&hset), "{reply}");
+        assert!(!reply.contains("secret") && !reply.contains("GET¶$1¶k¶"), "{reply}");
+        assert_eq!(dialogue.say("SLOWLOG LEN"), ":4¶");
+        assert_eq!(dialogue.say("CONFIG SET slowlog-max-len 2"), "+OK¶");
+        assert_eq!(dialogue.say("SLOWLOG LEN"), ":2¶");
+        assert_eq!(dialogue.say("CONFIG SET slowlog-log-slower-than -1"), "+OK¶");
+        assert_eq!(dialogue.say("SLOWLOG RESET"), "+OK¶");
+        dialogue.say("HGETALL h");
+        assert_eq!(dialogue.say("SLOWLOG GET -1"), "*0¶");
+    }
+
+    #[test]
+    fn mistakes() {
+        play(
+            "
+            SLOWLOG GET 0           -> *0¶
+            SLOWLOG GET -2          -> -ERR count should be greater than or equal to -1¶
+            SLOWLOG GET x           -> -ERR count should be greater than or equal to -1¶
+            SLOWLOG GET 1 2         -> -ERR wrong number of arguments for 'slowlog|get' command¶
+            SLOWLOG LEN 1           -> -ERR wrong number of arguments for 'slowlog|len' command¶
+            ",
+        );
+    }
+}
