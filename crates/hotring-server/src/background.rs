@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use hotring_store::Session;
 
 use crate::clock;
+use crate::notify;
 use crate::scrub::Walk;
 use crate::server::Server;
 
@@ -47,11 +48,12 @@ pub(crate) async fn run(server: Arc<Server>) {
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ticks = 0u64;
     let mut commands_before = 0;
+    let mut expired_to = 0;
     loop {
         timer.tick().await;
         ticks += 1;
         let deadline = clock::monotonic() + TICK_MAX;
-        expire(&server, &mut store, deadline);
+        expire(&server, &mut store, &mut expired_to, deadline);
         // One step at least, as expiry may take all of the time for long.
         while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
             && clock::monotonic() < deadline
@@ -69,15 +71,25 @@ pub(crate) async fn run(server: Arc<Server>) {
     }
 }
 
-/// Removes expired items: a share of all items each tick, and more while many have expired.
-fn expire(server: &Server, store: &mut Session, deadline: Instant) {
+/// Removes expired items: a share of all items each tick, and more while many have expired. `cursor` is how
+/// far a walk has come that tells of them.
+fn expire(server: &Server, store: &mut Session, cursor: &mut u64, deadline: Instant) {
     if server.store.stats().index.expiring == 0 {
         return;
     }
     let share = (server.store.len() / TICKS_PER_WALK).max(TICK_ITEMS_MIN);
+    let config = server.config();
     let mut visited_all = 0;
     loop {
-        let (visited, removed) = store.expire_step(STEP_ITEMS, clock::unix_ms());
+        let now = clock::unix_ms();
+        let (visited, removed) = if config.notify.tells_expired() {
+            let tell = |key: &[u8]| notify::tell_expired(key, server, &config);
+            let (next, removed) = store.expire_some(*cursor, STEP_ITEMS, now, tell);
+            *cursor = next;
+            (STEP_ITEMS, removed)
+        } else {
+            store.expire_step(STEP_ITEMS, now)
+        };
         server.background.expired_keys.add(removed as u64);
         visited_all += visited;
         let many = removed * 8 > visited;

@@ -12,6 +12,7 @@ use hotring_protocol::quoted;
 use hotring_store::index::Checksum;
 
 use crate::engine::IndexSettings;
+use crate::notify::Notify;
 use crate::settings::{self, Change, SETTINGS};
 
 /// All settings of a server. `settings.rs` names and explains each.
@@ -53,6 +54,8 @@ pub struct Config {
     pub output_hard_max: usize,
     /// Unsent bytes above which a connection that listens gets no more messages and is closed; 0 never.
     pub subscriber_output_max: usize,
+    /// Which changes of keys are told to who listens.
+    pub notify: Notify,
     /// Channels and patterns that one connection may listen to.
     pub subscriptions_max: usize,
     /// Bytes of removed values that may wait for a thread that does not leave its command, before
@@ -101,6 +104,7 @@ impl Default for Config {
             output_soft_max: 1 << 20,
             output_hard_max: 1 << 30,
             subscriber_output_max: 32 << 20,
+            notify: Notify::default(),
             subscriptions_max: 10_000,
             unreclaimed_max: 1 << 30,
             checksum: Checksum::default(),

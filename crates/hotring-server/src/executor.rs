@@ -20,6 +20,7 @@ use crate::answer::answer;
 use crate::client::{Client, ClientShared, Closing};
 use crate::config::Config;
 use crate::context::Context;
+use crate::notify;
 use crate::random::Random;
 use crate::server::Server;
 use crate::subscriptions::is_allowed_while_listening;
@@ -106,9 +107,11 @@ impl Executor {
     /// The executor of `thread`; `seed` starts its random numbers.
     pub(crate) fn new(server: Arc<Server>, thread: usize, seed: u64) -> Self {
         let config = server.config();
+        let mut store = server.store.session_named(&worker::name(thread));
+        store.note_changes(config.notify.is_on());
         Executor {
             thread,
-            store: server.store.session_named(&worker::name(thread)),
+            store,
             random: Random::new(seed),
             config_version: server.config_version(),
             limits: limits(&config),
@@ -182,7 +185,7 @@ impl Executor {
                 self.prefetch(input, batch.len);
             }
             // What changes it ends its batch, or is in a batch that it is asked for anyway.
-            let is_plain = conversation.client.is_plain();
+            let is_plain = conversation.client.is_plain() && !self.config.notify.is_on();
             for i in 0..batch.len {
                 if out.len() > out_max {
                     // The tail that the decoder remembers is no longer the next thing it will see.
@@ -197,6 +200,7 @@ impl Executor {
                     client.fetch_messages(out);
                     if !self.is_answered(i, input, client, out) {
                         self.execute(i, input, now, reply_len_max, client, out);
+                        self.notify(i);
                     }
                     client.fetch_messages(out);
                 }
@@ -217,7 +221,8 @@ impl Executor {
                     self.count(conversation, commands);
                     return Fed { consumed, stalled: true };
                 }
-                None => {}
+                // The last request may have changed a setting.
+                None => self.refresh_config(),
                 Some(Stop::Incomplete) => break,
                 Some(Stop::Broken(error)) => {
                     let client = &mut conversation.client;
@@ -249,6 +254,7 @@ impl Executor {
             self.config_version = version;
             self.config = self.server.config();
             self.limits = limits(&self.config);
+            self.store.note_changes(self.config.notify.is_on());
         }
     }
 
@@ -332,6 +338,14 @@ impl Executor {
             server: &self.server,
         };
         answer(spec, &mut context);
+    }
+
+    /// Tells who listens what a request has done to keys.
+    fn notify(&mut self, i: usize) {
+        let changes = self.store.take_changes();
+        if let Some(spec) = self.batch[i].spec {
+            notify::tell(spec, &changes, &self.server, &self.config);
+        }
     }
 
     /// Answers a request that is not to be run now, because the client listens or because it goes into

@@ -29,6 +29,7 @@ mod executor;
 mod failure;
 mod listen;
 mod log;
+mod notify;
 mod pubsub;
 mod random;
 mod run;

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use hotring_store::index::Checksum;
 
 use crate::config::{Config, LogLevel};
+use crate::notify::Notify;
 
 /// When a setting may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,6 +259,16 @@ pub static SETTINGS: &[Setting] = &[
         change: Change::Running,
         get: |c| c.subscriber_output_max.to_string(),
         set: |c, v| size(v, 0).map(|n| c.subscriber_output_max = n),
+    },
+    Setting {
+        name: "notify-keyspace-events",
+        alias: "",
+        placeholder: "CLASSES",
+        help: "Changes of keys that are told by messages, in Redis's letters, such as KEA for all; empty \
+               for none",
+        change: Change::Running,
+        get: |c| c.notify.text(),
+        set: |c, v| Notify::parse(v).map(|notify| c.notify = notify),
     },
     Setting {
         name: "max-subscriptions",

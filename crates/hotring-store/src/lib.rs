@@ -45,6 +45,7 @@
 
 #![forbid(unsafe_code)]
 
+mod changes;
 mod decimal;
 mod dump;
 mod error;
@@ -63,6 +64,7 @@ mod value;
 mod watch;
 mod write;
 
+pub use changes::{Change, Changed};
 pub use error::StoreError;
 #[doc(hidden)]
 pub use gate::Fault;

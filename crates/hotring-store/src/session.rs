@@ -9,11 +9,12 @@ use std::marker::PhantomData;
 
 use hotring_index::{Damaged, Entry, Part};
 
+use crate::changes::Change;
 use crate::error::StoreError;
 use crate::gate::{GateSession, Hold, STRIPES_ALL};
 use crate::store::Limits;
 use crate::stripe::stripe;
-use crate::write::{Besides, Write};
+use crate::write::{Besides, Due, Write};
 
 /// The index's session below this one.
 pub(crate) type Index = hotring_index::AnySession;
@@ -29,6 +30,8 @@ pub struct Session {
     pub(crate) gate: GateSession,
     pub(crate) limits: Limits,
     pub(crate) besides: Besides,
+    /// What writes have done, if somebody wants to know.
+    pub(crate) changes: Option<Vec<Change>>,
     seed: u64,
     /// Reused by `mget` for its snapshot.
     pub(crate) snapshot: crate::ops::several::Snapshot,
@@ -44,7 +47,16 @@ impl Session {
         seed: u64,
     ) -> Session {
         let snapshot = Default::default();
-        Session { index, gate, limits, besides, seed, snapshot, not_sync: PhantomData }
+        Session {
+            index,
+            gate,
+            limits,
+            besides,
+            changes: None,
+            seed,
+            snapshot,
+            not_sync: PhantomData,
+        }
     }
 
     /// Reads one key.
@@ -79,8 +91,9 @@ impl Session {
     pub(crate) fn change<R>(&mut self, key: &[u8], f: impl FnOnce(Write<'_>) -> R) -> R {
         let stripe = self.stripe(key);
         let _writing = self.gate.write(stripe);
-        let besides = self.besides.is_due(stripe, key).then_some(&self.besides);
-        f(Write { index: &mut self.index, key, stripe, besides })
+        let due = self.besides.is_due(stripe, key);
+        let due = due.then(|| Due { besides: &self.besides, changes: self.changes.as_mut() });
+        f(Write { index: &mut self.index, key, stripe, due })
     }
 
     /// Runs `f` while this session alone holds the stripes in `mask`.

@@ -163,7 +163,7 @@ impl Store {
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
         let gate = Arc::new(Gate::new(fault));
         let watchers = Arc::new(Watchers::new(options.watches_max));
-        let besides = Besides { kept, watchers };
+        let besides = Besides::new(kept, watchers);
         Ok(Store { index, gate, limits, besides, checksum, seed })
     }
 

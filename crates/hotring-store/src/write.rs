@@ -6,6 +6,7 @@
 
 use hotring_index::{Action, Entry, Expiry, NewValue, Value};
 
+use crate::changes::{Change, Changed, remove_expired};
 use crate::history::Kept;
 use crate::session::Index;
 use crate::sync::Arc;
@@ -18,7 +19,14 @@ pub(crate) struct Write<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) stripe: u32,
     /// None if there is nothing to do besides.
-    pub(crate) besides: Option<&'a Besides>,
+    pub(crate) due: Option<Due<'a>>,
+}
+
+/// What a write has to do besides.
+pub(crate) struct Due<'a> {
+    pub(crate) besides: &'a Besides,
+    /// Where to note what it has done, if somebody wants to know.
+    pub(crate) changes: Option<&'a mut Vec<Change>>,
 }
 
 /// What the store's writes do besides.
@@ -26,6 +34,8 @@ pub(crate) struct Write<'a> {
 pub(crate) struct Besides {
     pub(crate) kept: Kept,
     pub(crate) watchers: Arc<Watchers>,
+    /// Every write has something to do: values are kept, or changes are noted.
+    always: bool,
 }
 
 /// What a value that is stored means to the key.
@@ -42,10 +52,16 @@ enum Puts {
 /// What a decision will have done to the key.
 enum Done {
     Nothing,
-    /// With the string, if it is one.
-    Stored(Option<Vec<u8>>),
+    /// With the string, if it is one and somebody waits for the key.
+    Stored {
+        text: Option<Vec<u8>>,
+        is_new: bool,
+        expires: bool,
+    },
     Removed,
-    Expiry,
+    Expiry {
+        expires: bool,
+    },
 }
 
 impl Write<'_> {
@@ -62,7 +78,7 @@ impl Write<'_> {
 
     #[inline(always)]
     fn put_as(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        if self.besides.is_none() {
+        if self.due.is_none() {
             self.index.put(self.key, value, expiry, now);
         } else {
             self.put_noted(puts, value, expiry, now);
@@ -71,18 +87,20 @@ impl Write<'_> {
 
     #[cold]
     fn put_noted(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        let Write { index, key, stripe, besides } = self;
+        let Write { index, key, stripe, due: Some(mut due) } = self else { return };
         let damages = index.damages();
-        let write = Write { index: &mut *index, key, stripe, besides };
+        let changes = due.changes.as_deref_mut();
+        let again = Some(Due { besides: due.besides, changes });
+        let write = Write { index: &mut *index, key, stripe, due: again };
         write.run(puts, now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
             // What would have been kept is damaged: this write is the repair, without it.
             index.take_damage();
             index.put(key, reborrow(&value), expiry, now);
-            if let Some(besides) = besides {
-                let text = string(as_value(&value));
-                besides.watchers.tell(stripe, key, &Event::Stored(text.as_deref()));
-            }
+            let text = string(as_value(&value));
+            due.besides.watchers.tell(stripe, key, &Event::Stored(text.as_deref()));
+            let expires = matches!(expiry, Expiry::At(_));
+            due.note(key, Changed::Stored { is_new: false, expires });
         }
     }
 
@@ -114,8 +132,11 @@ impl Write<'_> {
         now: u64,
         mut decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
     ) -> R {
-        let Write { index, key, stripe, besides } = self;
-        let mut notes = besides.map(|besides| Notes::begin(besides, index, puts, stripe, key));
+        let Write { index, key, stripe, mut due } = self;
+        if let Some(due) = &mut due {
+            due.expire(index, key, now);
+        }
+        let mut notes = due.map(|due| Notes::begin(due, index, puts, stripe, key));
         let result = index.update(key, now, |entry| {
             let mut decided = decide(entry);
             if let Some(notes) = &mut notes {
@@ -131,11 +152,13 @@ impl Write<'_> {
 
     /// Removes the key; true if it was present.
     pub(crate) fn remove(self, now: u64) -> bool {
-        let removed = self.index.remove(self.key, now);
-        if let Some(besides) = self.besides
-            && removed
-        {
-            besides.watchers.tell(self.stripe, self.key, &Event::Removed);
+        let Write { index, key, stripe, due } = self;
+        let Some(mut due) = due else { return index.remove(key, now) };
+        due.expire(index, key, now);
+        let removed = index.remove(key, now);
+        if removed {
+            due.besides.watchers.tell(stripe, key, &Event::Removed);
+            due.note(key, Changed::Removed);
         }
         removed
     }
@@ -146,11 +169,36 @@ impl Write<'_> {
     }
 }
 
+impl Due<'_> {
+    fn note(&mut self, key: &[u8], what: Changed) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(Change { key: key.into(), what });
+        }
+    }
+
+    /// Notes that the key has expired, if it has, before the write takes it for absent.
+    #[cold]
+    fn expire(&mut self, index: &mut Index, key: &[u8], now: u64) {
+        if self.changes.is_some() && remove_expired(index, key, now) {
+            self.note(key, Changed::Expired);
+        }
+    }
+}
+
 impl Besides {
+    pub(crate) fn new(kept: Kept, watchers: Arc<Watchers>) -> Besides {
+        Besides { kept, watchers, always: !kept.is_off() }
+    }
+
+    /// Whether changes are noted.
+    pub(crate) fn set_noting(&mut self, noting: bool) {
+        self.always = noting || !self.kept.is_off();
+    }
+
     /// Whether a write of this key has something to do besides. Asked within its gate.
     #[inline(always)]
     pub(crate) fn is_due(&self, stripe: u32, key: &[u8]) -> bool {
-        !self.kept.is_off() || self.watchers.is_watched(stripe, key)
+        self.always || self.watchers.is_watched(stripe, key)
     }
 }
 
@@ -161,7 +209,7 @@ fn string(value: Value<'_>) -> Option<Vec<u8>> {
 
 /// What one write notes, to be told when it has taken effect.
 struct Notes<'a> {
-    besides: &'a Besides,
+    due: Due<'a>,
     is_watched: bool,
     puts: Puts,
     done: Done,
@@ -171,15 +219,9 @@ struct Notes<'a> {
 
 impl<'a> Notes<'a> {
     #[cold]
-    fn begin(
-        besides: &'a Besides,
-        index: &mut Index,
-        puts: Puts,
-        stripe: u32,
-        key: &[u8],
-    ) -> Notes<'a> {
-        let is_watched = besides.watchers.is_watched(stripe, key);
-        Notes { besides, is_watched, puts, done: Done::Nothing, damages: index.damages() }
+    fn begin(due: Due<'a>, index: &mut Index, puts: Puts, stripe: u32, key: &[u8]) -> Notes<'a> {
+        let is_watched = due.besides.watchers.is_watched(stripe, key);
+        Notes { due, is_watched, puts, done: Done::Nothing, damages: index.damages() }
     }
 
     /// Has the value that is to be stored keep the one that it replaces, and notes what there is to
@@ -187,13 +229,16 @@ impl<'a> Notes<'a> {
     #[cold]
     fn decided(&mut self, old: Option<Value<'_>>, action: &mut Action<'_>, now: u64) {
         self.done = match action {
-            Action::Put { value, .. } => {
+            Action::Put { value, expiry } => {
+                let expires = matches!(expiry, Expiry::At(_));
                 let done = match self.puts {
-                    Puts::Same => Done::Expiry,
-                    _ if !self.is_watched => Done::Nothing,
-                    _ => Done::Stored(string(as_value(value))),
+                    Puts::Same => Done::Expiry { expires },
+                    _ => {
+                        let text = self.is_watched.then(|| string(as_value(value))).flatten();
+                        Done::Stored { text, is_new: old.is_none(), expires }
+                    }
                 };
-                let kept = self.besides.kept;
+                let kept = self.due.besides.kept;
                 let keeps = |old| !kept.is_off() && !is_hash(old) && !is_hash(as_value(value));
                 if let (Puts::Value, Some(old)) = (self.puts, old.filter(|old| keeps(*old))) {
                     *value = kept.keep(old, as_value(value), now);
@@ -201,23 +246,29 @@ impl<'a> Notes<'a> {
                 done
             }
             Action::Remove if old.is_some() => Done::Removed,
-            Action::Expire(_) => Done::Expiry,
+            Action::Expire(expiry) => Done::Expiry { expires: matches!(expiry, Expiry::At(_)) },
             Action::Keep | Action::Remove => Done::Nothing,
         };
     }
 
     #[cold]
-    fn tell(self, index: &mut Index, stripe: u32, key: &[u8]) {
+    fn tell(mut self, index: &mut Index, stripe: u32, key: &[u8]) {
         // What was decided on a damaged item is left undone.
-        if !self.is_watched || index.damages() != self.damages {
+        if index.damages() != self.damages {
             return;
         }
-        let event = match &self.done {
+        let (event, what) = match &self.done {
             Done::Nothing => return,
-            Done::Stored(value) => Event::Stored(value.as_deref()),
-            Done::Removed => Event::Removed,
-            Done::Expiry => Event::Expiry,
+            Done::Stored { text, is_new, expires } => (
+                Event::Stored(text.as_deref()),
+                Changed::Stored { is_new: *is_new, expires: *expires },
+            ),
+            Done::Removed => (Event::Removed, Changed::Removed),
+            Done::Expiry { expires } => (Event::Expiry, Changed::Expiry { expires: *expires }),
         };
-        self.besides.watchers.tell(stripe, key, &event);
+        if self.is_watched {
+            self.due.besides.watchers.tell(stripe, key, &event);
+        }
+        self.due.note(key, what);
     }
 }

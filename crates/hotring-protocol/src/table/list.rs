@@ -484,7 +484,7 @@ table! {
         ConfigGet of Config = "config|get" -3 Server .flags(ADMIN).since("2.0.0")
             .args("parameter [parameter ...]").cost("O(n) in the number of settings")
             .about("Answers the settings whose names match the glob patterns.");
-        ConfigSet of Config = "config|set" -4 Server .flags(ADMIN).since("2.0.0")
+        ConfigSet of Config = "config|set" -4 Server .flags(ADMIN.with(Flags::ENDS_BATCH)).since("2.0.0")
             .args("parameter value [parameter value ...]").tips(&[ALL_NODES, ALL_SUCCEEDED])
             .cost("O(n) in the number of settings")
             .about("Changes settings while the server runs, all of them or none.");

@@ -34,7 +34,7 @@ mod range;
 mod scan;
 mod scrub;
 mod slowlog;
-mod string;
+pub(crate) mod string;
 mod transaction;
 mod wait;
 

@@ -246,6 +246,6 @@ pub(crate) fn strlen(c: &mut Context<'_>) -> Outcome {
 }
 
 #[cfg(test)]
-pub(super) mod dialogue;
+pub(crate) mod dialogue;
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ use crate::answer::{answer, note_stalled};
 use crate::client::Closing;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
+use crate::notify;
 use crate::transaction::{Queue, aborted};
 
 pub(crate) fn multi(c: &mut Context<'_>) -> Outcome {
@@ -163,6 +164,10 @@ fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
             server: c.server,
         };
         answer(spec, &mut inner);
+        let changes = inner.store.take_changes();
+        if !changes.is_empty() {
+            notify::tell(spec, &changes, inner.server, &inner.server.config());
+        }
         if inner.client.wait().is_some() {
             // Nothing can change while it is alone: as when its time is over.
             inner.client.end_wait(c.now);

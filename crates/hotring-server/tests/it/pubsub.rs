@@ -135,3 +135,20 @@ fn messages_pass_while_requests_are_under_way() {
         }
     });
 }
+
+#[test]
+fn a_key_that_nobody_asks_for_is_told_when_it_has_expired() {
+    let server = TestServer::new();
+    let mut writer = server.connect();
+    assert_eq!(writer.say("CONFIG SET notify-keyspace-events Ex"), ok());
+    let mut listener = listening(&server, 3, "SUBSCRIBE __keyevent@0__:expired");
+    for i in 0..100 {
+        writer.say(&format!("SET k{i} v PX {}", 1 + i % 3));
+    }
+    let mut told: Vec<String> = (0..100).map(|_| listener.reply().items()[2].text()).collect();
+    told.sort();
+    let mut expected: Vec<String> = (0..100).map(|i| format!("k{i}")).collect();
+    expected.sort();
+    assert_eq!(told, expected, "each once");
+    assert_eq!(writer.say("DBSIZE"), Reply::Int(0));
+}

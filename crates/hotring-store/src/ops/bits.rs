@@ -1,12 +1,12 @@
 //! Strings as rows of bits: SETBIT, GETBIT, BITCOUNT, BITPOS and BITOP. Bit 0 is the highest bit of the
 //! first byte. All but BITOP are single-key reads or writes; BITOP holds the stripes of its keys.
 
-use hotring_index::{Action, Expiry};
+use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
 use crate::ops::text::grown;
 use crate::session::Session;
-use crate::value::encode_owned;
+use crate::value::{encode_owned, view_string};
 
 /// A part of a value as BITCOUNT and BITPOS name it: both ends included, negative ones counted from
 /// the end.
@@ -68,6 +68,12 @@ impl Session {
                     Err(error) => return (Action::Keep, Err(error)),
                 };
                 let old = text[at] & mask != 0;
+                let reaches =
+                    |entry: &Entry<'_>| view_string(entry.value, |value| value.len() > at);
+                if old == bit && entry.as_ref().map(reaches) == Some(Ok(true)) {
+                    // As in Redis, this is no write to who watches the key.
+                    return (Action::Keep, Ok(old));
+                }
                 text[at] = if bit { text[at] | mask } else { text[at] & !mask };
                 (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, Ok(old))
             })

@@ -65,6 +65,11 @@ impl Dialogue {
         out
     }
 
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, milliseconds: u64) {
+        self.now += milliseconds;
+    }
+
     /// Why the conversation is to end, if it is.
     pub(crate) fn closing(&self) -> Option<Closing> {
         self.conversation.client.closing
@@ -90,7 +95,7 @@ pub(crate) fn play_with(options: &Options, table: &str) {
         let mut dialogue = Dialogue::with(version, options.clone());
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             if let Some(milliseconds) = line.strip_prefix("+ ") {
-                dialogue.now += milliseconds.parse::<u64>().expect("milliseconds");
+                dialogue.pass(milliseconds.parse().expect("milliseconds"));
                 continue;
             }
             let (request, replies) = line.split_once("->").expect("a request -> a reply");

@@ -1,0 +1,179 @@
+//! Keyspace notifications: who listens to `__keyspace@0__:KEY` or `__keyevent@0__:EVENT` is told what
+//! commands have done to keys.
+//!
+//! The store's session notes its changes while the setting asks for any ([`hotring_store::Change`]); here
+//! they get the names that Redis gives them. With the setting off, no command pays for it.
+
+use hotring_protocol::{CommandId, Group, Spec};
+use hotring_store::{Change, Changed};
+
+use crate::config::Config;
+use crate::server::Server;
+
+/// The classes of events that are told, and by which channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Notify(u16);
+
+const GENERIC: u16 = 1;
+const STRING: u16 = 1 << 1;
+const HASH: u16 = 1 << 5;
+const EXPIRED: u16 = 1 << 7;
+const NEW: u16 = 1 << 11;
+const KEYSPACE: u16 = 1 << 12;
+const KEYEVENT: u16 = 1 << 13;
+
+/// Redis's letters, from the lowest bit on. Types that are not there, evictions and streams have no events.
+const LETTERS: &str = "g$lszhexdtmnKE";
+const MISSES: u16 = 1 << 10;
+/// What the letter A stands for.
+const ALL: u16 = (1 << 10) - 1;
+
+impl Notify {
+    /// Reads the setting's value.
+    pub(crate) fn parse(text: &str) -> Result<Notify, String> {
+        let mut classes = 0;
+        for letter in text.chars() {
+            classes |= match LETTERS.find(letter) {
+                _ if letter == 'A' => ALL,
+                Some(bit) if 1 << bit == MISSES => {
+                    return Err("can't have class 'm' (key misses) in this version".to_string());
+                }
+                Some(bit) => 1 << bit,
+                None => {
+                    let known = "Ag$lshzxeKEtdn";
+                    return Err(format!("Invalid event class character. Use '{known}'."));
+                }
+            };
+        }
+        Ok(Notify(classes))
+    }
+
+    /// The setting's value, as Redis writes it.
+    pub(crate) fn text(self) -> String {
+        let all = self.has(ALL);
+        let classes = LETTERS.char_indices().filter(|(bit, letter)| {
+            let stands_for_itself = !all || matches!(letter, 'n' | 'K' | 'E');
+            stands_for_itself && self.has(1 << bit)
+        });
+        let letters = classes.map(|(_, letter)| letter);
+        if all { "A".chars().chain(letters).collect() } else { letters.collect() }
+    }
+
+    fn has(self, classes: u16) -> bool {
+        self.0 & classes == classes
+    }
+
+    /// Whether anything is told.
+    pub(crate) fn is_on(self) -> bool {
+        self.0 & (KEYSPACE | KEYEVENT) != 0 && self.0 & !(KEYSPACE | KEYEVENT) != 0
+    }
+
+    /// Whether the end of a key's time is told.
+    pub(crate) fn tells_expired(self) -> bool {
+        self.is_on() && self.has(EXPIRED)
+    }
+}
+
+/// Tells what a command has done.
+pub(crate) fn tell(spec: &Spec, changes: &[Change], server: &Server, config: &Config) {
+    let teller = Teller { server, config };
+    if is_rename(spec) {
+        // The old name goes first, as if the steps had been the other way round.
+        changes.iter().for_each(|change| teller.new(spec, change));
+        changes.iter().rev().for_each(|change| teller.change(spec, change));
+        return;
+    }
+    for change in changes {
+        teller.new(spec, change);
+        teller.change(spec, change);
+    }
+}
+
+fn is_rename(spec: &Spec) -> bool {
+    matches!(spec.id, CommandId::Rename | CommandId::RenameNx)
+}
+
+/// Tells that a key's time was over.
+pub(crate) fn tell_expired(key: &[u8], server: &Server, config: &Config) {
+    Teller { server, config }.event(EXPIRED, "expired", key);
+}
+
+struct Teller<'a> {
+    server: &'a Server,
+    config: &'a Config,
+}
+
+impl Teller<'_> {
+    fn new(&self, spec: &Spec, change: &Change) {
+        let Changed::Stored { is_new, .. } = change.what else { return };
+        // Redis removes what it puts a whole item in place of.
+        if is_new || matches!(stored(spec).0, GENERIC) {
+            self.event(NEW, "new", &change.key);
+        }
+    }
+
+    fn change(&self, spec: &Spec, change: &Change) {
+        let key = &change.key;
+        match change.what {
+            Changed::Stored { expires, .. } => {
+                let (class, event) = stored(spec);
+                self.event(class, event, key);
+                // A copy brings its expiry along.
+                if expires && class != GENERIC {
+                    self.event(GENERIC, "expire", key);
+                }
+            }
+            Changed::Removed if is_rename(spec) => {
+                self.event(GENERIC, "rename_from", key);
+            }
+            Changed::Removed => {
+                // The last field of a hash takes the key along.
+                if spec.group == Group::Hash {
+                    let (class, event) = stored(spec);
+                    self.event(class, event, key);
+                }
+                self.event(GENERIC, "del", key);
+            }
+            Changed::Expiry { expires: true } => self.event(GENERIC, "expire", key),
+            Changed::Expiry { expires: false } => self.event(GENERIC, "persist", key),
+            Changed::Expired => self.event(EXPIRED, "expired", key),
+        }
+    }
+
+    fn event(&self, class: u16, event: &str, key: &[u8]) {
+        let notify = self.config.notify;
+        if !notify.has(class) {
+            return;
+        }
+        let publish = |channel: &[&[u8]], message: &[u8]| {
+            let inbox_max = self.config.subscriber_output_max;
+            self.server.pubsub.publish(&channel.concat(), message, inbox_max);
+        };
+        if notify.has(KEYSPACE) {
+            publish(&[b"__keyspace@0__:", key], event.as_bytes());
+        }
+        if notify.has(KEYEVENT) {
+            publish(&[b"__keyevent@0__:", event.as_bytes()], key);
+        }
+    }
+}
+
+/// The class and the name of the event that a command stores a value by.
+fn stored(spec: &Spec) -> (u16, &'static str) {
+    use CommandId as Id;
+    match spec.id {
+        Id::Rename | Id::RenameNx => (GENERIC, "rename_to"),
+        Id::Copy => (GENERIC, "copy_to"),
+        Id::Restore => (GENERIC, "restore"),
+        Id::Incr | Id::Decr | Id::IncrBy | Id::DecrBy | Id::IncrEx => (STRING, "incrby"),
+        Id::IncrByFloat | Id::Append | Id::SetRange | Id::SetBit | Id::Rollback => {
+            (STRING, spec.name)
+        }
+        Id::HSet | Id::HSetNx | Id::HMSet => (HASH, "hset"),
+        _ if spec.group == Group::Hash => (HASH, spec.name),
+        _ => (STRING, "set"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

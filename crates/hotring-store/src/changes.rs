@@ -1,0 +1,97 @@
+//! What a session's writes have done to keys, noted for who wants to tell others, as Redis's keyspace
+//! notifications do. Off by default; then nothing is noted, and writes pay nothing for it.
+//!
+//! Noted is what took effect, in its order. FLUSHALL ([`Session::clear`]) is not.
+
+use hotring_index::Action;
+
+use crate::session::{Index, Session};
+
+/// One write that took effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// What became of it.
+    pub what: Changed,
+}
+
+/// What a write did to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It has a value that was stored.
+    Stored {
+        /// There was none before.
+        is_new: bool,
+        /// The write gave it an expiry of its own.
+        expires: bool,
+    },
+    /// It was removed.
+    Removed,
+    /// It has the value from before and another expiry, or none.
+    Expiry {
+        /// It has one.
+        expires: bool,
+    },
+    /// Its time was over when a write came to it.
+    Expired,
+}
+
+impl Session {
+    /// Begins to note changes, or ends it.
+    pub fn note_changes(&mut self, on: bool) {
+        self.changes = on.then(Vec::new);
+        self.besides.set_noting(on);
+    }
+
+    /// What this session's writes have done since this was last asked for.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.changes.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// As [`Session::expire_step`], for who wants to know the keys: visits about `count` keys from
+    /// `cursor` on, removes those that have expired, and hands each to `f`. Returns the next cursor, 0 at
+    /// the end, and how many it removed.
+    pub fn expire_some(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        now: u64,
+        mut f: impl FnMut(&[u8]),
+    ) -> (u64, usize) {
+        let mut expired = Vec::new();
+        // At time 0 nothing has expired, so that all are shown.
+        let next = self.read_all(|index| {
+            index.scan(cursor, count, 0, |entry| {
+                if entry.expire_at.is_some_and(|at| at <= now) {
+                    expired.push(entry.key.to_vec());
+                }
+            })
+        });
+        // Damaged items are for who reads them.
+        self.take_damage();
+        let mut removed = 0;
+        for key in expired {
+            let stripe = self.stripe(&key);
+            // As a write, so that no exclusive closure loses a key in the middle.
+            let _writing = self.gate.write(stripe);
+            if remove_expired(&mut self.index, &key, now) {
+                f(&key);
+                removed += 1;
+            }
+        }
+        (next, removed)
+    }
+}
+
+/// Removes a key whose time is over; true if it did.
+pub(crate) fn remove_expired(index: &mut Index, key: &[u8], now: u64) -> bool {
+    // At time 0 the entry is shown although it has expired.
+    index.update(key, 0, |entry| {
+        let is_over = entry.is_some_and(|entry| entry.expire_at.is_some_and(|at| at <= now));
+        (if is_over { Action::Remove } else { Action::Keep }, is_over)
+    })
+}
+
+#[cfg(test)]
+mod tests;

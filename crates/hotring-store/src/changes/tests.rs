@@ -1,0 +1,121 @@
+//! Which changes are noted, in which order.
+
+use std::task::Waker;
+
+use crate::{Changed, ExpireCondition, Options, Session, SetExpiry, SetOptions, Store, TtlChange};
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn set(s: &mut Session, key: &[u8], value: &[u8]) {
+    s.set(key, value, SetOptions::default(), NOW).unwrap();
+}
+
+fn set_until(s: &mut Session, key: &[u8], at: u64) {
+    let options = SetOptions { expiry: SetExpiry::At(at), ..SetOptions::default() };
+    s.set(key, b"5", options, NOW).unwrap();
+}
+
+fn stored(is_new: bool, expires: bool) -> Changed {
+    Changed::Stored { is_new, expires }
+}
+
+#[track_caller]
+fn noted(s: &mut Session, expected: &[(&[u8], Changed)]) {
+    let changes = s.take_changes();
+    let changes: Vec<_> = changes.iter().map(|change| (&*change.key, change.what)).collect();
+    assert_eq!(changes, expected);
+}
+
+#[test]
+fn what_takes_effect_is_noted_with_and_without_history_and_watchers() {
+    for (history, watched) in [(0, false), (2, false), (0, true)] {
+        let store = Store::new(Options { history, ..Options::default() }).unwrap();
+        let mut s = store.session();
+        let _watch =
+            watched.then(|| s.watch(b"a", Some(b"none"), Waker::noop().clone(), NOW).unwrap());
+        set(&mut s, b"a", b"0");
+        noted(&mut s, &[]);
+        s.note_changes(true);
+        set(&mut s, b"a", b"1");
+        set(&mut s, b"b", b"1");
+        assert!(!s.set(b"a", b"2", SetOptions::if_absent(), NOW).unwrap().stored);
+        assert!(s.get(b"a", NOW, |_| ()).is_some());
+        noted(&mut s, &[(b"a", stored(false, false)), (b"b", stored(true, false))]);
+        s.incr_by(b"a", 1, NOW).unwrap();
+        s.append(b"a", b"x", NOW).unwrap();
+        assert!(s.incr_by(b"a", 1, NOW).is_err());
+        set_until(&mut s, b"c", NOW + 10);
+        noted(
+            &mut s,
+            &[
+                (b"a", stored(false, false)),
+                (b"a", stored(false, false)),
+                (b"c", stored(true, true)),
+            ],
+        );
+        assert!(s.expire_at(b"a", NOW + 10, ExpireCondition::Always, NOW).unwrap());
+        assert!(s.persist(b"a", NOW).unwrap());
+        assert!(!s.persist(b"a", NOW).unwrap());
+        s.get_ex(b"a", TtlChange::At(NOW + 5), NOW, |_| ()).unwrap();
+        assert!(s.expire_at(b"a", NOW, ExpireCondition::Always, NOW).unwrap());
+        noted(
+            &mut s,
+            &[
+                (b"a", Changed::Expiry { expires: true }),
+                (b"a", Changed::Expiry { expires: false }),
+                (b"a", Changed::Expiry { expires: true }),
+                (b"a", Changed::Removed),
+            ],
+        );
+        s.rename(b"b", b"d", NOW).unwrap();
+        assert_eq!(s.remove_many(&[b"d", b"none"], NOW), 1);
+        s.clear();
+        noted(
+            &mut s,
+            &[(b"d", stored(true, false)), (b"b", Changed::Removed), (b"d", Changed::Removed)],
+        );
+        s.note_changes(false);
+        set(&mut s, b"a", b"1");
+        noted(&mut s, &[]);
+    }
+}
+
+#[test]
+fn a_write_notes_that_the_key_had_expired_before() {
+    let store = Store::new(Options::default()).unwrap();
+    let mut s = store.session();
+    s.note_changes(true);
+    set_until(&mut s, b"a", NOW + 10);
+    s.take_changes();
+    s.set(b"a", b"1", SetOptions::default(), NOW + 10).unwrap();
+    noted(&mut s, &[(b"a", Changed::Expired), (b"a", stored(true, false))]);
+    set_until(&mut s, b"a", NOW + 10);
+    s.take_changes();
+    assert!(!s.remove(b"a", NOW + 10));
+    noted(&mut s, &[(b"a", Changed::Expired)]);
+}
+
+#[test]
+fn expired_keys_are_shown_once_and_stamps_do_not_notice() {
+    let store = Store::new(Options::default()).unwrap();
+    let mut s = store.session();
+    for i in 0..100u32 {
+        set_until(&mut s, &i.to_le_bytes(), NOW + u64::from(i % 2) * 10 + 10);
+    }
+    let stamp = s.stamp(&0u32.to_le_bytes(), NOW + 10).unwrap();
+    for (now, expected) in [(NOW + 9, 0), (NOW + 19, 50), (NOW + 20, 50), (NOW + 30, 0)] {
+        let (mut cursor, mut shown, mut removed) = (0, 0, 0);
+        loop {
+            let (next, some) = s.expire_some(cursor, 10, now, |_| shown += 1);
+            removed += some;
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        // The stamp has looked at one of them, and may have dropped it.
+        assert!(shown == removed && (expected == 50) == (removed >= 49), "{now}: {removed}");
+    }
+    assert!(s.is_unchanged(&stamp, NOW + 30));
+    assert!(store.is_empty());
+}
