@@ -79,12 +79,12 @@ pub(crate) fn tell(spec: &Spec, changes: &[Change], server: &Server, config: &Co
     let teller = Teller { server, config };
     if is_rename(spec) {
         // The old name goes first, as if the steps had been the other way round.
-        changes.iter().for_each(|change| teller.new(spec, change));
+        changes.iter().for_each(|change| teller.creation(spec, change));
         changes.iter().rev().for_each(|change| teller.change(spec, change));
         return;
     }
     for change in changes {
-        teller.new(spec, change);
+        teller.creation(spec, change);
         teller.change(spec, change);
     }
 }
@@ -104,10 +104,10 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    fn new(&self, spec: &Spec, change: &Change) {
+    fn creation(&self, spec: &Spec, change: &Change) {
         let Changed::Stored { is_new, .. } = change.what else { return };
         // Redis removes what it puts a whole item in place of.
-        if is_new || matches!(stored(spec).0, GENERIC) {
+        if is_new || stored(spec).0 == GENERIC {
             self.event(NEW, "new", &change.key);
         }
     }

@@ -91,8 +91,11 @@ impl Session {
     pub(crate) fn change<R>(&mut self, key: &[u8], f: impl FnOnce(Write<'_>) -> R) -> R {
         let stripe = self.stripe(key);
         let _writing = self.gate.write(stripe);
-        let due = self.besides.is_due(stripe, key);
-        let due = due.then(|| Due { besides: &self.besides, changes: self.changes.as_mut() });
+        let due = if self.besides.is_due(stripe, key) {
+            Some(Due { besides: &self.besides, changes: self.changes.as_mut() })
+        } else {
+            None
+        };
         f(Write { index: &mut self.index, key, stripe, due })
     }
 
