@@ -67,6 +67,10 @@ fn engine<E: Engine>(name: &str, config: Config) -> Result<(), ConfigError> {
     (0..OPS).for_each(|_| see(session.get(hot)));
     case(name, "get at the head", || (0..OPS).for_each(|_| see(session.get(black_box(hot)))));
     case(name, "get of keys in turn", || keys.iter().for_each(|&key| see(session.get(key))));
+    case(name, "get under a guard", || {
+        let mut guard = session.guard();
+        keys.iter().for_each(|&key| see(guard.get(key)));
+    });
     let absent = KEYS << 32;
     // Often enough for lines to have become complete, where there are such.
     (0..8).for_each(|_| keys.iter().for_each(|&key| see(session.get(absent + key))));

@@ -137,7 +137,8 @@ pub struct Config {
     /// How hot items are found.
     pub strategy: Strategy,
     /// R: one access in R (on average) may move a head. `None` picks what suits the strategy: the
-    /// paper's 5, and 32 for votes, whose lines are full of hints from the start.
+    /// paper's 5; and for votes, whose lines are full of hints from the start, 32, up to eight times as
+    /// long while nothing is to be decided.
     pub period: Option<u32>,
     /// Whether [`Strategy::Sampling`] samples less often where sampling brings nothing.
     pub backoff: bool,

@@ -245,6 +245,11 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
     /// whoever collects removed memory.
     fn step<K: Kind>(_p: &mut Pinned<'_, K, Self>) {}
 
+    /// Does a part of what growth has left for later, up to `count` buckets; whether there was any.
+    fn go_ahead<K: Kind>(_p: &mut Pinned<'_, K, Self>, _count: u64) -> bool {
+        false
+    }
+
     /// Does such work on the calling thread until `stop`, if the engine is set up for that.
     fn maintain<K: Kind>(_index: &Index<K, Self>, _stop: impl Fn() -> bool) {}
 

@@ -51,6 +51,7 @@ mod config;
 mod engine;
 mod gcuckoo;
 mod ghost;
+mod guard;
 mod index;
 mod item;
 mod limit;
@@ -79,6 +80,7 @@ pub use config::{
     RcuCounts, Strategy,
 };
 pub use engine::Engine;
+pub use guard::Guard;
 pub use index::{ChainingHash, GCuckooHash, HotRing, Index, MercuryHash};
 
 #[doc(hidden)]

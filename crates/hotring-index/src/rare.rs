@@ -44,6 +44,8 @@ mod kept {
         SplitAhead,
         /// A split gave a free word to an item that had none.
         LineFilled,
+        /// A new item took the hint of the one behind the anchor.
+        CrowdedIn,
         /// A candidate for completeness turned out to lack an item.
         CandidateDropped,
         /// A hint led to a removed item.

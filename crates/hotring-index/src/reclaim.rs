@@ -579,7 +579,10 @@ impl Participant {
 
 impl Drop for Participant {
     fn drop(&mut self) {
-        debug_assert!(!self.is_pinned(), "a guard outlived its session");
+        if self.is_pinned() {
+            // Somebody has forgotten a guard.
+            self.unpin();
+        }
         self.hand_over();
         // ORDERING: Release pairs with the CAS in `register`: our plain writes are over.
         self.record().taken.store(false, Ordering::Release);

@@ -100,6 +100,10 @@ pub(crate) struct Local<E: Engine> {
     pub(crate) arena: LocalArena,
     /// Accesses until the next R-th one.
     pub(crate) countdown: u32,
+    /// How often nothing was to be decided, one after the other: the next R is as many doublings longer.
+    pub(crate) calm: u32,
+    /// Operations until a guard pins anew.
+    pub(crate) guarded: u32,
     /// Inserts since growth was last considered.
     pub(crate) inserts: u32,
     /// Removals since shrinking was last considered.
@@ -124,6 +128,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
             participant: Participant::new(shared.collector.clone(), &name),
             arena: LocalArena::new(shared.arena.clone()),
             countdown: shared.config.period(),
+            calm: 0,
+            guarded: 0,
             inserts: 0,
             removals: 0,
             random: seed | 1,
@@ -248,6 +254,18 @@ impl<K: Kind, E: Engine> Session<K, E> {
         freed
     }
 
+    /// Does a part of what the growth of the table has left for later operations; false if there was
+    /// nothing. At most `buckets` buckets are seen to, under one pin, some 100 ns each.
+    ///
+    /// Operations do this work, too, a little now and then. Call it after a bulk load, until it returns
+    /// false, or where a thread is idle: lookups are faster when it is done.
+    pub fn work_ahead(&mut self, buckets: u32) -> bool {
+        if self.shared.engine.is_busy() {
+            self.collect_garbage();
+        }
+        E::go_ahead(&mut self.pin(), u64::from(buckets))
+    }
+
     /// Doubles the table now, if the engine can and nothing else is under way with it; true if it
     /// did. Where the engine grows in steps it begins to, and later operations and
     /// [`Session::collect`] do the rest.
@@ -269,15 +287,17 @@ impl<K: Kind, E: Engine> Session<K, E> {
 }
 
 impl<E: Engine> Local<E> {
-    /// Notes an access, unless it is the R-th: of that more is to be noted.
+    /// Notes an access, unless it is the R-th: of that more is to be noted, after `not_counted`.
     #[inline(always)]
     pub(crate) fn count_down(&mut self) -> bool {
         self.countdown -= 1;
-        let counted = self.countdown != 0;
-        if !counted {
-            self.countdown = 1;
-        }
-        counted
+        self.countdown != 0
+    }
+
+    /// Takes back a count that came to the R-th access.
+    #[inline(always)]
+    pub(crate) fn not_counted(&mut self) {
+        self.countdown = self.countdown.max(1);
     }
 
     /// A xorshift generator: chooses victims and intervals, nothing that needs more.

@@ -3,6 +3,7 @@
 use crate::arena::footprint;
 use crate::config::{Checksum, Config, ConfigError};
 use crate::engine::{Engine, Found, Hit, KeyGoal};
+use crate::guard::Guard;
 use crate::item::{Header, Item, Kind, sealed};
 use crate::rare::{sometimes, wrong};
 use crate::session::{Pinned, Session};
@@ -227,8 +228,19 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
         }
     }
 
+    #[inline(always)]
+    pub(crate) fn get(&mut self, key: u64) -> Option<u64> {
+        let goal = self.goal(&key);
+        E::get(self, goal)
+    }
+
+    pub(crate) fn fetch_add(&mut self, key: u64, by: u64) -> Option<u64> {
+        let old = self.update(key, |now| Decision::Write(now.wrapping_add(by)));
+        old.map(|old| old.wrapping_add(by))
+    }
+
     /// Blind store. True: an item with this key was there.
-    fn put(&mut self, key: u64, value: u64) -> bool {
+    pub(crate) fn put(&mut self, key: u64, value: u64) -> bool {
         let goal = self.goal(&key);
         if let Some(hit) = E::probe(self, goal)
             && self.write_in_place(hit, value, None).is_some()
@@ -266,7 +278,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
         true
     }
 
-    fn insert(&mut self, key: u64, value: u64) -> bool {
+    pub(crate) fn insert(&mut self, key: u64, value: u64) -> bool {
         let goal = self.goal(&key);
         let bucket = E::bucket(self, goal.hash);
         let mut new = None;
@@ -359,7 +371,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
         join(value_of(hit.item).fetch_or(FROZEN, Ordering::AcqRel), hit.word)
     }
 
-    fn remove(&mut self, key: u64) -> bool {
+    pub(crate) fn remove(&mut self, key: u64) -> bool {
         let goal = self.goal(&key);
         let bucket = E::bucket(self, goal.hash);
         loop {
@@ -379,9 +391,7 @@ impl<E: Engine> Session<U64, E> {
     #[inline(always)]
     pub fn get(&mut self, key: u64) -> Option<u64> {
         if !E::GLANCES {
-            let mut pinned = self.pin();
-            let goal = pinned.goal(&key);
-            return E::get(&mut pinned, goal);
+            return self.pin().get(key);
         }
         if self.pins_at_once() { self.get_pinned(key) } else { self.get_after_pin(key) }
     }
@@ -398,22 +408,31 @@ impl<E: Engine> Session<U64, E> {
     /// processor's first and last instruction in flight.
     #[inline(always)]
     fn get_pinned(&mut self, key: u64) -> Option<u64> {
-        let pinned = ManuallyDrop::new(self.pinned());
-        let answer = E::glance(&pinned, pinned.goal(&key));
-        if let Some(value) = answer
-            && self.local().count_down()
-        {
+        if let Some(answer) = self.glance(key) {
             drop(self.pinned());
-            return value;
+            return answer;
         }
         self.get_in_full(key)
     }
 
+    /// What a glance says under the pin that the session has, unless more is to be done: after
+    /// `Local::not_counted`.
+    #[inline(always)]
+    pub(crate) fn glance(&mut self, key: u64) -> Option<Option<u64>> {
+        let pinned = ManuallyDrop::new(self.pinned());
+        let answer = E::glance(&pinned, pinned.goal(&key))?;
+        self.local().count_down().then_some(answer)
+    }
+
     #[inline(never)]
     fn get_in_full(&mut self, key: u64) -> Option<u64> {
-        let mut pinned = self.pinned();
-        let goal = pinned.goal(&key);
-        E::get(&mut pinned, goal)
+        self.local().not_counted();
+        self.pinned().get(key)
+    }
+
+    /// Pins the session for many operations one after the other.
+    pub fn guard(&mut self) -> Guard<'_, E> {
+        Guard::new(self)
     }
 
     /// Stores a value; true if the key was present. In place where the item allows it.
@@ -446,8 +465,7 @@ impl<E: Engine> Session<U64, E> {
 
     /// Adds to the value (wrapping) and returns the sum; `None` if the key is absent.
     pub fn fetch_add(&mut self, key: u64, by: u64) -> Option<u64> {
-        let old = self.pin().update(key, |now| Decision::Write(now.wrapping_add(by)));
-        old.map(|old| old.wrapping_add(by))
+        self.pin().fetch_add(key, by)
     }
 
     /// Removes a key; true if it was present.

@@ -186,6 +186,13 @@ impl Hint {
         hash << (TAG_SHIFT - 32)
     }
 
+    /// The tag as a number, and above it bits that comparing tags does not look at.
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+    #[inline(always)]
+    pub(crate) fn tag_number(hash: u64) -> u32 {
+        (hash >> 32) as u32
+    }
+
     pub(crate) fn new(tag: u64, address: u64, votes: u64) -> Self {
         Self(tag | address | votes)
     }

@@ -120,6 +120,10 @@ impl<S: BytesSession> Session for WrittenSession<S> {
         self.with_key(key, S::remove);
     }
 
+    fn settle(&mut self) {
+        self.session.settle();
+    }
+
     fn get_many(&mut self, keys: &[u64], values: &mut [Option<u64>]) {
         for (keys, values) in keys.chunks(CHUNK).zip(values.chunks_mut(CHUNK)) {
             for (&key, bytes) in keys.iter().zip(self.keys.chunks_mut(self.key_bytes)) {

@@ -50,7 +50,7 @@ pub trait Engine: Send + Sync {
 }
 
 /// One thread's access to an engine.
-pub trait Session {
+pub trait Session: Sized {
     /// The value of a key. Inlined everywhere: a call more or less is a tenth of a lookup.
     fn get(&mut self, key: u64) -> Option<u64>;
     /// Sets a key that may be there or not.
@@ -62,6 +62,14 @@ pub trait Session {
     fn add(&mut self, key: u64, by: u64) {
         let old = self.get(key).unwrap_or_default();
         self.put(key, old.wrapping_add(by));
+    }
+
+    /// After a load: does what the engine would do bit by bit in later operations.
+    fn settle(&mut self) {}
+
+    /// Runs operations one after the other, in the fastest way that the engine has for a run of them.
+    fn one_by_one(&mut self, ops: &[Op]) -> Tally {
+        worker::one_by_one(self, ops)
     }
 
     /// Looks up several keys: one after the other where the engine knows nothing better.
@@ -101,6 +109,9 @@ pub trait BytesSession {
     fn put(&mut self, key: &[u8], value: &[u8]);
     /// Removes a key.
     fn remove(&mut self, key: &[u8]);
+
+    /// As [`Session::settle`].
+    fn settle(&mut self) {}
 
     /// Calls `see` with the number of each key that is there, and its value, in any order.
     fn get_many(&mut self, keys: &[&[u8]], mut see: impl FnMut(usize, &[u8])) {
@@ -165,6 +176,7 @@ impl<E: Engine> Target for Named<E> {
             session.put(key, key);
             strides.add(1);
         }
+        session.settle();
     }
 
     fn worker(&self) -> Box<dyn Worker + '_> {

@@ -1,9 +1,12 @@
 //! The engines of hotring-index as targets.
 
-use hotring_index::{Bytes, Expiry, Index, NewValue, U64, Value};
+use hotring_index::{Bytes, Expiry, Guard, Index, Kind, NewValue, U64, Value};
 
-use super::{BytesEngine, BytesSession, Engine, Session};
+use super::{BytesEngine, BytesSession, Engine, Session, Tally, worker};
+use crate::workload::operations::Op;
 
+/// Buckets between two pins.
+const BUCKETS_AHEAD: u32 = 256;
 /// Nothing expires here, so one fixed time will do.
 const NOW: u64 = 1;
 
@@ -42,8 +45,36 @@ impl<E: hotring_index::Engine> Session for hotring_index::Session<U64, E> {
         self.fetch_add(key, by);
     }
 
+    fn settle(&mut self) {
+        settle(self);
+    }
+
+    // Under a guard, as other maps are used here that have one.
+    fn one_by_one(&mut self, ops: &[Op]) -> Tally {
+        worker::one_by_one(&mut self.guard(), ops)
+    }
+
     fn get_many(&mut self, keys: &[u64], values: &mut [Option<u64>]) {
         Self::get_many(self, keys, values);
+    }
+}
+
+impl<E: hotring_index::Engine> Session for Guard<'_, E> {
+    #[inline(always)]
+    fn get(&mut self, key: u64) -> Option<u64> {
+        Self::get(self, key)
+    }
+
+    fn put(&mut self, key: u64, value: u64) {
+        Self::put(self, key, value);
+    }
+
+    fn remove(&mut self, key: u64) {
+        Self::remove(self, key);
+    }
+
+    fn add(&mut self, key: u64, by: u64) {
+        self.fetch_add(key, by);
     }
 }
 
@@ -78,6 +109,10 @@ impl<E: hotring_index::Engine> BytesSession for hotring_index::Session<Bytes, E>
         Self::remove(self, key, NOW);
     }
 
+    fn settle(&mut self) {
+        settle(self);
+    }
+
     fn get_many(&mut self, keys: &[&[u8]], mut see: impl FnMut(usize, &[u8])) {
         Self::get_many(self, keys, NOW, |i, entry| {
             if let Some(entry) = entry {
@@ -85,6 +120,10 @@ impl<E: hotring_index::Engine> BytesSession for hotring_index::Session<Bytes, E>
             }
         });
     }
+}
+
+fn settle<K: Kind, E: hotring_index::Engine>(session: &mut hotring_index::Session<K, E>) {
+    while session.work_ahead(BUCKETS_AHEAD) {}
 }
 
 fn bytes_of(value: Value<'_>) -> &[u8] {

@@ -47,6 +47,26 @@ impl Tally {
     }
 }
 
+/// Runs operations one after the other. Inlined, so that a guard stays in its register.
+#[inline(always)]
+pub(super) fn one_by_one(session: &mut impl Session, ops: &[Op]) -> Tally {
+    let mut tally = Tally::default();
+    for op in ops {
+        match op.kind() {
+            Kind::Read => tally.read(op.key(), session.get(op.key())),
+            _ => write(session, *op),
+        }
+    }
+    tally
+}
+
+fn write(session: &mut impl Session, op: Op) {
+    match op.kind() {
+        Kind::Modify => session.add(op.key(), CHECKED + 1),
+        _ => session.put(op.key(), op.key()),
+    }
+}
+
 /// A session at work.
 pub(super) struct Running<S> {
     session: S,
@@ -60,24 +80,6 @@ impl<S: Session> Running<S> {
         Running { session, keys: Vec::new(), values: Vec::new() }
     }
 
-    fn scalar(&mut self, ops: &[Op]) -> Tally {
-        let mut tally = Tally::default();
-        for op in ops {
-            match op.kind() {
-                Kind::Read => tally.read(op.key(), self.session.get(op.key())),
-                _ => self.write(*op),
-            }
-        }
-        tally
-    }
-
-    fn write(&mut self, op: Op) {
-        match op.kind() {
-            Kind::Modify => self.session.add(op.key(), CHECKED + 1),
-            _ => self.session.put(op.key(), op.key()),
-        }
-    }
-
     /// Reads of a window are looked up together, after its writes: that is what a server does with
     /// a pipeline of independent requests.
     fn batched(&mut self, ops: &[Op], batch: usize) -> Tally {
@@ -88,7 +90,7 @@ impl<S: Session> Running<S> {
             for op in window {
                 match op.kind() {
                     Kind::Read => self.keys.push(op.key()),
-                    _ => self.write(*op),
+                    _ => write(&mut self.session, *op),
                 }
             }
             let values = &mut self.values[..self.keys.len()];
@@ -102,7 +104,7 @@ impl<S: Session> Running<S> {
 impl<S: Session> Worker for Running<S> {
     fn run(&mut self, ops: &[Op], mode: Mode) -> Tally {
         match mode {
-            Mode::Scalar => self.scalar(ops),
+            Mode::Scalar => self.session.one_by_one(ops),
             Mode::Batched(batch) => self.batched(ops, batch),
         }
     }
@@ -111,7 +113,7 @@ impl<S: Session> Worker for Running<S> {
         let mut tally = Tally::default();
         for op in ops {
             if op.kind() != Kind::Read {
-                self.write(*op);
+                write(&mut self.session, *op);
                 continue;
             }
             let start = Instant::now();

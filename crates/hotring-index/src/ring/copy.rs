@@ -124,15 +124,14 @@ impl<'s, const H: usize> Pinned<'s, U64, Ring<H>> {
             }
             return Some(value);
         }
-        let tag = Hint::tag_of(goal.hash);
-        let Some(word) = slot.first_match(tag, self.engine.table.words()) else {
+        let Some(place) = slot.first_match(goal.hash, self.engine.table.words()) else {
             if control.is(COMPLETE) && self.is_complete(slot) {
                 self.access(goal.hash, None, 0);
                 return None;
             }
             return self.lookup_in_full(goal).map(load);
         };
-        let value = self.look(goal, slot, word);
+        let value = self.look(goal, slot, slot.hint_at(place));
         if value.is_some() { value } else { self.lookup_in_full(goal).map(load) }
     }
 
@@ -237,8 +236,8 @@ impl<'s, const H: usize> Pinned<'s, U64, Ring<H>> {
     fn ask_for(&self, place: &mut Place<'s, H>, slot: &'s Slot<H>) {
         // ORDERING: Acquire, before the hints, as in `get_beside_copy`.
         let control = Next(slot.anchor.load(Ordering::Acquire));
-        let found = slot.first_match(Hint::tag_of(place.hash), self.engine.table.words());
-        let Some(word) = found else {
+        let found = slot.first_match(place.hash, self.engine.table.words());
+        let Some(word) = found.map(|at| slot.hint_at(at)) else {
             place.is_absent = control.is(COMPLETE) && self.is_complete(slot);
             return;
         };

@@ -203,6 +203,10 @@ impl<const H: usize> Engine for Ring<H> {
         p.step_resizing();
     }
 
+    fn go_ahead<K: Kind>(p: &mut Pinned<'_, K, Self>, count: u64) -> bool {
+        p.go_ahead(count)
+    }
+
     fn grow<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
         let mask = p.engine.table.mask();
         p.double(mask)

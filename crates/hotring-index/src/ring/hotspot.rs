@@ -11,15 +11,23 @@
 use crate::config::{RcuCounts, Strategy};
 use crate::engine::Hit;
 use crate::item::{Item, Kind};
+use crate::rare::sometimes;
 use crate::ring::Ring;
+use crate::ring::hint::VOTES_NEW;
 use crate::session::Pinned;
-use crate::sync::Ordering;
-use crate::word::{COUNTER, COUNTER_ONE, Hint, Link, MARK, Next, VOTES_MAX, head, ring_cmp};
+use crate::sync::{AtomicU64, Ordering};
+use crate::word::{
+    COMPLETE, COUNTER, COUNTER_ONE, Hint, Link, MARK, Next, VOTES_MAX, head, ring_cmp,
+};
 
 /// Buckets that are seen to in advance by one access in so many.
 const AHEAD_OF_ACCESSES: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
 /// Items that one adjustment looks at; longer arcs are judged by their first part.
 const ARC_MAX: usize = 64;
+/// The longest period is 2 to the power of this times R.
+const CALM_MAX: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 3 };
+/// What a checker decides is decided by schedules alone.
+const ALWAYS: bool = cfg!(any(loom, shuttle));
 /// With no strategy accesses are only counted, and rarely.
 const PERIOD_IDLE: u32 = 64;
 /// Exponent of the back-off: a cold access starts a round with probability 2^-exponent.
@@ -60,26 +68,37 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         // R on average, R/2 to 3R/2 at random: a fixed R can fall in step with periodic accesses.
         let period = match strategy {
             Strategy::None => PERIOD_IDLE,
-            _ => self.shared.config.period(),
+            _ => self.shared.config.period() << self.local.calm,
         };
         self.local.countdown = self.around(period);
         self.local.participant.nudge(self.engine.resizing.is_busy(), period);
-        self.go_ahead(AHEAD_OF_ACCESSES);
-        self.record().lookups.add(1);
-        self.record().visits.add(i64::from(visits));
+        let ahead = self.go_ahead(AHEAD_OF_ACCESSES);
+        // One access stands for all since the one before.
+        self.record().lookups.add(1 << self.local.calm);
+        self.record().visits.add(i64::from(visits) << self.local.calm);
         let bucket = hash & self.engine.table.mask();
         let Some(hit) = hit else {
-            if self.engine.completes {
-                self.try_complete(bucket);
-            }
-            return;
+            let settled = !self.engine.completes || self.try_complete(bucket);
+            return self.calm_down(settled && !ahead);
         };
         match strategy {
             Strategy::None => {}
             Strategy::Random => self.move_head(bucket, hit.item),
             Strategy::Sampling => self.start_sampling(bucket, hit),
             Strategy::Vote if self.has_copies() => self.vote_beside_copy(bucket, hash, hit),
-            Strategy::Vote => self.vote(bucket, hash, hit),
+            Strategy::Vote => {
+                let settled = self.vote(bucket, hash, hit);
+                self.calm_down(settled && !ahead);
+            }
+        }
+    }
+
+    /// Looks for hotspots less often where there is nothing to decide, and as often as ever at once if
+    /// there is.
+    fn calm_down(&mut self, settled: bool) {
+        let config = &self.shared.config;
+        if config.strategy == Strategy::Vote && config.period.is_none() {
+            self.local.calm = if settled { CALM_MAX.min(self.local.calm + 1) } else { 0 };
         }
     }
 
@@ -101,11 +120,16 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         Next(self.engine.table.slot(bucket).anchor.load(Ordering::Acquire)).is_start()
     }
 
-    fn vote(&mut self, bucket: u64, hash: u64, hit: Hit) {
-        if !self.is_usable(bucket) {
-            return;
-        }
+    /// False: the item has no hint, and others have one.
+    fn vote(&mut self, bucket: u64, hash: u64, hit: Hit) -> bool {
         let slot = self.engine.table.slot(bucket);
+        // ORDERING: Acquire, as in `bucket`.
+        let control = Next(slot.anchor.load(Ordering::Acquire));
+        // A vote is an atomic write, which waits for all lookups in flight. Where every item has a
+        // hint, nothing is to be decided.
+        if !control.is_start() || control.is(COMPLETE) {
+            return control.is_start();
+        }
         let tag = Hint::tag_of(hash);
         for k in slot.matches(tag, self.engine.table.words()) {
             // ORDERING: Relaxed, a vote: the CAS validates it, no memory is read through it.
@@ -114,15 +138,24 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 if hint.votes() < VOTES_MAX {
                     self.cast(bucket, k, hint, hint.votes() + 1);
                 }
-                return;
+                return true;
             }
         }
-        let hints = &slot.hints;
-        // ORDERING: Relaxed, the CAS that takes the word validates it.
-        let empty = hints.iter().position(|word| word.load(Ordering::Relaxed) == 0);
-        let k = empty.unwrap_or_else(|| (self.local.random() >> 33) as usize % H);
+        self.challenge(bucket, tag, hit.item, control.link());
+        false
+    }
+
+    /// An item without a hint takes a vote from one that has one, or its place.
+    fn challenge(&mut self, bucket: u64, tag: u64, item: Item, first: Link) {
+        let luck = self.local.random() >> 33;
+        if first == Link::item(item.address()) && luck & 3 != 0 && !ALWAYS {
+            return;
+        }
+        let second = || if luck & 4 == 0 { self.hint_of_first(bucket, first) } else { None };
+        let any = (luck >> 3) as usize % H;
+        let k = self.free_hint(bucket).or_else(second).unwrap_or(any);
         // ORDERING: Acquire, we may release the item behind it.
-        let hint = Hint(hints[k].load(Ordering::Acquire));
+        let hint = Hint(self.engine.table.slot(bucket).hints[k].load(Ordering::Acquire));
         if hint.is_reserved() {
             return;
         }
@@ -130,8 +163,47 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             self.cast(bucket, k, hint, hint.votes() - 1);
             return;
         }
-        let after = Hint::new(tag, hit.item.address(), 1);
-        self.heat(bucket, k, hint, hit.item, after);
+        let after = Hint::new(tag, item.address(), 1);
+        self.heat(bucket, k, hint, item, after);
+    }
+
+    fn free_hint(&self, bucket: u64) -> Option<usize> {
+        // ORDERING: Relaxed, the CAS that takes the word validates it.
+        let free = |word: &AtomicU64| word.load(Ordering::Relaxed) == 0;
+        self.engine.table.hints(bucket).iter().position(free)
+    }
+
+    /// The hint that leads to the node behind a bucket's anchor. It is the one that is missed least:
+    /// without it that item is still found at once, as the anchor is in the line.
+    fn hint_of_first(&self, bucket: u64, first: Link) -> Option<usize> {
+        // ORDERING: Relaxed, as in `free_hint`.
+        let leads =
+            |word: &AtomicU64| Hint(word.load(Ordering::Relaxed)).address() == first.address();
+        if first.is_anchor() {
+            None
+        } else {
+            self.engine.table.hints(bucket).iter().position(leads)
+        }
+    }
+
+    /// A new item for which its line had no room takes the hint of the one behind the anchor, unless
+    /// that is hot.
+    pub(crate) fn crowd_in(&mut self, bucket: u64, hash: u64, item: Item) {
+        if H == 1 || self.shared.config.strategy != Strategy::Vote || self.has_copies() {
+            return;
+        }
+        let slot = self.engine.table.slot(bucket);
+        // ORDERING: Relaxed, only compared with hints.
+        let first = Next(slot.anchor.load(Ordering::Relaxed)).link();
+        let Some(k) = self.hint_of_first(bucket, first) else { return };
+        // ORDERING: Acquire, we may release the item behind it.
+        let hint = Hint(slot.hints[k].load(Ordering::Acquire));
+        if hint.address() == first.address() && hint.votes() <= VOTES_NEW {
+            let after = Hint::new(Hint::tag_of(hash), item.address(), VOTES_NEW);
+            if self.move_hint(bucket, k, hint, item, after) {
+                sometimes!(CrowdedIn);
+            }
+        }
     }
 
     /// Gives a hint to a hot item, and counts that.

@@ -75,6 +75,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
                 // reserved word is written by its owner only.
                 self.engine.table.slot(bucket).hints[k].store(word.0, Ordering::Release);
                 self.recheck(bucket, item);
+            } else {
+                self.crowd_in(bucket, goal.hash(), item);
             }
             wrong!(self, LinkFirst => self.hint_late(goal.hash(), bucket, item));
             self.consider_growth();

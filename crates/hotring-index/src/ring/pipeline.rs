@@ -11,7 +11,7 @@ use crate::item::{Item, Kind};
 use crate::prefetch::{prefetch, prefetch_item};
 use crate::rare::sometimes;
 use crate::ring::Ring;
-use crate::ring::table::Slot;
+use crate::ring::table::{HintAt, Slot};
 use crate::session::Pinned;
 use crate::sync::Ordering;
 use crate::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next};
@@ -171,13 +171,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     /// The item under the first hint with the hash's tag.
     #[inline(always)]
     fn candidate(&self, slot: &Slot<H>, hash: u64) -> Option<Item> {
-        let word = if H == 1 {
-            Some(&slot.hints[0])
-        } else {
-            slot.first_match(Hint::tag_of(hash), self.engine.table.words())
-        };
+        let place =
+            if H == 1 { HintAt::of(0) } else { slot.first_match(hash, self.engine.table.words())? };
         // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
-        word.and_then(|word| self.hinted(Hint(word.load(Ordering::Acquire))))
+        self.hinted(Hint(slot.hint_at(place).load(Ordering::Acquire)))
     }
 
     /// Asks for the item under the first hint with the hash's tag: its address, or [`MISSED`] if the
@@ -188,12 +185,12 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
         let words = self.engine.table.all_words();
-        let Some(hint) = slot.first_match(Hint::tag_of(hash), words) else {
+        let Some(place) = slot.first_match(hash, words) else {
             let is_absent = control.is(COMPLETE) && self.is_complete(slot);
             return if is_absent { MISSED } else { 0 };
         };
         // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
-        let address = Hint(hint.load(Ordering::Acquire)).address();
+        let address = Hint(slot.hint_at(place).load(Ordering::Acquire)).address();
         prefetch_item::<K>(address);
         address
     }

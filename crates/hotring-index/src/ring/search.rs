@@ -7,7 +7,7 @@ use crate::engine::{Hit, KeyGoal};
 use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
-use crate::ring::table::{Matches, Slot};
+use crate::ring::table::{HintAt, Matches, Slot};
 use crate::session::Pinned;
 use crate::sync::{AtomicU64, Ordering};
 use crate::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next, REPL, ring_cmp};
@@ -116,14 +116,13 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         // Before the hints: a complete line needs it first.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
-        let tag = Hint::tag_and_more(goal.hash);
         // Each way by itself: what they have in common is shorter without a choice before it.
         if table.is_wide() {
-            self.glance_at(goal, slot, control, slot.first_match_wide(tag))
+            self.glance_at(goal, slot, control, slot.first_match_wide(goal.hash))
         } else if table.copies() {
             None
         } else {
-            self.glance_at(goal, slot, control, slot.first_match(tag, table.all_words()))
+            self.glance_at(goal, slot, control, slot.first_match(goal.hash, table.all_words()))
         }
     }
 
@@ -133,13 +132,13 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         goal: KeyGoal<'_, K>,
         slot: &Slot<H>,
         control: Next,
-        hint: Option<&AtomicU64>,
+        place: Option<HintAt<H>>,
     ) -> Option<Option<Hit>> {
-        let Some(hint) = hint else {
+        let Some(place) = place else {
             return (control.is(COMPLETE) && self.is_complete(slot)).then_some(None);
         };
         // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
-        let item = self.hinted(Hint(hint.load(Ordering::Acquire)))?;
+        let item = self.hinted(Hint(slot.hint_at(place).load(Ordering::Acquire)))?;
         // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load is
         // the linearization point.
         let word = Next(item.next().load(Ordering::Acquire));

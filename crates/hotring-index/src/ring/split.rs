@@ -50,28 +50,29 @@ impl Ahead {
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Sees to at most `count` buckets or lines, if there are some that nobody has seen to since the
-    /// table doubled.
+    /// table doubled; whether there were.
     #[inline]
-    pub(crate) fn go_ahead(&mut self, count: u64) {
+    pub(crate) fn go_ahead(&mut self, count: u64) -> bool {
         let slots = self.engine.table.mask() + 1;
         // ORDERING: Relaxed, as in `restart`.
         let from = self.engine.ahead.0.load(Ordering::Relaxed);
-        if from < 2 * slots && !self.engine.resizing.is_busy() && !cfg!(loom) {
-            self.go_on_from(from, count, slots);
-        }
+        from < 2 * slots
+            && !self.engine.resizing.is_busy()
+            && !cfg!(loom)
+            && self.go_on_from(from, count, slots)
     }
 
     #[cold]
-    fn go_on_from(&mut self, from: u64, count: u64, slots: u64) {
+    fn go_on_from(&mut self, from: u64, count: u64, slots: u64) -> bool {
         let splits = from < slots;
         // Of a table that was enlarged for what is to come, nothing is touched before that comes.
         let waits = self.shared.items() < slots as i64 && !cfg!(shuttle);
         if splits && waits {
-            return;
+            return false;
         }
         let to = (from + count).min(if splits { slots } else { 2 * slots });
         if !self.engine.ahead.take(from, to) {
-            return;
+            return true;
         }
         if splits {
             self.fetching(from..to, parent, |p, bucket| {
@@ -89,6 +90,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 }
             });
         }
+        true
     }
 
     /// Calls `see_to` for each number, for which it will want the items of the line that `line_of`

@@ -43,12 +43,25 @@ impl Iterator for Matches {
     }
 }
 
+/// Where in a slot a hint is, in bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct HintAt<const H: usize>(usize);
+
+impl<const H: usize> HintAt<H> {
+    /// Of one of the H hints.
+    #[inline(always)]
+    pub(crate) fn of(hint: usize) -> Self {
+        debug_assert!(hint < H);
+        Self(8 + 8 * hint)
+    }
+}
+
 /// Which words of a slot are hints.
 #[derive(Clone, Copy)]
 pub(crate) struct Words {
     /// In the form of [`Matches`].
     set: u32,
-    /// The words of the line, a bit each; 0 if the processor cannot compare a line at once.
+    /// The same in the form of [`line_matches_wide`]; 0 if the processor cannot compare a line at once.
     #[cfg_attr(
         not(all(target_arch = "x86_64", not(any(loom, shuttle)))),
         expect(dead_code, reason = "for the vector code")
@@ -61,7 +74,7 @@ impl Words {
     #[inline(always)]
     fn first(n: usize, is_wide: bool) -> Self {
         let set = 0x1111_1111 & ((1 << (4 * n)) - 1);
-        Self { set, line: if is_wide { (2 << n) - 2 } else { 0 } }
+        Self { set, line: if is_wide { set << 7 } else { 0 } }
     }
 }
 
@@ -85,27 +98,34 @@ impl<const H: usize> Slot<H> {
 
     /// The first of [`Slot::matches`] among all hints, where `Table::is_wide`.
     #[inline(always)]
-    pub(crate) fn first_match_wide(&self, tag: u64) -> Option<&AtomicU64> {
-        self.first_match(tag, Words::first(H, true))
+    pub(crate) fn first_match_wide(&self, hash: u64) -> Option<HintAt<H>> {
+        self.first_match(hash, Words::first(H, true))
     }
 
-    /// The first of [`Slot::matches`].
+    /// The first of [`Slot::matches`] for the tag of a hash.
     #[inline(always)]
-    pub(crate) fn first_match(&self, tag: u64, words: Words) -> Option<&AtomicU64> {
+    pub(crate) fn first_match(&self, hash: u64, words: Words) -> Option<HintAt<H>> {
         #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
         if H == 7 && words.line != 0 {
-            let set = line_matches_wide(self.anchor.as_ptr().cast(), tag) & words.line;
-            // SAFETY: the set has bits 1 to 7 for hints 0 to 6.
-            let hint = |word: u32| unsafe { self.hints.get_unchecked(word as usize - 1) };
-            return (set != 0).then(|| hint(set.trailing_zeros()));
+            let line = std::ptr::from_ref(self).cast();
+            let set = line_matches_wide(line, Hint::tag_number(hash)) & words.line;
+            // Bit 4 i + 3 is word i, at byte 8 i: an address that takes no instruction of its own.
+            let offset = || (2 * set.trailing_zeros() as usize).wrapping_sub(6);
+            return (set != 0).then(|| HintAt(offset()));
         }
-        // SAFETY: matches are below H.
-        self.matches(tag, words).next().map(|k| unsafe { self.hints.get_unchecked(k) })
+        self.matches(Hint::tag_and_more(hash), words).next().map(HintAt::of)
+    }
+
+    #[inline(always)]
+    pub(crate) fn hint_at(&self, place: HintAt<H>) -> &AtomicU64 {
+        let slot = std::ptr::from_ref(self).cast::<AtomicU64>();
+        // SAFETY: a place is that of one of the H hints.
+        unsafe { &*slot.byte_add(place.0) }
     }
 
     /// The hints that had this tag (as [`Hint::tag_of`] or [`Hint::tag_and_more`] gives it) when they
-    /// were looked at, each once, after everything that the caller has loaded before. Without branches: which hint it
-    /// is cannot be predicted.
+    /// were looked at, each once, after everything that the caller has loaded before. Without branches:
+    /// which hint it is cannot be predicted.
     #[inline(always)]
     pub(crate) fn matches(&self, tag: u64, words: Words) -> Matches {
         #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
@@ -164,20 +184,19 @@ fn line_matches(line: *const u64, tag: u64) -> u32 {
     (high << 16 | low) >> 7
 }
 
-/// As [`line_matches`], in five instructions, with a bit a word. The caller knows of AVX-512.
+/// As [`line_matches`], in three instructions, and not shifted: bit 4 i + 3 says it of word i. The
+/// caller knows of AVX-512 with comparisons of 16 bits.
 #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
 #[inline(always)]
-fn line_matches_wide(line: *const u64, tag: u64) -> u32 {
+fn line_matches_wide(line: *const u64, tag: u32) -> u32 {
     let set: u32;
     // SAFETY: as in `line_matches`: the parts of 8 bytes are not torn in a load of 64 either. The
     // registers beyond the 16th leave nothing behind that slows down other vector code.
     unsafe {
         std::arch::asm!(
-            "vpbroadcastq zmm16, {tag}",
-            "vpxorq zmm16, zmm16, zmmword ptr [{line}]",
-            "vpsrlq zmm16, zmm16, 48",
-            "vptestnmq k1, zmm16, zmm16",
-            "kmovw {set:e}, k1",
+            "vpbroadcastw zmm16, {tag:e}",
+            "vpcmpeqw k1, zmm16, zmmword ptr [{line}]",
+            "kmovd {set:e}, k1",
             line = in(reg) line,
             tag = in(reg) tag,
             set = out(reg) set,
@@ -209,6 +228,7 @@ pub(crate) struct Table<const H: usize> {
 #[cfg(target_arch = "x86_64")]
 fn has_wide() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")
+        && std::arch::is_x86_feature_detected!("avx512bw")
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -403,9 +423,10 @@ mod tests {
                     line.0.matches(tag, Words::first(words, has_wide())).collect();
                 let expected: Vec<usize> = (0..words).filter(|k| set >> k & 1 == 1).collect();
                 assert_eq!(found, expected, "{words} of {H} hints, set {set:b}");
-                let first = line.0.first_match(tag, Words::first(words, has_wide()));
+                let first = line.0.first_match(tag >> 16, Words::first(words, has_wide()));
                 let expected = expected.first().map(|&k| &raw const line.0.hints[k]);
-                assert_eq!(first.map(std::ptr::from_ref), expected, "{words} of {H}, set {set:b}");
+                let first = first.map(|place| std::ptr::from_ref(line.0.hint_at(place)));
+                assert_eq!(first, expected, "{words} of {H}, set {set:b}");
             }
         }
     }

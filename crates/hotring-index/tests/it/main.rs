@@ -8,6 +8,7 @@ mod checksums;
 mod colliding;
 mod flooding;
 mod gcuckoo;
+mod guard;
 mod history;
 mod history_checks;
 mod linearizability;

@@ -68,7 +68,9 @@ controls! {
     SplitKeepsComplete => find(shapes::split_complete(), Pct(8)),
     // Shuttle's plans make no candidate of a line that lacks an item.
     SplitTrustsCandidate => Option::None,
-    DisplaceKeepsComplete => find(shapes::displace_complete(), Pct(8)),
+    // Votes leave complete lines alone. What remains is a line that becomes complete between the look
+    // and the move of a vote, for an item that is removed in between: a scenario of loom's.
+    DisplaceKeepsComplete => Option::None,
     TrustTag => find(two("trust-tag"), Random),
     NoDoom => Some((shapes::renewals(), Pct(3))),
     // One epoch of two is for who retires by an old value of the epoch. By the newest it would be
