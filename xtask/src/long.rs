@@ -87,22 +87,12 @@ fn hits(file: &PathBuf, target: &str) -> Result<u64> {
 
 /// The measurements of `docs/results`, each as it is written there.
 const MEASUREMENTS: &[&[&str]] = &[
-    &["ycsb", "--ops", "2M", "--batch", "256", "--strategies", "none,vote", "--csv", "lines.csv"],
-    &[
-        "ycsb",
-        "--ops",
-        "2M",
-        "--batch",
-        "256",
-        "--targets",
-        "hotring",
-        "--hints",
-        "1",
-        "--strategies",
-        "none,random,sampling,vote",
-        "--csv",
-        "heads.csv",
-    ],
+    &["compare", "--parts", "free", "--ops", "1M", "--csv", "free.csv"],
+    &["compare", "--parts", "equal-memory", "--ops", "1M", "--csv", "equal-memory.csv"],
+    &["compare", "--parts", "rcu", "--ops", "1M", "--csv", "rcu.csv"],
+    &["compare", "--parts", "shift", "--ops", "2M"],
+    &["compare", "--parts", "growth"],
+    &["compare", "--parts", "tails", "--ops", "2M"],
     &["memory"],
     &["reclamation"],
     &["servers", "--skew", "uniform,0.99", "--csv", "servers.csv"],

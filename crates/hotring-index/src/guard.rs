@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::ring::Ring;
 use crate::session::{Pinned, Session};
 use crate::u64s::U64;
-use std::mem::{ManuallyDrop, forget};
+use std::mem::ManuallyDrop;
 
 /// Operations after which a guard pins anew at the latest, reads by a glance aside: those are counted
 /// by the strategy.
@@ -13,9 +13,11 @@ const OPERATIONS_A_PIN: u32 = 64;
 /// A session of `u64` items that stays pinned from one operation to the next: the fast way to do many
 /// one after the other, as each leaves out what a pin of its own costs.
 ///
-/// A guard that is used pins anew every some dozens of operations, and so holds nothing up. One that
-/// is kept and not used holds up the reuse of all removed memory, as a slow callback does
-/// ([`Session::admit`] has the bound): drop it before the thread waits for anything.
+/// A guard that is used pins anew again and again, and so holds nothing up for long: after 64
+/// operations, or, as long as there are only reads, one and a half times R of them
+/// ([`Config::period`](crate::Config::period): 384 at most by default). One that is kept and not used
+/// holds up the reuse of all removed memory, as a slow callback does ([`Session::admit`] has the
+/// bound): drop it before the thread waits for anything.
 ///
 /// ```
 /// use hotring_index::{Config, HotRing, U64};
@@ -37,7 +39,7 @@ pub struct Guard<'s, E: Engine = Ring<7>> {
 
 impl<'s, E: Engine> Guard<'s, E> {
     pub(crate) fn new(session: &'s mut Session<U64, E>) -> Self {
-        forget(session.pin());
+        session.begin_guard();
         Self { session }
     }
 
@@ -78,15 +80,18 @@ impl<'s, E: Engine> Guard<'s, E> {
 impl<E: Engine> Drop for Guard<'_, E> {
     #[inline(always)]
     fn drop(&mut self) {
-        drop(self.session.pinned());
+        self.session.local().participant.end_guard();
     }
 }
 
 /// What a glance leaves; now and then, so that it is also the time to pin anew.
 #[inline(never)]
 fn get_in_full<E: Engine>(session: &mut Session<U64, E>, key: u64) -> Option<u64> {
-    session.local().not_counted();
-    session.local().guarded = 0;
+    let local = session.local();
+    if local.countdown == 0 {
+        local.guarded = 0;
+    }
+    local.not_counted();
     with(session, |pinned| pinned.get(key))
 }
 
@@ -99,17 +104,10 @@ fn with<E: Engine, R>(
     let answer = operation(&mut ManuallyDrop::new(session.pinned()));
     let local = session.local();
     if local.guarded == 0 || local.participant.is_due() {
-        pin_anew(session);
+        local.guarded = OPERATIONS_A_PIN;
+        session.renew_guard();
     } else {
         local.guarded -= 1;
     }
     answer
-}
-
-#[cold]
-#[inline(never)]
-fn pin_anew<E: Engine>(session: &mut Session<U64, E>) {
-    session.local().guarded = OPERATIONS_A_PIN;
-    drop(session.pinned());
-    forget(session.pin());
 }

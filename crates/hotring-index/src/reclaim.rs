@@ -45,6 +45,8 @@ const GRACE: u64 = 2;
 const DUE: u8 = 1;
 /// A pin costs a fence in this process.
 const FENCED: u8 = 2;
+/// A guard has the pin; nobody else sees this, unless the guard was forgotten.
+const GUARDED: u8 = 4;
 /// Accesses after which a session that retires nothing more tries again to free what it has queued.
 const NUDGE_ACCESSES: u32 = 320;
 
@@ -375,8 +377,8 @@ pub(crate) struct Participant {
     bytes_since: usize,
     /// Accesses that were noted by `nudge`.
     nudged: u32,
-    /// Why the next pin is not [`Participant::pin_lightly`] and nothing else: `DUE`, `FENCED`, both;
-    /// mostly neither.
+    /// Why the next pin is not [`Participant::pin_lightly`] and nothing else: `DUE`, `FENCED`,
+    /// `GUARDED`; mostly none.
     reasons: u8,
 }
 
@@ -443,6 +445,26 @@ impl Participant {
         }
         // ORDERING: Release, our accesses end before; pairs with the Acquire in `try_advance`.
         self.record().state.store(0, Ordering::Release);
+    }
+
+    /// Pins for a guard.
+    pub(crate) fn begin_guard(&mut self) {
+        self.pin();
+        self.reasons |= GUARDED;
+    }
+
+    /// Unpins for it.
+    #[inline(always)]
+    pub(crate) fn end_guard(&mut self) {
+        self.reasons &= !GUARDED;
+        self.unpin();
+    }
+
+    /// To be called where a pin begins, or must not be.
+    pub(crate) fn end_forgotten_guard(&mut self) {
+        if self.reasons & GUARDED != 0 {
+            self.end_guard();
+        }
     }
 
     /// The tag of a grace period that begins now: when `Collector::is_over` says so, everybody has
@@ -579,10 +601,8 @@ impl Participant {
 
 impl Drop for Participant {
     fn drop(&mut self) {
-        if self.is_pinned() {
-            // Somebody has forgotten a guard.
-            self.unpin();
-        }
+        self.end_forgotten_guard();
+        debug_assert!(!self.is_pinned(), "a guard outlived its session");
         self.hand_over();
         // ORDERING: Release pairs with the CAS in `register`: our plain writes are over.
         self.record().taken.store(false, Ordering::Release);

@@ -204,9 +204,36 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.pinned()
     }
 
+    /// Pins the session for a guard: until `end_guard` of the participant.
+    pub(crate) fn begin_guard(&mut self) {
+        if self.local.participant.is_due() {
+            self.collect_garbage();
+        }
+        self.local.participant.begin_guard();
+    }
+
+    /// Pins anew for the guard that there is, with a collection in between if one is due.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn renew_guard(&mut self) {
+        /// Pins again in any case: if the collection panics, the guard may still be used.
+        struct Pins<'s, K: Kind, E: Engine>(&'s mut Session<K, E>);
+        impl<K: Kind, E: Engine> Drop for Pins<'_, K, E> {
+            fn drop(&mut self) {
+                self.0.local.participant.begin_guard();
+            }
+        }
+        self.local.participant.end_guard();
+        let pins = Pins(self);
+        if pins.0.local.participant.is_due() {
+            pins.0.collect_garbage();
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn pin_in_full(&mut self) {
+        self.local.participant.end_forgotten_guard();
         if self.local.participant.is_due() {
             self.collect_garbage();
         }
@@ -240,6 +267,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
     #[cold]
     fn collect_garbage(&mut self) -> i64 {
         let Local { participant, arena, .. } = &mut self.local;
+        participant.end_forgotten_guard();
         let mut freed = 0;
         participant.collect(|retired| {
             freed += retired.size as i64;
@@ -254,8 +282,9 @@ impl<K: Kind, E: Engine> Session<K, E> {
         freed
     }
 
-    /// Does a part of what the growth of the table has left for later operations; false if there was
-    /// nothing. At most `buckets` buckets are seen to, under one pin, some 100 ns each.
+    /// Does a part of what the growth of the table has left for later operations; false if there is
+    /// nothing that can be done now. `buckets` buckets (at least one) are seen to, under one pin, some
+    /// 100 ns each.
     ///
     /// Operations do this work, too, a little now and then. Call it after a bulk load, until it returns
     /// false, or where a thread is idle: lookups are faster when it is done.
@@ -263,7 +292,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         if self.shared.engine.is_busy() {
             self.collect_garbage();
         }
-        E::go_ahead(&mut self.pin(), u64::from(buckets))
+        E::go_ahead(&mut self.pin(), u64::from(buckets.max(1)))
     }
 
     /// Doubles the table now, if the engine can and nothing else is under way with it; true if it

@@ -9,6 +9,10 @@ use crate::sync::Ordering;
 
 /// Sampled lookups that a mean must rest on.
 const LOOKUPS_MIN: i64 = 4096;
+/// Pages of memory for the next doubling that are asked for every so many inserts: as the load comes
+/// near, and when a doubling waits for them.
+const PAGES_AT_LEISURE: u64 = 64;
+const PAGES_IN_HASTE: u64 = 8;
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Doubles the table if the load says so, or the access overhead (FAST'20 section 3.4) while
@@ -20,7 +24,13 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             Growth::Fixed => return,
             Growth::Auto { visits_max, items_min, items_max, .. } => {
                 let load = load();
-                load > items_max || (load >= items_min && self.overhead() > visits_max)
+                let crowded = load >= items_min && self.overhead() > visits_max;
+                // Twice as fast as the load comes near, so that it is ready when half of the way is left.
+                let near = (2.0 * (load - items_min) / (items_max - items_min)).clamp(0.0, 1.0);
+                let (part, pages) =
+                    if crowded { (1.0, PAGES_IN_HASTE) } else { (near, PAGES_AT_LEISURE) };
+                let ready = self.engine.table.touch_ahead(mask, part, pages);
+                load > items_max || (crowded && ready)
             }
             Growth::BytesPerKey(bytes) => load() * bytes > size_of::<Slot<H>>() as f64,
         };

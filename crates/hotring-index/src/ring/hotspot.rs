@@ -64,42 +64,48 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     #[cold]
     #[inline(never)]
     pub(crate) fn every_rth(&mut self, hash: u64, hit: Option<Hit>, visits: u32) {
-        let strategy = self.shared.config.strategy;
-        // R on average, R/2 to 3R/2 at random: a fixed R can fall in step with periodic accesses.
-        let period = match strategy {
-            Strategy::None => PERIOD_IDLE,
-            _ => self.shared.config.period() << self.local.calm,
-        };
-        self.local.countdown = self.around(period);
-        self.local.participant.nudge(self.engine.resizing.is_busy(), period);
-        let ahead = self.go_ahead(AHEAD_OF_ACCESSES);
         // One access stands for all since the one before.
         self.record().lookups.add(1 << self.local.calm);
         self.record().visits.add(i64::from(visits) << self.local.calm);
+        let ahead = self.go_ahead(AHEAD_OF_ACCESSES);
+        let settled = self.decide(hash, hit) && !ahead;
+        let config = &self.shared.config;
+        if config.strategy == Strategy::Vote && config.period.is_none() && !self.has_copies() {
+            self.local.calm = if settled { CALM_MAX.min(self.local.calm + 1) } else { 0 };
+        }
+        // R on average, R/2 to 3R/2 at random: a fixed R can fall in step with periodic accesses. It is
+        // longer where nothing is to be decided.
+        let period = match config.strategy {
+            Strategy::None => PERIOD_IDLE,
+            _ => config.period() << self.local.calm,
+        };
+        self.local.countdown = self.around(period);
+        self.local.participant.nudge(self.engine.resizing.is_busy(), period);
+    }
+
+    /// What the R-th access does for hot items and for misses. True: there was nothing to decide.
+    fn decide(&mut self, hash: u64, hit: Option<Hit>) -> bool {
         let bucket = hash & self.engine.table.mask();
         let Some(hit) = hit else {
-            let settled = !self.engine.completes || self.try_complete(bucket);
-            return self.calm_down(settled && !ahead);
+            let settled = !self.engine.completes || self.is_marked_complete(bucket);
+            if !settled {
+                self.try_complete(bucket);
+            }
+            return settled;
         };
-        match strategy {
+        match self.shared.config.strategy {
             Strategy::None => {}
             Strategy::Random => self.move_head(bucket, hit.item),
             Strategy::Sampling => self.start_sampling(bucket, hit),
             Strategy::Vote if self.has_copies() => self.vote_beside_copy(bucket, hash, hit),
-            Strategy::Vote => {
-                let settled = self.vote(bucket, hash, hit);
-                self.calm_down(settled && !ahead);
-            }
+            Strategy::Vote => return self.vote(bucket, hash, hit),
         }
+        true
     }
 
-    /// Looks for hotspots less often where there is nothing to decide, and as often as ever at once if
-    /// there is.
-    fn calm_down(&mut self, settled: bool) {
-        let config = &self.shared.config;
-        if config.strategy == Strategy::Vote && config.period.is_none() {
-            self.local.calm = if settled { CALM_MAX.min(self.local.calm + 1) } else { 0 };
-        }
+    fn is_marked_complete(&self, bucket: u64) -> bool {
+        // ORDERING: Relaxed, advice.
+        Next(self.engine.table.slot(bucket).anchor.load(Ordering::Relaxed)).is(COMPLETE)
     }
 
     pub(crate) fn around(&mut self, period: u32) -> u32 {
@@ -202,7 +208,17 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             let after = Hint::new(Hint::tag_of(hash), item.address(), VOTES_NEW);
             if self.move_hint(bucket, k, hint, item, after) {
                 sometimes!(CrowdedIn);
+                self.bring_home(bucket, hash, item);
             }
+        }
+    }
+
+    /// After a hint was put into the line of `bucket`: if the item's own bucket was split off meanwhile,
+    /// its readers do not look there, so the hint goes. Whoever is still splitting takes it along.
+    fn bring_home(&mut self, bucket: u64, hash: u64, item: Item) {
+        let home = hash & self.engine.table.mask();
+        if home != bucket && self.is_usable(home) {
+            self.clear_hint(item);
         }
     }
 

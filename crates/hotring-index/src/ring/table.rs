@@ -3,7 +3,7 @@
 use crate::config::{Config, ConfigError};
 #[cfg(not(any(loom, shuttle)))]
 use crate::memory::{HUGE_PAGE, Mapping};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, TallyU64};
 use crate::word::Hint;
 use std::io;
 
@@ -223,7 +223,12 @@ struct Mask {
 pub(crate) struct Table<const H: usize> {
     mask: Mask,
     slots: Slots<H>,
+    /// The memory of slots below this was asked for before they came into use.
+    touched: TallyU64,
 }
+
+/// A page of memory, in bytes.
+const PAGE: u64 = 4096;
 
 #[cfg(target_arch = "x86_64")]
 fn has_wide() -> bool {
@@ -254,7 +259,7 @@ impl<const H: usize> Table<H> {
                         is_wide: H == 7 && has_wide() && !copies,
                         copies,
                     };
-                    return Ok(Self { mask, slots });
+                    return Ok(Self { mask, slots, touched: TallyU64::new(0) });
                 }
                 // A limit on addresses (ulimit -v, overcommit): a smaller table is still a table.
                 Err(_) if slots / 2 >= initial && slots > 1 => slots /= 2,
@@ -320,6 +325,35 @@ impl<const H: usize> Table<H> {
         may
     }
 
+    /// Lets the system get the memory ready for a part (0 to 1) of the slots that a doubling would
+    /// bring into use, `pages` at a time; whether it is. Else all threads would wait for it at once, as
+    /// they touch all of it right away.
+    pub(crate) fn touch_ahead(&self, mask: u64, part: f64, pages: u64) -> bool {
+        let half = mask + 1;
+        let wanted = (half + (half as f64 * part) as u64).min(self.slots.len());
+        // ORDERING: Relaxed, it only says who does what.
+        let seen = self.touched.load(Ordering::Relaxed);
+        let (from, step) = (seen.max(half), PAGE / size_of::<Slot<H>>() as u64);
+        if from >= wanted || cfg!(any(loom, shuttle)) {
+            return true;
+        }
+        let to = wanted.min(from + pages * step);
+        // ORDERING: Relaxed, as above.
+        if self.touched.compare_exchange(seen, to, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            for index in (from..to).step_by(step as usize) {
+                // A write, as a read would only bring a page of zeros that is shared.
+                // ORDERING: Relaxed, it changes nothing, whoever uses the slot meanwhile.
+                let _ = self.slot(index).anchor.compare_exchange(
+                    0,
+                    0,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+            }
+        }
+        to == wanted
+    }
+
     /// Under the lock on resizing.
     pub(crate) fn set_mask(&self, mask: u64) {
         // ORDERING: Release pairs with `mask`: zeroed slots are seen as such.
@@ -329,6 +363,8 @@ impl<const H: usize> Table<H> {
     /// Zeroes the slots from `from` to `to`. Nobody uses them.
     pub(crate) fn give_back(&self, from: u64, to: u64) {
         self.slots.zero(from, to);
+        // ORDERING: Relaxed, as in `touch_ahead`.
+        self.touched.fetch_min(from, Ordering::Relaxed);
     }
 }
 
@@ -429,6 +465,29 @@ mod tests {
                 assert_eq!(first, expected, "{words} of {H}, set {set:b}");
             }
         }
+    }
+
+    #[test]
+    fn memory_is_asked_for_step_by_step_and_anew_after_it_went_back() {
+        let config = Config {
+            slots_initial: 1 << 10,
+            slots_max: 1 << 12,
+            huge_pages: false,
+            ..Config::default()
+        };
+        let table = Table::<7>::new(&config).expect("memory for 256 KiB");
+        let steps = |part| (1..100).find(|_| table.touch_ahead(table.mask(), part, 4));
+        // 1024 slots are 16 pages.
+        assert_eq!(steps(0.5), Some(2));
+        assert_eq!(steps(1.0), Some(2));
+        assert_eq!(steps(1.0), Some(1));
+        (0..1 << 11)
+            .for_each(|slot| assert_eq!(table.slot(slot).anchor.load(Ordering::Relaxed), 0));
+        table.give_back(1 << 10, 1 << 11);
+        assert_eq!(steps(1.0), Some(4));
+        // No more than there is.
+        assert!(table.double(table.mask()) && table.double(table.mask()));
+        assert_eq!(steps(1.0), Some(1));
     }
 
     #[test]

@@ -156,3 +156,20 @@ fn work_ahead_ends_and_lookups_find_all() {
     (0..50_000).for_each(|key| assert_eq!(session.get(key), Some(key)));
     assert!(!session.work_ahead(64));
 }
+
+#[test]
+fn who_has_forgotten_a_guard_can_go_on() {
+    let index: HotRing<U64> = HotRing::new(Config::default()).expect("the defaults are accepted");
+    let mut session = index.session();
+    for key in 0..2_000 {
+        forget(session.guard());
+        session.insert(key, 1);
+        session.remove(key);
+        forget(session.guard());
+        session.collect();
+        assert!(!session.work_ahead(0));
+        session.admit().expect("nobody is in the way");
+    }
+    assert_eq!(index.stats().oldest_pin, 0);
+    assert!(index.stats().limbo_bytes < 100_000);
+}
