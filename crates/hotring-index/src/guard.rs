@@ -1,6 +1,7 @@
 //! Many operations under one pin.
 
 use crate::engine::Engine;
+use crate::reclaim::{GUARDED, Participant};
 use crate::ring::Ring;
 use crate::session::{Pinned, Session};
 use crate::u64s::U64;
@@ -110,4 +111,26 @@ fn with<E: Engine, R>(
         local.guarded -= 1;
     }
     answer
+}
+
+impl Participant {
+    /// Pins for a guard.
+    pub(crate) fn begin_guard(&mut self) {
+        self.pin();
+        self.reasons |= GUARDED;
+    }
+
+    /// Unpins for it.
+    #[inline(always)]
+    pub(crate) fn end_guard(&mut self) {
+        self.reasons &= !GUARDED;
+        self.unpin();
+    }
+
+    /// To be called where a pin begins, or must not be.
+    pub(crate) fn end_forgotten_guard(&mut self) {
+        if self.reasons & GUARDED != 0 {
+            self.end_guard();
+        }
+    }
 }

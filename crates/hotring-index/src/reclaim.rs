@@ -46,7 +46,7 @@ const DUE: u8 = 1;
 /// A pin costs a fence in this process.
 const FENCED: u8 = 2;
 /// A guard has the pin; nobody else sees this, unless the guard was forgotten.
-const GUARDED: u8 = 4;
+pub(crate) const GUARDED: u8 = 4;
 /// Accesses after which a session that retires nothing more tries again to free what it has queued.
 const NUDGE_ACCESSES: u32 = 320;
 
@@ -379,7 +379,7 @@ pub(crate) struct Participant {
     nudged: u32,
     /// Why the next pin is not [`Participant::pin_lightly`] and nothing else: `DUE`, `FENCED`,
     /// `GUARDED`; mostly none.
-    reasons: u8,
+    pub(crate) reasons: u8,
 }
 
 // SAFETY: the record is written by whoever owns the Participant, one thread at a time.
@@ -445,26 +445,6 @@ impl Participant {
         }
         // ORDERING: Release, our accesses end before; pairs with the Acquire in `try_advance`.
         self.record().state.store(0, Ordering::Release);
-    }
-
-    /// Pins for a guard.
-    pub(crate) fn begin_guard(&mut self) {
-        self.pin();
-        self.reasons |= GUARDED;
-    }
-
-    /// Unpins for it.
-    #[inline(always)]
-    pub(crate) fn end_guard(&mut self) {
-        self.reasons &= !GUARDED;
-        self.unpin();
-    }
-
-    /// To be called where a pin begins, or must not be.
-    pub(crate) fn end_forgotten_guard(&mut self) {
-        if self.reasons & GUARDED != 0 {
-            self.end_guard();
-        }
     }
 
     /// The tag of a grace period that begins now: when `Collector::is_over` says so, everybody has
