@@ -16,7 +16,7 @@ const OPERATIONS_A_PIN: u32 = 64;
 ///
 /// A guard that is used pins anew again and again, and so holds nothing up for long: after 64
 /// operations, or, as long as there are only reads, one and a half times R of them
-/// ([`Config::period`](crate::Config::period): 384 at most by default). One that is kept and not used
+/// ([`Config::period`](field@crate::Config::period): 384 at most by default). One that is kept and not used
 /// holds up the reuse of all removed memory, as a slow callback does ([`Session::admit`] has the
 /// bound): drop it before the thread waits for anything.
 ///
