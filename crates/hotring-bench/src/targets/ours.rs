@@ -27,23 +27,30 @@ impl<E: hotring_index::Engine> Engine for Index<U64, E> {
     }
 }
 
+/// What sessions and guards have alike.
+macro_rules! single_operations {
+    () => {
+        #[inline(always)]
+        fn get(&mut self, key: u64) -> Option<u64> {
+            Self::get(self, key)
+        }
+
+        fn put(&mut self, key: u64, value: u64) {
+            Self::put(self, key, value);
+        }
+
+        fn remove(&mut self, key: u64) {
+            Self::remove(self, key);
+        }
+
+        fn add(&mut self, key: u64, by: u64) {
+            self.fetch_add(key, by);
+        }
+    };
+}
+
 impl<E: hotring_index::Engine> Session for hotring_index::Session<U64, E> {
-    #[inline(always)]
-    fn get(&mut self, key: u64) -> Option<u64> {
-        Self::get(self, key)
-    }
-
-    fn put(&mut self, key: u64, value: u64) {
-        Self::put(self, key, value);
-    }
-
-    fn remove(&mut self, key: u64) {
-        Self::remove(self, key);
-    }
-
-    fn add(&mut self, key: u64, by: u64) {
-        self.fetch_add(key, by);
-    }
+    single_operations!();
 
     fn settle(&mut self) {
         settle(self);
@@ -60,22 +67,7 @@ impl<E: hotring_index::Engine> Session for hotring_index::Session<U64, E> {
 }
 
 impl<E: hotring_index::Engine> Session for Guard<'_, E> {
-    #[inline(always)]
-    fn get(&mut self, key: u64) -> Option<u64> {
-        Self::get(self, key)
-    }
-
-    fn put(&mut self, key: u64, value: u64) {
-        Self::put(self, key, value);
-    }
-
-    fn remove(&mut self, key: u64) {
-        Self::remove(self, key);
-    }
-
-    fn add(&mut self, key: u64, by: u64) {
-        self.fetch_add(key, by);
-    }
+    single_operations!();
 }
 
 impl<E: hotring_index::Engine> BytesEngine for Index<Bytes, E> {
