@@ -1,12 +1,12 @@
 //! Prints the page of documentation that lists all settings of the server; with `--file`, a
 //! configuration file that holds them all.
 
-use hotring_server::{Change, SETTINGS, Setting};
+use hotring_server::{Change, Setting, settings};
 
 const HEAD: &str = "\
 # Configuration
 
-Generated from the table of settings in `crates/hotring-server/src/settings.rs` by
+Generated from the table of settings in `crates/hotring-server/src/settings/` by
 `cargo xtask docs`; change it there.
 
 A setting can stand in four places. Later ones win:
@@ -44,7 +44,7 @@ fn main() {
 
 fn file() {
     print!("{FILE_HEAD}");
-    for setting in SETTINGS.iter().filter(|s| s.change != Change::Fixed) {
+    for setting in settings().filter(|s| s.change != Change::Fixed) {
         println!("\n# {} ({})", setting.help, setting.placeholder);
         match setting.default_text().as_str() {
             "" => println!("# {}", setting.name),
@@ -57,9 +57,9 @@ fn page() {
     print!("{HEAD}");
     print!("\n## Settings\n\n| name | value | default | changeable | what it does |\n");
     println!("| --- | --- | --- | --- | --- |");
-    SETTINGS.iter().filter(|s| s.change != Change::Fixed).for_each(row);
+    settings().filter(|s| s.change != Change::Fixed).for_each(row);
     print!("{FIXED}");
-    for setting in SETTINGS.iter().filter(|s| s.change == Change::Fixed) {
+    for setting in settings().filter(|s| s.change == Change::Fixed) {
         println!("| `{}` | {} | {} |", setting.name, code(&setting.default_text()), setting.help);
     }
 }

@@ -13,9 +13,9 @@ use hotring_store::index::Checksum;
 
 use crate::engine::IndexSettings;
 use crate::notify::Notify;
-use crate::settings::{self, Change, SETTINGS};
+use crate::settings::{self, Change, settings};
 
-/// All settings of a server. `settings.rs` names and explains each.
+/// All settings of a server. `settings/` names and explains each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `ADDR:PORT` of each listener; empty means `bind` and `port`.
@@ -228,7 +228,7 @@ impl Config {
     ) -> Result<Vec<String>, StartError> {
         let mut unknown = Vec::new();
         for (name, value) in variables.filter(|(n, _)| n.starts_with("HOTRING_")) {
-            let Some(setting) = SETTINGS.iter().find(|s| s.variable() == name) else {
+            let Some(setting) = settings().find(|s| s.variable() == name) else {
                 unknown.push(name);
                 continue;
             };
@@ -295,7 +295,7 @@ fn unquote(value: &str) -> &str {
 /// The setting's name that is nearest to a mistyped one, if one is near.
 fn nearest(name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
-    let closest = SETTINGS.iter().map(|s| (distance(&lower, s.name), s.name)).min()?;
+    let closest = settings().map(|s| (distance(&lower, s.name), s.name)).min()?;
     (closest.0 <= 2).then_some(closest.1)
 }
 

@@ -44,4 +44,4 @@ mod worker;
 
 pub use config::{Config, LogLevel, StartError};
 pub use run::{Running, run, start};
-pub use settings::{Change, SETTINGS, Setting, find as find_setting};
+pub use settings::{Change, Setting, find as find_setting, settings};

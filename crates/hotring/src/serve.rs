@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use hotring_server::{Change, Config, SETTINGS, Setting, StartError};
+use hotring_server::{Change, Config, Setting, StartError};
 
 const EXAMPLES: &str = "\
 Every setting can also stand in the file of --config, one \"name value\" a line, or in an \
@@ -30,7 +30,7 @@ pub(crate) fn cli() -> Command {
         .about("Run a server that Redis clients can talk to")
         .after_help(EXAMPLES)
         .arg(config)
-        .args(SETTINGS.iter().map(flag))
+        .args(hotring_server::settings().map(flag))
 }
 
 fn flag(setting: &'static Setting) -> Arg {
@@ -72,7 +72,7 @@ fn settings(flags: &ArgMatches) -> Result<Config, StartError> {
     for name in config.read_environment(variables)? {
         eprintln!("hotring: {name} is no setting of the server; ignored");
     }
-    for setting in SETTINGS {
+    for setting in hotring_server::settings() {
         let Some(values) = flags.get_many::<String>(setting.name) else { continue };
         if setting.name == "listen" || setting.name == "bind" || setting.name == "port" {
             // Where to listen is said by the strongest source alone.

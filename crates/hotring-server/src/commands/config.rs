@@ -5,14 +5,14 @@ use hotring_protocol::glob_match;
 use crate::config::change_running;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
-use crate::settings::SETTINGS;
+use crate::settings::settings;
 
 pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
     let config = c.server.config();
     let patterns: Vec<Vec<u8>> =
         c.args.tail(2).iter().map(|pattern| pattern.to_ascii_lowercase()).collect();
     let wanted = |name: &str| patterns.iter().any(|p| glob_match(p, name.as_bytes()));
-    let found: Vec<_> = SETTINGS.iter().filter(|setting| wanted(setting.name)).collect();
+    let found: Vec<_> = settings().filter(|setting| wanted(setting.name)).collect();
     c.reply.map(found.len());
     for setting in found {
         c.reply.bulk(setting.name.as_bytes());

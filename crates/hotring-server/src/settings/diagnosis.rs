@@ -1,0 +1,46 @@
+//! Settings of what the server tells about itself.
+
+use super::values::number;
+use super::{Change, Setting};
+use crate::config::LogLevel;
+use crate::notify::Notify;
+
+pub(super) static DIAGNOSIS: &[Setting] = &[
+    Setting {
+        name: "slowlog-log-slower-than",
+        alias: "",
+        placeholder: "MICROSECONDS",
+        help: "SLOWLOG keeps requests that take so long, among the commands that can; -1 keeps none",
+        change: Change::Running,
+        get: |c| c.slowlog_threshold_us.to_string(),
+        set: |c, v| number(v, -1, i64::MAX).map(|n| c.slowlog_threshold_us = n),
+    },
+    Setting {
+        name: "slowlog-max-len",
+        alias: "",
+        placeholder: "N",
+        help: "Requests that SLOWLOG keeps, up to 8 KiB each; the oldest go first",
+        change: Change::Running,
+        get: |c| c.slowlog_len_max.to_string(),
+        set: |c, v| number(v, 0, 1 << 20).map(|n| c.slowlog_len_max = n),
+    },
+    Setting {
+        name: "notify-keyspace-events",
+        alias: "",
+        placeholder: "CLASSES",
+        help: "Changes of keys that are told by messages, in Redis's letters, such as KEA for all; empty \
+               for none",
+        change: Change::Running,
+        get: |c| c.notify.text(),
+        set: |c, v| Notify::parse(v).map(|notify| c.notify = notify),
+    },
+    Setting {
+        name: "loglevel",
+        alias: "log-level",
+        placeholder: "LEVEL",
+        help: "error, warning, notice, verbose, debug or nothing",
+        change: Change::Running,
+        get: |c| c.log_level.name().to_string(),
+        set: |c, v| LogLevel::parse(v).map(|l| c.log_level = l),
+    },
+];

@@ -1,0 +1,38 @@
+//! Settings that clients and tools ask for and that have one value here.
+
+use super::{Change, Setting};
+use crate::config::Config;
+
+pub(super) static FIXED: &[Setting] = &[
+    fixed("save", "\"\"", "No snapshots yet", |_| String::new(), |_, v| only(v, "")),
+    fixed("appendonly", "no", "No log yet", |_| "no".into(), |_, v| only(v, "no")),
+    fixed("databases", "1", "One database, number 0", |_| "1".into(), |_, v| only(v, "1")),
+    fixed("maxmemory", "0", "No memory limit yet", |_| "0".into(), |_, v| only(v, "0")),
+    fixed(
+        "maxmemory-policy",
+        "noeviction",
+        "Nothing is evicted",
+        |_| "noeviction".into(),
+        |_, v| only(v, "noeviction"),
+    ),
+    fixed("cluster-enabled", "no", "No cluster yet", |_| "no".into(), |_, v| only(v, "no")),
+    fixed("daemonize", "no", "Runs in front", |_| "no".into(), |_, v| only(v, "no")),
+];
+
+const fn fixed(
+    name: &'static str,
+    placeholder: &'static str,
+    help: &'static str,
+    get: fn(&Config) -> String,
+    set: fn(&mut Config, &str) -> Result<(), String>,
+) -> Setting {
+    Setting { name, alias: "", placeholder, help, change: Change::Fixed, get, set }
+}
+
+fn only(value: &str, allowed: &str) -> Result<(), String> {
+    if value.eq_ignore_ascii_case(allowed) {
+        Ok(())
+    } else {
+        Err(format!("can only be '{allowed}' in this version"))
+    }
+}

@@ -1,0 +1,156 @@
+//! Limits: what one connection, or all together, may take.
+
+use super::values::{number, size};
+use super::{Change, Setting};
+
+pub(super) static LIMITS: &[Setting] = &[
+    Setting {
+        name: "maxclients",
+        alias: "",
+        placeholder: "N",
+        help: "Connections at one time; more are refused with an error",
+        change: Change::Running,
+        get: |c| c.maxclients.to_string(),
+        set: |c, v| number(v, 1, usize::MAX).map(|n| c.maxclients = n),
+    },
+    Setting {
+        name: "max-waiting-clients",
+        alias: "",
+        placeholder: "N",
+        help: "Connections that may wait by WAITKEY at one time; more get an error",
+        change: Change::Running,
+        get: |c| c.waiting_max.to_string(),
+        set: |c, v| number(v, 0, u64::MAX).map(|n| c.waiting_max = n),
+    },
+    Setting {
+        name: "max-watched-keys",
+        alias: "",
+        placeholder: "N",
+        help: "Keys that a connection may watch by WATCH at one time; more get an error",
+        change: Change::Running,
+        get: |c| c.watched_max.to_string(),
+        set: |c, v| number(v, 0, usize::MAX).map(|n| c.watched_max = n),
+    },
+    Setting {
+        name: "timeout",
+        alias: "",
+        placeholder: "SECONDS",
+        help: "Close a connection that has been idle for this long, unless it waits; 0 never does",
+        change: Change::Running,
+        get: |c| c.timeout_s.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.timeout_s = n),
+    },
+    Setting {
+        name: "request-timeout",
+        alias: "",
+        placeholder: "SECONDS",
+        help: "Close a connection whose request is unfinished for this long, and a second more for \
+               each 64 KiB of it; 0 never does",
+        change: Change::Running,
+        get: |c| c.request_timeout_s.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.request_timeout_s = n),
+    },
+    Setting {
+        name: "client-query-buffer-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Close a connection whose unfinished request is larger than this",
+        change: Change::Running,
+        get: |c| c.query_buffer_max.to_string(),
+        set: |c, v| size(v, 1 << 20).map(|n| c.query_buffer_max = n),
+    },
+    Setting {
+        name: "output-buffer-soft-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Stop reading from a connection while more than this is waiting to be sent to it",
+        change: Change::Running,
+        get: |c| c.output_soft_max.to_string(),
+        set: |c, v| size(v, 1 << 10).map(|n| c.output_soft_max = n),
+    },
+    Setting {
+        name: "output-buffer-hard-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Close a connection when more than this is waiting to be sent to it; 0 never does",
+        change: Change::Running,
+        get: |c| c.output_hard_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.output_hard_max = n),
+    },
+    Setting {
+        name: "subscriber-output-buffer-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Close a connection when a message comes and more than this is waiting to be sent to it; \
+               0 never does",
+        change: Change::Running,
+        get: |c| c.subscriber_output_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.subscriber_output_max = n),
+    },
+    Setting {
+        name: "max-subscriptions",
+        alias: "",
+        placeholder: "N",
+        help: "Channels and patterns that a connection may listen to; more get an error",
+        change: Change::Running,
+        get: |c| c.subscriptions_max.to_string(),
+        set: |c, v| number(v, 0, usize::MAX).map(|n| c.subscriptions_max = n),
+    },
+    Setting {
+        name: "unreclaimed-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Refuse writes (-OOM) while a thread does not leave its command and more than this, \
+               removed or overwritten by others, waits for it; 0 never does",
+        change: Change::Running,
+        get: |c| c.unreclaimed_max.to_string(),
+        set: |c, v| {
+            let n = size(v, 0)?;
+            if n > 0 && n < UNRECLAIMED_LEAST {
+                return Err(format!("must be 0 or at least {UNRECLAIMED_LEAST} bytes"));
+            }
+            c.unreclaimed_max = n;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "proto-max-bulk-len",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Longest argument of a request, and so the largest value",
+        change: Change::Start,
+        get: |c| c.bulk_len_max.to_string(),
+        set: |c, v| {
+            let n = size(v, 1 << 20)?;
+            if n > BULK_LEN_LIMIT {
+                return Err("must be at most 512mb".to_string());
+            }
+            c.bulk_len_max = n;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "proto-max-args",
+        alias: "",
+        placeholder: "N",
+        help: "Most arguments of one request",
+        change: Change::Running,
+        get: |c| c.args_max.to_string(),
+        set: |c, v| number(v, 16, i32::MAX as usize).map(|n| c.args_max = n),
+    },
+    Setting {
+        name: "proto-inline-max-len",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Longest line of an inline (telnet) request",
+        change: Change::Running,
+        get: |c| c.inline_len_max.to_string(),
+        set: |c, v| size(v, 64).map(|n| c.inline_len_max = n),
+    },
+];
+
+/// Less would be reached without anybody being stalled: a busy thread has 256 KiB at a time.
+const UNRECLAIMED_LEAST: usize = 1 << 20;
+
+/// The store's own limit for one value.
+const BULK_LEN_LIMIT: usize = 512 << 20;

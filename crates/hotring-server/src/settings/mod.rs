@@ -1,0 +1,110 @@
+//! The table of settings: flags, environment, configuration file, CONFIG GET, CONFIG SET and the
+//! help text all come from this one table, which has
+//! a file for each family.
+//!
+//! Names are Redis's wherever Redis has the setting. A fixed setting is one that Redis clients and
+//! tools ask for and that has only one value here; it can be read, and "set" to that value.
+
+mod data;
+mod diagnosis;
+mod fixed;
+mod limits;
+mod network;
+mod values;
+
+use crate::config::Config;
+
+/// When a setting may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Only before the start.
+    Start,
+    /// Also by CONFIG SET while the server runs.
+    Running,
+    /// Never: it tells what this server is.
+    Fixed,
+}
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name in the configuration file, in CONFIG GET, and after `--` on the command line.
+    pub name: &'static str,
+    /// A second spelling for the command line and the file, or "".
+    pub alias: &'static str,
+    /// What stands for the value in the help text.
+    pub placeholder: &'static str,
+    /// What it does, in one sentence.
+    pub help: &'static str,
+    /// When it may be changed.
+    pub change: Change,
+    pub(crate) get: fn(&Config) -> String,
+    pub(crate) set: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+impl Setting {
+    /// The value that holds when nobody sets it.
+    pub fn default_text(&self) -> String {
+        (self.get)(&Config::default())
+    }
+
+    /// The environment variable that sets it: `HOTRING_` and the name in capitals.
+    pub fn variable(&self) -> String {
+        format!("HOTRING_{}", self.name.replace('-', "_").to_ascii_uppercase())
+    }
+}
+
+/// Finds a setting by its name or second spelling, in any case.
+pub fn find(name: &str) -> Option<&'static Setting> {
+    settings().find(|s| {
+        s.name.eq_ignore_ascii_case(name)
+            || (!s.alias.is_empty() && s.alias.eq_ignore_ascii_case(name))
+    })
+}
+
+/// All settings, in the order of the help text.
+pub fn settings() -> impl Iterator<Item = &'static Setting> {
+    let families =
+        [network::NETWORK, limits::LIMITS, data::DATA, diagnosis::DIAGNOSIS, fixed::FIXED];
+    families.into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::values::size;
+    use super::*;
+
+    #[test]
+    fn every_default_is_accepted_by_its_own_setting() {
+        for setting in settings() {
+            let mut config = Config::default();
+            (setting.set)(&mut config, &setting.default_text())
+                .unwrap_or_else(|e| panic!("{}: {e}", setting.name));
+        }
+    }
+
+    #[test]
+    fn sizes_have_redis_units() {
+        assert_eq!(size("1k", 0), Ok(1000));
+        assert_eq!(size("1KB", 0), Ok(1024));
+        assert_eq!(size("2gb", 0), Ok(2 << 30));
+        assert!(size("1tb", 0).is_err());
+        assert!(size("99999999999gb", 0).is_err());
+        assert!(size("-1", 0).is_err());
+        assert!(size("10", 64).is_err());
+    }
+
+    #[test]
+    fn fixed_settings_refuse_another_value() {
+        let mut config = Config::default();
+        assert!((find("appendonly").unwrap().set)(&mut config, "yes").is_err());
+        assert!((find("save").unwrap().set)(&mut config, "900 1").is_err());
+        assert!((find("unreclaimed-limit").unwrap().set)(&mut config, "1000").is_err());
+        assert!((find("checksum").unwrap().set)(&mut config, "yes").is_err());
+        assert!((find("history").unwrap().set)(&mut config, "17").is_err());
+        assert!((find("history-max-bytes").unwrap().set)(&mut config, "2gb").is_err());
+        assert!((find("unixsocketperm").unwrap().set)(&mut config, "1000").is_err());
+        assert!((find("unixsocketperm").unwrap().set)(&mut config, "788").is_err());
+        assert!((find("APPENDONLY").unwrap().set)(&mut config, "no").is_ok());
+    }
+}

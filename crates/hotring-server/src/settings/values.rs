@@ -1,0 +1,46 @@
+//! How the values of settings are read and written.
+
+use std::str::FromStr;
+
+pub(super) fn number<T>(text: &str, min: T, max: T) -> Result<T, String>
+where
+    T: FromStr + PartialOrd + std::fmt::Display,
+{
+    match text.parse::<T>() {
+        Ok(n) if n >= min && n <= max => Ok(n),
+        _ => Err(format!("must be a whole number from {min} to {max}")),
+    }
+}
+
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "yes" | "true" | "on" | "1" => Ok(true),
+        "no" | "false" | "off" | "0" => Ok(false),
+        _ => Err("must be 'yes' or 'no'".to_string()),
+    }
+}
+
+pub(super) fn yes_no(value: bool) -> String {
+    if value { "yes" } else { "no" }.to_string()
+}
+
+/// A number of bytes with Redis's units: `k` is 1000, `kb` is 1024, likewise `m`, `mb`, `g`, `gb`.
+pub(super) fn size(text: &str, min: usize) -> Result<usize, String> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &lower[digits.len()..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return Err("must be a size such as 1048576, 512mb or 1gb".to_string()),
+    };
+    match digits.parse::<usize>().ok().and_then(|n| n.checked_mul(unit)) {
+        Some(n) if n >= min => Ok(n),
+        Some(_) => Err(format!("must be at least {min} bytes")),
+        None => Err("must be a size such as 1048576, 512mb or 1gb".to_string()),
+    }
+}
