@@ -35,6 +35,7 @@ pub use glob::glob_match;
 pub use number::parse_i64;
 pub use resp::{Decoded, Decoder, Limits, Version, Writer};
 pub use table::{
-    Access, Categories, CommandError, CommandId, Flags, Group, KeyRange, Spec, command_docs,
-    command_info, commands, lookup, markdown, quoted, resolve, subcommands,
+    Access, COMMAND_IDS, Categories, CommandError, CommandId, Flags, Group, KeyRange, Spec,
+    command_docs, command_info, commands, lookup, lookup_full, markdown, quoted, resolve, specs,
+    subcommands,
 };

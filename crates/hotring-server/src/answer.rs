@@ -1,12 +1,15 @@
 //! One command, run and answered: alone by the executor, or as a part of a transaction.
 
-use hotring_protocol::Spec;
+use hotring_protocol::{ArgsView, Spec};
 use hotring_store::StoreError;
 
-use crate::client::Closing;
+use crate::acl::{Denial, Denied, Origin, Reason};
+use crate::client::{Client, Closing};
+use crate::clock;
 use crate::commands;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::server::Server;
 
 /// Runs a command. What it fails with becomes its reply.
 #[inline(always)]
@@ -48,4 +51,41 @@ pub(crate) fn note_stalled(c: &Context<'_>, failure: &Failure) {
         c.counters.rejected_stalled.add(1);
         c.server.warn_of_stalled(stalled, c.now);
     }
+}
+
+/// Notes that a request is not run because its client may not; returns the error.
+#[cold]
+pub(crate) fn deny(
+    denied: Denied,
+    spec: &Spec,
+    args: ArgsView<'_>,
+    client: &Client,
+    server: &Server,
+    origin: Origin,
+) -> String {
+    let user = client.access().user();
+    let (reason, object) = match denied {
+        // As long as nobody has said who they are, there is nobody to tell of.
+        Denied::Unauthenticated => return denied.message(user, spec),
+        Denied::Command => (Reason::Command, spec.name.as_bytes()),
+        Denied::Key(place) => (Reason::Key, args.at(place)),
+        Denied::Channel(place) => (Reason::Channel, args.at(place)),
+    };
+    note_denial(client, server, origin, reason, object, &user.name);
+    denied.message(user, spec)
+}
+
+/// Notes for ACL LOG what was denied to a client, as this user.
+pub(crate) fn note_denial(
+    client: &Client,
+    server: &Server,
+    origin: Origin,
+    reason: Reason,
+    object: &[u8],
+    user: &[u8],
+) {
+    let now = clock::unix_ms();
+    let described = commands::client::line(&client.shared, now);
+    let denial = Denial { reason, origin, object, user, now, client: described };
+    server.acl.log.note(denial, server.config().acllog_len_max);
 }

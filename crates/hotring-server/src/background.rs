@@ -159,7 +159,7 @@ mod tests {
             log_level: Box::new(|_| {}),
         });
         let shared = server.enter("peer".into(), "local".into(), 0);
-        let mut client = Client::new(shared.clone());
+        let mut client = Client::new(shared.clone(), &server.acl);
         let watch = server.store.session().watch(b"k", None, Waker::noop().clone(), 0).unwrap();
         client.begin_wait(Wait { watch, limit: None });
         // Since 1970.

@@ -3,6 +3,7 @@
 //! [`Client`] belongs to the connection's task. [`ClientShared`] is what any thread may look at
 //! (CLIENT LIST) or ask for (CLIENT KILL); the task publishes into it with relaxed stores.
 
+use std::borrow::Cow;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering,
 };
@@ -13,6 +14,7 @@ use std::time::Duration;
 use hotring_protocol::{ArgsView, CommandId, Spec, Version, Writer};
 use hotring_store::{Stamp, Watch};
 
+use crate::acl::{Access, Acl};
 use crate::pubsub::Kind;
 use crate::subscriptions::Subscriptions;
 use crate::transaction::{Queue, Queued, Transaction};
@@ -24,6 +26,10 @@ pub(crate) struct Client {
     pub shared: Arc<ClientShared>,
     /// RESP2 or RESP3, as HELLO chose.
     pub version: Version,
+    /// Who it is and what it may do.
+    access: Access,
+    /// How long its replies are to be held back, because it has given wrong passwords.
+    pub penalty: Duration,
     /// The last command, published once a batch.
     pub last: Option<CommandId>,
     /// Set when the connection has to end after the replies that are already written.
@@ -63,11 +69,13 @@ pub(crate) enum Closing {
 }
 
 impl Client {
-    /// A fresh connection: RESP2, no name.
-    pub(crate) fn new(shared: Arc<ClientShared>) -> Self {
+    /// A fresh connection: RESP2, no name, the default user.
+    pub(crate) fn new(shared: Arc<ClientShared>, acl: &Acl) -> Self {
         Client {
             shared,
             version: Version::Resp2,
+            access: Access::new(acl.default_user()),
+            penalty: Duration::ZERO,
             last: None,
             closing: None,
             wait: None,
@@ -76,10 +84,37 @@ impl Client {
         }
     }
 
-    /// Whether each request is run as it comes, and nothing comes unasked.
+    /// Whether each request is run as it comes, whatever it is, and nothing comes unasked.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        !self.transaction.is_open() && self.subscriptions.len() == 0
+        self.access.is_free() && !self.transaction.is_open() && self.subscriptions.len() == 0
+    }
+
+    /// Who it is and what it may do.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Becomes another user, or the same one with other rights.
+    pub(crate) fn become_user(&mut self, access: Access) {
+        let name = String::from_utf8_lossy(&access.user().name).into_owned();
+        self.shared.relabel(|labels| labels.user = name.into());
+        self.access = access;
+    }
+
+    /// Looks for its user again, after a change. False, and it ends, if that user is gone, or may no longer
+    /// listen to what it listens to.
+    pub(crate) fn renew_access(&mut self, acl: &Acl) -> bool {
+        // ORDERING: Acquire pairs with the Release in `users_changed`; before the look, so that a later
+        // change is looked for again.
+        self.shared.signals.fetch_and(!USERS_CHANGED, Ordering::Acquire);
+        let renewed = acl.renew(&self.access, self.subscriptions.iter());
+        let stays = renewed.is_some();
+        match renewed {
+            Some(access) => self.access = access,
+            None => self.closing = Some(Closing::Killed),
+        }
+        stays
     }
 
     /// Whether it listens in RESP2 and may do little besides.
@@ -166,8 +201,10 @@ impl Client {
 }
 
 /// What clients tell about themselves.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Labels {
+    /// The user that it has become.
+    pub user: Cow<'static, str>,
     /// CLIENT SETNAME.
     pub name: String,
     /// CLIENT SETINFO LIB-NAME.
@@ -220,7 +257,7 @@ pub(crate) struct ClientShared {
     /// CLIENT NO-TOUCH.
     pub no_touch: AtomicBool,
     labels: Mutex<Labels>,
-    /// [`KILLED`], [`MESSAGES`], [`OVERFLOWED`].
+    /// [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
     signals: AtomicU8,
     inbox: Mutex<Inbox>,
     waker: Mutex<Option<Waker>>,
@@ -232,6 +269,8 @@ pub(crate) const KILLED: u8 = 1;
 pub(crate) const MESSAGES: u8 = 2;
 /// More messages came than may wait: the connection is to end.
 pub(crate) const OVERFLOWED: u8 = 4;
+/// Users have changed, and its own may be among them.
+pub(crate) const USERS_CHANGED: u8 = 8;
 
 /// Messages on their way to a connection, as they are to be sent.
 #[derive(Debug, Default)]
@@ -271,7 +310,12 @@ impl ClientShared {
             waiting: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
-            labels: Mutex::default(),
+            labels: Mutex::new(Labels {
+                user: "default".into(),
+                name: String::new(),
+                lib_name: String::new(),
+                lib_ver: String::new(),
+            }),
             signals: AtomicU8::new(0),
             inbox: Mutex::default(),
             waker: Mutex::default(),
@@ -309,10 +353,17 @@ impl ClientShared {
         self.wake();
     }
 
-    /// What others want of the connection: [`KILLED`], [`MESSAGES`], [`OVERFLOWED`].
+    /// Tells the connection that users have changed.
+    pub(crate) fn users_changed(&self) {
+        // ORDERING: Release pairs with the Acquire in `signals`: who sees it finds the users as changed.
+        self.signals.fetch_or(USERS_CHANGED, Ordering::Release);
+        self.wake();
+    }
+
+    /// What others want of the connection: [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
     #[inline]
     pub(crate) fn signals(&self) -> u8 {
-        // ORDERING: Acquire pairs with the Release in `kill`.
+        // ORDERING: Acquire pairs with the Release in `kill` and `users_changed`.
         self.signals.load(Ordering::Acquire)
     }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use hotring_protocol::quoted;
 use hotring_store::index::Checksum;
 
+use crate::acl::Secret;
 use crate::engine::IndexSettings;
 use crate::notify::Notify;
 use crate::settings::{self, Change, settings};
@@ -28,8 +29,16 @@ pub struct Config {
     pub unixsocket: Option<PathBuf>,
     /// Permission bits of the unix socket's file.
     pub unixsocketperm: u32,
-    /// Whether to refuse addresses that other machines can reach.
+    /// Whether to refuse other machines while the default user needs no password.
     pub protected_mode: bool,
+    /// The default user's password; empty for none.
+    pub requirepass: Secret,
+    /// The file of users.
+    pub aclfile: Option<PathBuf>,
+    /// Entries that ACL LOG keeps.
+    pub acllog_len_max: usize,
+    /// Milliseconds that each wrong password holds back its connection's replies.
+    pub auth_failure_delay_ms: u64,
     /// Threads that serve connections; 0 means one for each available core.
     pub threads: usize,
     /// Connections at one time.
@@ -92,6 +101,10 @@ impl Default for Config {
             unixsocket: None,
             unixsocketperm: 0o700,
             protected_mode: true,
+            requirepass: Secret::default(),
+            aclfile: None,
+            acllog_len_max: 128,
+            auth_failure_delay_ms: 250,
             threads: 0,
             maxclients: 10_000,
             waiting_max: 1_000,

@@ -16,8 +16,9 @@ use hotring_protocol::{
 };
 use hotring_store::{Session, Watched};
 
-use crate::answer::answer;
-use crate::client::{Client, ClientShared, Closing};
+use crate::acl::Origin;
+use crate::answer::{answer, deny};
+use crate::client::{Client, ClientShared, Closing, USERS_CHANGED};
 use crate::config::Config;
 use crate::context::Context;
 use crate::notify;
@@ -53,8 +54,8 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     /// The start of a conversation.
-    pub(crate) fn new(shared: Arc<ClientShared>) -> Self {
-        Conversation { client: Client::new(shared), decoder: Decoder::new() }
+    pub(crate) fn new(shared: Arc<ClientShared>, server: &Server) -> Self {
+        Conversation { client: Client::new(shared, &server.acl), decoder: Decoder::new() }
     }
 
     /// How long the input must at least get before feeding it again is of any use.
@@ -174,13 +175,18 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Fed {
         debug_assert!(conversation.client.wait().is_none(), "requests wait for the one before");
+        let client = &mut conversation.client;
+        // After the input was read: what was sent after the change of a user meets the change.
+        if client.shared.signals() & USERS_CHANGED != 0 && !client.renew_access(&self.server.acl) {
+            return Fed { consumed: input.len(), stalled: false };
+        }
         self.refresh_config();
         let reply_len_max = self.reply_len_max(&conversation.client);
         let out_max = out.len().saturating_add(self.config.output_soft_max);
         let mut consumed = 0;
         let mut commands = 0;
         loop {
-            let batch = self.decode_batch(&mut conversation.decoder, input, consumed);
+            let batch = self.decode_batch(conversation, input, consumed);
             if batch.len >= PREFETCH_MIN {
                 self.prefetch(input, batch.len);
             }
@@ -260,12 +266,19 @@ impl Executor {
 
     /// Decodes up to [`BATCH_LEN`] requests from `input[start..]`, none behind one that may wait, as that
     /// would be done again for each of many that wait, or that changes how others are treated.
-    fn decode_batch(&mut self, decoder: &mut Decoder, input: &[u8], start: usize) -> Batch {
+    fn decode_batch(
+        &mut self,
+        conversation: &mut Conversation,
+        input: &[u8],
+        start: usize,
+    ) -> Batch {
+        let is_locked = conversation.client.access().is_locked();
+        let limits = if is_locked { &Limits::UNAUTHENTICATED } else { &self.limits };
         let mut batch = Batch { len: 0, end: start, stop: None };
         while batch.len < BATCH_LEN && batch.end - start < TURN_LEN {
             let request = &mut self.batch[batch.len];
             let rest = &input[batch.end..];
-            match decoder.decode(rest, &self.limits, &mut request.args) {
+            match conversation.decoder.decode(rest, limits, &mut request.args) {
                 Ok(Decoded::Request { consumed }) => {
                     request.start = batch.end;
                     batch.end += consumed;
@@ -348,8 +361,8 @@ impl Executor {
         }
     }
 
-    /// Answers a request that is not to be run now, because the client listens or because it goes into
-    /// its transaction.
+    /// Answers a request that is not to be run now, because the client may not, or listens, or because it
+    /// goes into its transaction.
     fn is_answered(
         &mut self,
         i: usize,
@@ -360,6 +373,14 @@ impl Executor {
         let request = &self.batch[i];
         let Some(spec) = request.spec else { return false };
         let args = request.args.view(&input[request.start..]);
+        if let Err(denied) = client.access().check(spec, args) {
+            let in_transaction = client.transaction.is_open();
+            let origin = if in_transaction { Origin::Transaction } else { Origin::Client };
+            let error = deny(denied, spec, args, client, &self.server, origin);
+            self.server.threads[self.thread].counters.errors.add(1);
+            reject(client, Some(spec.id), &error, out);
+            return true;
+        }
         if client.is_confined() && !is_allowed_while_listening(spec.id) {
             self.server.threads[self.thread].counters.errors.add(1);
             let error = format!(

@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod acl;
 mod answer;
 mod background;
 mod client;
@@ -42,6 +43,7 @@ mod subscriptions;
 mod transaction;
 mod worker;
 
+pub use acl::Secret;
 pub use config::{Config, LogLevel, StartError};
 pub use run::{Running, run, start};
 pub use settings::{Change, Setting, find as find_setting, settings};

@@ -31,6 +31,12 @@ const FILES_LOG_PAUSE: Duration = Duration::from_secs(10);
 /// The reply to a connection that is one too many; Redis's text.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
+/// The reply to a connection from another machine while anybody would get in; Redis's code.
+const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode: the default user needs no password, \
+    and so only connections from the same machine are accepted. Either set a password by CONFIG SET \
+    requirepass or --requirepass, or, if only machines that you trust can reach this address, turn \
+    protected mode off by CONFIG SET protected-mode no or --protected-mode no\r\n";
+
 /// A connection on its way to a thread.
 pub(crate) enum Incoming {
     /// Over TCP.
@@ -44,9 +50,6 @@ pub(crate) fn bind_tcp(config: &Config) -> Result<Vec<TcpListener>, StartError> 
     let mut listeners = Vec::new();
     for text in config.addresses() {
         for address in resolve(&text)? {
-            if config.protected_mode && !address.ip().is_loopback() {
-                return Err(unprotected(&text));
-            }
             let listener = bind_one(address, config.tcp_backlog);
             listeners.push(listener.map_err(|error| bind_error(address, &error))?);
         }
@@ -65,15 +68,6 @@ fn resolve(text: &str) -> Result<Vec<SocketAddr>, StartError> {
     })?;
     // A name such as localhost may stand for several addresses: the first one will do.
     Ok(found.take(1).collect())
-}
-
-fn unprotected(text: &str) -> StartError {
-    StartError::new(format!(
-        "refusing to listen on {text}: other machines can reach this address, and the server has \
-         no password yet, so that anybody could read and delete everything.\n\
-         Either listen on 127.0.0.1 (the default), or, if only machines that you trust can reach \
-         it, say so with --protected-mode no"
-    ))
 }
 
 fn bind_error(address: SocketAddr, error: &io::Error) -> StartError {
@@ -232,9 +226,15 @@ impl Acceptor {
 
     fn hand_over(&self, incoming: Incoming) {
         self.server.accepts.accepted.add(1);
+        if let Incoming::Tcp(_, peer) = &incoming
+            && self.server.is_protected_from(peer.ip())
+        {
+            self.server.accepts.rejected.add(1);
+            return refuse(incoming, PROTECTED);
+        }
         if self.connections_len() >= self.server.config().maxclients {
             self.server.accepts.rejected.add(1);
-            return refuse(incoming);
+            return refuse(incoming, TOO_MANY);
         }
         let load = |i: &usize| self.server.threads[*i].connections.load(Ordering::Relaxed);
         let thread = (0..self.threads.len()).min_by_key(load).expect("there is a thread");
@@ -271,12 +271,12 @@ impl Acceptor {
     }
 }
 
-/// Tells a client that there is no room; never waits for it.
-fn refuse(incoming: Incoming) {
+/// Tells a client why it is not served; never waits for it.
+fn refuse(incoming: Incoming, why: &[u8]) {
     use std::io::Write;
     // A client that is gone, or takes nothing, loses only this explanation.
     let _ = match incoming {
-        Incoming::Tcp(mut stream, _) => stream.write(TOO_MANY),
-        Incoming::Unix(mut stream) => stream.write(TOO_MANY),
+        Incoming::Tcp(mut stream, _) => stream.write(why),
+        Incoming::Unix(mut stream) => stream.write(why),
     };
 }

@@ -1,5 +1,5 @@
 //! Builds a server from its settings, starts its threads, and ends it: the one place where all
-//! parts meet, and the only one that asks the machine for random numbers.
+//! parts meet, and, but for ACL GENPASS, the only one that asks the machine for random numbers.
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener};
@@ -47,6 +47,11 @@ impl Running {
         self.server.stop();
     }
 
+    /// Reads the files anew that the settings name: the users.
+    pub fn reload(&self) {
+        self.server.reload();
+    }
+
     /// Waits until the server has ended.
     pub fn wait(self) {
         for thread in self.threads {
@@ -76,6 +81,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
             SignalKind::terminate(),
             "SIGTERM",
         ));
+        tokio::task::spawn_local(reload_on_signal(server.clone()));
         server.stopping().await;
         // The signal tasks go on: a second signal ends the process at once.
         let ended = tokio::task::spawn_blocking(move || running.wait());
@@ -97,6 +103,16 @@ async fn stop_on_signal(server: Arc<Server>, kind: SignalKind, name: &str) {
     server.stop();
     signals.recv().await;
     std::process::exit(130);
+}
+
+async fn reload_on_signal(server: Arc<Server>) {
+    let mut signals = match signal(SignalKind::hangup()) {
+        Ok(signals) => signals,
+        Err(error) => return tracing::warn!(%error, "cannot listen for SIGHUP"),
+    };
+    while signals.recv().await.is_some() {
+        server.reload();
+    }
 }
 
 fn start_with(
@@ -133,8 +149,25 @@ fn start_with(
         log_level,
         config,
     }));
+    if let Some(path) = &server.config().aclfile {
+        server.acl.load(path).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+    }
+    warn_of_protection(&server);
     let threads = start_threads(&server, tcp, unix)?;
     Ok(Running { server, threads, _unix_path: unix_path })
+}
+
+/// Says why nobody will get in from elsewhere, to who has asked for an address that others can reach.
+fn warn_of_protection(server: &Server) {
+    for address in &server.addresses {
+        if server.is_protected_from(address.ip()) {
+            tracing::warn!(
+                %address,
+                "protected mode: only connections from this machine are accepted until a password is \
+                 set by requirepass or for the user default, or with protected-mode no"
+            );
+        }
+    }
 }
 
 fn start_threads(

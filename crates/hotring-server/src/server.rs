@@ -1,7 +1,7 @@
 //! What all threads share: the store, the settings, who is connected, and the wish to stop.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -12,6 +12,7 @@ use hotring_store::Store;
 use hotring_store::index::Stalled;
 use tokio::sync::watch;
 
+use crate::acl::{Acl, Reason};
 use crate::client::ClientShared;
 use crate::clock;
 use crate::config::{Config, LogLevel};
@@ -68,6 +69,8 @@ pub(crate) struct Server {
     client_id_last: AtomicU64,
     counters_base: Mutex<Totals>,
     ops_per_second: AtomicU64,
+    /// Users, and what was denied to them.
+    pub acl: Acl,
     /// Who listens to which channel.
     pub pubsub: PubSub,
     /// The walk that SCRUB asked for.
@@ -76,6 +79,7 @@ pub(crate) struct Server {
     pub slowlog: SlowLog,
     stalled_log: Pause,
     damage_log: Pause,
+    login_log: Pause,
     stop: watch::Sender<bool>,
     log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
 }
@@ -158,6 +162,7 @@ impl Server {
     pub(crate) fn new(parts: Parts) -> Self {
         let config = &parts.config;
         let slowlog = SlowLog::new(config.slowlog_threshold_us, config.slowlog_len_max);
+        let acl = Acl::new(&config.requirepass);
         Server {
             store: parts.store,
             threads: (0..parts.config.threads).map(|_| ThreadShared::default()).collect(),
@@ -173,11 +178,13 @@ impl Server {
             client_id_last: AtomicU64::new(0),
             counters_base: Mutex::default(),
             ops_per_second: AtomicU64::new(0),
+            acl,
             pubsub: PubSub::default(),
             scrubber: Scrubber::default(),
             slowlog,
             stalled_log: Pause::default(),
             damage_log: Pause::default(),
+            login_log: Pause::default(),
             stop: watch::Sender::new(false),
             log_level: parts.log_level,
         }
@@ -208,10 +215,41 @@ impl Server {
         self.store.set_limbo_max(changed.limbo_max());
         self.store.set_watches_max(changed.waiting_max);
         self.slowlog.set(changed.slowlog_threshold_us, changed.slowlog_len_max);
+        let password = &changed.requirepass;
+        if *password != config.requirepass {
+            self.acl.set_default_password(password);
+            self.users_changed();
+        }
         *config = Arc::new(changed);
         // ORDERING: Release pairs with the Acquire in `config_version`.
         self.config_version.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// Lets all connections look for their users again.
+    pub(crate) fn users_changed(&self) {
+        self.lock_clients().values().for_each(|client| client.users_changed());
+    }
+
+    /// Reads the files anew that the settings name. What is wrong with one is logged, and what was read
+    /// before stays.
+    pub(crate) fn reload(&self) {
+        let config = self.config();
+        let Some(path) = &config.aclfile else { return };
+        match self.acl.load(path) {
+            Ok(()) => {
+                self.users_changed();
+                tracing::info!(file = %path.display(), "the ACL file is read anew");
+            }
+            Err(why) => tracing::warn!("{why}"),
+        }
+    }
+
+    /// Whether a connection from there is refused, because anybody would get in who can reach us.
+    pub(crate) fn is_protected_from(&self, peer: IpAddr) -> bool {
+        !peer.to_canonical().is_loopback()
+            && self.config().protected_mode
+            && self.acl.default_user().is_open()
     }
 
     /// Enters a new connection, served by `thread`. The acceptor has counted it already.
@@ -300,6 +338,20 @@ impl Server {
             "a thread does not leave its command: what others remove or overwrite meanwhile cannot \
              be freed; while that is more than unreclaimed-limit, writes are refused"
         );
+    }
+
+    /// Says in the log, now and then, that somebody gives wrong passwords. The name that was given may be
+    /// a password in the wrong place, and is not told.
+    #[cold]
+    pub(crate) fn warn_of_login(&self, client: &ClientShared, now: u64) {
+        if self.login_log.is_over(now) {
+            tracing::warn!(
+                client = client.id,
+                peer = %client.peer,
+                refused_so_far = self.acl.log.count(Reason::Auth),
+                "a client gave a wrong user name or password; ACL LOG has the last of them"
+            );
+        }
     }
 
     /// Says in the log, now and then, that a command has met a damaged item.

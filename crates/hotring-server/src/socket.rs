@@ -7,12 +7,15 @@
 //! Back-pressure follows from that: while `unsent` is above the soft limit the connection is not
 //! read, so that the client's own send buffer fills up and it has to read its replies first.
 //!
+//! A connection that has given a wrong password is neither read nor written for a while (`held`).
+//!
 //! A connection whose command waits for a key (`wait`) is read, so that its end is noticed, but runs
 //! nothing until that command has its reply.
 
 mod wait;
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -21,8 +24,9 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
 
-use crate::client::{ClientShared, Closing, KILLED, MESSAGES, OVERFLOWED};
+use crate::client::{ClientShared, Closing, KILLED, MESSAGES, OVERFLOWED, USERS_CHANGED};
 use crate::clock;
 use crate::commands::pubsub::leave_all;
 use crate::counters::Counters;
@@ -99,6 +103,8 @@ pub(crate) struct Socket<S> {
     /// Replies that the kernel has not taken yet, from `sent` on.
     unsent: Vec<u8>,
     sent: usize,
+    /// Nothing is sent and nothing read until then.
+    held: Option<Pin<Box<Sleep>>>,
     /// Of a wait that has been looked at.
     alarm: Option<Alarm>,
     waker_known: bool,
@@ -116,13 +122,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(crate) fn new(stream: S, thread: Rc<Thread>, shared: Arc<ClientShared>) -> Self {
         Socket {
             stream,
+            conversation: Conversation::new(shared, &thread.server),
             thread,
-            conversation: Conversation::new(shared),
             input: Vec::new(),
             ran: 0,
             stalled: false,
             unsent: Vec::new(),
             sent: 0,
+            held: None,
             alarm: None,
             waker_known: false,
         }
@@ -145,9 +152,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
         loop {
             let signals = self.conversation.client.shared.signals();
-            if signals & (KILLED | OVERFLOWED) != 0 {
-                let killed = signals & KILLED != 0;
-                return Poll::Ready(if killed { Ok(()) } else { Err(self.over_output_limit()) });
+            if signals & (KILLED | OVERFLOWED | USERS_CHANGED) != 0
+                && let Some(end) = self.heed(signals)
+            {
+                return Poll::Ready(end);
+            }
+            if self.is_held(cx) {
+                return Poll::Pending;
             }
             let blocked = self.poll_send(cx)?.is_pending();
             if signals & MESSAGES != 0 && !blocked {
@@ -192,6 +203,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+
+    /// Does what others want of the connection; Some if that is its end.
+    fn heed(&mut self, signals: u8) -> Option<io::Result<()>> {
+        if signals & KILLED != 0 {
+            return Some(Ok(()));
+        }
+        if signals & OVERFLOWED != 0 {
+            return Some(Err(self.over_output_limit()));
+        }
+        let stays = self.conversation.client.renew_access(&self.thread.server.acl);
+        (!stays).then_some(Ok(()))
+    }
+
+    /// Whether the time of a wrong password goes on.
+    fn is_held(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(sleep) = &mut self.held else { return false };
+        let goes_on = sleep.as_mut().poll(cx).is_pending() && !self.thread.finishing.get();
+        if !goes_on {
+            self.held = None;
+        }
+        goes_on
     }
 
     fn unsent_len(&self) -> usize {
@@ -284,7 +317,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             self.publish_lengths();
         }
         let read = std::pin::pin!(self.stream.read_buf(&mut self.input));
-        let n = ready!(std::future::Future::poll(read, cx))?;
+        let n = ready!(read.poll(cx))?;
         if n == 0 {
             return Poll::Ready(Ok(0));
         }
@@ -368,8 +401,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         if work.replies.is_empty() {
             return Ok(());
         }
+        let penalty = std::mem::take(&mut self.conversation.client.penalty);
+        if !penalty.is_zero() {
+            self.held = Some(Box::pin(tokio::time::sleep(penalty)));
+        }
         let mut sent = 0;
-        if self.unsent.is_empty() {
+        if self.unsent.is_empty() && self.held.is_none() {
             match Pin::new(&mut self.stream).poll_write(cx, &work.replies) {
                 Poll::Ready(Ok(n)) => {
                     self.count_sent(n);

@@ -24,6 +24,12 @@ impl Subscriptions {
         }
     }
 
+    /// All names, each with its kind.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Kind, &[u8])> {
+        let of = |kind| self.of(kind).iter().map(move |name| (kind, &**name));
+        of(Kind::Channel).chain(of(Kind::Pattern))
+    }
+
     /// Number of channels and patterns.
     pub(crate) fn len(&self) -> usize {
         self.channels.len() + self.patterns.len()

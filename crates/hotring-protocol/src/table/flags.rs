@@ -84,7 +84,7 @@ bit_set! {
 }
 
 bit_set! {
-    /// Categories of access control.
+    /// Categories of access control. Redis's rules may name also those that no command is in here.
     Categories {
         /// Keys of any type.
         KEYSPACE = 0 "@keyspace",
@@ -114,10 +114,35 @@ bit_set! {
         HASH = 12 "@hash",
         /// About messages between clients.
         PUBSUB = 13 "@pubsub",
+        /// Programs that the server runs.
+        SCRIPTING = 14 "@scripting",
+        /// Sets: no command here.
+        SET = 15 "@set",
+        /// Sorted sets: no command here.
+        SORTED_SET = 16 "@sortedset",
+        /// Lists: no command here.
+        LIST = 17 "@list",
+        /// Estimated counts: no command here.
+        HYPERLOGLOG = 18 "@hyperloglog",
+        /// Places on earth: no command here.
+        GEO = 19 "@geo",
+        /// Streams: no command here.
+        STREAM = 20 "@stream",
     }
 }
 
 impl Categories {
+    /// The category of this name, without `@`, in any case.
+    pub fn named(name: &[u8]) -> Option<Self> {
+        let is_it = |text: &str| text.trim_start_matches('@').as_bytes().eq_ignore_ascii_case(name);
+        Self::NAMES.iter().find(|(_, text)| is_it(text)).map(|(category, _)| *category)
+    }
+
+    /// The names of all categories, without `@`.
+    pub fn all_names() -> impl ExactSizeIterator<Item = &'static str> {
+        Self::NAMES.iter().map(|(_, text)| text.trim_start_matches('@'))
+    }
+
     /// The categories that follow from what is said about a command anyway.
     pub(super) fn implied_by(group: Group, flags: Flags) -> Self {
         let by_group = match group {

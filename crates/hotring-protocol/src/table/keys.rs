@@ -65,6 +65,34 @@ impl Access {
             Self::RemoveIf => &["RW", "delete", "variable_flags"],
         }
     }
+
+    /// Does it tell something of the values?
+    pub fn reads(self) -> bool {
+        self.names().contains(&"access")
+    }
+
+    /// Does it change the values, or remove them?
+    pub fn writes(self) -> bool {
+        ["update", "insert", "delete"].iter().any(|what| self.names().contains(what))
+    }
+
+    /// What it comes to in this request, where that depends on the options.
+    fn in_request(self, request: ArgsView<'_>) -> Self {
+        match self {
+            Self::Vary if !request.tail(3).iter().any(is_question) => Self::Overwrite,
+            Self::Vary => Self::Modify,
+            // With more than the key it answers whether the value is the given one.
+            Self::RemoveIf if request.len() > 2 => Self::Take,
+            Self::RemoveIf => Self::Remove,
+            other => other,
+        }
+    }
+}
+
+/// Is it an option of SET that makes it tell of the value that was there?
+fn is_question(option: &[u8]) -> bool {
+    let questions = [&b"get"[..], b"ifeq", b"ifne", b"ifdeq", b"ifdne"];
+    questions.iter().any(|question| option.eq_ignore_ascii_case(question))
 }
 
 impl KeyRange {
@@ -109,6 +137,17 @@ impl Spec {
     #[inline]
     pub fn keys_of<'a>(&self, request: ArgsView<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         Keys { request, ranges: self.keys, at: 0, end: 0, step: 0 }
+    }
+}
+
+impl Spec {
+    /// Where the keys of a request are among its arguments, and what happens to each.
+    pub fn uses_of(&self, request: ArgsView<'_>) -> impl Iterator<Item = (usize, Access)> {
+        self.keys.iter().flat_map(move |range| {
+            let end = (range.last_idx(request) + 1).min(request.len());
+            let places = (usize::from(range.first)..end).step_by(usize::from(range.step));
+            places.map(move |place| (place, range.access.in_request(request)))
+        })
     }
 }
 

@@ -5,40 +5,8 @@
 //! brackets enclose what may be left out, bars separate alternatives, and `[x ...]`
 //! behind x says that x may be repeated. `syntax.rs` reads it.
 
+use super::define::*;
 use super::{Access, Categories, Flags, Group, KeyRange, Spec};
-
-macro_rules! table {
-    (
-        commands {
-            $($id:ident = $name:literal $arity:literal $group:ident
-                $(. $set:ident ( $($value:expr),* ))*;)*
-        }
-        subcommands {
-            $($sub:ident of $parent:ident = $sub_name:literal $sub_arity:literal $sub_group:ident
-                $(. $sub_set:ident ( $($sub_value:expr),* ))*;)*
-        }
-    ) => {
-        /// Every command and subcommand.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum CommandId {
-            $(#[doc = concat!("`", $name, "`")] $id,)*
-            $(#[doc = concat!("`", $sub_name, "`")] $sub,)*
-        }
-
-        /// The commands, in the order of their ids.
-        pub(super) static COMMANDS: [Spec; [$(CommandId::$id),*].len()] = [
-            $(Spec::new(CommandId::$id, $name, $arity, Group::$group)$(.$set($($value),*))*,)*
-        ];
-
-        pub(super) static SUBCOMMANDS: [Spec; [$(CommandId::$sub),*].len()] = [
-            $(Spec::new(CommandId::$sub, $sub_name, $sub_arity, Group::$sub_group)
-                .child_of(CommandId::$parent)$(.$sub_set($($sub_value),*))*,)*
-        ];
-
-        /// One bit for each command that has subcommands.
-        const PARENTS: u128 = 0 $(| 1 << CommandId::$parent as u32)*;
-    };
-}
 
 /// Is it a command whose first argument names a subcommand?
 #[inline]
@@ -57,71 +25,6 @@ pub(super) const NAME_LEN_MAX: usize = {
     }
     max
 };
-
-const FAST: Flags = Flags::FAST;
-const READ: Flags = Flags::READONLY;
-const READ_FAST: Flags = READ.with(FAST);
-const WRITE: Flags = Flags::WRITE;
-const WRITE_FAST: Flags = WRITE.with(FAST);
-/// Writes that may need more memory than there is.
-const GROW: Flags = WRITE.with(Flags::DENYOOM);
-const GROW_FAST: Flags = GROW.with(FAST);
-/// Served at any time.
-const ALWAYS: Flags = Flags::LOADING.with(Flags::STALE);
-const ALWAYS_FAST: Flags = ALWAYS.with(FAST);
-/// Served at any time, but not to scripts.
-const DIRECT: Flags = ALWAYS.with(Flags::NOSCRIPT);
-/// Served to clients that have yet to authenticate.
-const GREETING: Flags = DIRECT.with(FAST).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY);
-/// For administrators, also by scripts.
-const WATCHING: Flags = ALWAYS.with(Flags::ADMIN);
-const ADMIN: Flags = DIRECT.with(Flags::ADMIN);
-/// What a transaction is made with.
-const FRAME: Flags = DIRECT.with(FAST).with(Flags::ALLOW_BUSY);
-/// Sends messages, or asks for them.
-const MESSAGES: Flags = ALWAYS.with(Flags::PUBSUB);
-/// Asks for messages. From then on a connection may do less.
-const SUBSCRIBING: Flags = MESSAGES.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
-/// May keep its connection waiting.
-const BLOCKING: Flags = Flags::BLOCKING.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
-
-/// The argument behind the name is the one key.
-const fn one(access: Access) -> [KeyRange; 1] {
-    [KeyRange { first: 1, last: 1, step: 1, access }]
-}
-/// The argument behind the subcommand's name is the one key.
-const fn second(access: Access) -> [KeyRange; 1] {
-    [KeyRange { first: 2, last: 2, step: 1, access }]
-}
-/// Every `step`th argument is a key.
-const fn every(step: u8, access: Access) -> [KeyRange; 1] {
-    [KeyRange { first: 1, last: -1, step, access }]
-}
-/// Two keys, each used in its own way.
-const fn pair(from: Access, to: Access) -> [KeyRange; 2] {
-    [
-        KeyRange { first: 1, last: 1, step: 1, access: from },
-        KeyRange { first: 2, last: 2, step: 1, access: to },
-    ]
-}
-
-const ALL_NODES: &str = "request_policy:all_nodes";
-const ALL_SHARDS: &str = "request_policy:all_shards";
-const MULTI_SHARD: &str = "request_policy:multi_shard";
-const SPECIAL_REQUEST: &str = "request_policy:special";
-const SPECIAL_RESPONSE: &str = "response_policy:special";
-const ALL_SUCCEEDED: &str = "response_policy:all_succeeded";
-const SUM: &str = "response_policy:agg_sum";
-const MINIMUM: &str = "response_policy:agg_min";
-const VARIES: &str = "nondeterministic_output";
-const ORDER_VARIES: &str = "nondeterministic_output_order";
-const EACH_KEY: &str = "O(n) in the number of keys";
-const EACH_CHANNEL: &str = "O(n) in the number of names";
-const EACH_BYTE: &str = "O(n) in the length of the value";
-const EACH_FIELD: &str = "O(n) in the length of the hash";
-/// In place of a version of Redis, for commands that Redis does not have.
-const OURS: &str = "hotring";
-const WHOLE_STORE: &str = "O(n) in the number of keys in the store";
 
 table! {
     commands {
@@ -160,6 +63,8 @@ table! {
         DbSize = "dbsize" 1 Server .flags(READ_FAST).tips(&[ALL_SHARDS, SUM])
             .categories_too(Categories::KEYSPACE)
             .about("Counts the keys in the store.");
+        Acl = "acl" -2 Server .since("6.0.0")
+            .about("Holds the commands about users and what they may do.");
         Scrub = "scrub" -2 Server .since(OURS)
             .about("Holds the commands about looking for damaged items.");
         Object = "object" -2 Generic .since("2.2.3")
@@ -493,6 +398,43 @@ table! {
             .about("Puts the counters that INFO shows back to zero.");
         ConfigHelp of Config = "config|help" 2 Server .flags(ALWAYS).since("5.0.0")
             .about("Lists the subcommands.");
+        AclCat of Acl = "acl|cat" -2 Server .flags(DIRECT).since("6.0.0").args("[category]")
+            .about("Lists the categories of commands, or the commands of one.");
+        AclDelUser of Acl = "acl|deluser" -3 Server .flags(USERS).since("6.0.0")
+            .args("username [username ...]").tips(&[ALL_NODES, ALL_SUCCEEDED])
+            .cost("O(n) in the number of users and connections")
+            .about("Removes users and closes their connections.");
+        AclDryRun of Acl = "acl|dryrun" -4 Server .flags(ADMIN).since("7.0.0")
+            .args("username command [arg [arg ...]]")
+            .about("Tells whether a user may run a command, without running it.");
+        AclGenPass of Acl = "acl|genpass" -2 Server .flags(DIRECT).since("6.0.0").args("[bits]")
+            .about("Makes a random password of hexadecimal digits.");
+        AclGetUser of Acl = "acl|getuser" 3 Server .flags(ADMIN).since("6.0.0").args("username")
+            .cost("O(n) in the number of rules")
+            .about("Describes what a user may do.");
+        AclHelp of Acl = "acl|help" 2 Server .flags(ALWAYS).since("6.0.0")
+            .about("Lists the subcommands.");
+        AclList of Acl = "acl|list" 2 Server .flags(ADMIN).since("6.0.0")
+            .cost("O(n) in the number of users")
+            .about("Describes all users, in the form of an ACL file.");
+        AclLoad of Acl = "acl|load" 2 Server .flags(USERS).since("6.0.0")
+            .cost("O(n) in the number of users and connections")
+            .about("Reads the ACL file anew: its users take the place of all others.");
+        AclLog of Acl = "acl|log" -2 Server .flags(ADMIN).since("6.0.0").args("[count | RESET]")
+            .cost("O(n) in the number of entries")
+            .about("Lists what was denied lately: wrong passwords, commands, keys, channels.");
+        AclSave of Acl = "acl|save" 2 Server .flags(ADMIN).since("6.0.0")
+            .tips(&[ALL_NODES, ALL_SUCCEEDED]).cost("O(n) in the number of users")
+            .about("Writes all users to the ACL file.");
+        AclSetUser of Acl = "acl|setuser" -3 Server .flags(USERS).since("6.0.0")
+            .args("username [rule [rule ...]]").tips(&[ALL_NODES, ALL_SUCCEEDED])
+            .cost("O(n) in the number of rules and connections")
+            .about("Makes a user or changes what one may do.");
+        AclUsers of Acl = "acl|users" 2 Server .flags(ADMIN).since("6.0.0")
+            .cost("O(n) in the number of users")
+            .about("Lists the names of all users.");
+        AclWhoAmI of Acl = "acl|whoami" 2 Server .flags(DIRECT).since("6.0.0")
+            .about("Tells the name of the user that the connection has.");
         ScrubStart of Scrub = "scrub|start" -2 Server .flags(ADMIN).since(OURS)
             .args("[RATE items-per-second]")
             .about("Begins to check all items against their checksums, in the background.");

@@ -56,6 +56,15 @@ pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
     }
 }
 
+/// Finds a command by its name, or a subcommand by its full one, such as `client|id`, in any case.
+pub fn lookup_full(name: &[u8]) -> Option<&'static Spec> {
+    match name.iter().position(|byte| *byte == b'|') {
+        None => lookup(name),
+        Some(bar) => subcommands(lookup(&name[..bar])?.id)
+            .find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name)),
+    }
+}
+
 /// Finds the command or subcommand that a request calls, and checks the number of its
 /// arguments.
 #[inline]

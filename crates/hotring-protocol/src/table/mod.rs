@@ -1,11 +1,12 @@
 //! The one table of commands.
 //!
-//! `list.rs` holds it. From it come the name lookup and the check of the number of
-//! arguments ([`resolve`]), the [`CommandId`] that dispatch switches over, the replies
+//! `list.rs` holds it, written with what is in `define.rs`. From it come the name lookup and the
+//! check of the number of arguments ([`resolve`]), the [`CommandId`] that dispatch switches over, the replies
 //! of `COMMAND` (`reply.rs`), the place of the keys in a request (`keys.rs`), and the
 //! page of documentation (`markdown.rs`). A command that is not in the table does not
 //! exist; one that is there is served.
 
+mod define;
 mod flags;
 mod keys;
 mod list;
@@ -17,7 +18,7 @@ mod syntax;
 pub use flags::{Categories, Flags};
 pub use keys::{Access, KeyRange};
 pub use list::CommandId;
-pub use lookup::{CommandError, lookup, quoted, resolve};
+pub use lookup::{CommandError, lookup, lookup_full, quoted, resolve};
 pub use markdown::markdown;
 pub use reply::{command_docs, command_info};
 
@@ -92,6 +93,14 @@ impl Group {
 /// All commands without subcommands, in the table's order.
 pub fn commands() -> &'static [Spec] {
     &list::COMMANDS
+}
+
+/// How many ids there are: each [`CommandId`] as a number is below this.
+pub const COMMAND_IDS: usize = list::COMMANDS.len() + list::SUBCOMMANDS.len();
+
+/// All commands and subcommands, in the order of their ids.
+pub fn specs() -> impl Iterator<Item = &'static Spec> {
+    list::COMMANDS.iter().chain(&list::SUBCOMMANDS)
 }
 
 /// The subcommands of a command; most have none.

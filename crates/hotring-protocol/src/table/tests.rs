@@ -140,6 +140,10 @@ fn requests_resolve_to_commands_or_to_the_errors_of_redis() {
         ("ping", "ping"),
     ] {
         with_request(line, |request| assert_eq!(resolve(request).unwrap().name, name));
+        assert_eq!(lookup_full(name.to_ascii_uppercase().as_bytes()).unwrap().name, name);
+    }
+    for wrong in ["client|", "client|nope", "client|id|x", "get|x", "|", "nope|id"] {
+        assert!(lookup_full(wrong.as_bytes()).is_none(), "{wrong}");
     }
     for (line, text) in [
         ("get", "wrong number of arguments for 'get' command"),
@@ -204,6 +208,43 @@ fn keys_of_requests() {
     }
 }
 
+#[test]
+fn uses_of_keys_follow_the_options() {
+    for (line, uses) in [
+        ("get k", "1r"),
+        ("strlen k", "1"),
+        ("set k get", "1w"),
+        ("set k v ex 10", "1w"),
+        ("set k v GET", "1rw"),
+        ("set k v ifeq x", "1rw"),
+        ("mset a 1 b 2", "1w 3w"),
+        ("msetex 2 a 1 b 2 nx", "2w 4w"),
+        ("msetex 9 a 1", "2w"),
+        ("msetex -1 a 1", ""),
+        ("rename a b", "1rw 2w"),
+        ("copy a b", "1r 2w"),
+        ("bitop and d a b", "2w 3r 4r"),
+        ("del a b", "1w 2w"),
+        ("delex a", "1w"),
+        ("delex a ifeq x", "1rw"),
+        ("delifeq a x", "1rw"),
+        ("watch a b", "1 2"),
+        ("scan 0", ""),
+    ] {
+        with_request(line, |request| {
+            let spec = lookup(&request[0]).unwrap();
+            let show = |(place, access): (usize, Access)| {
+                let letter = |is_so, letter| if is_so { letter } else { "" };
+                format!("{place}{}{}", letter(access.reads(), "r"), letter(access.writes(), "w"))
+            };
+            let found: Vec<_> = spec.uses_of(request).map(show).collect();
+            assert_eq!(found.join(" "), uses, "{line}");
+            let places = spec.uses_of(request).map(|(place, _)| request.at(place));
+            assert!(places.eq(spec.keys_of(request)), "{line}");
+        });
+    }
+}
+
 /// Reads one RESP value and gives what follows; panics on anything else.
 fn skip_value(reply: &[u8]) -> &[u8] {
     let end = reply.windows(2).position(|w| w == b"\r\n").expect("a line end");
@@ -257,7 +298,7 @@ fn the_reply_about_get() {
 #[test]
 fn the_page_lists_every_command_that_can_be_called() {
     let page = markdown();
-    for spec in all().filter(|spec| !["client", "config", "scrub"].contains(&spec.name)) {
+    for spec in all().filter(|spec| !["acl", "client", "config", "scrub"].contains(&spec.name)) {
         let name = spec.name.to_ascii_uppercase().replace('|', " ");
         assert!(
             page.contains(&format!("| `{name}`")) || page.contains(&format!("| `{name} ")),

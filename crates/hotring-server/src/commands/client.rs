@@ -158,6 +158,14 @@ impl ClientType {
     }
 }
 
+/// One line in the form of Redis, without its end.
+pub(crate) fn line(client: &ClientShared, now: u64) -> String {
+    let mut text = String::new();
+    describe(client, now, &mut text);
+    text.truncate(text.trim_end().len());
+    text
+}
+
 /// One line in the form of Redis, with the fields that mean something here.
 fn describe(client: &ClientShared, now: u64, text: &mut String) {
     let labels = client.labels();
@@ -172,7 +180,7 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
         text,
         "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub=0 \
          multi={queued} watch={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={queued_len} rbs=0 rbp=0 obl=0 oll={} \
-         omem={} tot-mem={} events=rw cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={} \
+         omem={} tot-mem={} events=rw cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} \
          io-thread={}",
         client.id,
         client.peer,
@@ -190,6 +198,7 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
         unsent_len,
         input_len + input_free + queued_len + unsent_len + std::mem::size_of::<ClientShared>(),
         command_name(client.last_command.load(Ordering::Relaxed)),
+        labels.user,
         client.protocol.load(Ordering::Relaxed),
         labels.lib_name,
         labels.lib_ver,
@@ -251,6 +260,7 @@ enum Filter {
     Peer(String),
     Local(String),
     Type(ClientType),
+    User(String),
 }
 
 fn filters(c: &Context<'_>) -> Result<(Vec<Filter>, bool), Failure> {
@@ -270,7 +280,9 @@ fn filters(c: &Context<'_>) -> Result<(Vec<Filter>, bool), Failure> {
             b"addr" => filters.push(Filter::Peer(text(value))),
             b"laddr" => filters.push(Filter::Local(text(value))),
             b"type" => filters.push(Filter::Type(ClientType::parse(value)?)),
-            b"user" if value == b"default" => {}
+            b"user" if c.server.acl.user(value).is_some() => {
+                filters.push(Filter::User(text(value)))
+            }
             b"user" => {
                 return Err(format!("ERR No such user '{}'", quoted(value)).into());
             }
@@ -293,6 +305,7 @@ fn victims(c: &Context<'_>, filters: &[Filter]) -> Vec<Arc<ClientShared>> {
             Filter::Peer(address) => client.peer == *address,
             Filter::Local(address) => client.local == *address,
             Filter::Type(wanted) => wanted.has(client),
+            Filter::User(name) => client.labels().user == *name,
         })
     };
     c.server.clients().into_iter().filter(|client| fits(client)).collect()

@@ -1,7 +1,8 @@
 //! COMMAND and the HELP subcommands: the table of commands, told to clients and people.
 
 use hotring_protocol::{
-    CommandId, Spec, command_docs, command_info, commands, glob_match, lookup, subcommands,
+    CommandId, Spec, command_docs, command_info, commands, glob_match, lookup, lookup_full,
+    subcommands,
 };
 
 use crate::context::Context;
@@ -26,7 +27,7 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
     }
     c.reply.array(c.args.len() - 2);
     for name in c.args.tail(2).iter() {
-        match find(name) {
+        match lookup_full(name) {
             Some(spec) => command_info(spec, &mut c.reply),
             None => c.reply.null(),
         }
@@ -38,7 +39,7 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
 pub(crate) fn docs(c: &mut Context<'_>) -> Outcome {
     let named: Vec<&Spec> = match c.args.len() {
         2 => commands().iter().collect(),
-        _ => c.args.tail(2).iter().filter_map(find).collect(),
+        _ => c.args.tail(2).iter().filter_map(lookup_full).collect(),
     };
     c.reply.map(named.len());
     for spec in named {
@@ -94,15 +95,6 @@ pub(crate) fn getkeys(c: &mut Context<'_>) -> Outcome {
         c.reply.bulk(key);
     }
     Ok(())
-}
-
-/// Finds `get` as well as `config|get`.
-fn find(name: &[u8]) -> Option<&'static Spec> {
-    match name.iter().position(|byte| *byte == b'|') {
-        None => lookup(name),
-        Some(bar) => subcommands(lookup(&name[..bar])?.id)
-            .find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name)),
-    }
 }
 
 /// HELP of a command that has subcommands: one line for the form, one for the meaning.

@@ -1,9 +1,13 @@
 //! Commands about the connection itself: PING, ECHO, HELLO, AUTH, QUIT, RESET, SELECT.
 
+use std::time::Duration;
+
 use hotring_protocol::{Version, parse_i64, quoted};
 
 use super::client::check_label;
 use super::pubsub::leave_all;
+use crate::acl::{Access, Origin, Reason};
+use crate::answer::note_denial;
 use crate::client::{Closing, Labels};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
@@ -15,6 +19,13 @@ pub(super) const REDIS_VERSION: &str = "7.4.0";
 const NO_PASSWORD: Failure = Failure::text(
     "ERR AUTH <password> called without any password configured for the default user. \
      Are you sure your configuration is correct?",
+);
+
+/// Redis's text for a HELLO where a password is set.
+const NO_LOGIN: Failure = Failure::text(
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
+     <user> <pass> option can be used to authenticate the client and select the RESP protocol version at \
+     the same time",
 );
 
 const WRONG_PASSWORD: Failure =
@@ -48,6 +59,7 @@ pub(crate) fn quit(c: &mut Context<'_>) -> Outcome {
 pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
     c.client.end_transaction();
     leave_all(c.client, c.server);
+    c.client.become_user(Access::new(c.server.acl.default_user()));
     c.client.speak(Version::Resp2);
     c.client.shared.relabel(|labels| labels.name.clear());
     c.client.shared.no_evict.store(false, std::sync::atomic::Ordering::Relaxed);
@@ -66,20 +78,28 @@ pub(crate) fn select(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn auth(c: &mut Context<'_>) -> Outcome {
-    match c.args.len() {
-        2 => Err(NO_PASSWORD),
-        3 => {
-            check_user(&c.args[1])?;
-            c.reply.ok();
-            Ok(())
-        }
-        _ => Err(Failure::Syntax),
+    let args = c.args;
+    match args.len() {
+        2 if c.server.acl.default_user().takes_any_password() => return Err(NO_PASSWORD),
+        2 => log_in(c, b"default", args.at(1))?,
+        3 => log_in(c, args.at(1), args.at(2))?,
+        _ => return Err(Failure::Syntax),
     }
+    c.reply.ok();
+    Ok(())
 }
 
-/// There is no user but the default one, and that one takes any password.
-fn check_user(name: &[u8]) -> Outcome {
-    if name == b"default" { Ok(()) } else { Err(WRONG_PASSWORD) }
+/// Becomes the user of this name and password. Wrong ones are noted, and hold back what the connection is
+/// answered from then on.
+fn log_in(c: &mut Context<'_>, name: &[u8], password: &[u8]) -> Outcome {
+    if let Some(user) = c.server.acl.authenticate(name, password) {
+        c.client.become_user(Access::authenticated(user));
+        return Ok(());
+    }
+    note_denial(c.client, c.server, Origin::Client, Reason::Auth, c.args.at(0), name);
+    c.server.warn_of_login(&c.client.shared, c.now);
+    c.client.penalty += Duration::from_millis(c.server.config().auth_failure_delay_ms);
+    Err(WRONG_PASSWORD)
 }
 
 pub(crate) fn hello(c: &mut Context<'_>) -> Outcome {
@@ -96,12 +116,12 @@ pub(crate) fn hello(c: &mut Context<'_>) -> Outcome {
             }
         };
     }
-    let mut name = None;
+    let (mut name, mut login) = (None, None);
     let mut at = 2;
     while let Some(option) = c.args.get(at) {
         let left = c.args.len() - at - 1;
         if option.eq_ignore_ascii_case(b"auth") && left >= 2 {
-            check_user(&c.args[at + 1])?;
+            login = Some((c.args.at(at + 1), c.args.at(at + 2)));
             at += 3;
         } else if option.eq_ignore_ascii_case(b"setname") && left >= 1 {
             name = Some(check_label("Client names", c.args.at(at + 1))?);
@@ -112,6 +132,12 @@ pub(crate) fn hello(c: &mut Context<'_>) -> Outcome {
         }
     }
     // All options are right: only now anything changes.
+    if let Some((user, password)) = login {
+        log_in(c, user, password)?;
+    }
+    if c.client.access().is_locked() {
+        return Err(NO_LOGIN);
+    }
     if let Some(name) = name {
         c.client.shared.relabel(|labels: &mut Labels| labels.name = name);
     }

@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use super::connection::REDIS_VERSION;
+use crate::acl::Reason;
 use crate::context::Context;
 use crate::failure::Outcome;
 use crate::server::{Server, Totals};
@@ -159,6 +160,10 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     field(text, "client_query_buffer_limit_disconnections", t.input_limit_closed);
     field(text, "client_output_buffer_limit_disconnections", t.output_limit_closed);
     field(text, "total_error_replies", t.errors);
+    for (name, reason) in [("auth", Reason::Auth), ("cmd", Reason::Command), ("key", Reason::Key)] {
+        field(text, &format!("acl_access_denied_{name}"), f.server.acl.log.count(reason));
+    }
+    field(text, "acl_access_denied_channel", f.server.acl.log.count(Reason::Channel));
     field(text, "total_reads_processed", t.reads);
     field(text, "total_writes_processed", t.writes);
 }

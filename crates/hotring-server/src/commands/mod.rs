@@ -12,8 +12,9 @@
 //! }
 //! ```
 
+mod acl;
 mod bits;
-mod client;
+pub(crate) mod client;
 mod command;
 mod compare;
 mod config;
@@ -40,6 +41,7 @@ mod wait;
 
 use hotring_protocol::CommandId;
 
+use crate::acl::has_secrets;
 use crate::clock;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
@@ -96,8 +98,7 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
 fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     let begun = clock::monotonic();
     let outcome = run_rare(id, c);
-    // Passwords are not kept.
-    if !matches!(id, CommandId::Auth | CommandId::Hello) {
+    if !has_secrets(id, c.args) {
         let shared = &c.client.shared;
         let who = || (shared.peer.clone(), shared.labels().name);
         c.server.slowlog.note(c.args, begun.elapsed(), c.now, who);
@@ -105,7 +106,7 @@ fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     outcome
 }
 
-/// The commands about connections, the process, transactions, messages, bits and earlier values, and those that
+/// The commands about connections, users, the process, transactions, messages, bits and earlier values, and those that
 /// wait, kept out of the code that every request runs; and the walks over all keys.
 fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
     use CommandId as Id;
@@ -200,6 +201,19 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::CommandGetKeys => command::getkeys(c),
         Id::CommandHelp => command::help(c, Id::Command),
         Id::Info => info::info(c),
+        Id::AclCat => acl::cat(c),
+        Id::AclDelUser => acl::deluser(c),
+        Id::AclDryRun => acl::dryrun(c),
+        Id::AclGenPass => acl::genpass(c),
+        Id::AclGetUser => acl::getuser(c),
+        Id::AclHelp => command::help(c, Id::Acl),
+        Id::AclList => acl::list(c),
+        Id::AclLoad => acl::load(c),
+        Id::AclLog => acl::log(c),
+        Id::AclSave => acl::save(c),
+        Id::AclSetUser => acl::setuser(c),
+        Id::AclUsers => acl::users(c),
+        Id::AclWhoAmI => acl::whoami(c),
         Id::ScrubStart => scrub::start(c),
         Id::ScrubStatus => scrub::status(c),
         Id::ScrubStop => scrub::stop(c),

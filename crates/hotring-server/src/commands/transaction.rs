@@ -8,7 +8,8 @@
 use hotring_protocol::{CommandId, Flags, Group, Spec, Writer};
 use hotring_store::Stamp;
 
-use crate::answer::{answer, note_stalled};
+use crate::acl::{Denied, Origin};
+use crate::answer::{answer, deny, note_stalled};
 use crate::client::Closing;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
@@ -163,7 +164,9 @@ fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
             client: c.client,
             server: c.server,
         };
-        answer(spec, &mut inner);
+        if is_still_allowed(spec, &mut inner) {
+            answer(spec, &mut inner);
+        }
         let changes = inner.store.take_changes();
         if !changes.is_empty() {
             notify::tell(spec, &changes, inner.server, &inner.server.config());
@@ -181,6 +184,27 @@ fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
             c.reply.buffer().truncate(start);
         }
     }
+}
+
+/// Whether the client may run a command that it has queued. If not, that is its reply: users may have
+/// changed since, and the client may have become another one by a command of the same transaction.
+fn is_still_allowed(spec: &Spec, c: &mut Context<'_>) -> bool {
+    let Err(denied) = c.client.access().check(spec, c.args) else { return true };
+    deny(denied, spec, c.args, c.client, c.server, Origin::Transaction);
+    c.counters.errors.add(1);
+    let reason = match denied {
+        Denied::Unauthenticated => "authentication is required",
+        Denied::Command => "no permission to execute the command or subcommand",
+        Denied::Key(_) => "no permission to touch the specified keys",
+        Denied::Channel(_) => {
+            "no permission to access one of the channels used as argument to the command"
+        }
+    };
+    c.reply.error(format!(
+        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
+         call. This command is no longer allowed for the following reason: {reason}"
+    ));
+    false
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ fn server(config: Config) -> Arc<Server> {
 fn talk(server: &Arc<Server>) -> (Executor, Conversation) {
     server.threads[0].connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let shared = server.enter("peer".into(), "local".into(), 0);
-    (Executor::new(server.clone(), 0, 1), Conversation::new(shared))
+    (Executor::new(server.clone(), 0, 1), Conversation::new(shared, server))
 }
 
 /// Feeds `input` in pieces that end at `cuts`, as a socket does; returns all replies.

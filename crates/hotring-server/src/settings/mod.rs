@@ -10,6 +10,7 @@ mod diagnosis;
 mod fixed;
 mod limits;
 mod network;
+mod security;
 mod values;
 
 use crate::config::Config;
@@ -64,8 +65,14 @@ pub fn find(name: &str) -> Option<&'static Setting> {
 
 /// All settings, in the order of the help text.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
-    let families =
-        [network::NETWORK, limits::LIMITS, data::DATA, diagnosis::DIAGNOSIS, fixed::FIXED];
+    let families = [
+        network::NETWORK,
+        security::SECURITY,
+        limits::LIMITS,
+        data::DATA,
+        diagnosis::DIAGNOSIS,
+        fixed::FIXED,
+    ];
     families.into_iter().flatten()
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::values::{boolean, number, yes_no};
+use super::values::number;
 use super::{Change, Setting};
 
 pub(super) static NETWORK: &[Setting] = &[
@@ -66,15 +66,6 @@ pub(super) static NETWORK: &[Setting] = &[
             }
             _ => Err("must be an octal number from 0 to 777".to_string()),
         },
-    },
-    Setting {
-        name: "protected-mode",
-        alias: "",
-        placeholder: "yes|no",
-        help: "With yes, refuse to start on an address that other machines can reach",
-        change: Change::Start,
-        get: |c| yes_no(c.protected_mode),
-        set: |c, v| boolean(v).map(|b| c.protected_mode = b),
     },
     Setting {
         name: "threads",

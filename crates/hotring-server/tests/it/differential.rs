@@ -25,15 +25,15 @@ const BATCH_LEN: usize = 50;
 const CLOCK_SLACK_MS: i64 = 5_000;
 
 /// A Redis server that ends with the test.
-struct Redis {
+pub struct Redis {
     process: Child,
     directory: PathBuf,
-    address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Redis {
     /// `None` if there is no `redis-server` of the version whose replies these are.
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         let version = Command::new("redis-server").arg("--version").output();
         let version = version
             .inspect_err(|error| eprintln!("skipped: redis-server does not run: {error}"))
@@ -75,20 +75,20 @@ impl Drop for Redis {
 }
 
 /// A connection that keeps replies as the bytes they are.
-struct Raw {
+pub struct Raw {
     stream: TcpStream,
     reader: BufReader<TcpStream>,
 }
 
 impl Raw {
-    fn connect(address: SocketAddr) -> Self {
+    pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_nodelay(true).unwrap();
         Raw { reader: BufReader::new(stream.try_clone().unwrap()), stream }
     }
 
-    fn ask(&mut self, args: &[&[u8]]) -> Vec<u8> {
+    pub fn ask(&mut self, args: &[&[u8]]) -> Vec<u8> {
         self.stream.write_all(&request(args)).unwrap();
         self.reply()
     }
@@ -201,7 +201,7 @@ fn same_items(ours: &[u8], theirs: &[u8], group: usize) -> bool {
     ours[0] == theirs[0] && sorted(ours) == sorted(theirs)
 }
 
-fn show(args: &[Vec<u8>]) -> String {
+pub fn show(args: &[Vec<u8>]) -> String {
     args.iter().map(|arg| format!("\"{}\" ", arg.escape_ascii())).collect()
 }
 
@@ -438,7 +438,7 @@ fn random_transactions_get_the_replies_of_redis() {
 }
 
 /// Everything that a server replies to `input` before it closes the connection.
-fn converse(address: SocketAddr, input: &[u8]) -> Vec<u8> {
+pub fn converse(address: SocketAddr, input: &[u8]) -> Vec<u8> {
     let mut raw = Raw::connect(address);
     // A server that has closed its side already may refuse the rest.
     raw.stream.write_all(input).ok();
@@ -470,7 +470,7 @@ fn random_frames_get_the_replies_of_redis() {
 }
 
 /// How many sequences of requests; more for a long run.
-fn n_seeds() -> u64 {
+pub fn n_seeds() -> u64 {
     std::env::var("HOTRING_DIFFERENTIAL_SEEDS").map_or(2, |n| n.parse().expect("a number"))
 }
 

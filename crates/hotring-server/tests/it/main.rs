@@ -6,6 +6,7 @@
 mod bad_input;
 mod clients;
 mod differential;
+mod differential_acl;
 mod history;
 mod limits;
 mod pipeline;
@@ -13,5 +14,6 @@ mod pubsub;
 mod requests;
 mod start;
 mod transactions;
+mod users;
 mod waiting;
 mod wire;

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use hotring_server::{Config, start};
 
-use crate::wire::{Reply, TestServer, Wire, request};
+use crate::wire::{Reply, TestServer, request};
 
 fn failure(config: Config) -> String {
     match start(config) {
@@ -22,18 +22,6 @@ fn a_port_in_use_is_named_with_what_to_do() {
     let error = failure(config);
     assert!(error.contains(&format!("cannot listen on {}", server.address)), "{error}");
     assert!(error.contains("--listen"), "{error}");
-}
-
-#[test]
-fn addresses_that_others_can_reach_need_a_clear_word() {
-    let config = Config { listen: vec!["0.0.0.0:0".to_string()], ..Config::default() };
-    assert!(failure(config.clone()).contains("--protected-mode no"));
-    let server = TestServer::with(|c| {
-        c.listen = config.listen;
-        c.protected_mode = false;
-    });
-    let address = ([127, 0, 0, 1], server.address.port()).into();
-    assert_eq!(Wire::connect(address).say("PING").text(), "PONG");
 }
 
 #[test]

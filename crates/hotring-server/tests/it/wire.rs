@@ -37,6 +37,10 @@ impl TestServer {
         self.running.as_ref().expect("runs until dropped").stop();
     }
 
+    pub fn reload(&self) {
+        self.running.as_ref().expect("runs until dropped").reload();
+    }
+
     fn end(&mut self) {
         if let Some(running) = self.running.take() {
             running.stop();

@@ -46,7 +46,7 @@ impl Dialogue {
             log_level: Box::new(|_| {}),
         }));
         let shared = server.enter("peer".into(), "local".into(), 0);
-        let mut conversation = Conversation::new(shared);
+        let mut conversation = Conversation::new(shared, &server);
         conversation.client.speak(version);
         let executor = Executor::new(server.clone(), 0, 1);
         Dialogue { server, executor, conversation, now: START }

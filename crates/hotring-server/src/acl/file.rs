@@ -1,0 +1,144 @@
+//! The ACL file: a line for each user, `user name rules`, as ACL LIST shows them. Read as a whole or not
+//! at all, and written beside the old one first, so that there is always a whole one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::selector::has_spaces;
+use super::user::{User, join_selectors};
+use super::{RuleError, Users};
+
+/// Reads users from a file; `new` makes a user of a name. The error has all that is wrong with it.
+pub(super) fn read(path: &Path, new: impl FnMut(&[u8]) -> User) -> Result<Users, String> {
+    match fs::read(path) {
+        Ok(text) => parse(&text, &path.display().to_string(), new),
+        Err(error) => {
+            Err(format!("Error loading ACLs, opening file '{}': {error}", path.display()))
+        }
+    }
+}
+
+fn parse(text: &[u8], source: &str, mut new: impl FnMut(&[u8]) -> User) -> Result<Users, String> {
+    let mut users = Users::new();
+    let mut errors = String::new();
+    for (i, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let words: Vec<&[u8]> =
+            line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+        if words.is_empty() {
+            continue;
+        }
+        match parse_user(&words, &mut new) {
+            Ok(user) => {
+                let name = user.name.clone();
+                if users.insert(name.clone(), user.into()).is_some() {
+                    let name = String::from_utf8_lossy(&name);
+                    errors +=
+                        &format!("WARNING: Duplicate user '{name}' found on line {}. ", i + 1);
+                }
+            }
+            Err(why) => errors += &format!("{source}:{}: {why}. ", i + 1),
+        }
+    }
+    if errors.is_empty() {
+        return Ok(users);
+    }
+    errors +=
+        "WARNING: ACL errors detected, no change to the previously active ACL rules was performed";
+    Err(errors)
+}
+
+fn parse_user(words: &[&[u8]], new: &mut impl FnMut(&[u8]) -> User) -> Result<User, String> {
+    let [b"user", name, rules @ ..] = words else {
+        return Err("should start with user keyword followed by the username".to_string());
+    };
+    if has_spaces(name) {
+        let name = String::from_utf8_lossy(name);
+        return Err(format!("username '{name}' contains invalid characters"));
+    }
+    let rules = join_selectors(rules)
+        .map_err(|_| "Unmatched parenthesis in selector definition".to_string())?;
+    let mut user = new(name);
+    for rule in rules {
+        // Other rules may hold passwords, and are not repeated.
+        user.apply(&rule).map_err(|why| match why {
+            RuleError::UnknownName => {
+                format!("Error in applying operation '{}': {why}", String::from_utf8_lossy(&rule))
+            }
+            _ => why.to_string(),
+        })?;
+    }
+    Ok(user)
+}
+
+/// Writes all users to the file, which only its owner may read.
+pub(super) fn write(path: &Path, users: &Users) -> io::Result<()> {
+    let mut text = Vec::new();
+    for user in users.values() {
+        text.extend(user.describe());
+        text.push(b'\n');
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".tmp-{}", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let written = write_new(&beside, &text).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        // It may never have been there.
+        fs::remove_file(&beside).ok();
+        return written;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Result<Vec<String>, String> {
+        let users = parse(text.as_bytes(), "f", |name| User::new(0, name))?;
+        let line = |user: &std::sync::Arc<User>| String::from_utf8(user.describe()).unwrap();
+        Ok(users.values().map(line).collect())
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        let hash = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
+        let lines = [
+            format!(
+                "user alice on sanitize-payload #{hash} ~a* %R~b* resetchannels &news.* -@all +@read -get (%W~c* resetchannels -@all +set)"
+            ),
+            "user bob off nopass skip-sanitize-payload ~* &* +@all -@dangerous +info".to_string(),
+            "user carol off sanitize-payload resetchannels -@all".to_string(),
+        ];
+        let text = lines.join("\r\n\n");
+        assert_eq!(read_text(&text).unwrap(), lines);
+        // In other words and order.
+        let text = " user  bob nopass skip-sanitize-payload allkeys allchannels allcommands -@dangerous +INFO \n\nuser carol\nuser alice on >password ~a* %r~b* &news.* +@READ -Get ( %w~c* +set )";
+        assert_eq!(read_text(text).unwrap(), lines);
+    }
+
+    #[test]
+    fn all_mistakes_are_told_and_no_password_is() {
+        let text =
+            "user a on\nuser a off\nusr b\nuser\nuser c +nonsense\nuser d #secret\nuser e (+get\n";
+        assert_eq!(
+            read_text(text).unwrap_err(),
+            "WARNING: Duplicate user 'a' found on line 2. \
+             f:3: should start with user keyword followed by the username. \
+             f:4: should start with user keyword followed by the username. \
+             f:5: Error in applying operation '+nonsense': Unknown command or category name in ACL. \
+             f:6: The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters. \
+             f:7: Unmatched parenthesis in selector definition. \
+             WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
+        );
+    }
+}

@@ -1,0 +1,72 @@
+//! Passwords: as settings hold them, and as users keep them.
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq;
+
+/// A text that no log and no error may show.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps `text` out of sight.
+    pub fn new(text: &str) -> Self {
+        Secret(text.to_string())
+    }
+
+    /// The text itself.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "none" } else { "(hidden)" })
+    }
+}
+
+/// What is kept of a password: its SHA-256, as Redis's ACL files have it.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of a password.
+    pub(super) fn of(password: &[u8]) -> Self {
+        Digest(Sha256::digest(password).into())
+    }
+
+    /// Reads 64 hexadecimal digits, the letters in lower case.
+    pub(super) fn parse(hex: &[u8]) -> Option<Self> {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        if hex.len() != 64 {
+            return None;
+        }
+        let mut digest = [0; 32];
+        for (byte, pair) in digest.iter_mut().zip(hex.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(Digest(digest))
+    }
+
+    /// The digest as hexadecimal digits.
+    pub(super) fn hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Compares in a time that does not depend on where the two differ.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
