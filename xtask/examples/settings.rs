@@ -74,7 +74,11 @@ fn row(setting: &Setting) {
         setting.name,
         code(setting.placeholder),
         code(&setting.default_text()),
-        if setting.change == Change::Running { "running" } else { "at start" },
+        match setting.change {
+            Change::Running => "running",
+            Change::Protected => "running, guarded",
+            Change::Start | Change::Fixed => "at start",
+        },
         setting.help
     );
 }

@@ -99,14 +99,15 @@ fn expire(server: &Server, store: &mut Session, cursor: &mut u64, deadline: Inst
     }
 }
 
-/// Closes the connections from which nothing has come for longer than `timeout`, and those that
-/// have begun a request and not finished it within `request-timeout`. A connection that waits for a key
+/// Closes the connections from which nothing has come for longer than `timeout`, those that have begun a
+/// request and not finished it within `request-timeout`, and those that should have authenticated. A connection that waits for a key
 /// is neither.
 fn close_silent(server: &Server) {
     let config = server.config();
     let timeout_ms = config.timeout_s.saturating_mul(1000);
     let request_timeout_ms = config.request_timeout_s.saturating_mul(1000);
-    if timeout_ms == 0 && request_timeout_ms == 0 {
+    let handshake_timeout_ms = config.handshake_timeout_s.saturating_mul(1000);
+    if timeout_ms == 0 && request_timeout_ms == 0 && handshake_timeout_ms == 0 {
         return;
     }
     let now = clock::unix_ms();
@@ -120,6 +121,12 @@ fn close_silent(server: &Server) {
         let listens = client.channels.load(Relaxed) + client.patterns.load(Relaxed) > 0;
         if timeout_ms > 0 && !listens && now.saturating_sub(active_at) > timeout_ms {
             tracing::debug!(client = client.id, "closing an idle connection");
+            client.kill();
+        }
+        let since = client.locked_since.load(Relaxed);
+        if handshake_timeout_ms > 0 && since > 0 && now.saturating_sub(since) > handshake_timeout_ms
+        {
+            tracing::debug!(client = client.id, "closing a connection that does not authenticate");
             client.kill();
         }
         let since = client.request_since.load(Relaxed);

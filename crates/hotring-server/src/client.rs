@@ -15,6 +15,7 @@ use hotring_protocol::{ArgsView, CommandId, Spec, Version, Writer};
 use hotring_store::{Stamp, Watch};
 
 use crate::acl::{Access, Acl};
+use crate::clock;
 use crate::pubsub::Kind;
 use crate::subscriptions::Subscriptions;
 use crate::transaction::{Queue, Queued, Transaction};
@@ -71,7 +72,7 @@ pub(crate) enum Closing {
 impl Client {
     /// A fresh connection: RESP2, no name, the default user.
     pub(crate) fn new(shared: Arc<ClientShared>, acl: &Acl) -> Self {
-        Client {
+        let client = Client {
             shared,
             version: Version::Resp2,
             access: Access::new(acl.default_user()),
@@ -81,7 +82,16 @@ impl Client {
             wait: None,
             transaction: Transaction::default(),
             subscriptions: Subscriptions::default(),
-        }
+        };
+        client.publish_lock();
+        client
+    }
+
+    /// Shows others whether it has to authenticate, and since when.
+    fn publish_lock(&self) {
+        let since = if self.access.is_locked() { clock::unix_ms() } else { 0 };
+        // ORDERING: Relaxed, compared with a timeout.
+        self.shared.locked_since.store(since, Ordering::Relaxed);
     }
 
     /// Whether each request is run as it comes, whatever it is, and nothing comes unasked.
@@ -100,6 +110,7 @@ impl Client {
         let name = String::from_utf8_lossy(&access.user().name).into_owned();
         self.shared.relabel(|labels| labels.user = name.into());
         self.access = access;
+        self.publish_lock();
     }
 
     /// Looks for its user again, after a change. False, and it ends, if that user is gone, or may no longer
@@ -111,7 +122,13 @@ impl Client {
         let renewed = acl.renew(&self.access, self.subscriptions.iter());
         let stays = renewed.is_some();
         match renewed {
-            Some(access) => self.access = access,
+            Some(access) => {
+                let was_locked = self.access.is_locked();
+                self.access = access;
+                if self.access.is_locked() != was_locked {
+                    self.publish_lock();
+                }
+            }
             None => self.closing = Some(Closing::Killed),
         }
         stays
@@ -238,6 +255,8 @@ pub(crate) struct ClientShared {
     pub input_free: AtomicUsize,
     /// Unix milliseconds since which an unfinished request is being waited for; 0 if none is.
     pub request_since: AtomicU64,
+    /// Unix milliseconds since which it has to authenticate; 0 if it need not.
+    pub locked_since: AtomicU64,
     /// Bytes that wait to be sent.
     pub unsent_len: AtomicUsize,
     /// Channels that it listens to.
@@ -301,6 +320,7 @@ impl ClientShared {
             input_len: AtomicUsize::new(0),
             input_free: AtomicUsize::new(0),
             request_since: AtomicU64::new(0),
+            locked_since: AtomicU64::new(0),
             unsent_len: AtomicUsize::new(0),
             channels: AtomicUsize::new(0),
             patterns: AtomicUsize::new(0),

@@ -13,8 +13,10 @@ use hotring_store::index::Checksum;
 
 use crate::acl::Secret;
 use crate::engine::IndexSettings;
+use crate::guard::Guard;
 use crate::notify::Notify;
 use crate::settings::{self, Change, settings};
+use crate::tls::TlsSettings;
 
 /// All settings of a server. `settings/` names and explains each.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +41,12 @@ pub struct Config {
     pub acllog_len_max: usize,
     /// Milliseconds that each wrong password holds back its connection's replies.
     pub auth_failure_delay_ms: u64,
+    /// Who may change settings that name files while the server runs.
+    pub enable_protected_configs: Guard,
+    /// TLS, if it is spoken.
+    pub tls: TlsSettings,
+    /// Seconds that a connection has to shake hands by TLS, and to authenticate; 0 for ever.
+    pub handshake_timeout_s: u64,
     /// Threads that serve connections; 0 means one for each available core.
     pub threads: usize,
     /// Connections at one time.
@@ -105,6 +113,9 @@ impl Default for Config {
             aclfile: None,
             acllog_len_max: 128,
             auth_failure_delay_ms: 250,
+            enable_protected_configs: Guard::No,
+            tls: TlsSettings::default(),
+            handshake_timeout_s: 30,
             threads: 0,
             maxclients: 10_000,
             waiting_max: 1_000,
@@ -260,21 +271,33 @@ impl Config {
 
     /// The addresses to bind, as text.
     pub(crate) fn addresses(&self) -> Vec<String> {
-        if !self.listen.is_empty() {
-            return self.listen.clone();
+        if self.listen.is_empty() { self.bound_to(self.port) } else { self.listen.clone() }
+    }
+
+    /// The same for TLS.
+    pub(crate) fn tls_addresses(&self) -> Vec<String> {
+        match (self.tls.listen.as_slice(), self.tls.port) {
+            ([], 0) => Vec::new(),
+            ([], port) => self.bound_to(port),
+            (listen, _) => listen.to_vec(),
         }
+    }
+
+    /// The addresses of `bind` with a port.
+    fn bound_to(&self, port: u16) -> Vec<String> {
         let with_port = |a: &String| match a.contains(':') {
-            true => format!("[{a}]:{}", self.port),
-            false => format!("{a}:{}", self.port),
+            true => format!("[{a}]:{port}"),
+            false => format!("{a}:{port}"),
         };
         self.bind.iter().map(with_port).collect()
     }
 }
 
-/// Applies CONFIG SET: all of `changes` or none; the error is Redis's text.
+/// Applies CONFIG SET of a connection from `peer`: all of `changes` or none; the error is Redis's text.
 pub(crate) fn change_running(
     config: &Config,
     changes: &[(String, String)],
+    peer: &str,
 ) -> Result<Config, String> {
     let mut changed = config.clone();
     let mut seen: Vec<&'static str> = Vec::new();
@@ -294,6 +317,9 @@ pub(crate) fn change_running(
         seen.push(setting.name);
         if setting.change == Change::Start {
             return Err(failed("can't set immutable config"));
+        }
+        if setting.change == Change::Protected && !config.enable_protected_configs.allows(peer) {
+            return Err(failed("can't set protected config"));
         }
         (setting.set)(&mut changed, value).map_err(|why| failed(&why))?;
     }
@@ -369,15 +395,15 @@ mod tests {
     fn config_set_is_all_or_nothing() {
         let config = Config::default();
         let pair = |n: &str, v: &str| (n.to_string(), v.to_string());
-        let changed = change_running(&config, &[pair("maxclients", "7"), pair("timeout", "3")]);
+        let changed = change_running(&config, &[pair("maxclients", "7"), pair("timeout", "3")], "");
         let changed = changed.unwrap();
         assert_eq!((changed.maxclients, changed.timeout_s), (7, 3));
-        let bad = change_running(&config, &[pair("maxclients", "7"), pair("port", "3")]);
+        let bad = change_running(&config, &[pair("maxclients", "7"), pair("port", "3")], "");
         assert!(bad.unwrap_err().contains("can't set immutable config"));
-        assert!(change_running(&config, &[pair("nonsense", "3")]).is_err());
+        assert!(change_running(&config, &[pair("nonsense", "3")], "").is_err());
         let twice = [pair("loglevel", "debug"), pair("timeout", "3"), pair("log-level", "error")];
         assert_eq!(
-            change_running(&config, &twice).unwrap_err(),
+            change_running(&config, &twice, "").unwrap_err(),
             "ERR CONFIG SET failed (possibly related to argument 'log-level') - duplicate parameter"
         );
     }

@@ -41,15 +41,23 @@ const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode: the defau
 pub(crate) enum Incoming {
     /// Over TCP.
     Tcp(TcpStream, SocketAddr),
+    /// Over TCP, to speak TLS.
+    Tls(TcpStream, SocketAddr),
     /// Over the unix socket.
     Unix(UnixStream),
 }
 
-/// Binds all TCP addresses of `config`.
-pub(crate) fn bind_tcp(config: &Config) -> Result<Vec<TcpListener>, StartError> {
+/// What a TCP connection becomes, by what is spoken at its address.
+pub(crate) type Spoken = fn(TcpStream, SocketAddr) -> Incoming;
+
+/// Binds TCP addresses.
+pub(crate) fn bind_tcp(
+    addresses: &[String],
+    config: &Config,
+) -> Result<Vec<TcpListener>, StartError> {
     let mut listeners = Vec::new();
-    for text in config.addresses() {
-        for address in resolve(&text)? {
+    for text in addresses {
+        for address in resolve(text)? {
             let listener = bind_one(address, config.tcp_backlog);
             listeners.push(listener.map_err(|error| bind_error(address, &error))?);
         }
@@ -181,13 +189,17 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts from a TCP listener until the server stops.
-    pub(crate) async fn accept_tcp(self: Rc<Self>, listener: tokio::net::TcpListener) {
+    /// Accepts from a TCP listener until the server stops; with what is `spoken` there.
+    pub(crate) async fn accept_tcp(
+        self: Rc<Self>,
+        listener: tokio::net::TcpListener,
+        spoken: Spoken,
+    ) {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     match self.prepare(&stream).and_then(|()| stream.into_std()) {
-                        Ok(stream) => self.hand_over(Incoming::Tcp(stream, peer)),
+                        Ok(stream) => self.hand_over(spoken(stream, peer)),
                         Err(error) => tracing::debug!(%error, "connection lost while accepting"),
                     }
                 }
@@ -226,7 +238,7 @@ impl Acceptor {
 
     fn hand_over(&self, incoming: Incoming) {
         self.server.accepts.accepted.add(1);
-        if let Incoming::Tcp(_, peer) = &incoming
+        if let Incoming::Tcp(_, peer) | Incoming::Tls(_, peer) = &incoming
             && self.server.is_protected_from(peer.ip())
         {
             self.server.accepts.rejected.add(1);
@@ -277,6 +289,8 @@ fn refuse(incoming: Incoming, why: &[u8]) {
     // A client that is gone, or takes nothing, loses only this explanation.
     let _ = match incoming {
         Incoming::Tcp(mut stream, _) => stream.write(why),
+        // It would not understand.
+        Incoming::Tls(..) => Ok(0),
         Incoming::Unix(mut stream) => stream.write(why),
     };
 }

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::config::{Config, LogLevel, StartError};
-use crate::listen::{self, Acceptor, UnixPath};
+use crate::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::server::{Parts, Server};
 use crate::{background, log, worker};
 
@@ -32,6 +32,7 @@ const FILES_RESERVED_PER_THREAD: u64 = 8;
 pub struct Running {
     server: Arc<Server>,
     threads: Vec<JoinHandle<()>>,
+    tls_addresses: Vec<SocketAddr>,
     /// Removes the unix socket's file at the end.
     _unix_path: Option<UnixPath>,
 }
@@ -42,12 +43,17 @@ impl Running {
         &self.server.addresses
     }
 
+    /// The TCP addresses where it speaks TLS.
+    pub fn tls_addresses(&self) -> &[SocketAddr] {
+        &self.tls_addresses
+    }
+
     /// Asks the server to end: accepts nothing more, runs what has arrived, sends the replies.
     pub fn stop(&self) {
         self.server.stop();
     }
 
-    /// Reads the files anew that the settings name: the users.
+    /// Reads the files anew that the settings name: users, certificates, keys.
     pub fn reload(&self) {
         self.server.reload();
     }
@@ -123,11 +129,13 @@ fn start_with(
         config.threads = std::thread::available_parallelism().map_or(1, usize::from);
     }
     raise_file_limit(&mut config);
-    let tcp = listen::bind_tcp(&config)?;
+    let tcp = listen::bind_tcp(&config.addresses(), &config)?;
+    let tls = listen::bind_tcp(&config.tls_addresses(), &config)?;
     let unix = config.unixsocket.as_deref().map(|path| listen::bind_unix(path, &config));
     let (unix, unix_path) = unix.transpose()?.unzip();
     let addresses = local_addresses(&tcp)?;
-    tell_real_addresses(&mut config, &addresses);
+    let tls_addresses = local_addresses(&tls)?;
+    tell_real_addresses(&mut config, &addresses, &tls_addresses);
     let (engine, index) =
         config.index.resolve().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     let options = Options {
@@ -152,9 +160,15 @@ fn start_with(
     if let Some(path) = &server.config().aclfile {
         server.acl.load(path).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     }
+    if !tls.is_empty() {
+        let failed = |why| StartError::new(format!("cannot start: {why}"));
+        server.tls.load(&server.config().tls).map_err(failed)?;
+    }
     warn_of_protection(&server);
-    let threads = start_threads(&server, tcp, unix)?;
-    Ok(Running { server, threads, _unix_path: unix_path })
+    let plain = tcp.into_iter().map(|listener| (listener, Incoming::Tcp as listen::Spoken));
+    let tls = tls.into_iter().map(|listener| (listener, Incoming::Tls as listen::Spoken));
+    let threads = start_threads(&server, plain.chain(tls).collect(), unix)?;
+    Ok(Running { server, threads, tls_addresses, _unix_path: unix_path })
 }
 
 /// Says why nobody will get in from elsewhere, to who has asked for an address that others can reach.
@@ -172,7 +186,7 @@ fn warn_of_protection(server: &Server) {
 
 fn start_threads(
     server: &Arc<Server>,
-    tcp: Vec<TcpListener>,
+    tcp: Vec<(TcpListener, listen::Spoken)>,
     unix: Option<UnixListener>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let mut threads = Vec::new();
@@ -208,14 +222,14 @@ fn start_threads(
 fn accept(
     server: &Arc<Server>,
     threads: Vec<mpsc::UnboundedSender<listen::Incoming>>,
-    tcp: Vec<TcpListener>,
+    tcp: Vec<(TcpListener, listen::Spoken)>,
     unix: Option<UnixListener>,
 ) -> std::io::Result<()> {
     let acceptor = Rc::new(Acceptor { server: server.clone(), threads, files_logged: None.into() });
     worker::runtime()?.block_on(async {
-        for listener in tcp {
+        for (listener, spoken) in tcp {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::task::spawn_local(acceptor.clone().accept_tcp(listener));
+            tokio::task::spawn_local(acceptor.clone().accept_tcp(listener, spoken));
         }
         if let Some(listener) = unix {
             let listener = tokio::net::UnixListener::from_std(listener)?;
@@ -245,7 +259,9 @@ fn local_addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, StartEr
 }
 
 /// Makes CONFIG GET show what is really bound.
-fn tell_real_addresses(config: &mut Config, addresses: &[SocketAddr]) {
+fn tell_real_addresses(config: &mut Config, addresses: &[SocketAddr], tls: &[SocketAddr]) {
+    config.tls.listen = tls.iter().map(SocketAddr::to_string).collect();
+    config.tls.port = tls.first().map_or(0, SocketAddr::port);
     config.listen = addresses.iter().map(SocketAddr::to_string).collect();
     config.bind = addresses.iter().map(|a| a.ip().to_string()).collect();
     config.port = addresses.first().map_or(0, SocketAddr::port);
@@ -300,6 +316,9 @@ fn greeting(server: &Server) -> String {
     for address in &server.addresses {
         text.push_str(&format!("  listening on {address}\n"));
     }
+    for address in &config.tls.listen {
+        text.push_str(&format!("  listening on {address} (TLS)\n"));
+    }
     if let Some(path) = &server.unix_path {
         text.push_str(&format!("  listening on {}\n", path.display()));
     }
@@ -307,6 +326,7 @@ fn greeting(server: &Server) -> String {
         (Some(a), _) if a.ip().to_string() == "127.0.0.1" => format!("redis-cli -p {}", a.port()),
         (Some(a), _) => format!("redis-cli -h {} -p {}", a.ip(), a.port()),
         (None, Some(path)) => format!("redis-cli -s {}", path.display()),
+        (None, None) if config.tls.port > 0 => format!("redis-cli --tls -p {}", config.tls.port),
         (None, None) => "nothing to connect to: give --listen or --unixsocket".to_string(),
     };
     text.push_str(&format!("  connect: {connect}\n  stop:    Ctrl-C\n\n"));

@@ -21,6 +21,7 @@ use crate::log::Pause;
 use crate::pubsub::PubSub;
 use crate::scrub::Scrubber;
 use crate::slowlog::SlowLog;
+use crate::tls::Tls;
 
 /// Held by each test that has a stalled thread. Where a log line is met first by a thread that has no
 /// log, `tracing` may drop it from then on for all, also for the test that looks for it.
@@ -71,6 +72,8 @@ pub(crate) struct Server {
     ops_per_second: AtomicU64,
     /// Users, and what was denied to them.
     pub acl: Acl,
+    /// What TLS connections begin with.
+    pub tls: Tls,
     /// Who listens to which channel.
     pub pubsub: PubSub,
     /// The walk that SCRUB asked for.
@@ -179,6 +182,7 @@ impl Server {
             counters_base: Mutex::default(),
             ops_per_second: AtomicU64::new(0),
             acl,
+            tls: Tls::default(),
             pubsub: PubSub::default(),
             scrubber: Scrubber::default(),
             slowlog,
@@ -235,13 +239,20 @@ impl Server {
     /// before stays.
     pub(crate) fn reload(&self) {
         let config = self.config();
-        let Some(path) = &config.aclfile else { return };
-        match self.acl.load(path) {
-            Ok(()) => {
-                self.users_changed();
-                tracing::info!(file = %path.display(), "the ACL file is read anew");
+        if let Some(path) = &config.aclfile {
+            match self.acl.load(path) {
+                Ok(()) => {
+                    self.users_changed();
+                    tracing::info!(file = %path.display(), "the ACL file is read anew");
+                }
+                Err(why) => tracing::warn!("{why}"),
             }
-            Err(why) => tracing::warn!("{why}"),
+        }
+        if self.tls.current().is_some() {
+            match self.tls.load(&config.tls) {
+                Ok(()) => tracing::info!("the files of TLS are read anew"),
+                Err(why) => tracing::warn!("TLS stays as it is: {why}"),
+            }
         }
     }
 

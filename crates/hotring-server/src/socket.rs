@@ -138,6 +138,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Serves the connection until it ends.
     pub(crate) async fn serve(mut self) {
         let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
+        if ended.is_ok() {
+            // Says in TLS that this is the end; to who does not listen it is not said.
+            let mut say = |cx: &mut Context<'_>| Pin::new(&mut self.stream).poll_shutdown(cx);
+            let _ = std::future::poll_fn(|cx| Poll::Ready(say(cx))).await;
+        }
         let id = self.conversation.client.shared.id;
         match ended {
             Ok(()) => tracing::trace!(client = id, "connection closed"),
@@ -255,7 +260,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             // What came after those replies' requests was not read meanwhile.
             self.wait_for_request(clock::unix_ms(), true);
         }
-        Poll::Ready(Ok(()))
+        // TLS may have kept a part to itself. Other streams have nothing to do here.
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     /// Reads once and runs what has become complete; 0 at the end of the stream.

@@ -1,13 +1,20 @@
 //! One I/O thread: a current-thread runtime that serves the connections handed to it.
 
+use std::future::Future;
+use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::clock;
 use crate::listen::Incoming;
@@ -65,8 +72,13 @@ async fn receive(thread: Rc<Thread>, mut incoming: UnboundedReceiver<Incoming>) 
         let started = match connection {
             Incoming::Tcp(stream, peer) => {
                 let local = stream.local_addr().map(|a| a.to_string()).unwrap_or_default();
-                tokio::net::TcpStream::from_std(stream)
+                TcpStream::from_std(stream)
                     .map(|stream| start(&thread, stream, peer.to_string(), local))
+            }
+            Incoming::Tls(stream, peer) => {
+                let local = stream.local_addr().map(|a| a.to_string()).unwrap_or_default();
+                TcpStream::from_std(stream)
+                    .map(|stream| start_tls(&thread, stream, peer.to_string(), local))
             }
             Incoming::Unix(stream) => {
                 let path = thread.server.unix_path.as_ref();
@@ -90,6 +102,46 @@ where
     let shared = thread.server.enter(peer, local, thread.index);
     tracing::debug!(client = shared.id, peer = %shared.peer, "connected");
     tokio::task::spawn_local(Socket::new(stream, thread.clone(), shared).serve());
+}
+
+/// Shakes hands, then serves. The connection counts from its beginning, so that nobody gets around
+/// `maxclients` by never finishing.
+fn start_tls(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String) {
+    let shared = thread.server.enter(peer, local, thread.index);
+    let thread = thread.clone();
+    tokio::task::spawn_local(async move {
+        match shake_hands(&thread.server, stream).await {
+            Ok(stream) => {
+                tracing::debug!(client = shared.id, peer = %shared.peer, "connected by TLS");
+                Socket::new(stream, thread, shared).serve().await;
+            }
+            Err(error) => {
+                tracing::debug!(peer = %shared.peer, %error, "a TLS handshake failed");
+                thread.server.leave(&shared);
+            }
+        }
+    });
+}
+
+/// A TLS stream, if the client agrees to one in time and before the server stops.
+async fn shake_hands(server: &Server, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    let config = server.tls.current().ok_or(io::ErrorKind::Unsupported)?;
+    let limit = match server.config().handshake_timeout_s {
+        0 => Duration::MAX,
+        seconds => Duration::from_secs(seconds),
+    };
+    let accept = TlsAcceptor::from(config).accept(stream);
+    let mut accept = pin!(tokio::time::timeout(limit, accept));
+    let mut stopping = pin!(server.stopping());
+    std::future::poll_fn(|cx| {
+        if stopping.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let in_time =
+            |done: Result<_, _>| done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        accept.as_mut().poll(cx).map(in_time)
+    })
+    .await
 }
 
 /// Lets every connection run what has arrived and send its replies.

@@ -29,7 +29,15 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
     let text = |i: usize| String::from_utf8_lossy(pairs.at(i)).into_owned();
     let changes: Vec<(String, String)> =
         (0..pairs.len()).step_by(2).map(|i| (text(i), text(i + 1))).collect();
-    c.server.change_config(|config| change_running(config, &changes))?;
+    let peer = &c.client.shared.peer;
+    c.server.change_config(|config| {
+        let changed = change_running(config, &changes, peer)?;
+        if changed.tls != config.tls && c.server.tls.current().is_some() {
+            let failed = |why| format!("ERR CONFIG SET failed: TLS stays as it is: {why}");
+            c.server.tls.load(&changed.tls).map_err(failed)?;
+        }
+        Ok::<_, String>(changed)
+    })?;
     c.reply.ok();
     Ok(())
 }

@@ -100,6 +100,10 @@ fn server(f: &Facts<'_>, text: &mut String) {
     for address in &f.server.addresses {
         line(text, format_args!("listener:name=tcp,bind={},port={}", address.ip(), address.port()));
     }
+    for address in f.config.tls.listen.iter().filter_map(|a| a.parse::<std::net::SocketAddr>().ok())
+    {
+        line(text, format_args!("listener:name=tls,bind={},port={}", address.ip(), address.port()));
+    }
     if let Some(path) = &f.server.unix_path {
         line(text, format_args!("listener:name=unix,bind={}", path.display()));
     }

@@ -41,6 +41,16 @@ pub(super) static LIMITS: &[Setting] = &[
         set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.timeout_s = n),
     },
     Setting {
+        name: "handshake-timeout",
+        alias: "",
+        placeholder: "SECONDS",
+        help: "Close a connection that has not shaken hands by TLS within this long, or not authenticated \
+               where it has to; 0 never does",
+        change: Change::Running,
+        get: |c| c.handshake_timeout_s.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.handshake_timeout_s = n),
+    },
+    Setting {
         name: "request-timeout",
         alias: "",
         placeholder: "SECONDS",

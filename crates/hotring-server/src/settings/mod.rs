@@ -11,6 +11,7 @@ mod fixed;
 mod limits;
 mod network;
 mod security;
+mod tls;
 mod values;
 
 use crate::config::Config;
@@ -22,6 +23,8 @@ pub enum Change {
     Start,
     /// Also by CONFIG SET while the server runs.
     Running,
+    /// Also while it runs, but only for those whom `enable-protected-configs` allows: it names a file.
+    Protected,
     /// Never: it tells what this server is.
     Fixed,
 }
@@ -68,6 +71,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
     let families = [
         network::NETWORK,
         security::SECURITY,
+        tls::TLS,
         limits::LIMITS,
         data::DATA,
         diagnosis::DIAGNOSIS,

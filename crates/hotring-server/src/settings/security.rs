@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::values::{boolean, number, yes_no};
 use super::{Change, Setting};
 use crate::acl::Secret;
+use crate::guard::Guard;
 
 pub(super) static SECURITY: &[Setting] = &[
     Setting {
@@ -48,6 +49,15 @@ pub(super) static SECURITY: &[Setting] = &[
         change: Change::Running,
         get: |c| c.acllog_len_max.to_string(),
         set: |c, v| number(v, 0, 1 << 20).map(|n| c.acllog_len_max = n),
+    },
+    Setting {
+        name: "enable-protected-configs",
+        alias: "",
+        placeholder: "no|yes|local",
+        help: "Who may change settings that name files by CONFIG SET; local are those from the same machine",
+        change: Change::Start,
+        get: |c| c.enable_protected_configs.name().to_string(),
+        set: |c, v| Guard::parse(v).map(|g| c.enable_protected_configs = g),
     },
     Setting {
         name: "auth-failure-delay",

@@ -13,6 +13,7 @@ mod pipeline;
 mod pubsub;
 mod requests;
 mod start;
+mod tls;
 mod transactions;
 mod users;
 mod waiting;

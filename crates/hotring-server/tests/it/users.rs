@@ -107,6 +107,24 @@ fn wrong_passwords_wait_and_nobody_else_does() {
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
+#[test]
+fn who_does_not_authenticate_in_time_is_closed() {
+    let server = TestServer::with(|c| {
+        c.requirepass = Secret::new("secret");
+        c.handshake_timeout_s = 2;
+    });
+    let mut knows = server.connect();
+    assert_eq!(knows.say("AUTH secret"), ok());
+    let mut silent = server.connect();
+    let mut talks = server.connect();
+    assert_eq!(talks.say("PING"), noauth());
+    assert!(silent.is_closed() && talks.is_closed());
+    assert_eq!(knows.say("PING"), Reply::Simple("PONG".into()));
+    // Who gives its rights back has time again.
+    knows.send(&[request(&["RESET"]), request(&["AUTH", "secret"])].concat());
+    assert_eq!([knows.reply(), knows.reply()], [Reply::Simple("RESET".into()), ok()]);
+}
+
 /// A file that ends with the test.
 struct AclFile(PathBuf);
 

@@ -37,6 +37,11 @@ impl TestServer {
         self.running.as_ref().expect("runs until dropped").stop();
     }
 
+    /// Where it speaks TLS.
+    pub fn tls_address(&self) -> SocketAddr {
+        self.running.as_ref().expect("runs until dropped").tls_addresses()[0]
+    }
+
     pub fn reload(&self) {
         self.running.as_ref().expect("runs until dropped").reload();
     }
