@@ -272,11 +272,12 @@ impl Server {
         client
     }
 
-    /// Forgets a connection that has ended.
+    /// Forgets a connection that has ended, if it is not forgotten yet.
     pub(crate) fn leave(&self, client: &ClientShared) {
-        self.lock_clients().remove(&client.id);
-        // ORDERING: Relaxed, a hint for balancing.
-        self.threads[client.thread].connections.fetch_sub(1, Ordering::Relaxed);
+        if self.lock_clients().remove(&client.id).is_some() {
+            // ORDERING: Relaxed, a hint for balancing.
+            self.threads[client.thread].connections.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// All connections, oldest first.

@@ -110,10 +110,16 @@ pub(crate) struct Socket<S> {
     waker_known: bool,
 }
 
-impl<S> Drop for Socket<S> {
-    fn drop(&mut self) {
+impl<S> Socket<S> {
+    fn leave(&mut self) {
         leave_all(&mut self.conversation.client, &self.thread.server);
         self.thread.server.leave(&self.conversation.client.shared);
+    }
+}
+
+impl<S> Drop for Socket<S> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -138,6 +144,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Serves the connection until it ends.
     pub(crate) async fn serve(mut self) {
         let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
+        // Before its client can see the end: who does finds the connection gone.
+        self.leave();
         if ended.is_ok() {
             // Says in TLS that this is the end; to who does not listen it is not said.
             let mut say = |cx: &mut Context<'_>| Pin::new(&mut self.stream).poll_shutdown(cx);
