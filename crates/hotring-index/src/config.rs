@@ -201,7 +201,7 @@ impl Default for Config {
             huge_pages: true,
             complete_lines: None,
             hot_copy: false,
-            pipeline_depth: 32,
+            pipeline_depth: 64,
             limbo_max: crate::limit::LIMBO_MAX_DEFAULT,
             checksum: Checksum::default(),
             mercury: MercuryConfig::default(),

@@ -92,21 +92,15 @@ impl Copies {
     }
 }
 
-/// A key on the conveyor.
+/// What its slot says of a key on the conveyor.
 #[derive(Clone, Copy)]
-struct Place<'e, const H: usize> {
-    hash: u64,
-    slot: Option<&'e Slot<H>>,
-    /// The hint to look at, if one has the key's tag.
-    word: Option<&'e AtomicU64>,
-    /// The line says that the key is absent.
-    is_absent: bool,
-}
-
-impl<const H: usize> Default for Place<'_, H> {
-    fn default() -> Self {
-        Self { hash: 0, slot: None, word: None, is_absent: false }
-    }
+enum Place<'e, const H: usize> {
+    /// Look at this hint, which has the key's tag.
+    Hint(&'e Slot<H>, &'e AtomicU64),
+    /// The key is absent.
+    Absent,
+    /// Walk.
+    Unknown,
 }
 
 impl<'s, const H: usize> Pinned<'s, U64, Ring<H>> {
@@ -197,34 +191,36 @@ impl<'s, const H: usize> Pinned<'s, U64, Ring<H>> {
     /// asked for where a copy will do.
     pub(crate) fn get_many_beside_copy(&mut self, keys: &[u64], out: &mut [Option<u64>]) {
         let goal = |kind: &U64, i: usize| KeyGoal { hash: kind.hash(&keys[i]), key: &keys[i] };
-        let distance = (self.shared.config.pipeline_depth / 2).max(1);
+        let n = keys.len();
+        let block = (self.shared.config.pipeline_depth / 2).max(1);
         let mut walkers = Walkers::default();
-        let mut belt = [Place::<'s, H>::default(); FLIGHTS_MAX];
-        for i in 0..keys.len() + 2 * distance {
-            // The last stage first: at full depth the first one takes its place.
-            if let Some(at) = i.checked_sub(2 * distance) {
-                let place = belt[at % FLIGHTS_MAX];
-                let goal_of_key = KeyGoal { hash: place.hash, key: &keys[at] };
-                out[at] = match (place.slot, place.word) {
-                    (Some(slot), Some(word)) => self.look(goal_of_key, slot, word),
-                    _ => None,
-                };
-                if place.is_absent {
-                    self.access(place.hash, None, 0);
-                } else if out[at].is_none() && walkers.push(at) {
-                    self.fly_walkers(&mut walkers, &goal, &mut |i, hit| out[i] = hit.map(load));
+        let mut belt = [Place::<'s, H>::Unknown; FLIGHTS_MAX];
+        for at in (0..n + 2 * block).step_by(block) {
+            if let Some(from) = at.checked_sub(2 * block) {
+                for key in from..n.min(from + block) {
+                    let goal_of_key = goal(&self.shared.kind, key);
+                    out[key] = match belt[key % FLIGHTS_MAX] {
+                        Place::Hint(slot, word) => self.look(goal_of_key, slot, word),
+                        Place::Absent => {
+                            self.access(goal_of_key.hash, None, 0);
+                            None
+                        }
+                        Place::Unknown => None,
+                    };
+                    let is_landed =
+                        out[key].is_some() || matches!(belt[key % FLIGHTS_MAX], Place::Absent);
+                    if !is_landed && walkers.push(key) {
+                        self.fly_walkers(&mut walkers, &goal, &mut |i, hit| out[i] = hit.map(load));
+                    }
                 }
             }
-            if i >= distance && i - distance < keys.len() {
-                let place = &mut belt[(i - distance) % FLIGHTS_MAX];
-                if let Some(slot) = place.slot {
-                    self.ask_for(place, slot);
+            if let Some(from) = at.checked_sub(block) {
+                for key in from..n.min(from + block) {
+                    belt[key % FLIGHTS_MAX] = self.ask_for(goal(&self.shared.kind, key).hash);
                 }
             }
-            if i < keys.len() {
-                let hash = self.shared.kind.hash(&keys[i]);
-                let slot = self.slot_of(hash);
-                belt[i % FLIGHTS_MAX] = Place { hash, slot: Some(slot), ..Place::default() };
+            for key in keys.iter().take(at + block).skip(at) {
+                let slot = self.slot_of(self.shared.kind.hash(key));
                 prefetch(std::ptr::from_ref(slot).cast());
             }
         }
@@ -233,20 +229,21 @@ impl<'s, const H: usize> Pinned<'s, U64, Ring<H>> {
 
     /// Looks for the first hint with the key's tag, and asks for its item unless there is a copy.
     #[inline(always)]
-    fn ask_for(&self, place: &mut Place<'s, H>, slot: &'s Slot<H>) {
+    fn ask_for(&self, hash: u64) -> Place<'s, H> {
+        let slot = self.slot_of(hash);
         // ORDERING: Acquire, before the hints, as in `get_beside_copy`.
         let control = Next(slot.anchor.load(Ordering::Acquire));
-        let found = slot.first_match(place.hash, self.engine.table.words());
+        let found = slot.first_match(hash, self.engine.table.words());
         let Some(word) = found.map(|at| slot.hint_at(at)) else {
-            place.is_absent = control.is(COMPLETE) && self.is_complete(slot);
-            return;
+            let is_absent = control.is(COMPLETE) && self.is_complete(slot);
+            return if is_absent { Place::Absent } else { Place::Unknown };
         };
-        place.word = Some(word);
         // ORDERING: Relaxed, only to fetch it.
         let hint = Hint(word.load(Ordering::Relaxed));
         let item = std::ptr::without_provenance(hint.address() as usize);
         let here = std::ptr::from_ref(slot).cast();
         prefetch(select_unpredictable(is_copy(slot, word, hint), here, item));
+        Place::Hint(slot, word)
     }
 }
 

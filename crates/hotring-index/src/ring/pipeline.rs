@@ -1,17 +1,18 @@
 //! Many lookups in flight, so that the memory they wait for is fetched side by side.
 //!
 //! Most keys take two cache lines: the slot, and the item under the hint with their tag. For these
-//! a *conveyor* of fixed distance is fastest: while key i asks for its slot, key i - d reads its
-//! slot and asks for its item, and key i - 2d looks at its item. The rest, which must walk, are
-//! collected and *fly*: each is a small state machine that asks for its next line and gives way to
-//! the others while that line is on its way.
+//! a *conveyor* is fastest that moves on by a block of keys: a new block asks for its slots, the
+//! one before reads its slots and asks for its items, and the one before that looks at its items,
+//! each in a short loop. The rest, which must walk, are collected and *fly*: each is a small state
+//! machine that asks for its next line and gives way to the others while that line is on its way.
 
 use crate::engine::{Hit, KeyGoal};
 use crate::item::{Item, Kind};
 use crate::prefetch::{prefetch, prefetch_item};
 use crate::rare::sometimes;
 use crate::ring::Ring;
-use crate::ring::table::{HintAt, Slot};
+use crate::ring::search::parent;
+use crate::ring::table::{HintAt, Slot, Words};
 use crate::session::Pinned;
 use crate::sync::Ordering;
 use crate::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next};
@@ -22,21 +23,6 @@ pub(crate) const FLIGHTS_MAX: usize = 64;
 
 /// In the place of an item's address: the key is absent. Has no bit that addresses have.
 const MISSED: u64 = 1;
-
-/// A key on the conveyor.
-#[derive(Clone, Copy)]
-struct Place<'e, const H: usize> {
-    hash: u64,
-    slot: Option<&'e Slot<H>>,
-    /// The address of the item to look at, 0 if that is not known yet, or [`MISSED`].
-    item: u64,
-}
-
-impl<const H: usize> Default for Place<'_, H> {
-    fn default() -> Self {
-        Self { hash: 0, slot: None, item: 0 }
-    }
-}
 
 /// Keys that the conveyor could not answer.
 pub(crate) struct Walkers {
@@ -96,44 +82,34 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         K::Key: 'k,
     {
         let mut walkers = Walkers::default();
-        let distance = if H == 1 { 0 } else { self.shared.config.pipeline_depth / 2 };
-        if distance == 0 {
+        let block = if H == 1 { 0 } else { self.shared.config.pipeline_depth / 2 };
+        if block == 0 {
             self.fly(n, &goal, &mut |pinned: &mut Self, key, goal, step, visits| {
                 land(key, pinned.settle(goal, step, visits));
             });
             return;
         }
-        let mut belt = [Place::default(); FLIGHTS_MAX];
-        for i in 0..n + 2 * distance {
-            // The last stage first: at full depth the first one takes its place.
-            if i >= 2 * distance {
-                let key = i - 2 * distance;
-                let Place { hash, item, .. } = belt[key % FLIGHTS_MAX];
-                match self.look_at(goal(&self.shared.kind, key), item) {
-                    Some(hit) => {
-                        self.access(hash, Some(hit), 1);
-                        land(key, Some(hit));
-                    }
-                    None if item == MISSED => {
-                        self.access(hash, None, 0);
-                        land(key, None);
-                    }
-                    None if walkers.push(key) => {
+        let mut belt = [0; FLIGHTS_MAX];
+        for at in (0..n + 2 * block).step_by(block) {
+            if let Some(from) = at.checked_sub(2 * block) {
+                for key in from..n.min(from + block) {
+                    let address = belt[key % FLIGHTS_MAX];
+                    let goal_of_key = goal(&self.shared.kind, key);
+                    let is_landed = self.look_at(goal_of_key, address, |hit| land(key, hit));
+                    if !is_landed && walkers.push(key) {
                         self.fly_walkers(&mut walkers, &goal, &mut land);
                     }
-                    None => {}
                 }
             }
-            if i >= distance && i - distance < n {
-                let place = &mut belt[(i - distance) % FLIGHTS_MAX];
-                if let Some(slot) = place.slot {
-                    place.item = self.ask_for_item(slot, place.hash);
+            if let Some(from) = at.checked_sub(block) {
+                let words = self.engine.table.all_words();
+                for key in from..n.min(from + block) {
+                    let hash = goal(&self.shared.kind, key).hash;
+                    belt[key % FLIGHTS_MAX] = self.ask_for_item(hash, words);
                 }
             }
-            if i < n {
-                let hash = goal(&self.shared.kind, i).hash;
-                let slot = self.slot_of(hash);
-                belt[i % FLIGHTS_MAX] = Place { hash, slot: Some(slot), item: 0 };
+            for key in at..n.min(at + block) {
+                let slot = self.slot_of(goal(&self.shared.kind, key).hash);
                 prefetch(std::ptr::from_ref(slot).cast());
             }
         }
@@ -180,14 +156,18 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     /// Asks for the item under the first hint with the hash's tag: its address, or [`MISSED`] if the
     /// line can tell that there is none, or 0.
     #[inline(always)]
-    fn ask_for_item(&self, slot: &Slot<H>, hash: u64) -> u64 {
+    fn ask_for_item(&self, hash: u64, words: Words) -> u64 {
+        let index = hash & self.engine.table.mask();
+        let slot = self.engine.table.slot(index);
         // Before the hints: a complete line needs it first.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
-        let words = self.engine.table.all_words();
         let Some(place) = slot.first_match(hash, words) else {
-            let is_absent = control.is(COMPLETE) && self.is_complete(slot);
-            return if is_absent { MISSED } else { 0 };
+            if control.is(COMPLETE) && self.is_complete(slot) {
+                return MISSED;
+            }
+            self.ask_for_walk(index, control);
+            return 0;
         };
         // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
         let address = Hint(slot.hint_at(place).load(Ordering::Acquire)).address();
@@ -195,16 +175,45 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         address
     }
 
-    /// Whether the item at `address` (0: none) is the live one of the key.
+    /// Asks for what a walk to a key will pass, most of which is hinted.
+    #[cold]
+    #[inline(never)]
+    fn ask_for_walk(&self, index: u64, control: Next) {
+        if control.is_start() {
+            self.fetch_hinted(index);
+        } else if index != 0 {
+            // Not split off yet.
+            prefetch(std::ptr::from_ref(self.engine.table.slot(parent(index))).cast());
+        }
+    }
+
+    /// Lands a key whose live item is the one at `address`, or that is [`MISSED`]. False: it is
+    /// neither.
     #[inline(always)]
-    fn look_at(&self, goal: KeyGoal<'_, K>, address: u64) -> Option<Hit> {
+    fn look_at(
+        &mut self,
+        goal: KeyGoal<'_, K>,
+        address: u64,
+        land: impl FnOnce(Option<Hit>),
+    ) -> bool {
         // The address was read from a hint under this very pin (P4).
-        let item = self.hinted(Hint::new(0, address, 0))?;
+        let Some(item) = self.hinted(Hint::new(0, address, 0)) else {
+            if address == MISSED {
+                self.access(goal.hash, None, 0);
+                land(None);
+            }
+            return address == MISSED;
+        };
         // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load
         // is the linearization point.
         let word = Next(item.next().load(Ordering::Acquire));
-        let live = !word.is(MARK) && self.shared.kind.is(item, goal.hash, goal.key);
-        live.then_some(Hit { item, word })
+        let hit = Hit { item, word };
+        let is_live = !word.is(MARK) && self.shared.kind.is(item, goal.hash, goal.key);
+        if is_live {
+            self.access(goal.hash, Some(hit), 1);
+            land(Some(hit));
+        }
+        is_live
     }
 
     #[inline(never)]
@@ -217,6 +226,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         K::Key: 'k,
     {
         let (keys, n) = (walkers.keys, walkers.n);
+        if n == 0 {
+            return;
+        }
         walkers.n = 0;
         let goal = |kind: &K, i: usize| goal(kind, keys[i]);
         self.fly(n, &goal, &mut |pinned: &mut Self, i, goal, step, visits| {

@@ -98,6 +98,35 @@ fn model<const H: usize>(config: Config, seed: u64) {
     assert_eq!(session.get(1), None);
 }
 
+/// Batches of any length at any depth, in slots with more keys than hints.
+#[test]
+fn batches_of_any_length_find_what_is_there() {
+    for (pipeline_depth, hot_copy) in
+        [2, 3, 6, 7, 48, 63, 64].into_iter().zip([true, false].repeat(4))
+    {
+        let growth = Some(Growth::Fixed);
+        let config = Config {
+            pipeline_depth,
+            hot_copy,
+            growth,
+            slots_initial: 16,
+            slots_max: 16,
+            ..config(Strategy::Vote)
+        };
+        let index = HotRing::<U64, 7>::new(config).expect("a valid configuration");
+        let mut session = index.session();
+        (0..200).for_each(|key| assert!(session.insert(2 * key, key)));
+        for n in [0, 1, 2, 5, 31, 32, 33, 63, 64, 65, 127, 200, 399] {
+            let keys: Vec<u64> = (0..n).map(|i| i * 37 % 400).collect();
+            let mut out = vec![Some(1000); keys.len()];
+            session.get_many(&keys, &mut out);
+            let expected: Vec<_> =
+                keys.iter().map(|key| (key % 2 == 0).then_some(key / 2)).collect();
+            assert_eq!(out, expected, "depth {pipeline_depth}, {n} keys");
+        }
+    }
+}
+
 #[test]
 fn every_shape_and_strategy_agrees_with_a_hash_map() {
     for seed in [11, 12] {

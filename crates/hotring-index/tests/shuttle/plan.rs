@@ -283,7 +283,7 @@ impl Shape {
             slots_initial: 1,
             slots_max: SLOTS_MAX,
             huge_pages: false,
-            pipeline_depth: *random.of(&[1, 2, 32]),
+            pipeline_depth: *random.of(&[1, 2, 4, 64]),
             fault: self.fault,
             reclaim: self.reclaim,
             ..Config::default()
