@@ -67,7 +67,7 @@ fn default(command: &mut Command, name: &str, value: &str) {
 
 /// Every order of the steps of small scenarios, and every wrong variant found.
 pub fn loom(form: Form) -> Result<Done> {
-    let mut command = tests("loom", "--cfg loom", &["--release", "--test", "loom"]);
+    let mut command = tests("loom", "--cfg loom", &["--profile", "tested", "--test", "loom"]);
     if form == Form::Long {
         // Three preemptions instead of two, as far as one gets in so many seconds a scenario.
         default(&mut command, "HOTRING_LOOM_LONG", "1");
@@ -79,7 +79,8 @@ pub fn loom(form: Form) -> Result<Done> {
 
 /// Random orders of larger scenarios.
 pub fn shuttle(form: Form) -> Result<Done> {
-    let mut command = tests("shuttle", "--cfg shuttle", &["--release", "--test", "shuttle"]);
+    let mut command =
+        tests("shuttle", "--cfg shuttle", &["--profile", "tested", "--test", "shuttle"]);
     if form == Form::Long {
         default(&mut command, "HOTRING_SHUTTLE_SECONDS", "600");
     }
