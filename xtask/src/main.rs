@@ -8,6 +8,7 @@
 mod clients;
 mod docs;
 mod engines;
+mod fuzz;
 mod instructions;
 mod long;
 mod process;
@@ -37,6 +38,7 @@ Usage: cargo xtask TASK
   prove          The checkers of the index: loom, shuttle, asan, tsan, or those that are named;
                  --long gives them an hour instead of minutes
   instructions   Instructions for each kind of operation, against the baseline; --renew writes it
+  fuzz           Each target of fuzz/ for 600 seconds, or those that are named; --seconds N
   long           Hours instead of minutes: long histories, torture, real traces (HOTRING_TRACES)
   measure        Runs the measurements of docs/results on this machine
 
@@ -65,6 +67,7 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         ["prove", words @ ..] => prove::prove(words),
         ["instructions"] => instructions::run(false).map(|()| ExitCode::SUCCESS),
         ["instructions", "--renew"] => instructions::run(true).map(|()| ExitCode::SUCCESS),
+        ["fuzz", words @ ..] => fuzz::fuzz(words),
         ["long"] => long::long(),
         ["measure"] => long::measure(),
         [] | ["help" | "-h" | "--help"] => {

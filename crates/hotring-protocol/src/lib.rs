@@ -1,4 +1,5 @@
-//! The Redis protocol (RESP2 and RESP3) as pure functions from bytes to bytes.
+//! The Redis protocol (RESP2 and RESP3) and memcached's text protocol ([`memcached`]) as pure functions
+//! from bytes to bytes.
 //!
 //! The crate owns what is on the wire: how a request is cut out of the input
 //! ([`Decoder`]), how a reply is written ([`Writer`]), and which commands exist
@@ -25,6 +26,7 @@
 mod args;
 mod error;
 mod glob;
+pub mod memcached;
 mod number;
 mod resp;
 mod table;

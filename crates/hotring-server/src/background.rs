@@ -53,6 +53,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         timer.tick().await;
         ticks += 1;
         let deadline = clock::monotonic() + TICK_MAX;
+        server.memcached.flush_if_due(&mut store, clock::unix_ms());
         expire(&server, &mut store, &mut expired_to, deadline);
         // One step at least, as expiry may take all of the time for long.
         while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
@@ -161,6 +162,7 @@ mod tests {
                 ..Config::default()
             },
             addresses: Vec::new(),
+            memcached: Default::default(),
             unix_path: None,
             run_id: "0".repeat(40),
             log_level: Box::new(|_| {}),

@@ -15,7 +15,7 @@ use crate::acl::Secret;
 use crate::engine::IndexSettings;
 use crate::guard::Guard;
 use crate::notify::Notify;
-use crate::settings::{self, Change, settings};
+use crate::settings::{self, Change, MemcachedSettings, settings};
 use crate::tls::TlsSettings;
 
 /// All settings of a server. `settings/` names and explains each.
@@ -47,6 +47,8 @@ pub struct Config {
     pub tls: TlsSettings,
     /// Seconds that a connection has to shake hands by TLS, and to authenticate; 0 for ever.
     pub handshake_timeout_s: u64,
+    /// memcached's protocol.
+    pub memcached: MemcachedSettings,
     /// Threads that serve connections; 0 means one for each available core.
     pub threads: usize,
     /// Connections at one time.
@@ -116,6 +118,7 @@ impl Default for Config {
             enable_protected_configs: Guard::No,
             tls: TlsSettings::default(),
             handshake_timeout_s: 30,
+            memcached: MemcachedSettings::default(),
             threads: 0,
             maxclients: 10_000,
             waiting_max: 1_000,

@@ -21,6 +21,7 @@ use crate::answer::{answer, deny};
 use crate::client::{Client, ClientShared, Closing, USERS_CHANGED};
 use crate::config::Config;
 use crate::context::Context;
+use crate::memcached::{self, Talk};
 use crate::notify;
 use crate::random::Random;
 use crate::server::Server;
@@ -50,17 +51,29 @@ pub(crate) struct Conversation {
     /// Who talks, and how.
     pub client: Client,
     decoder: Decoder,
+    /// What there is besides if it talks memcached's protocol.
+    memcached: Option<Box<Talk>>,
 }
 
 impl Conversation {
     /// The start of a conversation.
     pub(crate) fn new(shared: Arc<ClientShared>, server: &Server) -> Self {
-        Conversation { client: Client::new(shared, &server.acl), decoder: Decoder::new() }
+        let client = Client::new(shared, &server.acl);
+        Conversation { client, decoder: Decoder::new(), memcached: None }
+    }
+
+    /// The start of a conversation in memcached's protocol.
+    pub(crate) fn memcached(shared: Arc<ClientShared>, server: &Server) -> Self {
+        let memcached = Some(Box::new(Talk::new(server)));
+        Conversation { memcached, ..Conversation::new(shared, server) }
     }
 
     /// How long the input must at least get before feeding it again is of any use.
     pub(crate) fn input_len_wanted(&self) -> usize {
-        self.decoder.input_len_wanted()
+        match &self.memcached {
+            Some(talk) => talk.input_len_wanted(),
+            None => self.decoder.input_len_wanted(),
+        }
     }
 }
 
@@ -102,6 +115,7 @@ pub(crate) struct Executor {
     config_version: u64,
     limits: Limits,
     batch: Vec<Request>,
+    memcached: memcached::Batch,
 }
 
 impl Executor {
@@ -118,6 +132,7 @@ impl Executor {
             limits: limits(&config),
             config,
             batch: (0..BATCH_LEN).map(|_| Request::default()).collect(),
+            memcached: memcached::Batch::default(),
             server,
         }
     }
@@ -182,6 +197,19 @@ impl Executor {
         }
         self.refresh_config();
         let reply_len_max = self.reply_len_max(&conversation.client);
+        if let Some(talk) = &mut conversation.memcached {
+            let thread = &self.server.threads[self.thread];
+            let means = memcached::Means {
+                server: &self.server,
+                config: &self.config,
+                store: &mut self.store,
+                counters: &thread.counters,
+                counts: &thread.memcached,
+                now,
+                reply_len_max,
+            };
+            return talk.feed(&mut self.memcached, &mut conversation.client, input, out, means);
+        }
         let out_max = out.len().saturating_add(self.config.output_soft_max);
         let mut consumed = 0;
         let mut commands = 0;

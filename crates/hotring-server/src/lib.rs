@@ -1,10 +1,10 @@
-//! The Redis-compatible server around the HotRing store.
+//! The server around the HotRing store, for clients of Redis and of memcached.
 //!
 //! Bytes flow one way: `socket` reads them, `executor` cuts them into requests and runs these by
 //! `commands`, which ask the store and write replies; `socket` sends the replies. One OS thread per
 //! core does all of that for its own connections (`worker`), and any thread serves any key.
 //! `listen` accepts, `background` expires, `run` builds and ends everything. `clock` is the only
-//! reader of time, `settings` the only list of settings.
+//! reader of time, `settings` the only list of settings. `memcached` is the other protocol.
 //!
 //! ```no_run
 //! let config = hotring_server::Config { port: 0, ..Default::default() };
@@ -31,6 +31,7 @@ mod failure;
 mod guard;
 mod listen;
 mod log;
+mod memcached;
 mod notify;
 mod pubsub;
 mod random;
@@ -49,5 +50,5 @@ pub use acl::Secret;
 pub use config::{Config, LogLevel, StartError};
 pub use guard::Guard;
 pub use run::{Running, run, start};
-pub use settings::{Change, Setting, find as find_setting, settings};
+pub use settings::{Change, MemcachedSettings, Setting, find as find_setting, settings};
 pub use tls::{AuthClients, Protocols, TlsSettings};

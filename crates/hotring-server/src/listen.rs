@@ -28,8 +28,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time between two log lines that say the same about file descriptors.
 const FILES_LOG_PAUSE: Duration = Duration::from_secs(10);
 
-/// The reply to a connection that is one too many; Redis's text.
+/// The reply to a connection that is one too many; Redis's text, and memcached's.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+const TOO_MANY_MEMCACHED: &[u8] = b"ERROR Too many open connections\r\n";
 
 /// The reply to a connection from another machine while anybody would get in; Redis's code.
 const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode: the default user needs no password, \
@@ -37,12 +38,19 @@ const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode: the defau
     requirepass or --requirepass, or, if only machines that you trust can reach this address, turn \
     protected mode off by CONFIG SET protected-mode no or --protected-mode no\r\n";
 
+/// The same to one of memcached's protocol.
+const PROTECTED_MEMCACHED: &[u8] = b"SERVER_ERROR protected mode: only connections from the same machine are \
+    accepted. Either name users in memcached-auth-file, or, if only machines that you trust can reach this \
+    address, turn protected mode off by --protected-mode no\r\n";
+
 /// A connection on its way to a thread.
 pub(crate) enum Incoming {
     /// Over TCP.
     Tcp(TcpStream, SocketAddr),
     /// Over TCP, to speak TLS.
     Tls(TcpStream, SocketAddr),
+    /// Over TCP, to speak memcached's protocol.
+    Memcached(TcpStream, SocketAddr),
     /// Over the unix socket.
     Unix(UnixStream),
 }
@@ -238,15 +246,20 @@ impl Acceptor {
 
     fn hand_over(&self, incoming: Incoming) {
         self.server.accepts.accepted.add(1);
-        if let Incoming::Tcp(_, peer) | Incoming::Tls(_, peer) = &incoming
-            && self.server.is_protected_from(peer.ip())
-        {
+        let is_protected = match &incoming {
+            Incoming::Tcp(_, peer) | Incoming::Tls(_, peer) => {
+                self.server.is_protected_from(peer.ip())
+            }
+            Incoming::Memcached(_, peer) => self.server.is_memcached_protected_from(peer.ip()),
+            Incoming::Unix(_) => false,
+        };
+        if is_protected {
             self.server.accepts.rejected.add(1);
-            return refuse(incoming, PROTECTED);
+            return refuse(incoming, PROTECTED, PROTECTED_MEMCACHED);
         }
         if self.connections_len() >= self.server.config().maxclients {
             self.server.accepts.rejected.add(1);
-            return refuse(incoming, TOO_MANY);
+            return refuse(incoming, TOO_MANY, TOO_MANY_MEMCACHED);
         }
         let load = |i: &usize| self.server.threads[*i].connections.load(Ordering::Relaxed);
         let thread = (0..self.threads.len()).min_by_key(load).expect("there is a thread");
@@ -283,12 +296,13 @@ impl Acceptor {
     }
 }
 
-/// Tells a client why it is not served; never waits for it.
-fn refuse(incoming: Incoming, why: &[u8]) {
+/// Tells a client why it is not served, in Redis's protocol or memcached's; never waits for it.
+fn refuse(incoming: Incoming, why: &[u8], why_memcached: &[u8]) {
     use std::io::Write;
     // A client that is gone, or takes nothing, loses only this explanation.
     let _ = match incoming {
         Incoming::Tcp(mut stream, _) => stream.write(why),
+        Incoming::Memcached(mut stream, _) => stream.write(why_memcached),
         // It would not understand.
         Incoming::Tls(..) => Ok(0),
         Incoming::Unix(mut stream) => stream.write(why),

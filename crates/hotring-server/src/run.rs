@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use crate::config::{Config, LogLevel, StartError};
 use crate::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::server::{Parts, Server};
-use crate::{background, log, worker};
+use crate::{background, log, memcached, worker};
 
 /// What the thread is called that does the work of the index on which no operation should wait.
 const EXPANDER: &str = "hotring-expand";
@@ -46,6 +46,11 @@ impl Running {
     /// The TCP addresses where it speaks TLS.
     pub fn tls_addresses(&self) -> &[SocketAddr] {
         &self.tls_addresses
+    }
+
+    /// The addresses where it speaks memcached's protocol.
+    pub fn memcached_addresses(&self) -> &[SocketAddr] {
+        &self.server.memcached.addresses
     }
 
     /// Asks the server to end: accepts nothing more, runs what has arrived, sends the replies.
@@ -131,11 +136,14 @@ fn start_with(
     raise_file_limit(&mut config);
     let tcp = listen::bind_tcp(&config.addresses(), &config)?;
     let tls = listen::bind_tcp(&config.tls_addresses(), &config)?;
+    let memcached = listen::bind_tcp(&config.memcached.listen, &config)?;
     let unix = config.unixsocket.as_deref().map(|path| listen::bind_unix(path, &config));
     let (unix, unix_path) = unix.transpose()?.unzip();
     let addresses = local_addresses(&tcp)?;
     let tls_addresses = local_addresses(&tls)?;
     tell_real_addresses(&mut config, &addresses, &tls_addresses);
+    let memcached_addresses = local_addresses(&memcached)?;
+    config.memcached.listen = memcached_addresses.iter().map(SocketAddr::to_string).collect();
     let (engine, index) =
         config.index.resolve().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     let options = Options {
@@ -152,6 +160,7 @@ fn start_with(
     let server = Arc::new(Server::new(Parts {
         store,
         addresses,
+        memcached: memcached::Shared::new(memcached_addresses, &config.memcached)?,
         unix_path: config.unixsocket.clone(),
         run_id: run_id()?,
         log_level,
@@ -167,7 +176,8 @@ fn start_with(
     warn_of_protection(&server);
     let plain = tcp.into_iter().map(|listener| (listener, Incoming::Tcp as listen::Spoken));
     let tls = tls.into_iter().map(|listener| (listener, Incoming::Tls as listen::Spoken));
-    let threads = start_threads(&server, plain.chain(tls).collect(), unix)?;
+    let other = memcached.into_iter().map(|l| (l, Incoming::Memcached as listen::Spoken));
+    let threads = start_threads(&server, plain.chain(tls).chain(other).collect(), unix)?;
     Ok(Running { server, threads, tls_addresses, _unix_path: unix_path })
 }
 
@@ -179,6 +189,15 @@ fn warn_of_protection(server: &Server) {
                 %address,
                 "protected mode: only connections from this machine are accepted until a password is \
                  set by requirepass or for the user default, or with protected-mode no"
+            );
+        }
+    }
+    for address in &server.memcached.addresses {
+        if server.is_memcached_protected_from(address.ip()) {
+            tracing::warn!(
+                %address,
+                "protected mode: only connections from this machine are accepted until \
+                 memcached-auth-file names users, or with protected-mode no"
             );
         }
     }
@@ -315,6 +334,9 @@ fn greeting(server: &Server) -> String {
     );
     for address in &server.addresses {
         text.push_str(&format!("  listening on {address}\n"));
+    }
+    for address in &server.memcached.addresses {
+        text.push_str(&format!("  listening on {address} (memcached)\n"));
     }
     for address in &config.tls.listen {
         text.push_str(&format!("  listening on {address} (TLS)\n"));

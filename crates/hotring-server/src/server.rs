@@ -18,6 +18,7 @@ use crate::clock;
 use crate::config::{Config, LogLevel};
 use crate::counters::{Counter, Counters};
 use crate::log::Pause;
+use crate::memcached;
 use crate::pubsub::PubSub;
 use crate::scrub::Scrubber;
 use crate::slowlog::SlowLog;
@@ -33,6 +34,8 @@ pub(crate) static STALLING: Mutex<()> = Mutex::new(());
 pub(crate) struct ThreadShared {
     /// What it counts.
     pub counters: Counters,
+    /// What it counts of memcached's protocol.
+    pub memcached: memcached::Counts,
     /// Connections that it serves, for choosing the least loaded one.
     pub connections: AtomicUsize,
 }
@@ -58,6 +61,8 @@ pub(crate) struct Server {
     pub background: Counters,
     /// TCP addresses that are really bound.
     pub addresses: Vec<SocketAddr>,
+    /// What connections of memcached's protocol share.
+    pub memcached: memcached::Shared,
     /// The unix socket, if there is one.
     pub unix_path: Option<PathBuf>,
     /// 40 hexadecimal digits, different in each process.
@@ -152,6 +157,8 @@ pub(crate) struct Parts {
     pub config: Config,
     /// TCP addresses that are really bound.
     pub addresses: Vec<SocketAddr>,
+    /// What connections of memcached's protocol share.
+    pub memcached: memcached::Shared,
     /// The unix socket, if there is one.
     pub unix_path: Option<PathBuf>,
     /// 40 hexadecimal digits.
@@ -172,6 +179,7 @@ impl Server {
             accepts: AcceptCounters::default(),
             background: Counters::default(),
             addresses: parts.addresses,
+            memcached: parts.memcached,
             unix_path: parts.unix_path,
             run_id: parts.run_id,
             started: clock::monotonic(),
@@ -258,9 +266,16 @@ impl Server {
 
     /// Whether a connection from there is refused, because anybody would get in who can reach us.
     pub(crate) fn is_protected_from(&self, peer: IpAddr) -> bool {
-        !peer.to_canonical().is_loopback()
-            && self.config().protected_mode
-            && self.acl.default_user().is_open()
+        self.is_protected_if(self.acl.default_user().is_open(), peer)
+    }
+
+    /// As [`is_protected_from`](Self::is_protected_from), of memcached's protocol.
+    pub(crate) fn is_memcached_protected_from(&self, peer: IpAddr) -> bool {
+        self.is_protected_if(self.memcached.users.is_none(), peer)
+    }
+
+    fn is_protected_if(&self, is_open: bool, peer: IpAddr) -> bool {
+        !peer.to_canonical().is_loopback() && self.config().protected_mode && is_open
     }
 
     /// Enters a new connection, served by `thread`. The acceptor has counted it already.
@@ -304,6 +319,7 @@ impl Server {
     /// Counts from zero again. Each counter belongs to its thread, so that nobody else may set it:
     /// what has been counted so far is subtracted from now on.
     pub(crate) fn reset_totals(&self) {
+        self.memcached.reset(&self.threads);
         let base = self.totals_ever();
         *self.counters_base.lock().unwrap_or_else(PoisonError::into_inner) = base;
     }

@@ -26,7 +26,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use crate::client::{ClientShared, Closing, KILLED, MESSAGES, OVERFLOWED, USERS_CHANGED};
+use crate::client::{Closing, KILLED, MESSAGES, OVERFLOWED, USERS_CHANGED};
 use crate::clock;
 use crate::commands::pubsub::leave_all;
 use crate::counters::Counters;
@@ -125,10 +125,10 @@ impl<S> Drop for Socket<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// A connection that has just been accepted.
-    pub(crate) fn new(stream: S, thread: Rc<Thread>, shared: Arc<ClientShared>) -> Self {
+    pub(crate) fn new(stream: S, thread: Rc<Thread>, conversation: Conversation) -> Self {
         Socket {
             stream,
-            conversation: Conversation::new(shared, &thread.server),
+            conversation,
             thread,
             input: Vec::new(),
             ran: 0,

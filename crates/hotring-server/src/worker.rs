@@ -17,6 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::clock;
+use crate::executor::Conversation;
 use crate::listen::Incoming;
 use crate::server::Server;
 use crate::socket::{Socket, Thread};
@@ -75,6 +76,11 @@ async fn receive(thread: Rc<Thread>, mut incoming: UnboundedReceiver<Incoming>) 
                 TcpStream::from_std(stream)
                     .map(|stream| start(&thread, stream, peer.to_string(), local))
             }
+            Incoming::Memcached(stream, peer) => {
+                let local = stream.local_addr().map(|a| a.to_string()).unwrap_or_default();
+                TcpStream::from_std(stream)
+                    .map(|stream| start_memcached(&thread, stream, peer.to_string(), local))
+            }
             Incoming::Tls(stream, peer) => {
                 let local = stream.local_addr().map(|a| a.to_string()).unwrap_or_default();
                 TcpStream::from_std(stream)
@@ -101,7 +107,15 @@ where
 {
     let shared = thread.server.enter(peer, local, thread.index);
     tracing::debug!(client = shared.id, peer = %shared.peer, "connected");
-    tokio::task::spawn_local(Socket::new(stream, thread.clone(), shared).serve());
+    let conversation = Conversation::new(shared, &thread.server);
+    tokio::task::spawn_local(Socket::new(stream, thread.clone(), conversation).serve());
+}
+
+fn start_memcached(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String) {
+    let shared = thread.server.enter(peer, local, thread.index);
+    tracing::debug!(client = shared.id, peer = %shared.peer, "connected, to speak memcached's protocol");
+    let conversation = Conversation::memcached(shared, &thread.server);
+    tokio::task::spawn_local(Socket::new(stream, thread.clone(), conversation).serve());
 }
 
 /// Shakes hands, then serves. The connection counts from its beginning, so that nobody gets around
@@ -113,7 +127,8 @@ fn start_tls(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String
         match shake_hands(&thread.server, stream).await {
             Ok(stream) => {
                 tracing::debug!(client = shared.id, peer = %shared.peer, "connected by TLS");
-                Socket::new(stream, thread, shared).serve().await;
+                let conversation = Conversation::new(shared, &thread.server);
+                Socket::new(stream, thread, conversation).serve().await;
             }
             Err(error) => {
                 tracing::debug!(peer = %shared.peer, %error, "a TLS handshake failed");

@@ -14,7 +14,8 @@
 
 use hotring_index::{NewValue, Value};
 
-use crate::value::{KIND_HISTORY, view};
+use crate::note::{self, Note};
+use crate::value::{KIND_HISTORY, KIND_NOTED, as_value, view};
 
 /// Length of what stands before the value: its version and length.
 pub(crate) const HEAD_LEN: usize = 12;
@@ -70,10 +71,12 @@ impl<'a> History<'a> {
 
     /// What a value in the index tells.
     pub(crate) fn of(value: Value<'a>) -> Self {
-        let Value::Bytes { kind: KIND_HISTORY, bytes } = value else {
-            return History { version: 1, held: b"" };
+        let held = match value {
+            Value::Bytes { kind: KIND_HISTORY, bytes } => Some(bytes),
+            Value::Bytes { kind: KIND_NOTED, bytes } => note::split(bytes).history(),
+            _ => None,
         };
-        let (version, _, held) = split(bytes).unwrap_or((1, b"", b""));
+        let (version, _, held) = held.and_then(split).unwrap_or((1, b"", b""));
         History { version, held }
     }
 
@@ -113,7 +116,7 @@ impl Kept {
     }
 
     /// The form of `new` that keeps `old`, which it replaces at the Unix millisecond `now`. The
-    /// oldest values go first, where there are too many or too long ones.
+    /// oldest values go first, where there are too many or too long ones. A note of `new` stays.
     pub(crate) fn keep(self, old: Value<'_>, new: Value<'_>, now: u64) -> NewValue<'static> {
         let build = |old_text: &[u8], new_text: &[u8]| {
             let history = History::of(old);
@@ -132,16 +135,20 @@ impl Kept {
             }
             NewValue::Bytes { kind: KIND_HISTORY, bytes: bytes.into() }
         };
-        view(old, |old| {
+        let kept = view(old, |old| {
             view(new, |new| old.with_bytes(|old| new.with_bytes(|new| build(old, new))))
-        })
+        });
+        match Note::of(new) {
+            note if note.is_empty() => kept,
+            note => note.amend(as_value(&kept)),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::{ValueRef, as_value, encode};
+    use crate::value::{ValueRef, encode};
 
     fn texts(value: &NewValue<'_>) -> (String, u64, Vec<(u64, u64, String)>) {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

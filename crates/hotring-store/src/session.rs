@@ -6,6 +6,8 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use hotring_index::{Damaged, Entry, Part};
 
@@ -32,6 +34,8 @@ pub struct Session {
     pub(crate) besides: Besides,
     /// What writes have done, if somebody wants to know.
     pub(crate) changes: Option<Vec<Change>>,
+    /// The last number for compare-and-swap, shared by all sessions.
+    pub(crate) cas: Arc<AtomicU64>,
     seed: u64,
     /// Reused by `mget` for its snapshot.
     pub(crate) snapshot: crate::ops::several::Snapshot,
@@ -44,6 +48,7 @@ impl Session {
         gate: GateSession,
         limits: Limits,
         besides: Besides,
+        cas: Arc<AtomicU64>,
         seed: u64,
     ) -> Session {
         let snapshot = Default::default();
@@ -53,6 +58,7 @@ impl Session {
             limits,
             besides,
             changes: None,
+            cas,
             seed,
             snapshot,
             not_sync: PhantomData,

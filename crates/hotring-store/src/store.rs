@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use hotring_index::{AnyIndex, AnySession, Checksum, Config, ConfigError, EngineChoice, Stalled};
 
 use crate::gate::{Fault, Gate};
 use crate::history::{HEAD_LEN, Kept};
+use crate::note;
 use crate::session::Session;
 use crate::watch::Watchers;
 use crate::write::Besides;
@@ -131,6 +133,8 @@ pub struct Store {
     gate: Arc<Gate>,
     limits: Limits,
     besides: Besides,
+    /// The last number that [`CasNumbers`](crate::CasNumbers) gave.
+    cas: Arc<AtomicU64>,
     checksum: Checksum,
     /// Of the stripes.
     seed: u64,
@@ -164,7 +168,7 @@ impl Store {
         let gate = Arc::new(Gate::new(fault));
         let watchers = Arc::new(Watchers::new(options.watches_max));
         let besides = Besides::new(kept, watchers);
-        Ok(Store { index, gate, limits, besides, checksum, seed })
+        Ok(Store { index, gate, limits, besides, cas: Arc::default(), checksum, seed })
     }
 
     /// Opens a session for one thread.
@@ -182,7 +186,7 @@ impl Store {
         let index: AnySession =
             self.index.try_session(name).expect("`new` has refused such engines");
         let gate = Gate::register(&self.gate);
-        Session::new(index, gate, self.limits, self.besides.clone(), self.seed)
+        Session::new(index, gate, self.limits, self.besides.clone(), self.cas.clone(), self.seed)
     }
 
     /// The session that stays in one operation (in a callback, most likely) while removed memory
@@ -247,7 +251,8 @@ impl Store {
 /// An item holds the value and the earlier ones together.
 fn check_history(kept: Kept, limits: Limits) -> Result<(), OpenError> {
     let Kept { values, bytes_max } = kept;
-    let longest = HEAD_LEN.saturating_add(limits.value_len_max).saturating_add(bytes_max);
+    let heads = HEAD_LEN + note::LEN_MAX;
+    let longest = heads.saturating_add(limits.value_len_max).saturating_add(bytes_max);
     if values > HISTORY_MAX || (values > 0 && u32::try_from(longest).is_err()) {
         return Err(OpenError::History { values, bytes_max });
     }

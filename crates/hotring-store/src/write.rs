@@ -40,13 +40,15 @@ pub(crate) struct Besides {
 
 /// What a value that is stored means to the key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Puts {
+pub(crate) enum Puts {
     /// A new value: the old one becomes an earlier one.
     Value,
     /// Another key's item, earlier values included.
     Item,
     /// The value that was there, with another expiry.
     Same,
+    /// The value that was there, with another note: nobody is told.
+    Note,
 }
 
 /// What a decision will have done to the key.
@@ -92,7 +94,7 @@ impl Write<'_> {
         let changes = due.changes.as_deref_mut();
         let again = Some(Due { besides: due.besides, changes });
         let write = Write { index: &mut *index, key, stripe, due: again };
-        write.run(puts, now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
+        write.run(now, |_| (puts, Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
             // What would have been kept is damaged: this write is the repair, without it.
             index.take_damage();
@@ -110,9 +112,12 @@ impl Write<'_> {
     pub(crate) fn update<'x, R>(
         self,
         now: u64,
-        decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
+        mut decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
     ) -> R {
-        self.run(Puts::Value, now, decide)
+        self.run(now, |entry| {
+            let (action, result) = decide(entry);
+            (Puts::Value, action, result)
+        })
     }
 
     /// As [`update`](Self::update), where a stored value is the one that was there: only the expiry
@@ -120,29 +125,32 @@ impl Write<'_> {
     pub(crate) fn update_expiry<'x, R>(
         self,
         now: u64,
-        decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
+        mut decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
     ) -> R {
-        self.run(Puts::Same, now, decide)
+        self.run(now, |entry| {
+            let (action, result) = decide(entry);
+            (Puts::Same, action, result)
+        })
     }
 
+    /// As [`update`](Self::update), where each decision says what a value that it stores means.
     #[inline(always)]
-    fn run<'x, R>(
+    pub(crate) fn run<'x, R>(
         self,
-        puts: Puts,
         now: u64,
-        mut decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
+        mut decide: impl FnMut(Option<Entry<'_>>) -> (Puts, Action<'x>, R),
     ) -> R {
         let Write { index, key, stripe, mut due } = self;
         if let Some(due) = &mut due {
             due.expire(index, key, now);
         }
-        let mut notes = due.map(|due| Notes::begin(due, index, puts, stripe, key));
+        let mut notes = due.map(|due| Notes::begin(due, index, stripe, key));
         let result = index.update(key, now, |entry| {
-            let mut decided = decide(entry);
+            let (puts, mut action, result) = decide(entry);
             if let Some(notes) = &mut notes {
-                notes.decided(entry.map(|entry| entry.value), &mut decided.0, now);
+                notes.decided(puts, entry.map(|entry| entry.value), &mut action, now);
             }
-            decided
+            (action, result)
         });
         if let Some(notes) = notes {
             notes.tell(index, stripe, key);
@@ -211,7 +219,6 @@ fn string(value: Value<'_>) -> Option<Vec<u8>> {
 struct Notes<'a> {
     due: Due<'a>,
     is_watched: bool,
-    puts: Puts,
     done: Done,
     /// Damaged items that had been met before.
     damages: u64,
@@ -219,20 +226,21 @@ struct Notes<'a> {
 
 impl<'a> Notes<'a> {
     #[cold]
-    fn begin(due: Due<'a>, index: &mut Index, puts: Puts, stripe: u32, key: &[u8]) -> Notes<'a> {
+    fn begin(due: Due<'a>, index: &mut Index, stripe: u32, key: &[u8]) -> Notes<'a> {
         let is_watched = due.besides.watchers.is_watched(stripe, key);
-        Notes { due, is_watched, puts, done: Done::Nothing, damages: index.damages() }
+        Notes { due, is_watched, done: Done::Nothing, damages: index.damages() }
     }
 
     /// Has the value that is to be stored keep the one that it replaces, and notes what there is to
     /// tell once the decision has taken effect.
     #[cold]
-    fn decided(&mut self, old: Option<Value<'_>>, action: &mut Action<'_>, now: u64) {
+    fn decided(&mut self, puts: Puts, old: Option<Value<'_>>, action: &mut Action<'_>, now: u64) {
         self.done = match action {
             Action::Put { value, expiry } => {
                 let expires = matches!(expiry, Expiry::At(_));
-                let done = match self.puts {
+                let done = match puts {
                     Puts::Same => Done::Expiry { expires },
+                    Puts::Note => Done::Nothing,
                     _ => {
                         let text = self.is_watched.then(|| string(as_value(value))).flatten();
                         Done::Stored { text, is_new: old.is_none(), expires }
@@ -240,7 +248,7 @@ impl<'a> Notes<'a> {
                 };
                 let kept = self.due.besides.kept;
                 let keeps = |old| !kept.is_off() && !is_hash(old) && !is_hash(as_value(value));
-                if let (Puts::Value, Some(old)) = (self.puts, old.filter(|old| keeps(*old))) {
+                if let (Puts::Value, Some(old)) = (puts, old.filter(|old| keeps(*old))) {
                     *value = kept.keep(old, as_value(value), now);
                 }
                 done

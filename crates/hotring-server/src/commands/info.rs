@@ -254,7 +254,7 @@ fn rss_bytes() -> u64 {
 }
 
 /// User and system CPU time of the process in seconds, where the kernel tells.
-fn cpu_seconds() -> Option<(f64, f64)> {
+pub(crate) fn cpu_seconds() -> Option<(f64, f64)> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The second field is the program's name in parentheses and may hold spaces.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);

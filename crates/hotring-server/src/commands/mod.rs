@@ -24,7 +24,7 @@ mod dump;
 mod expire;
 mod hash;
 mod history;
-mod info;
+pub(crate) mod info;
 mod key;
 mod multi;
 mod numeric;

@@ -17,6 +17,7 @@ fn server(config: Config) -> Arc<Server> {
         store: Store::new(Options::default()).unwrap(),
         config: Config { threads: 1, ..config },
         addresses: Vec::new(),
+        memcached: Default::default(),
         unix_path: None,
         run_id: "0".repeat(40),
         log_level: Box::new(|_| {}),

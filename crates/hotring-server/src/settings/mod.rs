@@ -9,12 +9,14 @@ mod data;
 mod diagnosis;
 mod fixed;
 mod limits;
+mod memcached;
 mod network;
 mod security;
 mod tls;
 mod values;
 
 use crate::config::Config;
+pub use memcached::MemcachedSettings;
 
 /// When a setting may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
         network::NETWORK,
         security::SECURITY,
         tls::TLS,
+        memcached::MEMCACHED,
         limits::LIMITS,
         data::DATA,
         diagnosis::DIAGNOSIS,

@@ -9,6 +9,8 @@ mod differential;
 mod differential_acl;
 mod history;
 mod limits;
+mod memcached;
+mod memcached_differential;
 mod pipeline;
 mod pubsub;
 mod requests;

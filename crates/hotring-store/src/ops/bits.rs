@@ -4,6 +4,7 @@
 use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
+use crate::note::carried;
 use crate::ops::text::grown;
 use crate::session::Session;
 use crate::value::{encode_owned, view_string};
@@ -75,7 +76,8 @@ impl Session {
                     return (Action::Keep, Ok(old));
                 }
                 text[at] = if bit { text[at] | mask } else { text[at] & !mask };
-                (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, Ok(old))
+                let value = carried(entry, encode_owned(text));
+                (Action::Put { value, expiry: Expiry::Keep }, Ok(old))
             })
         })?
     }

@@ -5,6 +5,7 @@ use hotring_index::{Action, Expiry};
 
 use crate::error::StoreError;
 use crate::history::History;
+use crate::note::carried;
 use crate::session::Session;
 use crate::value::encode_owned;
 
@@ -40,7 +41,7 @@ impl Session {
                 });
                 match earlier {
                     Some(earlier) => {
-                        let value = encode_owned(earlier.value.to_vec());
+                        let value = carried(entry, encode_owned(earlier.value.to_vec()));
                         (Action::Put { value, expiry: Expiry::Keep }, true)
                     }
                     None => (Action::Keep, false),

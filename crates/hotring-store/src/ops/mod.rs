@@ -6,6 +6,7 @@ mod dump;
 pub(crate) mod expire;
 mod hash;
 mod history;
+pub(crate) mod noted;
 mod number;
 mod read;
 pub(crate) mod set;

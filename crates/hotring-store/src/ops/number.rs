@@ -4,6 +4,7 @@ use hotring_index::{Action, Expiry};
 
 use crate::decimal;
 use crate::error::StoreError;
+use crate::note::carried;
 use crate::session::Session;
 use crate::value::{ValueRef, encode_owned, int, view, view_string};
 
@@ -22,7 +23,10 @@ impl Session {
                     })
                 });
                 match old.and_then(|n| n.checked_add(delta).ok_or(StoreError::Overflow)) {
-                    Ok(sum) => (Action::Put { value: int(sum), expiry: Expiry::Keep }, Ok(sum)),
+                    Ok(sum) => {
+                        let value = carried(entry, int(sum));
+                        (Action::Put { value, expiry: Expiry::Keep }, Ok(sum))
+                    }
                     Err(error) => (Action::Keep, Err(error)),
                 }
             })
@@ -53,7 +57,7 @@ impl Session {
                 let sum = old.and_then(|old| decimal::add_to_text(old, delta));
                 match sum.and_then(|text| limits.check_value(text.len()).map(|()| text)) {
                     Ok(text) => {
-                        let value = encode_owned(text.clone());
+                        let value = carried(entry, encode_owned(text.clone()));
                         (Action::Put { value, expiry: Expiry::Keep }, Ok(text))
                     }
                     Err(error) => (Action::Keep, Err(error)),

@@ -3,6 +3,7 @@
 use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
+use crate::note::carried;
 use crate::session::Session;
 use crate::value::{encode, encode_owned, reborrow, view_string};
 
@@ -28,7 +29,8 @@ impl Session {
                     let mut text = Vec::with_capacity(len);
                     old.append_to(&mut text);
                     text.extend_from_slice(tail);
-                    (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, Ok(len))
+                    let value = carried(Some(entry), encode_owned(text));
+                    (Action::Put { value, expiry: Expiry::Keep }, Ok(len))
                 });
                 appended.unwrap_or_else(|error| (Action::Keep, Err(error)))
             })
@@ -61,7 +63,8 @@ impl Session {
                 };
                 text[offset..end].copy_from_slice(patch);
                 let len = text.len();
-                (Action::Put { value: encode_owned(text), expiry: Expiry::Keep }, Ok(len))
+                let value = carried(entry, encode_owned(text));
+                (Action::Put { value, expiry: Expiry::Keep }, Ok(len))
             })
         })?
     }

@@ -41,6 +41,7 @@ impl Dialogue {
             store: Store::new(options).unwrap(),
             config: Config { threads: 1, ..Config::default() },
             addresses: Vec::new(),
+            memcached: Default::default(),
             unix_path: None,
             run_id: "0".repeat(40),
             log_level: Box::new(|_| {}),

@@ -1,0 +1,216 @@
+//! Cuts requests out of the input: a line, and the data behind it if it has some.
+//!
+//! The decoder keeps its place when the input ends inside a request, so that a request costs O(its bytes) in
+//! however many pieces it arrives. Data that is longer than the limit is passed over and never kept;
+//! announced lengths reserve nothing.
+
+use memchr::memchr;
+
+use crate::args::{Args, ArgsView, Span};
+
+use super::Command;
+
+/// What a client may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest line of a command that takes any number of keys.
+    pub keys_line_max: usize,
+    /// Longest data.
+    pub data_len_max: usize,
+}
+
+/// The longest line of every other command; memcached's limit.
+const LINE_MAX: usize = 2048;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { keys_line_max: 1 << 20, data_len_max: 1 << 20 }
+    }
+}
+
+/// A line that does not end where it must have ended: what follows cannot be told from it, so that the
+/// connection is to be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineTooLong;
+
+/// What [`Decoder::decode`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// The input ends inside a request.
+    Incomplete,
+    /// A request of `consumed` bytes.
+    Request {
+        /// How much of the input the request took.
+        consumed: usize,
+    },
+    /// So many bytes of data that was too long: there is nothing to do about them.
+    Passed {
+        /// How much of the input that was.
+        consumed: usize,
+    },
+}
+
+/// Storage for one request; make one and use it for all requests.
+#[derive(Debug, Default)]
+pub struct Request {
+    /// What it asks for; None if there is no such command.
+    pub command: Option<Command>,
+    args: Args,
+    data: Place,
+}
+
+/// Where the data of a request lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Nowhere,
+    Here(usize, usize),
+    Unended,
+    TooLong,
+}
+
+/// The data of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data<'a> {
+    /// The request has none.
+    None,
+    /// The data, without the end of its line.
+    Block(&'a [u8]),
+    /// It is not followed by the end of a line.
+    Unended,
+    /// It is longer than the limit.
+    TooLong,
+}
+
+impl Request {
+    /// The words of the line, the command's name first; `input` is the slice that was decoded.
+    #[inline]
+    pub fn args<'a>(&'a self, input: &'a [u8]) -> ArgsView<'a> {
+        self.args.view(input)
+    }
+
+    /// The data.
+    #[inline]
+    pub fn data<'a>(&self, input: &'a [u8]) -> Data<'a> {
+        match self.data {
+            Place::Nowhere => Data::None,
+            Place::Here(start, end) => Data::Block(&input[start..end]),
+            Place::Unended => Data::Unended,
+            Place::TooLong => Data::TooLong,
+        }
+    }
+}
+
+/// Finds requests in a connection's input; one per connection.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// The input up to here has no end of a line.
+    searched: usize,
+    /// Length of the input when it last ended inside the request.
+    seen: usize,
+    /// How long the request is, once its line has been read.
+    wanted: usize,
+    /// Bytes of data that are to be passed over.
+    passes: usize,
+}
+
+impl Decoder {
+    /// A decoder at the start of a request.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How long the input must at least be for the next call to get any further.
+    #[inline]
+    pub fn input_len_wanted(&self) -> usize {
+        self.wanted.max(self.seen + 1)
+    }
+
+    /// Looks for the next request at the start of `input`.
+    ///
+    /// After [`Decoded::Incomplete`] the caller passes the same bytes again with more behind them,
+    /// otherwise what follows the consumed ones.
+    ///
+    /// # Errors
+    /// [`LineTooLong`]
+    pub fn decode(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        request: &mut Request,
+    ) -> Result<Decoded, LineTooLong> {
+        if self.passes > 0 && !input.is_empty() {
+            let consumed = self.passes.min(input.len());
+            self.passes -= consumed;
+            return Ok(Decoded::Passed { consumed });
+        }
+        if input.len() < self.wanted {
+            return Ok(self.incomplete(input));
+        }
+        let newline = memchr(b'\n', &input[self.searched..]).map(|at| self.searched + at);
+        let line_len = newline.unwrap_or(input.len());
+        if line_len > LINE_MAX && (line_len > limits.keys_line_max || !names_keys(input)) {
+            return Err(LineTooLong);
+        }
+        let Some(newline) = newline else {
+            self.searched = input.len();
+            return Ok(self.incomplete(input));
+        };
+        // While the data is waited for, the line is not looked for again.
+        self.searched = newline;
+        split(&input[..newline], &mut request.args);
+        let args = request.args.view(input);
+        request.command = args.get(0).and_then(Command::of);
+        request.data = Place::Nowhere;
+        let start = newline + 1;
+        let data_len = request.command.and_then(|command| command.data_len(args));
+        let Some(data_len) = data_len else { return Ok(self.finish(start)) };
+        if data_len > limits.data_len_max {
+            request.data = Place::TooLong;
+            let end = self.finish(start);
+            self.passes = data_len + 2;
+            return Ok(end);
+        }
+        let end = start + data_len;
+        if input.len() < end + 2 {
+            self.wanted = end + 2;
+            return Ok(self.incomplete(input));
+        }
+        let is_ended = input[end..end + 2] == *b"\r\n";
+        request.data = if is_ended { Place::Here(start, end) } else { Place::Unended };
+        Ok(self.finish(end + 2))
+    }
+
+    fn incomplete(&mut self, input: &[u8]) -> Decoded {
+        self.seen = input.len();
+        Decoded::Incomplete
+    }
+
+    fn finish(&mut self, consumed: usize) -> Decoded {
+        *self = Decoder::default();
+        Decoded::Request { consumed }
+    }
+}
+
+/// Whether a long line is one of many keys.
+fn names_keys(input: &[u8]) -> bool {
+    let line = input.trim_ascii_start();
+    let is_near = input.len() - line.len() <= 100;
+    let commands: [&[u8]; 4] = [b"get ", b"gets ", b"gat ", b"gats "];
+    is_near && commands.iter().any(|command| line.starts_with(command))
+}
+
+/// The words of a line, which are divided by any number of spaces.
+fn split(line: &[u8], args: &mut Args) {
+    args.clear();
+    // An empty line keeps its carriage return, as in memcached.
+    let len = if line.len() > 1 && line.ends_with(b"\r") { line.len() - 1 } else { line.len() };
+    let mut start = 0;
+    while start < len {
+        let word_len = memchr(b' ', &line[start..len]).unwrap_or(len - start);
+        if word_len > 0 {
+            args.spans.push(Span::new(start, word_len));
+        }
+        start += word_len + 1;
+    }
+}

@@ -1,0 +1,19 @@
+//! memcached's text protocol: classic commands and meta commands in, replies out.
+//!
+//! A request is a line of words; those that store something have a block of data behind it. What a
+//! word means is in [`Command`] and [`MetaFlags`]; what the commands do is up to the caller.
+
+mod command;
+mod decode;
+mod meta;
+mod number;
+mod write;
+
+pub use command::Command;
+pub use decode::{Data, Decoded, Decoder, Limits, LineTooLong, Request};
+pub use meta::{KEY_LEN_MAX, MetaFlags, MetaKey, OPAQUE_LEN_MAX};
+pub use number::{parse_i32, parse_u32, parse_u64};
+pub use write::Writer;
+
+#[cfg(test)]
+mod tests;

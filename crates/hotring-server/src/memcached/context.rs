@@ -1,0 +1,142 @@
+//! What a command gets, and what it returns where there is nothing else to reply.
+
+use hotring_protocol::ArgsView;
+use hotring_protocol::memcached::{Data, KEY_LEN_MAX, Writer};
+use hotring_store::{Session, SetExpiry, StoreError};
+
+use super::counts::{Count, Counts};
+use crate::client::{Client, Closing};
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::server::Server;
+
+/// Numbers of seconds above this are a time, and not how long from now: 30 days.
+const RELATIVE_MAX: i32 = 60 * 60 * 24 * 30;
+
+/// Everything that one command may read and change while it runs.
+pub(super) struct Context<'a> {
+    /// The words of the line, the command's name first.
+    pub args: ArgsView<'a>,
+    /// The data behind it.
+    pub data: Data<'a>,
+    /// Where the reply goes.
+    pub reply: Writer<'a>,
+    /// Length that the whole buffer of `reply` may reach.
+    pub reply_len_max: usize,
+    /// Unix milliseconds, read once for the whole batch of requests.
+    pub now: u64,
+    /// This thread's door to the store.
+    pub store: &'a mut Session,
+    /// This thread's counters.
+    pub counters: &'a Counters,
+    /// Those of them that only this protocol has.
+    pub counts: &'a Counts,
+    /// What all threads share.
+    pub server: &'a Server,
+    /// The settings.
+    pub config: &'a Config,
+    /// The connection that sent the request.
+    pub client: &'a mut Client,
+}
+
+/// Why a command has no ordinary reply.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// The reply.
+    Text(&'static str),
+    /// The data is longer than the limit.
+    TooLong,
+    /// The store refused.
+    Store(StoreError),
+    /// The replies are longer than may wait for the client: the connection ends.
+    ReplyTooLong,
+    /// The item of the key is damaged.
+    Damaged,
+}
+
+impl Refusal {
+    pub(super) const ERROR: Refusal = Refusal::Text("ERROR");
+    pub(super) const BAD_LINE: Refusal = Refusal::Text("CLIENT_ERROR bad command line format");
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Refusal::Store(error)
+    }
+}
+
+impl From<&'static str> for Refusal {
+    fn from(text: &'static str) -> Self {
+        Refusal::Text(text)
+    }
+}
+
+/// What a command returns.
+pub(super) type Outcome = Result<(), Refusal>;
+
+impl Context<'_> {
+    /// Adds to one of the counts.
+    #[inline]
+    pub(super) fn count(&self, count: Count) {
+        self.counts.add(count);
+    }
+
+    /// Unix seconds.
+    pub(super) fn second(&self) -> u32 {
+        u32::try_from(self.now / 1000).unwrap_or(u32::MAX)
+    }
+
+    /// When an item expires that is given this time: for ever is 0, a negative one is over.
+    pub(super) fn expiry(&self, time: i32) -> SetExpiry {
+        match u64::try_from(time) {
+            Ok(0) => SetExpiry::Clear,
+            Ok(seconds) if time <= RELATIVE_MAX => SetExpiry::At(self.now + seconds * 1000),
+            Ok(seconds) => SetExpiry::At(seconds * 1000),
+            Err(_) => SetExpiry::At(0),
+        }
+    }
+
+    /// Fails when the replies have become too long.
+    pub(super) fn check_room(&self) -> Outcome {
+        let fits = self.reply.written() <= self.reply_len_max;
+        if fits { Ok(()) } else { Err(Refusal::ReplyTooLong) }
+    }
+
+    /// Notes a damaged item that the command has met: whatever it answered took the key for absent.
+    pub(super) fn damage(&mut self) -> Option<Refusal> {
+        let damaged = self.store.take_damage()?;
+        self.counters.damaged_reads.add(1);
+        self.server.warn_of_damage(&damaged.key.unwrap_or_default(), self.now);
+        Some(Refusal::Damaged)
+    }
+
+    /// Replies with a refusal in place of all that has been written since `start`.
+    #[cold]
+    pub(super) fn refuse(&mut self, start: usize, refusal: Refusal) {
+        self.counters.errors.add(1);
+        self.reply.forget(start);
+        match refusal {
+            Refusal::Text(text) => self.reply.line(text),
+            Refusal::TooLong => self.reply.line(TOO_LARGE),
+            Refusal::Damaged => self.reply.line("SERVER_ERROR the item fails its checksum"),
+            Refusal::Store(StoreError::ValueTooLong { .. }) => self.reply.line(TOO_LARGE),
+            Refusal::Store(StoreError::KeyTooLong { .. }) => {
+                self.reply.line("CLIENT_ERROR bad command line format");
+            }
+            Refusal::Store(StoreError::Stalled(stalled)) => {
+                self.counters.rejected_stalled.add(1);
+                self.server.warn_of_stalled(&stalled, self.now);
+                self.reply.line("SERVER_ERROR out of memory storing object");
+            }
+            Refusal::Store(error) => self.reply.line(format!("SERVER_ERROR {error}")),
+            Refusal::ReplyTooLong => self.client.closing = Some(Closing::OutputLimit),
+        }
+    }
+}
+
+const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+
+/// A key of a classic command.
+pub(super) fn check_key(key: &[u8]) -> Result<&[u8], Refusal> {
+    if key.len() <= KEY_LEN_MAX { Ok(key) } else { Err(Refusal::BAD_LINE) }
+}

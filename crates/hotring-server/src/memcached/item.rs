@@ -1,0 +1,253 @@
+//! What commands do to an item, each as one step: storing, counting, removing. The classic and the meta
+//! command of one name differ in their words alone.
+
+use hotring_store::{CasNumbers, Note, Noted, NotedAction, SetExpiry, StoreError, ValueRef};
+
+use hotring_protocol::memcached::parse_u64;
+
+use super::context::{Context, Refusal};
+use super::counts::Count;
+use super::detail::Done;
+
+/// When something is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Always.
+    Set,
+    /// If the key is absent.
+    Add,
+    /// If it is present.
+    Replace,
+    /// If it is present, behind what is there; with an expiry also if it is absent.
+    Append(Option<SetExpiry>),
+    /// Likewise, before it.
+    Prepend(Option<SetExpiry>),
+    /// If the item has the number that was given.
+    Cas,
+}
+
+/// What is to be stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Put<'a> {
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+    pub flags: u32,
+    pub expiry: SetExpiry,
+    pub mode: Mode,
+    /// The number that the item has to have; 0 is none that an item has.
+    pub cas: u64,
+    /// The number that it gets.
+    pub new_cas: Option<u64>,
+    /// The reply needs the number that it gets.
+    pub wants_cas: bool,
+    /// A value for an older item is stored as one that is out of date.
+    pub takes_stale: bool,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// It is stored, with this number if it was wanted, and has this length.
+    Yes {
+        cas: u64,
+        len: usize,
+    },
+    No,
+    /// The item has another number.
+    Exists,
+    /// There is no item to compare with.
+    NotFound,
+}
+
+/// How the number that a client gave compares with the item's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compared {
+    NotAsked,
+    Same,
+    /// The client has seen an earlier value.
+    Older,
+    Other,
+}
+
+fn compare(given: u64, note: Note, numbers: Option<&CasNumbers>) -> Compared {
+    match note.cas {
+        _ if given == 0 => Compared::NotAsked,
+        Some(cas) if cas == given => Compared::Same,
+        Some(cas) if given < cas => Compared::Older,
+        // It would get a number greater than all that were given.
+        None if numbers.is_some_and(|numbers| numbers.is_given(given)) => Compared::Older,
+        _ => Compared::Other,
+    }
+}
+
+impl Context<'_> {
+    /// Stores a value, or does not.
+    pub(super) fn put(&mut self, put: Put<'_>) -> Result<Stored, Refusal> {
+        // Shared by all threads, so that who needs none does not ask for them.
+        let numbers = (put.wants_cas || put.cas != 0).then(|| self.store.cas_numbers());
+        let drawn = || numbers.as_ref().filter(|_| put.wants_cas).map(CasNumbers::next);
+        let access = self.stored();
+        let prefixes_max = self.config.memcached.prefixes_max;
+        self.server.memcached.detail.note(put.key, Done::Set, prefixes_max);
+        self.count(Count::CmdSet);
+        let stored = self.store.update_noted(put.key, self.now, |item| {
+            let compared = |item: &Noted<'_>| compare(put.cas, item.note, numbers.as_ref());
+            let item = item.as_ref().map(|item| (item, compared(item)));
+            let cas = || put.new_cas.or_else(drawn);
+            let note = Note { flags: put.flags, access, ..Note::default() };
+            decide(&put, item, note, cas)
+        })??;
+        self.count_stored(&put, stored);
+        Ok(stored)
+    }
+
+    fn count_stored(&self, put: &Put<'_>, stored: Stored) {
+        match (stored, put.mode) {
+            (Stored::Yes { .. }, mode) => {
+                self.count(Count::TotalItems);
+                if mode == Mode::Cas {
+                    self.count(Count::CasHits);
+                }
+            }
+            (Stored::Exists, Mode::Cas) => self.count(Count::CasBadval),
+            (Stored::NotFound, Mode::Cas) => self.count(Count::CasMisses),
+            _ => {}
+        }
+    }
+}
+
+type Decision<'x, T> = (NotedAction<'x>, Result<T, StoreError>);
+
+fn decide<'x>(
+    put: &Put<'x>,
+    item: Option<(&Noted<'_>, Compared)>,
+    note: Note,
+    cas: impl Fn() -> Option<u64>,
+) -> Decision<'x, Stored> {
+    let leave = |stored| (NotedAction::Keep, Ok(stored));
+    let store = |note: Note, expiry| {
+        let note = Note { cas: cas(), ..note };
+        let stored = Stored::Yes { cas: note.cas.unwrap_or(0), len: put.value.len() };
+        (NotedAction::Put { value: put.value.into(), note, expiry }, Ok(stored))
+    };
+    let Some((item, compared)) = item else {
+        return match put.mode {
+            Mode::Set | Mode::Add => store(note, put.expiry),
+            Mode::Append(Some(expiry)) | Mode::Prepend(Some(expiry)) => store(note, expiry),
+            Mode::Cas => leave(Stored::NotFound),
+            Mode::Replace | Mode::Append(None) | Mode::Prepend(None) => leave(Stored::No),
+        };
+    };
+    match put.mode {
+        Mode::Add => leave(Stored::No),
+        Mode::Set | Mode::Replace => store(note, put.expiry),
+        Mode::Cas if compared == Compared::Same => store(note, put.expiry),
+        Mode::Cas if compared == Compared::Older && put.takes_stale => {
+            store(Note { stale: true, won: item.note.won, ..note }, SetExpiry::Keep)
+        }
+        Mode::Cas => leave(Stored::Exists),
+        Mode::Append(_) | Mode::Prepend(_) => {
+            if matches!(compared, Compared::Older | Compared::Other) {
+                return leave(Stored::Exists);
+            }
+            if matches!(item.value, ValueRef::Hash(_)) {
+                return (NotedAction::Keep, Err(StoreError::WrongType));
+            }
+            let value = item.value.with_bytes(|old| match put.mode {
+                Mode::Append(_) => [old, put.value].concat(),
+                _ => [put.value, old].concat(),
+            });
+            let note = Note { cas: cas(), flags: item.note.flags, ..note };
+            let stored = Stored::Yes { cas: note.cas.unwrap_or(0), len: value.len() };
+            (NotedAction::Put { value: value.into(), note, expiry: SetExpiry::Keep }, Ok(stored))
+        }
+    }
+}
+
+/// What is to be added to a number, or subtracted from it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change<'a> {
+    pub key: &'a [u8],
+    pub subtracts: bool,
+    pub delta: u64,
+    /// The number that an absent item begins with, and when that expires.
+    pub vivify: Option<(u64, SetExpiry)>,
+    /// What becomes of the expiry of an item that was there.
+    pub expiry: SetExpiry,
+    /// The number that the item has to have; 0 if none.
+    pub cas: u64,
+    /// The number that it gets.
+    pub new_cas: Option<u64>,
+    /// The reply needs that.
+    pub wants_cas: bool,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Changed {
+    /// The item is this number now.
+    To {
+        number: u64,
+        cas: u64,
+        /// When it expired before.
+        expire_at: Option<u64>,
+        /// It was absent.
+        is_new: bool,
+    },
+    NotFound,
+    /// The item has another number for compare-and-swap.
+    Exists,
+    /// The value is not a number.
+    NotANumber,
+}
+
+impl Context<'_> {
+    /// Adds to a number, or subtracts from it; below 0 nothing is, above 64 bits it begins anew.
+    pub(super) fn change(&mut self, change: Change<'_>) -> Result<Changed, Refusal> {
+        let numbers = change.wants_cas.then(|| self.store.cas_numbers());
+        let drawn = || numbers.as_ref().map(CasNumbers::next);
+        let access = self.stored();
+        let value_len_max = self.config.memcached.value_len_max;
+        let changed = self.store.update_noted(change.key, self.now, |item| {
+            let cas = || change.new_cas.or_else(drawn);
+            let Some(item) = item else {
+                let Some((number, expiry)) = change.vivify else {
+                    return (NotedAction::Keep, Changed::NotFound);
+                };
+                let note = Note { cas: cas(), access, ..Note::default() };
+                return store_number(number, note, expiry, None, true);
+            };
+            if change.cas != 0 && item.note.cas != Some(change.cas) {
+                return (NotedAction::Keep, Changed::Exists);
+            }
+            let old = match item.value {
+                ValueRef::Hash(_) => None,
+                value if value.len() > value_len_max => None,
+                value => value.with_bytes(parse_u64),
+            };
+            let Some(old) = old else { return (NotedAction::Keep, Changed::NotANumber) };
+            let number = match change.subtracts {
+                true => old.saturating_sub(change.delta),
+                false => old.wrapping_add(change.delta),
+            };
+            let note = Note { cas: cas(), ..item.note };
+            store_number(number, note, change.expiry, item.expire_at, false)
+        })?;
+        if let Changed::To { is_new: true, .. } = changed {
+            self.count(Count::TotalItems);
+        }
+        Ok(changed)
+    }
+}
+
+fn store_number(
+    number: u64,
+    note: Note,
+    expiry: SetExpiry,
+    expire_at: Option<u64>,
+    is_new: bool,
+) -> (NotedAction<'static>, Changed) {
+    let cas = note.cas.unwrap_or(0);
+    let value = number.to_string().into_bytes().into();
+    (NotedAction::Put { value, note, expiry }, Changed::To { number, cas, expire_at, is_new })
+}

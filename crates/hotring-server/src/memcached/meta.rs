@@ -1,0 +1,483 @@
+//! The meta commands: mg, ms, md, ma, me and mn, with all of their flags.
+
+use std::borrow::Cow;
+
+use hotring_protocol::memcached::{MetaFlags, MetaKey, Writer, parse_i32};
+use hotring_store::{Access, Note, NotedAction, SetExpiry, StoreError, ValueRef};
+
+use super::access::{fetched, is_due};
+use super::block;
+use super::classic::{NOT_A_NUMBER, count_change, too_long};
+use super::context::{Context, Outcome, Refusal, check_key};
+use super::counts::Count;
+use super::detail::Done;
+use super::item::{Change, Changed, Mode, Put, Stored};
+
+/// The key and the flags of a line whose flags begin at the word `first`.
+fn parse<'a>(c: &Context<'a>, first: usize) -> Result<(MetaKey<'a>, MetaFlags<'a>), Refusal> {
+    let word = check_key(c.args.get(1).ok_or(Refusal::ERROR)?)?;
+    let flags = MetaFlags::parse(c.args.tail(first))?;
+    Ok((MetaKey::parse(word, flags.has(b'b'))?, flags))
+}
+
+/// What an item is to the reply of mg, and what becomes of it.
+struct Item<'a> {
+    value: ValueRef<'a>,
+    note: Note,
+    /// Unix milliseconds.
+    expire_at: Option<u64>,
+    is_new: bool,
+}
+
+/// What mg asks for.
+struct Look<'a> {
+    key: MetaKey<'a>,
+    flags: MetaFlags<'a>,
+    /// Unix milliseconds and seconds.
+    now: u64,
+    second: u32,
+    /// When N, T and R are.
+    vivified_at: Option<u64>,
+    expires_at: Option<u64>,
+    recached_at: Option<u64>,
+    wants_access: bool,
+    /// It counts as a fetch.
+    fetches: bool,
+}
+
+impl<'a> Look<'a> {
+    fn new(c: &Context<'_>, key: MetaKey<'a>, flags: MetaFlags<'a>) -> Self {
+        let at = |time: Option<i32>| time.and_then(|time| moment(c.expiry(time)));
+        Look {
+            key,
+            flags,
+            now: c.now,
+            second: c.second(),
+            vivified_at: at(flags.vivify),
+            expires_at: at(flags.ttl),
+            recached_at: at(flags.recache),
+            wants_access: flags.has(b'h') || flags.has(b'l'),
+            fetches: !flags.has(b'u'),
+        }
+    }
+
+    /// Whether an item has to be written before it can be shown.
+    fn writes(&self, note: Note) -> bool {
+        let numbers = self.flags.has(b'c') && note.cas.is_none();
+        let remembers = self.wants_access && note.access.is_none();
+        numbers || remembers || (note.stale && !note.won)
+    }
+
+    /// Writes the reply for an item; what the flags do to it, they do in their order.
+    fn answer(&self, reply: &mut Writer<'_>, item: &mut Item<'_>) {
+        let was_won = item.note.won;
+        let mut wins = false;
+        // C asks for what the client does not have yet.
+        let is_known = self.flags.cas.is_some() && self.flags.cas == item.note.cas;
+        let shows = self.flags.has(b'v') && !is_known;
+        reply.text(if shows { "VA " } else { "HD" });
+        if shows {
+            reply.number(item.value.len());
+        }
+        for word in self.flags.iter() {
+            match word[0] {
+                b'T' => item.expire_at = self.expires_at,
+                b'N' if item.is_new => (item.expire_at, wins) = (self.vivified_at, true),
+                b'R' => wins |= !was_won && !item.is_new && self.is_to_renew(item.expire_at),
+                b's' => reply.flag(b's', item.value.len()),
+                b't' => ttl(reply, item.expire_at, self.now),
+                b'c' => reply.flag(b'c', item.note.cas.unwrap_or(0)),
+                b'f' => reply.flag(b'f', item.note.flags),
+                b'l' => {
+                    let at = item.note.access.map_or(self.second, |access| access.at);
+                    reply.flag(b'l', self.second.saturating_sub(at));
+                }
+                b'h' => {
+                    let fetched = item.note.access.is_some_and(|access| access.fetched);
+                    reply.flag(b'h', u8::from(fetched));
+                }
+                _ => echo(reply, word, &self.key),
+            }
+        }
+        if was_won {
+            reply.text(" Z");
+        }
+        if item.note.stale {
+            reply.text(" X");
+            wins |= !was_won;
+        }
+        if wins {
+            reply.text(" W");
+            item.note.won = true;
+        }
+        reply.end();
+        if shows {
+            item.value.with_bytes(|value| reply.data(value));
+        }
+    }
+
+    /// Whether an item lives no longer than R says, in the seconds that `t` shows.
+    fn is_to_renew(&self, expire_at: Option<u64>) -> bool {
+        let seconds = |at: u64| seconds_left(at, self.now);
+        let limit = self.recached_at.map_or(0, seconds);
+        expire_at.is_some_and(|at| seconds(at) < limit)
+    }
+}
+
+fn moment(expiry: SetExpiry) -> Option<u64> {
+    match expiry {
+        SetExpiry::At(at) => Some(at),
+        SetExpiry::Clear | SetExpiry::Keep => None,
+    }
+}
+
+/// Seconds until then, a part of one counting as a whole one.
+fn seconds_left(at: u64, now: u64) -> u64 {
+    at.saturating_sub(now).div_ceil(1000)
+}
+
+/// The time to live, -1 for ever.
+fn ttl(reply: &mut Writer<'_>, expire_at: Option<u64>, now: u64) {
+    match expire_at {
+        Some(at) => reply.flag(b't', seconds_left(at, now)),
+        None => reply.flag(b't', -1),
+    }
+}
+
+/// Repeats the flags that are there to be repeated.
+fn echo(reply: &mut Writer<'_>, word: &[u8], key: &MetaKey<'_>) {
+    match word[0] {
+        b'O' => reply.word(word),
+        b'k' => {
+            reply.text(" k");
+            reply.text(key.word());
+            if key.is_encoded() {
+                reply.text(" b");
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What has become of an item that mg looks at.
+enum Looked {
+    Shown,
+    /// It is to be remembered.
+    AndFetched,
+    /// It has to be written first.
+    Writes,
+    /// It is a hash, which these commands do not know.
+    Unknown,
+}
+
+pub(super) fn get(c: &mut Context<'_>) -> Outcome {
+    let (key, flags) = parse(c, 2)?;
+    let look = Look::new(c, key, flags);
+    if look.wants_access {
+        c.remember_accesses();
+    }
+    let found = if flags.changes() { get_and_change(c, &look)? } else { get_plainly(c, &look)? };
+    let touches = flags.ttl.is_some();
+    let [all, hits, misses] = match touches {
+        true => [Count::CmdTouch, Count::TouchHits, Count::TouchMisses],
+        false => [Count::CmdGet, Count::GetHits, Count::GetMisses],
+    };
+    c.count(all);
+    c.count(if found { hits } else { misses });
+    if found {
+        c.counters.keyspace_hits.add(1)
+    } else {
+        c.counters.keyspace_misses.add(1)
+    }
+    let done = if found { Done::Hit } else { Done::Miss };
+    c.server.memcached.detail.note(key.bytes(), done, c.config.memcached.prefixes_max);
+    if !found && !flags.has(b'q') {
+        c.reply.text("EN");
+        flags.iter().for_each(|word| echo(&mut c.reply, word, &key));
+        c.reply.end();
+    }
+    c.check_room()
+}
+
+/// Shows an item without a write, if that can be; false if there is none.
+fn get_plainly(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
+    let reply = &mut c.reply;
+    let looked = c.store.noted(look.key.bytes(), c.now, |noted| {
+        if matches!(noted.value, ValueRef::Hash(_)) {
+            return Looked::Unknown;
+        }
+        if look.writes(noted.note) {
+            return Looked::Writes;
+        }
+        let (value, note, expire_at) = (noted.value, noted.note, noted.expire_at);
+        look.answer(reply, &mut Item { value, note, expire_at, is_new: false });
+        if look.fetches && is_due(note, look.second) { Looked::AndFetched } else { Looked::Shown }
+    });
+    match looked {
+        Some(Looked::Shown) => Ok(true),
+        Some(Looked::AndFetched) => {
+            c.mark_fetched(look.key.bytes());
+            Ok(true)
+        }
+        Some(Looked::Writes) => get_and_change(c, look),
+        Some(Looked::Unknown) | None => Ok(false),
+    }
+}
+
+/// Shows an item and changes it; false if there is none and none is made.
+fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
+    let flags = &look.flags;
+    let numbers = flags.has(b'c').then(|| c.store.cas_numbers());
+    let stored = c.stored();
+    let start = c.reply.written();
+    let reply = &mut c.reply;
+    let shown = c.store.update_noted(look.key.bytes(), c.now, |noted| {
+        // This may be a further try.
+        reply.forget(start);
+        let mut item = match noted {
+            Some(noted) if !matches!(noted.value, ValueRef::Hash(_)) => {
+                let (value, note, expire_at) = (noted.value, noted.note, noted.expire_at);
+                Item { value, note, expire_at, is_new: false }
+            }
+            None if flags.vivify.is_some() => {
+                let note = Note { cas: flags.new_cas, access: stored, ..Note::default() };
+                Item { value: ValueRef::Bytes(b""), note, expire_at: None, is_new: true }
+            }
+            _ => return (NotedAction::Keep, false),
+        };
+        let note = &mut item.note;
+        note.cas = note.cas.or_else(|| numbers.as_ref().map(|numbers| numbers.next()));
+        let unknown = Access { at: look.second, fetched: false };
+        note.access = note.access.or(look.wants_access.then_some(unknown));
+        look.answer(reply, &mut item);
+        if look.fetches {
+            item.note.access = fetched(item.note.access, look.second);
+        }
+        let changes_expiry = item.is_new || flags.ttl.is_some();
+        let expiry = match changes_expiry {
+            true => item.expire_at.map_or(SetExpiry::Clear, SetExpiry::At),
+            false => SetExpiry::Keep,
+        };
+        let note = item.note;
+        let action = match item.is_new {
+            true => NotedAction::Put { value: Cow::Borrowed(b""), note, expiry },
+            false => NotedAction::Amend { note, expiry },
+        };
+        (action, true)
+    });
+    match shown {
+        // Without memory, what can be read is read.
+        Err(StoreError::Stalled(_)) if !flags.changes() && numbers.is_none() => {
+            reply.forget(start);
+            let shown = c.store.noted(look.key.bytes(), c.now, |noted| {
+                let (value, note, expire_at) = (noted.value, noted.note, noted.expire_at);
+                look.answer(reply, &mut Item { value, note, expire_at, is_new: false });
+            });
+            Ok(shown.is_some())
+        }
+        shown => Ok(shown?),
+    }
+}
+
+pub(super) fn set(c: &mut Context<'_>) -> Outcome {
+    if c.args.len() == 2 {
+        return Err(Refusal::BAD_LINE);
+    }
+    let (key, flags) = parse(c, 3)?;
+    let vivified = flags.vivify.map(|time| c.expiry(time));
+    let mode = match flags.mode {
+        None | Some(b'S') if flags.cas.is_none() => Mode::Set,
+        Some(b'R') if flags.cas.is_none() => Mode::Replace,
+        None | Some(b'S' | b'R') => Mode::Cas,
+        Some(b'E') => Mode::Add,
+        Some(b'A') => Mode::Append(vivified),
+        Some(b'P') => Mode::Prepend(vivified),
+        Some(_) => return Err("CLIENT_ERROR invalid mode for ms M token".into()),
+    };
+    let value = match block(c.data) {
+        Ok(value) => value,
+        Err(refusal) => return Err(too_long(c, key.bytes(), Mode::Set, refusal)),
+    };
+    let stored = c.put(Put {
+        key: key.bytes(),
+        value,
+        flags: flags.client_flags,
+        expiry: c.expiry(flags.ttl.unwrap_or(0)),
+        mode,
+        cas: flags.cas.unwrap_or(0),
+        new_cas: flags.new_cas,
+        wants_cas: flags.has(b'c'),
+        takes_stale: flags.has(b'I'),
+    })?;
+    let (status, cas, len) = match stored {
+        Stored::Yes { .. } if flags.has(b'q') => return Ok(()),
+        Stored::Yes { cas, len } => ("HD", cas, len),
+        Stored::No => ("NS", 0, value.len()),
+        Stored::Exists => ("EX", 0, value.len()),
+        Stored::NotFound => ("NF", 0, value.len()),
+    };
+    c.reply.text(status);
+    for word in flags.iter() {
+        match word[0] {
+            b'c' => c.reply.flag(b'c', cas),
+            b's' => c.reply.flag(b's', len),
+            _ => echo(&mut c.reply, word, &key),
+        }
+    }
+    c.reply.end();
+    Ok(())
+}
+
+/// What md has done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deleted {
+    Yes,
+    Exists,
+    NotFound,
+}
+
+pub(super) fn delete(c: &mut Context<'_>) -> Outcome {
+    let (key, flags) = parse(c, 2)?;
+    let expiry = flags.ttl.map(|time| c.expiry(time));
+    let access = c.stored();
+    let deleted = c.store.update_noted(key.bytes(), c.now, |item| {
+        let Some(item) = item else { return (NotedAction::Keep, Deleted::NotFound) };
+        if flags.cas.is_some() && flags.cas != item.note.cas {
+            return (NotedAction::Keep, Deleted::Exists);
+        }
+        let (empties, is_stale) = (flags.has(b'x'), flags.has(b'I'));
+        // A hash can be neither.
+        let removes = !(empties || is_stale) || matches!(item.value, ValueRef::Hash(_));
+        if removes {
+            return (NotedAction::Remove, Deleted::Yes);
+        }
+        let kept = if is_stale { None } else { item.note.cas };
+        let note = Note { cas: flags.new_cas.or(kept), stale: is_stale, won: false, ..item.note };
+        let action = match empties {
+            true => {
+                let note = Note { flags: flags.client_flags, access, ..note };
+                let expiry = expiry.unwrap_or(SetExpiry::Clear);
+                NotedAction::Put { value: Cow::Borrowed(b""), note, expiry }
+            }
+            false => NotedAction::Amend { note, expiry: expiry.unwrap_or(SetExpiry::Keep) },
+        };
+        (action, Deleted::Yes)
+    })?;
+    let prefixes_max = c.config.memcached.prefixes_max;
+    c.server.memcached.detail.note(key.bytes(), Done::Delete, prefixes_max);
+    let is_done = deleted == Deleted::Yes;
+    c.count(if is_done { Count::DeleteHits } else { Count::DeleteMisses });
+    if is_done && flags.has(b'q') {
+        return Ok(());
+    }
+    c.reply.text(match deleted {
+        Deleted::Yes => "HD",
+        Deleted::Exists => "EX",
+        Deleted::NotFound => "NF",
+    });
+    flags.iter().for_each(|word| echo(&mut c.reply, word, &key));
+    c.reply.end();
+    Ok(())
+}
+
+pub(super) fn arithmetic(c: &mut Context<'_>) -> Outcome {
+    check_key(c.args.get(1).ok_or(Refusal::ERROR)?)?;
+    let (key, flags) =
+        parse(c, 2).map_err(|_| Refusal::Text("CLIENT_ERROR invalid or duplicate flag"))?;
+    let subtracts = match flags.mode {
+        None | Some(b'I' | b'+') => false,
+        Some(b'D' | b'-') => true,
+        Some(_) => return Err("CLIENT_ERROR invalid mode for ma M token".into()),
+    };
+    let expiry = flags.ttl.map(|time| c.expiry(time));
+    // Of N and T the later one says when a new item expires.
+    let time_of_new = flags.iter().filter(|word| matches!(word[0], b'N' | b'T')).last();
+    let time_of_new = time_of_new.and_then(|word| parse_i32(&word[1..])).unwrap_or(0);
+    let vivify = flags.vivify.map(|_| (flags.initial, c.expiry(time_of_new)));
+    let changed = c.change(Change {
+        key: key.bytes(),
+        subtracts,
+        delta: flags.delta,
+        vivify,
+        expiry: expiry.unwrap_or(SetExpiry::Keep),
+        cas: flags.cas.unwrap_or(0),
+        new_cas: flags.new_cas,
+        wants_cas: flags.has(b'c'),
+    })?;
+    count_change(c, subtracts, changed);
+    let (number, cas, expire_at, is_new) = match changed {
+        Changed::NotANumber => return Err(NOT_A_NUMBER),
+        Changed::To { .. } if flags.has(b'q') => return Ok(()),
+        Changed::To { number, cas, expire_at, is_new } => (number, cas, expire_at, is_new),
+        Changed::NotFound | Changed::Exists => {
+            c.reply.text(if changed == Changed::NotFound { "NF" } else { "EX" });
+            flags.iter().for_each(|word| echo(&mut c.reply, word, &key));
+            c.reply.end();
+            return Ok(());
+        }
+    };
+    answer_number(c, &key, &flags, number, cas, expire_at, is_new);
+    Ok(())
+}
+
+fn answer_number(
+    c: &mut Context<'_>,
+    key: &MetaKey<'_>,
+    flags: &MetaFlags<'_>,
+    number: u64,
+    cas: u64,
+    mut expire_at: Option<u64>,
+    is_new: bool,
+) {
+    let text = number.to_string();
+    c.reply.text(if flags.has(b'v') { "VA " } else { "HD" });
+    if flags.has(b'v') {
+        c.reply.number(text.len());
+    }
+    for word in flags.iter() {
+        match word[0] {
+            b'T' => expire_at = flags.ttl.and_then(|time| moment(c.expiry(time))),
+            b'N' if is_new => expire_at = flags.vivify.and_then(|time| moment(c.expiry(time))),
+            b'c' => c.reply.flag(b'c', cas),
+            b't' => ttl(&mut c.reply, expire_at, c.now),
+            _ => echo(&mut c.reply, word, key),
+        }
+    }
+    c.reply.end();
+    if flags.has(b'v') {
+        c.reply.data(text.as_bytes());
+    }
+}
+
+/// me: what there is to know about an item, for people.
+pub(super) fn debug(c: &mut Context<'_>) -> Outcome {
+    c.count(Count::CmdMeta);
+    let word = check_key(c.args.get(1).ok_or(Refusal::BAD_LINE)?)?;
+    let key = MetaKey::parse(word, c.args.get(2) == Some(b"b")).map_err(|_| Refusal::BAD_LINE)?;
+    let (second, now) = (c.second(), c.now);
+    let reply = &mut c.reply;
+    let found = c.store.noted(key.bytes(), now, |item| {
+        // As memcached has it: seconds since the end, which is still to come.
+        let past = item.expire_at.map_or(-1, |at| -seconds_left(at, now).cast_signed());
+        let access = item.note.access.unwrap_or(Access { at: second, fetched: false });
+        reply.text("ME ");
+        reply.text(key.word());
+        reply.line(format!(
+            " exp={past} la={} cas={} fetch={} cls=1 size={}",
+            second.saturating_sub(access.at),
+            item.note.cas.unwrap_or(0),
+            if access.fetched { "yes" } else { "no" },
+            item.memory,
+        ));
+    });
+    if found.is_none() {
+        c.reply.line("EN");
+    }
+    Ok(())
+}
+
+/// mn: a reply that tells a client that all before it has been answered.
+pub(super) fn noop(c: &mut Context<'_>) -> Outcome {
+    c.reply.line("MN");
+    Ok(())
+}

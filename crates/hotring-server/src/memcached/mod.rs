@@ -1,0 +1,314 @@
+//! memcached's text protocol over the same data: what a connection of that protocol has, and how its
+//! requests become commands.
+//!
+//! Requests are taken in batches as those of RESP are ([`crate::executor`]): decoded first, their keys
+//! fetched side by side, then run in order. The commands are in a file for each family: [`classic`],
+//! [`meta`], [`stats`]; both protocols' commands on items share what [`item`] does to the store.
+
+mod access;
+mod auth;
+mod classic;
+mod context;
+mod counts;
+mod detail;
+mod item;
+mod meta;
+mod shared;
+mod stats;
+
+use hotring_protocol::memcached::{
+    Command, Data, Decoded, Decoder, Limits, LineTooLong, Request, Writer,
+};
+use hotring_protocol::{Spec, lookup};
+use hotring_store::Session;
+
+use crate::client::{Client, Closing};
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::executor::Fed;
+use crate::notify;
+use crate::server::Server;
+use context::{Context, Refusal};
+pub(crate) use counts::Counts;
+pub(crate) use shared::Shared;
+
+/// The version of memcached that this protocol is of; clients decide by it.
+pub(crate) const VERSION: &str = "1.6.45";
+
+/// Most requests that are decoded before the first of them runs.
+const BATCH_LEN: usize = 64;
+
+/// A batch ends with the request that reaches this length of input, so that other connections have a turn.
+const TURN_LEN: usize = 64 << 10;
+
+/// Fewest keys for which fetching ahead pays, as for RESP.
+const PREFETCH_MIN: usize = 4;
+
+/// Longest data of a request before the client has said who it is.
+const AUTH_LEN_MAX: usize = 1 << 10;
+
+/// What a connection of this protocol has besides what every one has.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    decoder: Decoder,
+    /// The client may ask for everything.
+    authenticated: bool,
+}
+
+/// One request of a batch.
+#[derive(Debug, Default)]
+struct Decodable {
+    start: usize,
+    request: Request,
+}
+
+/// One thread's storage for the requests of a batch.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    requests: Vec<Decodable>,
+    len: usize,
+    /// Where the batch ends in the input.
+    end: usize,
+    stop: Option<Stop>,
+}
+
+/// Why a batch has fewer requests than it may have.
+#[derive(Debug)]
+enum Stop {
+    Incomplete,
+    Broken,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        let requests = (0..BATCH_LEN).map(|_| Decodable::default()).collect();
+        Batch { requests, len: 0, end: 0, stop: None }
+    }
+}
+
+/// What a thread runs requests with.
+pub(crate) struct Means<'a> {
+    pub server: &'a Server,
+    pub config: &'a Config,
+    pub store: &'a mut Session,
+    pub counters: &'a Counters,
+    pub counts: &'a Counts,
+    /// Unix milliseconds.
+    pub now: u64,
+    /// Length that the whole buffer of replies may reach.
+    pub reply_len_max: usize,
+}
+
+impl Talk {
+    /// The start of a conversation.
+    pub(crate) fn new(server: &Server) -> Self {
+        Talk { decoder: Decoder::new(), authenticated: server.memcached.users.is_none() }
+    }
+
+    /// How long the input must at least get before feeding it again is of any use.
+    pub(crate) fn input_len_wanted(&self) -> usize {
+        self.decoder.input_len_wanted()
+    }
+
+    /// Runs all complete requests at the start of `input` and appends their replies to `out`. Stops
+    /// early when a command ends the connection, when `out` grows past the soft limit, or after a turn.
+    pub(crate) fn feed(
+        &mut self,
+        batch: &mut Batch,
+        client: &mut Client,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        mut means: Means<'_>,
+    ) -> Fed {
+        means.server.memcached.flush_if_due(means.store, means.now);
+        let out_max = out.len().saturating_add(means.config.output_soft_max);
+        let mut consumed = 0;
+        loop {
+            self.decode(batch, input, consumed, means.config);
+            batch.prefetch(input, means.store);
+            for decoded in &batch.requests[..batch.len] {
+                if out.len() > out_max {
+                    // The tail that the decoder remembers is no longer the next thing it will see.
+                    self.decoder = Decoder::new();
+                    return Fed { consumed: decoded.start, stalled: true };
+                }
+                self.run(&decoded.request, &input[decoded.start..], client, out, &mut means);
+                if client.closing.is_some() {
+                    return Fed { consumed: input.len(), stalled: false };
+                }
+            }
+            consumed = batch.end;
+            match batch.stop {
+                None if consumed >= TURN_LEN && consumed < input.len() => {
+                    return Fed { consumed, stalled: true };
+                }
+                None => {}
+                Some(Stop::Incomplete) => return Fed { consumed, stalled: false },
+                Some(Stop::Broken) => {
+                    tracing::debug!(
+                        client = client.shared.id,
+                        "closing a connection: no end of a line"
+                    );
+                    Writer::new(out).line("CLIENT_ERROR line too long");
+                    client.closing = Some(Closing::Protocol);
+                    return Fed { consumed: input.len(), stalled: false };
+                }
+            }
+        }
+    }
+
+    fn decode(&mut self, batch: &mut Batch, input: &[u8], start: usize, config: &Config) {
+        let limits = self.limits(config);
+        (batch.len, batch.end, batch.stop) = (0, start, None);
+        while batch.len < BATCH_LEN && batch.end - start < TURN_LEN {
+            let decoded = &mut batch.requests[batch.len];
+            match self.decoder.decode(&input[batch.end..], &limits, &mut decoded.request) {
+                Ok(Decoded::Request { consumed }) => {
+                    decoded.start = batch.end;
+                    batch.end += consumed;
+                    batch.len += 1;
+                    // What follows is read by other limits.
+                    if !self.authenticated {
+                        return;
+                    }
+                }
+                Ok(Decoded::Passed { consumed }) => batch.end += consumed,
+                Ok(Decoded::Incomplete) => {
+                    batch.stop = Some(Stop::Incomplete);
+                    return;
+                }
+                Err(LineTooLong) => {
+                    batch.stop = Some(Stop::Broken);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn limits(&self, config: &Config) -> Limits {
+        match self.authenticated {
+            true => Limits {
+                keys_line_max: config.memcached.line_len_max,
+                data_len_max: config.memcached.value_len_max,
+            },
+            false => Limits { keys_line_max: 0, data_len_max: AUTH_LEN_MAX },
+        }
+    }
+
+    fn run(
+        &mut self,
+        request: &Request,
+        input: &[u8],
+        client: &mut Client,
+        out: &mut Vec<u8>,
+        means: &mut Means<'_>,
+    ) {
+        means.counters.commands.add(1);
+        let start = out.len();
+        let mut context = Context {
+            args: request.args(input),
+            data: request.data(input),
+            reply: Writer::new(out),
+            reply_len_max: means.reply_len_max,
+            now: means.now,
+            store: &mut *means.store,
+            counters: means.counters,
+            counts: means.counts,
+            server: means.server,
+            config: means.config,
+            client,
+        };
+        let outcome = match self.authenticated {
+            true => run(request.command, &mut context),
+            false => auth::run(request.command, &mut context, &mut self.authenticated),
+        };
+        let outcome = context.damage().map_or(outcome, Err);
+        if let Err(refusal) = outcome {
+            context.refuse(start, refusal);
+        }
+        if means.config.notify.is_on() {
+            let changes = means.store.take_changes();
+            if let Some(spec) = request.command.and_then(event) {
+                notify::tell(spec, &changes, means.server, means.config);
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// Fetches the cache lines of all keys of the batch side by side.
+    fn prefetch(&self, input: &[u8], store: &mut Session) {
+        let requests = &self.requests[..self.len];
+        let words = requests.iter().filter_map(|decoded| {
+            let args = decoded.request.args(&input[decoded.start..]);
+            Some(decoded.request.command?.keys(args))
+        });
+        let mut keys: [&[u8]; BATCH_LEN] = [&[]; BATCH_LEN];
+        let mut n_keys = 0;
+        for key in words.flat_map(|words| words.iter()) {
+            if n_keys == BATCH_LEN {
+                store.prefetch(keys);
+                n_keys = 0;
+            }
+            keys[n_keys] = key;
+            n_keys += 1;
+        }
+        if n_keys >= PREFETCH_MIN {
+            store.prefetch(keys[..n_keys].iter().copied());
+        }
+    }
+}
+
+/// Runs one command.
+fn run(command: Option<Command>, c: &mut Context<'_>) -> Result<(), Refusal> {
+    use Command as Cmd;
+    match command {
+        Some(Cmd::Get) => classic::get(c, false),
+        Some(Cmd::Gets) => classic::get(c, true),
+        Some(Cmd::MetaGet) => meta::get(c),
+        Some(Cmd::Set | Cmd::Add | Cmd::Replace | Cmd::Append | Cmd::Prepend | Cmd::Cas) => {
+            classic::store(c, command.expect("it has just been looked at"))
+        }
+        Some(Cmd::MetaSet) => meta::set(c),
+        Some(Cmd::Gat) => classic::touch_and_get(c, false),
+        Some(Cmd::Gats) => classic::touch_and_get(c, true),
+        Some(Cmd::Touch) => classic::touch(c),
+        Some(Cmd::Incr) => classic::count(c, false),
+        Some(Cmd::Decr) => classic::count(c, true),
+        Some(Cmd::Delete) => classic::delete(c),
+        Some(Cmd::MetaDelete) => meta::delete(c),
+        Some(Cmd::MetaArithmetic) => meta::arithmetic(c),
+        Some(Cmd::MetaDebug) => meta::debug(c),
+        Some(Cmd::MetaNoop) => meta::noop(c),
+        Some(Cmd::Stats) => stats::stats(c),
+        Some(command) => classic::run_rare(c, command),
+        None => classic::unknown(c),
+    }
+}
+
+/// The command of RESP that does the same to a key, by whose name a change is told to who listens.
+fn event(command: Command) -> Option<&'static Spec> {
+    use Command as Cmd;
+    let name = match command {
+        Cmd::Set | Cmd::Add | Cmd::Replace | Cmd::Cas | Cmd::MetaSet | Cmd::MetaGet => "set",
+        Cmd::Append | Cmd::Prepend => "append",
+        Cmd::Incr | Cmd::Decr | Cmd::MetaArithmetic => "incrby",
+        Cmd::Delete | Cmd::MetaDelete => "del",
+        Cmd::Touch | Cmd::Gat | Cmd::Gats => "expire",
+        _ => return None,
+    };
+    lookup(name.as_bytes())
+}
+
+/// Whether a request has data that can be stored.
+fn block<'a>(data: Data<'a>) -> Result<&'a [u8], Refusal> {
+    match data {
+        Data::Block(block) => Ok(block),
+        Data::Unended => Err(Refusal::Text("CLIENT_ERROR bad data chunk")),
+        Data::TooLong => Err(Refusal::TooLong),
+        Data::None => Err(Refusal::BAD_LINE),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! stats: figures by memcached's names, for its clients and for exporters of metrics.
+//!
+//! What memcached counts and this server does not have (slab classes, its LRU lists, evictions) is absent,
+//! but for what tools insist on. All items are in class 1.
+
+use std::sync::atomic::Ordering;
+
+use super::context::{Context, Outcome, Refusal};
+use super::counts::NAMES;
+use super::{VERSION, counts::Sums};
+
+pub(super) fn stats(c: &mut Context<'_>) -> Outcome {
+    match c.args.get(1) {
+        None => general(c),
+        Some(b"settings") => settings(c),
+        Some(b"items") => items(c),
+        Some(b"slabs") => slabs(c),
+        Some(b"conns") => conns(c),
+        Some(b"sizes" | b"sizes_enable" | b"sizes_disable") => {
+            c.reply.stat("sizes_status", "disabled");
+        }
+        Some(b"detail") => return detail(c),
+        Some(b"reset") => {
+            c.server.reset_totals();
+            c.reply.line("RESET");
+            return Ok(());
+        }
+        Some(_) => return Err(Refusal::ERROR),
+    }
+    c.reply.line("END");
+    c.check_room()
+}
+
+fn general(c: &mut Context<'_>) {
+    let (server, config) = (c.server, c.config);
+    let totals = server.totals();
+    let sums = server.memcached.sums(&server.threads);
+    let index = server.store.stats().index;
+    let clients = server.clients_len();
+    let reply = &mut c.reply;
+    reply.stat("pid", std::process::id());
+    reply.stat("uptime", server.started.elapsed().as_secs());
+    reply.stat("time", c.now / 1000);
+    reply.stat("version", VERSION);
+    reply.stat("hotring_version", env!("CARGO_PKG_VERSION"));
+    reply.stat("pointer_size", usize::BITS);
+    if let Some((user, system)) = crate::commands::info::cpu_seconds() {
+        reply.stat("rusage_user", format_args!("{user:.6}"));
+        reply.stat("rusage_system", format_args!("{system:.6}"));
+    }
+    reply.stat("max_connections", config.maxclients);
+    reply.stat("curr_connections", clients);
+    reply.stat("total_connections", totals.accepted);
+    reply.stat("rejected_connections", totals.rejected);
+    reply.stat("connection_structures", clients);
+    for (name, sum) in NAMES.iter().zip(sums) {
+        reply.stat(name, sum);
+    }
+    reply.stat("bytes_read", totals.input_bytes);
+    reply.stat("bytes_written", totals.output_bytes);
+    // There is no limit.
+    reply.stat("limit_maxbytes", 0);
+    reply.stat("accepting_conns", 1);
+    reply.stat("threads", server.threads.len());
+    reply.stat("hash_bytes", index.table_bytes);
+    reply.stat("bytes", index.bytes.saturating_sub(index.limbo_bytes));
+    reply.stat("curr_items", index.items);
+    reply.stat("reclaimed", totals.expired_keys);
+    reply.stat("evictions", 0);
+}
+
+fn settings(c: &mut Context<'_>) {
+    let config = c.config;
+    let own = &config.memcached;
+    let address = c.server.memcached.addresses.first();
+    let reply = &mut c.reply;
+    reply.stat("maxbytes", 0);
+    reply.stat("maxconns", config.maxclients);
+    reply.stat("tcpport", address.map_or(0, |address| address.port()));
+    reply.stat("udpport", 0);
+    reply.stat("inter", address.map(|address| address.ip().to_string()).unwrap_or_default());
+    reply.stat("verbosity", 0);
+    reply.stat("oldest", 0);
+    reply.stat("evictions", "off");
+    reply.stat("num_threads", c.server.threads.len());
+    reply.stat("stat_key_prefix", ":");
+    reply.stat("detail_enabled", yes_no(c.server.memcached.detail.is_on()));
+    reply.stat("cas_enabled", "yes");
+    reply.stat("tcp_backlog", config.tcp_backlog);
+    reply.stat("auth_enabled_ascii", yes_no(c.server.memcached.users.is_some()));
+    reply.stat("binding_protocol", "ascii");
+    reply.stat("item_size_max", own.value_len_max);
+    reply.stat("idle_timeout", config.timeout_s);
+    reply.stat("flush_enabled", "yes");
+    reply.stat("dump_enabled", "no");
+    reply.stat("lru_crawler", "no");
+    reply.stat("lru_maintainer_thread", "no");
+}
+
+fn items(c: &mut Context<'_>) {
+    let items = c.server.store.len();
+    if items > 0 {
+        c.reply.stat("items:1:number", items);
+        for name in ["age", "evicted", "evicted_nonzero", "evicted_time", "outofmemory"] {
+            c.reply.stat(&format!("items:1:{name}"), 0);
+        }
+    }
+}
+
+fn slabs(c: &mut Context<'_>) {
+    let index = c.server.store.stats().index;
+    let used = index.bytes.saturating_sub(index.limbo_bytes);
+    if index.items > 0 {
+        let sums = c.server.memcached.sums(&c.server.threads);
+        let in_class = ["get_hits", "cmd_set", "delete_hits", "incr_hits", "decr_hits", "cas_hits"];
+        for name in in_class.into_iter().chain(["cas_badval", "touch_hits"]) {
+            c.reply.stat(&format!("1:{name}"), sum(&sums, name));
+        }
+        c.reply.stat("1:used_chunks", index.items);
+        c.reply.stat("1:mem_requested", used);
+    }
+    c.reply.stat("active_slabs", u8::from(index.items > 0));
+    c.reply.stat("total_malloced", index.held_bytes);
+}
+
+fn sum(sums: &Sums, name: &str) -> u64 {
+    NAMES.iter().position(|other| *other == name).map_or(0, |at| sums[at])
+}
+
+/// The connections of both protocols, each by its number.
+fn conns(c: &mut Context<'_>) {
+    let second = c.now / 1000;
+    for client in c.server.clients() {
+        // ORDERING: Relaxed, a figure for people.
+        let idle = second.saturating_sub(client.active_at.load(Ordering::Relaxed) / 1000);
+        let id = client.id;
+        c.reply.stat(&format!("{id}:addr"), format_args!("tcp:{}", client.peer));
+        c.reply.stat(&format!("{id}:listen_addr"), format_args!("tcp:{}", client.local));
+        c.reply.stat(&format!("{id}:state"), "conn_read");
+        c.reply.stat(&format!("{id}:secs_since_last_cmd"), idle);
+    }
+}
+
+fn detail(c: &mut Context<'_>) -> Outcome {
+    let detail = &c.server.memcached.detail;
+    match c.args.get(2) {
+        Some(b"on") => detail.turn(true),
+        Some(b"off") => detail.turn(false),
+        Some(b"dump") => {
+            let text = detail.dump();
+            c.reply.text(text);
+            c.reply.line("END");
+            return c.check_room();
+        }
+        _ => return Err("CLIENT_ERROR usage: stats detail on|off|dump".into()),
+    }
+    c.reply.line("OK");
+    Ok(())
+}
+
+fn yes_no(truth: bool) -> &'static str {
+    if truth { "yes" } else { "no" }
+}

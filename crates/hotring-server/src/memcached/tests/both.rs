@@ -1,0 +1,101 @@
+//! One key, seen by both protocols.
+
+use super::*;
+
+#[test]
+fn what_one_protocol_stores_the_other_reads() {
+    play(
+        "set k 42 100 5¶hello -> STORED¶
+         redis> GET k -> $5¶hello¶
+         redis> TTL k -> :100¶
+         redis> TYPE k -> +string¶
+         redis> OBJECT ENCODING k -> $6¶embstr¶
+         redis> APPEND k !! -> :7¶
+         get k -> VALUE k 42 7¶hello!!¶END¶
+         redis> SET k new -> +OK¶
+         get k -> VALUE k 0 3¶new¶END¶
+         set n 5 0 2¶10 -> STORED¶
+         redis> INCR n -> :11¶
+         redis> OBJECT ENCODING n -> $3¶int¶
+         incr n 1 -> 12¶
+         get n -> VALUE n 5 2¶12¶END¶
+         redis> RENAME n m -> +OK¶
+         get m -> VALUE m 5 2¶12¶END¶
+         redis> COPY m o -> :1¶
+         get o -> VALUE o 5 2¶12¶END¶
+         redis> MSET a 1 b 2 -> +OK¶
+         get a b -> VALUE a 0 1¶1¶VALUE b 0 1¶2¶END¶",
+    );
+}
+
+#[test]
+fn a_hash_is_not_there_for_memcached_until_it_is_overwritten() {
+    play(
+        "redis> HSET h f v -> :1¶
+         get h -> END¶
+         gets h -> END¶
+         mg h v -> EN¶
+         mg h N30 v -> EN¶
+         add h 0 0 1¶x -> NOT_STORED¶
+         append h 0 0 1¶x -> SERVER_ERROR Operation against a key holding the wrong kind of value¶
+         incr h 1 -> CLIENT_ERROR cannot increment or decrement non-numeric value¶
+         cas h 0 0 1 1¶x -> EXISTS¶
+         touch h 50 -> TOUCHED¶
+         redis> TTL h -> :50¶
+         redis> HGET h f -> $1¶v¶
+         md h I -> HD¶
+         redis> EXISTS h -> :0¶
+         redis> HSET h f v -> :1¶
+         set h 0 0 1¶x -> STORED¶
+         redis> GET h -> $1¶x¶",
+    );
+}
+
+#[test]
+fn a_watched_key_notices_memcached() {
+    play(
+        "redis> SET k 1 -> +OK¶
+         redis> WATCH k -> +OK¶
+         incr k 1 -> 2¶
+         redis> MULTI -> +OK¶
+         redis> SET k 9 -> +QUEUED¶
+         redis> EXEC -> *-1¶
+         get k -> VALUE k 0 1¶2¶END¶",
+    );
+}
+
+#[test]
+fn changes_are_told_to_who_listens() {
+    let mut dialogue = Dialogue::new();
+    dialogue.play(
+        "redis> CONFIG SET notify-keyspace-events KEA -> +OK¶
+         redis> PSUBSCRIBE __keyspace@0__:* -> *3¶$10¶psubscribe¶$16¶__keyspace@0__:*¶:1¶",
+    );
+    dialogue.say("set k 0 100 1¶1");
+    dialogue.say("incr k 1");
+    dialogue.say("mg k h l");
+    dialogue.say("touch k 5");
+    dialogue.say("md k");
+    let told = dialogue.redis("PING");
+    let events: Vec<&str> = told.split('¶').filter(|line| !line.starts_with(['*', '$'])).collect();
+    let events: Vec<&str> =
+        events.into_iter().filter(|line| !line.contains("__") && *line != "pmessage").collect();
+    assert_eq!(events[..5], ["set", "expire", "incrby", "expire", "del"], "{told}");
+}
+
+#[test]
+fn values_keep_their_history() {
+    let mut dialogue = Dialogue::with(
+        Config { history: 3, ..Config::default() },
+        Options { history: 3, ..Options::default() },
+    );
+    dialogue.play(
+        "set k 1 0 1¶a -> STORED¶
+         set k 2 0 1¶b -> STORED¶
+         mg k h l c v f -> VA 1 h0 l0 c1 f2¶b¶
+         redis> ROLLBACK k 1 -> +OK¶
+         get k -> VALUE k 2 1¶a¶END¶",
+    );
+    let told = dialogue.redis("HISTORY k");
+    assert!(told.starts_with("*2¶"), "{told}");
+}

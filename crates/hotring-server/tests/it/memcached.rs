@@ -1,0 +1,186 @@
+//! memcached's protocol over real sockets: its own listener, both protocols at once, large values, limits.
+//! The replies of each command are in the unit tests.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use hotring_server::{Config, Running, start};
+
+use crate::wire::{Wire, bulk};
+
+/// A server of both protocols; ends with the test.
+pub struct Both {
+    running: Option<Running>,
+    pub redis: SocketAddr,
+    pub memcached: SocketAddr,
+}
+
+impl Both {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config { port: 0, threads: 2, ..Config::default() };
+        config.memcached.listen = vec!["127.0.0.1:0".to_string()];
+        change(&mut config);
+        let running = start(config).expect("the server starts");
+        let (redis, memcached) = (running.addresses()[0], running.memcached_addresses()[0]);
+        Both { running: Some(running), redis, memcached }
+    }
+}
+
+impl Drop for Both {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop();
+            running.wait();
+        }
+    }
+}
+
+/// A connection that reads lines.
+pub struct Lines {
+    pub stream: TcpStream,
+    pub reader: BufReader<TcpStream>,
+}
+
+impl Lines {
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("connects");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let reader = BufReader::new(stream.try_clone().unwrap());
+        Lines { stream, reader }
+    }
+
+    pub fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).expect("sends");
+    }
+
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).expect("reads a line");
+        line
+    }
+
+    /// Sends a request and reads its one line of reply.
+    pub fn ask(&mut self, text: &str) -> String {
+        self.send(text);
+        self.line()
+    }
+
+    fn is_closed(&mut self) -> bool {
+        let mut rest = Vec::new();
+        match self.reader.read_to_end(&mut rest) {
+            Ok(_) => true,
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+#[test]
+fn both_protocols_see_one_store() {
+    let server = Both::new();
+    let (mut lines, mut wire) = (Lines::connect(server.memcached), Wire::connect(server.redis));
+    assert_eq!(lines.ask("set k 42 0 5\r\nhello\r\n"), "STORED\r\n");
+    assert_eq!(wire.say("GET k"), bulk("hello"));
+    wire.say("APPEND k !");
+    lines.send("get k\r\n");
+    assert_eq!(
+        [lines.line(), lines.line(), lines.line()],
+        ["VALUE k 42 6\r\n", "hello!\r\n", "END\r\n"]
+    );
+    assert!(wire.say("INFO stats").text().contains("total_commands_processed:"));
+    let clients = wire.say("CLIENT LIST").text();
+    assert_eq!(clients.lines().count(), 2, "{clients}");
+    assert!(wire.say("CONFIG GET memcached").items()[1].text().starts_with("127.0.0.1:"));
+}
+
+#[test]
+fn large_values_and_long_pipelines_come_through() {
+    let server = Both::new();
+    let mut lines = Lines::connect(server.memcached);
+    let value = "v".repeat(1 << 20);
+    assert_eq!(lines.ask(&format!("set big 1 0 {}\r\n{value}\r\n", value.len())), "STORED\r\n");
+    lines.send("get big\r\n");
+    assert_eq!(lines.line(), format!("VALUE big 1 {}\r\n", value.len()));
+    assert_eq!(lines.line().len(), value.len() + 2);
+    assert_eq!(lines.line(), "END\r\n");
+    let too_big = "v".repeat((1 << 20) + 1);
+    let reply = lines.ask(&format!("set big 1 0 {}\r\n{too_big}\r\n", too_big.len()));
+    assert_eq!(reply, "SERVER_ERROR object too large for cache\r\n");
+    lines.send(&"mg big s q k\r\n".repeat(1_000));
+    lines.send("mn\r\n");
+    assert_eq!(lines.line(), "MN\r\n", "what was too large took the old value along");
+    lines
+        .send(&(0..10_000).map(|i| format!("set k{i} 0 0 1 noreply\r\nx\r\n")).collect::<String>());
+    let keys: String = (0..10_000).map(|i| format!(" k{i}")).collect();
+    lines.send(&format!("get{keys}\r\n"));
+    for i in 0..10_000 {
+        assert_eq!(lines.line(), format!("VALUE k{i} 0 1\r\n"));
+        assert_eq!(lines.line(), "x\r\n");
+    }
+    assert_eq!(lines.line(), "END\r\n");
+}
+
+#[test]
+fn what_is_no_line_ends_its_own_connection_only() {
+    let server = Both::new();
+    let mut good = Lines::connect(server.memcached);
+    for input in ["x".repeat(3_000), format!("get{}", " k".repeat(600_000)), "\0".repeat(100_000)] {
+        let mut bad = Lines::connect(server.memcached);
+        // The server may have hung up before all is sent.
+        let _ = bad.stream.write_all(input.as_bytes());
+        assert!(bad.is_closed());
+        assert_eq!(good.ask("mn\r\n"), "MN\r\n");
+    }
+    let mut browser = Lines::connect(server.memcached);
+    browser.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(browser.is_closed());
+    // 2 GiB are announced; neither waited for nor kept.
+    let reply = good.ask("set k 0 0 2147483645\r\n");
+    assert_eq!(reply, "SERVER_ERROR object too large for cache\r\n");
+    let mut other = Lines::connect(server.memcached);
+    assert_eq!(
+        other.ask("set k 0 0 9223372036854775808\r\n"),
+        "CLIENT_ERROR bad command line format\r\n"
+    );
+    assert_eq!(other.ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let server = Both::with(|config| config.maxclients = 1);
+    let mut first = Lines::connect(server.memcached);
+    assert_eq!(first.ask("mn\r\n"), "MN\r\n");
+    let mut second = Lines::connect(server.memcached);
+    assert_eq!(second.line(), "ERROR Too many open connections\r\n");
+}
+
+#[test]
+fn users_of_a_file_say_who_they_are() {
+    let config = |auth_file| {
+        let mut config = Config { port: 0, ..Config::default() };
+        config.memcached.listen = vec!["127.0.0.1:0".to_string()];
+        config.auth_failure_delay_ms = 1;
+        config.memcached.auth_file = auth_file;
+        config
+    };
+    let missing = start(config(Some("/none".into()))).err().expect("refused").to_string();
+    assert!(missing.contains("cannot use memcached-auth-file /none"), "{missing}");
+    let path = std::env::temp_dir().join(format!("hotring-users-{}", std::process::id()));
+    std::fs::write(&path, "ann:secret\n").unwrap();
+    let running = start(config(Some(path.clone()))).expect("starts");
+    std::fs::remove_file(path).unwrap();
+    let port = running.memcached_addresses()[0].port();
+    let mut lines = Lines::connect(([127, 0, 0, 1], port).into());
+    assert_eq!(lines.ask("get k\r\n"), "CLIENT_ERROR unauthenticated\r\n");
+    let wrong = lines.ask("set x 0 0 9\r\nann wrong\r\n");
+    assert_eq!(wrong, "CLIENT_ERROR authentication failure\r\n");
+    assert_eq!(lines.ask("set x 0 0 10\r\nann secret\r\n"), "STORED\r\n");
+    assert_eq!(lines.ask("get k\r\n"), "END\r\n");
+    running.stop();
+    running.wait();
+}

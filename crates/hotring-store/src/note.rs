@@ -1,0 +1,264 @@
+//! What can be kept with a string besides the string: the flags of memcached's clients and what its
+//! commands ask of an item. It lies before the value, in the same item, so that both change as one.
+//!
+//! A string with a note is held as bytes of kind [`KIND_NOTED`]:
+//! ```text
+//!   what follows u8 | flags u32 | CAS number u64 | last access u32 | the string, as it is held otherwise
+//! ```
+//! Numbers are little endian; each is there only if its bit is set. A string without a note is held as
+//! ever, so that who notes nothing pays nothing. Why it lies here and not beside the index:
+//! `docs/decisions/0011-memcached-notes.md`.
+//!
+//! What lies there is read without trust: damaged bits give a wrong note, not a panic.
+
+use std::borrow::Cow;
+
+use hotring_index::{Entry, NewValue, Value};
+
+use crate::history;
+use crate::value::{
+    KIND_HASH, KIND_HISTORY, KIND_NOTED, as_value, detach, encode, encode_owned, view,
+};
+
+/// Bytes that a note takes at most.
+pub(crate) const LEN_MAX: usize = 1 + 4 + 8 + 4;
+
+/// The string behind the note is held with earlier ones.
+const HISTORY: u8 = 1;
+const FLAGS: u8 = 1 << 1;
+const CAS: u8 = 1 << 2;
+const ACCESS: u8 = 1 << 3;
+const FETCHED: u8 = 1 << 4;
+const STALE: u8 = 1 << 5;
+const WON: u8 = 1 << 6;
+
+/// What is kept with a string besides it. All but the flags is forgotten when the string is replaced by
+/// an operation that does not know of notes; the flags stay where it is changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// A number that clients store with a value.
+    pub flags: u32,
+    /// The number of this very value for compare-and-swap, if somebody has asked for it.
+    pub cas: Option<u64>,
+    /// When the value was accessed last, if that is being watched.
+    pub access: Option<Access>,
+    /// The value has been declared out of date.
+    pub stale: bool,
+    /// Some client has been told to renew the value.
+    pub won: bool,
+}
+
+/// When a value was accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Unix seconds of the last access, or of the store.
+    pub at: u32,
+    /// It has been fetched since it was stored.
+    pub fetched: bool,
+}
+
+impl Note {
+    pub(crate) fn is_empty(self) -> bool {
+        self == Note::default()
+    }
+
+    /// What an index value has; nothing for what has no note.
+    pub(crate) fn of(value: Value<'_>) -> Note {
+        match value {
+            Value::Bytes { kind: KIND_NOTED, bytes } => split(bytes).note,
+            _ => Note::default(),
+        }
+    }
+
+    /// The form of a string with this note.
+    pub(crate) fn encode(self, text: Cow<'_, [u8]>) -> NewValue<'_> {
+        if !self.is_empty() {
+            return self.held(false, &text);
+        }
+        match text {
+            Cow::Borrowed(text) => encode(text),
+            Cow::Owned(text) => encode_owned(text),
+        }
+    }
+
+    /// `value` with this note in place of its own; a hash has none.
+    pub(crate) fn amend(self, value: Value<'_>) -> NewValue<'static> {
+        let (has_history, held) = match value {
+            Value::Bytes { kind: KIND_HASH, .. } => return detach(value),
+            Value::Bytes { kind: KIND_NOTED, bytes } => {
+                let parts = split(bytes);
+                (parts.has_history, Cow::Borrowed(parts.held))
+            }
+            Value::Bytes { kind, bytes } => (kind == KIND_HISTORY, Cow::Borrowed(bytes)),
+            Value::Word { .. } => (false, Cow::Owned(view(value, |value| value.to_vec()))),
+        };
+        match (self.is_empty(), has_history) {
+            (true, true) => NewValue::Bytes { kind: KIND_HISTORY, bytes: held.into_owned().into() },
+            (true, false) => encode_owned(held.into_owned()),
+            (false, _) => self.held(has_history, &held),
+        }
+    }
+
+    fn held(self, has_history: bool, held: &[u8]) -> NewValue<'static> {
+        let fetched = self.access.is_some_and(|access| access.fetched);
+        let marks = [
+            (HISTORY, has_history),
+            (FLAGS, self.flags != 0),
+            (CAS, self.cas.is_some()),
+            (ACCESS, self.access.is_some()),
+            (FETCHED, fetched),
+            (STALE, self.stale),
+            (WON, self.won),
+        ];
+        let bits = marks.iter().fold(0, |bits, (bit, is_set)| bits | (bit * u8::from(*is_set)));
+        let mut bytes = Vec::with_capacity(LEN_MAX + held.len());
+        bytes.push(bits);
+        if self.flags != 0 {
+            bytes.extend_from_slice(&self.flags.to_le_bytes());
+        }
+        if let Some(cas) = self.cas {
+            bytes.extend_from_slice(&cas.to_le_bytes());
+        }
+        if let Some(access) = self.access {
+            bytes.extend_from_slice(&access.at.to_le_bytes());
+        }
+        bytes.extend_from_slice(held);
+        NewValue::Bytes { kind: KIND_NOTED, bytes: bytes.into() }
+    }
+}
+
+/// What bytes of kind [`KIND_NOTED`] hold.
+pub(crate) struct Parts<'a> {
+    note: Note,
+    has_history: bool,
+    held: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// The string, and what there is of earlier ones.
+    pub(crate) fn text(&self) -> &'a [u8] {
+        if self.has_history { history::current(self.held) } else { self.held }
+    }
+
+    /// The bytes of the string and its earlier ones, if it has any.
+    pub(crate) fn history(&self) -> Option<&'a [u8]> {
+        self.has_history.then_some(self.held)
+    }
+}
+
+pub(crate) fn split(bytes: &[u8]) -> Parts<'_> {
+    let (bits, mut held) = bytes.split_first().map_or((0, bytes), |(bits, held)| (*bits, held));
+    let has = |bit: u8| bits & bit != 0;
+    let mut note = Note { stale: has(STALE), won: has(WON), ..Note::default() };
+    if has(FLAGS) {
+        note.flags = u32::from_le_bytes(take(&mut held));
+    }
+    if has(CAS) {
+        note.cas = Some(u64::from_le_bytes(take(&mut held)));
+    }
+    if has(ACCESS) {
+        let at = u32::from_le_bytes(take(&mut held));
+        note.access = Some(Access { at, fetched: has(FETCHED) });
+    }
+    Parts { note, has_history: has(HISTORY), held }
+}
+
+/// The next bytes; zeros if there are not so many.
+fn take<const N: usize>(held: &mut &[u8]) -> [u8; N] {
+    let Some((taken, rest)) = held.split_first_chunk() else { return [0; N] };
+    *held = rest;
+    *taken
+}
+
+/// The form that a string takes which was made from that of `old`: its flags stay.
+#[inline]
+pub(crate) fn carried<'a>(old: Option<Entry<'_>>, new: NewValue<'a>) -> NewValue<'a> {
+    match old {
+        Some(Entry { value: Value::Bytes { kind: KIND_NOTED, bytes }, .. }) => {
+            carry(split(bytes).note, new)
+        }
+        _ => new,
+    }
+}
+
+#[cold]
+fn carry<'a>(old: Note, new: NewValue<'a>) -> NewValue<'a> {
+    let flags = Note { flags: old.flags, ..Note::default() };
+    let is_longest = matches!(&new, NewValue::Bytes { bytes, .. } if !fits(bytes.len()));
+    if flags.is_empty() || is_longest { new } else { flags.amend(as_value(&new)) }
+}
+
+/// Whether a string of this length can have a note: an item holds less than 4 GiB.
+pub(crate) fn fits(len: usize) -> bool {
+    u32::try_from(len.saturating_add(LEN_MAX)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::ValueRef;
+
+    fn notes() -> Vec<Note> {
+        let mut notes = Vec::new();
+        for bits in 0..64u32 {
+            let has = |bit: u32| bits & 1 << bit != 0;
+            let access = has(2).then_some(Access { at: 1_700_000_000, fetched: has(3) });
+            notes.push(Note {
+                flags: if has(0) { u32::MAX } else { 0 },
+                cas: has(1).then_some(u64::MAX - 1),
+                access,
+                stale: has(4),
+                won: has(5),
+            });
+        }
+        notes
+    }
+
+    #[test]
+    fn a_note_and_its_string_come_back_as_they_were() {
+        for note in notes() {
+            for text in [&b""[..], b"7", b"abc", b"a string that is longer than a word"] {
+                let held = note.encode(Cow::Borrowed(text));
+                assert_eq!(Note::of(as_value(&held)), note);
+                view(as_value(&held), |value| {
+                    assert_eq!(value.to_vec(), text);
+                    assert_eq!(matches!(value, ValueRef::Int(7)), text == b"7");
+                });
+                let plain = Note::default().amend(as_value(&held));
+                assert_eq!(plain, encode(text), "without a note it is held as ever");
+                assert_eq!(note.amend(as_value(&plain)), held.clone());
+            }
+        }
+    }
+
+    #[test]
+    fn a_changed_string_keeps_its_flags_and_nothing_else() {
+        for note in notes() {
+            let old = note.encode(Cow::Borrowed(b"1"));
+            let new = carry(Note::of(as_value(&old)), encode(b"2"));
+            let kept = Note { flags: note.flags, ..Note::default() };
+            assert_eq!(Note::of(as_value(&new)), kept);
+            assert_eq!(view(as_value(&new), |value| value.to_vec()), b"2");
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_are_no_panic() {
+        let note = Note { flags: 7, cas: Some(1), stale: true, ..Note::default() };
+        let NewValue::Bytes { bytes, .. } = note.held(true, b"held") else {
+            panic!("a note is held as bytes")
+        };
+        for end in 0..=bytes.len() {
+            for bits in 0..=255 {
+                let mut damaged = bytes[..end].to_vec();
+                if let Some(first) = damaged.first_mut() {
+                    *first = bits;
+                }
+                let value = Value::Bytes { kind: KIND_NOTED, bytes: &damaged };
+                view(value, |value| value.to_vec());
+                Note::default().amend(value);
+                history::History::of(value).earlier().count();
+            }
+        }
+    }
+}

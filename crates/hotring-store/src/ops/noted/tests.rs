@@ -1,0 +1,204 @@
+//! Strings with notes: what keeps them, what drops them, and that numbers for compare-and-swap are never
+//! given twice. All of it with and without a history.
+
+use crate::{
+    Access, Changed, CounterExpiry, CounterOptions, ExpireCondition, Note, NotedAction, Options,
+    Session, SetExpiry, SetOptions, Store, StoreError, ValueRef,
+};
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn sessions() -> Vec<Session> {
+    let store = |history| Store::new(Options { history, ..Options::default() }).unwrap();
+    [0, 3].map(|history| store(history).session()).into()
+}
+
+fn full() -> Note {
+    let access = Some(Access { at: 7, fetched: true });
+    Note { flags: 42, cas: Some(9), access, stale: true, won: true }
+}
+
+fn put(session: &mut Session, key: &[u8], value: &[u8], note: Note) {
+    let expiry = SetExpiry::Clear;
+    session
+        .update_noted(key, NOW, |_| (NotedAction::Put { value: value.into(), note, expiry }, ()))
+        .unwrap();
+}
+
+fn note(session: &mut Session, key: &[u8]) -> Option<Note> {
+    session.noted(key, NOW, |noted| noted.note)
+}
+
+fn text(session: &mut Session, key: &[u8]) -> String {
+    let text = session.get_string(key, NOW, |value| value.to_vec()).unwrap().unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn a_note_is_seen_by_those_who_ask_and_by_nobody_else() {
+    for mut s in sessions() {
+        for value in ["", "12", "short", "a value that is longer than a word"] {
+            put(&mut s, b"k", value.as_bytes(), full());
+            assert_eq!(note(&mut s, b"k"), Some(full()));
+            assert_eq!(text(&mut s, b"k"), value);
+            assert_eq!(s.strlen(b"k", NOW), Ok(value.len()));
+            let is_int = s.get(b"k", NOW, |value| matches!(value, ValueRef::Int(12)));
+            assert_eq!(is_int, Some(value == "12"));
+            let dumped = s.dump(b"k", NOW).unwrap();
+            assert_eq!(s.restore(b"r", &dumped, None, true, NOW), Ok(true));
+            assert_eq!(
+                (text(&mut s, b"r"), note(&mut s, b"r")),
+                (value.into(), Some(Note::default()))
+            );
+        }
+    }
+}
+
+#[test]
+fn a_value_that_is_replaced_loses_its_note_and_one_that_is_changed_keeps_the_flags() {
+    type Change = fn(&mut Session);
+    let changes: [(&str, Change); 6] = [
+        ("10", |s| assert_eq!(s.incr_by(b"k", 1, NOW), Ok(11))),
+        ("10", |s| assert_eq!(s.incr_by_float(b"k", b"0.5", NOW), Ok(b"10.5".to_vec()))),
+        ("10", |s| {
+            let expiry = CounterExpiry::Leave;
+            let options = CounterOptions { by: 1, low: None, high: None, saturates: false, expiry };
+            assert_eq!(s.incr_ex(b"k", options, NOW).unwrap().value, 11);
+        }),
+        ("ab", |s| assert_eq!(s.append(b"k", b"c", NOW), Ok(3))),
+        ("ab", |s| assert_eq!(s.set_range(b"k", 1, b"x", NOW), Ok(2))),
+        ("ab", |s| assert_eq!(s.set_bit(b"k", 7, false, NOW), Ok(true))),
+    ];
+    for mut s in sessions() {
+        for (value, change) in changes {
+            put(&mut s, b"k", value.as_bytes(), full());
+            change(&mut s);
+            assert_eq!(note(&mut s, b"k"), Some(Note { flags: 42, ..Note::default() }));
+        }
+        s.set(b"k", b"v", SetOptions::default(), NOW).unwrap();
+        assert_eq!(note(&mut s, b"k"), Some(Note::default()));
+    }
+}
+
+#[test]
+fn a_note_goes_with_its_key_and_stays_while_the_expiry_changes() {
+    for mut s in sessions() {
+        put(&mut s, b"k", b"v", full());
+        s.expire_at(b"k", NOW + 10, ExpireCondition::Always, NOW).unwrap();
+        assert_eq!(note(&mut s, b"k"), Some(full()));
+        s.rename(b"k", b"to", NOW).unwrap();
+        assert_eq!((note(&mut s, b"to"), note(&mut s, b"k")), (Some(full()), None));
+        assert!(s.copy(b"to", b"copy", false, NOW).unwrap());
+        assert_eq!(note(&mut s, b"copy"), Some(full()));
+        assert_eq!(s.noted(b"copy", NOW, |noted| noted.expire_at), Some(Some(NOW + 10)));
+    }
+}
+
+#[test]
+fn the_history_of_a_key_lies_behind_its_note() {
+    let mut s = sessions().remove(1);
+    for (i, value) in [&b"one"[..], b"2", b"three"].into_iter().enumerate() {
+        put(&mut s, b"k", value, Note { flags: i as u32, ..Note::default() });
+    }
+    let amend = NotedAction::Amend { note: full(), expiry: SetExpiry::Keep };
+    s.update_noted(b"k", NOW, |_| (amend.clone(), ())).unwrap();
+    let earlier = |s: &mut Session| {
+        let texts = |history: crate::History<'_>| {
+            let texts = history.earlier().map(|e| String::from_utf8(e.value.to_vec()).unwrap());
+            (history.version(), texts.collect::<Vec<_>>())
+        };
+        s.history(b"k", NOW, texts).unwrap()
+    };
+    assert_eq!(earlier(&mut s), (3, vec!["2".to_string(), "one".into()]));
+    assert_eq!(s.roll_back(b"k", 1, NOW), Ok(true));
+    assert_eq!(note(&mut s, b"k"), Some(Note { flags: 42, ..Note::default() }));
+    assert_eq!(earlier(&mut s).0, 4);
+}
+
+#[test]
+fn amending_changes_note_and_expiry_and_never_the_value() {
+    for mut s in sessions() {
+        let amend = |note, expiry| NotedAction::Amend { note, expiry };
+        s.update_noted(b"k", NOW, |_| (amend(full(), SetExpiry::Clear), ())).unwrap();
+        assert_eq!(note(&mut s, b"k"), None, "there is nothing to amend");
+        s.set(b"k", b"12", SetOptions::default(), NOW).unwrap();
+        for expiry in [SetExpiry::Keep, SetExpiry::At(NOW + 5), SetExpiry::Keep, SetExpiry::Clear] {
+            let flags = Note { flags: 3, ..Note::default() };
+            for note_now in [full(), flags, flags, Note::default()] {
+                s.update_noted(b"k", NOW, |_| (amend(note_now, expiry), ())).unwrap();
+                assert_eq!(note(&mut s, b"k"), Some(note_now));
+                assert_eq!(text(&mut s, b"k"), "12");
+            }
+            let at = s.expiry(b"k", NOW).unwrap();
+            match expiry {
+                SetExpiry::At(_) => assert_eq!(at, Some(NOW + 5)),
+                SetExpiry::Clear => assert_eq!(at, None),
+                SetExpiry::Keep => {}
+            }
+        }
+        s.hash_set(b"h", &[(b"f", b"v")], NOW).unwrap();
+        s.update_noted(b"h", NOW, |_| (amend(full(), SetExpiry::At(NOW + 5)), ())).unwrap();
+        assert_eq!(
+            (note(&mut s, b"h"), s.expiry(b"h", NOW)),
+            (Some(Note::default()), Some(Some(NOW + 5)))
+        );
+        s.update_noted(b"k", NOW, |_| (amend(full(), SetExpiry::At(NOW)), ())).unwrap();
+        assert_eq!(note(&mut s, b"k"), None, "its time is over");
+    }
+}
+
+#[test]
+fn another_note_is_no_change_to_tell_and_another_expiry_is_one() {
+    let mut s = sessions().remove(0);
+    s.note_changes(true);
+    put(&mut s, b"k", b"v", full());
+    let amend = |note, expiry| NotedAction::Amend { note, expiry };
+    s.update_noted(b"k", NOW, |_| (amend(Note::default(), SetExpiry::Keep), ())).unwrap();
+    s.update_noted(b"k", NOW, |_| (amend(full(), SetExpiry::At(NOW + 1)), ())).unwrap();
+    s.update_noted(b"k", NOW, |_| (amend(full(), SetExpiry::Clear), ())).unwrap();
+    s.update_noted(b"k", NOW, |_| (NotedAction::Remove, ())).unwrap();
+    let told: Vec<Changed> = s.take_changes().into_iter().map(|change| change.what).collect();
+    let expected = [
+        Changed::Stored { is_new: true, expires: false },
+        Changed::Expiry { expires: true },
+        Changed::Expiry { expires: false },
+        Changed::Removed,
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn numbers_for_compare_and_swap_are_given_once() {
+    let store = Store::new(Options::default()).unwrap();
+    let mut numbers: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let session = store.session();
+                scope.spawn(move || {
+                    let numbers = session.cas_numbers();
+                    let drawn: Vec<u64> = (0..1000).map(|_| numbers.next()).collect();
+                    assert!(drawn.is_sorted());
+                    drawn
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!((numbers.len(), numbers[0]), (4000, 1));
+    let numbers = store.session().cas_numbers();
+    assert!(numbers.is_given(4000) && !numbers.is_given(4001));
+}
+
+#[test]
+fn too_long_a_value_changes_nothing() {
+    let options = Options { value_len_max: 8, ..Options::default() };
+    let mut s = Store::new(options).unwrap().session();
+    put(&mut s, b"k", b"12345678", full());
+    let value = b"123456789";
+    let put = || NotedAction::Put { value: value.into(), note: full(), expiry: SetExpiry::Clear };
+    let refused = s.update_noted(b"k", NOW, |_| (put(), ()));
+    assert_eq!(refused, Err(StoreError::ValueTooLong { len: 9, len_max: 8 }));
+    assert_eq!(text(&mut s, b"k"), "12345678");
+}

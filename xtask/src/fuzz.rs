@@ -1,0 +1,87 @@
+//! Fuzzing: each target of `fuzz/` for some time, from the committed corpus on. What it finds is kept in the
+//! target folder and named, and makes the task fail.
+//!
+//! The targets are built by the pinned compiler: coverage marks are a pass of LLVM that it has, and no
+//! sanitizer is needed where there is no unsafe code.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::process;
+use crate::suite::{Done, Suite};
+use crate::workspace::{cargo, root, target};
+
+/// The targets, each a file in `fuzz/targets` and a folder in `fuzz/corpus`.
+pub const TARGETS: &[&str] = &["resp", "memcached"];
+
+/// How long each target runs if nobody says.
+const SECONDS: u64 = 600;
+
+/// What marks the code that was reached, as libFuzzer wants it.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
+
+/// `cargo xtask fuzz [NAME...] [--seconds N]`
+pub fn fuzz(words: &[&str]) -> Result<ExitCode> {
+    let (mut names, mut seconds) = (Vec::new(), SECONDS);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--seconds" => {
+                let number = words.next().context("--seconds wants a number")?;
+                seconds = number.parse().context("--seconds wants a number")?;
+            }
+            name => names.push(name),
+        }
+    }
+    if let Some(name) = names.iter().find(|name| !TARGETS.contains(name)) {
+        bail!("no target is called {name}; there are {}", TARGETS.join(", "));
+    }
+    let mut suite = Suite::new();
+    for name in TARGETS.iter().copied().filter(|name| names.is_empty() || names.contains(name)) {
+        suite.step(name, || run(name, seconds));
+    }
+    Ok(suite.finish())
+}
+
+/// Builds one target and runs it for so many seconds.
+pub fn run(name: &str, seconds: u64) -> Result<Done> {
+    let folder = target().join("fuzz");
+    let triple = host()?;
+    let mut build = cargo();
+    build.env("RUSTFLAGS", FLAGS).env("CARGO_TARGET_DIR", &folder);
+    build.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    // With a target of its own the flags are not for build scripts.
+    build.args(["build", "--quiet", "--release", "--locked", "--target", &triple, "--bin", name]);
+    build.arg("--manifest-path").arg(root().join("fuzz/Cargo.toml"));
+    process::run(&mut build)?;
+    // What is new goes to a folder of its own; the committed corpus is only read.
+    let found = made(folder.join("corpus").join(name))?;
+    let artifacts = made(folder.join("artifacts").join(name))?;
+    let mut fuzzer = process::command(folder.join(&triple).join("release").join(name));
+    fuzzer.arg(found).arg(root().join("fuzz/corpus").join(name));
+    fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));
+    fuzzer.args([format!("-max_total_time={seconds}"), "-max_len=8192".into()]);
+    fuzzer.args(["-timeout=10", "-rss_limit_mb=2048", "-verbosity=0", "-print_final_stats=1"]);
+    let why = || format!("found something; it is in {}", artifacts.display());
+    process::run(&mut fuzzer).with_context(why)?;
+    Ok(Done::Passed(1))
+}
+
+fn made(folder: PathBuf) -> Result<PathBuf> {
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// The compiler's own target.
+fn host() -> Result<String> {
+    let about = process::output(process::command("rustc").arg("-vV"))?;
+    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.context("rustc -vV names its host")?;
+    ensure!(!host.is_empty(), "rustc -vV names its host");
+    Ok(host.to_string())
+}
