@@ -1,7 +1,7 @@
 //! Prints the page of documentation that lists all settings of the server; with `--file`, a
 //! configuration file that holds them all.
 
-use hotring_server::{Change, Setting, settings};
+use hotring_server::{Change, Setting, settings, toml_value};
 
 const HEAD: &str = "\
 # Configuration
@@ -9,18 +9,26 @@ const HEAD: &str = "\
 Generated from the table of settings in `crates/hotring-server/src/settings/` by
 `cargo xtask docs`; change it there.
 
-A setting can stand in four places. Later ones win:
+A setting can stand in these places. Later ones win:
 
 1. its default;
-2. the file of `--config`, one `name value` a line, `#` before a comment;
-3. an environment variable: `HOTRING_` and the name in capitals, `-` as `_`;
-4. a flag of `hotring serve`: `--name value`.
+2. a `redis.conf`, given by `--redis-conf FILE`: lines that have a counterpart here are taken, lines that
+   only tune Redis's own parts are told and left out, lines that ask for what is not here (a replica, a log,
+   a memory limit) are refused;
+3. the TOML file of `--config FILE`: `name = value`, a list as `[\"a\", \"b\"]`, sizes with a unit as strings.
+   [hotring.toml](hotring.toml) is one that has every setting with its default, as comments;
+4. an environment variable: `HOTRING_` and the name in capitals, `-` as `_`;
+5. a flag of `hotring serve`: `--name value`.
+
+The names are the same everywhere. A name that is no setting is refused, with the nearest one that is. That holds
+for variables too: in Kubernetes a service called `hotring` makes variables such as `HOTRING_PORT` for all
+pods; switch that off by `enableServiceLinks: false`, or call the service something else.
 
 `CONFIG GET name` shows the value that holds. `CONFIG SET name value` changes those settings that
-the tables mark as changeable while the server runs; it is not written back to the file.
+the tables mark as changeable while the server runs, `CONFIG REWRITE` writes what was changed into the file of
+`--config` and leaves the rest of it as it is.
 
 Names and units are Redis's: `kb` is 1024 bytes, `k` is 1000, likewise `mb`, `m`, `gb`, `g`.
-[hotring.conf](hotring.conf) is a file with every setting at its default.
 ";
 
 const FIXED: &str = "
@@ -34,8 +42,8 @@ have; another value is refused, because what it asks for is not there.
 ";
 
 const FILE_HEAD: &str = "\
-# Every setting of `hotring serve` at its default, for `hotring serve --config`.
-# Written by `cargo xtask docs` from the server's table of settings.
+# Settings for `hotring serve --config`: each of them with its default. Take the # away from those that are to
+# have another value. Written by `cargo xtask docs` from the server's table of settings.
 ";
 
 fn main() {
@@ -46,10 +54,7 @@ fn file() {
     print!("{FILE_HEAD}");
     for setting in settings().filter(|s| s.change != Change::Fixed) {
         println!("\n# {} ({})", setting.help, setting.placeholder);
-        match setting.default_text().as_str() {
-            "" => println!("# {}", setting.name),
-            default => println!("{} {default}", setting.name),
-        }
+        println!("#{} = {}", setting.name, toml_value(&setting.default_text()));
     }
 }
 

@@ -18,7 +18,9 @@ struct Page {
 const PAGES: &[Page] = &[
     Page { path: "docs/commands.md", example: "commands", words: &[] },
     Page { path: "docs/configuration.md", example: "settings", words: &[] },
-    Page { path: "docs/hotring.conf", example: "settings", words: &["--file"] },
+    Page { path: "docs/hotring.toml", example: "settings", words: &["--file"] },
+    Page { path: "docs/metrics.md", example: "metrics", words: &[] },
+    Page { path: "docs/redis-commands.md", example: "compatibility", words: &[] },
 ];
 
 /// Writes all pages.

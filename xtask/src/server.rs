@@ -29,7 +29,13 @@ impl Server {
     pub fn start_with(hotring: &Path, flags: &[&str]) -> Result<Self> {
         // Bound and let go again: the port is most likely still free a moment later.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let process = process::command(hotring)
+        let mut command = process::command(hotring);
+        // What tests read from the environment is no setting of the server.
+        let variables = std::env::vars_os().map(|(name, _)| name);
+        variables.filter(|name| name.to_string_lossy().starts_with("HOTRING_")).for_each(|name| {
+            command.env_remove(name);
+        });
+        let process = command
             .args(["serve", "--listen", &format!("127.0.0.1:{port}")])
             .args(flags)
             .stdin(Stdio::null())

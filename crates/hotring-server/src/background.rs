@@ -47,7 +47,6 @@ pub(crate) async fn run(server: Arc<Server>) {
     let mut timer = tokio::time::interval(TICK);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ticks = 0u64;
-    let mut commands_before = 0;
     let mut expired_to = 0;
     loop {
         timer.tick().await;
@@ -65,9 +64,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             if let Some(stalled) = server.store.stalled() {
                 server.warn_of_stalled(&stalled, clock::unix_ms());
             }
-            let commands = server.commands_ever();
-            server.set_ops_per_second(commands - commands_before);
-            commands_before = commands;
+            server.rates.note(clock::monotonic(), &server.totals_ever());
         }
     }
 }

@@ -1,9 +1,12 @@
-//! The server's configuration and the three places that it comes from.
+//! The server's configuration and the places that it comes from.
 //!
-//! Later sources win: defaults, then the file of `--config`, then `HOTRING_...` variables, then
-//! flags. The file has Redis's form, one `name value` a line, because the names are the ones that
-//! CONFIG GET and CONFIG SET use on the wire, because a person who comes from Redis can bring the
-//! lines along, and because every setting is flat: TOML would add a second spelling and nothing else.
+//! Later sources win: defaults, then a redis.conf that somebody brings along (`redis_conf`), then the
+//! TOML file of `--config` (`file`), then `HOTRING_...` variables, then flags. All of them have the
+//! same names, which are those of CONFIG GET and CONFIG SET too. A name that is no setting is refused
+//! wherever it stands: a server that does something else than was asked for is worse than none.
+
+mod file;
+mod redis_conf;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,9 +21,14 @@ use crate::notify::Notify;
 use crate::settings::{self, Change, MemcachedSettings, settings};
 use crate::tls::TlsSettings;
 
+pub(crate) use file::rewrite as rewrite_file;
+pub use file::toml_value;
+
 /// All settings of a server. `settings/` names and explains each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// The file that was read, which CONFIG REWRITE writes.
+    pub file: Option<PathBuf>,
     /// `ADDR:PORT` of each listener; empty means `bind` and `port`.
     pub listen: Vec<String>,
     /// Addresses to listen on.
@@ -100,11 +108,16 @@ pub struct Config {
     pub slowlog_len_max: usize,
     /// What is logged.
     pub log_level: LogLevel,
+    /// How it is written.
+    pub log_format: LogFormat,
+    /// `ADDR:PORT` for metrics, health checks and the status page, if any.
+    pub admin: Option<String>,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Config {
+            file: None,
             listen: Vec::new(),
             bind: vec!["127.0.0.1".to_string()],
             port: 6379,
@@ -144,6 +157,8 @@ impl Default for Config {
             slowlog_threshold_us: 10_000,
             slowlog_len_max: 128,
             log_level: LogLevel::Notice,
+            log_format: LogFormat::Human,
+            admin: None,
         }
     }
 }
@@ -191,6 +206,15 @@ impl LogLevel {
     }
 }
 
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Human,
+    /// For programs: one JSON object a line.
+    Json,
+}
+
 /// Why a server cannot start; printed to the person who started it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StartError(String);
@@ -221,50 +245,35 @@ impl Config {
         })
     }
 
-    /// Reads a file of `name value` lines; `#` starts a comment line.
+    /// Reads a TOML file, in which settings stand under their names.
     pub fn read_file(&mut self, path: &Path) -> Result<(), StartError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| StartError::new(format!("cannot read {}: {e}", path.display())))?;
-        self.read_text(&text, &path.display().to_string())
-    }
-
-    fn read_text(&mut self, text: &str, source: &str) -> Result<(), StartError> {
-        let mut listens = Vec::new();
-        for (i, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let value = unquote(value.trim());
-            let from = format!("{source}, line {}", i + 1);
-            if name.eq_ignore_ascii_case("listen") {
-                listens.push(value.to_string());
-            } else {
-                self.set(name, value, &from)?;
-            }
-        }
-        self.listen.extend(listens);
+        let text = read_to_string(path)?;
+        file::read(self, &text, &path.display().to_string())?;
+        // The folder that the server runs in may be another one by the time that it is written.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        self.file = Some(path);
         Ok(())
     }
 
-    /// Takes settings from `HOTRING_...` variables; returns the names that are no setting.
+    /// Reads a redis.conf; returns which of its lines have no effect here.
+    pub fn read_redis_conf(&mut self, path: &Path) -> Result<Vec<String>, StartError> {
+        redis_conf::read_file(self, path)
+    }
+
+    /// Takes settings from `HOTRING_...` variables.
     pub fn read_environment(
         &mut self,
         variables: impl Iterator<Item = (String, String)>,
-    ) -> Result<Vec<String>, StartError> {
-        let mut unknown = Vec::new();
-        for (name, value) in variables.filter(|(n, _)| n.starts_with("HOTRING_")) {
-            let Some(setting) = settings().find(|s| s.variable() == name) else {
-                unknown.push(name);
-                continue;
-            };
-            if setting.name == "listen" {
+    ) -> Result<(), StartError> {
+        for (variable, value) in variables {
+            let Some(name) = variable.strip_prefix("HOTRING_") else { continue };
+            let name = name.to_ascii_lowercase().replace('_', "-");
+            if name == "listen" {
                 self.listen.clear();
             }
-            self.set(setting.name, &value, &format!("environment variable {name}"))?;
+            self.set(&name, &value, &format!("environment variable {variable}"))?;
         }
-        Ok(unknown)
+        Ok(())
     }
 
     /// The limit of unreclaimed memory, as the store takes it.
@@ -329,9 +338,9 @@ pub(crate) fn change_running(
     Ok(changed)
 }
 
-fn unquote(value: &str) -> &str {
-    let inner = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
-    inner.or_else(|| value.strip_prefix('\'').and_then(|v| v.strip_suffix('\''))).unwrap_or(value)
+fn read_to_string(path: &Path) -> Result<String, StartError> {
+    std::fs::read_to_string(path)
+        .map_err(|e| StartError::new(format!("cannot read {}: {e}", path.display())))
 }
 
 /// The setting's name that is nearest to a mistyped one, if one is near.
@@ -361,37 +370,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_sets_what_it_names_and_keeps_the_rest() {
+    fn environment_wins_over_the_file_and_knows_settings_only() {
         let mut config = Config::default();
-        let text = "# a comment\n\nport 7000\nmaxclients 5\nsave \"\"\nunixsocket \"/tmp/a b\"\n";
-        config.read_text(text, "x.conf").unwrap();
-        assert_eq!((config.port, config.maxclients), (7000, 5));
-        assert_eq!(config.unixsocket, Some(PathBuf::from("/tmp/a b")));
-        assert_eq!(config.addresses(), ["127.0.0.1:7000"]);
-        assert_eq!(config.timeout_s, 0);
-    }
-
-    #[test]
-    fn errors_name_the_line_and_the_nearest_setting() {
-        let mut config = Config::default();
-        let error = config.read_text("port 1\nmaxcleints 5", "x.conf").unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "x.conf, line 2: there is no setting 'maxcleints'; did you mean 'maxclients'?"
-        );
-        let error = config.read_text("appendonly yes", "x.conf").unwrap_err().to_string();
-        assert_eq!(error, "x.conf, line 1: appendonly can only be 'no' in this version, not 'yes'");
-    }
-
-    #[test]
-    fn environment_wins_over_the_file_and_unknown_names_are_told() {
-        let mut config = Config::default();
-        config.read_text("listen 127.0.0.1:1\nlisten 127.0.0.1:2", "x.conf").unwrap();
+        file::read(&mut config, "listen = ['127.0.0.1:1', '127.0.0.1:2']", "x.toml").unwrap();
         assert_eq!(config.addresses(), ["127.0.0.1:1", "127.0.0.1:2"]);
-        let vars = [("HOTRING_LISTEN", "127.0.0.1:3"), ("HOTRING_NONSENSE", "1"), ("PATH", "/")];
-        let vars = vars.into_iter().map(|(n, v)| (n.to_string(), v.to_string()));
-        assert_eq!(config.read_environment(vars).unwrap(), ["HOTRING_NONSENSE"]);
-        assert_eq!(config.addresses(), ["127.0.0.1:3"]);
+        let mut read = |name: &str, value: &str| {
+            let variables = [("PATH", "/"), (name, value)];
+            let variables = variables.map(|(n, v)| (n.to_string(), v.to_string()));
+            config.read_environment(variables.into_iter()).map(|()| config.clone())
+        };
+        assert_eq!(read("HOTRING_LISTEN", "127.0.0.1:3").unwrap().addresses(), ["127.0.0.1:3"]);
+        assert_eq!(read("HOTRING_TCP_KEEPALIVE", "7").unwrap().tcp_keepalive_s, 7);
+        assert_eq!(
+            read("HOTRING_MAXCLEINTS", "1").unwrap_err().to_string(),
+            "environment variable HOTRING_MAXCLEINTS: there is no setting 'maxcleints'; did you mean \
+             'maxclients'?"
+        );
     }
 
     #[test]

@@ -4,6 +4,11 @@
 //! and store, which costs what an ordinary addition costs and shares no cache line.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hotring_protocol::{COMMAND_IDS, CommandId};
+
+use crate::histogram::{Distribution, Histogram};
 
 /// A number that one thread writes and any thread reads.
 #[derive(Debug, Default)]
@@ -55,4 +60,99 @@ pub(crate) struct Counters {
     /// Expired items that the background task removed. Not those that a command met and removed or
     /// replaced: the index does that without telling.
     pub expired_keys: Counter,
+    /// What is counted of each command.
+    pub by_command: ByCommand,
+}
+
+/// What one thread counts of each command, in the order of their ids.
+#[derive(Debug)]
+pub(crate) struct ByCommand {
+    /// Times that it ran. Apart from the rest, as every request writes one of these: those of the
+    /// commands that are common share a cache line or two.
+    calls: [Counter; COMMAND_IDS],
+    rest: Box<[RareCounts]>,
+    timed: Counter,
+}
+
+/// What few requests count.
+#[derive(Debug, Default)]
+struct RareCounts {
+    failed: Counter,
+    rejected: Counter,
+    times: Histogram,
+}
+
+impl Default for ByCommand {
+    fn default() -> Self {
+        ByCommand {
+            calls: std::array::from_fn(|_| Counter::default()),
+            rest: (0..COMMAND_IDS).map(|_| RareCounts::default()).collect(),
+            timed: Counter::default(),
+        }
+    }
+}
+
+impl ByCommand {
+    /// Counts a call, whatever comes of it.
+    #[inline]
+    pub(crate) fn call(&self, id: CommandId) {
+        self.calls[id as usize].add(1);
+    }
+
+    /// Counts a call that answered with an error.
+    pub(crate) fn fail(&self, id: CommandId) {
+        self.rest[id as usize].failed.add(1);
+    }
+
+    /// Counts a request that was refused before it ran.
+    pub(crate) fn reject(&self, id: CommandId) {
+        self.rest[id as usize].rejected.add(1);
+    }
+
+    /// Notes how long a call took.
+    pub(crate) fn time(&self, id: CommandId, took: Duration) {
+        self.rest[id as usize].times.note(took);
+        self.timed.add(1);
+    }
+
+    /// How many calls have been timed, of all commands.
+    pub(crate) fn timed(&self) -> u64 {
+        self.timed.value()
+    }
+
+    /// Adds what is counted of the command `id` to `totals`.
+    pub(crate) fn add_to(&self, id: CommandId, totals: &mut CommandTotals) {
+        let rest = &self.rest[id as usize];
+        totals.calls += self.calls[id as usize].value();
+        totals.failed += rest.failed.value();
+        totals.rejected += rest.rejected.value();
+        totals.times.add(&rest.times);
+    }
+}
+
+/// What all threads' counts of one command add up to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommandTotals {
+    /// Times that it ran.
+    pub calls: u64,
+    /// Of these, times that it answered with an error.
+    pub failed: u64,
+    /// Requests that were refused before it ran.
+    pub rejected: u64,
+    /// How long calls took, of those that were timed.
+    pub times: Distribution,
+}
+
+impl CommandTotals {
+    pub(crate) fn subtract(&mut self, base: &CommandTotals) {
+        self.calls = self.calls.saturating_sub(base.calls);
+        self.failed = self.failed.saturating_sub(base.failed);
+        self.rejected = self.rejected.saturating_sub(base.rejected);
+        self.times.subtract(&base.times);
+    }
+
+    /// Whether anything was ever asked of the command.
+    pub(crate) fn is_used(&self) -> bool {
+        self.calls + self.rejected > 0
+    }
 }

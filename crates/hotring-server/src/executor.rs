@@ -9,18 +9,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use hotring_protocol::{
-    Args, CommandError, CommandId, Decoded, Decoder, Flags, Limits, ProtocolError, Spec, Writer,
-    resolve,
+    Args, ArgsView, CommandError, CommandId, Decoded, Decoder, Flags, Limits, ProtocolError, Spec,
+    Writer, resolve,
 };
 use hotring_store::{Session, Watched};
 
 use crate::acl::Origin;
 use crate::answer::{answer, deny};
 use crate::client::{Client, ClientShared, Closing, USERS_CHANGED};
+use crate::clock;
 use crate::config::Config;
 use crate::context::Context;
+use crate::counters::Counters;
 use crate::memcached::{self, Talk};
 use crate::notify;
 use crate::random::Random;
@@ -44,6 +47,10 @@ const PREFETCH_MIN: usize = 4;
 /// How often the store is asked to free a part (about 1,000 items) at one time. Where there is nothing
 /// to free, each is a comparison; where there is much, all of them are about a millisecond.
 const COLLECT_STEPS: usize = 16;
+
+/// One in so many runs of requests is timed, one request after the other. To read the clock twice for every GET
+/// would be a good part of its time.
+const TIMED_RUN: u64 = 256;
 
 /// One connection's part of the protocol state.
 #[derive(Debug)]
@@ -116,6 +123,8 @@ pub(crate) struct Executor {
     limits: Limits,
     batch: Vec<Request>,
     memcached: memcached::Batch,
+    /// Runs of requests so far.
+    runs: u64,
 }
 
 impl Executor {
@@ -133,6 +142,7 @@ impl Executor {
             config,
             batch: (0..BATCH_LEN).map(|_| Request::default()).collect(),
             memcached: memcached::Batch::default(),
+            runs: 0,
             server,
         }
     }
@@ -213,13 +223,16 @@ impl Executor {
         let out_max = out.len().saturating_add(self.config.output_soft_max);
         let mut consumed = 0;
         let mut commands = 0;
+        let is_timed = self.runs.is_multiple_of(TIMED_RUN);
+        self.runs += 1;
         loop {
             let batch = self.decode_batch(conversation, input, consumed);
             if batch.len >= PREFETCH_MIN {
                 self.prefetch(input, batch.len);
             }
             // What changes it ends its batch, or is in a batch that it is asked for anyway.
-            let is_plain = conversation.client.is_plain() && !self.config.notify.is_on();
+            let is_plain =
+                conversation.client.is_plain() && !self.config.notify.is_on() && !is_timed;
             for i in 0..batch.len {
                 if out.len() > out_max {
                     // The tail that the decoder remembers is no longer the next thing it will see.
@@ -233,7 +246,11 @@ impl Executor {
                 } else {
                     client.fetch_messages(out);
                     if !self.is_answered(i, input, client, out) {
+                        let timer = is_timed.then(|| self.timer());
                         self.execute(i, input, now, reply_len_max, client, out);
+                        if let Some(timer) = timer {
+                            self.note_time(i, timer);
+                        }
                         self.notify(i);
                     }
                     client.fetch_messages(out);
@@ -364,7 +381,7 @@ impl Executor {
         let counters = &self.server.threads[self.thread].counters;
         let Some(spec) = request.spec else {
             counters.errors.add(1);
-            return refuse(args, client, out);
+            return refuse(args, counters, client, out);
         };
         let version = client.version;
         let mut context = Context {
@@ -379,6 +396,20 @@ impl Executor {
             server: &self.server,
         };
         answer(spec, &mut context);
+    }
+
+    /// When a request begins, and how many were timed until then.
+    fn timer(&self) -> (Instant, u64) {
+        let counters = &self.server.threads[self.thread].counters;
+        (clock::monotonic(), counters.by_command.timed())
+    }
+
+    /// Notes how long a request took, unless it is one of those that are always timed.
+    fn note_time(&self, i: usize, (begun, timed): (Instant, u64)) {
+        let by_command = &self.server.threads[self.thread].counters.by_command;
+        if let Some(spec) = self.batch[i].spec.filter(|_| by_command.timed() == timed) {
+            by_command.time(spec.id, begun.elapsed());
+        }
     }
 
     /// Tells who listens what a request has done to keys.
@@ -465,7 +496,7 @@ fn limits(config: &Config) -> Limits {
 
 /// Answers a request that names no command or has a wrong number of arguments.
 #[cold]
-fn refuse(args: hotring_protocol::ArgsView<'_>, client: &mut Client, out: &mut Vec<u8>) {
+fn refuse(args: ArgsView<'_>, counters: &Counters, client: &mut Client, out: &mut Vec<u8>) {
     let Err(error) = resolve(args) else { return };
     // What a browser sends when a page makes it talk to this port. Redis closes as well.
     let browser =
@@ -484,6 +515,9 @@ fn refuse(args: hotring_protocol::ArgsView<'_>, client: &mut Client, out: &mut V
         CommandError::WrongArity(spec) => Some(spec.id),
         _ => None,
     };
+    if let Some(id) = id {
+        counters.by_command.reject(id);
+    }
     reject(client, id, &error.to_string(), out);
 }
 

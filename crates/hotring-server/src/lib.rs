@@ -3,8 +3,9 @@
 //! Bytes flow one way: `socket` reads them, `executor` cuts them into requests and runs these by
 //! `commands`, which ask the store and write replies; `socket` sends the replies. One OS thread per
 //! core does all of that for its own connections (`worker`), and any thread serves any key.
-//! `listen` accepts, `background` expires, `run` builds and ends everything. `clock` is the only
-//! reader of time, `settings` the only list of settings. `memcached` is the other protocol.
+//! `listen` accepts, `background` expires, `admin` tells by HTTP how it goes, `run` builds and ends
+//! everything. `clock` is the only reader of time, `settings` the only list of settings. `memcached` is the
+//! other protocol.
 //!
 //! ```no_run
 //! let config = hotring_server::Config { port: 0, ..Default::default() };
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod acl;
+mod admin;
 mod answer;
 mod background;
 mod client;
@@ -27,14 +29,17 @@ mod context;
 mod counters;
 mod engine;
 mod executor;
+mod facts;
 mod failure;
 mod guard;
+mod histogram;
 mod listen;
 mod log;
 mod memcached;
 mod notify;
 mod pubsub;
 mod random;
+mod rates;
 mod run;
 mod scrub;
 mod server;
@@ -47,7 +52,8 @@ mod transaction;
 mod worker;
 
 pub use acl::Secret;
-pub use config::{Config, LogLevel, StartError};
+pub use admin::markdown as metrics_markdown;
+pub use config::{Config, LogFormat, LogLevel, StartError, toml_value};
 pub use guard::Guard;
 pub use run::{Running, run, start};
 pub use settings::{Change, MemcachedSettings, Setting, find as find_setting, settings};

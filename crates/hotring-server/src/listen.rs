@@ -73,6 +73,22 @@ pub(crate) fn bind_tcp(
     Ok(listeners)
 }
 
+/// Binds the address of `admin`, if there is one.
+pub(crate) fn bind_admin(config: &Config) -> Result<Option<TcpListener>, StartError> {
+    let Some(text) = &config.admin else { return Ok(None) };
+    let Some(address) = resolve(text)?.into_iter().next() else { return Ok(None) };
+    if config.protected_mode && !address.ip().is_loopback() {
+        return Err(StartError::new(format!(
+            "refusing to serve the status page on {text}: other machines can reach this address, and \
+             the page shows clients and keys without asking for a password.\n\
+             Either use 127.0.0.1, or, if only machines that you trust can reach it, say so with \
+             --protected-mode no"
+        )));
+    }
+    let listener = bind_one(address, config.tcp_backlog);
+    listener.map(Some).map_err(|error| bind_error(address, &error))
+}
+
 fn resolve(text: &str) -> Result<Vec<SocketAddr>, StartError> {
     // "*:6379" is how Redis says "every address".
     let plain = text.strip_prefix("*:").map(|port| format!("0.0.0.0:{port}"));

@@ -1,4 +1,4 @@
-//! The log: lines to the standard error, at a level that CONFIG SET can change.
+//! The log: lines to the standard error, for people or for programs, at a level that CONFIG SET can change.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,7 +6,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{fmt, reload};
 
-use crate::config::LogLevel;
+use crate::config::{LogFormat, LogLevel};
 
 /// Time between two lines of one kind, in milliseconds.
 const PAUSE_MS: u64 = 10_000;
@@ -30,11 +30,15 @@ impl Pause {
 }
 
 /// Starts the log of this process; returns the way to change its level.
-pub(crate) fn start(level: LogLevel) -> Box<dyn Fn(LogLevel) + Send + Sync> {
+pub(crate) fn start(level: LogLevel, format: LogFormat) -> Box<dyn Fn(LogLevel) + Send + Sync> {
     let (filter, handle) = reload::Layer::new(filter(level));
     let lines = fmt::layer().with_writer(std::io::stderr).with_target(false);
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let subscriber = tracing_subscriber::registry().with(filter).with(lines.with_ansi(colours));
+    let lines = match format {
+        LogFormat::Human => lines.with_ansi(colours).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(filter).with(lines);
     if tracing::subscriber::set_global_default(subscriber).is_err() {
         // The embedding process has its own log: its levels are its business.
         return Box::new(|_| {});

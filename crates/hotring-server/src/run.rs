@@ -11,21 +11,22 @@ use std::thread::JoinHandle;
 use hotring_store::index::Config as IndexConfig;
 use hotring_store::{Options, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sd_notify::NotifyState;
 use tokio::runtime::LocalRuntime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::config::{Config, LogLevel, StartError};
+use crate::config::{Config, LogFormat, LogLevel, StartError};
 use crate::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::server::{Parts, Server};
-use crate::{background, log, memcached, worker};
+use crate::{admin, background, log, memcached, worker};
 
 /// What the thread is called that does the work of the index on which no operation should wait.
 const EXPANDER: &str = "hotring-expand";
 
-/// File descriptors that are not connections: listeners, signals, standard streams; and, for each
-/// thread, those of its event loop.
-const FILES_RESERVED: u64 = 48;
+/// File descriptors that are not connections of clients: listeners, signals, standard streams, connections to
+/// the admin address; and, for each thread, those of its event loop.
+const FILES_RESERVED: u64 = 128;
 const FILES_RESERVED_PER_THREAD: u64 = 8;
 
 /// A server that runs in this process.
@@ -33,6 +34,7 @@ pub struct Running {
     server: Arc<Server>,
     threads: Vec<JoinHandle<()>>,
     tls_addresses: Vec<SocketAddr>,
+    admin: Option<SocketAddr>,
     /// Removes the unix socket's file at the end.
     _unix_path: Option<UnixPath>,
 }
@@ -51,6 +53,11 @@ impl Running {
     /// The addresses where it speaks memcached's protocol.
     pub fn memcached_addresses(&self) -> &[SocketAddr] {
         &self.server.memcached.addresses
+    }
+
+    /// The address of the status page and the metrics, if they are served.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin
     }
 
     /// Asks the server to end: accepts nothing more, runs what has arrived, sends the replies.
@@ -78,11 +85,20 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     start_with(config, Box::new(|_| {}))
 }
 
-/// Runs a server until Ctrl-C, SIGTERM or SHUTDOWN. Starts the log and prints a greeting.
-pub fn run(config: Config) -> Result<(), StartError> {
-    let log_level = log::start(config.log_level);
+/// Runs a server until Ctrl-C, SIGTERM or SHUTDOWN. Starts the log, puts `notes` into it, and prints a
+/// greeting.
+pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
+    let log_level = log::start(config.log_level, config.log_format);
+    notes.iter().for_each(|note| tracing::warn!("{note}"));
+    let log_format = config.log_format;
     let running = start_with(config, log_level)?;
-    eprint!("{}", greeting(&running.server));
+    match log_format {
+        LogFormat::Human => eprint!("{}", greeting(&running)),
+        LogFormat::Json => {
+            tracing::info!(addresses = ?running.addresses(), "accepting connections")
+        }
+    }
+    tell_service_manager(NotifyState::Ready);
     let server = running.server.clone();
     let runtime = runtime()?;
     runtime.block_on(async {
@@ -94,6 +110,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
         ));
         tokio::task::spawn_local(reload_on_signal(server.clone()));
         server.stopping().await;
+        tell_service_manager(NotifyState::Stopping);
         // The signal tasks go on: a second signal ends the process at once.
         let ended = tokio::task::spawn_blocking(move || running.wait());
         if ended.await.is_err() {
@@ -102,6 +119,14 @@ pub fn run(config: Config) -> Result<(), StartError> {
     });
     tracing::info!("bye");
     Ok(())
+}
+
+/// Tells systemd, where that has started the server, how far it is.
+fn tell_service_manager(state: NotifyState<'_>) {
+    // The variables stay: this process starts no other.
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "cannot tell the service manager about the state of the server");
+    }
 }
 
 async fn stop_on_signal(server: Arc<Server>, kind: SignalKind, name: &str) {
@@ -139,11 +164,14 @@ fn start_with(
     let memcached = listen::bind_tcp(&config.memcached.listen, &config)?;
     let unix = config.unixsocket.as_deref().map(|path| listen::bind_unix(path, &config));
     let (unix, unix_path) = unix.transpose()?.unzip();
+    let admin = listen::bind_admin(&config)?;
     let addresses = local_addresses(&tcp)?;
     let tls_addresses = local_addresses(&tls)?;
     tell_real_addresses(&mut config, &addresses, &tls_addresses);
     let memcached_addresses = local_addresses(&memcached)?;
     config.memcached.listen = memcached_addresses.iter().map(SocketAddr::to_string).collect();
+    let admin_address = local_addresses(admin.as_slice())?.first().copied();
+    config.admin = admin_address.map(|address| address.to_string());
     let (engine, index) =
         config.index.resolve().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     let options = Options {
@@ -177,8 +205,11 @@ fn start_with(
     let plain = tcp.into_iter().map(|listener| (listener, Incoming::Tcp as listen::Spoken));
     let tls = tls.into_iter().map(|listener| (listener, Incoming::Tls as listen::Spoken));
     let other = memcached.into_iter().map(|l| (l, Incoming::Memcached as listen::Spoken));
-    let threads = start_threads(&server, plain.chain(tls).chain(other).collect(), unix)?;
-    Ok(Running { server, threads, tls_addresses, _unix_path: unix_path })
+    let mut threads = start_threads(&server, plain.chain(tls).chain(other).collect(), unix)?;
+    if let Some(listener) = admin {
+        threads.push(start_admin(&server, listener)?);
+    }
+    Ok(Running { server, threads, tls_addresses, admin: admin_address, _unix_path: unix_path })
 }
 
 /// Says why nobody will get in from elsewhere, to who has asked for an address that others can reach.
@@ -236,6 +267,15 @@ fn start_threads(
         }
     })?);
     Ok(threads)
+}
+
+fn start_admin(server: &Arc<Server>, listener: TcpListener) -> Result<JoinHandle<()>, StartError> {
+    let server = server.clone();
+    spawn(admin::THREAD, move || {
+        if let Err(error) = admin::run(&server, listener) {
+            tracing::error!(%error, "cannot serve the admin address");
+        }
+    })
 }
 
 fn accept(
@@ -323,7 +363,8 @@ fn run_id() -> Result<String, StartError> {
 }
 
 /// What a person sees first.
-fn greeting(server: &Server) -> String {
+fn greeting(running: &Running) -> String {
+    let server = &running.server;
     let config = server.config();
     let mut text = format!(
         "\n  HotRing {}   pid {}, {} thread{}\n",
@@ -351,7 +392,11 @@ fn greeting(server: &Server) -> String {
         (None, None) if config.tls.port > 0 => format!("redis-cli --tls -p {}", config.tls.port),
         (None, None) => "nothing to connect to: give --listen or --unixsocket".to_string(),
     };
-    text.push_str(&format!("  connect: {connect}\n  stop:    Ctrl-C\n\n"));
+    text.push_str(&format!("  connect: {connect}\n"));
+    if let Some(address) = running.admin {
+        text.push_str(&format!("  status:  http://{address}/\n"));
+    }
+    text.push_str("  stop:    Ctrl-C\n\n");
     text
 }
 

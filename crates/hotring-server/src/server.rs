@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-use hotring_protocol::quoted;
+use hotring_protocol::{Spec, quoted, specs};
 use hotring_store::Store;
 use hotring_store::index::Stalled;
 use tokio::sync::watch;
@@ -16,10 +16,11 @@ use crate::acl::{Acl, Reason};
 use crate::client::ClientShared;
 use crate::clock;
 use crate::config::{Config, LogLevel};
-use crate::counters::{Counter, Counters};
+use crate::counters::{CommandTotals, Counter, Counters};
 use crate::log::Pause;
 use crate::memcached;
 use crate::pubsub::PubSub;
+use crate::rates::Rates;
 use crate::scrub::Scrubber;
 use crate::slowlog::SlowLog;
 use crate::tls::Tls;
@@ -73,12 +74,13 @@ pub(crate) struct Server {
     config_version: AtomicU64,
     clients: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
     client_id_last: AtomicU64,
-    counters_base: Mutex<Totals>,
-    ops_per_second: AtomicU64,
     /// Users, and what was denied to them.
     pub acl: Acl,
     /// What TLS connections begin with.
     pub tls: Tls,
+    counters_base: Mutex<Base>,
+    /// How fast the counters have grown lately.
+    pub rates: Rates,
     /// Who listens to which channel.
     pub pubsub: PubSub,
     /// The walk that SCRUB asked for.
@@ -90,6 +92,14 @@ pub(crate) struct Server {
     login_log: Pause,
     stop: watch::Sender<bool>,
     log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+}
+
+/// Where the counters stood at the last CONFIG RESETSTAT.
+#[derive(Debug, Default)]
+struct Base {
+    totals: Totals,
+    /// One for each command by its id; none before the first reset.
+    commands: Vec<CommandTotals>,
 }
 
 /// What the counters of all threads add up to.
@@ -188,9 +198,9 @@ impl Server {
             clients: Mutex::default(),
             client_id_last: AtomicU64::new(0),
             counters_base: Mutex::default(),
-            ops_per_second: AtomicU64::new(0),
             acl,
             tls: Tls::default(),
+            rates: Rates::default(),
             pubsub: PubSub::default(),
             scrubber: Scrubber::default(),
             slowlog,
@@ -305,43 +315,50 @@ impl Server {
         self.lock_clients().len()
     }
 
-    fn lock_clients(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<ClientShared>>> {
+    fn lock_clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientShared>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The counters of all threads since the start or the last CONFIG RESETSTAT.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = self.totals_ever();
-        totals.subtract(&self.counters_base.lock().unwrap_or_else(PoisonError::into_inner));
+        totals.subtract(&self.base().totals);
         totals
+    }
+
+    /// What is counted of each command since the start or the last CONFIG RESETSTAT.
+    pub(crate) fn command_totals(&self) -> Vec<(&'static Spec, CommandTotals)> {
+        let mut commands = self.command_totals_ever();
+        for ((_, totals), base) in commands.iter_mut().zip(&self.base().commands) {
+            totals.subtract(base);
+        }
+        commands
+    }
+
+    /// What is counted of each command since the start.
+    pub(crate) fn command_totals_ever(&self) -> Vec<(&'static Spec, CommandTotals)> {
+        let sum = |spec: &'static Spec| {
+            let mut totals = CommandTotals::default();
+            self.threads.iter().for_each(|t| t.counters.by_command.add_to(spec.id, &mut totals));
+            (spec, totals)
+        };
+        specs().map(sum).collect()
     }
 
     /// Counts from zero again. Each counter belongs to its thread, so that nobody else may set it:
     /// what has been counted so far is subtracted from now on.
     pub(crate) fn reset_totals(&self) {
         self.memcached.reset(&self.threads);
-        let base = self.totals_ever();
-        *self.counters_base.lock().unwrap_or_else(PoisonError::into_inner) = base;
+        let commands = self.command_totals_ever().into_iter().map(|(_, totals)| totals).collect();
+        *self.base() = Base { totals: self.totals_ever(), commands };
     }
 
-    /// Commands in the last second, as the background task has measured them.
-    pub(crate) fn ops_per_second(&self) -> u64 {
-        // ORDERING: Relaxed, statistics only.
-        self.ops_per_second.load(Ordering::Relaxed)
+    fn base(&self) -> MutexGuard<'_, Base> {
+        self.counters_base.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes how many commands ran in the last second.
-    pub(crate) fn set_ops_per_second(&self, ops: u64) {
-        // ORDERING: Relaxed, statistics only.
-        self.ops_per_second.store(ops, Ordering::Relaxed);
-    }
-
-    /// Commands since the start, whatever CONFIG RESETSTAT has done.
-    pub(crate) fn commands_ever(&self) -> u64 {
-        self.threads.iter().map(|t| t.counters.commands.value()).sum()
-    }
-
-    fn totals_ever(&self) -> Totals {
+    /// The counters of all threads since the start.
+    pub(crate) fn totals_ever(&self) -> Totals {
         let mut totals = Totals {
             accepted: self.accepts.accepted.value(),
             rejected: self.accepts.rejected.value(),

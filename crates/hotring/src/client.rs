@@ -7,10 +7,16 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use clap::{Arg, ArgMatches};
+
+/// Where a server listens if nobody says otherwise.
+const ADDRESS: &str = "127.0.0.1:6379";
+/// The variable that redis-cli takes the password from, so that it stands in no list of processes.
+const PASSWORD: &str = "REDISCLI_AUTH";
 /// How long a server may take for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest string and longest array that a reply may have: it is a server's, but whose?
-const LEN_MAX: i64 = 1 << 20;
+const LEN_MAX: i64 = 64 << 20;
 
 /// How deep lists may lie in lists.
 const DEPTH_MAX: usize = 8;
@@ -47,6 +53,46 @@ impl From<io::Error> for Error {
     }
 }
 
+/// The flags that say which server is meant.
+pub(crate) fn place() -> [Arg; 3] {
+    let address = Arg::new("address")
+        .long("address")
+        .value_name("ADDR:PORT")
+        .conflicts_with("unixsocket")
+        .help(format!("Where the server listens [default: {ADDRESS}]"));
+    let unixsocket = Arg::new("unixsocket")
+        .long("unixsocket")
+        .value_name("PATH")
+        .help("The server's unix socket");
+    let user = Arg::new("user")
+        .long("user")
+        .value_name("NAME")
+        .help(format!("Log in as this user, with the password in the variable {PASSWORD}"));
+    [address, unixsocket, user]
+}
+
+/// What people call the server that the flags mean.
+pub(crate) fn place_name(flags: &ArgMatches) -> &str {
+    let name = |flag: &str| flags.get_one::<String>(flag);
+    name("unixsocket").or_else(|| name("address")).map_or(ADDRESS, String::as_str)
+}
+
+/// Connects to the server that the flags mean, and logs in if there is a password.
+pub(crate) fn connect(flags: &ArgMatches) -> Result<Client, Error> {
+    let name = place_name(flags);
+    let connected = match flags.contains_id("unixsocket") {
+        true => Client::unix(Path::new(name)),
+        false => Client::tcp(name),
+    };
+    let mut client = connected
+        .map_err(|e| io::Error::new(e.kind(), format!("cannot connect to {name}: {e}")))?;
+    if let Ok(password) = std::env::var(PASSWORD) {
+        let user = flags.get_one::<String>("user").map_or("default", String::as_str);
+        client.ask_words(&["AUTH", user, &password])?;
+    }
+    Ok(client)
+}
+
 /// A connection to a server.
 pub(crate) struct Client {
     input: BufReader<Box<dyn Read>>,
@@ -75,6 +121,14 @@ impl Client {
     /// Sends the words of a line as a request, and waits for the reply.
     pub(crate) fn ask(&mut self, request: &str) -> Result<Reply, Error> {
         self.output.write_all(format!("{request}\r\n").as_bytes())?;
+        self.reply(DEPTH_MAX)
+    }
+
+    /// The same with words that may hold anything.
+    pub(crate) fn ask_words(&mut self, words: &[&str]) -> Result<Reply, Error> {
+        let mut request = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
+        self.output.write_all(request.as_bytes())?;
         self.reply(DEPTH_MAX)
     }
 

@@ -3,8 +3,10 @@
 
 mod client;
 mod commands;
+mod ping;
 mod scrub;
 mod serve;
+mod top;
 
 use std::process::ExitCode;
 
@@ -14,6 +16,8 @@ fn main() -> ExitCode {
     let matches = cli().get_matches();
     match matches.subcommand() {
         Some(("serve", flags)) => serve::run(flags),
+        Some(("top", flags)) => top::run(flags),
+        Some(("ping", flags)) => ping::run(flags),
         Some(("scrub", flags)) => scrub::run(flags),
         Some(("commands", flags)) => commands::run(flags),
         _ => unreachable!("clap accepts no other subcommand"),
@@ -27,6 +31,8 @@ fn cli() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve::cli())
+        .subcommand(top::cli())
+        .subcommand(ping::cli())
         .subcommand(scrub::cli())
         .subcommand(commands::cli())
 }

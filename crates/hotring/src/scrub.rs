@@ -1,16 +1,13 @@
 //! `hotring scrub`: lets a running server check all its items, and shows how that goes.
 
-use std::io;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::client::{Client, Error, Reply};
+use crate::client::{Client, Error, Reply, connect, place};
 
-const ADDRESS: &str = "127.0.0.1:6379";
 /// Time between two looks at how far the server has come.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Parts of the progress bar: tenths of a percent.
@@ -24,15 +21,6 @@ Exit codes: 0 if all items are as they were written, 1 if some are damaged, 2 if
 
 /// The subcommand and its flags.
 pub(crate) fn cli() -> Command {
-    let address = Arg::new("address")
-        .long("address")
-        .value_name("ADDR:PORT")
-        .conflicts_with("unixsocket")
-        .help(format!("Where the server listens [default: {ADDRESS}]"));
-    let unixsocket = Arg::new("unixsocket")
-        .long("unixsocket")
-        .value_name("PATH")
-        .help("The server's unix socket");
     let rate = Arg::new("rate")
         .long("rate")
         .value_name("N")
@@ -41,7 +29,8 @@ pub(crate) fn cli() -> Command {
     Command::new("scrub")
         .about("Check the items of a running server against their checksums")
         .after_help(NOTES)
-        .args([address, unixsocket, rate])
+        .args(place())
+        .arg(rate)
 }
 
 /// Runs the check to its end and prints what it has found.
@@ -61,18 +50,6 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
         ("done", _) => ExitCode::FAILURE,
         _ => ExitCode::from(2),
     }
-}
-
-fn connect(flags: &ArgMatches) -> Result<Client, Error> {
-    let address = flags.get_one::<String>("address").map_or(ADDRESS, String::as_str);
-    let (place, client) = match flags.get_one::<String>("unixsocket") {
-        Some(path) => (path.as_str(), Client::unix(Path::new(path))),
-        None => (address, Client::tcp(address)),
-    };
-    let named = |error: io::Error| {
-        io::Error::new(error.kind(), format!("cannot connect to {place}: {error}"))
-    };
-    Ok(client.map_err(named)?)
 }
 
 fn check(client: &mut Client, rate: Option<u64>) -> Result<Report, Error> {

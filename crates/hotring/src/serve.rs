@@ -8,28 +8,36 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use hotring_server::{Change, Config, Setting, StartError};
 
 const EXAMPLES: &str = "\
-Every setting can also stand in the file of --config, one \"name value\" a line, or in an \
-environment variable such as HOTRING_MAXCLIENTS. Flags win over variables, variables over the file.
+Every setting can also stand in the TOML file of --config (maxclients = 100) or in an environment \
+variable (HOTRING_MAXCLIENTS=100). Flags win over variables, variables over the file, the file over \
+a redis.conf.
 
 Examples:
   hotring serve
   hotring serve --listen 127.0.0.1:7000 --threads 2
-  hotring serve --config /etc/hotring.conf --loglevel verbose
+  hotring serve --config /etc/hotring/hotring.toml --loglevel verbose
+  hotring serve --redis-conf /etc/redis/redis.conf --port 7000
   hotring serve --unixsocket /run/hotring.sock
 
 Exit codes: 0 after Ctrl-C, SIGTERM or SHUTDOWN; 1 if it cannot start; 2 for a wrong command line";
 
 /// The subcommand and its flags, one for each setting.
 pub(crate) fn cli() -> Command {
-    let config = Arg::new("config")
-        .long("config")
-        .value_name("FILE")
-        .value_parser(NonEmptyStringValueParser::new())
-        .help("Read settings from this file first");
+    let file = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("FILE")
+            .value_parser(NonEmptyStringValueParser::new())
+            .help(help)
+    };
     Command::new("serve")
         .about("Run a server that Redis clients can talk to")
         .after_help(EXAMPLES)
-        .arg(config)
+        .arg(file("config", "Read settings from this TOML file"))
+        .arg(file(
+            "redis-conf",
+            "Before that, read what has a counterpart here from this redis.conf",
+        ))
         .args(hotring_server::settings().map(flag))
 }
 
@@ -53,7 +61,7 @@ fn flag(setting: &'static Setting) -> Arg {
 
 /// Runs the server until it is stopped.
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
-    match settings(flags).and_then(hotring_server::run) {
+    match settings(flags).and_then(|(config, notes)| hotring_server::run(config, &notes)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("hotring: {error}");
@@ -62,16 +70,19 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     }
 }
 
-fn settings(flags: &ArgMatches) -> Result<Config, StartError> {
+/// The settings, and what of a redis.conf has no effect.
+fn settings(flags: &ArgMatches) -> Result<(Config, Vec<String>), StartError> {
     let mut config = Config::default();
+    let mut notes = Vec::new();
+    if let Some(path) = flags.get_one::<String>("redis-conf") {
+        notes = config.read_redis_conf(Path::new(path))?;
+    }
     if let Some(path) = flags.get_one::<String>("config") {
         config.read_file(Path::new(path))?;
     }
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    for name in config.read_environment(variables)? {
-        eprintln!("hotring: {name} is no setting of the server; ignored");
-    }
+    config.read_environment(variables)?;
     for setting in hotring_server::settings() {
         let Some(values) = flags.get_many::<String>(setting.name) else { continue };
         if setting.name == "listen" || setting.name == "bind" || setting.name == "port" {
@@ -82,7 +93,7 @@ fn settings(flags: &ArgMatches) -> Result<Config, StartError> {
             config.set(setting.name, value, &format!("--{}", setting.name))?;
         }
     }
-    Ok(config)
+    Ok((config, notes))
 }
 
 #[cfg(test)]
@@ -91,7 +102,7 @@ mod tests {
 
     fn parse(args: &[&str]) -> Result<Config, StartError> {
         let args = std::iter::once("serve").chain(args.iter().copied());
-        settings(&cli().try_get_matches_from(args).unwrap())
+        settings(&cli().try_get_matches_from(args).unwrap()).map(|(config, _)| config)
     }
 
     #[test]

@@ -396,6 +396,9 @@ table! {
         ConfigResetStat of Config = "config|resetstat" 2 Server .flags(ADMIN).since("2.0.0")
             .tips(&[ALL_NODES, ALL_SUCCEEDED])
             .about("Puts the counters that INFO shows back to zero.");
+        ConfigRewrite of Config = "config|rewrite" 2 Server .flags(ADMIN).since("2.8.0")
+            .tips(&[ALL_NODES, ALL_SUCCEEDED])
+            .about("Writes the settings that have been changed into the configuration file.");
         ConfigHelp of Config = "config|help" 2 Server .flags(ALWAYS).since("5.0.0")
             .about("Lists the subcommands.");
         AclCat of Acl = "acl|cat" -2 Server .flags(DIRECT).since("6.0.0").args("[category]")

@@ -2,7 +2,7 @@
 
 use hotring_protocol::glob_match;
 
-use crate::config::change_running;
+use crate::config::{change_running, rewrite_file};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::settings::settings;
@@ -44,6 +44,22 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn resetstat(c: &mut Context<'_>) -> Outcome {
     c.server.reset_totals();
+    c.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn rewrite(c: &mut Context<'_>) -> Outcome {
+    // Under the lock of the settings, so that two clients do not write at once.
+    c.server.change_config(|config| {
+        let Some(path) = &config.file else {
+            return Err(Failure::text("ERR The server is running without a config file"));
+        };
+        rewrite_file(path, config).map_err(|error| {
+            tracing::warn!(path = %path.display(), %error, "cannot rewrite the configuration file");
+            Failure::from(format!("ERR Rewriting config file: {error}"))
+        })?;
+        Ok(config.clone())
+    })?;
     c.reply.ok();
     Ok(())
 }

@@ -8,8 +8,8 @@ use std::fmt::Write;
 use super::connection::REDIS_VERSION;
 use crate::acl::Reason;
 use crate::context::Context;
+use crate::facts::{Facts, cpu_seconds, human, rss_bytes};
 use crate::failure::Outcome;
-use crate::server::{Server, Totals};
 
 /// What one section is called and how it is written.
 type Section = (&'static str, fn(&Facts<'_>, &mut String));
@@ -23,37 +23,27 @@ const SECTIONS: &[Section] = &[
     ("Stats", stats),
     ("Replication", replication),
     ("CPU", cpu),
+    ("Commandstats", commandstats),
+    ("Latencystats", latencystats),
     ("Cluster", cluster),
     ("Index", index),
     ("Checksums", checksums),
     ("Keyspace", keyspace),
 ];
 
-/// Everything that the sections show, collected once.
-struct Facts<'a> {
-    server: &'a Server,
-    totals: Totals,
-    store: hotring_store::Stats,
-    stalled: Option<hotring_store::index::Stalled>,
-    config: std::sync::Arc<crate::config::Config>,
-    now: u64,
-}
+/// Sections that are long, and shown only to who names them or says `all` or `everything`.
+const LONG: &[&str] = &["Commandstats", "Latencystats"];
 
 pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
     let wanted: Vec<Vec<u8>> = c.args.tail(1).iter().map(<[u8]>::to_ascii_lowercase).collect();
-    let all = |word: &Vec<u8>| matches!(word.as_slice(), b"all" | b"default" | b"everything");
-    let everything = wanted.is_empty() || wanted.iter().any(all);
-    let facts = Facts {
-        server: c.server,
-        totals: c.server.totals(),
-        store: c.server.store.stats(),
-        stalled: c.server.store.stalled(),
-        config: c.server.config(),
-        now: c.now,
-    };
+    let says = |words: &[&[u8]]| wanted.iter().any(|word| words.contains(&word.as_slice()));
+    let all = says(&[b"all", b"everything"]);
+    let default = all || wanted.is_empty() || says(&[b"default"]);
+    let facts = Facts::collect(c.server, c.now);
     let mut text = String::new();
     for (name, write_section) in SECTIONS {
-        if everything || wanted.iter().any(|w| w.eq_ignore_ascii_case(name.as_bytes())) {
+        let asked = if LONG.contains(name) { all } else { default };
+        if asked || says(&[name.to_ascii_lowercase().as_bytes()]) {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
@@ -96,6 +86,8 @@ fn server(f: &Facts<'_>, text: &mut String) {
     field(text, "server_time_usec", f.now.saturating_mul(1000));
     field(text, "uptime_in_seconds", uptime);
     field(text, "uptime_in_days", uptime / 86_400);
+    let file = f.config.file.as_ref();
+    field(text, "config_file", file.map(|p| p.display().to_string()).unwrap_or_default());
     field(text, "io_threads", f.server.threads.len());
     for address in &f.server.addresses {
         line(text, format_args!("listener:name=tcp,bind={},port={}", address.ip(), address.port()));
@@ -119,10 +111,7 @@ fn clients(f: &Facts<'_>, text: &mut String) {
 }
 
 fn memory(f: &Facts<'_>, text: &mut String) {
-    let index = &f.store.index;
-    // `bytes` counts removed items until their memory is free again.
-    let dataset = index.bytes.saturating_sub(index.limbo_bytes);
-    let used = index.bytes + index.table_bytes;
+    let (used, dataset) = (f.used_bytes(), f.dataset_bytes());
     field(text, "used_memory", used);
     field(text, "used_memory_human", human(used));
     let rss = rss_bytes();
@@ -148,9 +137,12 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     let t = &f.totals;
     field(text, "total_connections_received", t.accepted);
     field(text, "total_commands_processed", t.commands);
-    field(text, "instantaneous_ops_per_sec", f.server.ops_per_second());
+    let rate = f.server.rates.last();
+    line(text, format_args!("instantaneous_ops_per_sec:{:.0}", rate.commands));
     field(text, "total_net_input_bytes", t.input_bytes);
     field(text, "total_net_output_bytes", t.output_bytes);
+    line(text, format_args!("instantaneous_input_kbps:{:.2}", rate.input_bytes / 1024.0));
+    line(text, format_args!("instantaneous_output_kbps:{:.2}", rate.output_bytes / 1024.0));
     field(text, "rejected_connections", t.rejected);
     field(text, "rejected_stalled", t.rejected_stalled);
     // Only those that the background task removed.
@@ -181,6 +173,41 @@ fn cpu(_: &Facts<'_>, text: &mut String) {
     if let Some((user, system)) = cpu_seconds() {
         line(text, format_args!("used_cpu_sys:{system:.6}"));
         line(text, format_args!("used_cpu_user:{user:.6}"));
+    }
+}
+
+/// Times of commands that are not timed each time are taken to be like those that are.
+fn commandstats(f: &Facts<'_>, text: &mut String) {
+    for (spec, totals) in f.server.command_totals() {
+        if totals.is_used() {
+            let per_call = totals.times.mean_us();
+            line(
+                text,
+                format_args!(
+                    "cmdstat_{}:calls={},usec={:.0},usec_per_call={per_call:.2},rejected_calls={},failed_calls={}",
+                    spec.name,
+                    totals.calls,
+                    per_call * totals.calls as f64,
+                    totals.rejected,
+                    totals.failed,
+                ),
+            );
+        }
+    }
+}
+
+fn latencystats(f: &Facts<'_>, text: &mut String) {
+    for (spec, totals) in f.server.command_totals() {
+        if totals.times.count() > 0 {
+            let [half, most, nearly_all] = [0.5, 0.99, 0.999].map(|q| totals.times.quantile_us(q));
+            line(
+                text,
+                format_args!(
+                    "latency_percentiles_usec_{}:p50={half:.3},p99={most:.3},p99.9={nearly_all:.3}",
+                    spec.name
+                ),
+            );
+        }
     }
 }
 
@@ -233,51 +260,8 @@ fn keyspace(f: &Facts<'_>, text: &mut String) {
     }
 }
 
-/// `1.50M`, as Redis writes sizes for people.
-fn human(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["B", "K", "M", "G"];
-    let mut size = bytes as f64;
-    let mut unit = 0;
-    while size >= 1024.0 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes}B") } else { format!("{size:.2}{}", UNITS[unit]) }
-}
-
-/// Resident memory of the process, 0 where the kernel does not tell.
-fn rss_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm")
-        .ok()
-        .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
-    pages.unwrap_or(0) * rustix::param::page_size() as u64
-}
-
-/// User and system CPU time of the process in seconds, where the kernel tells.
-pub(crate) fn cpu_seconds() -> Option<(f64, f64)> {
-    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The second field is the program's name in parentheses and may hold spaces.
-    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let per_second = rustix::param::clock_ticks_per_second() as f64;
-    let mut seconds = || Some(fields.next()?.parse::<u64>().ok()? as f64 / per_second);
-    Some((seconds()?, seconds()?))
-}
-
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn sizes_for_people() {
-        assert_eq!(super::human(1023), "1023B");
-        assert_eq!(super::human(1536), "1.50K");
-        assert_eq!(super::human(3 << 30), "3.00G");
-    }
-
-    #[test]
-    fn the_kernel_tells_memory_and_cpu_time() {
-        assert!(super::rss_bytes() > 100_000);
-        assert!(super::cpu_seconds().is_some());
-    }
-
     #[test]
     fn removed_items_count_once_until_their_memory_is_free() {
         use crate::commands::string::dialogue::Dialogue;
@@ -297,5 +281,32 @@ mod tests {
         assert_eq!(number("used_memory"), bytes + table);
         assert_eq!(number("used_memory_dataset"), bytes - removed);
         assert_eq!(number("used_memory_overhead"), table + removed);
+    }
+
+    #[test]
+    fn figures_of_commands_are_shown_to_who_asks_for_them() {
+        use crate::commands::string::dialogue::Dialogue;
+
+        let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
+        dialogue.say("SET a 1");
+        dialogue.say("APPEND a");
+        dialogue.say("HGET a b");
+        let short = dialogue.say("INFO");
+        assert!(!short.contains("cmdstat_") && !short.contains("latency_percentiles"), "{short}");
+        let names = |text: String| -> Vec<String> {
+            let lines = text.split('¶').filter_map(|line| line.split_once(':'));
+            lines.map(|(name, _)| name.to_string()).collect()
+        };
+        let commands = dialogue.say("INFO CommandStats");
+        assert!(commands.contains("cmdstat_set:calls=1,usec="), "{commands}");
+        let append =
+            "cmdstat_append:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0¶";
+        assert!(commands.contains(append), "{commands}");
+        assert!(commands.contains(",rejected_calls=0,failed_calls=1¶"), "{commands}");
+        let seen = names(dialogue.say("INFO all"));
+        for name in ["cmdstat_hget", "latency_percentiles_usec_hget", "cmdstat_info", "run_id"] {
+            assert!(seen.iter().any(|n| n == name), "{name} in {seen:?}");
+        }
+        assert!(!seen.iter().any(|name| name == "latency_percentiles_usec_append"), "{seen:?}");
     }
 }

@@ -24,7 +24,7 @@ mod dump;
 mod expire;
 mod hash;
 mod history;
-pub(crate) mod info;
+mod info;
 mod key;
 mod multi;
 mod numeric;
@@ -93,15 +93,17 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
     }
 }
 
-/// Runs one of the commands that can take long, or are rare, and notes it if it did.
+/// Runs one of the commands that can take long, or are rare, and notes how long it took.
 #[cold]
 fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     let begun = clock::monotonic();
     let outcome = run_rare(id, c);
+    let took = begun.elapsed();
+    c.counters.by_command.time(id, took);
     if !has_secrets(id, c.args) {
         let shared = &c.client.shared;
         let who = || (shared.peer.clone(), shared.labels().name);
-        c.server.slowlog.note(c.args, begun.elapsed(), c.now, who);
+        c.server.slowlog.note(c.args, took, c.now, who);
     }
     outcome
 }
@@ -192,6 +194,7 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::ConfigGet => config::get(c),
         Id::ConfigSet => config::set(c),
         Id::ConfigResetStat => config::resetstat(c),
+        Id::ConfigRewrite => config::rewrite(c),
         Id::ConfigHelp => command::help(c, Id::Config),
         Id::Command => command::command(c),
         Id::CommandCount => command::count(c),

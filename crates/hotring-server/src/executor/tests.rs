@@ -329,3 +329,34 @@ fn writes_are_refused_while_a_thread_is_stalled() {
     assert_eq!(ask(&set, NOW), "+OK\r\n");
     assert!(ask("INFO index", NOW).contains("index_stalled_session:none\r\nindex_stalled_bytes:0"));
 }
+
+#[test]
+fn calls_are_counted_by_command_and_a_few_are_timed() {
+    let server = server(Config::default());
+    let (mut executor, mut conversation) = talk(&server);
+    let mut feed = |input: &str| {
+        executor.feed(&mut conversation, input.as_bytes(), NOW, &mut Vec::new());
+    };
+    let totals = |name: &str| {
+        let all = server.command_totals();
+        all.into_iter().find(|(spec, _)| spec.name == name).unwrap().1
+    };
+    // The first run is timed, and one in `TIMED_RUN` after it.
+    feed("SET a x\r\nGET a\r\nINCR a\r\nGET\r\nECHO b\r\nnonsense\r\n");
+    let get = totals("get");
+    assert_eq!((get.calls, get.failed, get.rejected, get.times.count()), (1, 0, 1, 1));
+    let incr = totals("incr");
+    assert_eq!((incr.calls, incr.failed, incr.rejected, incr.times.count()), (1, 1, 0, 1));
+    // Some commands are timed each time, and once.
+    assert_eq!((totals("echo").calls, totals("echo").times.count()), (1, 1));
+    (1..super::TIMED_RUN).for_each(|_| feed("GET a\r\nCLIENT ID\r\n"));
+    assert_eq!((totals("get").calls, totals("get").times.count()), (super::TIMED_RUN, 1));
+    feed("GET a\r\nGET a\r\nMULTI\r\nGET a\r\nEXEC\r\n");
+    assert_eq!((totals("get").calls, totals("get").times.count()), (super::TIMED_RUN + 3, 3));
+    assert_eq!((totals("exec").calls, totals("exec").times.count()), (1, 1));
+    let id = totals("client|id");
+    assert_eq!((id.calls, id.times.count()), (super::TIMED_RUN - 1, super::TIMED_RUN - 1));
+    feed("CONFIG RESETSTAT\r\nGET a\r\n");
+    assert_eq!((totals("get").calls, totals("get").rejected, totals("exec").calls), (1, 0, 0));
+    assert!(server.command_totals_ever().iter().any(|(s, t)| s.name == "exec" && t.calls == 1));
+}

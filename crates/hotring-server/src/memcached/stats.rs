@@ -44,7 +44,7 @@ fn general(c: &mut Context<'_>) {
     reply.stat("version", VERSION);
     reply.stat("hotring_version", env!("CARGO_PKG_VERSION"));
     reply.stat("pointer_size", usize::BITS);
-    if let Some((user, system)) = crate::commands::info::cpu_seconds() {
+    if let Some((user, system)) = crate::facts::cpu_seconds() {
         reply.stat("rusage_user", format_args!("{user:.6}"));
         reply.stat("rusage_system", format_args!("{system:.6}"));
     }

@@ -11,6 +11,7 @@ mod fixed;
 mod limits;
 mod memcached;
 mod network;
+mod operations;
 mod security;
 mod tls;
 mod values;
@@ -78,6 +79,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
         limits::LIMITS,
         data::DATA,
         diagnosis::DIAGNOSIS,
+        operations::OPERATIONS,
         fixed::FIXED,
     ];
     families.into_iter().flatten()

@@ -3,10 +3,12 @@
 //! Not covered here: the replies of each data command (unit tests of the commands), real client
 //! libraries (`tests/clients`), and behaviour under thousands of connections.
 
+mod admin;
 mod bad_input;
 mod clients;
 mod differential;
 mod differential_acl;
+mod handshakes;
 mod history;
 mod limits;
 mod memcached;

@@ -28,6 +28,16 @@ impl TestServer {
         Wire::connect(self.address)
     }
 
+    /// The address of the status page, if it is served.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.running.as_ref().expect("runs until dropped").admin_address()
+    }
+
+    /// The same of a server that serves it.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin_address().expect("the setting admin asks for it")
+    }
+
     /// Stops the server and waits for its end.
     pub fn stop(mut self) {
         self.end();

@@ -1,0 +1,303 @@
+//! `/metrics`: figures for Prometheus, in its text format.
+//!
+//! One table has every metric with its kind, its meaning and where its value comes from; the page of
+//! documentation and the check of dashboards come from it too. Units are base units: seconds, bytes. What is
+//! counted here is counted since the start of the process: CONFIG RESETSTAT does not touch it.
+
+use std::fmt::Write;
+
+use crate::counters::CommandTotals;
+use crate::facts::{Facts, cpu_seconds, rss_bytes};
+use crate::histogram::{BOUNDS, bound_ns};
+use crate::server::Totals;
+
+/// What Prometheus calls this format.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Everything that metrics are made of.
+pub(super) struct Figures<'a> {
+    pub facts: Facts<'a>,
+    /// The counters since the start.
+    pub totals: Totals,
+    /// Of those commands that were used, by their names.
+    pub commands: Vec<(&'static str, CommandTotals)>,
+}
+
+/// What becomes of a metric's value over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// One metric.
+pub(super) struct Metric {
+    /// Without the `hotring_` before it.
+    pub name: &'static str,
+    pub kind: Kind,
+    pub help: &'static str,
+    write: fn(&Figures<'_>, &mut Lines<'_>),
+}
+
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    write: fn(&Figures<'_>, &mut Lines<'_>),
+) -> Metric {
+    Metric { name, kind: Kind::Counter, help, write }
+}
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    write: fn(&Figures<'_>, &mut Lines<'_>),
+) -> Metric {
+    Metric { name, kind: Kind::Gauge, help, write }
+}
+
+pub(super) static METRICS: &[Metric] = &[
+    gauge("build_info", "1, with the version and the index engine as labels", |f, l| {
+        let engine = f.facts.server.store.engine().name();
+        l.labelled(&[("version", env!("CARGO_PKG_VERSION")), ("engine", engine)], 1);
+    }),
+    gauge("start_time_seconds", "When the server started, in Unix seconds", |f, l| {
+        let now = f.facts.now as f64 / 1000.0;
+        l.value(format_args!("{:.3}", now - f.facts.server.started.elapsed().as_secs_f64()));
+    }),
+    gauge("threads", "Threads that serve connections", |f, l| {
+        l.value(f.facts.server.threads.len());
+    }),
+    counter("cpu_seconds_total", "CPU time of the process", |_, l| {
+        if let Some((user, system)) = cpu_seconds() {
+            l.labelled(&[("mode", "user")], user);
+            l.labelled(&[("mode", "system")], system);
+        }
+    }),
+    gauge("open_files", "File descriptors that are open", |_, l| {
+        if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
+            l.value(files.count());
+        }
+    }),
+    counter("commands_total", "Commands that ran", |f, l| {
+        f.commands.iter().for_each(|(cmd, totals)| l.labelled(&[("cmd", cmd)], totals.calls));
+    }),
+    counter("command_failures_total", "Commands that ran and answered with an error", |f, l| {
+        f.commands.iter().for_each(|(cmd, totals)| l.labelled(&[("cmd", cmd)], totals.failed));
+    }),
+    counter(
+        "command_rejections_total",
+        "Commands that were refused before they ran, as for a wrong number of arguments",
+        |f, l| {
+            let rejected = |(cmd, totals): &(&str, CommandTotals)| {
+                l.labelled(&[("cmd", cmd)], totals.rejected);
+            };
+            f.commands.iter().for_each(rejected);
+        },
+    ),
+    Metric {
+        name: "command_duration_seconds",
+        kind: Kind::Histogram,
+        help: "How long commands took inside the server. All calls of commands that can take long are \
+               timed; of GET, SET and their like those in one of 256 reads from a connection",
+        write: |f, l| f.commands.iter().for_each(|(cmd, totals)| l.histogram(cmd, totals)),
+    },
+    counter("error_replies_total", "Requests that were answered with an error", |f, l| {
+        l.value(f.totals.errors);
+    }),
+    counter("keyspace_hits_total", "Lookups that found their key", |f, l| {
+        l.value(f.totals.keyspace_hits);
+    }),
+    counter("keyspace_misses_total", "Lookups that did not find their key", |f, l| {
+        l.value(f.totals.keyspace_misses);
+    }),
+    counter(
+        "expired_keys_total",
+        "Expired keys that the walk in the background removed",
+        |f, l| {
+            l.value(f.totals.expired_keys);
+        },
+    ),
+    gauge("db_keys", "Keys, with those that have expired and were not removed yet", |f, l| {
+        l.labelled(&[("db", "0")], f.facts.store.index.items);
+    }),
+    gauge("db_keys_expiring", "Keys that have an expiry", |f, l| {
+        l.labelled(&[("db", "0")], f.facts.store.index.expiring);
+    }),
+    gauge("memory_used_bytes", "Memory of items and of the table", |f, l| {
+        l.value(f.facts.used_bytes());
+    }),
+    gauge("memory_dataset_bytes", "Memory of the items that are there", |f, l| {
+        l.value(f.facts.dataset_bytes());
+    }),
+    gauge("memory_table_bytes", "Memory of the table", |f, l| {
+        l.value(f.facts.store.index.table_bytes);
+    }),
+    gauge("memory_unreclaimed_bytes", "Memory of removed items that is not free yet", |f, l| {
+        l.value(f.facts.store.index.limbo_bytes);
+    }),
+    gauge("memory_unreclaimed_limit_bytes", "The setting unreclaimed-limit; 0 for none", |f, l| {
+        l.value(f.facts.config.unreclaimed_max);
+    }),
+    gauge("memory_rss_bytes", "Resident memory of the process", |_, l| l.value(rss_bytes())),
+    gauge("stalled", "1 while a thread that does not leave its command keeps memory", |f, l| {
+        l.value(u8::from(f.facts.stalled.is_some()));
+    }),
+    counter("stalled_rejections_total", "Writes refused because of that", |f, l| {
+        l.value(f.totals.rejected_stalled);
+    }),
+    gauge("connected_clients", "Connections that are open", |f, l| {
+        l.value(f.facts.server.clients_len());
+    }),
+    gauge("max_clients", "The setting maxclients", |f, l| l.value(f.facts.config.maxclients)),
+    gauge("blocked_clients", "Connections that wait for a key", |f, l| {
+        l.value(f.facts.store.watches);
+    }),
+    counter("connections_received_total", "Connections that were accepted", |f, l| {
+        l.value(f.totals.accepted);
+    }),
+    counter("connections_rejected_total", "Connections refused because of maxclients", |f, l| {
+        l.value(f.totals.rejected);
+    }),
+    counter("connections_closed_total", "Connections closed because of a limit", |f, l| {
+        l.labelled(&[("limit", "query-buffer")], f.totals.input_limit_closed);
+        l.labelled(&[("limit", "output-buffer")], f.totals.output_limit_closed);
+    }),
+    counter("net_input_bytes_total", "Bytes received from clients", |f, l| {
+        l.value(f.totals.input_bytes);
+    }),
+    counter("net_output_bytes_total", "Bytes sent to clients", |f, l| {
+        l.value(f.totals.output_bytes);
+    }),
+    counter("net_reads_total", "Read system calls that brought data", |f, l| {
+        l.value(f.totals.reads);
+    }),
+    counter("net_writes_total", "Write system calls", |f, l| l.value(f.totals.writes)),
+    gauge("pubsub_channels", "Channels that somebody listens to", |f, l| {
+        l.value(f.facts.server.pubsub.counts().0);
+    }),
+    gauge("pubsub_patterns", "Patterns that somebody listens to", |f, l| {
+        l.value(f.facts.server.pubsub.counts().1);
+    }),
+    gauge("slowlog_length", "Requests that SLOWLOG keeps", |f, l| {
+        l.value(f.facts.server.slowlog.len());
+    }),
+    gauge("index_slots", "Slots of the index's table", |f, l| l.value(f.facts.store.index.slots)),
+    counter("index_lookups_sampled_total", "Lookups whose visits were counted", |f, l| {
+        l.value(f.facts.store.index.lookups_sampled);
+    }),
+    counter("index_visits_sampled_total", "Items that these lookups looked at", |f, l| {
+        l.value(f.facts.store.index.visits_sampled);
+    }),
+    counter("index_head_moves_total", "Times that a hot item got a place in the table", |f, l| {
+        l.value(f.facts.store.index.head_moves);
+    }),
+    counter("damaged_reads_total", "Commands that met an item whose checksum is wrong", |f, l| {
+        l.value(f.totals.damaged_reads);
+    }),
+    gauge("scrub_progress_ratio", "How far the last check of all items has come", |f, l| {
+        l.value(f.facts.server.scrubber.status().progress);
+    }),
+    gauge("scrub_damaged_items", "Damaged items that it has found", |f, l| {
+        l.value(f.facts.server.scrubber.status().counts.damaged);
+    }),
+];
+
+/// The whole page.
+pub(super) fn page(figures: &Figures<'_>) -> String {
+    let mut text = String::new();
+    for metric in METRICS {
+        let Metric { name, kind, help, write } = metric;
+        push(&mut text, format_args!("# HELP hotring_{name} {help}\n"));
+        push(&mut text, format_args!("# TYPE hotring_{name} {}\n", kind.name()));
+        write(figures, &mut Lines { text: &mut text, name });
+    }
+    text
+}
+
+fn push(text: &mut String, content: std::fmt::Arguments<'_>) {
+    text.write_fmt(content).expect("writing to a string cannot fail");
+}
+
+/// Writes the lines of one metric.
+struct Lines<'a> {
+    text: &'a mut String,
+    name: &'static str,
+}
+
+impl Lines<'_> {
+    fn value(&mut self, value: impl std::fmt::Display) {
+        push(self.text, format_args!("hotring_{} {value}\n", self.name));
+    }
+
+    /// None of the labels' values has a quote, a backslash or a line end.
+    fn labelled(&mut self, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        let labels: Vec<String> = labels.iter().map(|(n, v)| format!("{n}=\"{v}\"")).collect();
+        push(self.text, format_args!("hotring_{}{{{}}} {value}\n", self.name, labels.join(",")));
+    }
+
+    fn histogram(&mut self, cmd: &str, totals: &CommandTotals) {
+        let times = &totals.times;
+        if times.count() == 0 {
+            return;
+        }
+        let mut up_to = 0;
+        for i in 0..BOUNDS {
+            up_to += times.counts[i];
+            let bound = bound_ns(i) as f64 / 1e9;
+            self.bucket(cmd, &bound.to_string(), up_to);
+        }
+        self.bucket(cmd, "+Inf", times.count());
+        let (name, sum) = (self.name, times.sum_ns as f64 / 1e9);
+        push(self.text, format_args!("hotring_{name}_sum{{cmd=\"{cmd}\"}} {sum}\n"));
+        push(self.text, format_args!("hotring_{name}_count{{cmd=\"{cmd}\"}} {}\n", times.count()));
+    }
+
+    fn bucket(&mut self, cmd: &str, le: &str, count: u64) {
+        let name = self.name;
+        push(
+            self.text,
+            format_args!("hotring_{name}_bucket{{cmd=\"{cmd}\",le=\"{le}\"}} {count}\n"),
+        );
+    }
+}
+
+/// The page of documentation: every metric, and what it says.
+pub fn markdown() -> String {
+    let mut text = String::from(
+        "| name | kind | what it says |\n\
+         | --- | --- | --- |\n",
+    );
+    for Metric { name, kind, help, .. } in METRICS {
+        push(&mut text, format_args!("| `hotring_{name}` | {} | {help} |\n", kind.name()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_as_prometheus_wants_them() {
+        let mut names = HashSet::new();
+        for Metric { name, kind, help, .. } in METRICS {
+            assert!(names.insert(name), "{name} twice");
+            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert!(!help.contains(['\n', '\\', '|']), "{name}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The admin listener: metrics, health checks and a status page by HTTP, on an address and a thread of
+//! its own.
+//!
+//! It only reads. No request of a client waits for it, and it answers while clients are being served,
+//! refused or let go: at the end of the server it is the last to go.
+
+mod big_keys;
+mod metrics;
+mod page;
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+use crate::clock;
+use crate::facts::Facts;
+use crate::server::Server;
+use crate::worker;
+use big_keys::Walk;
+use metrics::Figures;
+
+pub use metrics::markdown;
+
+/// What the thread and its session are called.
+pub(crate) const THREAD: &str = "hotring-admin";
+
+/// Connections at one time; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 64;
+
+/// How long a client may take to send a request, or keep a connection without one.
+const REQUEST_MAX: Duration = Duration::from_secs(10);
+
+/// How long a connection is used; then it is closed after the request that it is at, and in any case after
+/// another `REQUEST_MAX`, so that nobody keeps one for ever by not reading.
+const CONNECTION_MAX: Duration = Duration::from_secs(60);
+
+/// Longest head of a request.
+const HEAD_MAX: usize = 16 << 10;
+
+/// After an accept that failed, so that an error that repeats does not become a busy loop.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time between two looks whether the server has ended.
+const END_PAUSE: Duration = Duration::from_millis(10);
+
+/// What every request is answered from.
+#[derive(Clone)]
+struct Admin {
+    server: Arc<Server>,
+    walk: Arc<Mutex<Walk>>,
+}
+
+/// Serves until the server has ended. Runs on its own OS thread.
+pub(crate) fn run(server: &Arc<Server>, listener: TcpListener) -> io::Result<()> {
+    worker::runtime()?.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let admin = Admin { server: server.clone(), walk: Arc::default() };
+        tokio::task::spawn_local(walk_on(admin.clone()));
+        tokio::task::spawn_local(accept(admin, listener));
+        server.stopping().await;
+        // The threads let go of those that do not end by themselves.
+        while server.clients_len() > 0 {
+            tokio::time::sleep(END_PAUSE).await;
+        }
+        Ok(())
+    })
+}
+
+/// Looks for large values, bit by bit.
+async fn walk_on(admin: Admin) {
+    let mut store = admin.server.store.session_named(THREAD);
+    let mut timer = tokio::time::interval(big_keys::PAUSE);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        admin.walk().step(&mut store, clock::unix_ms());
+        store.collect();
+    }
+}
+
+async fn accept(admin: Admin, listener: tokio::net::TcpListener) {
+    let router = router(admin);
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = room.clone().acquire_owned().await.expect("it is never closed");
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let router = router.clone();
+                tokio::task::spawn_local(async move {
+                    serve(stream, router).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "accept failed on the admin address");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, router: Router) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_MAX)
+        .max_buf_size(HEAD_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    if let Ok(ended) = tokio::time::timeout(CONNECTION_MAX, connection.as_mut()).await {
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection to the admin address failed");
+        }
+        return;
+    }
+    connection.as_mut().graceful_shutdown();
+    // Whether it ends by itself or is dropped now makes no difference.
+    let _ = tokio::time::timeout(REQUEST_MAX, connection).await;
+}
+
+fn router(admin: Admin) -> Router {
+    Router::new()
+        .route("/", get(status))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .with_state(admin)
+}
+
+impl Admin {
+    fn walk(&self) -> MutexGuard<'_, Walk> {
+        self.walk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn figures(&self) -> Figures<'_> {
+        let commands = self.server.command_totals_ever().into_iter();
+        Figures {
+            facts: Facts::collect(&self.server, clock::unix_ms()),
+            totals: self.server.totals_ever(),
+            commands: commands
+                .filter(|(_, totals)| totals.is_used())
+                .map(|(spec, totals)| (spec.name, totals))
+                .collect(),
+        }
+    }
+}
+
+async fn metrics(State(admin): State<Admin>) -> Response {
+    typed(metrics::CONTENT_TYPE, metrics::page(&admin.figures()))
+}
+
+async fn status(State(admin): State<Admin>) -> Response {
+    let largest = admin.walk().largest();
+    let mut response = typed("text/html; charset=utf-8", page::page(&admin.figures(), &largest));
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    response
+}
+
+/// Whether the process lives.
+async fn healthz() -> Response {
+    plain(StatusCode::OK, "ok\n")
+}
+
+/// Whether it is to be sent clients.
+async fn readyz(State(admin): State<Admin>) -> Response {
+    if admin.server.is_stopping() {
+        plain(StatusCode::SERVICE_UNAVAILABLE, "ending\n")
+    } else {
+        plain(StatusCode::OK, "ready\n")
+    }
+}
+
+fn plain(status: StatusCode, text: &str) -> Response {
+    (status, typed("text/plain; charset=utf-8", text.to_string())).into_response()
+}
+
+fn typed(content_type: &'static str, body: String) -> Response {
+    let headers: [(HeaderName, &str); 2] =
+        [(CONTENT_TYPE, content_type), (CACHE_CONTROL, "no-store")];
+    (headers, body).into_response()
+}

@@ -1,0 +1,292 @@
+//! `/`: one plain page for a person: how fast, how full, who is connected. No script, nothing from elsewhere;
+//! it loads itself anew every few seconds.
+
+use std::fmt::{self, Display, Write};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::big_keys::BigKey;
+use super::metrics::Figures;
+use crate::client::ClientShared;
+use crate::facts::{human, rss_bytes};
+use crate::rates::Rate;
+use crate::scrub::Phase;
+
+/// Connections that are listed.
+const CLIENTS_SHOWN: usize = 50;
+
+/// Size of the picture of the last two minutes.
+const CHART: (f64, f64) = (720.0, 120.0);
+
+const STYLE: &str = "\
+body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;color:#222;background:#fff}\
+h1{font-size:1.4em}h2{font-size:1.1em;margin:1.6em 0 .4em}\
+table{border-collapse:collapse}td,th{padding:.15em 1.2em .15em 0;text-align:left;vertical-align:top}\
+th{font-weight:600;border-bottom:1px solid #ccc}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\
+.warn{background:#fdd;padding:.5em}svg{background:#f4f4f4;max-width:100%}.dim{color:#666}\
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}svg{background:#222}.warn{background:#622}}";
+
+/// Text that is no markup.
+struct Plain<'a>(&'a str);
+
+impl Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A page that is being written.
+struct Html(String);
+
+impl Html {
+    fn add(&mut self, content: fmt::Arguments<'_>) {
+        self.0.write_fmt(content).expect("writing to a string cannot fail");
+    }
+
+    fn heading(&mut self, text: &str) {
+        self.add(format_args!("<h2>{}</h2>\n", Plain(text)));
+    }
+
+    /// A table of names and values.
+    fn facts(&mut self, rows: &[(&str, String)]) {
+        self.add(format_args!("<table>\n"));
+        for (name, value) in rows {
+            self.add(format_args!("<tr><td>{name}<td>{}\n", Plain(value)));
+        }
+        self.add(format_args!("</table>\n"));
+    }
+
+    /// A table with a head; columns whose names begin with `#` hold numbers.
+    fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
+        let class = |name: &str| if name.starts_with('#') { " class=n" } else { "" };
+        self.add(format_args!("<table>\n<tr>"));
+        for name in head {
+            self.add(format_args!("<th{}>{}", class(name), name.trim_start_matches('#')));
+        }
+        for row in rows {
+            self.add(format_args!("\n<tr>"));
+            for (name, cell) in head.iter().zip(row) {
+                self.add(format_args!("<td{}>{}", class(name), Plain(cell)));
+            }
+        }
+        self.add(format_args!("\n</table>\n"));
+    }
+}
+
+/// The whole page.
+pub(super) fn page(figures: &Figures<'_>, big_keys: &[BigKey]) -> String {
+    let mut html = Html(String::new());
+    html.add(format_args!(
+        "<!doctype html>\n<html lang=en><meta charset=utf-8>\
+         <meta name=viewport content=\"width=device-width\">\
+         <meta http-equiv=refresh content=5><title>hotring</title><style>{STYLE}</style>\n\
+         <h1>hotring {}</h1>\n",
+        env!("CARGO_PKG_VERSION")
+    ));
+    warnings(figures, &mut html);
+    server(figures, &mut html);
+    rates(figures, &mut html);
+    memory(figures, &mut html);
+    commands(figures, &mut html);
+    large(big_keys, &mut html);
+    clients(figures, &mut html);
+    html.add(format_args!(
+        "<p class=dim><a href=/metrics>metrics</a>, <a href=/healthz>healthz</a>, \
+         <a href=/readyz>readyz</a>. This page loads itself anew every 5 seconds.\n"
+    ));
+    html.0
+}
+
+fn warnings(f: &Figures<'_>, html: &mut Html) {
+    if f.facts.server.is_stopping() {
+        html.add(format_args!("<p class=warn>The server is ending.\n"));
+    }
+    if let Some(stalled) = &f.facts.stalled {
+        html.add(format_args!(
+            "<p class=warn>Thread {} does not leave its command; {} removed meanwhile cannot be \
+             freed.\n",
+            Plain(&stalled.session),
+            human(stalled.held_bytes)
+        ));
+    }
+    let damaged = f.totals.damaged_reads + f.facts.server.scrubber.status().counts.damaged;
+    if damaged > 0 {
+        html.add(format_args!(
+            "<p class=warn>Items whose memory has changed by itself were met: see SCRUB.\n"
+        ));
+    }
+}
+
+fn server(f: &Figures<'_>, html: &mut Html) {
+    let server = f.facts.server;
+    let mut addresses: Vec<String> = server.addresses.iter().map(ToString::to_string).collect();
+    addresses.extend(server.unix_path.iter().map(|path| path.display().to_string()));
+    html.facts(&[
+        ("up for", duration(server.started.elapsed().as_secs())),
+        ("process", std::process::id().to_string()),
+        ("listens on", addresses.join(", ")),
+        ("threads", server.threads.len().to_string()),
+        ("index", server.store.engine().name().to_string()),
+    ]);
+}
+
+fn rates(f: &Figures<'_>, html: &mut Html) {
+    let last = f.facts.server.rates.last();
+    let all = f.facts.server.rates.all();
+    html.heading("Rates");
+    html.facts(&[
+        ("commands", format!("{} a second, {} in all", count(last.commands), f.totals.commands)),
+        ("hits", last.hit_ratio().map_or("-".to_string(), |r| format!("{:.1} %", r * 100.0))),
+        ("received", format!("{} a second", human(last.input_bytes as u64))),
+        ("sent", format!("{} a second", human(last.output_bytes as u64))),
+        ("errors", format!("{} in all", f.totals.errors)),
+    ]);
+    chart(&all, html);
+}
+
+/// Commands a second over the time that is kept.
+fn chart(rates: &[Rate], html: &mut Html) {
+    let most = rates.iter().map(|rate| rate.commands).fold(1.0, f64::max);
+    let (width, height) = CHART;
+    html.add(format_args!(
+        "<p><svg viewBox=\"0 0 {width} {height}\" width={width} height={height} role=img>\
+         <title>Commands a second, the last two minutes</title>\
+         <polyline fill=none stroke=#c50 stroke-width=1.5 points=\""
+    ));
+    for (i, rate) in rates.iter().enumerate() {
+        // The present is at the right edge; a second is as wide whether many or few are kept.
+        let x = width - (rates.len() - 1 - i) as f64 * width / 120.0;
+        let y = height - 2.0 - rate.commands / most * (height - 20.0);
+        html.add(format_args!("{x:.1},{y:.1} "));
+    }
+    html.add(format_args!(
+        "\"/><text x=4 y=14 font-size=11 fill=#888>{} commands a second at most, in two \
+         minutes</text></svg>\n",
+        count(most)
+    ));
+}
+
+fn memory(f: &Figures<'_>, html: &mut Html) {
+    let index = &f.facts.store.index;
+    let status = f.facts.server.scrubber.status();
+    html.heading("Memory and keys");
+    let mut rows = vec![
+        ("keys", format!("{}, {} of them with an expiry", index.items, index.expiring)),
+        ("items", human(f.facts.dataset_bytes())),
+        ("table", human(index.table_bytes)),
+        ("removed, not free yet", human(index.limbo_bytes)),
+        ("resident", human(rss_bytes())),
+    ];
+    if status.phase != Phase::Idle {
+        let progress = status.progress * 100.0;
+        let damaged = status.counts.damaged;
+        let text = format!("{}, {progress:.1} %, {damaged} damaged", status.phase.name());
+        rows.push(("check of all items", text));
+    }
+    html.facts(&rows);
+}
+
+fn commands(f: &Figures<'_>, html: &mut Html) {
+    let mut used: Vec<_> = f.commands.iter().filter(|(_, totals)| totals.calls > 0).collect();
+    used.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.calls));
+    html.heading("Commands");
+    let us = |us: f64| if us > 0.0 { format!("{us:.1}") } else { "-".to_string() };
+    let rows: Vec<Vec<String>> = used
+        .iter()
+        .map(|(name, totals)| {
+            vec![
+                name.to_ascii_uppercase().replace('|', " "),
+                totals.calls.to_string(),
+                totals.failed.to_string(),
+                us(totals.times.mean_us()),
+                us(totals.times.quantile_us(0.5)),
+                us(totals.times.quantile_us(0.99)),
+            ]
+        })
+        .collect();
+    html.table(&["command", "#calls", "#failed", "#mean µs", "#50 %", "#99 %"], &rows);
+}
+
+fn large(big_keys: &[BigKey], html: &mut Html) {
+    html.heading("Largest values");
+    let row = |big: &BigKey| vec![big.key.clone(), human(big.bytes as u64)];
+    let rows: Vec<Vec<String>> = big_keys.iter().map(row).collect();
+    html.table(&["key", "#bytes"], &rows);
+}
+
+fn clients(f: &Figures<'_>, html: &mut Html) {
+    let clients = f.facts.server.clients();
+    html.heading("Clients");
+    html.add(format_args!(
+        "<p>{} connected, {} may be; {} wait for a key, {} were refused.\n",
+        clients.len(),
+        f.facts.config.maxclients,
+        f.facts.store.watches,
+        f.totals.rejected,
+    ));
+    let shown = clients.iter().take(CLIENTS_SHOWN);
+    let rows: Vec<Vec<String>> = shown.map(|client| client_row(client, f.facts.now)).collect();
+    html.table(&["id", "address", "name", "library", "#age", "#idle", "#unsent"], &rows);
+    if clients.len() > CLIENTS_SHOWN {
+        let more = clients.len() - CLIENTS_SHOWN;
+        html.add(format_args!("<p class=dim>and {more} more: CLIENT LIST has all.\n"));
+    }
+}
+
+fn client_row(client: &ClientShared, now: u64) -> Vec<String> {
+    let labels = client.labels();
+    let since = |then: u64| duration(now.saturating_sub(then) / 1000);
+    vec![
+        client.id.to_string(),
+        client.peer.clone(),
+        labels.name,
+        format!("{} {}", labels.lib_name, labels.lib_ver),
+        since(client.connected_at),
+        // ORDERING: Relaxed, here and below: figures for people.
+        since(client.active_at.load(Relaxed)),
+        human(client.unsent_len.load(Relaxed) as u64),
+    ]
+}
+
+/// `1.2M`, for rates.
+fn count(n: f64) -> String {
+    match n {
+        n if n >= 1e6 => format!("{:.2}M", n / 1e6),
+        n if n >= 1e4 => format!("{:.1}k", n / 1e3),
+        n => format!("{n:.0}"),
+    }
+}
+
+/// `3d 04:05:06`.
+fn duration(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let time = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
+    if days > 0 { format!("{days}d {time}") } else { time }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_clients_is_no_markup() {
+        assert_eq!(Plain("a<b>&\"c").to_string(), "a&lt;b&gt;&amp;&quot;c");
+        let mut html = Html(String::new());
+        large(&[BigKey { bytes: 1 << 20, key: "<script>".to_string() }], &mut html);
+        assert!(html.0.contains("<td>&lt;script&gt;<td class=n>1.00M"), "{}", html.0);
+    }
+
+    #[test]
+    fn times_and_counts_are_short() {
+        assert_eq!(duration(3 * 86_400 + 3661), "3d 01:01:01");
+        assert_eq!([9_999.0, 12_345.0, 1.5e6].map(count), ["9999", "12.3k", "1.50M"]);
+    }
+}

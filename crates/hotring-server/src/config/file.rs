@@ -1,0 +1,230 @@
+//! The configuration file: TOML, one setting a line under the names that flags have too.
+//!
+//! [`read`] takes settings from it, [`rewrite`] puts changed ones back (CONFIG REWRITE) and leaves
+//! comments, order and everything else in it as they are.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use toml_edit::{Document, DocumentMut, Item, Value};
+
+use super::{Config, StartError};
+use crate::settings::{self, Change, Setting, settings};
+
+/// What a value has to be.
+const KINDS: &str = "must be a string, a whole number, true, false, or a list of strings";
+
+/// Takes settings from the TOML text of a file; `source` names it in errors.
+pub(super) fn read(config: &mut Config, text: &str, source: &str) -> Result<(), StartError> {
+    let document = Document::parse(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_of(text, span.start));
+        StartError::new(format!("{source}, line {line}: {}", error.message()))
+    })?;
+    for (name, item) in document.as_table() {
+        let at = document.as_table().key(name).and_then(|key| key.span());
+        let from = format!("{source}, line {}", line_of(text, at.map_or(0, |span| span.start)));
+        if name.eq_ignore_ascii_case("listen") {
+            config.listen.clear();
+        }
+        // What is no setting is told first: a heading may be the start of another program's file.
+        let value = match (settings::find(name), value_text(item)) {
+            (Some(_), None) => {
+                return Err(StartError::new(format!("{from}: {name} {KINDS}")));
+            }
+            (_, value) => value.unwrap_or_default(),
+        };
+        config.set(name, &value, &from)?;
+    }
+    Ok(())
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
+}
+
+/// The value as it would be written behind a flag; a list with spaces between its parts.
+fn value_text(item: &Item) -> Option<String> {
+    match item.as_value()? {
+        Value::Array(parts) => {
+            let parts: Option<Vec<&str>> = parts.iter().map(Value::as_str).collect();
+            Some(parts?.join(" "))
+        }
+        Value::String(text) => Some(text.value().clone()),
+        Value::Integer(number) => Some(number.value().to_string()),
+        Value::Boolean(yes) => Some(if *yes.value() { "yes" } else { "no" }.to_string()),
+        _ => None,
+    }
+}
+
+/// A setting's value as TOML has it.
+pub fn toml_value(text: &str) -> String {
+    value(text).to_string()
+}
+
+/// Numbers, yes and no have no quotes.
+fn value(text: &str) -> Value {
+    match (text, text.parse::<i64>()) {
+        ("yes", _) => true.into(),
+        ("no", _) => false.into(),
+        (_, Ok(number)) if number.to_string() == text => number.into(),
+        _ => text.into(),
+    }
+}
+
+/// Writes the settings that may change while the server runs into its file, as they are now.
+pub(crate) fn rewrite(path: &Path, config: &Config) -> io::Result<()> {
+    // The file itself, where `path` is a link to it.
+    let path = path.canonicalize()?;
+    let text = fs::read_to_string(&path)?;
+    replace(&path, rewritten(&text, config)?.as_bytes())
+}
+
+fn rewritten(text: &str, config: &Config) -> io::Result<String> {
+    let mut document: DocumentMut =
+        text.parse().map_err(|_| io::Error::other("it is no TOML file any more"))?;
+    for setting in settings().filter(|setting| setting.change == Change::Running) {
+        let text = (setting.get)(config);
+        match own_item(&mut document, setting) {
+            Some(item) if value_text(item).as_deref() == Some(text.as_str()) => {}
+            Some(item) => {
+                let mut new = value(&text);
+                if let Some(old) = item.as_value() {
+                    *new.decor_mut() = old.decor().clone();
+                }
+                *item = Item::Value(new);
+            }
+            None if text == setting.default_text() => {}
+            None => {
+                document.insert(setting.name, Item::Value(value(&text)));
+            }
+        }
+    }
+    Ok(document.to_string())
+}
+
+/// Where a document sets it, in any spelling.
+fn own_item<'a>(document: &'a mut DocumentMut, setting: &Setting) -> Option<&'a mut Item> {
+    let names = |key: &str| settings::find(key).is_some_and(|found| found.name == setting.name);
+    let key = document.iter().map(|(key, _)| key.to_string()).find(|key| names(key))?;
+    document.get_mut(&key)
+}
+
+/// Replaces a file at one moment: whoever reads it sees the old text or the new one, also after a
+/// power cut.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let new = folder.join(format!(".{name}.{}", std::process::id()));
+    let written = write_like(&new, path, bytes).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        // It may not even be there.
+        let _ = fs::remove_file(&new);
+    }
+    written?;
+    File::open(folder)?.sync_all()
+}
+
+fn write_like(new: &Path, old: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(new)?;
+    // Before there is anything in it: the old one may be private.
+    file.set_permissions(fs::metadata(old)?.permissions())?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        read(&mut Config::default(), text, "x.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_file_sets_what_it_names_and_keeps_the_rest() {
+        let mut config = Config::default();
+        let text = "# a comment\n\nport = 7000\nmaxclients = 5 # few\nprotected-mode = false\n\
+                    unixsocket = '/tmp/a b'\nbind = ['127.0.0.1', '::1']\nsave = \"\"\n\
+                    client-query-buffer-limit = '2mb'\n";
+        read(&mut config, text, "x.toml").unwrap();
+        let expected = Config {
+            port: 7000,
+            maxclients: 5,
+            protected_mode: false,
+            unixsocket: Some("/tmp/a b".into()),
+            bind: vec!["127.0.0.1".to_string(), "::1".to_string()],
+            query_buffer_max: 2 << 20,
+            ..Config::default()
+        };
+        assert_eq!(config, expected);
+        assert_eq!(config.addresses(), ["127.0.0.1:7000", "[::1]:7000"]);
+    }
+
+    #[test]
+    fn errors_name_the_line_and_the_nearest_setting() {
+        assert_eq!(
+            error("port = 1\nmaxcleints = 5"),
+            "x.toml, line 2: there is no setting 'maxcleints'; did you mean 'maxclients'?"
+        );
+        assert_eq!(
+            error("\nappendonly = true"),
+            "x.toml, line 2: appendonly can only be 'no' in this version, not 'yes'"
+        );
+        let message = error("port = 1\ntimeout = 1.5");
+        assert!(message.starts_with("x.toml, line 2: timeout must be a string"), "{message}");
+        assert!(error("[network]\nport = 1").contains("there is no setting 'network'"));
+        assert!(error("listen = [1, 2]").contains("a list of strings"));
+        // The lines of a redis.conf.
+        let message = error("# x\nport 7000\n");
+        assert!(message.starts_with("x.toml, line 2: "), "{message}");
+        assert!(error("port = 1\nport = 2").starts_with("x.toml, line 2: "));
+    }
+
+    #[test]
+    fn every_default_can_stand_in_a_file() {
+        for setting in settings() {
+            let text = format!("{} = {}", setting.name, toml_value(&setting.default_text()));
+            let mut config = Config::default();
+            read(&mut config, &text, "x.toml").unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(config, Config::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_has_changed_is_written_back_and_the_rest_stays() {
+        let text = "# mine\nport = 7000\nmaxclients = 5 # few\nlog-level = 'debug'\n\n# end\n";
+        let mut config = Config::default();
+        read(&mut config, text, "x.toml").unwrap();
+        assert_eq!(rewritten(text, &config).unwrap(), text);
+        config.maxclients = 7;
+        config.port = 1;
+        config.timeout_s = 3;
+        config.log_level = super::super::LogLevel::Warning;
+        let new = rewritten(text, &config).unwrap();
+        assert_eq!(
+            new,
+            "# mine\nport = 7000\nmaxclients = 7 # few\nlog-level = \"warning\"\ntimeout = 3\n\n# end\n"
+        );
+        assert_eq!(toml_value("007"), "\"007\"");
+    }
+
+    #[test]
+    fn a_file_is_replaced_with_its_permissions() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = std::env::temp_dir().join(format!("hotring-rewrite-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let (path, link) = (folder.join("a.toml"), folder.join("b.toml"));
+        fs::write(&path, "timeout = 1\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        rewrite(&link, &Config { timeout_s: 9, ..Config::default() }).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "timeout = 9\n");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "a file was left behind");
+        assert!(rewrite(&folder.join("c.toml"), &Config::default()).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

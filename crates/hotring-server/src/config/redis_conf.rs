@@ -1,0 +1,355 @@
+//! Settings from a `redis.conf`, for who brings one along: the lines that have a counterpart here are
+//! taken, those that only tune what works differently here are told and left out, and those that ask for
+//! what is not here are refused, as a server without it is not what was asked for.
+//!
+//! Lines are split as Redis splits them, which is how it splits an inline request.
+
+use std::path::{Path, PathBuf};
+
+use hotring_protocol::{Args, Decoded, Decoder, Limits};
+
+use super::{Config, StartError};
+use crate::settings;
+
+/// How deep files may name others by `include`.
+const INCLUDES_MAX: usize = 8;
+
+/// Directives of Redis 7.4 without which this server does the same for its clients, or that say how
+/// Redis's own parts work.
+const WITHOUT_EFFECT: &[&str] = &[
+    "active-expire-effort",
+    "activedefrag",
+    "activerehashing",
+    "always-show-logo",
+    "aof-load-truncated",
+    "aof-rewrite-incremental-fsync",
+    "aof-timestamp-enabled",
+    "aof-use-rdb-preamble",
+    "aof_rewrite_cpulist",
+    "appenddirname",
+    "appendfilename",
+    "appendfsync",
+    "auto-aof-rewrite-min-size",
+    "auto-aof-rewrite-percentage",
+    "bgsave_cpulist",
+    "bio_cpulist",
+    "cluster-allow-pubsubshard-when-down",
+    "cluster-allow-reads-when-down",
+    "cluster-allow-replica-migration",
+    "cluster-announce-bus-port",
+    "cluster-announce-hostname",
+    "cluster-announce-human-nodename",
+    "cluster-announce-ip",
+    "cluster-announce-port",
+    "cluster-announce-tls-port",
+    "cluster-config-file",
+    "cluster-link-sendbuf-limit",
+    "cluster-migration-barrier",
+    "cluster-node-timeout",
+    "cluster-port",
+    "cluster-preferred-endpoint-type",
+    "cluster-replica-no-failover",
+    "cluster-replica-validity-factor",
+    "cluster-require-full-coverage",
+    "crash-log-enabled",
+    "crash-memcheck-enabled",
+    "daemonize",
+    "databases",
+    "dbfilename",
+    "dir",
+    "disable-thp",
+    "dynamic-hz",
+    "hash-max-listpack-entries",
+    "hash-max-listpack-value",
+    "hash-max-ziplist-entries",
+    "hash-max-ziplist-value",
+    "hll-sparse-max-bytes",
+    "hz",
+    "ignore-warnings",
+    "io-threads-do-reads",
+    "jemalloc-bg-thread",
+    "latency-tracking",
+    "latency-tracking-info-percentiles",
+    "lazyfree-lazy-eviction",
+    "lazyfree-lazy-expire",
+    "lazyfree-lazy-server-del",
+    "lazyfree-lazy-user-del",
+    "lazyfree-lazy-user-flush",
+    "lfu-decay-time",
+    "lfu-log-factor",
+    "list-compress-depth",
+    "list-max-listpack-size",
+    "list-max-ziplist-size",
+    "locale-collate",
+    "logfile",
+    "maxmemory-eviction-tenacity",
+    "maxmemory-samples",
+    "min-replicas-max-lag",
+    "no-appendfsync-on-rewrite",
+    "oom-score-adj",
+    "oom-score-adj-values",
+    "pidfile",
+    "proc-title-template",
+    "rdb-del-sync-files",
+    "rdb-save-incremental-fsync",
+    "rdbchecksum",
+    "rdbcompression",
+    "repl-backlog-size",
+    "repl-backlog-ttl",
+    "repl-disable-tcp-nodelay",
+    "repl-diskless-load",
+    "repl-diskless-sync",
+    "repl-diskless-sync-delay",
+    "repl-diskless-sync-max-replicas",
+    "repl-ping-replica-period",
+    "repl-timeout",
+    "replica-announce-ip",
+    "replica-announce-port",
+    "replica-announced",
+    "replica-ignore-disk-write-errors",
+    "replica-ignore-maxmemory",
+    "replica-lazy-flush",
+    "replica-priority",
+    "replica-read-only",
+    "replica-serve-stale-data",
+    "sanitize-dump-payload",
+    "server_cpulist",
+    "set-max-intset-entries",
+    "set-max-listpack-entries",
+    "set-max-listpack-value",
+    "set-proc-title",
+    "shutdown-on-sigint",
+    "shutdown-on-sigterm",
+    "shutdown-timeout",
+    "slave-priority",
+    "slave-read-only",
+    "slave-serve-stale-data",
+    "socket-mark-id",
+    "stop-writes-on-bgsave-error",
+    "stream-node-max-bytes",
+    "stream-node-max-entries",
+    "supervised",
+    "syslog-enabled",
+    "syslog-facility",
+    "syslog-ident",
+    "zset-max-listpack-entries",
+    "zset-max-listpack-value",
+    "zset-max-ziplist-entries",
+    "zset-max-ziplist-value",
+];
+
+/// Directives that ask for what is not here, with what that is.
+const MISSING: &[(&str, &str)] = &[
+    ("loadmodule", "modules"),
+    ("masterauth", "replication"),
+    ("masteruser", "replication"),
+    ("min-replicas-to-write", "replication"),
+    ("rename-command", "other names of commands"),
+    ("replicaof", "replication"),
+    ("slaveof", "replication"),
+];
+
+/// Takes settings from a redis.conf; returns what has no effect here, a line of text each.
+pub(super) fn read_file(config: &mut Config, path: &Path) -> Result<Vec<String>, StartError> {
+    let mut notes = Vec::new();
+    read_included(config, path, INCLUDES_MAX, &mut notes)?;
+    Ok(notes)
+}
+
+fn read_included(
+    config: &mut Config,
+    path: &Path,
+    depth: usize,
+    notes: &mut Vec<String>,
+) -> Result<(), StartError> {
+    let text = super::read_to_string(path)?;
+    for (i, line) in text.lines().enumerate() {
+        let from = format!("{}, line {}", path.display(), i + 1);
+        let words = words(line).map_err(|why| StartError::new(format!("{from}: {why}")))?;
+        match words.split_first() {
+            None => {}
+            Some((name, [file])) if name.eq_ignore_ascii_case("include") => {
+                if depth == 0 {
+                    return Err(StartError::new(format!("{from}: files are included too deep")));
+                }
+                read_included(config, &beside(path, file), depth - 1, notes)?;
+            }
+            Some((name, values)) => notes.extend(take(config, name, values, &from)?),
+        }
+    }
+    Ok(())
+}
+
+/// A name in a file is looked for beside that file, wherever the server was started.
+fn beside(path: &Path, file: &str) -> PathBuf {
+    path.parent().unwrap_or(Path::new(".")).join(file)
+}
+
+/// The words of a line; none of a comment.
+fn words(line: &str) -> Result<Vec<String>, String> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(Vec::new());
+    }
+    let limits = Limits { inline_len_max: line.len() + 1, ..Limits::default() };
+    let mut args = Args::new();
+    let input = format!("{line}\n");
+    match Decoder::new().decode(input.as_bytes(), &limits, &mut args) {
+        Ok(Decoded::Request { .. }) => {
+            let words = args.view(input.as_bytes());
+            Ok(words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+        }
+        Ok(Decoded::Incomplete) => Err("this is no line of a redis.conf".to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Takes one line; what it returns says that it has no effect.
+fn take(
+    config: &mut Config,
+    name: &str,
+    values: &[String],
+    from: &str,
+) -> Result<Option<String>, StartError> {
+    let lower = name.to_ascii_lowercase();
+    if WITHOUT_EFFECT.contains(&lower.as_str()) {
+        return Ok(Some(format!("{from}: {lower} has no effect here")));
+    }
+    if let Some((_, what)) = MISSING.iter().find(|(missing, _)| *missing == lower) {
+        return Err(StartError::new(format!(
+            "{from}: {lower} asks for {what}, which this server does not have; take the line out to \
+             do without"
+        )));
+    }
+    if settings::find(name).is_none()
+        && let Some(note) = take_output_limit(config, &lower, values, from)?
+    {
+        return Ok(note);
+    }
+    config.set(name, &values.join(" "), from)?;
+    Ok(None)
+}
+
+/// `client-output-buffer-limit CLASS HARD SOFT SECONDS ...`: the hard limits of those classes that there are.
+/// The outer option: whether it is this directive.
+fn take_output_limit(
+    config: &mut Config,
+    name: &str,
+    values: &[String],
+    from: &str,
+) -> Result<Option<Option<String>>, StartError> {
+    if name != "client-output-buffer-limit" {
+        return Ok(None);
+    }
+    let mut note = None;
+    for class in values.chunks(4) {
+        let [class, hard, soft, _] = class else {
+            return Err(StartError::new(format!(
+                "{from}: {name} has a class and three numbers, not '{}'",
+                values.join(" ")
+            )));
+        };
+        let setting = match class.to_ascii_lowercase().as_str() {
+            "normal" => "output-buffer-hard-limit",
+            "pubsub" => "subscriber-output-buffer-limit",
+            "replica" | "slave" => continue,
+            _ => return Err(StartError::new(format!("{from}: {name} has no class '{class}'"))),
+        };
+        config.set(setting, hard, from)?;
+        if soft != "0" {
+            note = Some(format!("{from}: the soft limit of {class} has no effect here"));
+        }
+    }
+    Ok(Some(note))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with this text, gone at the end.
+    struct Conf(PathBuf);
+
+    impl Conf {
+        fn new(name: &str, text: &str) -> Self {
+            let name = format!("hotring-redis-conf-{}-{name}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            std::fs::write(&path, text).unwrap();
+            Conf(path)
+        }
+    }
+
+    impl Drop for Conf {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    fn read(name: &str, text: &str) -> Result<(Config, Vec<String>), String> {
+        let (conf, mut config) = (Conf::new(name, text), Config::default());
+        let read = read_file(&mut config, &conf.0);
+        let plain = |text: String| text.replace(&conf.0.display().to_string(), "redis.conf");
+        match read {
+            Ok(notes) => Ok((config, notes.into_iter().map(plain).collect())),
+            Err(error) => Err(plain(error.to_string())),
+        }
+    }
+
+    #[test]
+    fn lines_with_a_counterpart_are_taken() {
+        let text = "# Redis\nbind 127.0.0.1 -::1\nport 7000\ntimeout 0\nTCP-KeepAlive 60\n\
+                    unixsocket \"/tmp/a\\x20b\"\nio-threads 3\nsave \"\"\nappendonly no\n\
+                    slowlog-log-slower-than 5\nnotify-keyspace-events Ex\n\
+                    client-output-buffer-limit normal 1mb 0 0 pubsub 2mb 8mb 60\n";
+        let (config, notes) = read("taken", text).unwrap();
+        assert_eq!(config.addresses(), ["127.0.0.1:7000", "[::1]:7000"]);
+        assert_eq!(config.unixsocket, Some("/tmp/a b".into()));
+        assert_eq!((config.threads, config.tcp_keepalive_s), (3, 60));
+        assert_eq!(config.slowlog_threshold_us, 5);
+        assert_eq!((config.output_hard_max, config.subscriber_output_max), (1 << 20, 2 << 20));
+        assert_eq!(notes, ["redis.conf, line 12: the soft limit of pubsub has no effect here"]);
+    }
+
+    #[test]
+    fn lines_that_only_tune_redis_are_told() {
+        let (config, notes) = read("told", "databases 16\nhz 10\nDir ./\nmaxclients 7").unwrap();
+        assert_eq!(config, Config { maxclients: 7, ..Config::default() });
+        let lines = ["line 1: databases", "line 2: hz", "line 3: dir"];
+        assert_eq!(notes, lines.map(|line| format!("redis.conf, {line} has no effect here")));
+    }
+
+    #[test]
+    fn lines_that_ask_for_what_is_not_here_are_refused() {
+        let refused = |text: &str| read("refused", text).unwrap_err();
+        assert_eq!(
+            refused("port 1\nreplicaof 127.0.0.1 6379"),
+            "redis.conf, line 2: replicaof asks for replication, which this server does not have; take \
+             the line out to do without"
+        );
+        assert!(refused("appendonly yes").contains("appendonly can only be 'no'"));
+        assert!(refused("save 900 1").contains("save can only be ''"));
+        assert!(refused("maxcleints 5").contains("did you mean 'maxclients'?"));
+        assert!(refused("port \"1").starts_with("redis.conf, line 1: "));
+        assert!(refused("client-output-buffer-limit normal 1mb").contains("three numbers"));
+        assert!(refused("include /no/such/file").contains("/no/such/file"));
+    }
+
+    #[test]
+    fn files_include_others_but_not_for_ever() {
+        let inner = Conf::new("inner", "timeout 9\n");
+        let name = inner.0.file_name().unwrap().to_string_lossy().into_owned();
+        let (config, _) = read("outer", &format!("timeout 1\ninclude {name}\n")).unwrap();
+        assert_eq!(config.timeout_s, 9);
+        let own = format!("hotring-redis-conf-{}-own", std::process::id());
+        assert!(read("own", &format!("include {own}")).unwrap_err().contains("too deep"));
+    }
+
+    #[test]
+    fn the_lists_name_no_setting_but_those_that_redis_files_always_set() {
+        let settings: Vec<_> =
+            WITHOUT_EFFECT.iter().filter(|name| settings::find(name).is_some()).collect();
+        assert_eq!(settings, [&"daemonize", &"databases"]);
+        assert!(MISSING.iter().all(|(name, _)| settings::find(name).is_none()));
+        assert!(WITHOUT_EFFECT.is_sorted());
+    }
+}

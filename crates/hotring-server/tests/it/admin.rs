@@ -1,0 +1,196 @@
+//! The admin address: metrics that parse and add up, health checks, the status page, and the files for
+//! dashboards and alerts, which may name only metrics that there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hotring_server::{Config, metrics_markdown, start};
+
+use crate::wire::{TestServer, Wire, request};
+
+fn server() -> TestServer {
+    TestServer::with(|config| config.admin = Some("127.0.0.1:0".to_string()))
+}
+
+/// The status line with the headers, and the body.
+fn ask(address: SocketAddr, head: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    write!(stream, "{head} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no HTTP: {text}"));
+    (head.to_string(), body.to_string())
+}
+
+fn get(address: SocketAddr, path: &str) -> (String, String) {
+    ask(address, &format!("GET {path}"))
+}
+
+/// The values of metrics by their names with labels; every line has to be one, or a comment.
+fn metrics(address: SocketAddr) -> BTreeMap<String, f64> {
+    let (head, body) = get(address, "/metrics");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    let mut values = BTreeMap::new();
+    let mut typed = BTreeSet::new();
+    for line in body.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            typed.insert(rest.split(' ').next().unwrap().to_string());
+        } else if !line.starts_with("# HELP ") {
+            let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line:?}"));
+            let family = family(name.split('{').next().unwrap());
+            assert!(typed.contains(family), "{line:?} has no type");
+            let value = value.parse().unwrap_or_else(|_| panic!("{line:?}"));
+            assert!(values.insert(name.to_string(), value).is_none(), "{name} twice");
+        }
+    }
+    values
+}
+
+/// The metric that a line belongs to: histograms have lines of other names.
+fn family(name: &str) -> &str {
+    let parts = ["_bucket", "_sum", "_count"];
+    parts.into_iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name)
+}
+
+#[test]
+fn metrics_tell_what_has_happened() {
+    let server = server();
+    let admin = server.admin();
+    let mut wire = server.connect();
+    for i in 0..10 {
+        assert_eq!(wire.say(&format!("SET key:{i} v EX 100")).text(), "OK");
+    }
+    wire.say("GET key:1");
+    wire.say("GET nothing");
+    wire.say("INCR key:1");
+    wire.say("GET");
+    let seen = metrics(admin);
+    let value = |name: &str| *seen.get(name).unwrap_or_else(|| panic!("no {name}"));
+    assert_eq!(value("hotring_commands_total{cmd=\"set\"}"), 10.0);
+    assert_eq!(value("hotring_commands_total{cmd=\"get\"}"), 2.0);
+    assert_eq!(value("hotring_command_failures_total{cmd=\"incr\"}"), 1.0);
+    assert_eq!(value("hotring_command_rejections_total{cmd=\"get\"}"), 1.0);
+    assert_eq!(value("hotring_error_replies_total"), 2.0);
+    assert_eq!(value("hotring_keyspace_hits_total"), 1.0);
+    assert_eq!(value("hotring_keyspace_misses_total"), 1.0);
+    assert_eq!(value("hotring_db_keys{db=\"0\"}"), 10.0);
+    assert_eq!(value("hotring_db_keys_expiring{db=\"0\"}"), 10.0);
+    assert_eq!(value("hotring_connected_clients"), 1.0);
+    assert_eq!(value("hotring_connections_received_total"), 1.0);
+    assert!(value("hotring_memory_used_bytes") > 0.0);
+    assert!(value("hotring_memory_rss_bytes") > 100_000.0);
+    assert!(value("hotring_net_input_bytes_total") > 100.0);
+    // The first command of a thread is timed, whatever it is.
+    let timed = "hotring_command_duration_seconds";
+    assert!(value(&format!("{timed}_sum{{cmd=\"set\"}}")) > 0.0);
+    let last = value(&format!("{timed}_bucket{{cmd=\"set\",le=\"+Inf\"}}"));
+    assert_eq!(last, value(&format!("{timed}_count{{cmd=\"set\"}}")));
+    let le = format!("{timed}_bucket{{cmd=\"set\",le=\"0.000001\"}}");
+    assert!(value(&le) <= last, "{le}");
+    // Counters of Prometheus never go back.
+    wire.say("CONFIG RESETSTAT");
+    assert_eq!(metrics(admin)["hotring_commands_total{cmd=\"set\"}"], 10.0);
+}
+
+#[test]
+fn pages_are_there_and_nothing_else() {
+    let server = server();
+    let admin = server.admin();
+    assert_eq!(get(admin, "/healthz").1, "ok\n");
+    assert_eq!(get(admin, "/readyz").1, "ready\n");
+    let mut wire = server.connect();
+    assert_eq!(wire.ask(&["CLIENT", "SETNAME", "<script>"]).text(), "OK");
+    assert_eq!(wire.ask(&["SET", "greeting", "hello"]).text(), "OK");
+    let (head, page) = get(admin, "/");
+    assert!(head.contains("content-security-policy: default-src 'none'"), "{head}");
+    assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
+    for wanted in ["Rates", "Memory and keys", "Largest values", "Clients", "CLIENT SETNAME"] {
+        assert!(page.contains(wanted), "no {wanted} in {page}");
+    }
+    assert!(get(admin, "/config").0.starts_with("HTTP/1.1 404 "));
+    assert!(ask(admin, "POST /metrics").0.starts_with("HTTP/1.1 405 "));
+    assert!(ask(admin, "NONSENSE").0.starts_with("HTTP/1.1 400 "));
+    let long = format!("GET /{}", "x".repeat(100_000));
+    assert!(ask_carelessly(admin, &long).starts_with("HTTP/1.1 4"));
+    // It still answers.
+    assert_eq!(get(admin, "/healthz").1, "ok\n");
+}
+
+/// As `ask`, of a server that need not read to the end.
+fn ask_carelessly(address: SocketAddr, head: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let _ = write!(stream, "{head} HTTP/1.1\r\nHost: here\r\n\r\n");
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn while_clients_are_let_go_it_says_so() {
+    let server = server();
+    let admin = server.admin();
+    let mut wire = server.connect();
+    let value = "v".repeat(1 << 20);
+    assert_eq!(wire.ask(&["SET", "big", &value]).text(), "OK");
+    let n = 50;
+    wire.send(&request(&["GET", "big"]).repeat(n));
+    // The first reply is on its way: the others have been read with it, or are in the kernel's hands.
+    assert_eq!(wire.reply().text().len(), value.len());
+    server.ask_to_stop();
+    let (head, body) = get(admin, "/readyz");
+    assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
+    assert_eq!(body, "ending\n");
+    assert_eq!(get(admin, "/healthz").1, "ok\n");
+    assert!(get(admin, "/").1.contains("The server is ending."));
+    wire.read_to_end();
+    server.stop();
+    assert!(TcpStream::connect(admin).is_err(), "it has outlived the server");
+}
+
+#[test]
+fn addresses_that_others_can_reach_need_a_clear_word() {
+    let config = Config { port: 0, admin: Some("0.0.0.0:0".to_string()), ..Config::default() };
+    let Err(error) = start(config) else { panic!("the server started") };
+    assert!(error.to_string().contains("--protected-mode no"), "{error}");
+    let without = TestServer::new();
+    assert!(without.admin_address().is_none());
+    assert_eq!(Wire::connect(without.address).say("PING").text(), "PONG");
+}
+
+/// Names of metrics in a text, histograms' lines under the histogram's name.
+fn named(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let names = text.match_indices("hotring_").map(|(at, _)| {
+        let rest = &text[at..];
+        &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())]
+    });
+    names.map(|name| family(name).to_string()).collect()
+}
+
+#[test]
+fn dashboards_and_alerts_name_metrics_that_there_are() {
+    let there = named(&metrics_markdown());
+    assert!(there.len() > 30 && there.contains("hotring_command_duration_seconds"), "{there:?}");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging/monitoring");
+    for file in ["dashboard.json", "alerts.yml"] {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        let used = named(&text);
+        assert!(used.len() > 5, "{file} names {used:?}");
+        let unknown: Vec<_> = used.difference(&there).collect();
+        assert!(unknown.is_empty(), "{file} names {unknown:?}, which are not exported");
+    }
+    let text = std::fs::read_to_string(folder.join("dashboard.json")).unwrap();
+    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    assert!(panels.len() > 5);
+    for panel in panels.iter().filter(|panel| panel["type"] != "row") {
+        let targets = panel["targets"].as_array().unwrap();
+        assert!(targets.iter().all(|target| target["expr"].is_string()), "{panel}");
+    }
+}

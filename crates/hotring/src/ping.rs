@@ -1,0 +1,33 @@
+//! `hotring ping`: asks a server whether it answers, for health checks where there is no other program.
+
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+
+use crate::client::{Reply, connect, place};
+
+/// The subcommand and its flags.
+pub(crate) fn cli() -> Command {
+    Command::new("ping")
+        .about("Ask a running server for a PONG")
+        .after_help("Exit codes: 0 if it answers, 1 if it does not")
+        .args(place())
+}
+
+/// Asks once.
+pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
+    match connect(flags).and_then(|mut client| client.ask("PING")) {
+        Ok(Reply::Text(text)) if text == "PONG" => {
+            println!("{text}");
+            ExitCode::SUCCESS
+        }
+        Ok(other) => {
+            eprintln!("hotring ping: the server answers {other:?}");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("hotring ping: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

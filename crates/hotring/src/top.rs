@@ -1,0 +1,131 @@
+//! `hotring top`: a screen that shows, every second, how a running server is doing.
+//!
+//! It asks INFO and CLIENT LIST, as anybody can, so that it works over any connection. `screen` makes the
+//! lines from two samples; this file asks, draws and listens for keys.
+
+mod sample;
+mod screen;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use console::{Key, Term};
+
+use crate::client::{Client, Error, connect, place, place_name};
+use sample::Sample;
+use screen::{Size, screen};
+
+/// Lines and columns where there is no terminal.
+const PLAIN: Size = Size { rows: 1_000, columns: 120 };
+/// Puts the screen aside and hides the cursor; and back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// The subcommand and its flags.
+pub(crate) fn cli() -> Command {
+    let interval = Arg::new("interval")
+        .long("interval")
+        .value_name("SECONDS")
+        .default_value("1")
+        .value_parser(value_parser!(u64).range(1..=3600))
+        .help("Time between two looks");
+    let once = Arg::new("once")
+        .long("once")
+        .action(ArgAction::SetTrue)
+        .help("Print what is seen in one interval, and end; so it does where there is no terminal");
+    Command::new("top")
+        .about("Show rates, latency, memory and clients of a running server; q ends it")
+        .args(place())
+        .args([interval, once])
+}
+
+/// Shows the screen until somebody presses q, or the server is gone.
+pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
+    let interval = Duration::from_secs(*flags.get_one("interval").expect("it has a default"));
+    let name = place_name(flags);
+    let shown = connect(flags).and_then(|mut client| {
+        if flags.get_flag("once") || !std::io::stdout().is_terminal() {
+            once(&mut client, name, interval)
+        } else {
+            watch(&mut client, name, interval)
+        }
+    });
+    match shown {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hotring top: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn once(client: &mut Client, name: &str, interval: Duration) -> Result<(), Error> {
+    let before = Sample::take(client)?;
+    std::thread::sleep(interval);
+    let after = Sample::take(client)?;
+    for line in screen(name, &before, &after, PLAIN) {
+        println!("{line}");
+    }
+    Ok(())
+}
+
+fn watch(client: &mut Client, name: &str, interval: Duration) -> Result<(), Error> {
+    let keys = keys();
+    let mut before = Sample::take(client)?;
+    print!("{ENTER}");
+    let ended = loop {
+        let after = match Sample::take(client) {
+            Ok(sample) => sample,
+            Err(error) => break Err(error),
+        };
+        if let Err(error) = draw(&screen(name, &before, &after, size())) {
+            break Err(error.into());
+        }
+        before = after;
+        match keys.recv_timeout(interval) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    };
+    print!("{LEAVE}");
+    std::io::stdout().flush()?;
+    ended
+}
+
+/// Tells when somebody wants to leave.
+fn keys() -> Receiver<()> {
+    let (sender, receiver) = channel();
+    // It ends with the process, as reading a key cannot be given up.
+    std::thread::spawn(move || {
+        let term = Term::stdout();
+        loop {
+            match term.read_key_raw() {
+                Ok(Key::Char('q' | 'Q' | '\u{3}') | Key::Escape | Key::CtrlC) | Err(_) => {
+                    // Nobody listens any more when the screen has ended by itself.
+                    let _ = sender.send(());
+                    return;
+                }
+                Ok(_) => {}
+            }
+        }
+    });
+    receiver
+}
+
+fn size() -> Size {
+    let (rows, columns) = Term::stdout().size();
+    Size { rows: rows.into(), columns: columns.into() }
+}
+
+/// Overwrites what is on the screen, so that it does not flicker.
+fn draw(lines: &[String]) -> std::io::Result<()> {
+    let mut frame = String::from("\x1b[H");
+    frame.push_str(&lines.join("\x1b[K\r\n"));
+    frame.push_str("\x1b[K\x1b[J");
+    let mut out = std::io::stdout().lock();
+    out.write_all(frame.as_bytes())?;
+    out.flush()
+}

@@ -1,0 +1,93 @@
+//! What a server says of itself at one moment.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::client::{Client, Error, Reply};
+
+/// INFO and CLIENT LIST.
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub at: Instant,
+    info: BTreeMap<String, String>,
+    /// Each client's fields.
+    pub clients: Vec<BTreeMap<String, String>>,
+}
+
+/// What is known of one command.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct CommandFigures {
+    pub calls: f64,
+    pub us_per_call: f64,
+    pub p50: Option<f64>,
+    pub p99: Option<f64>,
+}
+
+impl Sample {
+    /// Asks a server.
+    pub(super) fn take(client: &mut Client) -> Result<Self, Error> {
+        let mut text = |request: &str| {
+            Ok::<_, Error>(match client.ask(request)? {
+                Reply::Text(text) => text,
+                _ => String::new(),
+            })
+        };
+        let (info, clients) = (text("INFO all")?, text("CLIENT LIST")?);
+        Ok(Sample::read(Instant::now(), &info, &clients))
+    }
+
+    pub(super) fn read(at: Instant, info: &str, clients: &str) -> Self {
+        let pairs = info.lines().filter_map(|line| line.split_once(':'));
+        let fields = |line: &str| {
+            let pairs = line.split(' ').filter_map(|field| field.split_once('='));
+            pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect()
+        };
+        Sample {
+            at,
+            info: pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+            clients: clients.lines().map(fields).collect(),
+        }
+    }
+
+    /// A field of INFO; empty if the server has none of that name.
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.info.get(name).map_or("", String::as_str)
+    }
+
+    /// The same as a number, 0 if it is none.
+    pub(super) fn number(&self, name: &str) -> f64 {
+        self.text(name).parse().unwrap_or(0.0)
+    }
+
+    /// A part of the line of database 0: `keys` or `expires`.
+    pub(super) fn keyspace(&self, part: &str) -> f64 {
+        values(self.text("db0")).find(|(name, _)| *name == part).map_or(0.0, |(_, value)| value)
+    }
+
+    /// What is known of each command, by its name.
+    pub(super) fn commands(&self) -> BTreeMap<&str, CommandFigures> {
+        let mut commands = BTreeMap::new();
+        for (name, text) in &self.info {
+            let Some(name) = name.strip_prefix("cmdstat_") else { continue };
+            let stat = |wanted: &str| values(text).find(|(n, _)| *n == wanted).map(|(_, v)| v);
+            let times = self.text(&format!("latency_percentiles_usec_{name}"));
+            let time = |wanted: &str| values(times).find(|(n, _)| *n == wanted).map(|(_, v)| v);
+            let figures = CommandFigures {
+                calls: stat("calls").unwrap_or(0.0),
+                us_per_call: stat("usec_per_call").unwrap_or(0.0),
+                p50: time("p50"),
+                p99: time("p99"),
+            };
+            commands.insert(name, figures);
+        }
+        commands
+    }
+}
+
+/// The parts of `a=1,b=2` that are numbers.
+fn values(text: &str) -> impl Iterator<Item = (&str, f64)> {
+    text.split(',').filter_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        Some((name, value.parse().ok()?))
+    })
+}

@@ -1,0 +1,247 @@
+//! The lines of the screen, from two samples.
+
+use super::sample::{CommandFigures, Sample};
+
+/// Commands that are shown at most.
+const COMMANDS_SHOWN: usize = 12;
+
+/// What fits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub rows: usize,
+    pub columns: usize,
+}
+
+/// The whole screen, cut to its size.
+pub(super) fn screen(name: &str, before: &Sample, after: &Sample, size: Size) -> Vec<String> {
+    let mut lines = head(name, after);
+    lines.extend(figures(before, after));
+    lines.push(String::new());
+    lines.extend(commands(before, after));
+    lines.push(String::new());
+    lines.extend(clients(after));
+    lines.truncate(size.rows);
+    lines.iter().map(|line| line.chars().take(size.columns).collect()).collect()
+}
+
+fn head(name: &str, after: &Sample) -> Vec<String> {
+    let version = after.text("hotring_version");
+    let uptime = duration(after.number("uptime_in_seconds"));
+    let threads = after.text("io_threads");
+    vec![
+        format!("hotring {version}   {name}   up {uptime}   {threads} threads   q ends this"),
+        String::new(),
+    ]
+}
+
+/// How fast a counter of INFO has grown.
+fn rate(name: &str, before: &Sample, after: &Sample) -> f64 {
+    per_second(after.number(name) - before.number(name), before, after)
+}
+
+fn per_second(grown: f64, before: &Sample, after: &Sample) -> f64 {
+    let seconds = after.at.duration_since(before.at).as_secs_f64();
+    // A counter that has been put back to zero has not grown.
+    if seconds > 0.0 { grown.max(0.0) / seconds } else { 0.0 }
+}
+
+fn figures(before: &Sample, after: &Sample) -> Vec<String> {
+    let rate = |name: &str| rate(name, before, after);
+    let (hits, misses) = (rate("keyspace_hits"), rate("keyspace_misses"));
+    let ratio = match hits + misses {
+        0.0 => "-".to_string(),
+        lookups => format!("{:.1} %", 100.0 * hits / lookups),
+    };
+    let memory = |name: &str| bytes(after.number(name));
+    vec![
+        format!(
+            "rates      {} commands/s   hits {ratio}   {} errors/s   {} connections/s",
+            count(rate("total_commands_processed")),
+            count(rate("total_error_replies")),
+            count(rate("total_connections_received")),
+        ),
+        format!(
+            "network    {}/s in   {}/s out",
+            bytes(rate("total_net_input_bytes")),
+            bytes(rate("total_net_output_bytes")),
+        ),
+        format!(
+            "processor  {:.0} % user   {:.0} % system",
+            100.0 * rate("used_cpu_user"),
+            100.0 * rate("used_cpu_sys"),
+        ),
+        format!(
+            "memory     {} used   {} items   {} not free yet   {} resident",
+            memory("used_memory"),
+            memory("used_memory_dataset"),
+            memory("index_unreclaimed_bytes"),
+            memory("used_memory_rss"),
+        ),
+        format!(
+            "keys       {}   {} with an expiry   {} expired/s",
+            after.keyspace("keys"),
+            after.keyspace("expires"),
+            count(rate("expired_keys")),
+        ),
+        format!(
+            "index      {} items visited per lookup   {} hot items moved/s",
+            after.text("index_visits_per_lookup"),
+            count(rate("index_head_moves")),
+        ),
+        format!(
+            "clients    {} of {}   {} waiting   {} refused",
+            after.text("connected_clients"),
+            after.text("maxclients"),
+            after.text("blocked_clients"),
+            after.text("rejected_connections"),
+        ),
+    ]
+}
+
+/// The commands that run most often now.
+fn commands(before: &Sample, after: &Sample) -> Vec<String> {
+    let earlier = before.commands();
+    let mut rates: Vec<(&str, f64, CommandFigures)> = after
+        .commands()
+        .into_iter()
+        .map(|(name, now)| {
+            let calls = earlier.get(name).map_or(0.0, |then| then.calls);
+            (name, per_second(now.calls - calls, before, after), now)
+        })
+        .collect();
+    rates.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+    let all: f64 = rates.iter().map(|(_, rate, _)| rate).sum();
+    let us = |us: Option<f64>| us.map_or("-".to_string(), |us| format!("{us:.1}"));
+    let mut lines = vec![format!(
+        "{:<18}{:>12}{:>8}{:>14}{:>12}{:>12}{:>12}",
+        "COMMAND", "calls/s", "%", "calls", "mean µs", "50 % µs", "99 % µs"
+    )];
+    for (name, rate, figures) in rates.iter().take(COMMANDS_SHOWN) {
+        lines.push(format!(
+            "{:<18}{:>12}{:>8.1}{:>14}{:>12.1}{:>12}{:>12}",
+            name.to_ascii_uppercase().replace('|', " "),
+            count(*rate),
+            if all > 0.0 { 100.0 * rate / all } else { 0.0 },
+            figures.calls,
+            figures.us_per_call,
+            us(figures.p50),
+            us(figures.p99),
+        ));
+    }
+    lines
+}
+
+/// The clients that were active last.
+fn clients(after: &Sample) -> Vec<String> {
+    let mut clients: Vec<_> = after.clients.iter().collect();
+    let number = |text: Option<&String>| text.and_then(|t| t.parse::<u64>().ok()).unwrap_or(0);
+    clients.sort_by_key(|client| number(client.get("idle")));
+    let mut lines = vec![format!(
+        "{:<8}{:<24}{:<16}{:<20}{:>8}{:>8}{:>10}  {}",
+        "CLIENT", "address", "name", "library", "age", "idle", "unsent", "command"
+    )];
+    for client in clients {
+        let field = |name: &str| client.get(name).map_or("", String::as_str);
+        lines.push(format!(
+            "{:<8}{:<24}{:<16}{:<20}{:>8}{:>8}{:>10}  {}",
+            field("id"),
+            field("addr"),
+            field("name"),
+            field("lib-name"),
+            field("age"),
+            field("idle"),
+            bytes(number(client.get("omem")) as f64),
+            field("cmd"),
+        ));
+    }
+    lines
+}
+
+/// `1.2M`, for rates.
+fn count(n: f64) -> String {
+    match n {
+        n if n >= 1e6 => format!("{:.2}M", n / 1e6),
+        n if n >= 1e4 => format!("{:.1}k", n / 1e3),
+        n => format!("{n:.0}"),
+    }
+}
+
+/// `1.5M`, in units of 1024.
+fn bytes(n: f64) -> String {
+    let units = ["B", "K", "M", "G", "T"];
+    let steps = units.iter().take(4).scan(n, |rest, _| {
+        let large = *rest >= 1024.0;
+        *rest /= 1024.0;
+        large.then_some(())
+    });
+    let unit = steps.count();
+    let size = n / 1024f64.powi(unit as i32);
+    if unit == 0 { format!("{n:.0}B") } else { format!("{size:.2}{}", units[unit]) }
+}
+
+/// `3d 04:05:06`.
+fn duration(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let time = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
+    if days > 0 { format!("{days}d {time}") } else { time }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const INFO: &str = "# Server\r\nhotring_version:0.1.0\r\nuptime_in_seconds:90061\r\n\
+        io_threads:2\r\nused_memory:1572864\r\nkeyspace_hits:HITS\r\nkeyspace_misses:10\r\n\
+        total_commands_processed:CALLS\r\ntotal_net_input_bytes:CALLS\r\n\
+        db0:keys=5,expires=2,avg_ttl=0\r\nconnected_clients:2\r\nmaxclients:100\r\n\
+        cmdstat_get:calls=CALLS,usec=10,usec_per_call=2.50,rejected_calls=0,failed_calls=0\r\n\
+        cmdstat_client|list:calls=7,usec=10,usec_per_call=1.00,rejected_calls=0,failed_calls=0\r\n\
+        latency_percentiles_usec_get:p50=1.003,p99=20.250,p99.9=30.000\r\n";
+    const CLIENTS: &str = "id=7 addr=127.0.0.1:5 name=worker age=100 idle=50 cmd=get omem=0\n\
+        id=8 addr=127.0.0.1:6 name= age=9 idle=1 cmd=client|list omem=2048 lib-name=x\n";
+
+    fn sample(at: Instant, hits: &str, calls: &str) -> Sample {
+        let info = INFO.replace("HITS", hits).replace("CALLS", calls);
+        Sample::read(at, &info, CLIENTS)
+    }
+
+    #[test]
+    fn two_samples_make_rates() {
+        let start = Instant::now();
+        let before = sample(start, "100", "50000");
+        let after = sample(start + Duration::from_secs(2), "400", "100000");
+        let lines = screen("here:1", &before, &after, Size { rows: 100, columns: 200 });
+        let text = lines.join("\n");
+        assert!(lines[0].starts_with("hotring 0.1.0   here:1   up 1d 01:01:01"), "{text}");
+        assert!(text.contains("25.0k commands/s   hits 100.0 %"), "{text}");
+        assert!(text.contains("24.41K/s in"), "{text}");
+        assert!(text.contains("1.50M used"), "{text}");
+        assert!(text.contains("5   2 with an expiry"), "{text}");
+        let get = lines.iter().find(|line| line.starts_with("GET ")).unwrap();
+        let words: Vec<&str> = get.split_whitespace().collect();
+        assert_eq!(words, ["GET", "25.0k", "100.0", "100000", "2.5", "1.0", "20.2"]);
+        assert!(text.contains("CLIENT LIST "), "{text}");
+        let at = |start: &str| lines.iter().position(|line| line.starts_with(start)).unwrap();
+        assert!(at("8 ") < at("7 "), "who was active last is first: {text}");
+    }
+
+    #[test]
+    fn the_screen_is_cut_to_its_size() {
+        let now = Instant::now();
+        let (before, after) = (sample(now, "1", "1"), sample(now, "1", "1"));
+        let lines = screen("here:1", &before, &after, Size { rows: 5, columns: 30 });
+        assert_eq!(lines.len(), 5);
+        assert!(lines.iter().all(|line| line.chars().count() <= 30), "{lines:?}");
+        // A server that is none of ours.
+        let empty = Sample::read(now, "", "");
+        assert!(screen("x", &empty, &empty, Size { rows: 99, columns: 99 }).len() > 5);
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!([0.0, 1023.0, 1536.0, 3e12].map(bytes), ["0B", "1023B", "1.50K", "2.73T"]);
+    }
+}

@@ -1,0 +1,248 @@
+//! The program itself: how it starts, what it says when it cannot, how signals end it, and what it tells the
+//! service manager.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The program, without the settings of whoever runs the tests.
+fn hotring(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotring"));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("HOTRING_") || text.starts_with("NOTIFY_") || text == "REDISCLI_AUTH" {
+            command.env_remove(name);
+        }
+    }
+    command.args(words).stdin(Stdio::null());
+    command
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().expect("the program runs")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A folder for one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("hotring-it-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server on a port of its own, whose log is JSON.
+struct Server {
+    process: Child,
+    log: BufReader<std::process::ChildStderr>,
+    address: String,
+    /// What it said before it listened.
+    told: String,
+}
+
+impl Server {
+    fn start(command: &mut Command) -> Self {
+        command.args(["--log-format", "json", "--threads", "1"]);
+        let mut process = command.stderr(Stdio::piped()).spawn().expect("the program runs");
+        let log = BufReader::new(process.stderr.take().unwrap());
+        let mut server = Server { process, log, address: String::new(), told: String::new() };
+        while server.address.is_empty() {
+            let line = next_line(&mut server.log);
+            match line["addresses"].as_str() {
+                Some(addresses) => server.address = addresses.trim_matches(['[', ']']).to_string(),
+                None => server.told.push_str(&line.to_string()),
+            }
+        }
+        server
+    }
+
+    fn connect(&self) -> BufReader<TcpStream> {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        BufReader::new(stream)
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, signal).expect("it is our child");
+    }
+
+    /// Its status, and the rest of its log.
+    fn end(&mut self) -> (ExitStatus, String) {
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        (self.process.wait().unwrap(), rest)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended, if the test has not failed.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn next_line(log: &mut impl BufRead) -> serde_json::Value {
+    let mut line = String::new();
+    log.read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+}
+
+fn say(stream: &mut BufReader<TcpStream>, line: &str) -> String {
+    stream.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_line(&mut reply).unwrap();
+    reply.trim_end().to_string()
+}
+
+#[test]
+fn sigterm_answers_what_has_arrived_and_ends_with_0() {
+    let mut server = Server::start(&mut hotring(&["serve", "--port", "0"]));
+    let mut stream = server.connect();
+    let len = 1 << 20;
+    assert_eq!(say(&mut stream, &format!("SETRANGE big {} v", len - 1)), format!(":{len}"));
+    // More than the kernel's buffers hold: most of it waits in the server when the signal comes.
+    let n = 30;
+    stream.get_mut().write_all("GET big\r\n".repeat(n).as_bytes()).unwrap();
+    let mut all = vec![0];
+    stream.read_exact(&mut all).unwrap();
+    server.signal(Signal::TERM);
+    stream.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len(), n * (len + "$1048576\r\n\r\n".len()));
+    let (status, log) = server.end();
+    assert!(status.success(), "{status}: {log}");
+    for line in log.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let has = |name: &str| line[name].is_string();
+        assert!(has("timestamp") && has("level") && has("message"), "{line}");
+    }
+    assert!(log.contains("SIGTERM: finishing what has arrived"), "{log}");
+}
+
+#[test]
+fn the_service_manager_is_told_of_start_and_end() {
+    let folder = Folder::new("notify");
+    let path = folder.0.join("notify.sock");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut command = hotring(&["serve", "--port", "0"]);
+    let mut server = Server::start(command.env("NOTIFY_SOCKET", &path));
+    let message = || {
+        let mut bytes = [0; 100];
+        let n = socket.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..n]).trim_end().to_string()
+    };
+    assert_eq!(message(), "READY=1");
+    server.signal(Signal::INT);
+    assert_eq!(message(), "STOPPING=1");
+    assert!(server.end().0.success());
+}
+
+#[test]
+fn sources_of_settings_are_read_in_their_order() {
+    let folder = Folder::new("sources");
+    let conf =
+        folder.file("redis.conf", "port 1\ntimeout 1\ntcp-keepalive 1\nhz 10\nmaxclients 1\n");
+    let toml = folder.file("hotring.toml", "port = 0 # any\ntimeout = 2\nrequest-timeout = 2\n");
+    let words = ["serve", "--redis-conf", &conf, "--config", &toml, "--maxclients", "3"];
+    let mut command = hotring(&words);
+    command.env("HOTRING_REQUEST_TIMEOUT", "3");
+    let mut server = Server::start(&mut command);
+    assert!(server.told.contains("line 4: hz has no effect here"), "{}", server.told);
+    let mut stream = server.connect();
+    let mut setting = |name: &str| {
+        let lines: Vec<String> = std::iter::once(say(&mut stream, &format!("CONFIG GET {name}")))
+            .chain((0..4).map(|_| {
+                let mut line = String::new();
+                stream.read_line(&mut line).unwrap();
+                line.trim_end().to_string()
+            }))
+            .collect();
+        lines[4].clone()
+    };
+    let seen = ["timeout", "tcp-keepalive", "request-timeout", "maxclients"].map(&mut setting);
+    assert_eq!(seen, ["2", "1", "3", "3"]);
+    assert_eq!(say(&mut stream, "CONFIG SET timeout 9"), "+OK");
+    assert_eq!(say(&mut stream, "CONFIG REWRITE"), "+OK");
+    let text = std::fs::read_to_string(&toml).unwrap();
+    let expected =
+        "port = 0 # any\ntimeout = 9\nrequest-timeout = 3\ntcp-keepalive = 1\nmaxclients = 3\n";
+    let lines = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(lines(&text), lines(expected));
+    server.signal(Signal::TERM);
+    assert!(server.end().0.success());
+    // Without a file there is nothing to write.
+    let mut server = Server::start(&mut hotring(&["serve", "--port", "0"]));
+    let reply = say(&mut server.connect(), "CONFIG REWRITE");
+    assert_eq!(reply, "-ERR The server is running without a config file");
+    server.signal(Signal::TERM);
+    assert!(server.end().0.success());
+}
+
+#[test]
+fn what_is_no_setting_stops_the_start() {
+    let folder = Folder::new("wrong");
+    let toml = folder.file("hotring.toml", "port = 0\nmax-clients = 3\n");
+    let wrong = output(&mut hotring(&["serve", "--config", &toml]));
+    assert_eq!(wrong.status.code(), Some(1));
+    let text = stderr(&wrong);
+    assert!(text.contains("hotring.toml, line 2: there is no setting 'max-clients'"), "{text}");
+    assert!(text.contains("did you mean 'maxclients'?"), "{text}");
+    let wrong = output(hotring(&["serve", "--port", "0"]).env("HOTRING_THREAD", "1"));
+    assert_eq!(wrong.status.code(), Some(1));
+    let text = stderr(&wrong);
+    assert!(text.contains("variable HOTRING_THREAD: there is no setting 'thread'"), "{text}");
+    let wrong = output(&mut hotring(&["serve", "--max-clients", "3"]));
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(stderr(&wrong).contains("--maxclients"), "{}", stderr(&wrong));
+}
+
+#[test]
+fn the_small_programs_ask_a_server() {
+    let mut server = Server::start(&mut hotring(&["serve", "--port", "0"]));
+    let address = server.address.clone();
+    let ping = output(&mut hotring(&["ping", "--address", &address]));
+    assert!(ping.status.success(), "{}", stderr(&ping));
+    assert_eq!(ping.stdout, b"PONG\n");
+    let mut stream = server.connect();
+    say(&mut stream, "CLIENT SETNAME worker");
+    let top = output(&mut hotring(&["top", "--once", "--address", &address]));
+    let text = String::from_utf8_lossy(&top.stdout);
+    assert!(top.status.success(), "{}", stderr(&top));
+    for wanted in ["rates ", "memory ", "COMMAND ", "CLIENT SETNAME ", "worker"] {
+        assert!(text.contains(wanted), "no {wanted:?} in {text}");
+    }
+    server.signal(Signal::TERM);
+    assert!(server.end().0.success());
+    let gone = output(&mut hotring(&["ping", "--address", &address]));
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(stderr(&gone).contains(&format!("cannot connect to {address}")), "{}", stderr(&gone));
+}
