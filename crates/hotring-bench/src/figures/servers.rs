@@ -100,9 +100,14 @@ impl Field {
         }
         for target in &targets {
             data.load(target)?;
-            let note = if target.note.is_empty() { "" } else { ": " };
-            notes.push(format!("{} is {}{note}{}.", target.name, target.version, target.note));
+            if !target.note.is_empty() {
+                notes.push(format!("{}: {}.", target.version, target.note));
+            }
         }
+        let mut versions: Vec<&str> =
+            targets.iter().map(|target| target.version.as_str()).collect();
+        versions.dedup();
+        notes.push(format!("Measured: {}.", versions.join(", ")));
         let steps = loads * targets.len() * (rounds.measured + rounds.warmup);
         let bar = bench.steps(steps as u64, "servers");
         let time = Duration::from_secs_f64(size.seconds / 30.0);

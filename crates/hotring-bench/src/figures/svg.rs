@@ -140,7 +140,7 @@ impl<'c> Frame<'c> {
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         for tick in ticks(&self.y) {
             let y = self.y.place(tick);
-            let (text, label_y) = (short(tick), y + 4.0);
+            let (text, label_y) = (tick_text(tick), y + 4.0);
             let _ = write!(
                 svg,
                 "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/>\
@@ -177,7 +177,7 @@ impl<'c> Frame<'c> {
             // Few values, such as key-bucket ratios, are their own ticks.
             let few = places.len() <= 8 && self.chart.x.scale == Scale::Log;
             let values = if few { places } else { ticks(&self.x) };
-            values.iter().for_each(|&value| tick(value, &short(value)));
+            values.iter().for_each(|&value| tick(value, &tick_text(value)));
         } else {
             for (at, name) in self.chart.categories.iter().enumerate() {
                 tick(at as f64, name);
@@ -388,6 +388,15 @@ fn ticks(span: &Span) -> Vec<f64> {
     }
 }
 
+/// A value at an axis, where there is little room: from 10,000 on in thousands or millions.
+fn tick_text(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1e6 => format!("{}M", short(value / 1e6)),
+        size if size >= 1e4 => format!("{}k", short(value / 1e3)),
+        _ => short(value),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -408,5 +417,13 @@ mod tests {
         assert_eq!(span(Scale::Linear, 0.0, 10.0).place(5.0), 50.0);
         assert!((span(Scale::Log, 1.0, 100.0).place(10.0) - 50.0).abs() < 1e-9);
         assert_eq!(span(Scale::Log, 1.0, 100.0).place(0.0), 0.0, "no logarithm, so the end");
+    }
+
+    #[test]
+    fn large_values_are_short_at_an_axis() {
+        assert_eq!(tick_text(1000.0), "1,000");
+        assert_eq!(tick_text(10_000.0), "10k");
+        assert_eq!(tick_text(2_500_000.0), "2.5M");
+        assert_eq!(tick_text(0.5), "0.5");
     }
 }
