@@ -1,32 +1,78 @@
-//! Real client libraries against the release build; the programs are in `tests/clients`.
+//! Real client libraries and tools against the release build; the programs are in `tests/clients`.
 //!
-//! Each library comes from its own registry, into the target folder or beside its program.
+//! Each library comes from its own registry, into the target folder or beside its program. `redis_cli` tries
+//! the modes of redis-cli.
+
+mod redis_cli;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 use crate::process;
 use crate::server::Server;
-use crate::suite::Done;
-use crate::workspace::{root, target};
+use crate::suite::{Done, Suite};
+use crate::test::binary;
+use crate::tools;
+use crate::workspace::{cargo, root, target};
+
+/// Tries a client with this server.
+type Check = fn(&Path) -> Result<Done>;
+
+/// What can be tried, by name, and the programs that it needs.
+const CLIENTS: &[(&str, &[&str], Check)] = &[
+    ("redis-cli", &["redis-cli"], redis_cli::check),
+    ("redis-py", &["python3"], python),
+    ("go-redis", &["go"], go),
+    ("ioredis", &["node", "npm"], node),
+    ("jedis", &[], java),
+    ("redis-rs", &[], rust),
+];
+
+/// Tries the clients that are named, or all of them.
+pub fn run(names: &[&str]) -> Result<ExitCode> {
+    let known = |name: &&str| CLIENTS.iter().any(|(known, ..)| known == name);
+    if let Some(name) = names.iter().find(|name| !known(name)) {
+        let all: Vec<&str> = CLIENTS.iter().map(|(name, ..)| *name).collect();
+        bail!("no such client: {name}; there are {}", all.join(", "));
+    }
+    let mut suite = Suite::new();
+    let built = suite.step("release build", || {
+        process::run(cargo().args(["build", "--release", "--locked", "-p", "hotring"]))?;
+        Ok(Done::Passed(1))
+    });
+    for (name, needs, check) in CLIENTS {
+        if built && (names.is_empty() || names.contains(name)) {
+            suite.step(name, || match tools::missing(needs) {
+                Some(what) => Ok(Done::Skipped(what)),
+                None => check(&binary("hotring")),
+            });
+        }
+    }
+    Ok(suite.finish())
+}
 
 /// redis-py, in an environment of its own.
 pub fn python(hotring: &Path) -> Result<Done> {
     let folder = root().join("tests/clients/python");
+    match install_python(&folder.join("requirements.txt")) {
+        Ok(python) => {
+            against_server(hotring, process::command(python).arg(folder.join("check.py")))
+        }
+        Err(error) => Ok(Done::Skipped(format!("redis-py cannot be installed: {error:#}"))),
+    }
+}
+
+/// Installs what a file names into an environment of its own; returns its Python.
+fn install_python(requirements: &Path) -> Result<PathBuf> {
     let venv = target().join("clients/venv");
     let python = venv.join("bin/python");
+    process::run(process::command("python3").args(["-m", "venv"]).arg(&venv))?;
     let mut pip = process::command(&python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
-    pip.arg(folder.join("requirements.txt"));
-    let mut create = process::command("python3");
-    create.args(["-m", "venv"]).arg(&venv);
-    let installed = process::run(&mut create).and_then(|()| process::run(&mut pip));
-    if let Err(error) = installed {
-        return Ok(Done::Skipped(format!("redis-py cannot be installed: {error:#}")));
-    }
-    against_server(hotring, process::command(python).arg(folder.join("check.py")))
+    process::run(pip.arg(requirements))?;
+    Ok(python)
 }
 
 /// go-redis; go gets its modules itself.
@@ -54,6 +100,42 @@ pub fn node(hotring: &Path) -> Result<Done> {
         return Ok(Done::Skipped(format!("ioredis cannot be installed: {error:#}")));
     }
     against_server(hotring, process::command("node").arg(folder.join("check.js")))
+}
+
+/// Jedis; Maven gets it and what it needs.
+fn java(hotring: &Path) -> Result<Done> {
+    for program in ["java", "mvn"] {
+        if !process::succeeds(process::command(program).arg("--version")) {
+            let how = "apt-get install default-jdk-headless maven";
+            return Ok(Done::Skipped(format!("{program} is missing; install it with: {how}")));
+        }
+    }
+    let folder = root().join("tests/clients/java");
+    let jars = target().join("clients/jedis");
+    let mut copy = process::command("mvn");
+    copy.args(["--quiet", "--batch-mode", "--file"]).arg(folder.join("pom.xml"));
+    copy.arg("dependency:copy-dependencies");
+    copy.arg(format!("-DoutputDirectory={}", jars.display()));
+    if let Err(error) = process::run(&mut copy) {
+        return Ok(Done::Skipped(format!("Jedis cannot be downloaded: {error:#}")));
+    }
+    let mut check = process::command("java");
+    check.arg("-cp").arg(jars.join("*")).arg(folder.join("Check.java"));
+    against_server(hotring, &mut check)
+}
+
+/// redis-rs; cargo gets it.
+fn rust(hotring: &Path) -> Result<Done> {
+    let manifest = root().join("tests/clients/rust/Cargo.toml");
+    let mut fetch = cargo();
+    fetch.args(["fetch", "--locked", "--manifest-path"]).arg(&manifest);
+    if let Err(error) = process::run(&mut fetch) {
+        return Ok(Done::Skipped(format!("redis-rs cannot be downloaded: {error:#}")));
+    }
+    let mut check = cargo();
+    check.args(["run", "--quiet", "--locked", "--manifest-path"]).arg(&manifest);
+    check.env("CARGO_TARGET_DIR", target().join("clients/redis-rs")).arg("--");
+    against_server(hotring, &mut check)
 }
 
 /// Runs a program with the port of a fresh server; each line "ok: ..." is a check.

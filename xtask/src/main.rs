@@ -35,6 +35,7 @@ Usage: cargo xtask TASK
   tidy           The style rules that rustfmt and clippy do not know
   docs           Writes docs/commands.md and docs/configuration.md anew
   docs --check   Fails if one of them is stale
+  clients        Client libraries and tools against a server: all of them, or those that are named
   prove          The checkers of the index: loom, shuttle, asan, tsan, or those that are named;
                  --long gives them an hour instead of minutes
   instructions   Instructions for each kind of operation, against the baseline; --renew writes it
@@ -64,6 +65,7 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         ["tidy"] => tidy::run().map(|_| ExitCode::SUCCESS),
         ["docs"] => docs::write().map(|()| ExitCode::SUCCESS),
         ["docs", "--check"] => docs::check().map(|_| ExitCode::SUCCESS),
+        ["clients", names @ ..] => clients::run(names),
         ["prove", words @ ..] => prove::prove(words),
         ["instructions"] => instructions::run(false).map(|()| ExitCode::SUCCESS),
         ["instructions", "--renew"] => instructions::run(true).map(|()| ExitCode::SUCCESS),
