@@ -1,4 +1,5 @@
 //! Connects redis-rs with its defaults, and in RESP3, and checks that it gets what it expects.
+#![forbid(unsafe_code)]
 
 use redis::{Commands, Connection, ErrorKind, RedisResult, Value};
 
