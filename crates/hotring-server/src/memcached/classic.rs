@@ -290,13 +290,17 @@ fn verbosity(c: &mut Context<'_>) -> Outcome {
     })
 }
 
-/// There is no limit of memory to change.
+/// There is no limit of memory to change. Clients take anything but OK for a failure of theirs, so that the
+/// log says it.
 fn memlimit(c: &mut Context<'_>) -> Outcome {
     let words = words(c, 2..=3)?;
     quietly(c, |c| {
         let reply = match parse_u32(words.at(1)).ok_or(Refusal::ERROR)? {
             0..8 => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m",
-            8..=1_000_000_000 => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
+            8..=1_000_000_000 => {
+                tracing::warn!("cache_memlimit is without effect: nothing is evicted");
+                "OK"
+            }
             _ => "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes",
         };
         c.reply.line(reply);

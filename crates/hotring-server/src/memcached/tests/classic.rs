@@ -199,7 +199,7 @@ fn commands_about_the_server_answer() {
          verbosity -> ERROR¶
          verbosity x -> CLIENT_ERROR bad command line format¶
          cache_memlimit 4 -> MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m¶
-         cache_memlimit 64 -> MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust¶
+         cache_memlimit 64 -> OK¶
          cache_memlimit 1000000001 -> MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes¶
          cache_memlimit x -> ERROR¶
          shutdown -> ERROR: shutdown not enabled¶
