@@ -5,9 +5,22 @@
 
 use std::sync::atomic::Ordering;
 
+use hotring_protocol::memcached::{KEY_LEN_MAX, parse_u32};
+use hotring_store::ValueRef;
+
 use super::context::{Context, Outcome, Refusal};
 use super::counts::NAMES;
 use super::{VERSION, counts::Sums};
+
+/// The class that all items are in, and how many there are in memcached.
+const CLASS: u32 = 1;
+const CLASSES: u32 = 64;
+
+/// Longest dump of keys, as in memcached.
+const DUMP_LEN_MAX: usize = 2 << 20;
+
+/// Keys that are looked at in one step.
+const SCAN_LEN: usize = 256;
 
 pub(super) fn stats(c: &mut Context<'_>) -> Outcome {
     match c.args.get(1) {
@@ -16,6 +29,7 @@ pub(super) fn stats(c: &mut Context<'_>) -> Outcome {
         Some(b"items") => items(c),
         Some(b"slabs") => slabs(c),
         Some(b"conns") => conns(c),
+        Some(b"cachedump") => cachedump(c)?,
         Some(b"sizes" | b"sizes_enable" | b"sizes_disable") => {
             c.reply.stat("sizes_status", "disabled");
         }
@@ -139,6 +153,58 @@ fn conns(c: &mut Context<'_>) {
         c.reply.stat(&format!("{id}:state"), "conn_read");
         c.reply.stat(&format!("{id}:secs_since_last_cmd"), idle);
     }
+}
+
+/// Keys of a class, up to a number; 0 for as many as there is room for.
+fn cachedump(c: &mut Context<'_>) -> Outcome {
+    let (Some(class), Some(count)) = (c.args.get(2), c.args.get(3)) else {
+        return Err("CLIENT_ERROR bad command line".into());
+    };
+    let (Some(class), Some(count)) = (parse_u32(class), parse_u32(count)) else {
+        return Err(Refusal::BAD_LINE);
+    };
+    match class {
+        CLASS => {}
+        0..CLASSES => return Ok(()),
+        _ => return Err("CLIENT_ERROR Illegal slab id".into()),
+    }
+    let count_max = if count == 0 { usize::MAX } else { count as usize };
+    let room = c.reply.written().saturating_add(DUMP_LEN_MAX);
+    let (mut cursor, mut shown) = (0, 0);
+    loop {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        cursor = c.store.scan(cursor, SCAN_LEN, c.now, |key, _| {
+            // Others could not be asked for.
+            if key.len() <= KEY_LEN_MAX && key.iter().all(u8::is_ascii_graphic) {
+                keys.push(key.to_vec());
+            }
+        });
+        for key in keys {
+            if shown == count_max || c.reply.written() > room {
+                return Ok(());
+            }
+            shown += usize::from(dump_item(c, &key));
+        }
+        if cursor == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Writes one line of a dump, unless the key has gone meanwhile or has no string.
+fn dump_item(c: &mut Context<'_>, key: &[u8]) -> bool {
+    let reply = &mut c.reply;
+    let shown = c.store.noted(key, c.now, |item| {
+        if matches!(item.value, ValueRef::Hash(_)) {
+            return false;
+        }
+        let end = item.expire_at.map_or(0, |at| at.div_ceil(1000));
+        reply.text("ITEM ");
+        reply.text(key);
+        reply.line(format!(" [{} b; {end} s]", item.value.len()));
+        true
+    });
+    shown.unwrap_or(false)
 }
 
 fn detail(c: &mut Context<'_>) -> Outcome {

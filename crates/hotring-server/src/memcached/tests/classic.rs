@@ -293,6 +293,19 @@ fn figures_are_counted_by_memcacheds_names() {
     assert_eq!(figures(&mut dialogue)["cmd_get"], "0");
     dialogue.say("set k 0 0 1¶1");
     assert!(dialogue.say("stats items").starts_with("STAT items:1:number 1¶"));
+    dialogue.play(
+        "stats cachedump 1 10 -> ITEM k [1 b; 0 s]¶END¶
+         touch k 100 -> TOUCHED¶
+         stats cachedump 1 0 -> ITEM k [1 b; 1700000100 s]¶END¶
+         redis> SET 'a b' x -> +OK¶
+         redis> HSET h f v -> :1¶
+         stats cachedump 1 5 -> ITEM k [1 b; 1700000100 s]¶END¶
+         stats cachedump 2 5 -> END¶
+         stats cachedump 64 5 -> CLIENT_ERROR Illegal slab id¶
+         stats cachedump x 5 -> CLIENT_ERROR bad command line format¶
+         stats cachedump 1 -> CLIENT_ERROR bad command line¶
+         redis> DEL h -> :1¶",
+    );
     assert!(dialogue.say("stats slabs").contains("STAT active_slabs 1¶"));
     assert!(dialogue.say("stats settings").contains("STAT item_size_max 1048576¶"));
     assert!(dialogue.say("stats conns").contains(":addr tcp:peer¶"));
