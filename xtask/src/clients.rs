@@ -3,6 +3,7 @@
 //! Each library comes from its own registry, into the target folder or beside its program. `redis_cli` tries
 //! the modes of redis-cli.
 
+mod memcached;
 mod redis_cli;
 
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ const CLIENTS: &[(&str, &[&str], Check)] = &[
     ("ioredis", &["node", "npm"], node),
     ("jedis", &[], java),
     ("redis-rs", &[], rust),
+    ("pymemcache", &["python3"], memcached::pymemcache),
+    ("memccapable", &[], memcached::memccapable),
 ];
 
 /// Tries the clients that are named, or all of them.

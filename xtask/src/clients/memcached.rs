@@ -1,0 +1,59 @@
+//! Clients of memcached's protocol, each against a fresh server that speaks it on a second port.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use super::install_python;
+use crate::process;
+use crate::server::Server;
+use crate::suite::Done;
+use crate::workspace::root;
+
+/// pymemcache.
+pub fn pymemcache(hotring: &Path) -> Result<Done> {
+    let folder = root().join("tests/clients/memcached");
+    let python = match install_python(&folder.join("requirements.txt")) {
+        Ok(python) => python,
+        Err(error) => {
+            return Ok(Done::Skipped(format!("pymemcache cannot be installed: {error:#}")));
+        }
+    };
+    against_server(hotring, |port| {
+        let mut check = process::command(&python);
+        check.arg(folder.join("check.py")).arg(port.to_string());
+        (check, "ok: ")
+    })
+}
+
+/// The tests that libmemcached has for servers of the text protocol.
+pub fn memccapable(hotring: &Path) -> Result<Done> {
+    if !process::succeeds(process::command("memccapable").arg("-?")) {
+        let how = "apt-get install libmemcached-tools";
+        return Ok(Done::Skipped(format!("memccapable is missing; install it with: {how}")));
+    }
+    against_server(hotring, |port| {
+        let mut check = process::command("memccapable");
+        check.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-a"]);
+        (check, "ascii ")
+    })
+}
+
+/// Runs what `command` gives for a port; each line that begins as it says is a check.
+fn against_server(
+    hotring: &Path,
+    command: impl FnOnce(u16) -> (Command, &'static str),
+) -> Result<Done> {
+    // Bound and let go again: the port is most likely still free a moment later.
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    let server = Server::start_with(hotring, &["--memcached", &format!("127.0.0.1:{port}")])?;
+    let (mut command, mark) = command(port);
+    let mut checks = 0;
+    process::run_lines(&mut command, |line| checks += usize::from(line.starts_with(mark)))?;
+    let status = server.interrupt()?;
+    ensure!(status.success(), "Ctrl-C ends the server with {status}, not 0");
+    ensure!(checks > 0, "the program checked nothing");
+    Ok(Done::Passed(checks))
+}
