@@ -102,13 +102,17 @@ pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
     let server = running.server.clone();
     let runtime = runtime()?;
     runtime.block_on(async {
-        tokio::task::spawn_local(stop_on_signal(server.clone(), SignalKind::interrupt(), "Ctrl-C"));
-        tokio::task::spawn_local(stop_on_signal(
-            server.clone(),
-            SignalKind::terminate(),
-            "SIGTERM",
-        ));
+        stop_on_signal(server.clone(), SignalKind::interrupt(), "Ctrl-C");
+        stop_on_signal(server.clone(), SignalKind::terminate(), "SIGTERM");
         tokio::task::spawn_local(reload_on_signal(server.clone()));
+        // Only now: who is told that the server is there may end it by a signal at once.
+        match log_format {
+            LogFormat::Human => eprint!("{}", greeting(&running)),
+            LogFormat::Json => {
+                tracing::info!(addresses = ?running.addresses(), "accepting connections");
+            }
+        }
+        tell_service_manager(NotifyState::Ready);
         server.stopping().await;
         tell_service_manager(NotifyState::Stopping);
         // The signal tasks go on: a second signal ends the process at once.
@@ -129,16 +133,19 @@ fn tell_service_manager(state: NotifyState<'_>) {
     }
 }
 
-async fn stop_on_signal(server: Arc<Server>, kind: SignalKind, name: &str) {
+/// From here on a signal of this kind ends the server in order, and a second one at once.
+fn stop_on_signal(server: Arc<Server>, kind: SignalKind, name: &'static str) {
     let mut signals = match signal(kind) {
         Ok(signals) => signals,
         Err(error) => return tracing::warn!(%error, "cannot listen for {name}"),
     };
-    signals.recv().await;
-    tracing::info!("{name}: finishing what has arrived; again to stop at once");
-    server.stop();
-    signals.recv().await;
-    std::process::exit(130);
+    tokio::task::spawn_local(async move {
+        signals.recv().await;
+        tracing::info!("{name}: finishing what has arrived; again to stop at once");
+        server.stop();
+        signals.recv().await;
+        std::process::exit(130);
+    });
 }
 
 async fn reload_on_signal(server: Arc<Server>) {
