@@ -54,6 +54,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         let deadline = clock::monotonic() + TICK_MAX;
         server.memcached.flush_if_due(&mut store, clock::unix_ms());
         expire(&server, &mut store, &mut expired_to, deadline);
+        close_greediest(&server);
         // One step at least, as expiry may take all of the time for long.
         while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
             && clock::monotonic() < deadline
@@ -97,17 +98,44 @@ fn expire(server: &Server, store: &mut Session, cursor: &mut u64, deadline: Inst
     }
 }
 
+/// Closes the connections whose buffers take most, until those of the rest are within the limit.
+fn close_greediest(server: &Server) {
+    let max = server.config().client_memory_max;
+    let mut total = server.clients_memory();
+    if max == 0 || total <= max {
+        return;
+    }
+    let mut clients: Vec<_> =
+        server.clients().into_iter().map(|client| (client.buffers_memory(), client)).collect();
+    clients.sort_by_key(|(memory, _)| std::cmp::Reverse(*memory));
+    // ORDERING: Relaxed, a moment earlier or later does not matter.
+    for (memory, client) in clients.into_iter().filter(|(_, c)| !c.no_evict.load(Relaxed)) {
+        if total <= max {
+            return;
+        }
+        tracing::warn!(
+            client = client.id,
+            peer = %client.peer,
+            memory,
+            "the buffers of all connections take more than maxmemory-clients: closing the one that \
+             takes most"
+        );
+        server.accepts.evicted.add(1);
+        client.kill();
+        total -= memory.min(total);
+    }
+}
+
 /// Closes the connections from which nothing has come for longer than `timeout`, those that have begun a
-/// request and not finished it within `request-timeout`, and those that should have authenticated. A connection that waits for a key
+/// request and not finished it within `request-timeout`, those that should have authenticated, and those that
+/// fetch nothing of much that waits for them. A connection that waits for a key
 /// is neither.
 fn close_silent(server: &Server) {
     let config = server.config();
     let timeout_ms = config.timeout_s.saturating_mul(1000);
     let request_timeout_ms = config.request_timeout_s.saturating_mul(1000);
     let handshake_timeout_ms = config.handshake_timeout_s.saturating_mul(1000);
-    if timeout_ms == 0 && request_timeout_ms == 0 && handshake_timeout_ms == 0 {
-        return;
-    }
+    let fetch_timeout_ms = config.output_soft_s.saturating_mul(1000);
     let now = clock::unix_ms();
     for client in server.clients() {
         // ORDERING: Acquire pairs with the Release of the end of a wait: `active_at` is then its end.
@@ -119,6 +147,16 @@ fn close_silent(server: &Server) {
         let listens = client.channels.load(Relaxed) + client.patterns.load(Relaxed) > 0;
         if timeout_ms > 0 && !listens && now.saturating_sub(active_at) > timeout_ms {
             tracing::debug!(client = client.id, "closing an idle connection");
+            client.kill();
+        }
+        let unsent = client.unsent_len.load(Relaxed);
+        // While that much is unsent nothing is received: what there was last was fetched.
+        if fetch_timeout_ms > 0
+            && unsent > config.output_soft_max
+            && now.saturating_sub(active_at) > fetch_timeout_ms
+        {
+            tracing::warn!(client = client.id, peer = %client.peer, unsent, "closing a connection that fetches nothing");
+            server.background.output_limit_closed.add(1);
             client.kill();
         }
         let since = client.locked_since.load(Relaxed);

@@ -373,6 +373,14 @@ impl ClientShared {
         self.wake();
     }
 
+    /// Bytes that its buffers take.
+    pub(crate) fn buffers_memory(&self) -> usize {
+        let fields = [&self.input_len, &self.input_free, &self.queued_len, &self.unsent_len];
+        // ORDERING: Relaxed, each is published on its own, and the sum is compared with a limit.
+        let own: usize = fields.iter().map(|field| field.load(Ordering::Relaxed)).sum();
+        own + self.inbox().bytes.capacity()
+    }
+
     /// Tells the connection that users have changed.
     pub(crate) fn users_changed(&self) {
         // ORDERING: Release pairs with the Acquire in `signals`: who sees it finds the users as changed.

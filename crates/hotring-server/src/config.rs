@@ -77,8 +77,12 @@ pub struct Config {
     pub query_buffer_max: usize,
     /// Unsent bytes above which a connection is not read from.
     pub output_soft_max: usize,
+    /// Seconds after which a connection is closed that is above that and fetches nothing; 0 never.
+    pub output_soft_s: u64,
     /// Unsent bytes above which a connection is closed; 0 never.
     pub output_hard_max: usize,
+    /// Bytes that the buffers of all connections may take; 0 for no limit.
+    pub client_memory_max: usize,
     /// Unsent bytes above which a connection that listens gets no more messages and is closed; 0 never.
     pub subscriber_output_max: usize,
     /// Which changes of keys are told to who listens.
@@ -94,6 +98,8 @@ pub struct Config {
     pub history: usize,
     /// Bytes that the earlier values of one key may take.
     pub history_bytes_max: usize,
+    /// Longest key.
+    pub key_len_max: usize,
     /// Longest argument of a request.
     pub bulk_len_max: usize,
     /// Most arguments of a request.
@@ -142,7 +148,9 @@ impl Default for Config {
             tcp_backlog: 511,
             query_buffer_max: 1 << 30,
             output_soft_max: 1 << 20,
+            output_soft_s: 60,
             output_hard_max: 1 << 30,
+            client_memory_max: 2 << 30,
             subscriber_output_max: 32 << 20,
             notify: Notify::default(),
             subscriptions_max: 10_000,
@@ -150,6 +158,7 @@ impl Default for Config {
             checksum: Checksum::default(),
             history: 0,
             history_bytes_max: 1 << 20,
+            key_len_max: 64 << 10,
             bulk_len_max: 512 << 20,
             args_max: 1 << 20,
             inline_len_max: 64 << 10,

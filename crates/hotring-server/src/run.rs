@@ -184,12 +184,12 @@ fn start_with(
     let options = Options {
         engine,
         seed: [random_u64()?, random_u64()?],
+        key_len_max: config.key_len_max,
         value_len_max: config.bulk_len_max,
         history: config.history,
         history_bytes_max: config.history_bytes_max,
         watches_max: config.waiting_max,
         index: IndexConfig { limbo_max: config.limbo_max(), checksum: config.checksum, ..index },
-        ..Options::default()
     };
     let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
     let server = Arc::new(Server::new(Parts {

@@ -46,8 +46,10 @@ pub(crate) struct ThreadShared {
 pub(crate) struct AcceptCounters {
     /// Connections accepted since the start.
     pub accepted: Counter,
-    /// Connections refused because of `maxclients`.
+    /// Connections refused because of `maxclients`, or by protected mode.
     pub rejected: Counter,
+    /// Connections closed because of `maxmemory-clients`.
+    pub evicted: Counter,
 }
 
 /// The shared state of one server.
@@ -308,6 +310,11 @@ impl Server {
     /// All connections, oldest first.
     pub(crate) fn clients(&self) -> Vec<Arc<ClientShared>> {
         self.lock_clients().values().cloned().collect()
+    }
+
+    /// Bytes that the buffers of all connections take.
+    pub(crate) fn clients_memory(&self) -> usize {
+        self.lock_clients().values().map(|client| client.buffers_memory()).sum()
     }
 
     /// Number of connections.

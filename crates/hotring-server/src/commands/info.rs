@@ -108,6 +108,8 @@ fn clients(f: &Facts<'_>, text: &mut String) {
     field(text, "blocked_clients", f.store.watches);
     field(text, "waiting_clients", f.store.watches);
     field(text, "waiting_clients_limit", f.config.waiting_max);
+    field(text, "mem_clients_normal", f.server.clients_memory());
+    field(text, "evicted_clients", f.server.accepts.evicted.value());
 }
 
 fn memory(f: &Facts<'_>, text: &mut String) {

@@ -79,6 +79,16 @@ pub(super) static LIMITS: &[Setting] = &[
         set: |c, v| size(v, 1 << 10).map(|n| c.output_soft_max = n),
     },
     Setting {
+        name: "output-buffer-soft-seconds",
+        alias: "",
+        placeholder: "SECONDS",
+        help: "Close a connection that for this long fetches nothing of more than output-buffer-soft-limit; \
+               0 never does",
+        change: Change::Running,
+        get: |c| c.output_soft_s.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.output_soft_s = n),
+    },
+    Setting {
         name: "output-buffer-hard-limit",
         alias: "",
         placeholder: "SIZE",
@@ -96,6 +106,16 @@ pub(super) static LIMITS: &[Setting] = &[
         change: Change::Running,
         get: |c| c.subscriber_output_max.to_string(),
         set: |c, v| size(v, 0).map(|n| c.subscriber_output_max = n),
+    },
+    Setting {
+        name: "maxmemory-clients",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Close the connections whose buffers take most while those of all take more than this; 0 never \
+               does",
+        change: Change::Running,
+        get: |c| c.client_memory_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.client_memory_max = n),
     },
     Setting {
         name: "max-subscriptions",
@@ -120,6 +140,22 @@ pub(super) static LIMITS: &[Setting] = &[
                 return Err(format!("must be 0 or at least {UNRECLAIMED_LEAST} bytes"));
             }
             c.unreclaimed_max = n;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "max-key-len",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Longest key; longer ones get an error",
+        change: Change::Start,
+        get: |c| c.key_len_max.to_string(),
+        set: |c, v| {
+            let n = size(v, 1)?;
+            if n > BULK_LEN_LIMIT {
+                return Err("must be at most 512mb".to_string());
+            }
+            c.key_len_max = n;
             Ok(())
         },
     },

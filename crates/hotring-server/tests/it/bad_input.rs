@@ -15,6 +15,11 @@ const BROKEN: &[(&[u8], &str)] = &[
     (b"*1\r\n$-2\r\n", "ERR Protocol error: invalid bulk length"),
     (b"*1\r\n$536870913\r\n", "ERR Protocol error: invalid bulk length"),
     (b"*1\r\n$9223372036854775807\r\n", "ERR Protocol error: invalid bulk length"),
+    (b"*9223372036854775807\r\n", "ERR Protocol error: invalid multibulk length"),
+    (b"*9223372036854775808\r\n", "ERR Protocol error: invalid multibulk length"),
+    (b"*1\r\n$9223372036854775808\r\n", "ERR Protocol error: invalid bulk length"),
+    (b"*1\r\n$-9223372036854775808\r\n", "ERR Protocol error: invalid bulk length"),
+    (b"*1\r\n$18446744073709551616\r\n", "ERR Protocol error: invalid bulk length"),
     (b"*1\r\n*1\r\n", "ERR Protocol error: expected '$', got '*'"),
     (b"SET \"open\r\n", "ERR Protocol error: unbalanced quotes in request"),
 ];

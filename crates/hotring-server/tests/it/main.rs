@@ -3,6 +3,7 @@
 //! Not covered here: the replies of each data command (unit tests of the commands), real client
 //! libraries (`tests/clients`), and behaviour under thousands of connections.
 
+mod abuse;
 mod admin;
 mod bad_input;
 mod clients;

@@ -1,0 +1,240 @@
+//! Clients that want to do harm, or might as well: that they get what they deserve, and that everybody else
+//! is served.
+//!
+//! Malformed requests are in `bad_input.rs`, single limits in `limits.rs`, wrong passwords in `users.rs`, what is
+//! no TLS in `tls.rs`.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::SockRef;
+
+use crate::wire::{Reply, TestServer, Wire, bulk, number_after, ok, request};
+
+fn pong() -> Reply {
+    Reply::Simple("PONG".into())
+}
+
+/// Waits until `is_so` of the text of an INFO section.
+fn wait_for(wire: &mut Wire, section: &str, is_so: impl Fn(&str) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let text = wire.say(&format!("INFO {section}")).text();
+        if is_so(&text) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Lets the process have so many open files; false if it may not.
+fn may_open(files: u64) -> bool {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: Some(files), maximum: limit.maximum };
+    limit.current.is_none_or(|n| n >= files) || setrlimit(Resource::Nofile, raised).is_ok()
+}
+
+#[test]
+fn ten_thousand_connections_may_idle() {
+    const N: usize = 10_000;
+    // Both sides of each are in this process.
+    if !may_open(2 * N as u64 + 2_000) {
+        return eprintln!("skipped: this process may not open so many files");
+    }
+    let server = TestServer::with(|c| c.maxclients = N + 10);
+    let mut good = server.connect();
+    let mut idle = Vec::with_capacity(N);
+    while idle.len() < N {
+        // Fewer at a time than the kernel queues: those above it would begin anew after a second.
+        idle.extend((0..250).map(|_| TcpStream::connect(server.address).unwrap()));
+        let all = format!("connected_clients:{}\r\n", idle.len() + 1);
+        wait_for(&mut good, "clients", |text| text.contains(&all));
+    }
+    // Any of them may begin to talk.
+    for stream in idle.iter_mut().step_by(997) {
+        stream.write_all(b"PING\r\n").unwrap();
+        let mut reply = [0; 7];
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+PONG\r\n");
+    }
+    assert_eq!(good.say("SET k v"), ok());
+    // All go at once.
+    drop(idle);
+    wait_for(&mut good, "clients", |text| text.contains("connected_clients:1\r\n"));
+}
+
+#[test]
+fn a_flood_at_the_limit_is_refused_and_who_is_in_is_served() {
+    const MAX: usize = 20;
+    const FLOOD: usize = 2_000;
+    let server = TestServer::with(|c| c.maxclients = MAX);
+    let mut kept: Vec<Wire> = (0..MAX).map(|_| server.connect()).collect();
+    kept.iter_mut().for_each(|wire| assert_eq!(wire.say("PING"), pong()));
+    for wave in 0..FLOOD / 100 {
+        let flood: Vec<TcpStream> =
+            (0..100).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+        for mut stream in flood {
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply).unwrap();
+            assert_eq!(reply, "-ERR max number of clients reached\r\n");
+        }
+        assert_eq!(kept[wave % MAX].say("PING"), pong());
+    }
+    let stats = kept[0].say("INFO stats").text();
+    assert!(stats.contains(&format!("rejected_connections:{FLOOD}\r\n")), "{stats}");
+}
+
+#[test]
+fn connections_that_break_off_leave_nothing_behind() {
+    let server = TestServer::new();
+    let mut good = server.connect();
+    assert_eq!(good.ask(&["SET", "big", &"v".repeat(1 << 20)]), ok());
+    let beginnings: [Vec<u8>; 5] = [
+        b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\nxxxx".to_vec(),
+        [&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n"[..], &[b'x'; 100_000]].concat(),
+        request(&["GET", "big"]).repeat(50),
+        b"MULTI\r\nSET k v\r\nSUBSCRI".to_vec(),
+        b"SUBSCRIBE a b c\r\n".to_vec(),
+    ];
+    for (i, beginning) in beginnings.iter().cycle().take(200).enumerate() {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(beginning).unwrap();
+        match i % 3 {
+            // A reset, as from a machine that has lost its memory.
+            0 => SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap(),
+            1 => stream.shutdown(Shutdown::Write).unwrap(),
+            _ => {}
+        }
+    }
+    wait_for(&mut good, "clients", |text| text.contains("connected_clients:1\r\n"));
+    assert_eq!(good.say("EXISTS k"), Reply::Int(0), "half a value is none");
+    assert_eq!(good.say("PUBSUB CHANNELS"), Reply::Array(Vec::new()));
+    assert_eq!(good.say("GET big").text().len(), 1 << 20);
+}
+
+#[test]
+fn many_slow_senders_are_all_served_in_the_end() {
+    const N: usize = 300;
+    let server = TestServer::new();
+    let mut good = server.connect();
+    let mut slow: Vec<Wire> = (0..N).map(|_| server.connect()).collect();
+    let request = request(&["APPEND", "k", "x"]);
+    for byte in &request {
+        slow.iter_mut().for_each(|wire| wire.send(&[*byte]));
+        assert_eq!(good.say("PING"), pong());
+    }
+    let mut lengths: Vec<i64> = slow.iter_mut().map(|wire| wire.reply().int()).collect();
+    lengths.sort_unstable();
+    assert_eq!(lengths, (1..=N as i64).collect::<Vec<_>>());
+}
+
+#[test]
+fn who_never_fetches_much_is_closed() {
+    let server = TestServer::with(|c| c.output_soft_s = 1);
+    let mut good = server.connect();
+    assert_eq!(good.ask(&["SET", "big", &"v".repeat(1 << 20)]), ok());
+    let mut deaf = server.connect();
+    deaf.send(&request(&["GET", "big"]).repeat(100));
+    wait_for(&mut good, "stats", |text| {
+        text.contains("client_output_buffer_limit_disconnections:1\r\n")
+    });
+    // What the kernel has is still there, and then the end.
+    assert!(deaf.is_closed());
+    assert_eq!(good.say("PING"), pong());
+}
+
+#[test]
+fn the_buffers_of_all_connections_have_a_limit_together() {
+    const MAX: u64 = 32 << 20;
+    const EACH: usize = 6 << 20;
+    let server = TestServer::with(|c| c.client_memory_max = MAX as usize);
+    let mut good = server.connect();
+    let mut spared = server.connect();
+    assert_eq!(spared.say("CLIENT NO-EVICT ON"), ok());
+    let value = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000000\r\n";
+    let piece = vec![b'x'; EACH];
+    spared.send(&[&value[..], &piece, &piece].concat());
+    // Each for itself is far from any limit.
+    let greedy: Vec<TcpStream> = (0..12)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            // It may be closed meanwhile.
+            stream.write_all(value).and_then(|()| stream.write_all(&piece)).ok();
+            stream
+        })
+        .collect();
+    wait_for(&mut good, "clients", |text| {
+        let number = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name)).expect(name);
+            number_after(line, ":")
+        };
+        number("evicted_clients:") >= 7 && number("mem_clients_normal:") <= MAX
+    });
+    assert_eq!(good.say("PING"), pong());
+    drop(greedy);
+    // Who is spared can go on where it was.
+    let rest = vec![b'x'; 20_000_000 - 2 * EACH];
+    assert_eq!(good.say("CONFIG SET maxmemory-clients 0"), ok());
+    spared.send(&[&rest[..], b"\r\n"].concat());
+    assert_eq!(spared.reply(), ok());
+}
+
+#[test]
+fn numbers_at_the_edge_are_refused_and_nothing_breaks() {
+    let server = TestServer::with(|c| c.bulk_len_max = 1 << 20);
+    let mut wire = server.connect();
+    assert_eq!(wire.say("SET n 9223372036854775807"), ok());
+    assert_eq!(wire.say("SET k v"), ok());
+    for line in [
+        "INCR n",
+        "INCRBY n 1",
+        "DECRBY n -9223372036854775808",
+        "SETRANGE k 1048576 x",
+        "SETRANGE k 9223372036854775807 x",
+        "SETRANGE k -1 x",
+        "SETBIT k 8388608 1",
+        "SETBIT k 18446744073709551615 1",
+        "EXPIRE k 9223372036854775807",
+        "SET k v EX 9223372036854775807",
+        "SET k v PX 0",
+        "SCAN 99999999999999999999",
+        "SCAN 0 COUNT 0",
+        "BITPOS k 1 0 1 2 3",
+        "CLIENT KILL ID 18446744073709551616",
+        "MSETEX 9223372036854775807 a b",
+        "WAIT x y",
+    ] {
+        let reply = wire.say(line);
+        assert!(reply.is_error(), "{line}: {reply:?}");
+        assert_eq!(wire.say("GET k"), bulk("v"), "{line}");
+    }
+    for line in [
+        "GETRANGE k -9223372036854775808 9223372036854775807",
+        "GETRANGE k 9223372036854775807 -9223372036854775808",
+        "GETBIT k 8388607",
+        "BITCOUNT k -9223372036854775808 9223372036854775807",
+        "SCAN 18446744073709551615 COUNT 9223372036854775807",
+        "KEYS *a*a*a*a*a*a*a*a*a*b",
+        "OBJECT ENCODING k",
+    ] {
+        let reply = wire.say(line);
+        assert!(!reply.is_error(), "{line}: {reply:?}");
+    }
+    assert_eq!(wire.say("GET n"), bulk("9223372036854775807"));
+}
+
+#[test]
+fn keys_have_a_limit() {
+    let server = TestServer::with(|c| c.key_len_max = 10);
+    let mut wire = server.connect();
+    let (fits, long) = ("k".repeat(10), "k".repeat(11));
+    assert_eq!(wire.ask(&["SET", &fits, "v"]), ok());
+    assert!(wire.ask(&["SET", &long, "v"]).is_error());
+    assert!(wire.ask(&["RENAME", &fits, &long]).is_error());
+    assert_eq!(wire.ask(&["GET", &fits]), bulk("v"));
+    assert_eq!(wire.ask(&["GET", &long]), Reply::Null);
+}
