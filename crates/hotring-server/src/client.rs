@@ -87,9 +87,14 @@ impl Client {
         client
     }
 
-    /// Shows others whether it has to authenticate, and since when.
+    /// Shows others whether its user has to authenticate.
     fn publish_lock(&self) {
-        let since = if self.access.is_locked() { clock::unix_ms() } else { 0 };
+        self.show_locked(self.access.is_locked());
+    }
+
+    /// Shows others whether it has to authenticate, from now on, by whatever its protocol has for that.
+    pub(crate) fn show_locked(&self, is_locked: bool) {
+        let since = if is_locked { clock::unix_ms() } else { 0 };
         // ORDERING: Relaxed, compared with a timeout.
         self.shared.locked_since.store(since, Ordering::Relaxed);
     }

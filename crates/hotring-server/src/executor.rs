@@ -17,7 +17,7 @@ use hotring_protocol::{
 };
 use hotring_store::{Session, Watched};
 
-use crate::acl::Origin;
+use crate::acl::{Access, Origin};
 use crate::answer::{answer, deny};
 use crate::client::{Client, ClientShared, Closing, USERS_CHANGED};
 use crate::clock;
@@ -71,8 +71,12 @@ impl Conversation {
 
     /// The start of a conversation in memcached's protocol.
     pub(crate) fn memcached(shared: Arc<ClientShared>, server: &Server) -> Self {
-        let memcached = Some(Box::new(Talk::new(server)));
-        Conversation { memcached, ..Conversation::new(shared, server) }
+        let mut client = Client::new(shared, &server.acl);
+        // Its protocol has passwords of its own, and no users.
+        client.become_user(Access::authenticated(server.acl.default_user()));
+        let talk = Talk::new(server);
+        client.show_locked(!talk.is_authenticated());
+        Conversation { client, decoder: Decoder::new(), memcached: Some(Box::new(talk)) }
     }
 
     /// How long the input must at least get before feeding it again is of any use.

@@ -360,3 +360,19 @@ fn calls_are_counted_by_command_and_a_few_are_timed() {
     assert_eq!((totals("get").calls, totals("get").rejected, totals("exec").calls), (1, 0, 0));
     assert!(server.command_totals_ever().iter().any(|(s, t)| s.name == "exec" && t.calls == 1));
 }
+
+/// Connections of memcached's protocol were closed for want of a password that they cannot give.
+#[test]
+fn the_password_of_redis_is_not_asked_of_memcached() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let requirepass = crate::acl::Secret::new("secret");
+    let server = server(Config { requirepass, ..Config::default() });
+    let shared = server.enter("peer".into(), "local".into(), 0);
+    let mut conversation = Conversation::memcached(shared.clone(), &server);
+    assert_eq!(shared.locked_since.load(Relaxed), 0);
+    server.acl.set_default_password(&crate::acl::Secret::new("other"));
+    assert!(conversation.client.renew_access(&server.acl));
+    assert_eq!(shared.locked_since.load(Relaxed), 0);
+    let (_, of_redis) = talk(&server);
+    assert_ne!(of_redis.client.shared.locked_since.load(Relaxed), 0);
+}

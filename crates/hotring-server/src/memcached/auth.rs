@@ -101,6 +101,7 @@ pub(super) fn run(
         return Err("CLIENT_ERROR authentication failure".into());
     }
     *authenticated = true;
+    c.client.show_locked(false);
     c.reply.line("STORED");
     Ok(())
 }

@@ -105,6 +105,11 @@ impl Talk {
         Talk { decoder: Decoder::new(), authenticated: server.memcached.users.is_none() }
     }
 
+    /// Whether it has said who it is, where that is asked for.
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.authenticated
+    }
+
     /// How long the input must at least get before feeding it again is of any use.
     pub(crate) fn input_len_wanted(&self) -> usize {
         self.decoder.input_len_wanted()
