@@ -147,11 +147,26 @@ pub struct KeptArgs {
 impl KeptArgs {
     /// Keeps a copy of one more request.
     pub fn push(&mut self, request: ArgsView<'_>) {
-        for arg in request.iter() {
-            self.spans.push(Span::new(self.bytes.len(), arg.len()));
-            self.bytes.extend_from_slice(arg);
-        }
+        request.iter().for_each(|arg| self.add(arg));
+        self.end();
+    }
+
+    /// Adds an argument to a request that is put together here.
+    pub fn add(&mut self, arg: &[u8]) {
+        self.spans.push(Span::new(self.bytes.len(), arg.len()));
+        self.bytes.extend_from_slice(arg);
+    }
+
+    /// Ends that request.
+    pub fn end(&mut self) {
         self.ends.push(self.spans.len());
+    }
+
+    /// Forgets all of them; keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+        self.ends.clear();
     }
 
     /// Number of requests.
@@ -213,6 +228,11 @@ mod tests {
         assert_eq!(shown, [r#"["SET", "k", "a b"]"#, r#"["GET", ""]"#, r#"["PING"]"#]);
         assert_eq!(kept.len(), 3);
         let before = kept.memory();
+        kept.clear();
+        kept.add(b"DEL");
+        kept.add(b"x");
+        kept.end();
+        assert_eq!(format!("{:?}", kept.iter().next().unwrap()), r#"["DEL", "x"]"#);
         let long = format!("ECHO {}\r\n", "x".repeat(10_000)).into_bytes();
         decoder.decode(&long, &Limits::default(), &mut args).unwrap();
         kept.push(args.view(&long));

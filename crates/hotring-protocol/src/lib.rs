@@ -35,7 +35,7 @@ pub use args::{Args, ArgsView, KeptArgs};
 pub use error::ProtocolError;
 pub use glob::glob_match;
 pub use number::parse_i64;
-pub use resp::{Decoded, Decoder, Limits, Version, Writer};
+pub use resp::{Decoded, Decoder, Limits, Part, Version, Writer, read_part};
 pub use table::{
     Access, COMMAND_IDS, Categories, CommandError, CommandId, Flags, Group, KeyRange, Spec,
     command_docs, command_info, commands, lookup, lookup_full, markdown, quoted, resolve, specs,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use hotring_store::Session;
 
 use crate::clock;
+use crate::latency;
 use crate::notify;
 use crate::scrub::Walk;
 use crate::server::Server;
@@ -53,7 +54,9 @@ pub(crate) async fn run(server: Arc<Server>) {
         ticks += 1;
         let deadline = clock::monotonic() + TICK_MAX;
         server.memcached.flush_if_due(&mut store, clock::unix_ms());
+        let begun = clock::monotonic();
         expire(&server, &mut store, &mut expired_to, deadline);
+        server.latency.note(latency::EXPIRE_CYCLE, begun.elapsed(), clock::unix_ms());
         close_greediest(&server);
         // One step at least, as expiry may take all of the time for long.
         while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
@@ -144,7 +147,8 @@ fn close_silent(server: &Server) {
         }
         // ORDERING: Relaxed throughout, one tick earlier or later does not matter.
         let active_at = client.active_at.load(Relaxed);
-        let listens = client.channels.load(Relaxed) + client.patterns.load(Relaxed) > 0;
+        let channels = client.channels.load(Relaxed) + client.patterns.load(Relaxed);
+        let listens = channels > 0 || client.monitors.load(Relaxed);
         if timeout_ms > 0 && !listens && now.saturating_sub(active_at) > timeout_ms {
             tracing::debug!(client = client.id, "closing an idle connection");
             client.kill();

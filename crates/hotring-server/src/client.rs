@@ -41,6 +41,8 @@ pub(crate) struct Client {
     pub transaction: Transaction,
     /// What it listens to.
     pub subscriptions: Subscriptions,
+    /// It is shown every request.
+    pub monitors: bool,
 }
 
 /// A wait for a key.
@@ -82,6 +84,7 @@ impl Client {
             wait: None,
             transaction: Transaction::default(),
             subscriptions: Subscriptions::default(),
+            monitors: false,
         };
         client.publish_lock();
         client
@@ -274,6 +277,8 @@ pub(crate) struct ClientShared {
     pub queued_len: AtomicUsize,
     /// Keys that it watches.
     pub watched: AtomicUsize,
+    /// It is shown every request.
+    pub monitors: AtomicBool,
     /// The connection waits for a key.
     pub waiting: AtomicBool,
     /// CLIENT NO-EVICT.
@@ -332,6 +337,7 @@ impl ClientShared {
             queued: AtomicI64::new(-1),
             queued_len: AtomicUsize::new(0),
             watched: AtomicUsize::new(0),
+            monitors: AtomicBool::new(false),
             waiting: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),

@@ -106,12 +106,24 @@ pub struct Config {
     pub args_max: usize,
     /// Longest line of an inline request.
     pub inline_len_max: usize,
+    /// Milliseconds that a script may run; 0 for no limit.
+    pub lua_time_ms: u64,
+    /// Instructions that a script may run through; 0 for no limit.
+    pub lua_steps_max: u64,
+    /// Memory that each thread's Lua may take.
+    pub lua_memory_max: usize,
+    /// What the scripts that the server knows may take.
+    pub script_cache_max: usize,
     /// The index underneath.
     pub index: IndexSettings,
     /// Microseconds from which on SLOWLOG keeps a request; negative for none.
     pub slowlog_threshold_us: i64,
     /// Requests that SLOWLOG keeps.
     pub slowlog_len_max: usize,
+    /// Milliseconds from which on LATENCY keeps what took so long; 0 for none.
+    pub latency_threshold_ms: u64,
+    /// Who may use DEBUG.
+    pub debug_command: Guard,
     /// What is logged.
     pub log_level: LogLevel,
     /// How it is written.
@@ -162,9 +174,15 @@ impl Default for Config {
             bulk_len_max: 512 << 20,
             args_max: 1 << 20,
             inline_len_max: 64 << 10,
+            lua_time_ms: 5_000,
+            lua_steps_max: 0,
+            lua_memory_max: 256 << 20,
+            script_cache_max: 64 << 20,
             index: IndexSettings::default(),
             slowlog_threshold_us: 10_000,
             slowlog_len_max: 128,
+            latency_threshold_ms: 0,
+            debug_command: Guard::No,
             log_level: LogLevel::Notice,
             log_format: LogFormat::Human,
             admin: None,

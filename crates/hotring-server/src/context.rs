@@ -1,17 +1,26 @@
 //! What a command function gets: the request, the reply, and the three owners of state.
 //!
 //! State has three lifetimes. [`Client`] is one connection's, `Worker` is one thread's (its door to
-//! the store, its counters, its random numbers), [`Server`] is shared by all threads. A command
+//! the store, its counters, what is in [`Own`]), [`Server`] is shared by all threads. A command
 //! borrows all of them for the time that it runs, and never blocks.
 
-use hotring_protocol::{ArgsView, Writer};
+use hotring_protocol::{ArgsView, Version, Writer};
 use hotring_store::Session;
 
 use crate::client::Client;
 use crate::counters::Counters;
 use crate::failure::{Failure, Outcome};
 use crate::random::Random;
+use crate::script::Interpreter;
 use crate::server::Server;
+
+/// What one thread has to itself besides its door to the store.
+pub(crate) struct Own {
+    /// Its random numbers.
+    pub random: Random,
+    /// What runs its scripts, once there has been one. Taken out while a script runs.
+    pub interpreter: Option<Box<Interpreter>>,
+}
 
 /// Everything that one command may read and change while it runs.
 pub(crate) struct Context<'a> {
@@ -29,8 +38,8 @@ pub(crate) struct Context<'a> {
     pub store: &'a mut Session,
     /// This thread's counters; nobody else writes them.
     pub counters: &'a Counters,
-    /// This thread's random numbers.
-    pub random: &'a mut Random,
+    /// What else is this thread's.
+    pub own: &'a mut Own,
     /// The connection that sent the request.
     pub client: &'a mut Client,
     /// What all threads share.
@@ -38,6 +47,47 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Runs `f` while no other session can look at or change the keys; no keys stand for all.
+    pub(crate) fn alone<R>(&mut self, keys: &[&[u8]], f: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        let Context { args, reply_len_max, now, counters, server, .. } = *self;
+        let Context { reply, store, own, client, .. } = self;
+        store.exclusive(keys, |store| {
+            let reply = Writer::new(reply.buffer(), client.version);
+            f(&mut Context {
+                args,
+                reply,
+                reply_len_max,
+                now,
+                store,
+                counters,
+                own,
+                client,
+                server,
+            })
+        })
+    }
+
+    /// The same for another request, whose reply goes to `out`.
+    pub(crate) fn inner<'b>(
+        &'b mut self,
+        args: ArgsView<'b>,
+        out: &'b mut Vec<u8>,
+        version: Version,
+        reply_len_max: usize,
+    ) -> Context<'b> {
+        Context {
+            args,
+            reply: Writer::new(out, version),
+            reply_len_max,
+            now: self.now,
+            store: self.store,
+            counters: self.counters,
+            own: self.own,
+            client: self.client,
+            server: self.server,
+        }
+    }
+
     /// How much longer the reply may get.
     pub(crate) fn room(&self) -> usize {
         self.reply_len_max.saturating_sub(self.reply.written())

@@ -22,9 +22,10 @@ use crate::answer::{answer, deny};
 use crate::client::{Client, ClientShared, Closing, USERS_CHANGED};
 use crate::clock;
 use crate::config::Config;
-use crate::context::Context;
+use crate::context::{Context, Own};
 use crate::counters::Counters;
 use crate::memcached::{self, Talk};
+use crate::monitors;
 use crate::notify;
 use crate::random::Random;
 use crate::server::Server;
@@ -121,9 +122,11 @@ pub(crate) struct Executor {
     server: Arc<Server>,
     thread: usize,
     store: Session,
-    random: Random,
+    own: Own,
     config: Arc<Config>,
     config_version: u64,
+    /// Somebody wants to know what requests do, or which there are.
+    is_watched: bool,
     limits: Limits,
     batch: Vec<Request>,
     memcached: memcached::Batch,
@@ -134,21 +137,23 @@ pub(crate) struct Executor {
 impl Executor {
     /// The executor of `thread`; `seed` starts its random numbers.
     pub(crate) fn new(server: Arc<Server>, thread: usize, seed: u64) -> Self {
+        let config_version = server.config_version();
         let config = server.config();
-        let mut store = server.store.session_named(&worker::name(thread));
-        store.note_changes(config.notify.is_on());
-        Executor {
+        let mut executor = Executor {
             thread,
-            store,
-            random: Random::new(seed),
-            config_version: server.config_version(),
+            store: server.store.session_named(&worker::name(thread)),
+            own: Own { random: Random::new(seed), interpreter: None },
+            config_version,
+            is_watched: false,
             limits: limits(&config),
             config,
             batch: (0..BATCH_LEN).map(|_| Request::default()).collect(),
             memcached: memcached::Batch::default(),
             runs: 0,
             server,
-        }
+        };
+        executor.look_around();
+        executor
     }
 
     /// The settings, as of the last batch.
@@ -235,8 +240,7 @@ impl Executor {
                 self.prefetch(input, batch.len);
             }
             // What changes it ends its batch, or is in a batch that it is asked for anyway.
-            let is_plain =
-                conversation.client.is_plain() && !self.config.notify.is_on() && !is_timed;
+            let is_plain = conversation.client.is_plain() && !self.is_watched && !is_timed;
             for i in 0..batch.len {
                 if out.len() > out_max {
                     // The tail that the decoder remembers is no longer the next thing it will see.
@@ -255,7 +259,7 @@ impl Executor {
                         if let Some(timer) = timer {
                             self.note_time(i, timer);
                         }
-                        self.notify(i);
+                        self.tell(i, input, client);
                     }
                     client.fetch_messages(out);
                 }
@@ -309,8 +313,15 @@ impl Executor {
             self.config_version = version;
             self.config = self.server.config();
             self.limits = limits(&self.config);
-            self.store.note_changes(self.config.notify.is_on());
+            self.look_around();
         }
+    }
+
+    /// Looks who wants to know what requests do.
+    fn look_around(&mut self) {
+        let notes = self.config.notify.is_on();
+        self.store.note_changes(notes);
+        self.is_watched = notes || self.server.monitors.any();
     }
 
     /// Decodes up to [`BATCH_LEN`] requests from `input[start..]`, none behind one that may wait, as that
@@ -395,7 +406,7 @@ impl Executor {
             now,
             store: &mut self.store,
             counters,
-            random: &mut self.random,
+            own: &mut self.own,
             client,
             server: &self.server,
         };
@@ -416,11 +427,14 @@ impl Executor {
         }
     }
 
-    /// Tells who listens what a request has done to keys.
-    fn notify(&mut self, i: usize) {
+    /// Tells who listens what a request has done to keys, and shows it to who is shown all.
+    fn tell(&mut self, i: usize, input: &[u8], client: &Client) {
         let changes = self.store.take_changes();
-        if let Some(spec) = self.batch[i].spec {
+        let request = &self.batch[i];
+        if let Some(spec) = request.spec {
             notify::tell(spec, &changes, &self.server, &self.config);
+            let args = request.args.view(&input[request.start..]);
+            monitors::show(spec, args, monitors::From::Client(&client.shared), &self.server);
         }
     }
 

@@ -17,10 +17,13 @@ use crate::client::ClientShared;
 use crate::clock;
 use crate::config::{Config, LogLevel};
 use crate::counters::{CommandTotals, Counter, Counters};
+use crate::latency::Latency;
 use crate::log::Pause;
 use crate::memcached;
+use crate::monitors::Monitors;
 use crate::pubsub::PubSub;
 use crate::rates::Rates;
+use crate::scripts::{Running, Scripts};
 use crate::scrub::Scrubber;
 use crate::slowlog::SlowLog;
 use crate::tls::Tls;
@@ -39,6 +42,8 @@ pub(crate) struct ThreadShared {
     pub memcached: memcached::Counts,
     /// Connections that it serves, for choosing the least loaded one.
     pub connections: AtomicUsize,
+    /// What its script is doing.
+    pub script: Arc<Running>,
 }
 
 /// What the accepting thread counts.
@@ -85,6 +90,12 @@ pub(crate) struct Server {
     pub rates: Rates,
     /// Who listens to which channel.
     pub pubsub: PubSub,
+    /// Who is shown every request.
+    pub monitors: Monitors,
+    /// What has taken long, by kind.
+    pub latency: Latency,
+    /// The scripts that it knows.
+    pub scripts: Scripts,
     /// The walk that SCRUB asked for.
     pub scrubber: Scrubber,
     /// The requests that took longest.
@@ -183,6 +194,7 @@ impl Server {
     /// A server without connections.
     pub(crate) fn new(parts: Parts) -> Self {
         let config = &parts.config;
+        let latency = Latency::new(config.latency_threshold_ms);
         let slowlog = SlowLog::new(config.slowlog_threshold_us, config.slowlog_len_max);
         let acl = Acl::new(&config.requirepass);
         Server {
@@ -204,6 +216,9 @@ impl Server {
             tls: Tls::default(),
             rates: Rates::default(),
             pubsub: PubSub::default(),
+            monitors: Monitors::default(),
+            latency,
+            scripts: Scripts::default(),
             scrubber: Scrubber::default(),
             slowlog,
             stalled_log: Pause::default(),
@@ -219,10 +234,10 @@ impl Server {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes with every CONFIG SET; threads keep a copy of the settings and compare this.
+    /// Changes with every CONFIG SET, and with who looks on; threads keep a copy of the settings and compare this.
     #[inline]
     pub(crate) fn config_version(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release in `change_config`.
+        // ORDERING: Acquire pairs with the Release in `renew`.
         self.config_version.load(Ordering::Acquire)
     }
 
@@ -244,10 +259,16 @@ impl Server {
             self.acl.set_default_password(password);
             self.users_changed();
         }
+        self.latency.set_threshold(changed.latency_threshold_ms);
         *config = Arc::new(changed);
+        self.renew();
+        Ok(())
+    }
+
+    /// Has all threads look again at the settings, and at who wants to know what they do.
+    pub(crate) fn renew(&self) {
         // ORDERING: Release pairs with the Acquire in `config_version`.
         self.config_version.fetch_add(1, Ordering::Release);
-        Ok(())
     }
 
     /// Lets all connections look for their users again.

@@ -386,6 +386,11 @@ impl GateSession {
         self.held != 0
     }
 
+    /// True if this session holds all stripes.
+    pub(crate) fn holds_all(&self) -> bool {
+        self.held == STRIPES_ALL
+    }
+
     fn assert_held(&self, mask: u64) {
         assert!(
             mask & !self.held == 0,

@@ -132,6 +132,11 @@ impl Session {
         Ok(self.index.admit()?)
     }
 
+    /// Whether the whole store is this session's alone ([`Session::exclusive`]).
+    pub fn is_alone(&self) -> bool {
+        self.gate.holds_all()
+    }
+
     /// The first damaged item that this session's operations have met since it was last asked for;
     /// only with `Options::index.checksum` at `Verify`. For the operation that met it the key was absent,
     /// and what it would have done on that was left undone. To set the key or to remove it, without

@@ -61,8 +61,8 @@ impl<'a> Writer<'a> {
 
     /// A simple string. CR and LF would end it and become spaces.
     #[inline]
-    pub fn simple(&mut self, text: &str) {
-        self.line(b'+', text.as_bytes());
+    pub fn simple(&mut self, text: impl AsRef<[u8]>) {
+        self.line(b'+', text.as_ref());
     }
 
     /// An error. `message` begins with its code, as in `ERR syntax error`. CR and LF
@@ -206,6 +206,14 @@ impl<'a> Writer<'a> {
         match self.version {
             Version::Resp2 => self.bulk(text),
             Version::Resp3 => self.line(b',', text),
+        }
+    }
+
+    /// A whole number that may be longer than 64 bits.
+    pub fn big_number(&mut self, digits: &[u8]) {
+        match self.version {
+            Version::Resp2 => self.bulk(digits),
+            Version::Resp3 => self.line(b'(', digits),
         }
     }
 

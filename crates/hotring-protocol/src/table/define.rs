@@ -67,6 +67,13 @@ pub(super) const MESSAGES: Flags = ALWAYS.with(Flags::PUBSUB);
 pub(super) const SUBSCRIBING: Flags = MESSAGES.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
 /// May keep its connection waiting.
 pub(super) const BLOCKING: Flags = Flags::BLOCKING.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
+/// Runs a script.
+pub(super) const SCRIPT: Flags = Flags::NOSCRIPT
+    .with(Flags::STALE)
+    .with(Flags::SKIP_MONITOR)
+    .with(Flags::NO_MANDATORY_KEYS)
+    .with(Flags::MOVABLE_KEYS);
+pub(super) const SCRIPT_READ: Flags = SCRIPT.with(READ);
 
 /// The argument behind the name is the one key.
 pub(super) const fn one(access: Access) -> [KeyRange; 1] {
@@ -79,6 +86,10 @@ pub(super) const fn second(access: Access) -> [KeyRange; 1] {
 /// Every `step`th argument is a key.
 pub(super) const fn every(step: u8, access: Access) -> [KeyRange; 1] {
     [KeyRange { first: 1, last: -1, step, access }]
+}
+/// As many keys as the second argument says, behind it.
+pub(super) const fn counted(access: Access) -> [KeyRange; 1] {
+    [KeyRange { first: 3, last: KeyRange::COUNTED, step: 1, access }]
 }
 /// Two keys, each used in its own way.
 pub(super) const fn pair(from: Access, to: Access) -> [KeyRange; 2] {
@@ -102,6 +113,7 @@ pub(super) const EACH_KEY: &str = "O(n) in the number of keys";
 pub(super) const EACH_CHANNEL: &str = "O(n) in the number of names";
 pub(super) const EACH_BYTE: &str = "O(n) in the length of the value";
 pub(super) const EACH_FIELD: &str = "O(n) in the length of the hash";
+pub(super) const BY_SCRIPT: &str = "what the script costs";
 /// In place of a version of Redis, for commands that Redis does not have.
 pub(super) const OURS: &str = "hotring";
 pub(super) const WHOLE_STORE: &str = "O(n) in the number of keys in the store";

@@ -77,6 +77,10 @@ bit_set! {
         PUBSUB = 14 "pubsub",
         /// Not worth a line in a log of slow commands.
         SKIP_SLOWLOG = 13 "skip_slowlog",
+        /// Told to MONITOR in another way than when it has run, or not at all.
+        SKIP_MONITOR = 15 "skip_monitor",
+        /// Its keys may be none.
+        NO_MANDATORY_KEYS = 16 "no_mandatory_keys",
         /// What comes behind it may be treated in another way, so that it is decoded later. Redis
         /// has no name for it.
         ENDS_BATCH = 31 "",
@@ -152,7 +156,7 @@ impl Categories {
             Group::Bitmap => Self::BITMAP,
             Group::Hash => Self::HASH,
             // The commands that only tell of it are not in the category.
-            Group::Server | Group::PubSub => Self::NONE,
+            Group::Server | Group::PubSub | Group::Scripting => Self::NONE,
             Group::Transactions => Self::TRANSACTION,
         };
         let implied = |flag, category| if flags.contains(flag) { category } else { Self::NONE };

@@ -45,6 +45,8 @@ pub enum Access {
     Remove,
     /// Removes, with some options only if the value is a certain one.
     RemoveIf,
+    /// Whatever a script does with it.
+    Script,
 }
 
 impl Access {
@@ -53,7 +55,7 @@ impl Access {
         match self {
             Self::Read => &["RO", "access"],
             Self::Look => &["RO"],
-            Self::Modify => &["RW", "access", "update"],
+            Self::Modify | Self::Script => &["RW", "access", "update"],
             Self::Vary => &["RW", "access", "update", "variable_flags"],
             Self::Take => &["RW", "access", "delete"],
             Self::Reduce => &["RW", "delete"],

@@ -73,6 +73,17 @@ table! {
             .about("Holds the commands about memory.");
         SlowLog = "slowlog" -2 Server .since("2.2.12")
             .about("Holds the commands about requests that took long.");
+        Script = "script" -2 Scripting .since("2.6.0")
+            .about("Holds the commands about scripts.");
+        Latency = "latency" -2 Server .since("2.8.13")
+            .about("Holds the commands about what has taken long.");
+        Monitor = "monitor" 1 Server .flags(ADMIN.with(Flags::ENDS_BATCH))
+            .about("Shows every request that any client sends, from now on.");
+        Debug = "debug" -2 Server .flags(ADMIN).args("subcommand [arg [arg ...]]")
+            .about("Helps with tests of clients, if enable-debug-command allows it.");
+        WaitAof = "waitaof" 4 Connection .flags(Flags::NOSCRIPT).since("7.2.0")
+            .args("numlocal numreplicas timeout").tips(&[ALL_SHARDS, MINIMUM])
+            .about("Answers who has all writes on disk: nobody, as there is no log.");
         LastSave = "lastsave" 1 Server .flags(ALWAYS_FAST).tips(&[VARIES])
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Unix seconds of the last save; as nothing is saved, of the server's start.");
@@ -354,6 +365,23 @@ table! {
             .about("Listens to patterns no more; without one to none at all.");
         PubSub = "pubsub" -2 PubSub .since("2.8.0")
             .about("Holds the commands about who listens.");
+
+        Eval = "eval" -3 Scripting .flags(SCRIPT).keys(&counted(Access::Script)).since("2.6.0")
+            .categories_too(Categories::SCRIPTING).cost(BY_SCRIPT)
+            .args("script numkeys [key [key ...]] [arg [arg ...]]")
+            .about("Runs a Lua script at one moment.");
+        EvalRo = "eval_ro" -3 Scripting .flags(SCRIPT_READ).keys(&counted(Access::Read))
+            .since("7.0.0").categories_too(Categories::SCRIPTING).cost(BY_SCRIPT)
+            .args("script numkeys [key [key ...]] [arg [arg ...]]")
+            .about("Runs a Lua script that may only read.");
+        EvalSha = "evalsha" -3 Scripting .flags(SCRIPT).keys(&counted(Access::Script))
+            .since("2.6.0").categories_too(Categories::SCRIPTING).cost(BY_SCRIPT)
+            .args("sha1 numkeys [key [key ...]] [arg [arg ...]]")
+            .about("Runs a script that is in the cache, by the SHA1 digest of its text.");
+        EvalShaRo = "evalsha_ro" -3 Scripting .flags(SCRIPT_READ).keys(&counted(Access::Read))
+            .since("7.0.0").categories_too(Categories::SCRIPTING).cost(BY_SCRIPT)
+            .args("sha1 numkeys [key [key ...]] [arg [arg ...]]")
+            .about("Runs a script of the cache that may only read.");
     }
 
     subcommands {
@@ -485,10 +513,55 @@ table! {
         MemoryUsage of Memory = "memory|usage" -3 Server .flags(READ).since("4.0.0")
             .keys(&second(Access::Look)).args("key [SAMPLES count]")
             .about("Answers the bytes that a key takes with its value, exactly.");
+        MemoryStats of Memory = "memory|stats" 2 Server .since("4.0.0")
+            .tips(&[VARIES, ALL_SHARDS, SPECIAL_RESPONSE])
+            .about("Answers what the items and all else take.");
+        MemoryDoctor of Memory = "memory|doctor" 2 Server .since("4.0.0")
+            .tips(&[VARIES, ALL_SHARDS, SPECIAL_RESPONSE])
+            .about("Says what is out of the ordinary about memory.");
         MemoryPurge of Memory = "memory|purge" 2 Server .since("4.0.0")
             .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
             .about("Frees what removed items have left, as far as no command looks at them.");
         MemoryHelp of Memory = "memory|help" 2 Server .flags(ALWAYS).since("4.0.0")
+            .about("Lists the subcommands.");
+        LatencyLatest of Latency = "latency|latest" 2 Server .flags(ADMIN).since("2.8.13")
+            .tips(&[VARIES, ALL_NODES, SPECIAL_RESPONSE])
+            .about("Lists what has taken long: when last, how long then, how long at most.");
+        LatencyHistory of Latency = "latency|history" 3 Server .flags(ADMIN).since("2.8.13")
+            .args("event").tips(&[VARIES, ALL_NODES, SPECIAL_RESPONSE])
+            .about("Lists the last times of an event, one a second.");
+        LatencyReset of Latency = "latency|reset" -2 Server .flags(ADMIN).since("2.8.13")
+            .args("[event [event ...]]").tips(&[ALL_NODES, ALL_SUCCEEDED])
+            .about("Forgets the times of events.");
+        LatencyGraph of Latency = "latency|graph" 3 Server .flags(ADMIN).since("2.8.13")
+            .args("event").tips(&[VARIES, ALL_NODES, SPECIAL_RESPONSE])
+            .about("Draws the last times of an event.");
+        LatencyDoctor of Latency = "latency|doctor" 2 Server .flags(ADMIN).since("2.8.13")
+            .tips(&[VARIES, ALL_NODES, SPECIAL_RESPONSE])
+            .about("Says what the times mean.");
+        LatencyHelp of Latency = "latency|help" 2 Server .flags(ALWAYS).since("2.8.13")
+            .about("Lists the subcommands.");
+        ScriptExists of Script = "script|exists" -3 Scripting .flags(Flags::NOSCRIPT).since("2.6.0")
+            .categories_too(Categories::SCRIPTING).args("sha1 [sha1 ...]")
+            .tips(&[ALL_SHARDS, "response_policy:agg_logical_and"])
+            .cost("O(n) in the number of digests")
+            .about("Tells which scripts are in the cache.");
+        ScriptFlush of Script = "script|flush" -2 Scripting .flags(Flags::NOSCRIPT).since("2.6.0")
+            .categories_too(Categories::SCRIPTING).args("[ASYNC | SYNC]")
+            .tips(&[ALL_NODES, ALL_SUCCEEDED]).cost("O(n) in the number of scripts")
+            .about("Empties the cache of scripts.");
+        ScriptKill of Script = "script|kill" 2 Scripting
+            .flags(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY)).since("2.6.0")
+            .categories_too(Categories::SCRIPTING)
+            .tips(&[ALL_SHARDS, "response_policy:one_succeeded"])
+            .about("Ends the scripts that run and have written nothing yet.");
+        ScriptLoad of Script = "script|load" 3 Scripting
+            .flags(Flags::NOSCRIPT.with(Flags::STALE)).since("2.6.0")
+            .categories_too(Categories::SCRIPTING).args("script")
+            .tips(&[ALL_NODES, ALL_SUCCEEDED]).cost("O(n) in the length of the script")
+            .about("Puts a script into the cache and answers its digest.");
+        ScriptHelp of Script = "script|help" 2 Scripting .flags(ALWAYS).since("5.0.0")
+            .categories_too(Categories::SCRIPTING)
             .about("Lists the subcommands.");
         CommandCount of Command = "command|count" 2 Server .flags(ALWAYS).since("2.8.13")
             .categories_too(Categories::CONNECTION)

@@ -27,6 +27,7 @@ fn write_page(page: &mut String) -> fmt::Result {
         Group::Generic,
         Group::Transactions,
         Group::PubSub,
+        Group::Scripting,
         Group::Connection,
         Group::Server,
     ];

@@ -72,6 +72,8 @@ pub enum Group {
     Hash,
     /// About messages between clients.
     PubSub,
+    /// Programs that run in the server.
+    Scripting,
 }
 
 impl Group {
@@ -86,6 +88,7 @@ impl Group {
             Self::Transactions => "transactions",
             Self::Hash => "hash",
             Self::PubSub => "pubsub",
+            Self::Scripting => "scripting",
         }
     }
 }

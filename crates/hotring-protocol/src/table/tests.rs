@@ -47,8 +47,8 @@ fn the_table_is_consistent() {
         assert!(!(spec.flags.contains(Flags::WRITE) && spec.flags.contains(Flags::READONLY)));
         let write_or_read = Flags::WRITE | Flags::READONLY;
         let touches_data = spec.flags.names().any(|n| write_or_read.names().any(|m| m == n));
-        // What is watched is looked at by the transaction.
-        let looks = touches_data || spec.group == Group::Transactions;
+        // What is watched is looked at by the transaction, the keys of a script by the script.
+        let looks = touches_data || matches!(spec.group, Group::Transactions | Group::Scripting);
         assert!(spec.keys.is_empty() || looks, "{}", spec.name);
     }
     for sub in &list::SUBCOMMANDS {
@@ -192,6 +192,10 @@ fn keys_of_requests() {
         ("mset a 1 b", "a b"),
         ("rename a b", "a b"),
         ("copy a b replace", "a b"),
+        ("eval return 2 a b c", "a b"),
+        ("evalsha x 0 a", ""),
+        ("evalsha x -1 a", ""),
+        ("eval x 9223372036854775807 a b", "a b"),
         ("ping", ""),
         ("scan 0", ""),
         ("flushall", ""),
@@ -298,7 +302,8 @@ fn the_reply_about_get() {
 #[test]
 fn the_page_lists_every_command_that_can_be_called() {
     let page = markdown();
-    for spec in all().filter(|spec| !["acl", "client", "config", "scrub"].contains(&spec.name)) {
+    let parents = ["acl", "client", "config", "scrub", "script", "latency"];
+    for spec in all().filter(|spec| !parents.contains(&spec.name)) {
         let name = spec.name.to_ascii_uppercase().replace('|', " ");
         assert!(
             page.contains(&format!("| `{name}`")) || page.contains(&format!("| `{name} ")),

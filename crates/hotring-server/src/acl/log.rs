@@ -44,6 +44,8 @@ pub(crate) enum Origin {
     Client,
     /// From a client's transaction.
     Transaction,
+    /// From a client's script.
+    Script,
 }
 
 impl Origin {
@@ -52,6 +54,7 @@ impl Origin {
         match self {
             Origin::Client => "toplevel",
             Origin::Transaction => "multi",
+            Origin::Script => "lua",
         }
     }
 }

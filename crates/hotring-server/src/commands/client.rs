@@ -211,6 +211,7 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
 fn flags(client: &ClientShared) -> String {
     // ORDERING: Relaxed throughout, as in `describe`.
     let letters = [
+        ('O', client.monitors.load(Ordering::Relaxed)),
         ('P', listens(client)),
         ('U', client.peer.starts_with('/')),
         ('x', client.queued.load(Ordering::Relaxed) >= 0),

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 
 /// The version of Redis whose behaviour clients may expect.
-pub(super) const REDIS_VERSION: &str = "7.4.0";
+pub(crate) const REDIS_VERSION: &str = "7.4.0";
 
 /// Redis's text for a password where none is set.
 const NO_PASSWORD: Failure = Failure::text(

@@ -121,6 +121,9 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     field(text, "used_memory_rss_human", human(rss));
     field(text, "used_memory_dataset", dataset);
     field(text, "used_memory_overhead", used - dataset);
+    let (scripts, scripts_len) = f.server.scripts.counts();
+    field(text, "number_of_cached_scripts", scripts);
+    field(text, "used_memory_scripts", scripts_len);
     field(text, "maxmemory", 0);
     field(text, "maxmemory_human", "0B");
     field(text, "maxmemory_policy", "noeviction");

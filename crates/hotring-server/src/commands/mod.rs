@@ -20,12 +20,16 @@ mod compare;
 mod config;
 mod connection;
 mod counter;
+mod debug;
 mod dump;
 mod expire;
 mod hash;
 mod history;
 mod info;
 mod key;
+mod latency;
+mod memory;
+mod monitor;
 mod multi;
 mod numeric;
 mod object;
@@ -33,18 +37,22 @@ mod process;
 pub(crate) mod pubsub;
 mod range;
 mod scan;
+mod script;
 mod scrub;
 mod slowlog;
 pub(crate) mod string;
 mod transaction;
 mod wait;
 
+pub(crate) use connection::REDIS_VERSION;
 use hotring_protocol::CommandId;
+pub(crate) use transaction::may_touch_any_key;
 
 use crate::acl::has_secrets;
 use crate::clock;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
+use crate::latency::COMMAND;
 use crate::pubsub::Kind;
 
 /// Runs one command.
@@ -100,6 +108,7 @@ fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     let outcome = run_rare(id, c);
     let took = begun.elapsed();
     c.counters.by_command.time(id, took);
+    c.server.latency.note(COMMAND, took, c.now);
     if !has_secrets(id, c.args) {
         let shared = &c.client.shared;
         let who = || (shared.peer.clone(), shared.labels().name);
@@ -108,8 +117,8 @@ fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     outcome
 }
 
-/// The commands about connections, users, the process, transactions, messages, bits and earlier values, and those that
-/// wait, kept out of the code that every request runs; and the walks over all keys.
+/// The commands about connections, users, the process, transactions, messages, scripts, bits and earlier values,
+/// and those that wait, kept out of the code that every request runs; and the walks over all keys.
 fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
     use CommandId as Id;
     match id {
@@ -131,12 +140,23 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::ObjectIdleTime => object::idletime(c),
         Id::ObjectRefCount => object::refcount(c),
         Id::ObjectHelp => command::help(c, Id::Object),
-        Id::MemoryUsage => object::memory_usage(c),
-        Id::MemoryPurge => object::memory_purge(c),
+        Id::MemoryUsage => memory::usage(c),
+        Id::MemoryPurge => memory::purge(c),
+        Id::MemoryStats => memory::stats(c),
+        Id::MemoryDoctor => memory::doctor(c),
         Id::MemoryHelp => command::help(c, Id::Memory),
         Id::LastSave => process::lastsave(c),
         Id::Role => process::role(c),
         Id::Wait => process::wait(c),
+        Id::WaitAof => process::waitaof(c),
+        Id::Monitor => monitor::monitor(c),
+        Id::Debug => debug::debug(c),
+        Id::LatencyLatest => latency::latest(c),
+        Id::LatencyHistory => latency::history(c),
+        Id::LatencyReset => latency::reset(c),
+        Id::LatencyGraph => latency::graph(c),
+        Id::LatencyDoctor => latency::doctor(c),
+        Id::LatencyHelp => command::help(c, Id::Latency),
         Id::HSet => hash::hset(c),
         Id::HMSet => hash::hmset(c),
         Id::HSetNx => hash::hsetnx(c),
@@ -171,6 +191,13 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::PubSubNumSub => pubsub::numsub(c),
         Id::PubSubNumPat => pubsub::numpat(c),
         Id::PubSubHelp => command::help(c, Id::PubSub),
+        Id::Eval | Id::EvalRo => script::eval(c, id == Id::EvalRo),
+        Id::EvalSha | Id::EvalShaRo => script::evalsha(c, id == Id::EvalShaRo),
+        Id::ScriptLoad => script::load(c),
+        Id::ScriptExists => script::exists(c),
+        Id::ScriptFlush => script::flush(c),
+        Id::ScriptKill => script::kill(c),
+        Id::ScriptHelp => command::help(c, Id::Script),
         Id::WaitKey => wait::waitkey(c),
         Id::History => history::history(c),
         Id::Rollback => history::rollback(c),

@@ -1,6 +1,5 @@
-//! How values are held: OBJECT, MEMORY.
+//! How values are held: OBJECT.
 
-use hotring_protocol::parse_i64;
 use hotring_store::ValueRef;
 
 use crate::context::Context;
@@ -10,14 +9,17 @@ use crate::failure::{Failure, Outcome};
 const EMBEDDED_LEN_MAX: usize = 44;
 
 /// Redis's names for forms like these: a number, a short string, a long one, a list of fields.
-pub(crate) fn encoding(c: &mut Context<'_>) -> Outcome {
-    let name = c.store.get(&c.args[2], c.now, |value| match value {
+pub(super) fn encoding_name(value: ValueRef<'_>) -> &'static str {
+    match value {
         ValueRef::Int(_) => "int",
         ValueRef::Bytes(bytes) if bytes.len() <= EMBEDDED_LEN_MAX => "embstr",
         ValueRef::Bytes(_) => "raw",
         ValueRef::Hash(_) => "listpack",
-    });
-    match name {
+    }
+}
+
+pub(crate) fn encoding(c: &mut Context<'_>) -> Outcome {
+    match c.store.get(&c.args[2], c.now, encoding_name) {
         Some(name) => c.reply.bulk(name.as_bytes()),
         None => c.reply.null(),
     }
@@ -50,29 +52,6 @@ fn refuse(c: &mut Context<'_>, reason: &'static str) -> Outcome {
         return Err(Failure::text(reason));
     }
     c.reply.null();
-    Ok(())
-}
-
-/// The whole item; there is nothing to sample.
-pub(crate) fn memory_usage(c: &mut Context<'_>) -> Outcome {
-    let options = c.args.tail(3);
-    for i in (0..options.len()).step_by(2) {
-        let count = options.get(i + 1).filter(|_| options.at(i).eq_ignore_ascii_case(b"samples"));
-        let count = parse_i64(count.ok_or(Failure::Syntax)?).ok_or(Failure::NotAnInteger)?;
-        if count < 0 {
-            return Err(Failure::Syntax);
-        }
-    }
-    match c.store.memory(&c.args[2], c.now) {
-        Some(bytes) => c.reply.count(bytes),
-        None => c.reply.null(),
-    }
-    Ok(())
-}
-
-pub(crate) fn memory_purge(c: &mut Context<'_>) -> Outcome {
-    c.store.collect();
-    c.reply.ok();
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 //! Commands about the whole store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, LASTSAVE, ROLE, WAIT,
-//! SHUTDOWN.
+//! WAITAOF, SHUTDOWN.
 
 use hotring_protocol::parse_i64;
 
@@ -58,6 +58,26 @@ pub(crate) fn wait(c: &mut Context<'_>) -> Outcome {
     if timeout < 0 {
         return Err(Failure::text("ERR timeout is negative"));
     }
+    c.reply.int(0);
+    Ok(())
+}
+
+/// There are no replicas and there is no log, so that there is nothing to wait for.
+pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
+    let log = parse_i64(&c.args[1]).ok_or(Failure::NotAnInteger)?;
+    parse_i64(&c.args[2]).filter(|n| *n >= 0).ok_or(Failure::NotAnInteger)?;
+    let timeout = parse_i64(&c.args[3])
+        .ok_or(Failure::text("ERR timeout is not an integer or out of range"))?;
+    if timeout < 0 {
+        return Err(Failure::text("ERR timeout is negative"));
+    }
+    if log != 0 {
+        return Err(Failure::text(
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+        ));
+    }
+    c.reply.array(2);
+    c.reply.int(0);
     c.reply.int(0);
     Ok(())
 }

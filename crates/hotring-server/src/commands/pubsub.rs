@@ -81,6 +81,7 @@ fn confirm(c: &mut Context<'_>, word: &str, name: Option<&[u8]>) {
 
 /// Listens to nothing any more, without a word: for RESET and the end of a connection.
 pub(crate) fn leave_all(client: &mut Client, server: &Server) {
+    super::monitor::leave(client, server);
     let subscriptions = std::mem::take(&mut client.subscriptions);
     for kind in [Kind::Channel, Kind::Pattern] {
         for name in subscriptions.of(kind) {

@@ -13,6 +13,7 @@ use crate::answer::{answer, deny, note_stalled};
 use crate::client::Closing;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
+use crate::monitors;
 use crate::notify;
 use crate::transaction::{Queue, aborted};
 
@@ -88,9 +89,9 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
         Scope::Nothing => run(&queue, &watched, c),
         Scope::Keys(keys) => {
             c.store.prefetch(keys.iter().copied());
-            alone(c, &keys, &queue, &watched);
+            c.alone(&keys, |c| run(&queue, &watched, c));
         }
-        Scope::Everything => alone(c, &[], &queue, &watched),
+        Scope::Everything => c.alone(&[], |c| run(&queue, &watched, c)),
     }
     c.client.last = Some(CommandId::Exec);
     Ok(())
@@ -116,31 +117,11 @@ fn scope<'a>(queue: &'a Queue, watched: &'a [Stamp]) -> Scope<'a> {
     if keys.is_empty() { Scope::Nothing } else { Scope::Keys(keys) }
 }
 
-/// Whether a command may look at keys that the table does not say. Those about the connection do not.
-fn may_touch_any_key(spec: &Spec) -> bool {
-    spec.keys.is_empty()
-        && !matches!(spec.group, Group::Connection | Group::Transactions | Group::PubSub)
-}
-
-/// Runs the queue while no other session can look at or change the keys; no keys stand for all.
-fn alone(c: &mut Context<'_>, keys: &[&[u8]], queue: &Queue, watched: &[Stamp]) {
-    let Context { reply_len_max, now, counters, server, .. } = *c;
-    let Context { args, reply, store, random, client, .. } = c;
-    store.exclusive(keys, |store| {
-        let reply = Writer::new(reply.buffer(), client.version);
-        let mut inner = Context {
-            args: *args,
-            reply,
-            reply_len_max,
-            now,
-            store,
-            counters,
-            random,
-            client,
-            server,
-        };
-        run(queue, watched, &mut inner);
-    });
+/// Whether a command may look at keys that the table does not say: one that walks over all of them, or a
+/// script, which may use others than it was given.
+pub(crate) fn may_touch_any_key(spec: &Spec) -> bool {
+    let touches = spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::WRITE);
+    spec.group == Group::Scripting || spec.keys.is_empty() && touches
 }
 
 /// Runs the queue unless a watched key has changed.
@@ -160,7 +141,7 @@ fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
             now: c.now,
             store: c.store,
             counters: c.counters,
-            random: c.random,
+            own: c.own,
             client: c.client,
             server: c.server,
         };
@@ -171,6 +152,7 @@ fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
         if !changes.is_empty() {
             notify::tell(spec, &changes, inner.server, &inner.server.config());
         }
+        monitors::show(spec, args, monitors::From::Client(&inner.client.shared), inner.server);
         if inner.client.wait().is_some() {
             // Nothing can change while it is alone: as when its time is over.
             inner.client.end_wait(c.now);

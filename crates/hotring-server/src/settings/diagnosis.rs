@@ -3,6 +3,7 @@
 use super::values::number;
 use super::{Change, Setting};
 use crate::config::LogLevel;
+use crate::guard::Guard;
 use crate::notify::Notify;
 
 pub(super) static DIAGNOSIS: &[Setting] = &[
@@ -23,6 +24,25 @@ pub(super) static DIAGNOSIS: &[Setting] = &[
         change: Change::Running,
         get: |c| c.slowlog_len_max.to_string(),
         set: |c, v| number(v, 0, 1 << 20).map(|n| c.slowlog_len_max = n),
+    },
+    Setting {
+        name: "latency-monitor-threshold",
+        alias: "",
+        placeholder: "MILLISECONDS",
+        help: "LATENCY keeps what takes so long, among the commands that can; 0 keeps nothing",
+        change: Change::Running,
+        get: |c| c.latency_threshold_ms.to_string(),
+        set: |c, v| number(v, 0, i64::MAX as u64).map(|n| c.latency_threshold_ms = n),
+    },
+    Setting {
+        name: "enable-debug-command",
+        alias: "",
+        placeholder: "no|yes|local",
+        help: "Whether DEBUG works, which can make a thread wait; local is for connections from this \
+               machine",
+        change: Change::Start,
+        get: |c| c.debug_command.name().to_string(),
+        set: |c, v| Guard::parse(v).map(|allow| c.debug_command = allow),
     },
     Setting {
         name: "notify-keyspace-events",

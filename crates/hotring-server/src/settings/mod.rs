@@ -12,6 +12,7 @@ mod limits;
 mod memcached;
 mod network;
 mod operations;
+mod scripts;
 mod security;
 mod tls;
 mod values;
@@ -78,6 +79,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
         memcached::MEMCACHED,
         limits::LIMITS,
         data::DATA,
+        scripts::SCRIPTS,
         diagnosis::DIAGNOSIS,
         operations::OPERATIONS,
         fixed::FIXED,

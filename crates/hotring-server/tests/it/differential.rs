@@ -93,7 +93,7 @@ impl Raw {
         self.reply()
     }
 
-    fn reply(&mut self) -> Vec<u8> {
+    pub(crate) fn reply(&mut self) -> Vec<u8> {
         let mut reply = Vec::new();
         self.read_value(&mut reply);
         reply
@@ -528,8 +528,10 @@ fn compare_command(ours: &Reply, theirs: &Reply) {
 }
 
 /// Commands that Redis 7 does not have.
-const OURS: [&str; 9] =
-    ["delex", "delifeq", "digest", "history", "increx", "msetex", "rollback", "scrub", "waitkey"];
+const OURS: [&str; 10] = [
+    "delex", "delifeq", "digest", "history", "increx", "msetex", "rollback", "scrub", "waitaof",
+    "waitkey",
+];
 
 #[test]
 fn the_table_of_commands_says_what_redis_says() {

@@ -17,6 +17,8 @@ mod memcached_differential;
 mod pipeline;
 mod pubsub;
 mod requests;
+mod scripts;
+mod scripts_differential;
 mod start;
 mod tls;
 mod transactions;

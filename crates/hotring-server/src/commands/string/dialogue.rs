@@ -37,9 +37,13 @@ impl Dialogue {
     }
 
     pub(crate) fn with(version: Version, options: Options) -> Self {
+        Self::with_config(version, options, Config::default())
+    }
+
+    pub(crate) fn with_config(version: Version, options: Options, config: Config) -> Self {
         let server = Arc::new(Server::new(Parts {
             store: Store::new(options).unwrap(),
-            config: Config { threads: 1, ..Config::default() },
+            config: Config { threads: 1, ..config },
             addresses: Vec::new(),
             memcached: Default::default(),
             unix_path: None,
@@ -92,8 +96,14 @@ pub(crate) fn play(table: &str) {
 /// As [`play`], to a server whose store has these options.
 #[track_caller]
 pub(crate) fn play_with(options: &Options, table: &str) {
+    play_to(|version| Dialogue::with(version, options.clone()), table);
+}
+
+/// As [`play`], to a server that `begin` makes.
+#[track_caller]
+pub(crate) fn play_to(begin: impl Fn(Version) -> Dialogue, table: &str) {
     for version in [Version::Resp2, Version::Resp3] {
-        let mut dialogue = Dialogue::with(version, options.clone());
+        let mut dialogue = begin(version);
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             if let Some(milliseconds) = line.strip_prefix("+ ") {
                 dialogue.pass(milliseconds.parse().expect("milliseconds"));

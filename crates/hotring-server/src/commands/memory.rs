@@ -1,0 +1,142 @@
+//! MEMORY: what values and all else take.
+
+use std::fmt::Write;
+
+use hotring_protocol::parse_i64;
+use hotring_store::index::Stats;
+
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+
+/// Below this there is nothing to give advice about.
+const LITTLE: u64 = 5 << 20;
+
+/// The whole item; there is nothing to sample.
+pub(crate) fn usage(c: &mut Context<'_>) -> Outcome {
+    let options = c.args.tail(3);
+    for i in (0..options.len()).step_by(2) {
+        let count = options.get(i + 1).filter(|_| options.at(i).eq_ignore_ascii_case(b"samples"));
+        let count = parse_i64(count.ok_or(Failure::Syntax)?).ok_or(Failure::NotAnInteger)?;
+        if count < 0 {
+            return Err(Failure::Syntax);
+        }
+    }
+    match c.store.memory(&c.args[2], c.now) {
+        Some(bytes) => c.reply.count(bytes),
+        None => c.reply.null(),
+    }
+    Ok(())
+}
+
+pub(crate) fn purge(c: &mut Context<'_>) -> Outcome {
+    c.store.collect();
+    c.reply.ok();
+    Ok(())
+}
+
+/// Items that are there, without those whose memory is not free yet.
+fn dataset(index: &Stats) -> u64 {
+    index.bytes.saturating_sub(index.limbo_bytes)
+}
+
+/// The fields of Redis that mean something here.
+pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
+    let index = c.server.store.stats().index;
+    let (_, scripts) = c.server.scripts.counts();
+    let total = index.bytes + index.table_bytes + scripts as u64;
+    let dataset = dataset(&index);
+    let numbers = [
+        ("total.allocated", total),
+        ("lua.caches", scripts as u64),
+        ("overhead.total", total - dataset),
+        ("keys.count", index.items),
+        ("keys.bytes-per-key", total / index.items.max(1)),
+        ("dataset.bytes", dataset),
+    ];
+    c.reply.map(numbers.len() + 2);
+    for (name, number) in numbers {
+        c.reply.bulk(name.as_bytes());
+        c.reply.int(number as i64);
+    }
+    c.reply.bulk(b"dataset.percentage");
+    c.reply.double(dataset as f64 * 100.0 / total.max(1) as f64);
+    c.reply.bulk(b"db.0");
+    c.reply.map(1);
+    c.reply.bulk(b"overhead.hashtable.main");
+    c.reply.int(index.table_bytes as i64);
+    Ok(())
+}
+
+/// What the figures say, in sentences.
+pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
+    let index = c.server.store.stats().index;
+    let dataset = dataset(&index);
+    let mut text = String::new();
+    let mut say = |sentence: std::fmt::Arguments<'_>| {
+        writeln!(text, "{sentence}").expect("a String takes every write");
+    };
+    if index.bytes + index.table_bytes < LITTLE {
+        say(format_args!(
+            "This server holds next to nothing: there is nothing to say about it yet."
+        ));
+    } else {
+        if let Some(stalled) = c.server.store.stalled() {
+            say(format_args!(
+                "Thread '{}' does not leave its command: {} bytes that others have removed since cannot \
+                 be freed.",
+                stalled.session, stalled.held_bytes
+            ));
+        }
+        if index.limbo_bytes > dataset {
+            say(format_args!(
+                "{} bytes of removed items wait to be freed, more than the {dataset} of those that are \
+                 there.",
+                index.limbo_bytes
+            ));
+        }
+        if index.table_bytes > dataset {
+            say(format_args!(
+                "The table of the index takes {} bytes, more than the items: there were more keys once. \
+                 It shrinks while commands run.",
+                index.table_bytes
+            ));
+        }
+        if index.held_bytes > 2 * index.bytes + LITTLE {
+            say(format_args!(
+                "{} bytes are held for items that take {}: memory of removed ones serves later ones.",
+                index.held_bytes, index.bytes
+            ));
+        }
+        if text.is_empty() {
+            text.push_str("Nothing is out of the ordinary.\n");
+        }
+    }
+    c.reply.verbatim("txt", &text);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_protocol::Version;
+
+    use crate::commands::string::dialogue::Dialogue;
+
+    #[test]
+    fn figures_and_what_they_say() {
+        let mut dialogue = Dialogue::new(Version::Resp3);
+        let stats = dialogue.say("MEMORY STATS");
+        assert!(stats.starts_with("%8¶") && stats.contains("$10¶keys.count¶:0¶"), "{stats}");
+        assert!(dialogue.say("MEMORY DOCTOR").contains("next to nothing"));
+        dialogue.say(&format!("SET k {}", "v".repeat(60_000)));
+        dialogue.say("SETRANGE long 8000000 x");
+        let stats = dialogue.say("MEMORY STATS");
+        assert!(stats.contains("$10¶keys.count¶:2¶"), "{stats}");
+        assert!(dialogue.say("MEMORY DOCTOR").contains("out of the ordinary"));
+        for _ in 0..3 {
+            dialogue.say("SETRANGE long 8000000 x");
+        }
+        let limbo = dialogue.server().store.stats().index.limbo_bytes;
+        assert!(limbo > 8_000_000, "{limbo} bytes wait");
+        assert!(dialogue.say("MEMORY DOCTOR").contains("bytes of removed items wait to be freed"));
+    }
+}

@@ -1,0 +1,156 @@
+//! `redis.call`: a command of the server, asked for by a script.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use hotring_protocol::{CommandError, Flags, Group, KeptArgs, Part, Spec, read_part, resolve};
+use mlua::{Error, Lua, MultiValue, Value};
+
+use super::redis::Raised;
+use super::state::{State, Stop, stopped};
+use super::{Run, values};
+use crate::acl::Origin;
+use crate::answer::{answer, deny};
+use crate::client::Closing;
+use crate::commands::may_touch_any_key;
+use crate::context::Context;
+use crate::monitors;
+use crate::notify;
+
+/// The commands that one run of a script may ask for.
+pub(super) struct Caller<'a, 'c> {
+    run: Run<'a>,
+    /// The keys that the script was given, sorted.
+    keys: Vec<&'a [u8]>,
+    state: &'a Rc<State>,
+    request: &'a mut KeptArgs,
+    reply: &'a mut Vec<u8>,
+    context: &'a mut Context<'c>,
+}
+
+/// An error that the script may catch.
+type Refusal = Cow<'static, str>;
+
+impl<'a, 'c> Caller<'a, 'c> {
+    pub(super) fn new(
+        run: Run<'a>,
+        state: &'a Rc<State>,
+        request: &'a mut KeptArgs,
+        reply: &'a mut Vec<u8>,
+        context: &'a mut Context<'c>,
+    ) -> Self {
+        let mut keys: Vec<&[u8]> = run.keys.iter().collect();
+        keys.sort_unstable();
+        Caller { run, keys, state, request, reply, context }
+    }
+
+    /// The reply as a value of Lua; an error is raised.
+    pub(super) fn call(&mut self, lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
+        if self.state.stopped().is_some() {
+            return Err(stopped());
+        }
+        let raise = |text: &[u8]| Err(Error::external(Raised::Reply(text.to_vec())));
+        if let Err(refusal) = self.execute(args)? {
+            return raise(refusal.as_bytes());
+        }
+        match read_part(&mut &self.reply[..]) {
+            Some(Part::Error(text)) => raise(text),
+            _ => values::from_reply(lua, self.reply),
+        }
+    }
+
+    /// Runs the command; its reply is in `self.reply` then.
+    fn execute(&mut self, args: &MultiValue) -> mlua::Result<Result<(), Refusal>> {
+        if args.is_empty() {
+            return Ok(Err(NO_COMMAND.into()));
+        }
+        self.request.clear();
+        for arg in args {
+            if !values::add_argument(arg, self.request) {
+                return Ok(Err(BAD_ARGUMENT.into()));
+            }
+        }
+        self.request.end();
+        let spec = match self.resolve() {
+            Ok(spec) => spec,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if !self.is_held(spec) {
+            self.state.set_wide();
+            if !self.run.has_all {
+                if !self.state.has_written() {
+                    self.state.stop(Stop::NeedsAll);
+                    return Err(stopped());
+                }
+                return Ok(Err(UNDECLARED.into()));
+            }
+        }
+        if writes(spec) && !self.state.write() {
+            return Err(stopped());
+        }
+        self.answer(spec);
+        Ok(Ok(()))
+    }
+
+    fn resolve(&self) -> Result<&'static Spec, Refusal> {
+        let request = self.request.iter().next().expect("one request was put together");
+        let spec = resolve(request).map_err(|error| match error {
+            CommandError::WrongArity(_) => {
+                "ERR Wrong number of args calling Redis command from script"
+            }
+            _ => "ERR Unknown Redis command called from script",
+        })?;
+        if spec.flags.contains(Flags::NOSCRIPT) {
+            return Err("ERR This Redis command is not allowed from script".into());
+        }
+        let Context { client, server, .. } = &*self.context;
+        if let Err(denied) = client.access().check(spec, request) {
+            return Err(deny(denied, spec, request, client, server, Origin::Script).into());
+        }
+        if self.run.read_only && writes(spec) {
+            return Err("ERR Write commands are not allowed from read-only scripts.".into());
+        }
+        Ok(spec)
+    }
+
+    /// Whether the script was given all keys of the command.
+    fn is_held(&self, spec: &Spec) -> bool {
+        let request = self.request.iter().next().expect("one request was put together");
+        let is_given = |key: &[u8]| self.keys.binary_search(&key).is_ok();
+        !may_touch_any_key(spec) && spec.keys_of(request).all(is_given)
+    }
+
+    fn answer(&mut self, spec: &'static Spec) {
+        let Caller { request, reply, context, state, .. } = self;
+        reply.clear();
+        context.counters.commands.add(1);
+        let args = request.iter().next().expect("one request was put together");
+        // The whole script's reply is no longer than this, nor need a part be.
+        let len_max = context.room();
+        let mut inner = context.inner(args, reply, state.version(), len_max);
+        answer(spec, &mut inner);
+        let changes = inner.store.take_changes();
+        if !changes.is_empty() {
+            notify::tell(spec, &changes, inner.server, &inner.server.config());
+        }
+        monitors::show(spec, args, monitors::From::Script, inner.server);
+        let client = &mut *context.client;
+        if client.closing == Some(Closing::OutputLimit) {
+            client.closing = None;
+            reply.clear();
+            reply.extend_from_slice(b"-ERR the reply is longer than output-buffer-hard-limit\r\n");
+        }
+    }
+}
+
+const NO_COMMAND: &str = "ERR Please specify at least one argument for this redis lib call";
+const BAD_ARGUMENT: &str = "ERR Lua redis lib command arguments must be strings or integers";
+
+/// Redis has no such error: all keys are held there.
+const UNDECLARED: &str = "ERR Script uses a key that is not among KEYS, after it has written; this once. \
+     Run it again, or declare the key";
+
+/// Whether others notice that the command has run.
+fn writes(spec: &Spec) -> bool {
+    spec.flags.contains(Flags::WRITE) || spec.group == Group::PubSub
+}

@@ -1,0 +1,273 @@
+//! One thread's Lua 5.1: compiles scripts, runs them, and turns what they return into a reply.
+//!
+//! ```text
+//!   commands/script.rs --> Interpreter::run --> prelude.lua --> the script
+//!                                                    ^             | redis.call
+//!                                                    |             v
+//!                                 values.rs <-- call.rs --> answer(), as any request
+//! ```
+//! `prelude.lua` is the sandbox: no files, no modules, no bytecode, globals that last for one run. A run is
+//! bounded by time, by instructions and by memory ([`state`]); one that has gone too far takes its
+//! interpreter along, and the next script gets a new one.
+//!
+//! That a script is atomic is up to the caller, who holds its keys.
+
+mod bit;
+mod call;
+mod json;
+mod msgpack;
+mod pack;
+mod redis;
+mod state;
+mod values;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hotring_protocol::{ArgsView, KeptArgs};
+use mlua::{ChunkMode, Error, Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
+
+use crate::config::Config;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::scripts::{Reach, Running, Script, Scripts, Sha};
+use call::Caller;
+use state::{State, Stop};
+
+/// The sandbox.
+const PRELUDE: &str = include_str!("prelude.lua");
+
+/// What chunks of scripts are called in messages, as in Redis.
+const CHUNK: &str = "user_script";
+
+/// Scripts that stay compiled; above this all are compiled anew when they come again.
+const COMPILED_MAX: usize = 1_000;
+
+/// Memory that an interpreter may keep between two runs without looking for garbage.
+const IDLE_LEN_MAX: usize = 4 << 20;
+
+/// What runs the scripts of one thread.
+pub(crate) struct Interpreter {
+    lua: Lua,
+    /// What the prelude returned.
+    run: Function,
+    state: Rc<State>,
+    compiled: HashMap<Sha, Compiled>,
+    /// Of the cache, when `compiled` was right.
+    version: u64,
+    /// Buffers of `redis.call`.
+    request: KeptArgs,
+    reply: Vec<u8>,
+    is_spent: bool,
+}
+
+/// A script that can run here.
+#[derive(Clone)]
+pub(crate) struct Compiled {
+    pub script: Arc<Script>,
+    function: Function,
+}
+
+/// What a script is run with.
+#[derive(Clone, Copy)]
+pub(crate) struct Run<'a> {
+    pub keys: ArgsView<'a>,
+    pub args: ArgsView<'a>,
+    /// It is to write nothing.
+    pub read_only: bool,
+    /// It has the whole store to itself, not only its keys.
+    pub has_all: bool,
+}
+
+/// How a run has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// With a reply.
+    Replied,
+    /// Nothing has been written, and more has to be held.
+    NeedsAll,
+}
+
+impl Interpreter {
+    /// An interpreter for a thread that shows by `running` what its script is doing.
+    pub(crate) fn new(config: &Config, running: Arc<Running>) -> Result<Box<Self>, Failure> {
+        let build = || {
+            let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+            let lua = Lua::new_with(libraries, LuaOptions::new())?;
+            let state = Rc::new(State::new(running));
+            let native = redis::functions(&lua, &state)?;
+            native.set("cjson", json::functions(&lua)?)?;
+            native.set("cmsgpack", msgpack::functions(&lua)?)?;
+            native.set("struct", pack::functions(&lua)?)?;
+            native.set("bit", bit::functions(&lua)?)?;
+            let run: Function = lua.load(PRELUDE).set_name("=prelude").call(native)?;
+            state::watch(&lua, &state)?;
+            lua.set_memory_limit(config.lua_memory_max)?;
+            Ok((lua, run, state))
+        };
+        let (lua, run, state) = build().map_err(|error: Error| failure(&error))?;
+        Ok(Box::new(Interpreter {
+            lua,
+            run,
+            state,
+            compiled: HashMap::new(),
+            version: 0,
+            request: KeptArgs::default(),
+            reply: Vec::new(),
+            is_spent: false,
+        }))
+    }
+
+    /// The script of this digest, if it has run here and is still in the cache.
+    pub(crate) fn find(&mut self, sha: &Sha, scripts: &Scripts) -> Option<Compiled> {
+        let version = scripts.version();
+        if version != self.version {
+            self.version = version;
+            self.compiled.clear();
+        }
+        self.compiled.get(sha).cloned()
+    }
+
+    /// Compiles a script.
+    pub(crate) fn compile(&mut self, sha: &Sha, script: Arc<Script>) -> Result<Compiled, Failure> {
+        let chunk = self.lua.load(&*script.code).set_name(format!("@{CHUNK}"));
+        let function = chunk.set_mode(ChunkMode::Text).into_function().map_err(|error| {
+            let why = match error {
+                Error::SyntaxError { message, .. } => message,
+                other => other.to_string(),
+            };
+            Failure::from(format!("ERR Error compiling script (new function): {why}"))
+        })?;
+        let compiled = Compiled { script, function };
+        if self.compiled.len() >= COMPILED_MAX {
+            self.compiled.clear();
+        }
+        self.compiled.insert(*sha, compiled.clone());
+        Ok(compiled)
+    }
+
+    /// Whether it is to be used no more.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.is_spent
+    }
+
+    /// Runs a script and writes its reply.
+    pub(crate) fn run(
+        &mut self,
+        compiled: &Compiled,
+        run: Run<'_>,
+        c: &mut Context<'_>,
+    ) -> Result<Ended, Failure> {
+        let config = c.server.config();
+        self.lua.set_memory_limit(config.lua_memory_max).map_err(|error| failure(&error))?;
+        self.state.begin(&config);
+        let outcome = self.enter(&compiled.function, run, c);
+        let written = self.state.has_written();
+        self.state.end();
+        let ended = match self.state.stopped() {
+            Some(Stop::NeedsAll) => {
+                self.is_spent = true;
+                Ok(Ended::NeedsAll)
+            }
+            Some(stop) => {
+                self.is_spent = true;
+                Err(stop.failure(written, &compiled.script.name, &config))
+            }
+            None => self.finish(outcome, compiled, c),
+        };
+        let script = &compiled.script;
+        if self.state.is_wide() {
+            script.note_reach(Reach::Wider);
+        } else if ended.is_ok() {
+            script.note_reach(Reach::Declared);
+        }
+        if self.lua.used_memory() > IDLE_LEN_MAX.min(config.lua_memory_max / 4) {
+            self.is_spent |= self.lua.gc_collect().is_err();
+        }
+        ended
+    }
+
+    fn enter(
+        &mut self,
+        function: &Function,
+        run: Run<'_>,
+        c: &mut Context<'_>,
+    ) -> mlua::Result<(bool, Value)> {
+        let Interpreter { lua, run: enter, state, request, reply, .. } = self;
+        let keys = strings(lua, run.keys)?;
+        let args = strings(lua, run.args)?;
+        let mut caller = Caller::new(run, state, request, reply, c);
+        let caller = &mut caller;
+        lua.scope(move |scope| {
+            let call =
+                scope.create_function_mut(move |lua, args: MultiValue| caller.call(lua, &args))?;
+            enter.call((function, keys, args, call))
+        })
+    }
+
+    /// Turns what a script returned or raised into its reply.
+    fn finish(
+        &mut self,
+        outcome: mlua::Result<(bool, Value)>,
+        compiled: &Compiled,
+        c: &mut Context<'_>,
+    ) -> Result<Ended, Failure> {
+        let (is_ok, value) = outcome.map_err(|error| {
+            self.is_spent = true;
+            failure(&error)
+        })?;
+        if !is_ok {
+            // A text has not come from the handler: Lua itself is at its end.
+            self.is_spent |= value.is_string();
+            return Err(raised(&value, &compiled.script.name));
+        }
+        let end = c.reply_len_max;
+        values::write_reply(&value, self.state.version(), end, &mut c.reply)?;
+        Ok(Ended::Replied)
+    }
+}
+
+fn strings(lua: &Lua, args: ArgsView<'_>) -> mlua::Result<Table> {
+    let table = lua.create_table_with_capacity(args.len(), 0)?;
+    for (i, arg) in args.iter().enumerate() {
+        table.raw_set(i + 1, lua.create_string(arg)?)?;
+    }
+    Ok(table)
+}
+
+const OUT_OF_MEMORY: Failure = Failure::text("ERR Script needs more memory than lua-memory-limit");
+
+/// What a script that raised an error is answered.
+fn raised(value: &Value, name: &str) -> Failure {
+    let table = match value {
+        Value::Table(table) => table,
+        // What Lua raises without asking the handler.
+        Value::String(text) if text.as_bytes().starts_with(b"not enough memory") => {
+            return OUT_OF_MEMORY;
+        }
+        Value::String(text) => {
+            return format!("ERR Error running script {name}, {}", text.to_string_lossy()).into();
+        }
+        _ => return format!("ERR Error running script {name}, execution failure").into(),
+    };
+    let text = |field: &str| match table.raw_get(field) {
+        Ok(Value::String(text)) => Some(String::from_utf8_lossy(&text.as_bytes()).into_owned()),
+        Ok(Value::Integer(number)) => Some(number.to_string()),
+        _ => None,
+    };
+    let mut message = text("err").unwrap_or_else(|| "ERR unknown error".to_owned());
+    if let (Some(source), Some(line)) = (text("source"), text("line")) {
+        message.push_str(&format!(" script: {name}, on {source}:{line}."));
+    }
+    message.into()
+}
+
+/// What went wrong outside of the script's own code.
+fn failure(error: &Error) -> Failure {
+    match error {
+        Error::MemoryError(_) => OUT_OF_MEMORY,
+        Error::CallbackError { cause, .. } => failure(cause),
+        other => format!("ERR Error running script: {other}").into(),
+    }
+}

@@ -1,0 +1,171 @@
+-- What a script sees, and what it does not. Loaded once for each interpreter, with the functions of
+-- Rust; returns the function that runs a script.
+--
+-- Each run has globals of its own: what a script does to `string` or `redis` ends with it, so that no
+-- script can change another one's world. Nothing else leads from one run to the next.
+
+local native = ...
+local error, getmetatable, loadstring, pairs, select, setfenv, setmetatable, tostring, type =
+  error, getmetatable, loadstring, pairs, select, setfenv, setmetatable, tostring, type
+local pcall, xpcall, resume = pcall, xpcall, coroutine.resume
+local concat = table.concat
+local string_sub = string.sub
+local collect = collectgarbage
+
+-- Errors of Rust's functions are objects of its own; a script sees tables and strings.
+local unwrap = native.unwrap
+
+local function unwrapped(ok, ...)
+  if ok then return ok, ... end
+  return ok, unwrap((...))
+end
+
+-- As Redis's own: of a table its text.
+local function told(ok, ...)
+  if ok then return ok, ... end
+  local err = unwrap((...))
+  if type(err) == "table" and type(err.err) == "string" then err = err.err end
+  return ok, err
+end
+local function own_pcall(...) return told(pcall(...)) end
+
+-- Where a script has to end, its handler is not asked: Lua would let it run unwatched.
+local function own_xpcall(f, handler)
+  return xpcall(f, function(err)
+    if native.is_over() then return end
+    return handler(unwrap(err))
+  end)
+end
+function coroutine.resume(...) return unwrapped(resume(...)) end
+
+-- The one metatable that all runs share.
+getmetatable("").__metatable = false
+
+-- Redis's own generator, begun anew by each run: all servers draw the same numbers.
+math.random, math.randomseed = native.random, native.seed
+
+-- The server's commands, as long as a run lasts.
+local current
+
+local redis = native.redis
+
+function redis.pcall(...)
+  local ok, reply = pcall(current, ...)
+  if ok then return reply end
+  return unwrap(reply)
+end
+
+function redis.error_reply(...)
+  local text = ...
+  if select("#", ...) ~= 1 or type(text) ~= "string" then
+    return { err = "ERR wrong number or type of arguments" }
+  end
+  return { err = native.error_text(text) }
+end
+
+function redis.status_reply(...)
+  local text = ...
+  if select("#", ...) ~= 1 or type(text) ~= "string" then
+    return { err = "ERR wrong number or type of arguments" }
+  end
+  return { ok = text }
+end
+
+-- Effects are replicated, as in Redis since version 7; there is nothing to choose.
+function redis.replicate_commands() return true end
+function redis.set_repl() end
+
+redis.LOG_DEBUG, redis.LOG_VERBOSE, redis.LOG_NOTICE, redis.LOG_WARNING = 0, 1, 2, 3
+redis.REPL_NONE, redis.REPL_AOF, redis.REPL_SLAVE, redis.REPL_REPLICA, redis.REPL_ALL = 0, 1, 2, 2, 3
+
+local libraries = {
+  string = string, table = table, math = math, coroutine = coroutine, redis = redis,
+  cjson = native.cjson, cmsgpack = native.cmsgpack, struct = native.struct, bit = native.bit,
+}
+
+local base = {
+  assert = assert, error = error, getmetatable = getmetatable, ipairs = ipairs, next = next,
+  pairs = pairs, pcall = own_pcall, rawequal = rawequal, rawget = rawget, rawset = rawset,
+  select = select, setmetatable = setmetatable, tonumber = tonumber, tostring = tostring,
+  type = type, unpack = unpack, xpcall = own_xpcall, _VERSION = _VERSION,
+}
+
+-- The other ways to use it would outlast the run.
+function base.collectgarbage(what)
+  if what == nil or what == "collect" or what == "count" or what == "step" then
+    return collect(what)
+  end
+  return 0
+end
+
+-- Chunks get the script's globals, and are text: bytecode could do anything.
+local function loader(globals)
+  return function(text, name)
+    if type(text) ~= "string" or string_sub(text, 1, 1) == "\27" then
+      return nil, "only text can be loaded"
+    end
+    local f, reason = loadstring(text, name)
+    if f then setfenv(f, globals) end
+    return f, reason
+  end
+end
+
+local function collector(globals)
+  local load_text = loader(globals)
+  return function(next_part, name)
+    local parts = {}
+    while true do
+      local part = next_part()
+      if part == nil or part == "" then break end
+      parts[#parts + 1] = part
+    end
+    return load_text(concat(parts), name or "=(load)")
+  end
+end
+
+-- Finds a global when a run uses it first.
+local lazy = {}
+function lazy.__index(globals, name)
+  local library, value = libraries[name], base[name]
+  if library then
+    value = {}
+    for key, entry in pairs(library) do value[key] = entry end
+    -- A function of C, so that its caller's line is known also where it is called last.
+    if name == "redis" then value.call = current end
+  elseif name == "loadstring" then
+    value = loader(globals._G)
+  elseif name == "load" then
+    value = collector(globals._G)
+  elseif value == nil then
+    error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+  end
+  globals[name] = value
+  return value
+end
+
+local function refuse()
+  error("Attempt to modify a readonly table", 2)
+end
+
+local function handle(err)
+  err = unwrap(err)
+  if type(err) ~= "table" then err = { err = "ERR " .. tostring(err) } end
+  local line = native.line()
+  if line then err.source, err.line = "@user_script", line end
+  return err
+end
+
+local nothing = {}
+
+return function(script, keys, argv, call)
+  local globals = setmetatable({ KEYS = keys, ARGV = argv }, lazy)
+  local shown = setmetatable({}, { __index = globals, __newindex = refuse, __metatable = false })
+  globals._G = shown
+  setfenv(script, shown)
+  current = call
+  local ok, result = xpcall(script, handle)
+  current = nil
+  -- The compiled script stays, what it has used does not.
+  setfenv(script, nothing)
+  return ok, result
+end

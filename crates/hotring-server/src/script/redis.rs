@@ -1,0 +1,208 @@
+//! The functions of `redis` that need no command, and those that the prelude uses itself.
+
+use std::fmt;
+use std::rc::Rc;
+
+use hotring_protocol::Version;
+use mlua::{Error, Lua, MultiValue, Table, Value};
+
+use super::CHUNK;
+use super::state::State;
+use crate::scripts::{digest, digest_text};
+
+/// The version of Redis that scripts may expect, as text and as a number.
+const VERSION: (&str, u32) = (crate::commands::REDIS_VERSION, 0x0007_0400);
+
+/// Levels of the stack that are looked at for the script's line: Lua's functions and the prelude's lie
+/// before it.
+const LEVELS_MAX: usize = 8;
+
+/// What the prelude is given.
+pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
+    let native = lua.create_table()?;
+    native.raw_set("redis", library(lua, state)?)?;
+    native.raw_set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
+    native.raw_set("unwrap", lua.create_function(unwrap)?)?;
+    let own = Rc::clone(state);
+    native.raw_set("is_over", lua.create_function(move |_, ()| Ok(own.stopped().is_some()))?)?;
+    let own = Rc::clone(state);
+    let random = move |lua: &Lua, args: MultiValue| random(lua, &args, &own);
+    native.raw_set("random", lua.create_function(random)?)?;
+    let own = Rc::clone(state);
+    let seed = move |lua: &Lua, args: MultiValue| match args.front().and_then(|n| number(lua, n)) {
+        Some(seed) => {
+            own.seed(seed as i64 as u32);
+            Ok(())
+        }
+        None => refused(lua, "bad argument #1 to 'randomseed' (number expected)"),
+    };
+    native.raw_set("seed", lua.create_function(seed)?)?;
+    let text = |lua: &Lua, text: mlua::String| lua.create_string(error_text(&text.as_bytes()));
+    native.raw_set("error_text", lua.create_function(text)?)?;
+    Ok(native)
+}
+
+/// A number without its fraction; 0 of anything else.
+pub(super) fn whole(value: &Value) -> i64 {
+    match value {
+        Value::Integer(number) => *number,
+        Value::Number(number) => *number as i64,
+        _ => 0,
+    }
+}
+
+fn library(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
+    let library = lua.create_table()?;
+    library.raw_set("REDIS_VERSION", VERSION.0)?;
+    library.raw_set("REDIS_VERSION_NUM", VERSION.1)?;
+    library.raw_set("sha1hex", lua.create_function(|lua, args| sha1hex(lua, &args))?)?;
+    library.raw_set("log", lua.create_function(|_, args| log(&args))?)?;
+    let own = Rc::clone(state);
+    let setresp = move |_: &Lua, args: MultiValue| setresp(&args, &own);
+    library.raw_set("setresp", lua.create_function(setresp)?)?;
+    Ok(library)
+}
+
+/// An error that a function raises, as a script sees it.
+#[derive(Debug)]
+pub(super) enum Raised {
+    /// As Lua's own functions do.
+    Text(Vec<u8>),
+    /// As `redis.call` does: a table with the text as `err`.
+    Reply(Vec<u8>),
+}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Raised::Text(text) | Raised::Reply(text)) = self;
+        f.write_str(&String::from_utf8_lossy(text))
+    }
+}
+
+impl std::error::Error for Raised {}
+
+/// Raises an error, with the script's line if the script itself has called the function.
+pub(super) fn refused<T>(lua: &Lua, why: impl AsRef<[u8]>) -> mlua::Result<T> {
+    let place = line_at(lua, 1).map_or(String::new(), |line| format!("{CHUNK}:{line}: "));
+    Err(Error::external(Raised::Text([place.as_bytes(), why.as_ref()].concat())))
+}
+
+/// Raises an error as `redis.call` does.
+fn failed<T>(why: &str) -> mlua::Result<T> {
+    Err(Error::external(Raised::Reply(format!("ERR {why}").into())))
+}
+
+/// An error as scripts see it.
+fn unwrap(lua: &Lua, error: Value) -> mlua::Result<Value> {
+    let Value::Error(error) = error else { return Ok(error) };
+    let mut error = &*error;
+    while let Error::CallbackError { cause, .. } = error {
+        error = cause;
+    }
+    match error.downcast_ref::<Raised>() {
+        Some(Raised::Reply(text)) => super::values::error_table(lua, text),
+        Some(Raised::Text(text)) => Ok(Value::String(lua.create_string(text)?)),
+        None => Ok(Value::String(lua.create_string(error.to_string())?)),
+    }
+}
+
+/// A number, or a string that is one.
+pub(super) fn number(lua: &Lua, value: &Value) -> Option<f64> {
+    lua.coerce_number(value.clone()).ok().flatten()
+}
+
+/// `math.random`, with the numbers that Redis draws.
+fn random(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<f64> {
+    let drawn = state.random();
+    let mut bounds = [1.0; 2];
+    if args.len() > 2 {
+        return refused(lua, "wrong number of arguments");
+    }
+    for (i, (bound, arg)) in bounds.iter_mut().rev().zip(args.iter().rev()).enumerate() {
+        let Some(number) = number(lua, arg) else {
+            let i = args.len() - i;
+            return refused(lua, format!("bad argument #{i} to 'random' (number expected)"));
+        };
+        *bound = number.trunc();
+    }
+    let [low, high] = bounds;
+    if low > high {
+        let i = args.len();
+        return refused(lua, format!("bad argument #{i} to 'random' (interval is empty)"));
+    }
+    Ok(if args.is_empty() { drawn } else { (drawn * (high - low + 1.0)).floor() + low })
+}
+
+fn sha1hex(lua: &Lua, args: &MultiValue) -> mlua::Result<mlua::String> {
+    if args.len() != 1 {
+        return failed("wrong number of arguments");
+    }
+    let sha = match &args[0] {
+        Value::String(text) => digest(&text.as_bytes()),
+        Value::Integer(_) | Value::Number(_) => digest(args[0].to_string()?.as_bytes()),
+        _ => digest(b""),
+    };
+    lua.create_string(digest_text(&sha))
+}
+
+fn log(args: &MultiValue) -> mlua::Result<()> {
+    if args.len() < 2 {
+        return failed("redis.log() requires two arguments or more.");
+    }
+    if !args[0].is_number() && !args[0].is_integer() {
+        return failed("First argument must be a number (log level).");
+    }
+    let level = whole(&args[0]);
+    if !(0..=3).contains(&level) {
+        return failed("Invalid debug level.");
+    }
+    let words = args.iter().skip(1).filter_map(|word| match word {
+        Value::String(text) => Some(text.to_string_lossy()),
+        Value::Integer(_) | Value::Number(_) => word.to_string().ok(),
+        _ => None,
+    });
+    // A line of the log stays one line, whatever a script says.
+    let text = words.collect::<Vec<_>>().join(" ").escape_debug().to_string();
+    match level {
+        0 => tracing::trace!("script: {text}"),
+        1 => tracing::debug!("script: {text}"),
+        2 => tracing::info!("script: {text}"),
+        _ => tracing::warn!("script: {text}"),
+    }
+    Ok(())
+}
+
+fn setresp(args: &MultiValue, state: &State) -> mlua::Result<()> {
+    if args.len() != 1 {
+        return failed("redis.setresp() requires one argument.");
+    }
+    match whole(&args[0]) {
+        2 => state.set_version(Version::Resp2),
+        3 => state.set_version(Version::Resp3),
+        _ => return failed("RESP version must be 2 or 3."),
+    }
+    Ok(())
+}
+
+/// The text of `redis.error_reply`: one word alone gets the code ERR.
+fn error_text(text: &[u8]) -> Vec<u8> {
+    let text = text.strip_prefix(b"-").unwrap_or(text);
+    let blank = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let end = text.iter().rposition(|byte| !blank(byte)).map_or(0, |last| last + 1);
+    let text = &text[..end];
+    if text.contains(&b' ') { text.to_vec() } else { [b"ERR ", text].concat() }
+}
+
+/// The line of the script that is being run.
+fn line(lua: &Lua) -> Option<usize> {
+    (1..LEVELS_MAX).find_map(|level| line_at(lua, level))
+}
+
+/// The line that the script has come to, if it runs at this level of the stack.
+fn line_at(lua: &Lua, level: usize) -> Option<usize> {
+    lua.inspect_stack(level, |frame| {
+        let source = frame.source().source;
+        let is_script = source.is_some_and(|source| source.strip_prefix('@') == Some(CHUNK));
+        frame.current_line().filter(|_| is_script)
+    })?
+}
