@@ -159,10 +159,12 @@ impl Categories {
             Group::Server | Group::PubSub | Group::Scripting => Self::NONE,
             Group::Transactions => Self::TRANSACTION,
         };
+        // What a script reads is asked of the commands that it calls.
+        let read = if matches!(group, Group::Scripting) { Self::NONE } else { Self::READ };
         let implied = |flag, category| if flags.contains(flag) { category } else { Self::NONE };
         by_group
             | implied(Flags::WRITE, Self::WRITE)
-            | implied(Flags::READONLY, Self::READ)
+            | implied(Flags::READONLY, read)
             | implied(Flags::BLOCKING, Self::BLOCKING)
             | implied(Flags::PUBSUB, Self::PUBSUB)
             | implied(Flags::ADMIN, Self::ADMIN | Self::DANGEROUS)
