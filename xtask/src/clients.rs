@@ -30,7 +30,7 @@ const CLIENTS: &[(&str, &[&str], Check)] = &[
     ("jedis", &[], java),
     ("redis-rs", &[], rust),
     ("pymemcache", &["python3"], memcached::pymemcache),
-    ("memccapable", &[], memcached::memccapable),
+    ("memccapable", &["memccapable"], memcached::memccapable),
 ];
 
 /// Tries the clients that are named, or all of them.
@@ -45,19 +45,26 @@ pub fn run(names: &[&str]) -> Result<ExitCode> {
         process::run(cargo().args(["build", "--release", "--locked", "-p", "hotring"]))?;
         Ok(Done::Passed(1))
     });
+    if built {
+        steps(&mut suite, names);
+    }
+    Ok(suite.finish())
+}
+
+/// A step for each client that is named, or for all of them, with the release build.
+pub fn steps(suite: &mut Suite, names: &[&str]) {
     for (name, needs, check) in CLIENTS {
-        if built && (names.is_empty() || names.contains(name)) {
+        if names.is_empty() || names.contains(name) {
             suite.step(name, || match tools::missing(needs) {
                 Some(what) => Ok(Done::Skipped(what)),
                 None => check(&binary("hotring")),
             });
         }
     }
-    Ok(suite.finish())
 }
 
 /// redis-py, in an environment of its own.
-pub fn python(hotring: &Path) -> Result<Done> {
+fn python(hotring: &Path) -> Result<Done> {
     let folder = root().join("tests/clients/python");
     match install_python(&folder.join("requirements.txt")) {
         Ok(python) => {
@@ -79,7 +86,7 @@ fn install_python(requirements: &Path) -> Result<PathBuf> {
 }
 
 /// go-redis; go gets its modules itself.
-pub fn go(hotring: &Path) -> Result<Done> {
+fn go(hotring: &Path) -> Result<Done> {
     let folder = root().join("tests/clients/go");
     let program: PathBuf = target().join("clients/go-redis");
     let mut build = process::command("go");
@@ -95,7 +102,7 @@ pub fn go(hotring: &Path) -> Result<Done> {
 }
 
 /// ioredis.
-pub fn node(hotring: &Path) -> Result<Done> {
+fn node(hotring: &Path) -> Result<Done> {
     let folder = root().join("tests/clients/node");
     let mut install = process::command("npm");
     install.current_dir(&folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);

@@ -47,28 +47,51 @@ pub fn fuzz(words: &[&str]) -> Result<ExitCode> {
     Ok(suite.finish())
 }
 
+/// Runs all targets for so many seconds, side by side.
+pub fn all(seconds: u64) -> Result<Done> {
+    TARGETS.iter().try_for_each(|name| build(name))?;
+    std::thread::scope(|scope| {
+        let start = |name: &&'static str| {
+            let name = *name;
+            scope.spawn(move || fuzz_for(name, seconds))
+        };
+        let running: Vec<_> = TARGETS.iter().map(start).collect();
+        running.into_iter().try_for_each(|run| run.join().expect("a fuzzing thread panicked"))
+    })?;
+    Ok(Done::Passed(TARGETS.len()))
+}
+
 /// Builds one target and runs it for so many seconds.
-pub fn run(name: &str, seconds: u64) -> Result<Done> {
-    let folder = target().join("fuzz");
-    let triple = host()?;
+fn run(name: &str, seconds: u64) -> Result<Done> {
+    build(name)?;
+    fuzz_for(name, seconds)?;
+    Ok(Done::Passed(1))
+}
+
+fn build(name: &str) -> Result<()> {
     let mut build = cargo();
-    build.env("RUSTFLAGS", FLAGS).env("CARGO_TARGET_DIR", &folder);
+    build.env("RUSTFLAGS", FLAGS).env("CARGO_TARGET_DIR", folder());
     build.env_remove("CARGO_ENCODED_RUSTFLAGS");
     // With a target of its own the flags are not for build scripts.
-    build.args(["build", "--quiet", "--release", "--locked", "--target", &triple, "--bin", name]);
-    build.arg("--manifest-path").arg(root().join("fuzz/Cargo.toml"));
-    process::run(&mut build)?;
+    build.args(["build", "--quiet", "--release", "--locked", "--target", &host()?, "--bin", name]);
+    process::run(build.arg("--manifest-path").arg(root().join("fuzz/Cargo.toml")))
+}
+
+fn fuzz_for(name: &str, seconds: u64) -> Result<()> {
     // What is new goes to a folder of its own; the committed corpus is only read.
-    let found = made(folder.join("corpus").join(name))?;
-    let artifacts = made(folder.join("artifacts").join(name))?;
-    let mut fuzzer = process::command(folder.join(&triple).join("release").join(name));
+    let found = made(folder().join("corpus").join(name))?;
+    let artifacts = made(folder().join("artifacts").join(name))?;
+    let mut fuzzer = process::command(folder().join(host()?).join("release").join(name));
     fuzzer.arg(found).arg(root().join("fuzz/corpus").join(name));
     fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));
     fuzzer.args([format!("-max_total_time={seconds}"), "-max_len=8192".into()]);
     fuzzer.args(["-timeout=10", "-rss_limit_mb=2048", "-verbosity=0", "-print_final_stats=1"]);
     let why = || format!("found something; it is in {}", artifacts.display());
-    process::run(&mut fuzzer).with_context(why)?;
-    Ok(Done::Passed(1))
+    process::run(&mut fuzzer).with_context(why)
+}
+
+fn folder() -> PathBuf {
+    target().join("fuzz")
 }
 
 fn made(folder: PathBuf) -> Result<PathBuf> {

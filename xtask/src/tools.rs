@@ -1,6 +1,6 @@
 //! The programs that the steps need beside cargo, and how to get them.
 //!
-//! From Debian or Ubuntu come `redis-tools`, Python, Go, Node and valgrind. Only what is missing is
+//! From Debian or Ubuntu come `redis-tools`, `libmemcached-tools`, Python, Go, Node and valgrind. Only what is missing is
 //! installed, only as root or where sudo asks no password, and never a service: Debian's
 //! `redis-tools` holds the server's program under another name, so the `redis-server` that the
 //! tests start is a link to that, and no Redis of the machine's own runs.
@@ -30,6 +30,7 @@ const TOOLS: &[Tool] = &[
     Tool { name: "go", probe: &["version"], package: "golang-go" },
     Tool { name: "node", probe: &["--version"], package: "nodejs" },
     Tool { name: "npm", probe: &["--version"], package: "npm" },
+    Tool { name: "memccapable", probe: &["-?"], package: "libmemcached-tools" },
     Tool { name: "valgrind", probe: &["--version"], package: "valgrind" },
 ];
 
@@ -37,6 +38,9 @@ const TOOLS: &[Tool] = &[
 pub fn prepare() -> Result<Done> {
     install_packages();
     link_redis_server()?;
+    if let Err(error) = unpack_memcached() {
+        println!("  no memcached, so replies are not compared with its: {error:#}");
+    }
     let deny = if has_deny() { Ok(()) } else { install_deny() };
     let missing: Vec<&str> = TOOLS.iter().filter(|t| !works(t)).map(|t| t.name).collect();
     match (deny, missing.is_empty()) {
@@ -111,6 +115,25 @@ fn link_redis_server() -> Result<()> {
     std::fs::create_dir_all(tools())?;
     let _ = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(INSIDE, &link).context("cannot make the link")
+}
+
+/// Takes memcached's program out of its package: installed, the package would start a service.
+fn unpack_memcached() -> Result<()> {
+    if process::succeeds(command("memcached").arg("--version")) {
+        return Ok(());
+    }
+    let folder = target().join("tools/memcached");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder)?;
+    std::fs::create_dir_all(tools())?;
+    println!("  taking memcached out of its package, into {}", tools().display());
+    let mut download = command("apt-get");
+    process::run(download.current_dir(&folder).args(["download", "-qq", "memcached"]))?;
+    let package = std::fs::read_dir(&folder)?.next().context("apt-get left no package")??.path();
+    process::run(command("dpkg-deb").arg("-x").arg(package).arg(folder.join("unpacked")))?;
+    std::fs::copy(folder.join("unpacked/usr/bin/memcached"), tools().join("memcached"))
+        .map(|_| ())
+        .context("the package has no program")
 }
 
 /// Builds cargo-deny without optimisation: that takes a minute instead of ten.
