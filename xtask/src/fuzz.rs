@@ -17,7 +17,7 @@ use crate::workspace::{cargo, root, target};
 pub const TARGETS: &[&str] = &["resp", "memcached"];
 
 /// How long each target runs if nobody says.
-const SECONDS: u64 = 600;
+pub const SECONDS: u64 = 600;
 
 /// What marks the code that was reached, as libFuzzer wants it.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

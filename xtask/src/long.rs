@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::fuzz;
 use crate::process;
 use crate::prove::{self, Form};
 use crate::server::Server;
@@ -37,6 +38,7 @@ pub fn long() -> Result<ExitCode> {
     suite.step("shuttle", || prove::shuttle(Form::Long));
     suite.step("asan", || prove::asan(Form::Long));
     suite.step("tsan", || prove::tsan(Form::Long));
+    suite.step("fuzzing", || fuzz::all(fuzz::SECONDS));
     suite.step("torture", || torture(&binary("hotring-bench"), "60"));
     suite.step("traces", traces);
     Ok(suite.finish())

@@ -9,14 +9,11 @@ use anyhow::Result;
 use crate::prove::{self, Form};
 use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, target};
-use crate::{clients, docs, engines, fuzz, instructions, process, redis, tidy, tools};
+use crate::{clients, docs, engines, instructions, process, redis, tidy, tools};
 
 /// The clients that are tried each time; `cargo xtask clients` knows more.
 const CLIENTS: &[&str] =
     &["redis-cli", "redis-py", "go-redis", "ioredis", "pymemcache", "memccapable"];
-
-/// How long each target is fuzzed each time.
-const FUZZ_SECONDS: u64 = 60;
 
 /// The quick round.
 pub fn check() -> Result<ExitCode> {
@@ -59,7 +56,6 @@ pub fn test() -> Result<ExitCode> {
         suite.step("redis tools", || with_tools(&["redis-cli"], || redis::check(&hotring)));
         clients::steps(&mut suite, CLIENTS);
     }
-    suite.step("fuzzing", || fuzz::all(FUZZ_SECONDS));
     Ok(suite.finish())
 }
 
