@@ -92,13 +92,6 @@ pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     let log_format = config.log_format;
     let running = start_with(config, log_level)?;
-    match log_format {
-        LogFormat::Human => eprint!("{}", greeting(&running)),
-        LogFormat::Json => {
-            tracing::info!(addresses = ?running.addresses(), "accepting connections")
-        }
-    }
-    tell_service_manager(NotifyState::Ready);
     let server = running.server.clone();
     let runtime = runtime()?;
     runtime.block_on(async {
