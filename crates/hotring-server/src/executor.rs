@@ -215,6 +215,7 @@ impl Executor {
             return Fed { consumed: input.len(), stalled: false };
         }
         self.refresh_config();
+        self.server.memcached.flush_if_due(&mut self.store, now);
         let reply_len_max = self.reply_len_max(&conversation.client);
         if let Some(talk) = &mut conversation.memcached {
             let thread = &self.server.threads[self.thread];

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use crate::config::{Config, LogFormat, LogLevel, StartError};
 use crate::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::server::{Parts, Server};
-use crate::{admin, background, log, memcached, worker};
+use crate::{admin, background, clock, log, memcached, worker};
 
 /// What the thread is called that does the work of the index on which no operation should wait.
 const EXPANDER: &str = "hotring-expand";
@@ -28,6 +28,11 @@ const EXPANDER: &str = "hotring-expand";
 /// the admin address; and, for each thread, those of its event loop.
 const FILES_RESERVED: u64 = 128;
 const FILES_RESERVED_PER_THREAD: u64 = 8;
+
+/// Numbers for compare-and-swap begin with the time of the start, in milliseconds, before so many bits: a billion
+/// of them in a second would reach those of a process that starts later. They stay below 2^63, as some clients
+/// hold them with a sign.
+const CAS_BITS: u32 = 20;
 
 /// A server that runs in this process.
 pub struct Running {
@@ -182,6 +187,7 @@ fn start_with(
         history: config.history,
         history_bytes_max: config.history_bytes_max,
         watches_max: config.waiting_max,
+        cas_base: clock::unix_ms() << CAS_BITS,
         index: IndexConfig { limbo_max: config.limbo_max(), checksum: config.checksum, ..index },
     };
     let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;

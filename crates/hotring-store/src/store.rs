@@ -32,6 +32,9 @@ pub struct Options {
     pub history_bytes_max: usize,
     /// Watches ([`Session::watch`]) that may be open at one time.
     pub watches_max: u64,
+    /// What [`CasNumbers`](crate::CasNumbers) begin behind: clients keep them for longer than a store lasts,
+    /// so that one store's are best greater than those of the one before.
+    pub cas_base: u64,
     /// Which engine the index underneath has.
     pub engine: EngineChoice,
     /// Settings of the index underneath. What the engine has no use for must be left at its default.
@@ -47,6 +50,7 @@ impl Default for Options {
             history: 0,
             history_bytes_max: 1 << 20,
             watches_max: 1_000,
+            cas_base: 0,
             engine: EngineChoice::default(),
             index: Config::default(),
         }
@@ -168,7 +172,8 @@ impl Store {
         let gate = Arc::new(Gate::new(fault));
         let watchers = Arc::new(Watchers::new(options.watches_max));
         let besides = Besides::new(kept, watchers);
-        Ok(Store { index, gate, limits, besides, cas: Arc::default(), checksum, seed })
+        let cas = Arc::new(AtomicU64::new(options.cas_base));
+        Ok(Store { index, gate, limits, besides, cas, checksum, seed })
     }
 
     /// Opens a session for one thread.

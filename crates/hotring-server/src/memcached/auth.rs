@@ -96,8 +96,10 @@ pub(super) fn run(
     if !users.is_some_and(|users| users.has(name, password)) {
         c.count(Count::AuthErrors);
         c.client.penalty += Duration::from_millis(c.config.auth_failure_delay_ms);
-        let shared = &c.client.shared;
-        tracing::warn!(client = shared.id, peer = %shared.peer, "memcached: authentication failure");
+        if c.server.memcached.login_log.is_over(c.now) {
+            let shared = &c.client.shared;
+            tracing::warn!(client = shared.id, peer = %shared.peer, "memcached: authentication failure");
+        }
         return Err("CLIENT_ERROR authentication failure".into());
     }
     *authenticated = true;

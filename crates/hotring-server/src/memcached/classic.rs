@@ -161,8 +161,10 @@ pub(super) fn store(c: &mut Context<'_>, command: Command) -> Outcome {
             Ok(value) => value,
             Err(refusal) => return Err(too_long(c, key, mode, refusal)),
         };
+        let len_max = c.config.memcached.value_len_max;
         let (new_cas, wants_cas, takes_stale) = (None, false, false);
-        let put = Put { key, value, flags, expiry, mode, cas, new_cas, wants_cas, takes_stale };
+        let put =
+            Put { key, value, len_max, flags, expiry, mode, cas, new_cas, wants_cas, takes_stale };
         let stored = c.put(put)?;
         c.reply.line(match stored {
             Stored::Yes { .. } => "STORED",
@@ -273,7 +275,7 @@ fn flush_all(c: &mut Context<'_>) -> Outcome {
         };
         match c.expiry(time) {
             SetExpiry::At(at) if at > c.now => c.server.memcached.flush_at(at),
-            _ => c.store.clear(),
+            _ => c.server.memcached.flush_now(c.store),
         }
         c.reply.line("OK");
         Ok(())
@@ -339,7 +341,8 @@ fn quietly(c: &mut Context<'_>, run: impl FnOnce(&mut Context<'_>) -> Outcome) -
     if !is_quiet(c.args) {
         return outcome;
     }
-    if let Err(refusal) = outcome {
+    // Here, as what is noted later is replied.
+    if let Err(refusal) = c.damage().map_or(outcome, Err) {
         c.refuse(start, refusal);
     }
     c.reply.forget(start);

@@ -1,7 +1,9 @@
 //! What commands do to an item, each as one step: storing, counting, removing. The classic and the meta
 //! command of one name differ in their words alone.
 
-use hotring_store::{CasNumbers, Note, Noted, NotedAction, SetExpiry, StoreError, ValueRef};
+use hotring_store::{
+    Access, CasNumbers, Note, Noted, NotedAction, SetExpiry, StoreError, ValueRef,
+};
 
 use hotring_protocol::memcached::parse_u64;
 
@@ -31,6 +33,8 @@ pub(super) enum Mode {
 pub(super) struct Put<'a> {
     pub key: &'a [u8],
     pub value: &'a [u8],
+    /// Longest value that may come of it.
+    pub len_max: usize,
     pub flags: u32,
     pub expiry: SetExpiry,
     pub mode: Mode,
@@ -85,20 +89,36 @@ impl Context<'_> {
     pub(super) fn put(&mut self, put: Put<'_>) -> Result<Stored, Refusal> {
         // Shared by all threads, so that who needs none does not ask for them.
         let numbers = (put.wants_cas || put.cas != 0).then(|| self.store.cas_numbers());
-        let drawn = || numbers.as_ref().filter(|_| put.wants_cas).map(CasNumbers::next);
         let access = self.stored();
         let prefixes_max = self.config.memcached.prefixes_max;
         self.server.memcached.detail.note(put.key, Done::Set, prefixes_max);
         self.count(Count::CmdSet);
-        let stored = self.store.update_noted(put.key, self.now, |item| {
-            let compared = |item: &Noted<'_>| compare(put.cas, item.note, numbers.as_ref());
-            let item = item.as_ref().map(|item| (item, compared(item)));
-            let cas = || put.new_cas.or_else(drawn);
-            let note = Note { flags: put.flags, access, ..Note::default() };
-            decide(&put, item, note, cas)
-        })??;
+        let mut stored = self.put_once(&put, numbers.as_ref(), access)?;
+        // What takes the place of a damaged item is its repair: nobody asked for the old value.
+        if put.mode == Mode::Set && self.store.take_damage().is_some() {
+            self.store.remove(put.key, self.now);
+            // Who notes changes has looked at the item once more.
+            self.store.take_damage();
+            stored = self.put_once(&put, numbers.as_ref(), access)?;
+        }
         self.count_stored(&put, stored);
         Ok(stored)
+    }
+
+    fn put_once(
+        &mut self,
+        put: &Put<'_>,
+        numbers: Option<&CasNumbers>,
+        access: Option<Access>,
+    ) -> Result<Stored, StoreError> {
+        let drawn = |old| numbers.filter(|_| put.wants_cas).map(|numbers| numbers.next_after(old));
+        self.store.update_noted(put.key, self.now, |item| {
+            let old = item.as_ref().and_then(|item| item.note.cas);
+            let item = item.as_ref().map(|item| (item, compare(put.cas, item.note, numbers)));
+            let cas = || put.new_cas.or_else(|| drawn(old));
+            let note = Note { flags: put.flags, access, ..Note::default() };
+            decide(put, item, note, cas)
+        })?
     }
 
     fn count_stored(&self, put: &Put<'_>, stored: Stored) {
@@ -153,6 +173,10 @@ fn decide<'x>(
             if matches!(item.value, ValueRef::Hash(_)) {
                 return (NotedAction::Keep, Err(StoreError::WrongType));
             }
+            // Before both are copied. As memcached has it: no error.
+            if item.value.len().saturating_add(put.value.len()) > put.len_max {
+                return leave(Stored::No);
+            }
             let value = item.value.with_bytes(|old| match put.mode {
                 Mode::Append(_) => [old, put.value].concat(),
                 _ => [put.value, old].concat(),
@@ -205,11 +229,12 @@ impl Context<'_> {
     /// Adds to a number, or subtracts from it; below 0 nothing is, above 64 bits it begins anew.
     pub(super) fn change(&mut self, change: Change<'_>) -> Result<Changed, Refusal> {
         let numbers = change.wants_cas.then(|| self.store.cas_numbers());
-        let drawn = || numbers.as_ref().map(CasNumbers::next);
+        let drawn = |old| numbers.as_ref().map(|numbers| numbers.next_after(old));
         let access = self.stored();
         let value_len_max = self.config.memcached.value_len_max;
         let changed = self.store.update_noted(change.key, self.now, |item| {
-            let cas = || change.new_cas.or_else(drawn);
+            let old = item.as_ref().and_then(|item| item.note.cas);
+            let cas = || change.new_cas.or_else(|| drawn(old));
             let Some(item) = item else {
                 let Some((number, expiry)) = change.vivify else {
                     return (NotedAction::Keep, Changed::NotFound);

@@ -30,6 +30,7 @@ struct Item<'a> {
 }
 
 /// What mg asks for.
+#[derive(Clone, Copy)]
 struct Look<'a> {
     key: MetaKey<'a>,
     flags: MetaFlags<'a>,
@@ -43,6 +44,8 @@ struct Look<'a> {
     wants_access: bool,
     /// It counts as a fetch.
     fetches: bool,
+    /// What is won is remembered, so that nobody else wins it.
+    may_win: bool,
 }
 
 impl<'a> Look<'a> {
@@ -58,6 +61,7 @@ impl<'a> Look<'a> {
             recached_at: at(flags.recache),
             wants_access: flags.has(b'h') || flags.has(b'l'),
             fetches: !flags.has(b'u'),
+            may_win: true,
         }
     }
 
@@ -106,7 +110,7 @@ impl<'a> Look<'a> {
             reply.text(" X");
             wins |= !was_won;
         }
-        if wins {
+        if wins && self.may_win {
             reply.text(" W");
             item.note.won = true;
         }
@@ -269,11 +273,16 @@ fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal>
         // Without memory, what can be read is read.
         Err(StoreError::Stalled(_)) if !flags.changes() && numbers.is_none() => {
             reply.forget(start);
+            let look = Look { may_win: false, ..*look };
             let shown = c.store.noted(look.key.bytes(), c.now, |noted| {
+                if matches!(noted.value, ValueRef::Hash(_)) {
+                    return false;
+                }
                 let (value, note, expire_at) = (noted.value, noted.note, noted.expire_at);
                 look.answer(reply, &mut Item { value, note, expire_at, is_new: false });
+                true
             });
-            Ok(shown.is_some())
+            Ok(shown.unwrap_or(false))
         }
         shown => Ok(shown?),
     }
@@ -301,6 +310,7 @@ pub(super) fn set(c: &mut Context<'_>) -> Outcome {
     let stored = c.put(Put {
         key: key.bytes(),
         value,
+        len_max: c.config.memcached.value_len_max,
         flags: flags.client_flags,
         expiry: c.expiry(flags.ttl.unwrap_or(0)),
         mode,

@@ -125,7 +125,6 @@ impl Talk {
         out: &mut Vec<u8>,
         mut means: Means<'_>,
     ) -> Fed {
-        means.server.memcached.flush_if_due(means.store, means.now);
         let out_max = out.len().saturating_add(means.config.output_soft_max);
         let mut consumed = 0;
         loop {
@@ -144,7 +143,10 @@ impl Talk {
             }
             consumed = batch.end;
             match batch.stop {
-                None if consumed >= TURN_LEN && consumed < input.len() => {
+                // A wrong password holds back what is behind it.
+                None if consumed < input.len()
+                    && (consumed >= TURN_LEN || !client.penalty.is_zero()) =>
+                {
                     return Fed { consumed, stalled: true };
                 }
                 None => {}

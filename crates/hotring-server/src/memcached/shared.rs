@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotring_store::Session;
 
@@ -10,6 +10,7 @@ use super::auth::Users;
 use super::counts::Sums;
 use super::detail::Detail;
 use crate::config::StartError;
+use crate::log::Pause;
 use crate::server::ThreadShared;
 use crate::settings::MemcachedSettings;
 
@@ -24,8 +25,12 @@ pub(crate) struct Shared {
     pub users: Option<Users>,
     /// Counts by the prefixes of keys.
     pub detail: Detail,
-    /// Unix milliseconds of the next flush_all with a delay; 0 if there is none.
+    /// Keeps log lines about wrong passwords apart.
+    pub login_log: Pause,
+    /// Unix milliseconds of the next flush_all with a delay; 0 if there is none, or once it is done.
     flush_at: AtomicU64,
+    /// Held by who changes that or empties the store. Never asked for inside the store's gate.
+    flushing: Mutex<()>,
     /// What is not counted any more.
     base: Mutex<Sums>,
 }
@@ -42,26 +47,45 @@ impl Shared {
 
     /// Empties the store at this Unix millisecond, in place of what was to be done before.
     pub(crate) fn flush_at(&self, at: u64) {
-        // ORDERING: Relaxed, here and below: a moment, nothing else is read through it.
+        let _alone = self.alone();
+        // ORDERING: Relaxed, a moment: nothing else is read through it.
         self.flush_at.store(at, Ordering::Relaxed);
     }
 
-    /// Empties the store if the time has come. Asked before each run of requests, so that nothing that is
-    /// stored after that time goes with it.
+    /// Empties the store now, in place of what was to be done before.
+    pub(crate) fn flush_now(&self, store: &mut Session) {
+        let _alone = self.alone();
+        store.clear();
+        // ORDERING: Release, as in `flush`.
+        self.flush_at.store(0, Ordering::Release);
+    }
+
+    /// Empties the store if the time has come. Asked before each run of requests of either protocol, so that
+    /// nothing that is stored after that time goes with it.
     #[inline]
     pub(crate) fn flush_if_due(&self, store: &mut Session, now: u64) {
-        let at = self.flush_at.load(Ordering::Relaxed);
+        // ORDERING: Acquire pairs with the Release in `flush`: who finds it done writes behind it.
+        let at = self.flush_at.load(Ordering::Acquire);
         if at != 0 && at <= now {
-            self.flush(store, at);
+            self.flush(at, || store.clear());
         }
     }
 
+    /// One of those who come at the same time does it. The others wait: what they are about to store must not
+    /// go with it.
     #[cold]
-    fn flush(&self, store: &mut Session, at: u64) {
-        // One of those who come at the same time does it.
-        if self.flush_at.compare_exchange(at, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            store.clear();
+    fn flush(&self, at: u64, clear: impl FnOnce()) {
+        let _alone = self.alone();
+        // ORDERING: Relaxed, changed under the lock alone.
+        if self.flush_at.load(Ordering::Relaxed) == at {
+            clear();
+            // ORDERING: Release pairs with the Acquire in `flush_if_due`.
+            self.flush_at.store(0, Ordering::Release);
         }
+    }
+
+    fn alone(&self) -> MutexGuard<'_, ()> {
+        self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the threads have counted since the start, or since the last reset.
@@ -82,4 +106,27 @@ fn sums_ever(threads: &[ThreadShared]) -> Sums {
     let mut sums = Sums::default();
     threads.iter().for_each(|thread| thread.memcached.add_to(&mut sums));
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The moment was forgotten before the store was empty: others went on and lost what they stored.
+    #[test]
+    fn a_flush_is_due_for_others_until_it_is_done_and_done_once() {
+        let shared = Shared::default();
+        shared.flush_at(7);
+        let mut n = 0;
+        for _ in 0..2 {
+            shared.flush(7, || {
+                n += 1;
+                assert_eq!(shared.flush_at.load(Ordering::Relaxed), 7);
+            });
+        }
+        assert_eq!((n, shared.flush_at.load(Ordering::Relaxed)), (1, 0));
+        shared.flush_at(9);
+        shared.flush(7, || panic!("that one is done"));
+        assert_eq!(shared.flush_at.load(Ordering::Relaxed), 9);
+    }
 }

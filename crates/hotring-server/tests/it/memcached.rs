@@ -98,6 +98,16 @@ fn both_protocols_see_one_store() {
     assert!(wire.say("CONFIG GET memcached").items()[1].text().starts_with("127.0.0.1:"));
 }
 
+/// A number of an earlier process was one of the next process's, too.
+#[test]
+fn numbers_for_compare_and_swap_are_beyond_those_of_earlier_processes() {
+    let before = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let server = Both::new();
+    let reply = Lines::connect(server.memcached).ask("ms k 1 c\r\nx\r\n");
+    let number: u64 = reply.trim_end().strip_prefix("HD c").unwrap().parse().unwrap();
+    assert!(number >> 20 >= before && number < 1 << 63, "{number}");
+}
+
 #[test]
 fn large_values_and_long_pipelines_come_through() {
     let server = Both::new();

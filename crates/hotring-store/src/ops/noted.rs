@@ -54,7 +54,8 @@ pub enum NotedAction<'a> {
     Remove,
 }
 
-/// Numbers for compare-and-swap: each is greater than all before it, in the life of a store.
+/// Numbers for compare-and-swap: each is greater than all before it, in the life of a store, and than
+/// [`Options::cas_base`](crate::Options::cas_base).
 #[derive(Clone, Debug)]
 pub struct CasNumbers(Arc<AtomicU64>);
 
@@ -64,6 +65,12 @@ impl CasNumbers {
     pub fn next(&self) -> u64 {
         // ORDERING: Relaxed, nothing else is read through the number.
         self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// As [`next`](Self::next), and greater than the number that the value had before: a client may have
+    /// chosen that.
+    pub fn next_after(&self, old: Option<u64>) -> u64 {
+        self.next().max(old.map_or(0, |old| old.saturating_add(1)))
     }
 
     /// Whether a number can have been given before now: it is not greater than the last one.

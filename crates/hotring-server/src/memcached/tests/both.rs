@@ -51,6 +51,23 @@ fn a_hash_is_not_there_for_memcached_until_it_is_overwritten() {
     );
 }
 
+/// A flush was left to the other protocol's next request: it took along what Redis's clients had stored since.
+#[test]
+fn a_flush_whose_time_has_come_is_done_before_either_protocol_stores() {
+    play(
+        "set old 0 0 1¶x -> STORED¶
+         flush_all 2 -> OK¶
+         + 2000
+         redis> SET new y -> +OK¶
+         get old new -> VALUE new 0 1¶y¶END¶
+         flush_all 2 -> OK¶
+         redis> FLUSHALL -> +OK¶
+         set k 0 0 1¶x -> STORED¶
+         + 2000
+         get k -> END¶",
+    );
+}
+
 #[test]
 fn a_watched_key_notices_memcached() {
     play(

@@ -146,6 +146,12 @@ fn everything_is_flushed_now_or_later_and_never_what_came_after() {
          get k new -> VALUE new 0 1¶y¶END¶
          + 10000
          get new -> VALUE new 0 1¶y¶END¶
+         flush_all 2 -> OK¶
+         flush_all -> OK¶
+         get new -> END¶
+         set new 0 0 1¶z -> STORED¶
+         + 2000
+         get new -> VALUE new 0 1¶z¶END¶
          flush_all -1 -> OK¶
          get new -> END¶
          flush_all x -> CLIENT_ERROR invalid exptime argument¶
@@ -181,10 +187,13 @@ fn what_is_no_request_is_refused_and_the_next_one_runs() {
          set k 0 0 1025¶{long} -> SERVER_ERROR object too large for cache¶
          get k -> END¶
          set k 0 0 1024¶{} -> STORED¶
-         append k 0 0 1¶x -> STORED¶
+         append k 0 0 1¶x -> NOT_STORED¶
+         prepend k 0 0 1¶x -> NOT_STORED¶
+         ms k 1 MA¶x -> NS¶
+         append k 0 0 0¶ -> STORED¶
          add k 0 0 1025¶{long} -> SERVER_ERROR object too large for cache¶
          strlen -> ERROR¶
-         redis> STRLEN k -> :1025¶",
+         redis> STRLEN k -> :1024¶",
         &key[1..],
         &long[1..],
     ));

@@ -106,24 +106,49 @@ fn a_reply_that_is_too_long_ends_the_conversation() {
     assert_eq!(dialogue.closing(), Some(Closing::OutputLimit));
 }
 
+/// A dialogue whose client has to say that it is ann or bob.
+fn locked(name: &str) -> Dialogue {
+    let file = format!("hotring-memcached-{name}-{}", std::process::id());
+    let path = std::env::temp_dir().join(file);
+    std::fs::write(&path, "ann:secret\nbob:x\n").unwrap();
+    let dialogue = Dialogue::small(|settings| settings.auth_file = Some(path.clone()));
+    std::fs::remove_file(&path).unwrap();
+    dialogue
+}
+
+/// A pipeline of passwords was tried at once, and its replies alone had to wait.
+#[test]
+fn a_wrong_password_holds_back_what_is_behind_it() {
+    let mut dialogue = locked("guesses");
+    let guess = b"set k 0 0 9\r\nann wrong\r\n";
+    let mut out = Vec::new();
+    let input = guess.repeat(3);
+    let fed = dialogue.executor.feed(&mut dialogue.memcached, &input, START, &mut out);
+    assert_eq!((fed.consumed, fed.stalled), (guess.len(), true));
+    assert_eq!(shown(out), "CLIENT_ERROR authentication failure¶");
+    assert!(!dialogue.memcached.client.penalty.is_zero());
+}
+
 #[test]
 fn who_has_not_said_who_it_is_gets_nothing_but_errors() {
-    let path = std::env::temp_dir().join(format!("hotring-memcached-users-{}", std::process::id()));
-    std::fs::write(&path, "ann:secret\nbob:x\n").unwrap();
-    let mut dialogue = Dialogue::small(|settings| settings.auth_file = Some(path.clone()));
-    std::fs::remove_file(&path).unwrap();
+    use std::sync::atomic::Ordering::Relaxed;
+
+    let mut dialogue = locked("users");
+    let since = dialogue.memcached.client.shared.locked_since.load(Relaxed);
+    assert_ne!(since, 0, "who never says it is ended by the handshake's timeout");
     dialogue.play(
         "get k -> CLIENT_ERROR unauthenticated¶
          mn -> CLIENT_ERROR unauthenticated¶
          ms k 1¶x -> CLIENT_ERROR unauthenticated¶
          set k 0 0 3¶ann -> CLIENT_ERROR bad authentication token format¶
-         set k 0 0 9¶ann wrong -> CLIENT_ERROR authentication failure¶
          set k 0 0 1¶toolong -> CLIENT_ERROR bad command line termination¶CLIENT_ERROR unauthenticated¶
+         set k 0 0 9¶ann wrong -> CLIENT_ERROR authentication failure¶
          set k 0 0 10¶ann secret -> STORED¶
          get k -> END¶
          set k 0 0 1¶x -> STORED¶
          get k -> VALUE k 0 1¶x¶END¶",
     );
+    assert_eq!(dialogue.memcached.client.shared.locked_since.load(Relaxed), 0);
     let other = std::net::IpAddr::from([192, 0, 2, 1]);
     assert!(!dialogue.server.is_memcached_protected_from(other));
     let open = Dialogue::new();
@@ -143,6 +168,8 @@ fn without_memory_reads_and_removals_go_on() {
     let mut dialogue = Dialogue::with(Config::default(), Options { index, ..Options::default() });
     dialogue.say("set k 5 0 1¶x");
     dialogue.say("mg k h");
+    dialogue.say("set stale 0 0 1¶y");
+    dialogue.say("md stale I");
     dialogue.pass(1000);
     let mut stalled = dialogue.server.store.session_named("a test");
     let refused = "SERVER_ERROR out of memory storing object¶";
@@ -154,11 +181,51 @@ fn without_memory_reads_and_removals_go_on() {
         dialogue.play(
             "get k -> VALUE k 5 1¶x¶END¶
              mg k v h -> VA 1 h1¶x¶
+             mg stale v -> VA 1 X¶y¶
              gets k -> SERVER_ERROR out of memory storing object¶
              set k 5 0 1¶y -> SERVER_ERROR out of memory storing object¶
              delete k -> DELETED¶
              md big -> HD¶",
         );
     });
-    assert_eq!(dialogue.say("set k 5 0 1¶y"), "STORED¶");
+    dialogue.play(
+        "set k 5 0 1¶y -> STORED¶
+         mg stale v -> VA 1 X W¶y¶",
+    );
+}
+
+/// `set` looked at what it was to replace, and nothing could be stored over a damaged item; and the reply that
+/// told of it came also to who wanted none.
+#[test]
+fn a_damaged_item_is_told_of_and_replaced() {
+    use hotring_store::index::{Checksum, Config as Index, Part};
+
+    for request in ["set k 7 0 1¶x", "ms k 1 F7¶x", "redis> SET k x"] {
+        for notify in ["''", "KEA"] {
+            let index = Index { checksum: Checksum::Verify, ..Index::default() };
+            let options = Options { index, ..Options::default() };
+            let mut dialogue = Dialogue::with(Config::default(), options);
+            dialogue.redis(&format!("CONFIG SET notify-keyspace-events {notify}"));
+            dialogue.say("set k 5 0 12¶a long value");
+            let mut damager = dialogue.server.store.session();
+            let damaged = "SERVER_ERROR the item fails its checksum¶";
+            let replaced = damager.with_damage(b"k", Part::Value, 99, || {
+                for request in ["get k", "incr k 1", "add k 0 0 1¶x", "append k 0 0 1¶x", "mg k q"]
+                {
+                    assert_eq!(dialogue.say(request), damaged, "{request}");
+                }
+                for request in ["add k 0 0 1 noreply¶x", "incr k 1 noreply", "touch k 9 noreply"] {
+                    assert_eq!(dialogue.say(request), "", "{request}");
+                }
+                assert_eq!(dialogue.server.totals_ever().damaged_reads, 8);
+                match request.strip_prefix("redis> ") {
+                    Some(request) => assert_eq!(dialogue.redis(request), "+OK¶"),
+                    None => assert!(["STORED¶", "HD¶"].contains(&&*dialogue.say(request))),
+                }
+                assert_eq!(dialogue.redis("GET k"), "$1¶x¶");
+                assert_eq!(dialogue.server.totals_ever().damaged_reads, 8);
+            });
+            replaced.expect("the item can be damaged there");
+        }
+    }
 }

@@ -192,6 +192,18 @@ fn numbers_for_compare_and_swap_are_given_once() {
 }
 
 #[test]
+fn numbers_begin_where_they_are_told_to_and_go_beyond_chosen_ones() {
+    let options = Options { cas_base: 1 << 60, ..Options::default() };
+    let numbers = Store::new(options).unwrap().session().cas_numbers();
+    assert!(numbers.is_given(7));
+    assert_eq!(numbers.next(), (1 << 60) + 1);
+    assert_eq!(numbers.next_after(None), (1 << 60) + 2);
+    assert_eq!(numbers.next_after(Some(9)), (1 << 60) + 3);
+    assert_eq!(numbers.next_after(Some(1 << 61)), (1 << 61) + 1);
+    assert_eq!(numbers.next(), (1 << 60) + 5);
+}
+
+#[test]
 fn too_long_a_value_changes_nothing() {
     let options = Options { value_len_max: 8, ..Options::default() };
     let mut s = Store::new(options).unwrap().session();
