@@ -8,6 +8,7 @@
 mod file;
 mod redis_conf;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,8 @@ pub use file::toml_value;
 pub struct Config {
     /// The file that was read, which CONFIG REWRITE writes.
     pub file: Option<PathBuf>,
+    /// The settings that CONFIG SET has set since, which are what it writes.
+    pub changed: BTreeSet<&'static str>,
     /// `ADDR:PORT` of each listener; empty means `bind` and `port`.
     pub listen: Vec<String>,
     /// Addresses to listen on.
@@ -136,6 +139,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             file: None,
+            changed: BTreeSet::new(),
             listen: Vec::new(),
             bind: vec!["127.0.0.1".to_string()],
             port: 6379,
@@ -324,9 +328,17 @@ impl Config {
 
     /// The addresses of `bind` with a port.
     fn bound_to(&self, port: u16) -> Vec<String> {
-        let with_port = |a: &String| match a.contains(':') {
-            true => format!("[{a}]:{port}"),
-            false => format!("{a}:{port}"),
+        let with_port = |text: &String| {
+            // It may be missing: what binds it sees the '-', too.
+            let (optional, address) = match text.strip_prefix('-') {
+                Some(address) => ("-", address),
+                None => ("", text.as_str()),
+            };
+            match address {
+                "::*" => format!("{optional}[::]:{port}"),
+                _ if address.contains(':') => format!("{optional}[{address}]:{port}"),
+                _ => format!("{optional}{address}:{port}"),
+            }
         };
         self.bind.iter().map(with_port).collect()
     }
@@ -361,6 +373,7 @@ pub(crate) fn change_running(
             return Err(failed("can't set protected config"));
         }
         (setting.set)(&mut changed, value).map_err(|why| failed(&why))?;
+        changed.changed.insert(setting.name);
     }
     Ok(changed)
 }
@@ -422,6 +435,7 @@ mod tests {
         let changed = change_running(&config, &[pair("maxclients", "7"), pair("timeout", "3")], "");
         let changed = changed.unwrap();
         assert_eq!((changed.maxclients, changed.timeout_s), (7, 3));
+        assert_eq!(changed.changed, ["maxclients", "timeout"].into());
         let bad = change_running(&config, &[pair("maxclients", "7"), pair("port", "3")], "");
         assert!(bad.unwrap_err().contains("can't set immutable config"));
         assert!(change_running(&config, &[pair("nonsense", "3")], "").is_err());

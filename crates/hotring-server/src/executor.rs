@@ -455,12 +455,12 @@ impl Executor {
             let in_transaction = client.transaction.is_open();
             let origin = if in_transaction { Origin::Transaction } else { Origin::Client };
             let error = deny(denied, spec, args, client, &self.server, origin);
-            self.server.threads[self.thread].counters.errors.add(1);
+            self.count_rejected(spec.id);
             reject(client, Some(spec.id), &error, out);
             return true;
         }
         if client.is_confined() && !is_allowed_while_listening(spec.id) {
-            self.server.threads[self.thread].counters.errors.add(1);
+            self.count_rejected(spec.id);
             let error = format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
                  are allowed in this context",
@@ -473,12 +473,19 @@ impl Executor {
             Queued::Runs => return false,
             Queued::Yes => Writer::new(out, client.version).simple("QUEUED"),
             Queued::Refused => {
-                self.server.threads[self.thread].counters.errors.add(1);
+                self.count_rejected(spec.id);
                 reject(client, None, "ERR Command not allowed inside a transaction", out);
             }
             Queued::TooMuch => client.closing = Some(Closing::InputLimit),
         }
         true
+    }
+
+    /// Counts a request that is answered with an error instead of being run.
+    fn count_rejected(&self, id: CommandId) {
+        let counters = &self.server.threads[self.thread].counters;
+        counters.errors.add(1);
+        counters.by_command.reject(id);
     }
 
     /// Publishes what a run of commands did, once for all of them.

@@ -58,19 +58,38 @@ pub(crate) enum Incoming {
 /// What a TCP connection becomes, by what is spoken at its address.
 pub(crate) type Spoken = fn(TcpStream, SocketAddr) -> Incoming;
 
-/// Binds TCP addresses.
+/// Binds TCP addresses; of those with a '-' before them only the ones that this machine has.
 pub(crate) fn bind_tcp(
     addresses: &[String],
     config: &Config,
 ) -> Result<Vec<TcpListener>, StartError> {
     let mut listeners = Vec::new();
     for text in addresses {
+        let (is_optional, text) = match text.strip_prefix('-') {
+            Some(text) => (true, text),
+            None => (false, text.as_str()),
+        };
         for address in resolve(text)? {
-            let listener = bind_one(address, config.tcp_backlog);
-            listeners.push(listener.map_err(|error| bind_error(address, &error))?);
+            match bind_one(address, config.tcp_backlog) {
+                Ok(listener) => listeners.push(listener),
+                Err(error) if is_optional && is_missing(&error) => {
+                    tracing::info!(%address, "this machine has no such address, and need not have it");
+                }
+                Err(error) => return Err(bind_error(address, &error)),
+            }
         }
     }
+    if listeners.is_empty() && !addresses.is_empty() {
+        let all = addresses.join(" ");
+        return Err(StartError::new(format!("cannot listen: this machine has none of {all}")));
+    }
     Ok(listeners)
+}
+
+/// Whether an address cannot be bound because this machine has none like it.
+fn is_missing(error: &io::Error) -> bool {
+    const NO_SUCH_FAMILY: i32 = 97;
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(NO_SUCH_FAMILY)
 }
 
 /// Binds the address of `admin`, if there is one.
@@ -270,7 +289,7 @@ impl Acceptor {
             Incoming::Unix(_) => false,
         };
         if is_protected {
-            self.server.accepts.rejected.add(1);
+            self.server.accepts.protected.add(1);
             return refuse(incoming, PROTECTED, PROTECTED_MEMCACHED);
         }
         if self.connections_len() >= self.server.config().maxclients {
@@ -323,4 +342,27 @@ fn refuse(incoming: Incoming, why: &[u8], why_memcached: &[u8]) {
         Incoming::Tls(..) => Ok(0),
         Incoming::Unix(mut stream) => stream.write(why),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Redis's own file has `bind 127.0.0.1 -::1`, which kept the server from starting without IPv6.
+    #[test]
+    fn addresses_that_may_be_missing_are_passed_over() {
+        let bind = |addresses: &[&str]| {
+            let addresses: Vec<String> = addresses.iter().map(|a| a.to_string()).collect();
+            bind_tcp(&addresses, &Config::default()).map(|listeners| listeners.len())
+        };
+        // TEST-NET-1 is no machine's.
+        assert_eq!(bind(&["127.0.0.1:0", "-192.0.2.1:0"]), Ok(1));
+        assert!(bind(&["127.0.0.1:0", "192.0.2.1:0"]).is_err());
+        let error = bind(&["-192.0.2.1:0"]).unwrap_err().to_string();
+        assert!(error.contains("none of -192.0.2.1:0"), "{error}");
+        // What another program has is not missing.
+        let other = bind_one(([127, 0, 0, 1], 0).into(), 1).unwrap();
+        let taken = format!("-{}", other.local_addr().unwrap());
+        assert!(bind(&[&taken]).unwrap_err().to_string().contains("another program"));
+    }
 }

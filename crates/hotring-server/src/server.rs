@@ -51,8 +51,10 @@ pub(crate) struct ThreadShared {
 pub(crate) struct AcceptCounters {
     /// Connections accepted since the start.
     pub accepted: Counter,
-    /// Connections refused because of `maxclients`, or by protected mode.
+    /// Connections refused because of `maxclients`.
     pub rejected: Counter,
+    /// Connections refused by protected mode.
+    pub protected: Counter,
     /// Connections closed because of `maxmemory-clients`.
     pub evicted: Counter,
 }
@@ -77,6 +79,8 @@ pub(crate) struct Server {
     pub run_id: String,
     /// Start, for the uptime.
     pub started: Instant,
+    /// The same in Unix milliseconds, looked at once: it does not move with corrections of the clock.
+    pub started_at: u64,
     config: RwLock<Arc<Config>>,
     config_version: AtomicU64,
     clients: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
@@ -133,6 +137,7 @@ pub(crate) struct Totals {
     pub expired_keys: u64,
     pub accepted: u64,
     pub rejected: u64,
+    pub protected: u64,
 }
 
 impl Totals {
@@ -169,6 +174,7 @@ impl Totals {
         self.expired_keys = self.expired_keys.saturating_sub(base.expired_keys);
         self.accepted = self.accepted.saturating_sub(base.accepted);
         self.rejected = self.rejected.saturating_sub(base.rejected);
+        self.protected = self.protected.saturating_sub(base.protected);
     }
 }
 
@@ -207,6 +213,7 @@ impl Server {
             unix_path: parts.unix_path,
             run_id: parts.run_id,
             started: clock::monotonic(),
+            started_at: clock::unix_ms(),
             config: RwLock::new(Arc::new(parts.config)),
             config_version: AtomicU64::new(0),
             clients: Mutex::default(),
@@ -390,6 +397,7 @@ impl Server {
         let mut totals = Totals {
             accepted: self.accepts.accepted.value(),
             rejected: self.accepts.rejected.value(),
+            protected: self.accepts.protected.value(),
             ..Totals::default()
         };
         self.threads.iter().for_each(|t| totals.add(&t.counters));

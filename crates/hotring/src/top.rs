@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use console::{Key, Term};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::client::{Client, Error, connect, place, place_name};
 use sample::Sample;
@@ -73,26 +74,42 @@ fn once(client: &mut Client, name: &str, interval: Duration) -> Result<(), Error
 }
 
 fn watch(client: &mut Client, name: &str, interval: Duration) -> Result<(), Error> {
-    let keys = keys();
     let mut before = Sample::take(client)?;
-    print!("{ENTER}");
-    let ended = loop {
-        let after = match Sample::take(client) {
-            Ok(sample) => sample,
-            Err(error) => break Err(error),
-        };
-        if let Err(error) = draw(&screen(name, &before, &after, size())) {
-            break Err(error.into());
-        }
+    let _screen = Screen::enter();
+    let keys = keys();
+    loop {
+        let after = Sample::take(client)?;
+        draw(&screen(name, &before, &after, size()))?;
         before = after;
         match keys.recv_timeout(interval) {
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => break Ok(()),
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
         }
-    };
-    print!("{LEAVE}");
-    std::io::stdout().flush()?;
-    ended
+    }
+}
+
+/// The terminal while it is ours. However that ends, it is then as it was: a key is still being waited for,
+/// which keeps the terminal from showing what is typed and from ending lines.
+struct Screen {
+    before: Option<Termios>,
+}
+
+impl Screen {
+    fn enter() -> Self {
+        print!("{ENTER}");
+        Screen { before: tcgetattr(std::io::stdout()).ok() }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        print!("{LEAVE}");
+        // If the terminal is gone there is nobody to tell.
+        let _ = std::io::stdout().flush();
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(std::io::stdout(), OptionalActions::Now, before);
+        }
+    }
 }
 
 /// Tells when somebody wants to leave.

@@ -72,8 +72,7 @@ pub(super) static METRICS: &[Metric] = &[
         l.labelled(&[("version", env!("CARGO_PKG_VERSION")), ("engine", engine)], 1);
     }),
     gauge("start_time_seconds", "When the server started, in Unix seconds", |f, l| {
-        let now = f.facts.now as f64 / 1000.0;
-        l.value(format_args!("{:.3}", now - f.facts.server.started.elapsed().as_secs_f64()));
+        l.value(format_args!("{:.3}", f.facts.server.started_at as f64 / 1000.0));
     }),
     gauge("threads", "Threads that serve connections", |f, l| {
         l.value(f.facts.server.threads.len());
@@ -89,7 +88,10 @@ pub(super) static METRICS: &[Metric] = &[
             l.value(files.count());
         }
     }),
-    counter("commands_total", "Commands that ran", |f, l| {
+    counter("requests_total", "Requests of both protocols, those that were refused too", |f, l| {
+        l.value(f.totals.commands);
+    }),
+    counter("commands_total", "Commands of Redis's protocol that ran", |f, l| {
         f.commands.iter().for_each(|(cmd, totals)| l.labelled(&[("cmd", cmd)], totals.calls));
     }),
     counter("command_failures_total", "Commands that ran and answered with an error", |f, l| {
@@ -97,7 +99,7 @@ pub(super) static METRICS: &[Metric] = &[
     }),
     counter(
         "command_rejections_total",
-        "Commands that were refused before they ran, as for a wrong number of arguments",
+        "Commands that were refused before they ran: a wrong number of arguments, a user without the right",
         |f, l| {
             let rejected = |(cmd, totals): &(&str, CommandTotals)| {
                 l.labelled(&[("cmd", cmd)], totals.rejected);
@@ -166,12 +168,18 @@ pub(super) static METRICS: &[Metric] = &[
     counter("connections_received_total", "Connections that were accepted", |f, l| {
         l.value(f.totals.accepted);
     }),
-    counter("connections_rejected_total", "Connections refused because of maxclients", |f, l| {
-        l.value(f.totals.rejected);
-    }),
+    counter(
+        "connections_rejected_total",
+        "Connections refused because of maxclients, or by protected mode",
+        |f, l| {
+            l.labelled(&[("reason", "maxclients")], f.totals.rejected);
+            l.labelled(&[("reason", "protected-mode")], f.totals.protected);
+        },
+    ),
     counter("connections_closed_total", "Connections closed because of a limit", |f, l| {
         l.labelled(&[("limit", "query-buffer")], f.totals.input_limit_closed);
         l.labelled(&[("limit", "output-buffer")], f.totals.output_limit_closed);
+        l.labelled(&[("limit", "maxmemory-clients")], f.facts.server.accepts.evicted.value());
     }),
     counter("net_input_bytes_total", "Bytes received from clients", |f, l| {
         l.value(f.totals.input_bytes);
@@ -288,7 +296,32 @@ pub fn markdown() -> String {
 mod tests {
     use std::collections::HashSet;
 
+    use hotring_store::{Options, Store};
+
     use super::*;
+    use crate::config::Config;
+    use crate::server::{Parts, Server};
+
+    /// It was once computed from the time of the request, and moved: Prometheus saw the server start anew.
+    #[test]
+    fn the_start_stays_where_it_was() {
+        let server = Server::new(Parts {
+            store: Store::new(Options::default()).unwrap(),
+            config: Config::default(),
+            addresses: Vec::new(),
+            memcached: Default::default(),
+            unix_path: None,
+            run_id: "0".repeat(40),
+            log_level: Box::new(|_| {}),
+        });
+        let start = |now| {
+            let facts = Facts::collect(&server, now);
+            let page = page(&Figures { facts, totals: server.totals_ever(), commands: Vec::new() });
+            let line = page.lines().find(|line| line.starts_with("hotring_start_time_seconds "));
+            line.expect("it is there").to_string()
+        };
+        assert_eq!(start(server.started_at), start(server.started_at + 1_000));
+    }
 
     #[test]
     fn names_are_as_prometheus_wants_them() {

@@ -9,14 +9,16 @@ mod metrics;
 mod page;
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName};
-use axum::http::{HeaderValue, StatusCode};
+use axum::extract::{Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::server::conn::http1;
@@ -40,11 +42,11 @@ pub(crate) const THREAD: &str = "hotring-admin";
 /// Connections at one time; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 64;
 
-/// How long a client may take to send a request, or keep a connection without one.
+/// How long a client may take to send its request. A connection serves one, so that those who keep theirs
+/// open do not take the places of others.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
 
-/// How long a connection is used; then it is closed after the request that it is at, and in any case after
-/// another `REQUEST_MAX`, so that nobody keeps one for ever by not reading.
+/// How long a connection may take in all, so that nobody keeps one for ever by not reading.
 const CONNECTION_MAX: Duration = Duration::from_secs(60);
 
 /// Longest head of a request.
@@ -66,10 +68,11 @@ struct Admin {
 /// Serves until the server has ended. Runs on its own OS thread.
 pub(crate) fn run(server: &Arc<Server>, listener: TcpListener) -> io::Result<()> {
     worker::runtime()?.block_on(async {
+        let is_loopback = listener.local_addr()?.ip().is_loopback();
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let admin = Admin { server: server.clone(), walk: Arc::default() };
         tokio::task::spawn_local(walk_on(admin.clone()));
-        tokio::task::spawn_local(accept(admin, listener));
+        tokio::task::spawn_local(accept(router(admin, is_loopback), listener));
         server.stopping().await;
         // The threads let go of those that do not end by themselves.
         while server.clients_len() > 0 {
@@ -91,8 +94,7 @@ async fn walk_on(admin: Admin) {
     }
 }
 
-async fn accept(admin: Admin, listener: tokio::net::TcpListener) {
-    let router = router(admin);
+async fn accept(router: Router, listener: tokio::net::TcpListener) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let place = room.clone().acquire_owned().await.expect("it is never closed");
@@ -115,28 +117,44 @@ async fn accept(admin: Admin, listener: tokio::net::TcpListener) {
 async fn serve(stream: TcpStream, router: Router) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
+        .keep_alive(false)
         .header_read_timeout(REQUEST_MAX)
         .max_buf_size(HEAD_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut connection = std::pin::pin!(connection);
-    if let Ok(ended) = tokio::time::timeout(CONNECTION_MAX, connection.as_mut()).await {
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a connection to the admin address failed");
-        }
-        return;
+    match tokio::time::timeout(CONNECTION_MAX, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection to the admin address failed"),
+        Err(_) => tracing::debug!("a connection to the admin address took too long"),
     }
-    connection.as_mut().graceful_shutdown();
-    // Whether it ends by itself or is dropped now makes no difference.
-    let _ = tokio::time::timeout(REQUEST_MAX, connection).await;
 }
 
-fn router(admin: Admin) -> Router {
-    Router::new()
+fn router(admin: Admin, is_loopback: bool) -> Router {
+    let router = Router::new()
         .route("/", get(status))
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .with_state(admin)
+        .with_state(admin);
+    if is_loopback { router.layer(middleware::from_fn(only_for_us)) } else { router }
+}
+
+/// Refuses what a browser on this machine asks for a page from elsewhere, whose name has come to stand for
+/// this address: only the machine itself can reach it, and so no name but its own is meant by honest clients.
+async fn only_for_us(request: Request, next: Next) -> Response {
+    if is_for_us(request.headers()) {
+        return next.run(request).await;
+    }
+    plain(StatusCode::MISDIRECTED_REQUEST, "ask by address or as localhost\n")
+}
+
+fn is_for_us(headers: &HeaderMap) -> bool {
+    // No browser leaves it out.
+    let Some(host) = headers.get(HOST) else { return true };
+    let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+    host.is_some_and(|host| {
+        let name = host.host().trim_start_matches('[').trim_end_matches(']');
+        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    })
 }
 
 impl Admin {

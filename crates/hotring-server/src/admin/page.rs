@@ -230,7 +230,7 @@ fn clients(f: &Figures<'_>, html: &mut Html) {
         clients.len(),
         f.facts.config.maxclients,
         f.facts.store.watches,
-        f.totals.rejected,
+        f.totals.rejected + f.totals.protected,
     ));
     let shown = clients.iter().take(CLIENTS_SHOWN);
     let rows: Vec<Vec<String>> = shown.map(|client| client_row(client, f.facts.now)).collect();

@@ -148,7 +148,8 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     field(text, "total_net_output_bytes", t.output_bytes);
     line(text, format_args!("instantaneous_input_kbps:{:.2}", rate.input_bytes / 1024.0));
     line(text, format_args!("instantaneous_output_kbps:{:.2}", rate.output_bytes / 1024.0));
-    field(text, "rejected_connections", t.rejected);
+    // Redis counts both as one.
+    field(text, "rejected_connections", t.rejected + t.protected);
     field(text, "rejected_stalled", t.rejected_stalled);
     // Only those that the background task removed.
     field(text, "expired_keys", t.expired_keys);

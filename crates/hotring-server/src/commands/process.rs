@@ -37,8 +37,7 @@ pub(crate) fn time(c: &mut Context<'_>) -> Outcome {
 
 /// Nothing is saved; like Redis that has not saved yet, this tells when the server has started.
 pub(crate) fn lastsave(c: &mut Context<'_>) -> Outcome {
-    let started = c.now / 1000 - c.server.started.elapsed().as_secs().min(c.now / 1000);
-    c.reply.int(started as i64);
+    c.reply.int((c.server.started_at / 1000) as i64);
     Ok(())
 }
 

@@ -3,17 +3,19 @@
 //! [`read`] takes settings from it, [`rewrite`] puts changed ones back (CONFIG REWRITE) and leaves
 //! comments, order and everything else in it as they are.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use toml_edit::{Document, DocumentMut, Item, Value};
 
 use super::{Config, StartError};
-use crate::settings::{self, Change, Setting, settings};
+use crate::settings::{self, Setting, settings};
 
 /// What a value has to be.
-const KINDS: &str = "must be a string, a whole number, true, false, or a list of strings";
+const KINDS: &str =
+    "must be a string, a whole number in plain decimal, true, false, or a list of strings";
 
 /// Takes settings from the TOML text of a file; `source` names it in errors.
 pub(super) fn read(config: &mut Config, text: &str, source: &str) -> Result<(), StartError> {
@@ -21,6 +23,7 @@ pub(super) fn read(config: &mut Config, text: &str, source: &str) -> Result<(), 
         let line = error.span().map_or(1, |span| line_of(text, span.start));
         StartError::new(format!("{source}, line {line}: {}", error.message()))
     })?;
+    let mut seen: Vec<&'static str> = Vec::new();
     for (name, item) in document.as_table() {
         let at = document.as_table().key(name).and_then(|key| key.span());
         let from = format!("{source}, line {}", line_of(text, at.map_or(0, |span| span.start)));
@@ -29,10 +32,15 @@ pub(super) fn read(config: &mut Config, text: &str, source: &str) -> Result<(), 
         }
         // What is no setting is told first: a heading may be the start of another program's file.
         let value = match (settings::find(name), value_text(item)) {
-            (Some(_), None) => {
-                return Err(StartError::new(format!("{from}: {name} {KINDS}")));
+            (Some(setting), _) if seen.contains(&setting.name) => {
+                return Err(StartError::new(format!("{from}: {} is set twice", setting.name)));
             }
-            (_, value) => value.unwrap_or_default(),
+            (Some(setting), Some(value)) if is_literal(item, text) => {
+                seen.push(setting.name);
+                value
+            }
+            (Some(_), _) => return Err(StartError::new(format!("{from}: {name} {KINDS}"))),
+            (None, _) => String::new(),
         };
         config.set(name, &value, &from)?;
     }
@@ -57,6 +65,13 @@ fn value_text(item: &Item) -> Option<String> {
     }
 }
 
+/// Whether what stands there is what `value_text` says. It is not for `0o660`, whose digits would be others.
+fn is_literal(item: &Item, text: &str) -> bool {
+    let Some(Value::Integer(number)) = item.as_value() else { return true };
+    let written = number.span().and_then(|span| text.get(span)).unwrap_or_default();
+    written.replace('_', "").trim_start_matches('+') == number.value().to_string()
+}
+
 /// A setting's value as TOML has it.
 pub fn toml_value(text: &str) -> String {
     value(text).to_string()
@@ -72,7 +87,8 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// Writes the settings that may change while the server runs into its file, as they are now.
+/// Writes the settings that CONFIG SET has changed into their file. Those that came from elsewhere, as a
+/// password from the environment, are not to get into it.
 pub(crate) fn rewrite(path: &Path, config: &Config) -> io::Result<()> {
     // The file itself, where `path` is a link to it.
     let path = path.canonicalize()?;
@@ -83,7 +99,7 @@ pub(crate) fn rewrite(path: &Path, config: &Config) -> io::Result<()> {
 fn rewritten(text: &str, config: &Config) -> io::Result<String> {
     let mut document: DocumentMut =
         text.parse().map_err(|_| io::Error::other("it is no TOML file any more"))?;
-    for setting in settings().filter(|setting| setting.change == Change::Running) {
+    for setting in settings().filter(|setting| config.changed.contains(setting.name)) {
         let text = (setting.get)(config);
         match own_item(&mut document, setting) {
             Some(item) if value_text(item).as_deref() == Some(text.as_str()) => {}
@@ -94,7 +110,6 @@ fn rewritten(text: &str, config: &Config) -> io::Result<String> {
                 }
                 *item = Item::Value(new);
             }
-            None if text == setting.default_text() => {}
             None => {
                 document.insert(setting.name, Item::Value(value(&text)));
             }
@@ -126,8 +141,13 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn write_like(new: &Path, old: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(new)?;
-    // Before there is anything in it: the old one may be private.
+    match fs::remove_file(new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        // A process of the same number has left it, or somebody a link to a file of ours.
+        _ => {}
+    }
+    // Nobody else opens it before it has the permissions of the old one, which may be private.
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
     file.set_permissions(fs::metadata(old)?.permissions())?;
     file.write_all(bytes)?;
     file.sync_all()
@@ -179,6 +199,13 @@ mod tests {
         let message = error("# x\nport 7000\n");
         assert!(message.starts_with("x.toml, line 2: "), "{message}");
         assert!(error("port = 1\nport = 2").starts_with("x.toml, line 2: "));
+        // CONFIG REWRITE would change the first, and the second would win.
+        let twice = "loglevel = 'debug'\nlog-level = 'error'";
+        assert_eq!(error(twice), "x.toml, line 2: loglevel is set twice");
+        assert!(error("port = 1\nPORT = 2").ends_with("line 2: port is set twice"));
+        // Its digits in decimal are 432, and 432 in octal is something else.
+        assert!(error("unixsocketperm = 0o660").contains("a whole number in plain decimal"));
+        assert!(error("maxclients = 0x10").contains("a whole number in plain decimal"));
     }
 
     #[test]
@@ -201,10 +228,14 @@ mod tests {
         config.port = 1;
         config.timeout_s = 3;
         config.log_level = super::super::LogLevel::Warning;
+        config.tcp_keepalive_s = 300;
+        config.requirepass = crate::acl::Secret::new("from a variable");
+        config.changed = ["maxclients", "timeout", "loglevel", "tcp-keepalive"].into();
         let new = rewritten(text, &config).unwrap();
         assert_eq!(
             new,
-            "# mine\nport = 7000\nmaxclients = 7 # few\nlog-level = \"warning\"\ntimeout = 3\n\n# end\n"
+            "# mine\nport = 7000\nmaxclients = 7 # few\nlog-level = \"warning\"\ntcp-keepalive = 300\n\
+             timeout = 3\n\n# end\n"
         );
         assert_eq!(toml_value("007"), "\"007\"");
     }
@@ -219,11 +250,19 @@ mod tests {
         fs::write(&path, "timeout = 1\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        rewrite(&link, &Config { timeout_s: 9, ..Config::default() }).unwrap();
+        // Where the new text is written first, somebody has put a link to another file.
+        let other = folder.join("other");
+        fs::write(&other, "precious").unwrap();
+        let new = folder.join(format!(".a.toml.{}", std::process::id()));
+        std::os::unix::fs::symlink(&other, new).unwrap();
+        let changed = ["timeout"].into();
+        rewrite(&link, &Config { timeout_s: 9, changed, ..Config::default() }).unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
         assert_eq!(fs::read_to_string(&path).unwrap(), "timeout = 9\n");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "a file was left behind");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "a file was left behind");
         assert!(rewrite(&folder.join("c.toml"), &Config::default()).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }

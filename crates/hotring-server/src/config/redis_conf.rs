@@ -302,12 +302,48 @@ mod tests {
                     slowlog-log-slower-than 5\nnotify-keyspace-events Ex\n\
                     client-output-buffer-limit normal 1mb 0 0 pubsub 2mb 8mb 60\n";
         let (config, notes) = read("taken", text).unwrap();
-        assert_eq!(config.addresses(), ["127.0.0.1:7000", "[::1]:7000"]);
+        assert_eq!(config.addresses(), ["127.0.0.1:7000", "-[::1]:7000"]);
+        let (every, _) = read("every", "bind * -::*").unwrap();
+        assert_eq!(every.addresses(), ["*:6379", "-[::]:6379"]);
         assert_eq!(config.unixsocket, Some("/tmp/a b".into()));
         assert_eq!((config.threads, config.tcp_keepalive_s), (3, 60));
         assert_eq!(config.slowlog_threshold_us, 5);
         assert_eq!((config.output_hard_max, config.subscriber_output_max), (1 << 20, 2 << 20));
         assert_eq!(notes, ["redis.conf, line 12: the soft limit of pubsub has no effect here"]);
+    }
+
+    /// What the files have uncommented that come with Redis 6.2, 7.2 and 7.4. They were once refused.
+    #[test]
+    fn the_files_that_come_with_redis_are_taken() {
+        let all = "bind 127.0.0.1 -::1\nprotected-mode yes\nport 6379\ntcp-backlog 511\ntimeout 0\n\
+            tcp-keepalive 300\ndaemonize no\npidfile /var/run/redis_6379.pid\nloglevel notice\nlogfile \"\"\n\
+            databases 16\nalways-show-logo no\nset-proc-title yes\n\
+            proc-title-template \"{title} {listen-addr} {server-mode}\"\nstop-writes-on-bgsave-error yes\n\
+            rdbcompression yes\nrdbchecksum yes\ndbfilename dump.rdb\nrdb-del-sync-files no\ndir ./\n\
+            replica-serve-stale-data yes\nreplica-read-only yes\nrepl-diskless-sync yes\n\
+            repl-diskless-sync-delay 5\nrepl-diskless-load disabled\nrepl-disable-tcp-nodelay no\n\
+            replica-priority 100\nacllog-max-len 128\nlazyfree-lazy-eviction no\nlazyfree-lazy-expire no\n\
+            lazyfree-lazy-server-del no\nreplica-lazy-flush no\nlazyfree-lazy-user-del no\n\
+            lazyfree-lazy-user-flush no\noom-score-adj no\noom-score-adj-values 0 200 800\ndisable-thp yes\n\
+            appendonly no\nappendfilename \"appendonly.aof\"\nappendfsync everysec\n\
+            no-appendfsync-on-rewrite no\nauto-aof-rewrite-percentage 100\nauto-aof-rewrite-min-size 64mb\n\
+            aof-load-truncated yes\naof-use-rdb-preamble yes\nslowlog-log-slower-than 10000\n\
+            slowlog-max-len 128\nlatency-monitor-threshold 0\nnotify-keyspace-events \"\"\n\
+            list-compress-depth 0\nset-max-intset-entries 512\nhll-sparse-max-bytes 3000\n\
+            stream-node-max-bytes 4096\nstream-node-max-entries 100\nactiverehashing yes\n\
+            client-output-buffer-limit normal 0 0 0\nclient-output-buffer-limit replica 256mb 64mb 60\n\
+            client-output-buffer-limit pubsub 32mb 8mb 60\nhz 10\ndynamic-hz yes\n\
+            aof-rewrite-incremental-fsync yes\nrdb-save-incremental-fsync yes\njemalloc-bg-thread yes\n";
+        let old = "lua-time-limit 5000\nhash-max-ziplist-entries 512\nhash-max-ziplist-value 64\n\
+            list-max-ziplist-size -2\nzset-max-ziplist-entries 128\nzset-max-ziplist-value 64\n";
+        let new = "locale-collate \"\"\nrepl-diskless-sync-max-replicas 0\nappenddirname appendonlydir\n\
+            aof-timestamp-enabled no\nhash-max-listpack-entries 512\nhash-max-listpack-value 64\n\
+            list-max-listpack-size -2\nset-max-listpack-entries 128\nset-max-listpack-value 64\n\
+            zset-max-listpack-entries 128\nzset-max-listpack-value 64\n";
+        for version in [old, new] {
+            let (config, _) = read("stock", &format!("{all}{version}")).unwrap();
+            assert_eq!(config.addresses(), ["127.0.0.1:6379", "-[::1]:6379"]);
+        }
     }
 
     #[test]

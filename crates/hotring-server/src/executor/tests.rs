@@ -356,6 +356,12 @@ fn calls_are_counted_by_command_and_a_few_are_timed() {
     assert_eq!((totals("exec").calls, totals("exec").times.count()), (1, 1));
     let id = totals("client|id");
     assert_eq!((id.calls, id.times.count()), (super::TIMED_RUN - 1, super::TIMED_RUN - 1));
+    // What is refused in a transaction and while listening is counted as well.
+    feed("MULTI\r\nSHUTDOWN\r\nDISCARD\r\nSUBSCRIBE c\r\nGET a\r\nUNSUBSCRIBE\r\n");
+    assert_eq!((totals("shutdown").rejected, totals("get").rejected), (1, 2));
+    // And what a user may not do.
+    feed("ACL SETUSER default -getdel\r\nGETDEL a\r\n");
+    assert_eq!((totals("getdel").calls, totals("getdel").rejected), (0, 1));
     feed("CONFIG RESETSTAT\r\nGET a\r\n");
     assert_eq!((totals("get").calls, totals("get").rejected, totals("exec").calls), (1, 0, 0));
     assert!(server.command_totals_ever().iter().any(|(s, t)| s.name == "exec" && t.calls == 1));

@@ -22,12 +22,12 @@ pub(super) static NETWORK: &[Setting] = &[
         name: "bind",
         alias: "",
         placeholder: "ADDR",
-        help: "Addresses to listen on (Redis's way to say it), separated by spaces",
+        help: "Addresses to listen on (Redis's way to say it), separated by spaces; a '-' before one says that \
+               it may be missing",
         change: Change::Start,
         get: |c| c.bind.join(" "),
         set: |c, v| {
-            // Redis marks addresses that may be missing by a leading '-'.
-            c.bind = v.split_whitespace().map(|a| a.trim_start_matches('-').to_string()).collect();
+            c.bind = v.split_whitespace().map(str::to_string).collect();
             Ok(())
         },
     },

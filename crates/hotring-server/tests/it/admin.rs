@@ -17,9 +17,14 @@ fn server() -> TestServer {
 
 /// The status line with the headers, and the body.
 fn ask(address: SocketAddr, head: &str) -> (String, String) {
+    ask_as(address, "localhost", head)
+}
+
+/// The same of a server that is called `host`.
+fn ask_as(address: SocketAddr, host: &str, head: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    write!(stream, "{head} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "{head} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no HTTP: {text}"));
@@ -31,7 +36,7 @@ fn get(address: SocketAddr, path: &str) -> (String, String) {
 }
 
 /// The values of metrics by their names with labels; every line has to be one, or a comment.
-fn metrics(address: SocketAddr) -> BTreeMap<String, f64> {
+pub fn metrics(address: SocketAddr) -> BTreeMap<String, f64> {
     let (head, body) = get(address, "/metrics");
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
@@ -76,6 +81,7 @@ fn metrics_tell_what_has_happened() {
     assert_eq!(value("hotring_command_failures_total{cmd=\"incr\"}"), 1.0);
     assert_eq!(value("hotring_command_rejections_total{cmd=\"get\"}"), 1.0);
     assert_eq!(value("hotring_error_replies_total"), 2.0);
+    assert_eq!(value("hotring_requests_total"), 14.0);
     assert_eq!(value("hotring_keyspace_hits_total"), 1.0);
     assert_eq!(value("hotring_keyspace_misses_total"), 1.0);
     assert_eq!(value("hotring_db_keys{db=\"0\"}"), 10.0);
@@ -125,10 +131,40 @@ fn pages_are_there_and_nothing_else() {
 fn ask_carelessly(address: SocketAddr, head: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let _ = write!(stream, "{head} HTTP/1.1\r\nHost: here\r\n\r\n");
+    let _ = write!(stream, "{head} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A page from elsewhere whose name has come to stand for 127.0.0.1 could once read it all.
+#[test]
+fn on_loopback_only_the_machines_own_names_are_answered() {
+    let server = server();
+    let status = |host: &str| {
+        let head = ask_as(server.admin(), host, "GET /metrics").0;
+        head.split(' ').nth(1).unwrap().to_string()
+    };
+    for host in ["127.0.0.1", "localhost:9121", "LOCALHOST", "[::1]:9121", "[::1]"] {
+        assert_eq!(status(host), "200", "{host}");
+    }
+    for host in ["evil.example", "evil.example:9121", "127.0.0.1.evil.example", "a@b@c", ""] {
+        assert_eq!(status(host), "421", "{host}");
+    }
+    // Others can reach it anyway, and by names of their own.
+    let server = TestServer::with(|config| {
+        config.admin = Some("0.0.0.0:0".to_string());
+        config.protected_mode = false;
+    });
+    let here = ([127, 0, 0, 1], server.admin().port()).into();
+    assert!(ask_as(here, "cache.internal", "GET /healthz").0.starts_with("HTTP/1.1 200 "));
+}
+
+/// Connections that nobody uses any more would keep others out.
+#[test]
+fn a_connection_is_for_one_request() {
+    let (head, _) = get(server().admin(), "/healthz");
+    assert!(head.contains("connection: close"), "{head}");
 }
 
 #[test]

@@ -201,7 +201,10 @@ fn other_machines_are_refused_until_there_is_a_password() {
     let Some(outer) = outer_address() else {
         return eprintln!("skipped: this machine has no address that others could reach");
     };
-    let server = TestServer::with(|c| c.listen = vec!["0.0.0.0:0".to_string()]);
+    let server = TestServer::with(|c| {
+        c.listen = vec!["0.0.0.0:0".to_string()];
+        c.admin = Some("127.0.0.1:0".to_string());
+    });
     let port = server.address.port();
     let mut inner = Wire::connect(([127, 0, 0, 1], port).into());
     let from_outside = || Wire::connect((outer, port).into());
@@ -210,6 +213,12 @@ fn other_machines_are_refused_until_there_is_a_password() {
         assert!(reply.starts_with("-DENIED ") && reply.ends_with("\r\n"), "{reply}");
     };
     is_refused();
+    let refused = |reason: &str| {
+        let name = format!("hotring_connections_rejected_total{{reason=\"{reason}\"}}");
+        crate::admin::metrics(server.admin())[&name]
+    };
+    assert_eq!((refused("maxclients"), refused("protected-mode")), (0.0, 1.0));
+    assert!(inner.say("INFO stats").text().contains("rejected_connections:1\r\n"));
     assert_eq!(inner.say("CONFIG SET requirepass secret"), ok());
     let mut outside = from_outside();
     assert_eq!(outside.say("AUTH secret"), ok());

@@ -3,12 +3,16 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
 
 /// The program, without the settings of whoever runs the tests.
 fn hotring(words: &[&str]) -> Command {
@@ -190,7 +194,8 @@ fn sources_of_settings_are_read_in_their_order() {
     assert_eq!(say(&mut stream, "CONFIG REWRITE"), "+OK");
     let text = std::fs::read_to_string(&toml).unwrap();
     let expected =
-        "port = 0 # any\ntimeout = 9\nrequest-timeout = 3\ntcp-keepalive = 1\nmaxclients = 3\n";
+        // What other sources have set stays theirs.
+        "port = 0 # any\ntimeout = 9\nrequest-timeout = 2\n";
     let lines = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
         lines.sort();
@@ -205,6 +210,65 @@ fn sources_of_settings_are_read_in_their_order() {
     assert_eq!(reply, "-ERR The server is running without a config file");
     server.signal(Signal::TERM);
     assert!(server.end().0.success());
+}
+
+/// A new terminal: the side of the person, and that of the program.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    (ours, theirs)
+}
+
+/// It was once left so that what is typed next does not show.
+#[test]
+fn a_lost_connection_leaves_the_terminal_as_it_was() {
+    let mut server = Server::start(&mut hotring(&["serve", "--port", "0"]));
+    let (ours, theirs) = terminal();
+    let modes = || tcgetattr(&theirs).unwrap().local_modes;
+    let before = modes();
+    assert!(before.contains(LocalModes::ICANON | LocalModes::ECHO));
+    let mut top = hotring(&["top", "--address", &server.address]);
+    top.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap());
+    let mut top = top.stderr(Stdio::piped()).spawn().unwrap();
+    let mut seen = std::fs::File::from(ours.try_clone().unwrap());
+    // Ends with the last of the other side, or with the test.
+    std::thread::spawn(move || std::io::copy(&mut seen, &mut std::io::sink()));
+    while modes().contains(LocalModes::ICANON) {
+        assert!(top.try_wait().unwrap().is_none(), "it has ended before it waited for a key");
+        std::thread::yield_now();
+    }
+    server.signal(Signal::TERM);
+    assert!(server.end().0.success());
+    assert_eq!(top.wait().unwrap().code(), Some(1));
+    assert_eq!(modes(), before);
+}
+
+#[test]
+fn a_server_that_asks_for_a_password_lives() {
+    let mut server =
+        Server::start(&mut hotring(&["serve", "--port", "0", "--requirepass", "secret"]));
+    let words = ["ping", "--address", &server.address];
+    let ping = output(&mut hotring(&words));
+    assert!(ping.status.success(), "{}", stderr(&ping));
+    assert!(ping.stdout.starts_with(b"NOAUTH "));
+    let ping = output(hotring(&words).env("REDISCLI_AUTH", "secret"));
+    assert_eq!((ping.status.code(), ping.stdout.as_slice()), (Some(0), &b"PONG\n"[..]));
+    assert_eq!(output(hotring(&words).env("REDISCLI_AUTH", "wrong")).status.code(), Some(1));
+    server.signal(Signal::TERM);
+    assert!(server.end().0.success());
+}
+
+/// The greeting and the word to systemd were once given twice, the first time before signals were listened to.
+#[test]
+fn it_says_once_that_it_is_there() {
+    let mut server = Server::start(&mut hotring(&["serve", "--port", "0"]));
+    server.signal(Signal::TERM);
+    let (status, log) = server.end();
+    assert!(status.success());
+    assert!(!log.contains("accepting connections"), "{log}");
 }
 
 #[test]

@@ -68,5 +68,8 @@ fn nothing_is_saved_or_replicated() {
     );
     let reply = Dialogue::new(Version::Resp2).say("LASTSAVE");
     let seconds: u64 = reply.trim_matches([':', '¶']).parse().unwrap();
-    assert!((1_600_000_000..=1_700_000_000).contains(&seconds), "not after the dialogue's clock");
+    assert!(
+        seconds > 1_700_000_000,
+        "it is the time of the start, whatever the dialogue's clock says"
+    );
 }
