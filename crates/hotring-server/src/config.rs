@@ -9,6 +9,7 @@ mod file;
 mod redis_conf;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -294,17 +295,31 @@ impl Config {
     /// Takes settings from `HOTRING_...` variables.
     pub fn read_environment(
         &mut self,
-        variables: impl Iterator<Item = (String, String)>,
+        variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Result<(), StartError> {
         for (variable, value) in variables {
+            let variable = variable.to_string_lossy();
             let Some(name) = variable.strip_prefix("HOTRING_") else { continue };
             let name = name.to_ascii_lowercase().replace('_', "-");
-            if name == "listen" {
-                self.listen.clear();
-            }
-            self.set(&name, &value, &format!("environment variable {variable}"))?;
+            let from = format!("environment variable {variable}");
+            // It may be a password: to go on without it would leave the server open.
+            let Ok(value) = value.into_string() else {
+                return Err(StartError::new(format!("{from}: its value is not UTF-8")));
+            };
+            self.forget_addresses(&name);
+            self.set(&name, &value, &from)?;
         }
         Ok(())
+    }
+
+    /// Where to listen is said by the strongest source alone: forgets what weaker ones have said of it,
+    /// before this one sets `name`.
+    pub fn forget_addresses(&mut self, name: &str) {
+        match name {
+            "listen" => self.listen.clear(),
+            "tls-listen" => self.tls.listen.clear(),
+            _ => {}
+        }
     }
 
     /// The limit of unreclaimed memory, as the store takes it.
@@ -314,7 +329,12 @@ impl Config {
 
     /// The addresses to bind, as text.
     pub(crate) fn addresses(&self) -> Vec<String> {
-        if self.listen.is_empty() { self.bound_to(self.port) } else { self.listen.clone() }
+        match (self.listen.as_slice(), self.port) {
+            // As Redis's files ask for TLS alone.
+            ([], 0) if !self.tls_addresses().is_empty() => Vec::new(),
+            ([], port) => self.bound_to(port),
+            (listen, _) => listen.to_vec(),
+        }
     }
 
     /// The same for TLS.
@@ -416,7 +436,7 @@ mod tests {
         assert_eq!(config.addresses(), ["127.0.0.1:1", "127.0.0.1:2"]);
         let mut read = |name: &str, value: &str| {
             let variables = [("PATH", "/"), (name, value)];
-            let variables = variables.map(|(n, v)| (n.to_string(), v.to_string()));
+            let variables = variables.map(|(n, v)| (n.into(), v.into()));
             config.read_environment(variables.into_iter()).map(|()| config.clone())
         };
         assert_eq!(read("HOTRING_LISTEN", "127.0.0.1:3").unwrap().addresses(), ["127.0.0.1:3"]);
@@ -426,6 +446,58 @@ mod tests {
             "environment variable HOTRING_MAXCLEINTS: there is no setting 'maxcleints'; did you mean \
              'maxclients'?"
         );
+    }
+
+    /// They once added up, so that an address which nobody wanted any more stayed open.
+    #[test]
+    fn addresses_come_from_the_strongest_source_alone() {
+        for name in ["listen", "tls-listen", "memcached"] {
+            let mut config = Config::default();
+            let text = |c: &Config| (settings::find(name).unwrap().get)(c);
+            file::read(&mut config, &format!("{name} = ['127.0.0.1:1', '127.0.0.1:2']"), "x.toml")
+                .unwrap();
+            assert_eq!(text(&config), "127.0.0.1:1 127.0.0.1:2");
+            file::read(&mut config, &format!("{name} = '127.0.0.1:3'"), "y.toml").unwrap();
+            assert_eq!(text(&config), "127.0.0.1:3");
+            let variable = settings::find(name).unwrap().variable();
+            let variables = [(variable.into(), "127.0.0.1:4".into())];
+            config.read_environment(variables.into_iter()).unwrap();
+            assert_eq!(text(&config), "127.0.0.1:4");
+        }
+    }
+
+    /// It was once passed over, and a password with it.
+    #[test]
+    fn a_variable_that_is_no_text_is_refused() {
+        use std::os::unix::ffi::OsStringExt;
+
+        let read = |name: &str, value: &[u8]| {
+            let variables = [(name.into(), OsString::from_vec(value.to_vec()))];
+            Config::default().read_environment(variables.into_iter())
+        };
+        assert_eq!(read("PATH", b"/\xff"), Ok(()));
+        assert_eq!(
+            read("HOTRING_REQUIREPASS", b"secret\xff").unwrap_err().to_string(),
+            "environment variable HOTRING_REQUIREPASS: its value is not UTF-8"
+        );
+    }
+
+    /// It once opened a plain port that nobody had asked for.
+    #[test]
+    fn port_0_beside_tls_is_tls_alone() {
+        let mut config = Config { port: 0, ..Config::default() };
+        assert_eq!(config.addresses(), ["127.0.0.1:0"]);
+        config.tls.port = 6380;
+        assert!(config.addresses().is_empty());
+        assert_eq!(config.tls_addresses(), ["127.0.0.1:6380"]);
+        config.tls.port = 0;
+        config.tls.listen = vec!["127.0.0.1:7".to_string()];
+        assert!(config.addresses().is_empty());
+        config.listen = vec!["127.0.0.1:0".to_string()];
+        assert_eq!(config.addresses(), ["127.0.0.1:0"], "asked for by name");
+        config.listen.clear();
+        config.port = 6379;
+        assert_eq!(config.addresses(), ["127.0.0.1:6379"]);
     }
 
     #[test]

@@ -200,14 +200,14 @@ fn start_with(
         log_level,
         config,
     }));
-    if let Some(path) = &server.config().aclfile {
-        server.acl.load(path).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+    if let Some(loaded) = server.load_users() {
+        loaded.map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     }
     if !tls.is_empty() {
         let failed = |why| StartError::new(format!("cannot start: {why}"));
         server.tls.load(&server.config().tls).map_err(failed)?;
     }
-    warn_of_protection(&server);
+    warn_of_protection(&server, &tls_addresses);
     let plain = tcp.into_iter().map(|listener| (listener, Incoming::Tcp as listen::Spoken));
     let tls = tls.into_iter().map(|listener| (listener, Incoming::Tls as listen::Spoken));
     let other = memcached.into_iter().map(|l| (l, Incoming::Memcached as listen::Spoken));
@@ -219,15 +219,14 @@ fn start_with(
 }
 
 /// Says why nobody will get in from elsewhere, to who has asked for an address that others can reach.
-fn warn_of_protection(server: &Server) {
-    for address in &server.addresses {
-        if server.is_protected_from(address.ip()) {
-            tracing::warn!(
-                %address,
-                "protected mode: only connections from this machine are accepted until a password is \
-                 set by requirepass or for the user default, or with protected-mode no"
-            );
-        }
+fn warn_of_protection(server: &Server, tls_addresses: &[SocketAddr]) {
+    let addresses = server.addresses.iter().chain(tls_addresses);
+    for address in addresses.filter(|address| server.is_protected_from(address.ip())) {
+        tracing::warn!(
+            %address,
+            "protected mode: only connections from this machine are accepted until a password is \
+             set by requirepass or for the user default, or with protected-mode no"
+        );
     }
     for address in &server.memcached.addresses {
         if server.is_memcached_protected_from(address.ip()) {
@@ -328,7 +327,9 @@ fn tell_real_addresses(config: &mut Config, addresses: &[SocketAddr], tls: &[Soc
     config.tls.listen = tls.iter().map(SocketAddr::to_string).collect();
     config.tls.port = tls.first().map_or(0, SocketAddr::port);
     config.listen = addresses.iter().map(SocketAddr::to_string).collect();
-    config.bind = addresses.iter().map(|a| a.ip().to_string()).collect();
+    if !addresses.is_empty() {
+        config.bind = addresses.iter().map(|a| a.ip().to_string()).collect();
+    }
     config.port = addresses.first().map_or(0, SocketAddr::port);
 }
 

@@ -1,6 +1,7 @@
 //! What all threads share: the store, the settings, who is connected, and the wish to stop.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -83,6 +84,9 @@ pub(crate) struct Server {
     pub started_at: u64,
     config: RwLock<Arc<Config>>,
     config_version: AtomicU64,
+    /// Held by who changes the settings, or reads or writes a file that they name, from the look at them to
+    /// the end: what is in force is what they say. Requests do not wait for it.
+    changing: Mutex<()>,
     clients: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
     client_id_last: AtomicU64,
     /// Users, and what was denied to them.
@@ -216,6 +220,7 @@ impl Server {
             started_at: clock::unix_ms(),
             config: RwLock::new(Arc::new(parts.config)),
             config_version: AtomicU64::new(0),
+            changing: Mutex::default(),
             clients: Mutex::default(),
             client_id_last: AtomicU64::new(0),
             counters_base: Mutex::default(),
@@ -248,12 +253,13 @@ impl Server {
         self.config_version.load(Ordering::Acquire)
     }
 
-    /// Applies `change` to the settings; nothing changes if it fails.
+    /// Applies `change` to the settings, one at a time; nothing changes if it fails.
     pub(crate) fn change_config<E>(
         &self,
         change: impl FnOnce(&Config) -> Result<Config, E>,
     ) -> Result<(), E> {
-        let mut config = self.config.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.lock_changing();
+        let config = self.config();
         let changed = change(&config)?;
         if changed.log_level != config.log_level {
             (self.log_level)(changed.log_level);
@@ -261,13 +267,8 @@ impl Server {
         self.store.set_limbo_max(changed.limbo_max());
         self.store.set_watches_max(changed.waiting_max);
         self.slowlog.set(changed.slowlog_threshold_us, changed.slowlog_len_max);
-        let password = &changed.requirepass;
-        if *password != config.requirepass {
-            self.acl.set_default_password(password);
-            self.users_changed();
-        }
         self.latency.set_threshold(changed.latency_threshold_ms);
-        *config = Arc::new(changed);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(changed);
         self.renew();
         Ok(())
     }
@@ -286,22 +287,39 @@ impl Server {
     /// Reads the files anew that the settings name. What is wrong with one is logged, and what was read
     /// before stays.
     pub(crate) fn reload(&self) {
-        let config = self.config();
-        if let Some(path) = &config.aclfile {
-            match self.acl.load(path) {
-                Ok(()) => {
-                    self.users_changed();
-                    tracing::info!(file = %path.display(), "the ACL file is read anew");
-                }
-                Err(why) => tracing::warn!("{why}"),
-            }
+        match self.load_users() {
+            Some(Ok(())) => tracing::info!("the ACL file is read anew"),
+            Some(Err(why)) => tracing::warn!("{why}"),
+            None => {}
         }
         if self.tls.current().is_some() {
-            match self.tls.load(&config.tls) {
+            let _alone = self.lock_changing();
+            match self.tls.load(&self.config().tls) {
                 Ok(()) => tracing::info!("the files of TLS are read anew"),
                 Err(why) => tracing::warn!("TLS stays as it is: {why}"),
             }
         }
+    }
+
+    /// Reads the file of users, if there is one.
+    pub(crate) fn load_users(&self) -> Option<Result<(), String>> {
+        let _alone = self.lock_changing();
+        let config = self.config();
+        let loaded = self.acl.load(config.aclfile.as_ref()?, &config.requirepass);
+        if loaded.is_ok() {
+            self.users_changed();
+        }
+        Some(loaded)
+    }
+
+    /// Writes the file of users, if there is one.
+    pub(crate) fn save_users(&self) -> Option<io::Result<()>> {
+        let _alone = self.lock_changing();
+        Some(self.acl.save(self.config().aclfile.as_ref()?))
+    }
+
+    fn lock_changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a connection from there is refused, because anybody would get in who can reach us.

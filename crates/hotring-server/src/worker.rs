@@ -16,6 +16,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::client::{ClientShared, KILLED};
 use crate::clock;
 use crate::executor::Conversation;
 use crate::listen::Incoming;
@@ -124,7 +125,7 @@ fn start_tls(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String
     let shared = thread.server.enter(peer, local, thread.index);
     let thread = thread.clone();
     tokio::task::spawn_local(async move {
-        match shake_hands(&thread.server, stream).await {
+        match shake_hands(&thread.server, &shared, stream).await {
             Ok(stream) => {
                 tracing::debug!(client = shared.id, peer = %shared.peer, "connected by TLS");
                 let conversation = Conversation::new(shared, &thread.server);
@@ -138,8 +139,13 @@ fn start_tls(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String
     });
 }
 
-/// A TLS stream, if the client agrees to one in time and before the server stops.
-async fn shake_hands(server: &Server, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+/// A TLS stream, if the client agrees to one in time and before the server stops or somebody ends the
+/// connection.
+async fn shake_hands(
+    server: &Server,
+    shared: &ClientShared,
+    stream: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
     let config = server.tls.current().ok_or(io::ErrorKind::Unsupported)?;
     let limit = match server.config().handshake_timeout_s {
         0 => Duration::MAX,
@@ -149,7 +155,10 @@ async fn shake_hands(server: &Server, stream: TcpStream) -> io::Result<TlsStream
     let mut accept = pin!(tokio::time::timeout(limit, accept));
     let mut stopping = pin!(server.stopping());
     std::future::poll_fn(|cx| {
-        if stopping.as_mut().poll(cx).is_ready() {
+        // Before the look: who asks from then on wakes this task.
+        shared.set_waker(cx.waker());
+        let is_killed = shared.signals() & KILLED != 0;
+        if is_killed || stopping.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         let in_time =

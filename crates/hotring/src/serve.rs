@@ -80,14 +80,15 @@ fn settings(flags: &ArgMatches) -> Result<(Config, Vec<String>), StartError> {
     if let Some(path) = flags.get_one::<String>("config") {
         config.read_file(Path::new(path))?;
     }
-    let variables = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    config.read_environment(variables)?;
+    config.read_environment(std::env::vars_os())?;
     for setting in hotring_server::settings() {
         let Some(values) = flags.get_many::<String>(setting.name) else { continue };
-        if setting.name == "listen" || setting.name == "bind" || setting.name == "port" {
-            // Where to listen is said by the strongest source alone.
-            config.listen.clear();
+        config.forget_addresses(setting.name);
+        match setting.name {
+            // Here they stand against `listen` of a weaker source, too.
+            "bind" | "port" => config.forget_addresses("listen"),
+            "tls-port" => config.forget_addresses("tls-listen"),
+            _ => {}
         }
         for value in values {
             config.set(setting.name, value, &format!("--{}", setting.name))?;
@@ -113,6 +114,25 @@ mod tests {
         assert_eq!(config.threads, 3);
         assert_eq!(parse(&["--log-level", "debug"]).unwrap().log_level.name(), "debug");
         assert_eq!(parse(&["--save", "", "--appendonly", "no"]).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn flags_replace_the_addresses_of_a_file() {
+        let path = std::env::temp_dir().join(format!("hotring-serve-{}.toml", std::process::id()));
+        std::fs::write(&path, "listen = '127.0.0.1:1'\ntls-listen = '127.0.0.1:2'\n").unwrap();
+        let file = path.display().to_string();
+        for (flags, plain, tls) in [
+            (&[][..], "127.0.0.1:1", "127.0.0.1:2"),
+            (&["--listen", "[::1]:3"], "[::1]:3", "127.0.0.1:2"),
+            (&["--port", "3"], "", "127.0.0.1:2"),
+            (&["--tls-listen", "[::1]:3"], "127.0.0.1:1", "[::1]:3"),
+            (&["--tls-port", "3"], "127.0.0.1:1", ""),
+        ] {
+            let config = parse(&[&["--config", &file], flags].concat()).unwrap();
+            assert_eq!(config.listen.join(" "), plain, "{flags:?}");
+            assert_eq!(config.tls.listen.join(" "), tls, "{flags:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::selector::has_spaces;
 use super::user::{User, join_selectors};
@@ -73,9 +74,9 @@ fn parse_user(words: &[&[u8]], new: &mut impl FnMut(&[u8]) -> User) -> Result<Us
 }
 
 /// Writes all users to the file, which only its owner may read.
-pub(super) fn write(path: &Path, users: &Users) -> io::Result<()> {
+pub(super) fn write(path: &Path, users: &[Arc<User>]) -> io::Result<()> {
     let mut text = Vec::new();
-    for user in users.values() {
+    for user in users {
         text.extend(user.describe());
         text.push(b'\n');
     }
@@ -93,8 +94,12 @@ pub(super) fn write(path: &Path, users: &Users) -> io::Result<()> {
 }
 
 fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // One may be there from a process of the same number that was killed, and be open to others.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text)?;
     file.sync_all()
 }
@@ -105,7 +110,7 @@ mod tests {
 
     fn read_text(text: &str) -> Result<Vec<String>, String> {
         let users = parse(text.as_bytes(), "f", |name| User::new(0, name))?;
-        let line = |user: &std::sync::Arc<User>| String::from_utf8(user.describe()).unwrap();
+        let line = |user: &Arc<User>| String::from_utf8(user.describe()).unwrap();
         Ok(users.values().map(line).collect())
     }
 
@@ -124,6 +129,25 @@ mod tests {
         // In other words and order.
         let text = " user  bob nopass skip-sanitize-payload allkeys allchannels allcommands -@dangerous +INFO \n\nuser carol\nuser alice on >password ~a* %r~b* &news.* +@READ -Get ( %w~c* +set )";
         assert_eq!(read_text(text).unwrap(), lines);
+    }
+
+    /// A file that was left behind once gave its permissions to the new one.
+    #[test]
+    fn only_the_owner_may_read_what_is_written() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = std::env::temp_dir().join(format!("hotring-acl-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("users.acl");
+        let left = folder.join(format!("users.acl.tmp-{}", std::process::id()));
+        fs::write(&left, "of another process").unwrap();
+        fs::set_permissions(&left, fs::Permissions::from_mode(0o644)).unwrap();
+        write(&path, &[User::new(0, b"u").into()]).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "user u off sanitize-payload resetchannels -@all\n");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left behind");
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

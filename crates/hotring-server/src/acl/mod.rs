@@ -95,8 +95,7 @@ impl fmt::Display for RuleError {
 impl Acl {
     /// Only the default user, with this password, or open if it is empty.
     pub(crate) fn new(requirepass: &Secret) -> Self {
-        let mut default = User::unrestricted(0, DEFAULT);
-        set_password(&mut default, requirepass);
+        let default = default_user(0, requirepass);
         Acl {
             users: RwLock::new(Users::from([(DEFAULT.into(), default.into())])),
             next_id: AtomicU64::new(1),
@@ -138,6 +137,10 @@ impl Acl {
 
     /// Makes a user or changes one, by all of the rules or none.
     pub(crate) fn set_user(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), String> {
+        if name.is_empty() {
+            // No line of a file could name it.
+            return Err("ERR Usernames can't be empty".to_string());
+        }
         if has_spaces(name) {
             return Err("ERR Usernames can't contain spaces or null characters".to_string());
         }
@@ -177,24 +180,30 @@ impl Acl {
     }
 
     /// Puts the users of a file in the place of all. Where it does not name the default user, that one is
-    /// as at the beginning.
-    pub(crate) fn load(&self, path: &Path) -> Result<(), String> {
-        let mut users = self.write();
-        // A connection stays with its user if that has the same name.
-        let id = |name: &[u8]| users.get(name).map_or_else(|| self.new_id(), |user| user.id);
-        let mut read = file::read(path, |name| User::new(id(name), name))?;
+    /// as at the beginning, with this password.
+    pub(crate) fn load(&self, path: &Path, requirepass: &Secret) -> Result<(), String> {
+        // Before the lock, which connections wait for.
+        let mut read = file::read(path, |name| User::new(self.new_id(), name))?;
         for user in read.values().filter(|user| !user.is_on()) {
             tracing::info!(user = %quoted(&user.name), "a user of the ACL file is off");
         }
-        let default = || User::unrestricted(id(DEFAULT), DEFAULT).into();
+        let default = || default_user(self.new_id(), requirepass).into();
         read.entry(DEFAULT.into()).or_insert_with(default);
+        let mut users = self.write();
+        // A connection stays with its user if that has the same name.
+        for (name, user) in &mut read {
+            if let Some(old) = users.get(name) {
+                Arc::make_mut(user).id = old.id;
+            }
+        }
         *users = read;
         Ok(())
     }
 
     /// Writes all users to a file.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
-        file::write(path, &self.read())
+        // Not under the lock, which connections wait for.
+        file::write(path, &self.users())
     }
 
     fn new_id(&self) -> u64 {
@@ -210,6 +219,13 @@ impl Acl {
     fn write(&self) -> RwLockWriteGuard<'_, Users> {
         self.users.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The default user as it is before anybody changes it.
+fn default_user(id: u64, requirepass: &Secret) -> User {
+    let mut user = User::unrestricted(id, DEFAULT);
+    set_password(&mut user, requirepass);
+    user
 }
 
 fn set_password(user: &mut User, password: &Secret) {

@@ -89,10 +89,9 @@ pub(crate) fn deluser(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn load(c: &mut Context<'_>) -> Outcome {
-    let config = c.server.config();
-    let path = config.aclfile.as_ref().ok_or(NO_FILE)?;
-    c.server.acl.load(path).map_err(|why| Failure::from(format!("ERR {why}")))?;
-    users_changed(c);
+    let loaded = c.server.load_users().ok_or(NO_FILE)?;
+    loaded.map_err(|why| Failure::from(format!("ERR {why}")))?;
+    c.client.renew_access(&c.server.acl);
     c.reply.ok();
     Ok(())
 }
@@ -105,10 +104,8 @@ fn users_changed(c: &mut Context<'_>) {
 }
 
 pub(crate) fn save(c: &mut Context<'_>) -> Outcome {
-    let config = c.server.config();
-    let path = config.aclfile.as_ref().ok_or(NO_FILE)?;
-    if let Err(error) = c.server.acl.save(path) {
-        tracing::warn!(%error, file = %path.display(), "cannot write the ACL file");
+    if let Err(error) = c.server.save_users().ok_or(NO_FILE)? {
+        tracing::warn!(%error, "cannot write the ACL file");
         return Err(Failure::text(
             "ERR There was an error trying to save the ACLs. Please check the server logs for more \
              information",

@@ -1,11 +1,11 @@
 //! CONFIG: reading and changing settings while the server runs.
 
-use hotring_protocol::glob_match;
+use hotring_protocol::{glob_match, quoted};
 
 use crate::config::{change_running, rewrite_file};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
-use crate::settings::settings;
+use crate::settings::{find, settings};
 
 pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
     let config = c.server.config();
@@ -26,9 +26,11 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
     if !pairs.len().is_multiple_of(2) {
         return Err(Failure::Arity("config|set".into()));
     }
-    let text = |i: usize| String::from_utf8_lossy(pairs.at(i)).into_owned();
-    let changes: Vec<(String, String)> =
-        (0..pairs.len()).step_by(2).map(|i| (text(i), text(i + 1))).collect();
+    let changes: Result<Vec<_>, _> =
+        (0..pairs.len()).step_by(2).map(|i| change(pairs.at(i), pairs.at(i + 1))).collect();
+    let changes = changes?;
+    let sets =
+        |wanted| changes.iter().any(|(name, _)| find(name).is_some_and(|s| s.name == wanted));
     let peer = &c.client.shared.peer;
     c.server.change_config(|config| {
         let changed = change_running(config, &changes, peer)?;
@@ -36,10 +38,26 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
             let failed = |why| format!("ERR CONFIG SET failed: TLS stays as it is: {why}");
             c.server.tls.load(&changed.tls).map_err(failed)?;
         }
+        // The same one, too: the user may have got another by ACL SETUSER since.
+        if sets("requirepass") {
+            c.server.acl.set_default_password(&changed.requirepass);
+            c.server.users_changed();
+        }
         Ok::<_, String>(changed)
     })?;
     c.reply.ok();
     Ok(())
+}
+
+/// A setting and the text of its new value. One that is no text is not changed to one: it may be a password.
+fn change(name: &[u8], value: &[u8]) -> Result<(String, String), Failure> {
+    let value = std::str::from_utf8(value).map_err(|_| {
+        let name = quoted(name);
+        Failure::from(format!(
+            "ERR CONFIG SET failed (possibly related to argument '{name}') - must be UTF-8"
+        ))
+    })?;
+    Ok((String::from_utf8_lossy(name).into_owned(), value.to_string()))
 }
 
 pub(crate) fn resetstat(c: &mut Context<'_>) -> Outcome {
@@ -49,7 +67,7 @@ pub(crate) fn resetstat(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn rewrite(c: &mut Context<'_>) -> Outcome {
-    // Under the lock of the settings, so that two clients do not write at once.
+    // As a change, so that two clients do not write at once.
     c.server.change_config(|config| {
         let Some(path) = &config.file else {
             return Err(Failure::text("ERR The server is running without a config file"));

@@ -27,9 +27,7 @@ pub(super) fn read(config: &mut Config, text: &str, source: &str) -> Result<(), 
     for (name, item) in document.as_table() {
         let at = document.as_table().key(name).and_then(|key| key.span());
         let from = format!("{source}, line {}", line_of(text, at.map_or(0, |span| span.start)));
-        if name.eq_ignore_ascii_case("listen") {
-            config.listen.clear();
-        }
+        config.forget_addresses(&name.to_ascii_lowercase());
         // What is no setting is told first: a heading may be the start of another program's file.
         let value = match (settings::find(name), value_text(item)) {
             (Some(setting), _) if seen.contains(&setting.name) => {

@@ -196,8 +196,10 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     let input = format!("{line}\n");
     match Decoder::new().decode(input.as_bytes(), &limits, &mut args) {
         Ok(Decoded::Request { .. }) => {
-            let words = args.view(input.as_bytes());
-            Ok(words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+            let words = args.view(input.as_bytes()).iter();
+            // What `\x` stands for may be none, and is not changed to it: it may be a password.
+            let texts = words.map(|word| String::from_utf8(word.to_vec()));
+            texts.collect::<Result<_, _>>().map_err(|_| "a value is not UTF-8".to_string())
         }
         Ok(Decoded::Incomplete) => Err("this is no line of a redis.conf".to_string()),
         Err(error) => Err(error.to_string()),
@@ -367,6 +369,7 @@ mod tests {
         assert!(refused("maxcleints 5").contains("did you mean 'maxclients'?"));
         assert!(refused("port \"1").starts_with("redis.conf, line 1: "));
         assert!(refused("client-output-buffer-limit normal 1mb").contains("three numbers"));
+        assert!(refused("requirepass \"a\\xff\"").ends_with("line 1: a value is not UTF-8"));
         assert!(refused("include /no/such/file").contains("/no/such/file"));
     }
 

@@ -32,6 +32,7 @@ fn certificate(name: &str) -> CertificateDer<'static> {
 /// A server that speaks TLS besides, and does not ask clients for certificates.
 fn server(change: impl FnOnce(&mut Config)) -> TestServer {
     TestServer::with(|c| {
+        c.listen = vec!["127.0.0.1:0".to_string()];
         c.tls.listen = vec!["127.0.0.1:0".to_string()];
         c.tls.cert_file = Some(file("server.pem"));
         c.tls.key_file = Some(file("server.key"));
@@ -310,6 +311,36 @@ fn what_is_no_tls_ends_its_own_connection_only() {
     while !wire.say("INFO clients").text().contains("connected_clients:3\r\n") {
         assert!(Instant::now() < deadline, "{}", wire.say("CLIENT LIST").text());
     }
+}
+
+/// Who had not shaken hands was told to end and did not.
+#[test]
+fn a_handshake_ends_when_somebody_asks_for_it() {
+    let server = server(|c| c.handshake_timeout_s = 0);
+    let mut stream = TcpStream::connect(server.tls_address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let peer = stream.local_addr().unwrap().to_string();
+    let mut admin = server.connect();
+    // The acceptor may need a moment.
+    while !admin.say("CLIENT LIST").text().contains(&peer) {}
+    assert_eq!(admin.ask(&["CLIENT", "KILL", &peer]), ok());
+    assert_eq!(stream.read(&mut [0; 16]).unwrap(), 0);
+}
+
+/// `port 0` once took a free port and served there without TLS.
+#[test]
+fn port_0_serves_tls_alone() {
+    let mut config = Config { port: 0, threads: 1, ..Config::default() };
+    config.tls.listen = vec!["127.0.0.1:0".to_string()];
+    config.tls.cert_file = Some(file("server.pem"));
+    config.tls.key_file = Some(file("server.key"));
+    config.tls.auth_clients = AuthClients::No;
+    let running = start(config).unwrap();
+    assert!(running.addresses().is_empty());
+    let mut stream = Client::PLAIN.connect(running.tls_addresses()[0]);
+    assert_eq!(ask(&mut stream, &["PING"]), "+PONG");
+    running.stop();
+    running.wait();
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn users_come_from_a_file_and_go_there() {
     let file = AclFile::new("users", "user alice on >pw ~* +@all\nuser default off\n");
     let server = TestServer::with(|c| {
         c.aclfile = Some(file.0.clone());
-        c.requirepass = Secret::new("ignored, as the file names the user");
+        c.requirepass = Secret::new("not-used-while-the-file-names-the-user");
     });
     let mut wire = server.connect();
     assert_eq!(wire.say("PING"), noauth());
@@ -174,9 +174,35 @@ fn users_come_from_a_file_and_go_there() {
     assert!(bob.is_closed());
     assert!(wire.say("GET k").is_error());
     assert_eq!(wire.say("ACL USERS").items(), [bulk("alice"), bulk("default")]);
-    assert_eq!(server.connect().say("PING"), Reply::Simple("PONG".into()), "as at the beginning");
+    // Without its line the default user has the password of the settings: once it had none.
+    assert_eq!(server.connect().say("PING"), noauth());
+    assert_eq!(server.connect().say("AUTH not-used-while-the-file-names-the-user"), ok());
+    assert_eq!(wire.say("ACL LOAD"), ok());
+    assert_eq!(server.connect().say("PING"), noauth());
     std::fs::remove_file(&file.0).unwrap();
     assert!(wire.say("ACL LOAD").text().contains("opening file"));
+}
+
+/// It once began with a default user without a password.
+#[test]
+fn a_file_without_the_default_user_leaves_it_its_password() {
+    let file = AclFile::new("no-default", "user alice on >pw ~* +@all\n");
+    let server = TestServer::with(|c| {
+        c.aclfile = Some(file.0.clone());
+        c.requirepass = Secret::new("secret");
+    });
+    let mut wire = server.connect();
+    assert_eq!(wire.say("PING"), noauth());
+    assert_eq!(wire.say("AUTH secret"), ok());
+    assert_eq!(wire.say("ACL SETUSER default nopass"), ok());
+    assert_eq!(server.connect().say("PING"), Reply::Simple("PONG".into()));
+    // The same text as before is a change all the same.
+    assert_eq!(wire.say("CONFIG SET requirepass secret"), ok());
+    assert_eq!(server.connect().say("PING"), noauth());
+    wire.send(&request(&[&b"CONFIG"[..], b"SET", b"requirepass", b"\xff"]));
+    let refused = wire.reply().text();
+    assert!(refused.ends_with("(possibly related to argument 'requirepass') - must be UTF-8"));
+    assert_eq!(server.connect().say("AUTH secret"), ok());
 }
 
 #[test]

@@ -289,6 +289,21 @@ fn what_is_no_setting_stops_the_start() {
     assert!(stderr(&wrong).contains("--maxclients"), "{}", stderr(&wrong));
 }
 
+/// The addresses of TLS were once left out.
+#[test]
+fn who_listens_for_others_is_told_that_they_are_refused() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../hotring-server/tests/it/certificates");
+    let [cert, key] = ["server.pem", "server.key"].map(|name| format!("{folder}/{name}"));
+    let words = ["serve", "--listen", "127.0.0.1:0", "--tls-listen", "0.0.0.0:0"];
+    let mut command = hotring(&words);
+    command.args(["--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-auth-clients", "no"]);
+    let mut server = Server::start(&mut command);
+    let told = &server.told;
+    assert!(told.contains("protected mode: ") && told.contains("0.0.0.0:"), "{told}");
+    server.signal(Signal::TERM);
+    assert!(server.end().0.success());
+}
+
 #[test]
 fn the_small_programs_ask_a_server() {
     let mut server = Server::start(&mut hotring(&["serve", "--port", "0"]));
