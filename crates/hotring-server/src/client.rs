@@ -16,9 +16,13 @@ use hotring_store::{Stamp, Watch};
 
 use crate::acl::{Access, Acl};
 use crate::clock;
+use crate::config::Config;
 use crate::pubsub::Kind;
 use crate::subscriptions::Subscriptions;
 use crate::transaction::{Queue, Queued, Transaction};
+
+/// Unsent bytes above which a connection is not read from that has yet to authenticate.
+const LOCKED_OUTPUT_MAX: usize = 4 << 10;
 
 /// What a connection's own task knows about it.
 #[derive(Debug)]
@@ -29,7 +33,7 @@ pub(crate) struct Client {
     pub version: Version,
     /// Who it is and what it may do.
     access: Access,
-    /// How long its replies are to be held back, because it has given wrong passwords.
+    /// How long it is to be held back, because it has given a wrong password.
     pub penalty: Duration,
     /// The last command, published once a batch.
     pub last: Option<CommandId>,
@@ -137,9 +141,23 @@ impl Client {
                     self.publish_lock();
                 }
             }
-            None => self.closing = Some(Closing::Killed),
+            None => {
+                // The rest of its transaction may still run, with no rights of the user's.
+                self.become_user(Access::unauthenticated(acl.default_user()));
+                self.closing = Some(Closing::Killed);
+            }
         }
         stays
+    }
+
+    /// Unsent bytes above which it is not read from: few as long as it has to say who it is, so that those
+    /// who cannot do not make the server keep replies for them. `handshake-timeout` ends who fetches none.
+    pub(crate) fn output_soft_max(&self, config: &Config) -> usize {
+        // ORDERING: Relaxed, written by this thread.
+        match self.shared.locked_since.load(Ordering::Relaxed) {
+            0 => config.output_soft_max,
+            _ => config.output_soft_max.min(LOCKED_OUTPUT_MAX),
+        }
     }
 
     /// Whether it listens in RESP2 and may do little besides.
@@ -169,6 +187,9 @@ impl Client {
         args: ArgsView<'_>,
         memory_max: usize,
     ) -> Queued {
+        if !self.transaction.is_open() {
+            return Queued::Runs;
+        }
         let queued = self.transaction.queue_request(spec, args, memory_max);
         self.publish_transaction();
         queued
@@ -430,10 +451,15 @@ impl ClientShared {
         }
     }
 
-    /// Moves what is in the inbox to `out`.
+    /// Moves what is in the inbox to `out`. Not while users have changed: it may have come after the change,
+    /// and be no longer for this one.
     pub(crate) fn fetch(&self, out: &mut Vec<u8>) {
         let mut inbox = self.inbox();
-        // ORDERING: Relaxed, under the lock of the inbox.
+        // ORDERING: Relaxed, here and below, under the lock of the inbox: who put a message there after the
+        // change's reply has made the mark of the change visible with it.
+        if self.signals.load(Ordering::Relaxed) & USERS_CHANGED != 0 {
+            return;
+        }
         self.signals.fetch_and(!MESSAGES, Ordering::Relaxed);
         let bytes = std::mem::take(&mut inbox.bytes);
         if out.is_empty() {
@@ -452,5 +478,27 @@ impl ClientShared {
     #[inline]
     pub(crate) fn ran(&self, id: CommandId) {
         self.last_command.store(id as u16 + 1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message that was published after the reply to a change of users once came to a connection that was no
+    /// longer to get it.
+    #[test]
+    fn no_message_is_taken_before_a_change_of_users_is_looked_at() {
+        let acl = Acl::new(&Default::default());
+        let shared = Arc::new(ClientShared::new(1, String::new(), String::new(), 0, 0));
+        let mut client = Client::new(shared.clone(), &acl);
+        let mut out = Vec::new();
+        shared.users_changed();
+        shared.deliver(0, |message| message.simple("news"));
+        shared.fetch(&mut out);
+        assert!(out.is_empty() && shared.signals() == MESSAGES | USERS_CHANGED);
+        assert!(client.renew_access(&acl));
+        shared.fetch(&mut out);
+        assert_eq!((out.as_slice(), shared.signals()), (&b"+news\r\n"[..], 0));
     }
 }

@@ -230,7 +230,7 @@ impl Executor {
             };
             return talk.feed(&mut self.memcached, &mut conversation.client, input, out, means);
         }
-        let out_max = out.len().saturating_add(self.config.output_soft_max);
+        let out_start = out.len();
         let mut consumed = 0;
         let mut commands = 0;
         let is_timed = self.runs.is_multiple_of(TIMED_RUN);
@@ -242,6 +242,10 @@ impl Executor {
             }
             // What changes it ends its batch, or is in a batch that it is asked for anyway.
             let is_plain = conversation.client.is_plain() && !self.is_watched && !is_timed;
+            let out_max = out_start.saturating_add(match is_plain {
+                true => self.config.output_soft_max,
+                false => conversation.client.output_soft_max(&self.config),
+            });
             for i in 0..batch.len {
                 if out.len() > out_max {
                     // The tail that the decoder remembers is no longer the next thing it will see.
@@ -277,7 +281,10 @@ impl Executor {
             }
             consumed = batch.end;
             match batch.stop {
-                None if consumed >= TURN_LEN && consumed < input.len() => {
+                // A wrong password holds back what is behind it.
+                None if consumed < input.len()
+                    && (consumed >= TURN_LEN || !conversation.client.penalty.is_zero()) =>
+                {
                     self.count(conversation, commands);
                     return Fed { consumed, stalled: true };
                 }

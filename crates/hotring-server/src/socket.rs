@@ -245,7 +245,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     fn soft_max(&self) -> usize {
-        self.thread.work.borrow().executor.config().output_soft_max
+        let work = self.thread.work.borrow();
+        self.conversation.client.output_soft_max(work.executor.config())
     }
 
     /// Sends what is unsent; pending while some is left.

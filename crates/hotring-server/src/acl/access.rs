@@ -58,6 +58,11 @@ impl Access {
         Access::of(user, true)
     }
 
+    /// Of one that has to do so anew.
+    pub(crate) fn unauthenticated(default: Arc<User>) -> Self {
+        Access::of(default, false)
+    }
+
     fn of(user: Arc<User>, authenticated: bool) -> Self {
         let is_free = (authenticated || user.is_open()) && user.is_unrestricted();
         Access { user, authenticated, is_free }

@@ -92,6 +92,12 @@ pub(crate) fn auth(c: &mut Context<'_>) -> Outcome {
 /// Becomes the user of this name and password. Wrong ones are noted, and hold back what the connection is
 /// answered from then on.
 fn log_in(c: &mut Context<'_>, name: &[u8], password: &[u8]) -> Outcome {
+    if !c.client.penalty.is_zero() {
+        // Of the same transaction. All others wait until its time is over.
+        return Err(Failure::text(
+            "ERR a wrong password was given just before: this one is not tried",
+        ));
+    }
     if let Some(user) = c.server.acl.authenticate(name, password) {
         c.client.become_user(Access::authenticated(user));
         return Ok(());

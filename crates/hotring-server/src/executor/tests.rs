@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hotring_store::{Options, Store, Watched};
 
 use super::{BATCH_LEN, Conversation, Executor, Fed, TURN_LEN, WaitEnd};
+use crate::acl::Secret;
 use crate::client::Closing;
 use crate::commands::NOT_BUILT_IN;
 use crate::config::Config;
@@ -106,6 +107,48 @@ fn output_above_the_limit_stops_the_batch_and_later_goes_on() {
     assert_eq!(fed, Fed { consumed: input.len(), stalled: false });
     assert!(all.ends_with(b"\r\n$5\r\nhello\r\n"));
     assert_eq!(all.len(), 5 + 30 * (1000 + "$1000\r\n\r\n".len()) + 11);
+}
+
+/// Replies up to the soft limit were once kept for those who cannot authenticate.
+#[test]
+fn little_is_kept_for_who_has_yet_to_authenticate() {
+    let requirepass = Secret::new("secret");
+    let server = server(Config { requirepass, ..Config::default() });
+    let (mut executor, mut conversation) = talk(&server);
+    let pings = b"PING\r\n".repeat(1_000);
+    let mut out = Vec::new();
+    let fed = executor.feed(&mut conversation, &pings, NOW, &mut out);
+    assert!(fed.stalled && out.len() < 5_000, "{} bytes at once", out.len());
+    assert!(conversation.client.output_soft_max(executor.config()) < 5_000);
+    // It ends with the password, also for what comes with it.
+    out.clear();
+    let input = [&b"PING\r\nAUTH secret\r\n"[..], &pings].concat();
+    let fed = executor.feed(&mut conversation, &input, NOW, &mut out);
+    assert_eq!(fed, Fed { consumed: input.len(), stalled: false });
+    let expected =
+        [b"-NOAUTH Authentication required.\r\n+OK\r\n", &b"+PONG\r\n".repeat(1_000)[..]];
+    assert!(out == expected.concat());
+}
+
+/// Passwords that came at once were all tried before the first was answered.
+#[test]
+fn nothing_runs_behind_a_wrong_password_before_its_time_is_over() {
+    for guess in ["AUTH wrong\r\n", "AUTH nobody secret\r\n", "HELLO 3 AUTH default wrong\r\n"] {
+        let requirepass = Secret::new("secret");
+        let server = server(Config { requirepass, ..Config::default() });
+        let (mut executor, mut conversation) = talk(&server);
+        let (behind, mut out) = ("AUTH secret\r\nSET k v\r\n", Vec::new());
+        let input = format!("{guess}{behind}");
+        let fed = executor.feed(&mut conversation, input.as_bytes(), NOW, &mut out);
+        assert_eq!(fed, Fed { consumed: guess.len(), stalled: true });
+        assert!(out.starts_with(b"-WRONGPASS "), "{}", out.escape_ascii());
+        // As the socket does, which waits.
+        assert!(!std::mem::take(&mut conversation.client.penalty).is_zero());
+        out.clear();
+        let fed = executor.feed(&mut conversation, behind.as_bytes(), NOW, &mut out);
+        assert_eq!(fed, Fed { consumed: behind.len(), stalled: false });
+        assert_eq!(out, b"+OK\r\n+OK\r\n");
+    }
 }
 
 #[test]

@@ -125,9 +125,10 @@ impl Talk {
         out: &mut Vec<u8>,
         mut means: Means<'_>,
     ) -> Fed {
-        let out_max = out.len().saturating_add(means.config.output_soft_max);
+        let out_start = out.len();
         let mut consumed = 0;
         loop {
+            let out_max = out_start.saturating_add(client.output_soft_max(means.config));
             self.decode(batch, input, consumed, means.config);
             batch.prefetch(input, means.store);
             for decoded in &batch.requests[..batch.len] {

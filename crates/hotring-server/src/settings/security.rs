@@ -63,7 +63,8 @@ pub(super) static SECURITY: &[Setting] = &[
         name: "auth-failure-delay",
         alias: "",
         placeholder: "MILLISECONDS",
-        help: "Hold back a connection's replies for this long for each wrong password that it gives",
+        help: "Hold back a connection, its replies and what it has sent, for this long for each wrong password \
+               that it gives",
         change: Change::Running,
         get: |c| c.auth_failure_delay_ms.to_string(),
         set: |c, v| number(v, 0, 60_000).map(|n| c.auth_failure_delay_ms = n),

@@ -77,6 +77,37 @@ fn a_transaction_is_no_way_around() {
     );
 }
 
+/// It once kept the rights that it had for the rest of its transaction.
+#[test]
+fn who_removes_itself_may_do_no_more() {
+    let mut dialogue = Dialogue::new(Version::Resp2);
+    dialogue.say("ACL SETUSER u on nopass ~* +@all");
+    dialogue.say("CONFIG SET requirepass secret");
+    let lines = "AUTH u x\r\nMULTI\r\nSET k 1\r\nACL DELUSER u\r\nSET k 2\r\nACL WHOAMI\r\nEXEC";
+    let replies = dialogue.say(lines);
+    let refused = "-NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
+                   EXEC call. This command is no longer allowed for the following reason: authentication \
+                   is required¶";
+    assert!(replies.ends_with(&format!("¶*4¶+OK¶:1¶{refused}{refused}")), "{replies}");
+    assert_eq!(dialogue.closing(), Some(Closing::Killed));
+    let value = dialogue.server().store.session().get(b"k", 0, |value| format!("{value:?}"));
+    assert!(format!("{value:?}").contains('1'), "{value:?}");
+}
+
+/// All passwords of a transaction were tried before the first was answered.
+#[test]
+fn a_transaction_tries_no_password_behind_a_wrong_one() {
+    let mut dialogue = Dialogue::new(Version::Resp2);
+    dialogue.say("ACL SETUSER u on >pw +@all");
+    let lines = "MULTI\r\nAUTH u wrong\r\nAUTH u pw\r\nHELLO 2 AUTH u pw\r\nACL WHOAMI\r\nEXEC";
+    let untried = "-ERR a wrong password was given just before: this one is not tried¶";
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.¶";
+    let expected = format!("¶*4¶{wrong}{untried}{untried}$7¶default¶");
+    let replies = dialogue.say(lines);
+    assert!(replies.ends_with(&expected), "{replies}");
+    assert_eq!(dialogue.say("AUTH u pw"), "+OK¶");
+}
+
 #[test]
 fn without_the_password_there_is_little_to_do() {
     play(
@@ -175,6 +206,7 @@ fn mistakes() {
     play(
         r#"
         ACL SETUSER                 -> -ERR wrong number of arguments for 'acl|setuser' command¶
+        ACL SETUSER ''              -> -ERR Usernames can't be empty¶
         ACL SETUSER "a b"           -> -ERR Usernames can't contain spaces or null characters¶
         ACL SETUSER u +nonsense     -> -ERR Error in ACL SETUSER modifier '+nonsense': Unknown command or category name in ACL¶
         ACL GETUSER u               -> $-1¶ | _¶

@@ -156,6 +156,12 @@ fn who_has_not_said_who_it_is_gets_nothing_but_errors() {
     assert!(!open.server.is_memcached_protected_from([127, 0, 0, 1].into()));
     let stats = dialogue.say("stats");
     assert!(stats.contains("STAT auth_cmds 2¶STAT auth_errors 1¶"), "{stats}");
+    let shared = dialogue.server.enter("peer".into(), "local".into(), 0);
+    dialogue.memcached = Conversation::memcached(shared, &dialogue.server);
+    let (wrong, right) = ("set k 0 0 9\r\nann wrong\r\n", "set k 0 0 10\r\nann secret\r\n");
+    let (input, mut out) = (format!("{wrong}{right}"), Vec::new());
+    let fed = dialogue.executor.feed(&mut dialogue.memcached, input.as_bytes(), START, &mut out);
+    assert_eq!((fed.consumed, fed.stalled), (wrong.len(), true), "what is behind it waits");
 }
 
 #[test]
