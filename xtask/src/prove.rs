@@ -10,6 +10,10 @@ use crate::suite::{Done, Suite};
 use crate::test::count_tests;
 use crate::workspace::{cargo, target};
 
+/// Leaves out what compares one thread with a map: it runs in the plain tests.
+pub const NO_MODELS: [&str; 6] =
+    ["--skip", "model_bytes", "--skip", "model_u64s", "--skip", "metamorphic"];
+
 /// How long a checker may take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -96,8 +100,7 @@ pub fn asan(form: Form) -> Result<Done> {
         Err(skipped) => return Ok(skipped),
     };
     if form == Form::Quick {
-        // One thread beside a map: a sixth of the time, and what other tests do with several.
-        command.args(["--", "--skip", "model_bytes", "--skip", "model_u64s"]);
+        command.arg("--").args(NO_MODELS);
     }
     let folder = target().join("asan");
     let log = log_anew(&folder)?;

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
-use crate::prove::{self, Form};
+use crate::prove::{self, Form, NO_MODELS};
 use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, target};
 use crate::{clients, docs, engines, instructions, process, redis, tidy, tools};
@@ -108,11 +108,11 @@ fn tests(which: &[&str]) -> Result<Done> {
 /// Races show themselves in optimised code; what is checked of the index runs again. (The store in
 /// optimised code is tortured.) Says how many tests each engine has passed.
 fn optimised_tests() -> Result<Done> {
-    let which = ["-p", "hotring-index", "--test", "it"];
+    let which = ["-p", "hotring-index", "--test", "it", "--"];
     let mut passed = 0;
     let mut engines: BTreeMap<String, usize> = BTreeMap::new();
     let words = ["test", "--profile", "tested", "--locked"];
-    process::run_lines(cargo().args(words).args(which), |line| {
+    process::run_lines(cargo().args(words).args(which).args(NO_MODELS), |line| {
         passed += passed_tests(line);
         if let Some(engine) = engine_of(line) {
             *engines.entry(engine.to_string()).or_default() += 1;
