@@ -20,7 +20,7 @@ const PAGES: &[Page] = &[
     Page { path: "docs/configuration.md", example: "settings", words: &[] },
     Page { path: "docs/hotring.toml", example: "settings", words: &["--file"] },
     Page { path: "docs/metrics.md", example: "metrics", words: &[] },
-    Page { path: "docs/redis-commands.md", example: "compatibility", words: &[] },
+    Page { path: "docs/compatibility.md", example: "compatibility", words: &[] },
 ];
 
 /// Writes all pages.

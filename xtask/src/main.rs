@@ -33,7 +33,7 @@ Usage: cargo xtask TASK
                  real clients. Begins with tools
   tools          Installs what test needs and what is missing; says what before it does so
   tidy           The style rules that rustfmt and clippy do not know
-  docs           Writes docs/commands.md and docs/configuration.md anew
+  docs           Writes the pages of docs/ anew that are generated from tables
   docs --check   Fails if one of them is stale
   clients        Client libraries and tools against a server: all of them, or those that are named
   prove          The checkers of the index: loom, shuttle, asan, tsan, or those that are named;

@@ -15,7 +15,7 @@ use crate::server::Server;
 #[inline(always)]
 pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
     c.client.last = Some(spec.id);
-    c.counters.by_command.call(spec.id);
+    c.counters.by_command.call(spec.id as usize);
     let start = c.reply.written();
     let mut outcome = commands::run(spec.id, c);
     if let Some(damaged) = c.store.take_damage() {
@@ -26,7 +26,7 @@ pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
         outcome = Err(Failure::Damaged(key));
     }
     if let Err(failure) = outcome {
-        c.counters.by_command.fail(spec.id);
+        c.counters.by_command.fail(spec.id as usize);
         fail(c, start, &failure);
     }
 }

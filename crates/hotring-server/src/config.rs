@@ -25,6 +25,7 @@ use crate::tls::TlsSettings;
 
 pub(crate) use file::rewrite as rewrite_file;
 pub use file::toml_value;
+pub use redis_conf::{Counterpart, counterpart};
 
 /// All settings of a server. `settings/` names and explains each.
 #[derive(Clone, Debug, PartialEq)]
@@ -297,28 +298,34 @@ impl Config {
         &mut self,
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Result<(), StartError> {
-        for (variable, value) in variables {
-            let variable = variable.to_string_lossy();
-            let Some(name) = variable.strip_prefix("HOTRING_") else { continue };
-            let name = name.to_ascii_lowercase().replace('_', "-");
+        let named: Vec<(String, String, OsString)> = variables
+            .filter_map(|(variable, value)| {
+                let variable = variable.to_string_lossy().into_owned();
+                let name = variable.strip_prefix("HOTRING_")?;
+                Some((name.to_ascii_lowercase().replace('_', "-"), variable, value))
+            })
+            .collect();
+        self.forget_addresses(named.iter().map(|(name, ..)| name.as_str()));
+        for (name, variable, value) in named {
             let from = format!("environment variable {variable}");
             // It may be a password: to go on without it would leave the server open.
             let Ok(value) = value.into_string() else {
                 return Err(StartError::new(format!("{from}: its value is not UTF-8")));
             };
-            self.forget_addresses(&name);
             self.set(&name, &value, &from)?;
         }
         Ok(())
     }
 
-    /// Where to listen is said by the strongest source alone: forgets what weaker ones have said of it,
-    /// before this one sets `name`.
-    pub fn forget_addresses(&mut self, name: &str) {
-        match name {
-            "listen" => self.listen.clear(),
-            "tls-listen" => self.tls.listen.clear(),
-            _ => {}
+    /// Where to listen is said by the strongest source alone: forgets what weaker ones have said of it, before
+    /// this one sets `names`. In one and the same source `listen` goes before `bind` and `port`.
+    pub fn forget_addresses<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        for setting in names.into_iter().filter_map(settings::find) {
+            match setting.name {
+                "listen" | "bind" | "port" => self.listen.clear(),
+                "tls-listen" | "tls-port" => self.tls.listen.clear(),
+                _ => {}
+            }
         }
     }
 
@@ -330,11 +337,17 @@ impl Config {
     /// The addresses to bind, as text.
     pub(crate) fn addresses(&self) -> Vec<String> {
         match (self.listen.as_slice(), self.port) {
-            // As Redis's files ask for TLS alone.
-            ([], 0) if !self.tls_addresses().is_empty() => Vec::new(),
+            // As Redis's files ask for TLS or a unix socket alone.
+            ([], 0) if self.listens_elsewhere() => Vec::new(),
             ([], port) => self.bound_to(port),
             (listen, _) => listen.to_vec(),
         }
+    }
+
+    /// Whether it listens for something else than plain TCP connections of Redis's protocol.
+    fn listens_elsewhere(&self) -> bool {
+        let others = [&self.tls_addresses(), &self.memcached.listen];
+        self.unixsocket.is_some() || others.iter().any(|addresses| !addresses.is_empty())
     }
 
     /// The same for TLS.
@@ -464,6 +477,48 @@ mod tests {
             config.read_environment(variables.into_iter()).unwrap();
             assert_eq!(text(&config), "127.0.0.1:4");
         }
+    }
+
+    /// `listen` of a file once won over the port of a variable.
+    #[test]
+    fn a_stronger_port_wins_over_weaker_addresses() {
+        let addresses = |file: &str, variable: &str, value: &str| {
+            let mut config = Config::default();
+            file::read(&mut config, file, "x.toml").unwrap();
+            let variables = [(variable.into(), value.into())];
+            config.read_environment(variables.into_iter()).unwrap();
+            (config.addresses().join(" "), config.tls_addresses().join(" "))
+        };
+        let file = "listen = '127.0.0.1:1'\nport = 2\ntls-listen = '127.0.0.1:3'\n";
+        let both = |plain: &str, tls: &str| (plain.to_string(), tls.to_string());
+        // In one source it goes before the port, wherever it stands.
+        assert_eq!(addresses(file, "PATH", "/"), both("127.0.0.1:1", "127.0.0.1:3"));
+        let turned = "port = 2\nlisten = '127.0.0.1:1'\n";
+        assert_eq!(addresses(turned, "PATH", "/"), both("127.0.0.1:1", ""));
+        assert_eq!(addresses(file, "HOTRING_PORT", "4"), both("127.0.0.1:4", "127.0.0.1:3"));
+        assert_eq!(addresses(file, "HOTRING_BIND", "::1"), both("[::1]:2", "127.0.0.1:3"));
+        assert_eq!(addresses(file, "HOTRING_TLS_PORT", "5"), both("127.0.0.1:1", "127.0.0.1:5"));
+    }
+
+    /// It once took a free port, whoever could reach that.
+    #[test]
+    fn port_0_opens_none_where_there_is_another_way_in() {
+        let config = |change: fn(&mut Config)| {
+            let mut config = Config { port: 0, ..Config::default() };
+            change(&mut config);
+            config.addresses()
+        };
+        assert_eq!(config(|_| {}), ["127.0.0.1:0"]);
+        assert!(config(|c| c.unixsocket = Some("/run/a.sock".into())).is_empty());
+        assert!(config(|c| c.tls.port = 1).is_empty());
+        assert!(config(|c| c.memcached.listen = vec!["127.0.0.1:1".to_string()]).is_empty());
+        assert_eq!(
+            config(|c| {
+                c.unixsocket = Some("/run/a.sock".into());
+                c.listen = vec!["127.0.0.1:0".to_string()];
+            }),
+            ["127.0.0.1:0"]
+        );
     }
 
     /// It was once passed over, and a password with it.

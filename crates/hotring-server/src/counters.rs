@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hotring_protocol::{COMMAND_IDS, CommandId};
+use hotring_protocol::COMMAND_IDS;
 
 use crate::histogram::{Distribution, Histogram};
 
@@ -60,16 +60,16 @@ pub(crate) struct Counters {
     /// Expired items that the background task removed. Not those that a command met and removed or
     /// replaced: the index does that without telling.
     pub expired_keys: Counter,
-    /// What is counted of each command.
-    pub by_command: ByCommand,
+    /// What is counted of each command, by its id.
+    pub by_command: ByCommand<COMMAND_IDS>,
 }
 
-/// What one thread counts of each command, in the order of their ids.
+/// What one thread counts of each of a protocol's `N` commands, in the order of their numbers.
 #[derive(Debug)]
-pub(crate) struct ByCommand {
+pub(crate) struct ByCommand<const N: usize> {
     /// Times that it ran. Apart from the rest, as every request writes one of these: those of the
     /// commands that are common share a cache line or two.
-    calls: [Counter; COMMAND_IDS],
+    calls: [Counter; N],
     rest: Box<[RareCounts]>,
     timed: Counter,
 }
@@ -82,36 +82,36 @@ struct RareCounts {
     times: Histogram,
 }
 
-impl Default for ByCommand {
+impl<const N: usize> Default for ByCommand<N> {
     fn default() -> Self {
         ByCommand {
             calls: std::array::from_fn(|_| Counter::default()),
-            rest: (0..COMMAND_IDS).map(|_| RareCounts::default()).collect(),
+            rest: (0..N).map(|_| RareCounts::default()).collect(),
             timed: Counter::default(),
         }
     }
 }
 
-impl ByCommand {
+impl<const N: usize> ByCommand<N> {
     /// Counts a call, whatever comes of it.
     #[inline]
-    pub(crate) fn call(&self, id: CommandId) {
-        self.calls[id as usize].add(1);
+    pub(crate) fn call(&self, command: usize) {
+        self.calls[command].add(1);
     }
 
     /// Counts a call that answered with an error.
-    pub(crate) fn fail(&self, id: CommandId) {
-        self.rest[id as usize].failed.add(1);
+    pub(crate) fn fail(&self, command: usize) {
+        self.rest[command].failed.add(1);
     }
 
     /// Counts a request that was refused before it ran.
-    pub(crate) fn reject(&self, id: CommandId) {
-        self.rest[id as usize].rejected.add(1);
+    pub(crate) fn reject(&self, command: usize) {
+        self.rest[command].rejected.add(1);
     }
 
     /// Notes how long a call took.
-    pub(crate) fn time(&self, id: CommandId, took: Duration) {
-        self.rest[id as usize].times.note(took);
+    pub(crate) fn time(&self, command: usize, took: Duration) {
+        self.rest[command].times.note(took);
         self.timed.add(1);
     }
 
@@ -120,10 +120,10 @@ impl ByCommand {
         self.timed.value()
     }
 
-    /// Adds what is counted of the command `id` to `totals`.
-    pub(crate) fn add_to(&self, id: CommandId, totals: &mut CommandTotals) {
-        let rest = &self.rest[id as usize];
-        totals.calls += self.calls[id as usize].value();
+    /// Adds what is counted of a command to `totals`.
+    pub(crate) fn add_to(&self, command: usize, totals: &mut CommandTotals) {
+        let rest = &self.rest[command];
+        totals.calls += self.calls[command].value();
         totals.failed += rest.failed.value();
         totals.rejected += rest.rejected.value();
         totals.times.add(&rest.times);

@@ -217,6 +217,8 @@ impl Executor {
         self.refresh_config();
         self.server.memcached.flush_if_due(&mut self.store, now);
         let reply_len_max = self.reply_len_max(&conversation.client);
+        let is_timed = self.runs.is_multiple_of(TIMED_RUN);
+        self.runs += 1;
         if let Some(talk) = &mut conversation.memcached {
             let thread = &self.server.threads[self.thread];
             let means = memcached::Means {
@@ -227,14 +229,13 @@ impl Executor {
                 counts: &thread.memcached,
                 now,
                 reply_len_max,
+                is_timed,
             };
             return talk.feed(&mut self.memcached, &mut conversation.client, input, out, means);
         }
         let out_start = out.len();
         let mut consumed = 0;
         let mut commands = 0;
-        let is_timed = self.runs.is_multiple_of(TIMED_RUN);
-        self.runs += 1;
         loop {
             let batch = self.decode_batch(conversation, input, consumed);
             if batch.len >= PREFETCH_MIN {
@@ -431,7 +432,7 @@ impl Executor {
     fn note_time(&self, i: usize, (begun, timed): (Instant, u64)) {
         let by_command = &self.server.threads[self.thread].counters.by_command;
         if let Some(spec) = self.batch[i].spec.filter(|_| by_command.timed() == timed) {
-            by_command.time(spec.id, begun.elapsed());
+            by_command.time(spec.id as usize, begun.elapsed());
         }
     }
 
@@ -492,7 +493,7 @@ impl Executor {
     fn count_rejected(&self, id: CommandId) {
         let counters = &self.server.threads[self.thread].counters;
         counters.errors.add(1);
-        counters.by_command.reject(id);
+        counters.by_command.reject(id as usize);
     }
 
     /// Publishes what a run of commands did, once for all of them.
@@ -549,7 +550,7 @@ fn refuse(args: ArgsView<'_>, counters: &Counters, client: &mut Client, out: &mu
         _ => None,
     };
     if let Some(id) = id {
-        counters.by_command.reject(id);
+        counters.by_command.reject(id as usize);
     }
     reject(client, id, &error.to_string(), out);
 }

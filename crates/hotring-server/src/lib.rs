@@ -57,7 +57,7 @@ mod worker;
 
 pub use acl::Secret;
 pub use admin::markdown as metrics_markdown;
-pub use config::{Config, LogFormat, LogLevel, StartError, toml_value};
+pub use config::{Config, Counterpart, LogFormat, LogLevel, StartError, counterpart, toml_value};
 pub use guard::Guard;
 pub use run::{Running, run, start};
 pub use settings::{Change, MemcachedSettings, Setting, find as find_setting, settings};

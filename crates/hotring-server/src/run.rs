@@ -397,7 +397,10 @@ fn greeting(running: &Running) -> String {
         (Some(a), _) => format!("redis-cli -h {} -p {}", a.ip(), a.port()),
         (None, Some(path)) => format!("redis-cli -s {}", path.display()),
         (None, None) if config.tls.port > 0 => format!("redis-cli --tls -p {}", config.tls.port),
-        (None, None) => "nothing to connect to: give --listen or --unixsocket".to_string(),
+        (None, None) => match server.memcached.addresses.first() {
+            Some(a) => format!("nc {} {}, and then: version", a.ip(), a.port()),
+            None => "nothing to connect to: give --listen or --unixsocket".to_string(),
+        },
     };
     text.push_str(&format!("  connect: {connect}\n"));
     if let Some(address) = running.admin {

@@ -392,10 +392,22 @@ impl Server {
     pub(crate) fn command_totals_ever(&self) -> Vec<(&'static Spec, CommandTotals)> {
         let sum = |spec: &'static Spec| {
             let mut totals = CommandTotals::default();
-            self.threads.iter().for_each(|t| t.counters.by_command.add_to(spec.id, &mut totals));
+            self.threads
+                .iter()
+                .for_each(|t| t.counters.by_command.add_to(spec.id as usize, &mut totals));
             (spec, totals)
         };
         specs().map(sum).collect()
+    }
+
+    /// The same of memcached's commands, by their names.
+    pub(crate) fn memcached_totals_ever(&self) -> Vec<(&'static str, CommandTotals)> {
+        let mut all = vec![CommandTotals::default(); memcached::NAMES.len()];
+        for thread in &self.threads {
+            let by_command = &thread.memcached.by_command;
+            all.iter_mut().enumerate().for_each(|(i, totals)| by_command.add_to(i, totals));
+        }
+        memcached::NAMES.into_iter().zip(all).collect()
     }
 
     /// Counts from zero again. Each counter belongs to its thread, so that nobody else may set it:

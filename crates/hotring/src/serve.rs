@@ -81,16 +81,10 @@ fn settings(flags: &ArgMatches) -> Result<(Config, Vec<String>), StartError> {
         config.read_file(Path::new(path))?;
     }
     config.read_environment(std::env::vars_os())?;
-    for setting in hotring_server::settings() {
-        let Some(values) = flags.get_many::<String>(setting.name) else { continue };
-        config.forget_addresses(setting.name);
-        match setting.name {
-            // Here they stand against `listen` of a weaker source, too.
-            "bind" | "port" => config.forget_addresses("listen"),
-            "tls-port" => config.forget_addresses("tls-listen"),
-            _ => {}
-        }
-        for value in values {
+    let given = || hotring_server::settings().filter(|s| flags.contains_id(s.name));
+    config.forget_addresses(given().map(|setting| setting.name));
+    for setting in given() {
+        for value in flags.get_many::<String>(setting.name).into_iter().flatten() {
             config.set(setting.name, value, &format!("--{}", setting.name))?;
         }
     }

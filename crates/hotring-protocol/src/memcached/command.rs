@@ -41,6 +41,41 @@ pub enum Command {
     MetaNoop,
 }
 
+/// The commands' names, in the order of [`Command`].
+pub const NAMES: [&str; Command::MetaNoop as usize + 1] = [
+    "get",
+    "gets",
+    "gat",
+    "gats",
+    "set",
+    "add",
+    "replace",
+    "append",
+    "prepend",
+    "cas",
+    "delete",
+    "incr",
+    "decr",
+    "touch",
+    "flush_all",
+    "version",
+    "stats",
+    "verbosity",
+    "quit",
+    "cache_memlimit",
+    "shutdown",
+    "watch",
+    "lru_crawler",
+    "lru",
+    "slabs",
+    "mg",
+    "ms",
+    "md",
+    "ma",
+    "me",
+    "mn",
+];
+
 impl Command {
     /// The command of this name.
     #[inline]

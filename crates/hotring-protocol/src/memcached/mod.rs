@@ -9,7 +9,7 @@ mod meta;
 mod number;
 mod write;
 
-pub use command::Command;
+pub use command::{Command, NAMES};
 pub use decode::{Data, Decoded, Decoder, Limits, LineTooLong, Request};
 pub use meta::{KEY_LEN_MAX, MetaFlags, MetaKey, OPAQUE_LEN_MAX};
 pub use number::{parse_i32, parse_u32, parse_u64};

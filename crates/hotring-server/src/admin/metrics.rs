@@ -19,8 +19,22 @@ pub(super) struct Figures<'a> {
     pub facts: Facts<'a>,
     /// The counters since the start.
     pub totals: Totals,
-    /// Of those commands that were used, by their names.
-    pub commands: Vec<(&'static str, CommandTotals)>,
+    /// Of those commands that were used.
+    pub commands: Vec<CommandFigures>,
+}
+
+/// What is known of one command.
+pub(super) struct CommandFigures {
+    pub name: &'static str,
+    /// `redis` or `memcached`.
+    pub protocol: &'static str,
+    pub totals: CommandTotals,
+}
+
+impl CommandFigures {
+    fn labels(&self) -> [(&'static str, &'static str); 2] {
+        [("cmd", self.name), ("protocol", self.protocol)]
+    }
 }
 
 /// What becomes of a metric's value over time.
@@ -91,28 +105,24 @@ pub(super) static METRICS: &[Metric] = &[
     counter("requests_total", "Requests of both protocols, those that were refused too", |f, l| {
         l.value(f.totals.commands);
     }),
-    counter("commands_total", "Commands of Redis's protocol that ran", |f, l| {
-        f.commands.iter().for_each(|(cmd, totals)| l.labelled(&[("cmd", cmd)], totals.calls));
+    counter("commands_total", "Commands that ran", |f, l| {
+        f.commands.iter().for_each(|c| l.labelled(&c.labels(), c.totals.calls));
     }),
     counter("command_failures_total", "Commands that ran and answered with an error", |f, l| {
-        f.commands.iter().for_each(|(cmd, totals)| l.labelled(&[("cmd", cmd)], totals.failed));
+        f.commands.iter().for_each(|c| l.labelled(&c.labels(), c.totals.failed));
     }),
     counter(
         "command_rejections_total",
         "Commands that were refused before they ran: a wrong number of arguments, a user without the right",
-        |f, l| {
-            let rejected = |(cmd, totals): &(&str, CommandTotals)| {
-                l.labelled(&[("cmd", cmd)], totals.rejected);
-            };
-            f.commands.iter().for_each(rejected);
-        },
+        |f, l| f.commands.iter().for_each(|c| l.labelled(&c.labels(), c.totals.rejected)),
     ),
     Metric {
         name: "command_duration_seconds",
         kind: Kind::Histogram,
         help: "How long commands took inside the server. All calls of commands that can take long are \
-               timed; of GET, SET and their like those in one of 256 reads from a connection",
-        write: |f, l| f.commands.iter().for_each(|(cmd, totals)| l.histogram(cmd, totals)),
+               timed; of GET, SET and their like, and of memcached's, those in one of 256 reads from a \
+               connection",
+        write: |f, l| f.commands.iter().for_each(|c| l.histogram(c)),
     },
     counter("error_replies_total", "Requests that were answered with an error", |f, l| {
         l.value(f.totals.errors);
@@ -248,35 +258,36 @@ impl Lines<'_> {
         push(self.text, format_args!("hotring_{} {value}\n", self.name));
     }
 
-    /// None of the labels' values has a quote, a backslash or a line end.
     fn labelled(&mut self, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        let labels: Vec<String> = labels.iter().map(|(n, v)| format!("{n}=\"{v}\"")).collect();
-        push(self.text, format_args!("hotring_{}{{{}}} {value}\n", self.name, labels.join(",")));
+        self.part("", labels, value);
     }
 
-    fn histogram(&mut self, cmd: &str, totals: &CommandTotals) {
-        let times = &totals.times;
+    /// A line of a part of the metric. None of the labels' values has a quote, a backslash or a line end.
+    fn part(&mut self, part: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        let labels: Vec<String> = labels.iter().map(|(n, v)| format!("{n}=\"{v}\"")).collect();
+        let (name, labels) = (self.name, labels.join(","));
+        push(self.text, format_args!("hotring_{name}{part}{{{labels}}} {value}\n"));
+    }
+
+    fn histogram(&mut self, command: &CommandFigures) {
+        let times = &command.totals.times;
         if times.count() == 0 {
             return;
         }
+        let labels = command.labels();
         let mut up_to = 0;
         for i in 0..BOUNDS {
             up_to += times.counts[i];
             let bound = bound_ns(i) as f64 / 1e9;
-            self.bucket(cmd, &bound.to_string(), up_to);
+            self.bucket(labels, &bound.to_string(), up_to);
         }
-        self.bucket(cmd, "+Inf", times.count());
-        let (name, sum) = (self.name, times.sum_ns as f64 / 1e9);
-        push(self.text, format_args!("hotring_{name}_sum{{cmd=\"{cmd}\"}} {sum}\n"));
-        push(self.text, format_args!("hotring_{name}_count{{cmd=\"{cmd}\"}} {}\n", times.count()));
+        self.bucket(labels, "+Inf", times.count());
+        self.part("_sum", &labels, times.sum_ns as f64 / 1e9);
+        self.part("_count", &labels, times.count());
     }
 
-    fn bucket(&mut self, cmd: &str, le: &str, count: u64) {
-        let name = self.name;
-        push(
-            self.text,
-            format_args!("hotring_{name}_bucket{{cmd=\"{cmd}\",le=\"{le}\"}} {count}\n"),
-        );
+    fn bucket(&mut self, [command, protocol]: [(&str, &str); 2], le: &str, count: u64) {
+        self.part("_bucket", &[command, protocol, ("le", le)], count);
     }
 }
 

@@ -8,6 +8,7 @@ mod big_keys;
 mod metrics;
 mod page;
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,31 +23,28 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use crate::clock;
 use crate::facts::Facts;
 use crate::server::Server;
 use crate::worker;
 use big_keys::Walk;
-use metrics::Figures;
+use metrics::{CommandFigures, Figures};
 
 pub use metrics::markdown;
 
 /// What the thread and its session are called.
 pub(crate) const THREAD: &str = "hotring-admin";
 
-/// Connections at one time; more wait to be accepted.
+/// Connections at one time; for one more the oldest is closed. Each serves one request, so that the oldest is one
+/// whose client sends nothing or does not read: it is not to keep others out.
 const CONNECTIONS_MAX: usize = 64;
 
-/// How long a client may take to send its request. A connection serves one, so that those who keep theirs
-/// open do not take the places of others.
-const REQUEST_MAX: Duration = Duration::from_secs(10);
-
-/// How long a connection may take in all, so that nobody keeps one for ever by not reading.
+/// How long a connection may take in all, so that nobody keeps one for ever by not sending or not reading.
 const CONNECTION_MAX: Duration = Duration::from_secs(60);
 
 /// Longest head of a request.
@@ -95,16 +93,19 @@ async fn walk_on(admin: Admin) {
 }
 
 async fn accept(router: Router, listener: tokio::net::TcpListener) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // The oldest first.
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let place = room.clone().acquire_owned().await.expect("it is never closed");
         match listener.accept().await {
             Ok((stream, _)) => {
-                let router = router.clone();
-                tokio::task::spawn_local(async move {
-                    serve(stream, router).await;
-                    drop(place);
-                });
+                open.retain(|connection| !connection.is_finished());
+                if open.len() == CONNECTIONS_MAX
+                    && let Some(oldest) = open.pop_front()
+                {
+                    oldest.abort();
+                }
+                let connection = tokio::task::spawn_local(serve(stream, router.clone()));
+                open.push_back(connection.abort_handle());
             }
             Err(error) => {
                 tracing::debug!(%error, "accept failed on the admin address");
@@ -116,9 +117,7 @@ async fn accept(router: Router, listener: tokio::net::TcpListener) {
 
 async fn serve(stream: TcpStream, router: Router) {
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
         .keep_alive(false)
-        .header_read_timeout(REQUEST_MAX)
         .max_buf_size(HEAD_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     match tokio::time::timeout(CONNECTION_MAX, connection).await {
@@ -163,14 +162,14 @@ impl Admin {
     }
 
     fn figures(&self) -> Figures<'_> {
-        let commands = self.server.command_totals_ever().into_iter();
+        let of = |protocol| move |(name, totals)| CommandFigures { name, protocol, totals };
+        let redis = self.server.command_totals_ever().into_iter();
+        let redis = redis.map(|(spec, totals)| (spec.name, totals)).map(of("redis"));
+        let memcached = self.server.memcached_totals_ever().into_iter().map(of("memcached"));
         Figures {
             facts: Facts::collect(&self.server, clock::unix_ms()),
             totals: self.server.totals_ever(),
-            commands: commands
-                .filter(|(_, totals)| totals.is_used())
-                .map(|(spec, totals)| (spec.name, totals))
-                .collect(),
+            commands: redis.chain(memcached).filter(|c| c.totals.is_used()).collect(),
         }
     }
 }

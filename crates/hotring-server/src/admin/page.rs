@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::big_keys::BigKey;
-use super::metrics::Figures;
+use super::metrics::{CommandFigures, Figures};
 use crate::client::ClientShared;
 use crate::facts::{human, rss_bytes};
 use crate::rates::Rate;
@@ -195,15 +195,16 @@ fn memory(f: &Figures<'_>, html: &mut Html) {
 }
 
 fn commands(f: &Figures<'_>, html: &mut Html) {
-    let mut used: Vec<_> = f.commands.iter().filter(|(_, totals)| totals.calls > 0).collect();
-    used.sort_by_key(|(_, totals)| std::cmp::Reverse(totals.calls));
+    let mut used: Vec<_> = f.commands.iter().filter(|c| c.totals.calls > 0).collect();
+    used.sort_by_key(|c| std::cmp::Reverse(c.totals.calls));
     html.heading("Commands");
     let us = |us: f64| if us > 0.0 { format!("{us:.1}") } else { "-".to_string() };
     let rows: Vec<Vec<String>> = used
         .iter()
-        .map(|(name, totals)| {
+        .map(|CommandFigures { name, protocol, totals }| {
             vec![
                 name.to_ascii_uppercase().replace('|', " "),
+                protocol.to_string(),
                 totals.calls.to_string(),
                 totals.failed.to_string(),
                 us(totals.times.mean_us()),
@@ -212,7 +213,10 @@ fn commands(f: &Figures<'_>, html: &mut Html) {
             ]
         })
         .collect();
-    html.table(&["command", "#calls", "#failed", "#mean µs", "#50 %", "#99 %"], &rows);
+    html.table(
+        &["command", "protocol", "#calls", "#failed", "#mean µs", "#50 %", "#99 %"],
+        &rows,
+    );
 }
 
 fn large(big_keys: &[BigKey], html: &mut Html) {

@@ -107,7 +107,7 @@ fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     let begun = clock::monotonic();
     let outcome = run_rare(id, c);
     let took = begun.elapsed();
-    c.counters.by_command.time(id, took);
+    c.counters.by_command.time(id as usize, took);
     c.server.latency.note(COMMAND, took, c.now);
     if !has_secrets(id, c.args) {
         let shared = &c.client.shared;

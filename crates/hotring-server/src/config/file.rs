@@ -23,11 +23,11 @@ pub(super) fn read(config: &mut Config, text: &str, source: &str) -> Result<(), 
         let line = error.span().map_or(1, |span| line_of(text, span.start));
         StartError::new(format!("{source}, line {line}: {}", error.message()))
     })?;
+    config.forget_addresses(document.as_table().iter().map(|(name, _)| name));
     let mut seen: Vec<&'static str> = Vec::new();
     for (name, item) in document.as_table() {
         let at = document.as_table().key(name).and_then(|key| key.span());
         let from = format!("{source}, line {}", line_of(text, at.map_or(0, |span| span.start)));
-        config.forget_addresses(&name.to_ascii_lowercase());
         // What is no setting is told first: a heading may be the start of another program's file.
         let value = match (settings::find(name), value_text(item)) {
             (Some(setting), _) if seen.contains(&setting.name) => {

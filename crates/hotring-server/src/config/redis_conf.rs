@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use hotring_protocol::{Args, Decoded, Decoder, Limits};
 
 use super::{Config, StartError};
-use crate::settings;
+use crate::settings::{self, Setting};
 
 /// How deep files may name others by `include`.
 const INCLUDES_MAX: usize = 8;
@@ -17,10 +17,17 @@ const INCLUDES_MAX: usize = 8;
 /// Directives of Redis 7.4 without which this server does the same for its clients, or that say how
 /// Redis's own parts work.
 const WITHOUT_EFFECT: &[&str] = &[
+    "active-defrag-cycle-max",
+    "active-defrag-cycle-min",
+    "active-defrag-ignore-bytes",
+    "active-defrag-max-scan-fields",
+    "active-defrag-threshold-lower",
+    "active-defrag-threshold-upper",
     "active-expire-effort",
     "activedefrag",
     "activerehashing",
     "always-show-logo",
+    "aof-disable-auto-gc",
     "aof-load-truncated",
     "aof-rewrite-incremental-fsync",
     "aof-timestamp-enabled",
@@ -51,6 +58,8 @@ const WITHOUT_EFFECT: &[&str] = &[
     "cluster-replica-no-failover",
     "cluster-replica-validity-factor",
     "cluster-require-full-coverage",
+    "cluster-slave-no-failover",
+    "cluster-slave-validity-factor",
     "crash-log-enabled",
     "crash-memcheck-enabled",
     "daemonize",
@@ -82,14 +91,18 @@ const WITHOUT_EFFECT: &[&str] = &[
     "list-max-ziplist-size",
     "locale-collate",
     "logfile",
+    "max-new-connections-per-cycle",
+    "max-new-tls-connections-per-cycle",
     "maxmemory-eviction-tenacity",
     "maxmemory-samples",
     "min-replicas-max-lag",
+    "min-slaves-max-lag",
     "no-appendfsync-on-rewrite",
     "oom-score-adj",
     "oom-score-adj-values",
     "pidfile",
     "proc-title-template",
+    "propagation-error-behavior",
     "rdb-del-sync-files",
     "rdb-save-incremental-fsync",
     "rdbchecksum",
@@ -102,6 +115,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "repl-diskless-sync-delay",
     "repl-diskless-sync-max-replicas",
     "repl-ping-replica-period",
+    "repl-ping-slave-period",
     "repl-timeout",
     "replica-announce-ip",
     "replica-announce-port",
@@ -121,6 +135,10 @@ const WITHOUT_EFFECT: &[&str] = &[
     "shutdown-on-sigint",
     "shutdown-on-sigterm",
     "shutdown-timeout",
+    "slave-announce-ip",
+    "slave-announce-port",
+    "slave-ignore-maxmemory",
+    "slave-lazy-flush",
     "slave-priority",
     "slave-read-only",
     "slave-serve-stale-data",
@@ -132,22 +150,77 @@ const WITHOUT_EFFECT: &[&str] = &[
     "syslog-enabled",
     "syslog-facility",
     "syslog-ident",
+    "tls-dh-params-file",
+    "tls-prefer-server-ciphers",
+    "tls-session-cache-size",
+    "tls-session-cache-timeout",
+    "tls-session-caching",
     "zset-max-listpack-entries",
     "zset-max-listpack-value",
     "zset-max-ziplist-entries",
     "zset-max-ziplist-value",
 ];
 
+/// The directive for the limits of unsent replies by class of client.
+const OUTPUT_LIMIT: &str = "client-output-buffer-limit";
+
 /// Directives that ask for what is not here, with what that is.
 const MISSING: &[(&str, &str)] = &[
+    ("acl-pubsub-default", "users who may use all channels from the start"),
+    ("bind-source-addr", "replication"),
+    ("enable-module-command", "modules"),
     ("loadmodule", "modules"),
     ("masterauth", "replication"),
     ("masteruser", "replication"),
     ("min-replicas-to-write", "replication"),
+    ("min-slaves-to-write", "replication"),
     ("rename-command", "other names of commands"),
     ("replicaof", "replication"),
     ("slaveof", "replication"),
+    ("tls-ca-cert-dir", "a folder of certificates"),
+    ("tls-ciphers", "a choice of ciphers"),
+    ("tls-ciphersuites", "a choice of ciphers"),
+    ("tls-client-cert-file", "replication"),
+    ("tls-client-key-file", "replication"),
+    ("tls-client-key-file-pass", "replication"),
+    ("tls-cluster", "a cluster"),
+    ("tls-key-file-pass", "keys behind a password"),
+    ("tls-replication", "replication"),
+    ("user", "users outside of a file of users (aclfile)"),
 ];
+
+/// What a directive of a redis.conf becomes here.
+#[derive(Clone, Copy, Debug)]
+pub enum Counterpart {
+    /// This setting.
+    Setting(&'static Setting),
+    /// Settings for this part of it.
+    Partly(&'static str),
+    /// Nothing: it tunes a part of Redis that is not here.
+    WithoutEffect,
+    /// An error: it asks for this, which is not here.
+    Missing(&'static str),
+    /// An error: there is no setting of this name.
+    Unknown,
+}
+
+/// What a directive becomes.
+pub fn counterpart(directive: &str) -> Counterpart {
+    let name = directive.to_ascii_lowercase();
+    if WITHOUT_EFFECT.contains(&name.as_str()) {
+        return Counterpart::WithoutEffect;
+    }
+    if let Some((_, what)) = MISSING.iter().find(|(missing, _)| *missing == name) {
+        return Counterpart::Missing(what);
+    }
+    match settings::find(&name) {
+        Some(setting) => Counterpart::Setting(setting),
+        None if name == OUTPUT_LIMIT => {
+            Counterpart::Partly("the hard limits of normal and pubsub clients")
+        }
+        None => Counterpart::Unknown,
+    }
+}
 
 /// Takes settings from a redis.conf; returns what has no effect here, a line of text each.
 pub(super) fn read_file(config: &mut Config, path: &Path) -> Result<Vec<String>, StartError> {
@@ -213,36 +286,27 @@ fn take(
     values: &[String],
     from: &str,
 ) -> Result<Option<String>, StartError> {
-    let lower = name.to_ascii_lowercase();
-    if WITHOUT_EFFECT.contains(&lower.as_str()) {
-        return Ok(Some(format!("{from}: {lower} has no effect here")));
-    }
-    if let Some((_, what)) = MISSING.iter().find(|(missing, _)| *missing == lower) {
-        return Err(StartError::new(format!(
-            "{from}: {lower} asks for {what}, which this server does not have; take the line out to \
+    let name = name.to_ascii_lowercase();
+    match counterpart(&name) {
+        Counterpart::WithoutEffect => Ok(Some(format!("{from}: {name} has no effect here"))),
+        Counterpart::Missing(what) => Err(StartError::new(format!(
+            "{from}: {name} asks for {what}, which this server does not have; take the line out to \
              do without"
-        )));
+        ))),
+        Counterpart::Partly(_) => take_output_limit(config, &name, values, from),
+        Counterpart::Setting(_) | Counterpart::Unknown => {
+            config.set(&name, &values.join(" "), from).map(|()| None)
+        }
     }
-    if settings::find(name).is_none()
-        && let Some(note) = take_output_limit(config, &lower, values, from)?
-    {
-        return Ok(note);
-    }
-    config.set(name, &values.join(" "), from)?;
-    Ok(None)
 }
 
 /// `client-output-buffer-limit CLASS HARD SOFT SECONDS ...`: the hard limits of those classes that there are.
-/// The outer option: whether it is this directive.
 fn take_output_limit(
     config: &mut Config,
     name: &str,
     values: &[String],
     from: &str,
-) -> Result<Option<Option<String>>, StartError> {
-    if name != "client-output-buffer-limit" {
-        return Ok(None);
-    }
+) -> Result<Option<String>, StartError> {
     let mut note = None;
     for class in values.chunks(4) {
         let [class, hard, soft, _] = class else {
@@ -262,7 +326,7 @@ fn take_output_limit(
             note = Some(format!("{from}: the soft limit of {class} has no effect here"));
         }
     }
-    Ok(Some(note))
+    Ok(note)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What one thread counts of this protocol, by memcached's names.
 
-use crate::counters::Counter;
+use hotring_protocol::memcached::NAMES as COMMANDS;
+
+use crate::counters::{ByCommand, Counter};
 
 /// Names one count. Each is what memcached calls by that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +62,11 @@ const LEN: usize = Count::TotalItems as usize + 1;
 /// The counts of one thread, or what several add up to.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Counts([Counter; LEN]);
+pub(crate) struct Counts {
+    counts: [Counter; LEN],
+    /// What is counted of each command, by its number.
+    pub by_command: ByCommand<{ COMMANDS.len() }>,
+}
 
 /// What the counts of all threads add up to.
 pub(crate) type Sums = [u64; LEN];
@@ -69,11 +75,11 @@ impl Counts {
     /// Adds one. Only the owning thread calls this.
     #[inline]
     pub(crate) fn add(&self, count: Count) {
-        self.0[count as usize].add(1);
+        self.counts[count as usize].add(1);
     }
 
     /// Adds these counts to sums.
     pub(crate) fn add_to(&self, sums: &mut Sums) {
-        sums.iter_mut().zip(&self.0).for_each(|(sum, counter)| *sum += counter.value());
+        sums.iter_mut().zip(&self.counts).for_each(|(sum, counter)| *sum += counter.value());
     }
 }

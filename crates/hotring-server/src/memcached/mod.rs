@@ -23,13 +23,15 @@ use hotring_protocol::{Spec, lookup};
 use hotring_store::Session;
 
 use crate::client::{Client, Closing};
+use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::executor::Fed;
 use crate::notify;
 use crate::server::Server;
-use context::{Context, Refusal};
+use context::{Context, Outcome, Refusal};
 pub(crate) use counts::Counts;
+pub(crate) use hotring_protocol::memcached::NAMES;
 pub(crate) use shared::Shared;
 
 /// The version of memcached that this protocol is of; clients decide by it.
@@ -97,6 +99,8 @@ pub(crate) struct Means<'a> {
     pub now: u64,
     /// Length that the whole buffer of replies may reach.
     pub reply_len_max: usize,
+    /// How long each request takes is noted.
+    pub is_timed: bool,
 }
 
 impl Talk {
@@ -227,10 +231,9 @@ impl Talk {
             client,
         };
         let outcome = match self.authenticated {
-            true => run(request.command, &mut context),
-            false => auth::run(request.command, &mut context, &mut self.authenticated),
+            true => run_counted(request.command, means.is_timed, &mut context),
+            false => self.run_locked(request.command, &mut context),
         };
-        let outcome = context.damage().map_or(outcome, Err);
         if let Err(refusal) = outcome {
             context.refuse(start, refusal);
         }
@@ -240,6 +243,16 @@ impl Talk {
                 notify::tell(spec, &changes, means.server, means.config);
             }
         }
+    }
+
+    /// Runs a request of a client that has not said yet who it is.
+    #[cold]
+    fn run_locked(&mut self, command: Option<Command>, c: &mut Context<'_>) -> Outcome {
+        let outcome = auth::run(command, c, &mut self.authenticated);
+        if let (Some(command), Err(_)) = (command, &outcome) {
+            c.counts.by_command.reject(command as usize);
+        }
+        outcome
     }
 }
 
@@ -267,8 +280,27 @@ impl Batch {
     }
 }
 
+/// Runs one command and counts it.
+#[inline(always)]
+fn run_counted(command: Option<Command>, is_timed: bool, c: &mut Context<'_>) -> Outcome {
+    let Some(number) = command.map(|command| command as usize) else { return run(command, c) };
+    let by_command = &c.counts.by_command;
+    by_command.call(number);
+    let begun = is_timed.then(clock::monotonic);
+    let outcome = run(command, c);
+    // What it answered took the key of a damaged item for absent.
+    let outcome = c.damage().map_or(outcome, Err);
+    if outcome.is_err() {
+        by_command.fail(number);
+    }
+    if let Some(begun) = begun {
+        by_command.time(number, begun.elapsed());
+    }
+    outcome
+}
+
 /// Runs one command.
-fn run(command: Option<Command>, c: &mut Context<'_>) -> Result<(), Refusal> {
+fn run(command: Option<Command>, c: &mut Context<'_>) -> Outcome {
     use Command as Cmd;
     match command {
         Some(Cmd::Get) => classic::get(c, false),

@@ -35,7 +35,7 @@ pub(super) static NETWORK: &[Setting] = &[
         name: "port",
         alias: "",
         placeholder: "PORT",
-        help: "Port for the addresses of bind; 0 takes a free one, or none where TLS is spoken",
+        help: "Port for the addresses of bind; 0 for none, if there is another way in, else a free one",
         change: Change::Start,
         get: |c| c.port.to_string(),
         set: |c, v| number(v, 0, u16::MAX).map(|n| c.port = n),

@@ -76,10 +76,10 @@ fn metrics_tell_what_has_happened() {
     wire.say("GET");
     let seen = metrics(admin);
     let value = |name: &str| *seen.get(name).unwrap_or_else(|| panic!("no {name}"));
-    assert_eq!(value("hotring_commands_total{cmd=\"set\"}"), 10.0);
-    assert_eq!(value("hotring_commands_total{cmd=\"get\"}"), 2.0);
-    assert_eq!(value("hotring_command_failures_total{cmd=\"incr\"}"), 1.0);
-    assert_eq!(value("hotring_command_rejections_total{cmd=\"get\"}"), 1.0);
+    assert_eq!(value("hotring_commands_total{cmd=\"set\",protocol=\"redis\"}"), 10.0);
+    assert_eq!(value("hotring_commands_total{cmd=\"get\",protocol=\"redis\"}"), 2.0);
+    assert_eq!(value("hotring_command_failures_total{cmd=\"incr\",protocol=\"redis\"}"), 1.0);
+    assert_eq!(value("hotring_command_rejections_total{cmd=\"get\",protocol=\"redis\"}"), 1.0);
     assert_eq!(value("hotring_error_replies_total"), 2.0);
     assert_eq!(value("hotring_requests_total"), 14.0);
     assert_eq!(value("hotring_keyspace_hits_total"), 1.0);
@@ -93,14 +93,14 @@ fn metrics_tell_what_has_happened() {
     assert!(value("hotring_net_input_bytes_total") > 100.0);
     // The first command of a thread is timed, whatever it is.
     let timed = "hotring_command_duration_seconds";
-    assert!(value(&format!("{timed}_sum{{cmd=\"set\"}}")) > 0.0);
-    let last = value(&format!("{timed}_bucket{{cmd=\"set\",le=\"+Inf\"}}"));
-    assert_eq!(last, value(&format!("{timed}_count{{cmd=\"set\"}}")));
-    let le = format!("{timed}_bucket{{cmd=\"set\",le=\"0.000001\"}}");
+    assert!(value(&format!("{timed}_sum{{cmd=\"set\",protocol=\"redis\"}}")) > 0.0);
+    let last = value(&format!("{timed}_bucket{{cmd=\"set\",protocol=\"redis\",le=\"+Inf\"}}"));
+    assert_eq!(last, value(&format!("{timed}_count{{cmd=\"set\",protocol=\"redis\"}}")));
+    let le = format!("{timed}_bucket{{cmd=\"set\",protocol=\"redis\",le=\"0.000001\"}}");
     assert!(value(&le) <= last, "{le}");
     // Counters of Prometheus never go back.
     wire.say("CONFIG RESETSTAT");
-    assert_eq!(metrics(admin)["hotring_commands_total{cmd=\"set\"}"], 10.0);
+    assert_eq!(metrics(admin)["hotring_commands_total{cmd=\"set\",protocol=\"redis\"}"], 10.0);
 }
 
 #[test]
@@ -165,6 +165,50 @@ fn on_loopback_only_the_machines_own_names_are_answered() {
 fn a_connection_is_for_one_request() {
     let (head, _) = get(server().admin(), "/healthz");
     assert!(head.contains("connection: close"), "{head}");
+}
+
+/// Each of those that send nothing once held a place for ten seconds, and 64 of them kept everybody out.
+#[test]
+fn silent_connections_keep_nobody_out() {
+    let server = server();
+    let mut silent: Vec<TcpStream> =
+        (0..200).map(|_| TcpStream::connect(server.admin()).unwrap()).collect();
+    assert_eq!(get(server.admin(), "/healthz").1, "ok\n");
+    // They went, the oldest first: the last of them can still ask.
+    let mut rest = Vec::new();
+    assert_eq!(silent[0].read_to_end(&mut rest).unwrap_or(0), 0, "it was answered");
+    let mut last = silent.pop().unwrap();
+    last.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    last.read_to_end(&mut rest).unwrap();
+    assert!(rest.ends_with(b"ok\n"), "{}", String::from_utf8_lossy(&rest));
+}
+
+#[test]
+fn commands_of_memcached_are_counted_apart() {
+    let server = TestServer::with(|config| {
+        config.admin = Some("127.0.0.1:0".to_string());
+        config.memcached.listen = vec!["127.0.0.1:0".to_string()];
+    });
+    let mut stream = TcpStream::connect(server.memcached_address()).unwrap();
+    stream
+        .write_all(b"set a 0 0 1\r\nx\r\nget a b\r\nincr a 1\r\nmg a v\r\nbogus\r\nquit\r\n")
+        .unwrap();
+    let mut replies = String::new();
+    stream.read_to_string(&mut replies).unwrap();
+    let seen = metrics(server.admin());
+    let count = |metric: &str, cmd: &str| {
+        let name = format!("hotring_{metric}{{cmd=\"{cmd}\",protocol=\"memcached\"}}");
+        seen.get(&name).copied()
+    };
+    for (cmd, failures) in [("set", 0.0), ("get", 0.0), ("incr", 1.0), ("mg", 0.0), ("quit", 0.0)] {
+        assert_eq!(count("commands_total", cmd), Some(1.0), "{cmd}: {replies}");
+        assert_eq!(count("command_failures_total", cmd), Some(failures), "{cmd}: {replies}");
+        // The first requests of a thread are timed.
+        assert_eq!(count("command_duration_seconds_count", cmd), Some(1.0), "{cmd}");
+    }
+    assert_eq!(count("commands_total", "gets"), None);
+    assert!(!seen.keys().any(|name| name.contains("protocol=\"redis\"")), "{seen:?}");
+    assert!(get(server.admin(), "/").1.contains("<td>MG<td>memcached<td class=n>1"));
 }
 
 #[test]

@@ -22,7 +22,8 @@ impl Both {
     }
 
     pub fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config { port: 0, threads: 2, ..Config::default() };
+        let listen = vec!["127.0.0.1:0".to_string()];
+        let mut config = Config { listen, threads: 2, ..Config::default() };
         config.memcached.listen = vec!["127.0.0.1:0".to_string()];
         change(&mut config);
         let running = start(config).expect("the server starts");

@@ -53,6 +53,27 @@ fn several_addresses_and_a_unix_socket_serve_the_same_keys() {
     std::fs::remove_file(&path).unwrap();
 }
 
+/// With Redis's `port 0` it once took a free port beside the socket.
+#[test]
+fn a_server_of_a_unix_socket_alone_opens_no_port() {
+    let name = format!("hotring-it-alone-{}", std::process::id());
+    let path = std::env::temp_dir().join(&name).with_extension("sock");
+    let conf = std::env::temp_dir().join(name).with_extension("conf");
+    std::fs::write(&conf, format!("port 0\nunixsocket {}\n", path.display())).unwrap();
+    let mut config = Config { threads: 1, ..Config::default() };
+    assert_eq!(config.read_redis_conf(&conf).unwrap(), Vec::<String>::new());
+    std::fs::remove_file(conf).unwrap();
+    let running = start(config).unwrap();
+    assert_eq!(running.addresses(), []);
+    let mut unix = UnixStream::connect(&path).unwrap();
+    unix.write_all(b"PING\r\nCONFIG GET port\r\nQUIT\r\n").unwrap();
+    let mut text = String::new();
+    unix.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "+PONG\r\n*2\r\n$4\r\nport\r\n$1\r\n0\r\n+OK\r\n");
+    running.stop();
+    running.wait();
+}
+
 #[test]
 fn a_unix_socket_is_private_and_only_its_own_file_is_removed() {
     let dir = std::env::temp_dir().join(format!("hotring-it-own-{}", std::process::id()));

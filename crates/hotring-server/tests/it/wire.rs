@@ -18,7 +18,8 @@ impl TestServer {
     }
 
     pub fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config { port: 0, threads: 2, ..Config::default() };
+        let listen = vec!["127.0.0.1:0".to_string()];
+        let mut config = Config { listen, threads: 2, ..Config::default() };
         change(&mut config);
         let running = start(config).expect("the server starts");
         TestServer { address: running.addresses()[0], running: Some(running) }
@@ -50,6 +51,11 @@ impl TestServer {
     /// Where it speaks TLS.
     pub fn tls_address(&self) -> SocketAddr {
         self.running.as_ref().expect("runs until dropped").tls_addresses()[0]
+    }
+
+    /// Where it speaks memcached's protocol.
+    pub fn memcached_address(&self) -> SocketAddr {
+        self.running.as_ref().expect("runs until dropped").memcached_addresses()[0]
     }
 
     pub fn reload(&self) {

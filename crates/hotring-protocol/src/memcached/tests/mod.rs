@@ -7,6 +7,13 @@ use super::*;
 
 const LIMITS: Limits = Limits { keys_line_max: 4096, data_len_max: 100 };
 
+#[test]
+fn commands_stand_at_their_names() {
+    for (i, name) in NAMES.iter().enumerate() {
+        assert_eq!(Command::of(name.as_bytes()).map(|command| command as usize), Some(i), "{name}");
+    }
+}
+
 /// A request as text: its words, and what became of its data.
 fn shown(request: &Request, input: &[u8]) -> String {
     let words: Vec<_> =
