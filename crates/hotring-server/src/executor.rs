@@ -49,8 +49,8 @@ const PREFETCH_MIN: usize = 4;
 /// to free, each is a comparison; where there is much, all of them are about a millisecond.
 const COLLECT_STEPS: usize = 16;
 
-/// One in so many runs of requests is timed, one request after the other. To read the clock twice for every GET
-/// would be a good part of its time.
+/// One in so many runs of requests is looked at closely: each request is timed, and keys are noted. To read the
+/// clock twice for every GET would be a good part of its time.
 const TIMED_RUN: u64 = 256;
 
 /// One connection's part of the protocol state.
@@ -217,7 +217,8 @@ impl Executor {
         self.refresh_config();
         self.server.memcached.flush_if_due(&mut self.store, now);
         let reply_len_max = self.reply_len_max(&conversation.client);
-        let is_timed = self.runs.is_multiple_of(TIMED_RUN);
+        let sample = self.runs.is_multiple_of(TIMED_RUN).then(|| self.own.random.next());
+        let is_timed = sample.is_some();
         self.runs += 1;
         if let Some(talk) = &mut conversation.memcached {
             let thread = &self.server.threads[self.thread];
@@ -227,9 +228,10 @@ impl Executor {
                 store: &mut self.store,
                 counters: &thread.counters,
                 counts: &thread.memcached,
+                hot_keys: &thread.hot_keys,
                 now,
                 reply_len_max,
-                is_timed,
+                sample,
             };
             return talk.feed(&mut self.memcached, &mut conversation.client, input, out, means);
         }
@@ -238,6 +240,9 @@ impl Executor {
         let mut commands = 0;
         loop {
             let batch = self.decode_batch(conversation, input, consumed);
+            if let Some(sample) = sample.filter(|_| !conversation.client.access().is_locked()) {
+                self.note_keys(sample, &batch, input, now);
+            }
             if batch.len >= PREFETCH_MIN {
                 self.prefetch(input, batch.len);
             }
@@ -420,6 +425,16 @@ impl Executor {
             server: &self.server,
         };
         answer(spec, &mut context);
+    }
+
+    /// Notes the keys of one request of a batch, for all of it.
+    fn note_keys(&self, sample: u64, batch: &Batch, input: &[u8], now: u64) {
+        let Some(i) = sample.checked_rem(batch.len as u64) else { return };
+        let request = &self.batch[i as usize];
+        if let Some(spec) = request.spec {
+            let keys = spec.keys_of(request.args.view(&input[request.start..]));
+            self.server.threads[self.thread].hot_keys.note(keys, batch.len, now);
+        }
     }
 
     /// When a request begins, and how many were timed until then.

@@ -33,6 +33,7 @@ mod facts;
 mod failure;
 mod guard;
 mod histogram;
+mod hot_keys;
 mod latency;
 mod listen;
 mod log;

@@ -18,6 +18,7 @@ use crate::client::ClientShared;
 use crate::clock;
 use crate::config::{Config, LogLevel};
 use crate::counters::{CommandTotals, Counter, Counters};
+use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
 use crate::log::Pause;
 use crate::memcached;
@@ -45,6 +46,8 @@ pub(crate) struct ThreadShared {
     pub connections: AtomicUsize,
     /// What its script is doing.
     pub script: Arc<Running>,
+    /// The keys that it is asked for most.
+    pub hot_keys: HotKeys,
 }
 
 /// What the accepting thread counts.

@@ -38,7 +38,7 @@ pub(crate) fn cli() -> Command {
         .action(ArgAction::SetTrue)
         .help("Print what is seen in one interval, and end; so it does where there is no terminal");
     Command::new("top")
-        .about("Show rates, latency, memory and clients of a running server; q ends it")
+        .about("Show rates, latency, memory, hot keys and clients of a running server; q ends it")
         .args(place())
         .args([interval, once])
 }

@@ -244,6 +244,13 @@ impl Selector {
             || self.first_args.iter().any(first_arg_fits)
     }
 
+    pub(super) fn allows_reading(&self, key: &[u8]) -> bool {
+        match &self.keys {
+            Patterns::All => true,
+            Patterns::Of(of) => of.iter().any(|p| p.read && glob_match(&p.pattern, key)),
+        }
+    }
+
     /// A pattern may be listened to only if it is word for word one of the allowed ones.
     pub(super) fn allows_channel(&self, kind: Kind, name: &[u8]) -> bool {
         match (&self.channels, kind) {

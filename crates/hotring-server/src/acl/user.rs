@@ -127,6 +127,11 @@ impl User {
         Err(furthest)
     }
 
+    /// May it read this key, by some command?
+    pub(crate) fn may_read(&self, key: &[u8]) -> bool {
+        self.selectors.iter().any(|selector| selector.allows_reading(key))
+    }
+
     /// May it listen to this channel or pattern?
     pub(super) fn may_listen(&self, kind: Kind, name: &[u8]) -> bool {
         self.selectors.iter().any(|selector| selector.allows_channel(kind, name))

@@ -66,10 +66,15 @@ impl Walk {
     }
 }
 
+/// A key for people to read, or its beginning.
+pub(super) fn shown(key: &[u8]) -> String {
+    let start = &key[..key.len().min(KEY_LEN_SHOWN)];
+    let more = if start.len() < key.len() { "…" } else { "" };
+    format!("{}{more}", start.escape_ascii())
+}
+
 fn keep(found: &mut Vec<BigKey>, key: &[u8], bytes: usize) {
-    let shown = &key[..key.len().min(KEY_LEN_SHOWN)];
-    let more = if shown.len() < key.len() { "…" } else { "" };
-    let big = BigKey { bytes, key: format!("{}{more}", shown.escape_ascii()) };
+    let big = BigKey { bytes, key: shown(key) };
     let at = found.partition_point(|other| *other < big);
     found.insert(at, big);
     if found.len() > KEPT {

@@ -4,15 +4,19 @@
 use std::fmt::{self, Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::big_keys::BigKey;
+use super::big_keys::{BigKey, shown};
 use super::metrics::{CommandFigures, Figures};
 use crate::client::ClientShared;
 use crate::facts::{human, rss_bytes};
+use crate::hot_keys::{HotKey, hottest};
 use crate::rates::Rate;
 use crate::scrub::Phase;
 
 /// Connections that are listed.
 const CLIENTS_SHOWN: usize = 50;
+
+/// Hot keys that are listed.
+const KEYS_SHOWN: usize = 10;
 
 /// Size of the picture of the last two minutes.
 const CHART: (f64, f64) = (720.0, 120.0);
@@ -96,6 +100,7 @@ pub(super) fn page(figures: &Figures<'_>, big_keys: &[BigKey]) -> String {
     rates(figures, &mut html);
     memory(figures, &mut html);
     commands(figures, &mut html);
+    hot(figures, &mut html);
     large(big_keys, &mut html);
     clients(figures, &mut html);
     html.add(format_args!(
@@ -213,10 +218,15 @@ fn commands(f: &Figures<'_>, html: &mut Html) {
             ]
         })
         .collect();
-    html.table(
-        &["command", "protocol", "#calls", "#failed", "#mean µs", "#50 %", "#99 %"],
-        &rows,
-    );
+    html.table(&["command", "protocol", "#calls", "#failed", "#mean µs", "#50 %", "#99 %"], &rows);
+}
+
+fn hot(f: &Figures<'_>, html: &mut Html) {
+    html.heading("Hottest keys");
+    let hottest = hottest(&f.facts.server.threads, f.facts.now, KEYS_SHOWN, |_| true);
+    let row = |hot: &HotKey| vec![shown(&hot.key), format!("{:.2} %", hot.share * 100.0)];
+    html.table(&["key", "#requests"], &hottest.iter().map(row).collect::<Vec<_>>());
+    html.add(format_args!("<p class=dim>By a sample of the last half minute.\n"));
 }
 
 fn large(big_keys: &[BigKey], html: &mut Html) {

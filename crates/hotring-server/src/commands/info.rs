@@ -10,6 +10,7 @@ use crate::acl::Reason;
 use crate::context::Context;
 use crate::facts::{Facts, cpu_seconds, human, rss_bytes};
 use crate::failure::Outcome;
+use crate::hot_keys::hottest;
 
 /// What one section is called and how it is written.
 type Section = (&'static str, fn(&Facts<'_>, &mut String));
@@ -34,6 +35,9 @@ const SECTIONS: &[Section] = &[
 /// Sections that are long, and shown only to who names them or says `all` or `everything`.
 const LONG: &[&str] = &["Commandstats", "Latencystats"];
 
+/// Keys that the section `hotkeys` has.
+const HOT_KEYS_SHOWN: usize = 16;
+
 pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
     let wanted: Vec<Vec<u8>> = c.args.tail(1).iter().map(<[u8]>::to_ascii_lowercase).collect();
     let says = |words: &[&[u8]]| wanted.iter().any(|word| words.contains(&word.as_slice()));
@@ -50,6 +54,10 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
             line(&mut text, format_args!("# {name}"));
             write_section(&facts, &mut text);
         }
+    }
+    // Names of keys are for who asks for them, and may read these keys.
+    if says(&[b"hotkeys"]) {
+        hot_keys(c, &mut text);
     }
     c.reply.verbatim("txt", &text);
     Ok(())
@@ -217,6 +225,20 @@ fn latencystats(f: &Facts<'_>, text: &mut String) {
     }
 }
 
+/// The keys that get most of the requests, each with its share in percent.
+fn hot_keys(c: &Context<'_>, text: &mut String) {
+    if !text.is_empty() {
+        text.push_str("\r\n");
+    }
+    line(text, format_args!("# Hotkeys"));
+    let user = c.client.access().user();
+    let may_read = |key: &[u8]| user.may_read(key);
+    for (i, hot) in hottest(&c.server.threads, c.now, HOT_KEYS_SHOWN, may_read).iter().enumerate() {
+        let (percent, key) = (hot.share * 100.0, hot.key.escape_ascii());
+        line(text, format_args!("hotkey_{i}:percent={percent:.3},key={key}"));
+    }
+}
+
 fn cluster(_: &Facts<'_>, text: &mut String) {
     field(text, "cluster_enabled", 0);
 }
@@ -287,6 +309,29 @@ mod tests {
         assert_eq!(number("used_memory"), bytes + table);
         assert_eq!(number("used_memory_dataset"), bytes - removed);
         assert_eq!(number("used_memory_overhead"), table + removed);
+    }
+
+    #[test]
+    fn hot_keys_are_shown_to_who_names_them_and_may_read_them() {
+        use crate::commands::string::dialogue::Dialogue;
+
+        let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
+        // One run in 256 is looked at, and of it one request.
+        for _ in 0..256 * 8 {
+            dialogue.ask(b"GET secret\r\nGET secret\r\n");
+        }
+        for _ in 0..256 * 4 {
+            dialogue.ask(b"*2\r\n$3\r\nGET\r\n$4\r\na,\r\n\r\n");
+        }
+        let all = dialogue.say("INFO hotkeys");
+        let lines: Vec<&str> = all.split('¶').collect();
+        let expected = ["# Hotkeys", "hotkey_0:percent=80.000,key=secret"];
+        assert_eq!(lines[1..3], expected, "{all}");
+        assert_eq!(lines[3], "hotkey_1:percent=20.000,key=a,\\r\\n", "{all}");
+        assert!(!dialogue.say("INFO everything").contains("secret"));
+        dialogue.say("ACL SETUSER default resetkeys ~a*");
+        let own = dialogue.say("INFO server hotkeys");
+        assert!(!own.contains("secret") && own.contains("hotkey_0:percent=20.000,key=a,"), "{own}");
     }
 
     #[test]

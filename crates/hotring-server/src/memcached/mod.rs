@@ -27,6 +27,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::executor::Fed;
+use crate::hot_keys::HotKeys;
 use crate::notify;
 use crate::server::Server;
 use context::{Context, Outcome, Refusal};
@@ -95,12 +96,13 @@ pub(crate) struct Means<'a> {
     pub store: &'a mut Session,
     pub counters: &'a Counters,
     pub counts: &'a Counts,
+    pub hot_keys: &'a HotKeys,
     /// Unix milliseconds.
     pub now: u64,
     /// Length that the whole buffer of replies may reach.
     pub reply_len_max: usize,
-    /// How long each request takes is noted.
-    pub is_timed: bool,
+    /// A random number, if the run is looked at closely: each request is timed, and keys are noted.
+    pub sample: Option<u64>,
 }
 
 impl Talk {
@@ -135,6 +137,9 @@ impl Talk {
             let out_max = out_start.saturating_add(client.output_soft_max(means.config));
             self.decode(batch, input, consumed, means.config);
             batch.prefetch(input, means.store);
+            if let Some(sample) = means.sample.filter(|_| self.authenticated) {
+                batch.note_keys(sample, input, means.hot_keys, means.now);
+            }
             for decoded in &batch.requests[..batch.len] {
                 if out.len() > out_max {
                     // The tail that the decoder remembers is no longer the next thing it will see.
@@ -231,7 +236,7 @@ impl Talk {
             client,
         };
         let outcome = match self.authenticated {
-            true => run_counted(request.command, means.is_timed, &mut context),
+            true => run_counted(request.command, means.sample.is_some(), &mut context),
             false => self.run_locked(request.command, &mut context),
         };
         if let Err(refusal) = outcome {
@@ -276,6 +281,16 @@ impl Batch {
         }
         if n_keys >= PREFETCH_MIN {
             store.prefetch(keys[..n_keys].iter().copied());
+        }
+    }
+
+    /// Notes the keys of one of the requests, for all of them.
+    fn note_keys(&self, sample: u64, input: &[u8], hot_keys: &HotKeys, now: u64) {
+        let Some(i) = sample.checked_rem(self.len as u64) else { return };
+        let decoded = &self.requests[i as usize];
+        if let Some(command) = decoded.request.command {
+            let keys = command.keys(decoded.request.args(&input[decoded.start..]));
+            hot_keys.note(keys.iter(), self.len, now);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::client::{Client, Error, Reply};
 
-/// INFO and CLIENT LIST.
+/// INFO with its section of hot keys, and CLIENT LIST.
 #[derive(Debug)]
 pub(super) struct Sample {
     pub at: Instant,
@@ -32,7 +32,8 @@ impl Sample {
                 _ => String::new(),
             })
         };
-        let (info, clients) = (text("INFO all")?, text("CLIENT LIST")?);
+        // The section is not among all of them.
+        let (info, clients) = (text("INFO all hotkeys")?, text("CLIENT LIST")?);
         Ok(Sample::read(Instant::now(), &info, &clients))
     }
 
@@ -62,6 +63,17 @@ impl Sample {
     /// A part of the line of database 0: `keys` or `expires`.
     pub(super) fn keyspace(&self, part: &str) -> f64 {
         values(self.text("db0")).find(|(name, _)| *name == part).map_or(0.0, |(_, value)| value)
+    }
+
+    /// The keys that get most of the requests, the hottest first, each behind its share in percent.
+    pub(super) fn hot_keys(&self) -> Vec<(f64, &str)> {
+        let hot_key = |i: usize| {
+            let text = self.info.get(&format!("hotkey_{i}"))?;
+            // The key comes last, as there may be anything in it.
+            let (percent, key) = text.strip_prefix("percent=")?.split_once(",key=")?;
+            Some((percent.parse().ok()?, key))
+        };
+        (0..).map_while(hot_key).collect()
     }
 
     /// What is known of each command, by its name.

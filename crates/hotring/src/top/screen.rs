@@ -2,8 +2,9 @@
 
 use super::sample::{CommandFigures, Sample};
 
-/// Commands that are shown at most.
+/// Commands and keys that are shown at most.
 const COMMANDS_SHOWN: usize = 12;
+const KEYS_SHOWN: usize = 8;
 
 /// What fits.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,7 @@ pub(super) fn screen(name: &str, before: &Sample, after: &Sample, size: Size) ->
     lines.push(String::new());
     lines.extend(commands(before, after));
     lines.push(String::new());
+    lines.extend(hot_keys(after));
     lines.extend(clients(after));
     lines.truncate(size.rows);
     lines.iter().map(|line| line.chars().take(size.columns).collect()).collect()
@@ -131,6 +133,19 @@ fn commands(before: &Sample, after: &Sample) -> Vec<String> {
     lines
 }
 
+/// The keys that get most of the requests, as far as the server knows.
+fn hot_keys(after: &Sample) -> Vec<String> {
+    let keys = after.hot_keys();
+    if keys.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![format!("{:>10}  KEY", "REQUESTS")];
+    let shown = keys.iter().take(KEYS_SHOWN);
+    lines.extend(shown.map(|(percent, key)| format!("{percent:>8.2} %  {key}")));
+    lines.push(String::new());
+    lines
+}
+
 /// The clients that were active last.
 fn clients(after: &Sample) -> Vec<String> {
     let mut clients: Vec<_> = after.clients.iter().collect();
@@ -199,7 +214,8 @@ mod tests {
         db0:keys=5,expires=2,avg_ttl=0\r\nconnected_clients:2\r\nmaxclients:100\r\n\
         cmdstat_get:calls=CALLS,usec=10,usec_per_call=2.50,rejected_calls=0,failed_calls=0\r\n\
         cmdstat_client|list:calls=7,usec=10,usec_per_call=1.00,rejected_calls=0,failed_calls=0\r\n\
-        latency_percentiles_usec_get:p50=1.003,p99=20.250,p99.9=30.000\r\n";
+        latency_percentiles_usec_get:p50=1.003,p99=20.250,p99.9=30.000\r\n\
+        # Hotkeys\r\nhotkey_0:percent=41.500,key=a,key=b:c\r\nhotkey_1:percent=0.250,key=d\r\n";
     const CLIENTS: &str = "id=7 addr=127.0.0.1:5 name=worker age=100 idle=50 cmd=get omem=0\n\
         id=8 addr=127.0.0.1:6 name= age=9 idle=1 cmd=client|list omem=2048 lib-name=x\n";
 
@@ -224,6 +240,8 @@ mod tests {
         let words: Vec<&str> = get.split_whitespace().collect();
         assert_eq!(words, ["GET", "25.0k", "100.0", "100000", "2.5", "1.0", "20.2"]);
         assert!(text.contains("CLIENT LIST "), "{text}");
+        let hot = lines.iter().position(|line| line == "  REQUESTS  KEY").expect("hot keys");
+        assert_eq!(lines[hot + 1..hot + 3], ["   41.50 %  a,key=b:c", "    0.25 %  d"]);
         let at = |start: &str| lines.iter().position(|line| line.starts_with(start)).unwrap();
         assert!(at("8 ") < at("7 "), "who was active last is first: {text}");
     }
