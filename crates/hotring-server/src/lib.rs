@@ -31,6 +31,8 @@ mod engine;
 mod executor;
 mod facts;
 mod failure;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod guard;
 mod histogram;
 mod hot_keys;
