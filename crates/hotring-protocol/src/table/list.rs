@@ -77,6 +77,8 @@ table! {
             .about("Holds the commands about scripts.");
         Latency = "latency" -2 Server .since("2.8.13")
             .about("Holds the commands about what has taken long.");
+        Module = "module" -2 Server .since("4.0.0")
+            .about("Holds the commands about modules, of which there are none.");
         Monitor = "monitor" 1 Server .flags(ADMIN.with(Flags::ENDS_BATCH))
             .about("Shows every request that any client sends, from now on.");
         Debug = "debug" -2 Server .flags(ADMIN).args("subcommand [arg [arg ...]]")
@@ -405,7 +407,7 @@ table! {
         ClientKill of Client = "client|kill" -3 Connection .flags(ADMIN).since("2.4.0")
             .args("address | filter value [filter value ...]")
             .cost("O(n) in the number of connections")
-            .about("Closes connections, by address or by ID, ADDR, LADDR, TYPE, USER and SKIPME.");
+            .about("Closes connections, by address or by ID, ADDR, LADDR, TYPE, USER, MAXAGE and SKIPME.");
         ClientNoEvict of Client = "client|no-evict" 3 Connection .flags(ADMIN).since("7.0.0")
             .args("ON | OFF")
             .about("Spares the connection when connections are closed for want of memory.");
@@ -541,6 +543,11 @@ table! {
             .about("Says what the times mean.");
         LatencyHelp of Latency = "latency|help" 2 Server .flags(ALWAYS).since("2.8.13")
             .about("Lists the subcommands.");
+        ModuleList of Module = "module|list" 2 Server .flags(Flags::ADMIN.with(Flags::NOSCRIPT))
+            .since("4.0.0").tips(&[ORDER_VARIES])
+            .about("Lists the modules that are loaded: none.");
+        ModuleHelp of Module = "module|help" 2 Server .flags(ALWAYS).since("5.0.0")
+            .about("Lists the subcommands.");
         ScriptExists of Script = "script|exists" -3 Scripting .flags(Flags::NOSCRIPT).since("2.6.0")
             .categories_too(Categories::SCRIPTING).args("sha1 [sha1 ...]")
             .tips(&[ALL_SHARDS, "response_policy:agg_logical_and"])
@@ -574,6 +581,10 @@ table! {
             .categories_too(Categories::CONNECTION).args("command [arg ...]")
             .cost("O(n) in the number of arguments")
             .about("Answers which arguments of a request are keys.");
+        CommandGetKeysAndFlags of Command = "command|getkeysandflags" -3 Server .flags(ALWAYS)
+            .categories_too(Categories::CONNECTION).since("7.0.0").args("command [arg ...]")
+            .cost("O(n) in the number of arguments")
+            .about("Lists the keys of a request, and what happens to each.");
         CommandHelp of Command = "command|help" 2 Server .flags(ALWAYS).since("5.0.0")
             .categories_too(Categories::CONNECTION)
             .about("Lists the subcommands.");

@@ -302,7 +302,7 @@ fn the_reply_about_get() {
 #[test]
 fn the_page_lists_every_command_that_can_be_called() {
     let page = markdown();
-    let parents = ["acl", "client", "config", "scrub", "script", "latency"];
+    let parents = ["acl", "client", "config", "module", "scrub", "script", "latency"];
     for spec in all().filter(|spec| !parents.contains(&spec.name)) {
         let name = spec.name.to_ascii_uppercase().replace('|', " ");
         assert!(

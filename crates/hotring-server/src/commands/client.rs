@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use hotring_protocol::{CommandId, commands, parse_i64, quoted, subcommands};
 
-use crate::client::{ClientShared, Closing};
+use crate::client::{ClientShared, Closing, KILLED};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 
@@ -102,7 +102,7 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
-    let mut clients = c.server.clients();
+    let mut clients = clients(c);
     match c.args.get(2) {
         None => {}
         Some(word) if word.eq_ignore_ascii_case(b"type") && c.args.len() == 4 => {
@@ -234,7 +234,7 @@ fn command_name(number: u16) -> &'static str {
     all.filter(|spec| is_it(spec.id)).map(|spec| spec.name).next().unwrap_or("NULL")
 }
 
-/// CLIENT KILL addr:port, or CLIENT KILL with ID, ADDR, LADDR, TYPE, USER and SKIPME.
+/// CLIENT KILL addr:port, or CLIENT KILL with ID, ADDR, LADDR, TYPE, USER, MAXAGE and SKIPME.
 pub(crate) fn kill(c: &mut Context<'_>) -> Outcome {
     if c.args.len() == 3 {
         let victims = victims(c, &[Filter::Peer(text(c.args.at(2)))]);
@@ -262,6 +262,8 @@ enum Filter {
     Local(String),
     Type(ClientType),
     User(String),
+    /// Of at least so many seconds.
+    Age(u64),
 }
 
 fn filters(c: &Context<'_>) -> Result<(Vec<Filter>, bool), Failure> {
@@ -287,6 +289,13 @@ fn filters(c: &Context<'_>) -> Result<(Vec<Filter>, bool), Failure> {
             b"user" => {
                 return Err(format!("ERR No such user '{}'", quoted(value)).into());
             }
+            b"maxage" => match parse_i64(value) {
+                Some(age) if age > 0 => filters.push(Filter::Age(age as u64)),
+                Some(_) => return Err(Failure::text("ERR maxage should be greater than 0")),
+                None => {
+                    return Err(Failure::text("ERR maxage is not an integer or out of range"));
+                }
+            },
             b"skipme" if value.eq_ignore_ascii_case(b"yes") => skip_me = true,
             b"skipme" if value.eq_ignore_ascii_case(b"no") => skip_me = false,
             _ => return Err(Failure::Syntax),
@@ -307,9 +316,17 @@ fn victims(c: &Context<'_>, filters: &[Filter]) -> Vec<Arc<ClientShared>> {
             Filter::Local(address) => client.local == *address,
             Filter::Type(wanted) => wanted.has(client),
             Filter::User(name) => client.labels().user == *name,
+            Filter::Age(seconds) => c.now.saturating_sub(client.connected_at) / 1000 >= *seconds,
         })
     };
-    c.server.clients().into_iter().filter(|client| fits(client)).collect()
+    clients(c).into_iter().filter(|client| fits(client)).collect()
+}
+
+/// All connections, without those that somebody has ended: their threads may yet have to close them.
+fn clients(c: &Context<'_>) -> Vec<Arc<ClientShared>> {
+    let mut clients = c.server.clients();
+    clients.retain(|client| client.signals() & KILLED == 0);
+    clients
 }
 
 /// Ends a connection; our own only after its reply has been sent.

@@ -1,7 +1,7 @@
 //! COMMAND and the HELP subcommands: the table of commands, told to clients and people.
 
 use hotring_protocol::{
-    CommandId, Spec, command_docs, command_info, commands, glob_match, lookup, lookup_full,
+    CommandId, Flags, Spec, command_docs, command_info, commands, glob_match, lookup, lookup_full,
     subcommands,
 };
 
@@ -79,20 +79,28 @@ fn filtered(by: &[u8], wanted: &[u8]) -> Result<Vec<&'static str>, Failure> {
     Ok(all.filter(|spec| passes(spec)).map(|spec| spec.name).collect())
 }
 
-pub(crate) fn getkeys(c: &mut Context<'_>) -> Outcome {
+/// GETKEYS, or with what happens to each of them GETKEYSANDFLAGS.
+pub(crate) fn getkeys(c: &mut Context<'_>, with_flags: bool) -> Outcome {
     let request = c.args.tail(2);
     let invalid = Failure::text("ERR Invalid command specified");
     let spec = request.get(0).and_then(lookup).ok_or(invalid)?;
     if !spec.takes(request.len()) {
         return Err(Failure::text("ERR Invalid number of arguments specified for command"));
     }
-    let keys: Vec<&[u8]> = spec.keys_of(request).collect();
-    if keys.is_empty() {
+    let uses: Vec<_> = spec.uses_of(request).collect();
+    if uses.is_empty() && !spec.flags.contains(Flags::NO_MANDATORY_KEYS) {
         return Err(Failure::text("ERR The command has no key arguments"));
     }
-    c.reply.array(keys.len());
-    for key in keys {
-        c.reply.bulk(key);
+    c.reply.array(uses.len());
+    for (place, access) in uses {
+        if with_flags {
+            c.reply.array(2);
+        }
+        c.reply.bulk(request.at(place));
+        if with_flags {
+            c.reply.set(access.names().len());
+            access.names().iter().for_each(|name| c.reply.simple(name));
+        }
     }
     Ok(())
 }

@@ -29,6 +29,10 @@ pub(crate) fn debug(c: &mut Context<'_>) -> Outcome {
             Ok(())
         }
         (b"protocol", 3) => protocol(c),
+        (b"error", 3) => {
+            c.reply.error(c.args.at(2));
+            Ok(())
+        }
         (b"help", 2) => {
             help(c);
             Ok(())
@@ -105,6 +109,8 @@ fn protocol(c: &mut Context<'_>) -> Outcome {
 fn help(c: &mut Context<'_>) {
     let lines = [
         "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "ERROR <text>",
+        "    Answers with this error.",
         "LOG <message>",
         "    Writes a line into the server's log.",
         "OBJECT <key>",
@@ -145,6 +151,7 @@ mod tests {
             "
             DEBUG SLEEP 0             -> +OK¶
             DEBUG SLEEP 1e9           -> -ERR no more than 60 seconds¶
+            DEBUG ERROR 'BUSY me'     -> -BUSY me¶
             DEBUG LOG hello           -> +OK¶
             DEBUG OBJECT k            -> -ERR no such key¶
             SET k 12                  -> +OK¶

@@ -105,7 +105,9 @@ impl<'a, 'c> Caller<'a, 'c> {
         }
         let Context { client, server, .. } = &*self.context;
         if let Err(denied) = client.access().check(spec, request) {
-            return Err(deny(denied, spec, request, client, server, Origin::Script).into());
+            let why = deny(denied, spec, request, client, server, Origin::Script);
+            let why = why.strip_prefix("NOPERM ").unwrap_or(&why);
+            return Err(format!("ERR ACL failure in script: {why}").into());
         }
         if self.run.read_only && writes(spec) {
             return Err("ERR Write commands are not allowed from read-only scripts.".into());

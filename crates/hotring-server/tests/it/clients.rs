@@ -39,6 +39,15 @@ fn client_kill_ends_others_at_once_and_itself_after_the_reply() {
     let address = c.stream.local_addr().unwrap();
     // The connection is there as soon as the kernel says so, the server may need a moment.
     while b.say(&format!("CLIENT KILL {address}")) != ok() {}
+    // What has been ended is not there any more, though its thread may yet have to close it.
+    assert!(!b.say("CLIENT LIST").text().contains(&address.to_string()));
+    assert_eq!(b.say("CLIENT KILL MAXAGE 1000000 SKIPME no"), Reply::Int(0));
+    for (age, why) in [
+        ("0", "ERR maxage should be greater than 0"),
+        ("x", "ERR maxage is not an integer or out of range"),
+    ] {
+        assert_eq!(b.say(&format!("CLIENT KILL MAXAGE {age}")), Reply::Error(why.into()));
+    }
     let own = b.stream.local_addr().unwrap();
     assert_eq!(b.say(&format!("CLIENT KILL ADDR {own} SKIPME yes")), Reply::Int(0));
     assert_eq!(b.say(&format!("CLIENT KILL ADDR {own} SKIPME no")), Reply::Int(1));

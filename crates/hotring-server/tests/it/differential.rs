@@ -503,7 +503,7 @@ fn compare_command(ours: &Reply, theirs: &Reply) {
     let name = ours[0].text();
     for part in [0, 1, 3, 4, 5] {
         // From 7.2 on one may ask for the keys of a command without arguments.
-        if (name.as_str(), part) != ("command|getkeys", 1) {
+        if !name.starts_with("command|getkeys") || part != 1 {
             assert_eq!(ours[part], theirs[part], "{name}");
         }
     }

@@ -1,5 +1,5 @@
 //! What client libraries and tools send when they connect, as their sources have it: each request gets an
-//! answer that they go on with.
+//! answer that they go on with. What monitoring tools read of their answers is in `tools.rs`.
 //!
 //! A line is a request. `!` before it: an error is an answer that they go on with. `?` before it: the same, and
 //! it is an error, because what it asks for is not there.
@@ -114,8 +114,8 @@ const LIBRARIES: &[(&str, &str)] = &[
         "HELLO 3
          CLIENT SETNAME redisinsight-common
          INFO
-         !MODULE LIST
-         !ACL CAT dangerous
+         MODULE LIST
+         ACL CAT dangerous
          CONFIG GET databases
          CLIENT LIST
          DBSIZE
@@ -137,7 +137,7 @@ const LIBRARIES: &[(&str, &str)] = &[
         "CLIENT SETNAME redis_exporter
          CONFIG GET *
          INFO ALL
-         !LATENCY LATEST
+         LATENCY LATEST
          !LATENCY HISTOGRAM
          SLOWLOG LEN
          SLOWLOG GET 1

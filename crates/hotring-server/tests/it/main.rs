@@ -6,6 +6,7 @@
 mod abuse;
 mod admin;
 mod bad_input;
+mod bypass;
 mod clients;
 mod differential;
 mod differential_acl;
@@ -21,6 +22,7 @@ mod scripts;
 mod scripts_differential;
 mod start;
 mod tls;
+mod tools;
 mod transactions;
 mod users;
 mod waiting;

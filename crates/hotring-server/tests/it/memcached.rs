@@ -195,3 +195,72 @@ fn users_of_a_file_say_who_they_are() {
     running.stop();
     running.wait();
 }
+
+/// A number that a meta reply has behind a letter.
+fn flag(line: &str, letter: char) -> u64 {
+    let word = line.split_whitespace().find(|word| word.starts_with(letter));
+    let word = word.unwrap_or_else(|| panic!("no {letter} in {line:?}"));
+    word[1..].parse().unwrap_or_else(|_| panic!("{letter} is no number in {line:?}"))
+}
+
+/// What Dalli for Ruby sends and how it reads the replies, as its source has it: it speaks meta commands only.
+#[test]
+fn dalli_reads_what_it_is_answered() {
+    let server = Both::new();
+    let mut lines = Lines::connect(server.memcached);
+    assert!(lines.ask("version\r\n").starts_with("VERSION 1."));
+    assert_eq!(lines.ask("mg key v f\r\n"), "EN\r\n");
+    let stored = lines.ask("ms key 5 c F4 T300 MS\r\nhello\r\n");
+    let cas = flag(&stored, 'c');
+    assert!(stored.starts_with("HD ") && cas > 0, "{stored}");
+    let header = lines.ask("mg key v f c\r\n");
+    assert_eq!((flag(&header, 'f'), flag(&header, 'c')), (4, cas));
+    assert!(header.starts_with("VA 5 "), "{header}");
+    assert_eq!(lines.line(), "hello\r\n");
+    // get_with_metadata, and the same with a touch.
+    let header = lines.ask("mg key v f c h l t\r\n");
+    assert_eq!((flag(&header, 'h'), flag(&header, 'l')), (0, 0));
+    assert!((290..=300).contains(&flag(&header, 't')), "{header}");
+    lines.line();
+    assert_eq!(lines.ask("mg key T600\r\n"), "HD\r\n");
+    // Compare and swap, by the number of before and of now.
+    assert!(lines.ask(&format!("ms key 1 c F0 C{} T0 MS\r\nx\r\n", cas + 1)).starts_with("EX"));
+    assert!(lines.ask(&format!("ms key 1 c F0 C{cas} T0 MS\r\nx\r\n")).starts_with("HD c"));
+    for (mode, reply) in [("ME", "NS"), ("MR", "HD"), ("MS", "HD")] {
+        let reply_line = lines.ask(&format!("ms key 3 c F0 T0 {mode}\r\nyes\r\n"));
+        assert!(reply_line.starts_with(reply), "{mode}: {reply_line}");
+    }
+    assert_eq!(lines.ask("ms key 1 T0 MA\r\n!\r\n"), "HD\r\n");
+    assert_eq!(lines.ask("ms none 1 T0 MP\r\n!\r\n"), "NS\r\n");
+    // incr and decr with an initial value, and without.
+    assert_eq!(lines.ask("ma n v D1 MI\r\n"), "NF\r\n");
+    for (request, number) in
+        [("ma n v D1 J5 N60 MI", "5"), ("ma n v D2 J5 N60 MI", "7"), ("ma n v D9 MD", "0")]
+    {
+        assert!(lines.ask(&format!("{request}\r\n")).starts_with("VA 1"));
+        assert_eq!(lines.line().trim_end(), number);
+    }
+    // get_multi: the keys that there are, and the end. Keys that are no words come as base64.
+    assert!(lines.ask("ms 5pel5pys 2 c b F0 T0 MS\r\nhi\r\n").starts_with("HD "));
+    lines.send("mg key v f k q s\r\nmg none v f k q s\r\nmg 5pel5pys v f b k q s\r\nmn\r\n");
+    let header = lines.line();
+    assert_eq!(flag(&header, 's'), 4);
+    assert!(header.starts_with("VA 4 ") && header.contains(" kkey"), "{header}");
+    assert_eq!(lines.line(), "yes!\r\n");
+    let header = lines.line();
+    assert!(
+        header.contains(" k5pel5pys") && header.split_whitespace().any(|word| word == "b"),
+        "{header}"
+    );
+    assert_eq!([lines.line(), lines.line()], ["hi\r\n", "MN\r\n"]);
+    // Quiet requests, up to the one that is answered.
+    lines.send("ms quiet 1 c F0 T0 MS q\r\nx\r\nmd key q\r\nmn\r\n");
+    assert_eq!(lines.line(), "MN\r\n");
+    assert_eq!(lines.ask("md quiet\r\n"), "HD\r\n");
+    assert_eq!(lines.ask("md key\r\n"), "NF\r\n");
+    assert!(lines.ask("stats\r\n").starts_with("STAT "));
+    while lines.line() != "END\r\n" {}
+    assert_eq!(lines.ask("stats reset\r\n"), "RESET\r\n");
+    assert_eq!(lines.ask("flush_all\r\n"), "OK\r\n");
+    assert_eq!(lines.ask("mg n v f\r\n"), "EN\r\n");
+}

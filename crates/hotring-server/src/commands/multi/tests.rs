@@ -82,6 +82,9 @@ fn several_with_one_expiry() {
         MSETEX 1 a              -> -ERR wrong number of arguments for 'msetex' command¶
         COMMAND GETKEYS MSETEX 2 a 1 b 2 EX 10  -> *2¶$1¶a¶$1¶b¶
         COMMAND GETKEYS MSETEX 0 a 1  -> -ERR The command has no key arguments¶
+        COMMAND GETKEYS EVAL x 0      -> *0¶
+        COMMAND GETKEYSANDFLAGS RENAME a b  -> *2¶*2¶$1¶a¶*3¶+RW¶+access¶+delete¶*2¶$1¶b¶*2¶+OW¶+update¶ | *2¶*2¶$1¶a¶~3¶+RW¶+access¶+delete¶*2¶$1¶b¶~2¶+OW¶+update¶
+        COMMAND GETKEYSANDFLAGS PING  -> -ERR The command has no key arguments¶
         ",
     );
 }
