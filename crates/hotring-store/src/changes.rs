@@ -2,9 +2,12 @@
 //! notifications do. Off by default; then nothing is noted, and writes pay nothing for it.
 //!
 //! Noted is what took effect, in its order. FLUSHALL ([`Session::clear`]) is not.
+//!
+//! An [`Observer`](crate::Observer) is told at once instead, within the write, whatever session it is of.
 
 use hotring_index::Action;
 
+use crate::gate::{Hold, STRIPES_ALL};
 use crate::session::{Index, Session};
 
 /// One write that took effect.
@@ -49,6 +52,27 @@ impl Session {
         self.changes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Begins to tell the store's observer ([`Store::set_observer`](crate::Store::set_observer)) of all changes,
+    /// or ends it, as `wanted` says, which is asked while nobody else is at the store. Once this has returned,
+    /// what a change has done is seen by all who read the key from now on, or the observer is told of it.
+    pub fn observe(&mut self, wanted: impl FnOnce() -> bool) {
+        // Exclusive, so that the steps are over that drop what has expired: they are reads to the gate.
+        self.hold(STRIPES_ALL, Hold::Exclusive, |session| {
+            session.besides.watchers.observe(wanted());
+        });
+    }
+
+    /// Whether the observer is told of all changes.
+    pub fn is_observed(&self) -> bool {
+        self.besides.watchers.is_observed()
+    }
+
+    /// From now on this session's changes are those of `actor`, which the observer is told. At first it is 0.
+    #[inline]
+    pub fn act_for(&mut self, actor: u64) {
+        self.besides.actor = actor;
+    }
+
     /// As [`Session::expire_step`], for who wants to know the keys: visits about `count` keys from
     /// `cursor` on, removes those that have expired, and hands each to `f`. Returns the next cursor, 0 at
     /// the end, and how many it removed.
@@ -76,6 +100,7 @@ impl Session {
             // As a write, so that no exclusive closure loses a key in the middle.
             let _writing = self.gate.write(stripe);
             if remove_expired(&mut self.index, &key, now) {
+                self.besides.watchers.tell_observer(&key, self.besides.actor);
                 f(&key);
                 removed += 1;
             }

@@ -85,4 +85,4 @@ pub use ops::watch::Watched;
 pub use session::Session;
 pub use store::{OpenError, Options, Stats, Store};
 pub use value::ValueRef;
-pub use watch::Watch;
+pub use watch::{Observer, Watch};

@@ -10,7 +10,7 @@ use crate::gate::{Fault, Gate};
 use crate::history::{HEAD_LEN, Kept};
 use crate::note;
 use crate::session::Session;
-use crate::watch::Watchers;
+use crate::watch::{Observer, Watchers};
 use crate::write::Besides;
 
 /// How a store is opened.
@@ -213,6 +213,12 @@ impl Store {
     /// Changes [`Options::watches_max`]. Watches that are open stay.
     pub fn set_watches_max(&self, watches_max: u64) {
         self.besides.watchers.set_open_max(watches_max);
+    }
+
+    /// Takes who is told of all changes while [`Session::observe`] says so. There is one for good: false, and
+    /// nothing changes, if there is one already.
+    pub fn set_observer(&self, observer: Arc<dyn Observer>) -> bool {
+        self.besides.watchers.set_observer(observer)
     }
 
     /// Whether items have checksums.

@@ -3,7 +3,7 @@
 //!
 //! # Picture
 //! ```text
-//!   stripes   one word; bit s: somebody waits for a key of stripe s
+//!   stripes   one word; bit s: somebody waits for a key of stripe s, or all changes are observed
 //!      ^ read by every write, changed when the first comes to a stripe or the last leaves it
 //!   shards[s] under a mutex: key -> those who wait for it
 //! ```
@@ -25,13 +25,20 @@
 //!
 //! Expiry is no write. Who waits for any change looks again when the key expires.
 //!
+//! # Who is told of everything
+//! An [`Observer`] is told of all changes while somebody wants that ([`crate::Session::observe`]): then all bits
+//! are set, and stay. They are set by who holds all stripes, so that the argument above is the same: a write is
+//! over before the hold, or it finds its bit. Who reads a key after the hold has thus either read what a write
+//! stored, or the observer is told of that write.
+//!
 //! # What it costs
 //! Writes of keys in stripes without a waiter pay the load. Others lock the shard for a search; a
-//! write of a key that is waited for copies its value, and wakes all that it concerns.
+//! write of a key that is waited for copies its value, and wakes all that it concerns. While all changes are
+//! observed every write pays for the call of the observer.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{OnceLock, PoisonError};
 use std::task::Waker;
 
 use crate::gate::{Lines, stripes_of};
@@ -47,6 +54,20 @@ pub(crate) struct Watchers {
     /// Watches that are open.
     open: AtomicU64,
     open_max: AtomicU64,
+    /// 1 while the observer is told of all changes.
+    observed: AtomicU64,
+    observer: OnceLock<std::sync::Arc<dyn Observer>>,
+}
+
+/// Who is told of all changes while [`Session::observe`](crate::Session::observe) says so.
+pub trait Observer: Send + Sync {
+    /// The key has another value or another expiry, or is gone, by who `actor` stands for
+    /// ([`Session::act_for`](crate::Session::act_for)). Called within the write, by its thread: it must neither
+    /// use the store nor wait for who does.
+    fn changed(&self, key: &[u8], actor: u64);
+
+    /// All keys are gone. Called as [`changed`](Self::changed) is.
+    fn cleared(&self, actor: u64);
 }
 
 /// One who waits.
@@ -95,6 +116,42 @@ impl Watchers {
             shards: std::array::from_fn(|_| Mutex::new(Shard::new())),
             open: AtomicU64::new(0),
             open_max: AtomicU64::new(open_max),
+            observed: AtomicU64::new(0),
+            observer: OnceLock::new(),
+        }
+    }
+
+    /// Takes the one observer that there may be; false if there is one.
+    pub(crate) fn set_observer(&self, observer: std::sync::Arc<dyn Observer>) -> bool {
+        self.observer.set(observer).is_ok()
+    }
+
+    /// Begins to tell the observer of all changes, or ends it. Called by the holder of all stripes.
+    pub(crate) fn observe(&self, on: bool) {
+        // ORDERING: Relaxed; the release of the hold makes it seen by later writes, and a shard's mutex by
+        // who would take its bit away.
+        self.observed.store(on.into(), Relaxed);
+        for stripe in 0..STRIPES {
+            let shard = self.shard(stripe);
+            // ORDERING: Relaxed, as the bits in `enter` and `retain`.
+            if on {
+                self.stripes.0.fetch_or(1 << stripe, Relaxed);
+            } else if shard.is_empty() {
+                self.stripes.0.fetch_and(!(1 << stripe), Relaxed);
+            }
+        }
+    }
+
+    /// Whether the observer is told of all changes. Who is in the gate, and has to know, asks there.
+    pub(crate) fn is_observed(&self) -> bool {
+        // ORDERING: Relaxed; the gate orders it after the hold in which it was set.
+        self.observed.load(Relaxed) == 1
+    }
+
+    /// Tells the observer of a change, if it wants to know. Called within the gate of that write.
+    pub(crate) fn tell_observer(&self, key: &[u8], actor: u64) {
+        if let Some(observer) = self.observer.get().filter(|_| self.is_observed()) {
+            observer.changed(key, actor);
         }
     }
 
@@ -115,7 +172,8 @@ impl Watchers {
         self.open_max.store(open_max, Relaxed);
     }
 
-    /// Whether somebody waits for the key. Asked within the gate, by who is about to change it.
+    /// Whether somebody is to be told of a change of the key. Asked within the gate, by who is about to
+    /// change it.
     #[inline]
     pub(crate) fn is_watched(&self, stripe: u32, key: &[u8]) -> bool {
         // ORDERING: Relaxed; the gate orders it after every waiter that entered before this write.
@@ -124,6 +182,11 @@ impl Watchers {
 
     #[cold]
     fn has(&self, stripe: u32, key: &[u8]) -> bool {
+        self.is_observed() || self.is_waited_for(stripe, key)
+    }
+
+    /// Whether somebody waits for the key. Asked as [`is_watched`](Self::is_watched) is.
+    pub(crate) fn is_waited_for(&self, stripe: u32, key: &[u8]) -> bool {
         self.shard(stripe as usize).contains_key(key)
     }
 
@@ -144,8 +207,12 @@ impl Watchers {
         woken.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Tells all who wait that no key is there any more. Called by the holder of all stripes.
-    pub(crate) fn tell_cleared(&self) {
+    /// Tells all who wait, and the observer, that no key is there any more. Called by the holder of all
+    /// stripes.
+    pub(crate) fn tell_cleared(&self, actor: u64) {
+        if let Some(observer) = self.observer.get().filter(|_| self.is_observed()) {
+            observer.cleared(actor);
+        }
         // ORDERING: Relaxed, the hold orders it as the gate does in `is_watched`.
         for stripe in stripes_of(self.stripes.0.load(Relaxed)) {
             let keys: Vec<_> = self.shard(stripe).keys().cloned().collect();
@@ -172,7 +239,7 @@ impl Watchers {
         if waiters.is_empty() {
             shard.remove(key);
         }
-        if shard.is_empty() {
+        if shard.is_empty() && !self.is_observed() {
             // ORDERING: Relaxed; the bit changes under the shard's mutex, and who misses that it is
             // gone finds nobody in the shard.
             self.stripes.0.fetch_and(!(1 << stripe), Relaxed);

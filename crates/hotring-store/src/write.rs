@@ -2,7 +2,8 @@
 //! index, with all that a write does besides, so that no operation can forget it.
 //!
 //! That is keeping the value that is replaced ([`crate::history`]) and telling those who wait for the
-//! key ([`crate::watch`]). While the history is off and nobody waits, a write goes straight to the index.
+//! key, or observe all of them ([`crate::watch`]). While the history is off and there is nobody to tell, a write
+//! goes straight to the index.
 
 use hotring_index::{Action, Entry, Expiry, NewValue, Value};
 
@@ -36,6 +37,8 @@ pub(crate) struct Besides {
     pub(crate) watchers: Arc<Watchers>,
     /// Every write has something to do: values are kept, or changes are noted.
     always: bool,
+    /// Who writes, as the observer knows it.
+    pub(crate) actor: u64,
 }
 
 /// What a value that is stored means to the key.
@@ -179,6 +182,7 @@ impl Write<'_> {
 
 impl Due<'_> {
     fn note(&mut self, key: &[u8], what: Changed) {
+        self.besides.watchers.tell_observer(key, self.besides.actor);
         if let Some(changes) = &mut self.changes {
             changes.push(Change { key: key.into(), what });
         }
@@ -187,7 +191,8 @@ impl Due<'_> {
     /// Notes that the key has expired, if it has, before the write takes it for absent.
     #[cold]
     fn expire(&mut self, index: &mut Index, key: &[u8], now: u64) {
-        if self.changes.is_some() && remove_expired(index, key, now) {
+        let is_told = self.changes.is_some() || self.besides.watchers.is_observed();
+        if is_told && remove_expired(index, key, now) {
             self.note(key, Changed::Expired);
         }
     }
@@ -195,7 +200,7 @@ impl Due<'_> {
 
 impl Besides {
     pub(crate) fn new(kept: Kept, watchers: Arc<Watchers>) -> Besides {
-        Besides { kept, watchers, always: !kept.is_off() }
+        Besides { kept, watchers, always: !kept.is_off(), actor: 0 }
     }
 
     /// Whether changes are noted.
@@ -227,7 +232,7 @@ struct Notes<'a> {
 impl<'a> Notes<'a> {
     #[cold]
     fn begin(due: Due<'a>, index: &mut Index, stripe: u32, key: &[u8]) -> Notes<'a> {
-        let is_watched = due.besides.watchers.is_watched(stripe, key);
+        let is_watched = due.besides.watchers.is_waited_for(stripe, key);
         Notes { due, is_watched, done: Done::Nothing, damages: index.damages() }
     }
 

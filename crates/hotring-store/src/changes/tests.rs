@@ -1,8 +1,11 @@
 //! Which changes are noted, in which order.
 
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-use crate::{Changed, ExpireCondition, Options, Session, SetExpiry, SetOptions, Store, TtlChange};
+use crate::{
+    Changed, ExpireCondition, Observer, Options, Session, SetExpiry, SetOptions, Store, TtlChange,
+};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -118,4 +121,94 @@ fn expired_keys_are_shown_once_and_stamps_do_not_notice() {
     }
     assert!(s.is_unchanged(&stamp, NOW + 30));
     assert!(store.is_empty());
+}
+
+/// Keeps what it is told: a key and who has changed it; no key for all of them.
+#[derive(Default)]
+struct Told(Mutex<Vec<(Option<String>, u64)>>);
+
+impl Observer for Told {
+    fn changed(&self, key: &[u8], actor: u64) {
+        let key = String::from_utf8(key.to_vec()).unwrap();
+        self.0.lock().unwrap().push((Some(key), actor));
+    }
+
+    fn cleared(&self, actor: u64) {
+        self.0.lock().unwrap().push((None, actor));
+    }
+}
+
+impl Told {
+    #[track_caller]
+    fn expect(&self, expected: &[(&str, u64)]) {
+        let told = std::mem::take(&mut *self.0.lock().unwrap());
+        let told: Vec<_> =
+            told.iter().map(|(key, by)| (key.as_deref().unwrap_or("all"), *by)).collect();
+        assert_eq!(told, expected);
+    }
+}
+
+#[test]
+fn an_observer_is_told_of_every_change_of_every_session() {
+    for history in [0, 2] {
+        let store = Store::new(Options { history, ..Options::default() }).unwrap();
+        let told = Arc::new(Told::default());
+        assert!(store.set_observer(told.clone()));
+        assert!(!store.set_observer(Arc::new(Told::default())), "there is one");
+        let (mut a, mut b) = (store.session(), store.session());
+        set(&mut a, b"k", b"before");
+        told.expect(&[]);
+        a.act_for(1);
+        b.act_for(2);
+        a.observe(|| true);
+        assert!(b.is_observed());
+        set(&mut a, b"k", b"1");
+        set(&mut b, b"k", b"2");
+        b.incr_by(b"k", 1, NOW).unwrap();
+        assert!(b.get(b"k", NOW, |_| ()).is_some());
+        assert!(!b.set(b"k", b"x", SetOptions::if_absent(), NOW).unwrap().stored);
+        told.expect(&[("k", 1), ("k", 2), ("k", 2)]);
+        assert!(a.expire_at(b"k", NOW + 10, ExpireCondition::Always, NOW).unwrap());
+        assert!(a.remove(b"k", NOW));
+        assert!(!a.remove(b"k", NOW));
+        told.expect(&[("k", 1), ("k", 1)]);
+        b.exclusive(&[b"x", b"y"], |b| b.mset(&[(b"x", b"1"), (b"y", b"2")], NOW)).unwrap();
+        told.expect(&[("x", 2), ("y", 2)]);
+        a.clear();
+        told.expect(&[("all", 1)]);
+        // Also who waits for a key changes nothing of it, whether it stays or leaves.
+        let watch = a.watch(b"w", None, Waker::noop().clone(), NOW).unwrap();
+        set(&mut b, b"w", b"1");
+        drop(watch);
+        set(&mut b, b"w", b"2");
+        told.expect(&[("w", 2), ("w", 2)]);
+        a.observe(|| false);
+        set(&mut b, b"k", b"3");
+        told.expect(&[]);
+    }
+}
+
+#[test]
+fn an_observer_is_told_of_the_end_of_a_keys_time() {
+    let store = Store::new(Options::default()).unwrap();
+    let told = Arc::new(Told::default());
+    store.set_observer(told.clone());
+    let mut s = store.session();
+    for key in [b"a", b"b", b"c"] {
+        set_until(&mut s, key, NOW + 10);
+    }
+    s.observe(|| true);
+    // A write that only looks has met it.
+    assert!(!s.set(b"a", b"x", SetOptions::if_present(), NOW + 10).unwrap().stored);
+    told.expect(&[("a", 0)]);
+    assert_eq!(s.expire_step(100, NOW + 10), (0, 0), "that would be silent");
+    let mut keys = Vec::new();
+    let (_, removed) = s.expire_some(0, 100, NOW + 10, |key| keys.push(key.to_vec()));
+    assert_eq!((removed, keys.len()), (2, 2));
+    let mut told = std::mem::take(&mut *told.0.lock().unwrap());
+    told.sort();
+    assert_eq!(told, [(Some("b".to_string()), 0), (Some("c".to_string()), 0)]);
+    s.observe(|| false);
+    set_until(&mut s, b"a", NOW + 10);
+    assert_eq!(s.expire_step(100, NOW + 10).1, 1);
 }

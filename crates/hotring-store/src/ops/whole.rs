@@ -4,6 +4,7 @@ use hotring_index::Scrub;
 
 use crate::gate::{Hold, STRIPES_ALL};
 use crate::session::Session;
+use crate::sync::Arc;
 use crate::value::{ValueRef, view};
 
 impl Session {
@@ -34,10 +35,15 @@ impl Session {
     }
 
     /// Reclaims up to `budget` expired keys, walking on from where the last step stopped.
-    /// Returns how many keys it looked at and how many it removed.
+    /// Returns how many keys it looked at and how many it removed: none while changes are observed
+    /// ([`Session::observe`]), as it tells of none. [`Session::expire_some`] does.
     pub fn expire_step(&mut self, budget: usize, now: u64) -> (usize, usize) {
+        let watchers = Arc::clone(&self.besides.watchers);
         // A read to the gate: see "Expiry" there.
-        self.read_all(|index| index.expire_step(budget, now))
+        self.read_all(|index| match watchers.is_observed() {
+            true => (0, 0),
+            false => index.expire_step(budget, now),
+        })
     }
 
     /// Checks about `budget` items more of a walk over all of them, and moves on
@@ -50,7 +56,7 @@ impl Session {
     pub fn clear(&mut self) {
         self.hold(STRIPES_ALL, Hold::WriteOnce, |session| {
             session.index.clear();
-            session.besides.watchers.tell_cleared();
+            session.besides.watchers.tell_cleared(session.besides.actor);
         });
     }
 }

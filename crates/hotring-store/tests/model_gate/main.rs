@@ -5,7 +5,8 @@
 //! for 64, and a full fence for both sides of the asymmetric barrier. The keys are words that are
 //! read and written Relaxed, so whatever order holds between them comes from the gate.
 //!
-//! So is `src/watch.rs`: who waits for a key is told of every change after the first look.
+//! So is `src/watch.rs`: who waits for a key is told of every change after the first look, and who observes all
+//! of them of every change that is not seen after the beginning.
 //!
 //! The second half are negative controls: the same scenarios with a step left out must fail.
 //!
@@ -24,12 +25,13 @@ mod sync;
 mod watch;
 
 use loom::thread;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::task::Waker;
 
 use gate::{Fault, Gate, GateSession, Hold};
 use sync::{Arc, AtomicU64};
-use watch::{Event, FirstLook, Leave, Watch, Watchers};
+use watch::{Event, FirstLook, Leave, Observer, Watch, Watchers};
 
 const PREEMPTIONS: usize = 3;
 /// Steps of one run; only waiting takes so many.
@@ -99,6 +101,7 @@ impl World {
         self.keys[0].store(value, Relaxed);
         if watched {
             self.watchers.tell(0, NAME, &Event::Stored(Some(b"value")));
+            self.watchers.tell_observer(NAME, 0);
         }
     }
 
@@ -108,6 +111,18 @@ impl World {
         let values = [self.keys[0].load(Relaxed), self.keys[1].load(Relaxed)];
         (begun && session.snapshot_end(BOTH)).then_some(values)
     }
+}
+
+/// Notes that it was told. Not an atomic of loom's: it is to order nothing.
+#[derive(Default)]
+struct Told(AtomicBool);
+
+impl Observer for Told {
+    fn changed(&self, _: &[u8], _: u64) {
+        self.0.store(true, Relaxed);
+    }
+
+    fn cleared(&self, _: u64) {}
 }
 
 /// Runs a scenario in every order.
@@ -321,6 +336,26 @@ fn watch_and_leave(left_out: LeftOut) {
     });
 }
 
+/// Who begins to observe is told of a write that a read after that does not show; also where another one
+/// leaves whose bit this was.
+fn observe_and_write(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let told = std::sync::Arc::new(Told::default());
+        world.watchers.set_observer(told.clone());
+        let mut session = world.session();
+        let mut other = world.session();
+        let (_, leaving) = world.watch(&mut session);
+        let writer = spawn(world, move |world| {
+            drop(leaving);
+            world.set_and_tell(&mut other, 1);
+        });
+        world.hold(&mut session, BOTH, Hold::Exclusive, || world.watchers.observe(true));
+        let seen = world.get(&mut session, 0);
+        writer.join().unwrap();
+        assert!(seen == 1 || told.0.load(Relaxed), "a change was missed");
+    });
+}
+
 #[test]
 fn writes_and_holds_exclude_each_other() {
     write_and_hold(LeftOut::Nothing);
@@ -350,6 +385,23 @@ fn snapshots_are_of_one_moment() {
 fn no_change_is_missed_by_who_waits_for_it() {
     watch_and_write(LeftOut::Nothing);
     watch_and_leave(LeftOut::Nothing);
+}
+
+#[test]
+fn no_change_is_missed_by_who_observes_all() {
+    observe_and_write(LeftOut::Nothing);
+}
+
+#[test]
+#[should_panic = "a change was missed"]
+fn without_waiting_for_writes_an_observer_misses_a_change() {
+    observe_and_write(LeftOut::Step(Fault::NoDrain));
+}
+
+#[test]
+#[should_panic = "a change was missed"]
+fn without_the_light_barrier_an_observer_misses_a_change() {
+    observe_and_write(LeftOut::Light);
 }
 
 #[test]
