@@ -63,6 +63,11 @@ pub(crate) async fn run(server: Arc<Server>) {
             && clock::monotonic() < deadline
         {}
         store.collect();
+        server.tracking.make_room(STEP_ITEMS);
+        if store.is_observed() && !server.tracking.any() {
+            // Asked again while nobody else is at the store.
+            store.observe(|| server.tracking.any());
+        }
         if ticks.is_multiple_of(SECOND_TICKS) {
             close_silent(&server);
             if let Some(stalled) = server.store.stalled() {
@@ -84,7 +89,7 @@ fn expire(server: &Server, store: &mut Session, cursor: &mut u64, deadline: Inst
     let mut visited_all = 0;
     loop {
         let now = clock::unix_ms();
-        let (visited, removed) = if config.notify.tells_expired() {
+        let (visited, removed) = if config.notify.tells_expired() || store.is_observed() {
             let tell = |key: &[u8]| notify::tell_expired(key, server, &config);
             let (next, removed) = store.expire_some(*cursor, STEP_ITEMS, now, tell);
             *cursor = next;

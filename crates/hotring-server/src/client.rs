@@ -19,6 +19,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::pubsub::Kind;
 use crate::subscriptions::Subscriptions;
+use crate::tracking;
 use crate::transaction::{Queue, Queued, Transaction};
 
 /// Unsent bytes above which a connection is not read from that has yet to authenticate.
@@ -47,7 +48,18 @@ pub(crate) struct Client {
     pub subscriptions: Subscriptions,
     /// It is shown every request.
     pub monitors: bool,
+    /// What it has asked for if it keeps copies of what it reads.
+    tracking: Option<Box<tracking::Options>>,
+    /// Why its requests are not just run: [`QUEUES`], [`LISTENS`], [`TRACKS`].
+    special: u8,
 }
+
+/// There is an open transaction.
+const QUEUES: u8 = 1;
+/// It listens to channels.
+const LISTENS: u8 = 2;
+/// It keeps copies.
+const TRACKS: u8 = 4;
 
 /// A wait for a key.
 #[derive(Debug)]
@@ -89,6 +101,8 @@ impl Client {
             transaction: Transaction::default(),
             subscriptions: Subscriptions::default(),
             monitors: false,
+            tracking: None,
+            special: 0,
         };
         client.publish_lock();
         client
@@ -109,7 +123,11 @@ impl Client {
     /// Whether each request is run as it comes, whatever it is, and nothing comes unasked.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.access.is_free() && !self.transaction.is_open() && self.subscriptions.len() == 0
+        self.access.is_free() && self.special == 0
+    }
+
+    fn mark(&mut self, special: u8, is_so: bool) {
+        self.special = if is_so { self.special | special } else { self.special & !special };
     }
 
     /// Who it is and what it may do.
@@ -172,8 +190,9 @@ impl Client {
         }
     }
 
-    /// Shows others how much it listens to.
-    pub(crate) fn publish_subscriptions(&self) {
+    /// Shows others how much it listens to. After every change of that.
+    pub(crate) fn publish_subscriptions(&mut self) {
+        self.mark(LISTENS, self.subscriptions.len() > 0);
         let [channels, patterns] =
             [Kind::Channel, Kind::Pattern].map(|kind| self.subscriptions.of(kind).len());
         self.shared.channels.store(channels, Ordering::Relaxed);
@@ -202,14 +221,47 @@ impl Client {
         ended
     }
 
-    /// Shows others how far the transaction is.
-    pub(crate) fn publish_transaction(&self) {
+    /// Shows others how far the transaction is. After every change of that.
+    pub(crate) fn publish_transaction(&mut self) {
+        self.mark(QUEUES, self.transaction.is_open());
         let queue = self.transaction.queue();
         let queued = queue.map_or(-1, |queue| queue.len() as i64);
         self.shared.queued.store(queued, Ordering::Relaxed);
         let memory = queue.map_or(0, Queue::memory);
         self.shared.queued_len.store(memory, Ordering::Relaxed);
         self.shared.watched.store(self.transaction.watched.len(), Ordering::Relaxed);
+    }
+
+    /// What it has asked for if it keeps copies of what it reads.
+    #[inline]
+    pub(crate) fn tracking(&self) -> Option<&tracking::Options> {
+        self.tracking.as_deref()
+    }
+
+    /// Keeps copies from now on, or none, and shows that to others.
+    pub(crate) fn track(&mut self, options: Option<tracking::Options>) {
+        self.mark(TRACKS, options.is_some());
+        self.shared.show_tracking(options.as_ref());
+        self.tracking = options.map(Box::new);
+    }
+
+    /// Makes the next request an exception to what is tracked.
+    pub(crate) fn except_next(&mut self) {
+        if let Some(tracking) = &mut self.tracking {
+            tracking.caching = true;
+        }
+    }
+
+    /// Notes that a request has been dealt with; None if it was no command. What CLIENT CACHING said was for
+    /// this one, or for a transaction as a whole.
+    pub(crate) fn end_request(&mut self, spec: Option<&Spec>) {
+        let is_about_connection = spec.is_some_and(|spec| spec.parent == Some(CommandId::Client));
+        if let Some(tracking) = &mut self.tracking
+            && !is_about_connection
+            && !self.transaction.is_open()
+        {
+            tracking.caching = false;
+        }
     }
 
     /// What the last command waits for.
@@ -306,12 +358,24 @@ pub(crate) struct ClientShared {
     pub no_evict: AtomicBool,
     /// CLIENT NO-TOUCH.
     pub no_touch: AtomicBool,
+    /// [`TRACKING`], [`BROADCASTS`], [`BROKEN_REDIRECT`].
+    pub tracking: AtomicU8,
+    /// The connection that is told in its place: 0 if there is none, -1 if it keeps no copies.
+    pub redirect: AtomicI64,
+    has_left: AtomicBool,
     labels: Mutex<Labels>,
     /// [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
     signals: AtomicU8,
     inbox: Mutex<Inbox>,
     waker: Mutex<Option<Waker>>,
 }
+
+/// CLIENT TRACKING ON.
+pub(crate) const TRACKING: u8 = 1;
+/// With BCAST.
+pub(crate) const BROADCASTS: u8 = 2;
+/// The connection has ended that should have been told in its place.
+pub(crate) const BROKEN_REDIRECT: u8 = 4;
 
 /// Somebody asked the connection to end.
 pub(crate) const KILLED: u8 = 1;
@@ -362,6 +426,9 @@ impl ClientShared {
             waiting: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
+            tracking: AtomicU8::new(0),
+            redirect: AtomicI64::new(-1),
+            has_left: AtomicBool::new(false),
             labels: Mutex::new(Labels {
                 user: "default".into(),
                 name: String::new(),
@@ -403,6 +470,48 @@ impl ClientShared {
         // ORDERING: Release pairs with the Acquire in `signals`; the waker's own lock would do.
         self.signals.fetch_or(KILLED, Ordering::Release);
         self.wake();
+    }
+
+    /// Notes that the connection has ended.
+    pub(crate) fn leave(&self) {
+        // ORDERING: Relaxed, here and in `has_left`: who misses it leaves a message that nobody fetches.
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
+    /// Which version it speaks. A message in its inbox has to ask there.
+    pub(crate) fn version(&self) -> Version {
+        // ORDERING: Relaxed, as in `speak`.
+        match self.protocol.load(Ordering::Relaxed) {
+            3 => Version::Resp3,
+            _ => Version::Resp2,
+        }
+    }
+
+    /// Whether it listens to channels or patterns.
+    pub(crate) fn listens(&self) -> bool {
+        // ORDERING: Relaxed, two figures that are each published on their own.
+        self.channels.load(Ordering::Relaxed) + self.patterns.load(Ordering::Relaxed) > 0
+    }
+
+    fn show_tracking(&self, options: Option<&tracking::Options>) {
+        let broadcasts = |options: &tracking::Options| options.mode == tracking::Mode::Broadcast;
+        let broadcasts = if options.is_some_and(broadcasts) { BROADCASTS } else { 0 };
+        let flags = if options.is_some() { TRACKING | broadcasts } else { 0 };
+        let redirect = options.map_or(-1, |options| options.redirect.unwrap_or(0) as i64);
+        // ORDERING: Relaxed, shown to people.
+        self.tracking.store(flags, Ordering::Relaxed);
+        self.redirect.store(redirect, Ordering::Relaxed);
+    }
+
+    /// Notes that the connection has ended that should have been told in its place.
+    pub(crate) fn note_broken_redirect(&self) {
+        // ORDERING: Relaxed, shown to people.
+        self.tracking.fetch_or(BROKEN_REDIRECT, Ordering::Relaxed);
     }
 
     /// Bytes that its buffers take.

@@ -30,6 +30,7 @@ use crate::notify;
 use crate::random::Random;
 use crate::server::Server;
 use crate::subscriptions::is_allowed_while_listening;
+use crate::tracking;
 use crate::transaction::{Queued, aborted};
 use crate::worker;
 
@@ -132,6 +133,8 @@ pub(crate) struct Executor {
     memcached: memcached::Batch,
     /// Runs of requests so far.
     runs: u64,
+    /// The present one is timed, one request after the other.
+    is_timed: bool,
 }
 
 impl Executor {
@@ -150,6 +153,7 @@ impl Executor {
             batch: (0..BATCH_LEN).map(|_| Request::default()).collect(),
             memcached: memcached::Batch::default(),
             runs: 0,
+            is_timed: false,
             server,
         };
         executor.look_around();
@@ -215,10 +219,11 @@ impl Executor {
             return Fed { consumed: input.len(), stalled: false };
         }
         self.refresh_config();
+        self.store.act_for(client.shared.id);
         self.server.memcached.flush_if_due(&mut self.store, now);
         let reply_len_max = self.reply_len_max(&conversation.client);
         let sample = self.runs.is_multiple_of(TIMED_RUN).then(|| self.own.random.next());
-        let is_timed = sample.is_some();
+        self.is_timed = sample.is_some();
         self.runs += 1;
         if let Some(talk) = &mut conversation.memcached {
             let thread = &self.server.threads[self.thread];
@@ -247,7 +252,7 @@ impl Executor {
                 self.prefetch(input, batch.len);
             }
             // What changes it ends its batch, or is in a batch that it is asked for anyway.
-            let is_plain = conversation.client.is_plain() && !self.is_watched && !is_timed;
+            let is_plain = conversation.client.is_plain() && !self.is_watched && !self.is_timed;
             let out_max = out_start.saturating_add(match is_plain {
                 true => self.config.output_soft_max,
                 false => conversation.client.output_soft_max(&self.config),
@@ -263,16 +268,7 @@ impl Executor {
                 if is_plain {
                     self.execute(i, input, now, reply_len_max, client, out);
                 } else {
-                    client.fetch_messages(out);
-                    if !self.is_answered(i, input, client, out) {
-                        let timer = is_timed.then(|| self.timer());
-                        self.execute(i, input, now, reply_len_max, client, out);
-                        if let Some(timer) = timer {
-                            self.note_time(i, timer);
-                        }
-                        self.tell(i, input, client);
-                    }
-                    client.fetch_messages(out);
+                    self.execute_special(i, input, now, reply_len_max, client, out);
                 }
                 commands += 1;
                 if conversation.client.closing.is_some() {
@@ -435,6 +431,34 @@ impl Executor {
             let keys = spec.keys_of(request.args.view(&input[request.start..]));
             self.server.threads[self.thread].hot_keys.note(keys, batch.len, now);
         }
+    }
+
+    /// Runs a request that is not just to be run, or that others want to know of.
+    fn execute_special(
+        &mut self,
+        i: usize,
+        input: &[u8],
+        now: u64,
+        reply_len_max: usize,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) {
+        client.fetch_messages(out);
+        if !self.is_answered(i, input, client, out) {
+            let timer = self.is_timed.then(|| self.timer());
+            let request = &self.batch[i];
+            if let Some(spec) = request.spec {
+                let args = request.args.view(&input[request.start..]);
+                tracking::before(spec, args, client, &self.server);
+            }
+            self.execute(i, input, now, reply_len_max, client, out);
+            if let Some(timer) = timer {
+                self.note_time(i, timer);
+            }
+            self.tell(i, input, client);
+        }
+        client.end_request(self.batch[i].spec);
+        client.fetch_messages(out);
     }
 
     /// When a request begins, and how many were timed until then.

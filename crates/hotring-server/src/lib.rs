@@ -55,6 +55,7 @@ mod slowlog;
 mod socket;
 mod subscriptions;
 mod tls;
+mod tracking;
 mod transaction;
 mod worker;
 

@@ -29,6 +29,7 @@ use crate::scripts::{Running, Scripts};
 use crate::scrub::Scrubber;
 use crate::slowlog::SlowLog;
 use crate::tls::Tls;
+use crate::tracking::Tracking;
 
 /// Held by each test that has a stalled thread. Where a log line is met first by a thread that has no
 /// log, `tracing` may drop it from then on for all, also for the test that looks for it.
@@ -103,6 +104,8 @@ pub(crate) struct Server {
     pub pubsub: PubSub,
     /// Who is shown every request.
     pub monitors: Monitors,
+    /// Who keeps copies of what it has read.
+    pub tracking: Arc<Tracking>,
     /// What has taken long, by kind.
     pub latency: Latency,
     /// The scripts that it knows.
@@ -210,6 +213,9 @@ impl Server {
         let latency = Latency::new(config.latency_threshold_ms);
         let slowlog = SlowLog::new(config.slowlog_threshold_us, config.slowlog_len_max);
         let acl = Acl::new(&config.requirepass);
+        let tracking = Arc::new(Tracking::new(config));
+        let is_first = parts.store.set_observer(tracking.clone());
+        debug_assert!(is_first, "a store belongs to one server");
         Server {
             store: parts.store,
             threads: (0..parts.config.threads).map(|_| ThreadShared::default()).collect(),
@@ -232,6 +238,7 @@ impl Server {
             rates: Rates::default(),
             pubsub: PubSub::default(),
             monitors: Monitors::default(),
+            tracking,
             latency,
             scripts: Scripts::default(),
             scrubber: Scrubber::default(),
@@ -271,6 +278,7 @@ impl Server {
         self.store.set_watches_max(changed.waiting_max);
         self.slowlog.set(changed.slowlog_threshold_us, changed.slowlog_len_max);
         self.latency.set_threshold(changed.latency_threshold_ms);
+        self.tracking.set_limits(&changed);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(changed);
         self.renew();
         Ok(())
@@ -350,6 +358,7 @@ impl Server {
 
     /// Forgets a connection that has ended, if it is not forgotten yet.
     pub(crate) fn leave(&self, client: &ClientShared) {
+        client.leave();
         if self.lock_clients().remove(&client.id).is_some() {
             // ORDERING: Relaxed, a hint for balancing.
             self.threads[client.thread].connections.fetch_sub(1, Ordering::Relaxed);
@@ -359,6 +368,11 @@ impl Server {
     /// All connections, oldest first.
     pub(crate) fn clients(&self) -> Vec<Arc<ClientShared>> {
         self.lock_clients().values().cloned().collect()
+    }
+
+    /// The connection of this number.
+    pub(crate) fn client(&self, id: u64) -> Option<Arc<ClientShared>> {
+        self.lock_clients().get(&id).cloned()
     }
 
     /// Bytes that the buffers of all connections take.

@@ -5,12 +5,17 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.JedisPool;
 import redis.clients.jedis.JedisPubSub;
 import redis.clients.jedis.Pipeline;
+import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.Response;
 import redis.clients.jedis.Transaction;
+import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.csc.CacheConfig;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.params.ScanParams;
 import redis.clients.jedis.params.SetParams;
@@ -40,6 +45,7 @@ public class Check {
             scan(jedis);
             errors(jedis);
             pubsub(pool, jedis);
+            copies(port, jedis);
             equal(jedis.info("server").contains("hotring_version"), true);
             equal(jedis.configGet("maxclients").containsKey("maxclients"), true);
             ok("INFO and CONFIG GET");
@@ -59,6 +65,28 @@ public class Check {
         equal(jedis.incrBy("java:a", 41), 42L);
         equal(jedis.getDel("java:a"), "42");
         ok("strings and bytes");
+    }
+
+    /** What is kept on the client's side is asked for again once somebody has changed it. */
+    static void copies(int port, Jedis other) throws Exception {
+        HostAndPort address = new HostAndPort("127.0.0.1", port);
+        DefaultJedisClientConfig config =
+                DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP3).build();
+        CacheConfig cache = CacheConfig.builder().maxSize(100).build();
+        try (UnifiedJedis jedis = new UnifiedJedis(address, config, cache)) {
+            for (String value : List.of("1", "2", "3")) {
+                other.set("java:copy", value);
+                long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+                while (!value.equals(jedis.get("java:copy"))) {
+                    equal(System.nanoTime() < deadline, true);
+                    Thread.sleep(5);
+                }
+                long hits = jedis.getCache().getStats().getHitCount();
+                equal(jedis.get("java:copy"), value);
+                equal(jedis.getCache().getStats().getHitCount() > hits, true);
+            }
+        }
+        ok("copies on the client's side");
     }
 
     static void expiry(Jedis jedis) throws Exception {

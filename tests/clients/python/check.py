@@ -4,6 +4,7 @@ import sys
 import time
 
 import redis
+from redis.cache import CacheConfig
 
 
 def ping(r):
@@ -159,6 +160,25 @@ def errors(r):
             raise AssertionError(f"no error, wanted: {text}")
 
 
+def copies(port):
+    # What is kept on the client's side is asked for again once somebody has changed it.
+    caching = redis.Redis(port=port, protocol=3, socket_timeout=20, cache_config=CacheConfig())
+    with caching as r, redis.Redis(port=port, socket_timeout=20) as other:
+        for value in (b"1", b"2", b"3"):
+            other.set("py:copy", value)
+            wait_for(lambda: r.get("py:copy") == value)
+            assert r.get_cache().size == 1 and r.get("py:copy") == value
+        other.set("py:copy", 4, px=100)
+        wait_for(lambda: r.get("py:copy") is None)
+
+
+def wait_for(happened):
+    deadline = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.005)
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit("usage: check.py PORT")
@@ -186,6 +206,11 @@ def main():
                 except Exception as error:
                     sys.exit(f"FAILED: redis-py, protocol {name}: {what}: {error!r}")
                 print(f"ok: redis-py, protocol {name}: {what}")
+    try:
+        copies(port)
+    except Exception as error:
+        sys.exit(f"FAILED: redis-py: copies on the client's side: {error!r}")
+    print("ok: redis-py: copies on the client's side")
 
 
 main()

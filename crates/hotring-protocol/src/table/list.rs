@@ -414,6 +414,19 @@ table! {
         ClientNoTouch of Client = "client|no-touch" 3 Connection .flags(DIRECT).since("7.2.0")
             .args("ON | OFF")
             .about("Keeps the connection's reads from counting as accesses to keys.");
+        ClientTracking of Client = "client|tracking" -3 Connection
+            .flags(DIRECT.with(Flags::ENDS_BATCH)).since("6.0.0")
+            .args("ON | OFF [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] \
+                   [NOLOOP]")
+            .cost("O(1), and O(n) in the number of prefixes")
+            .about("Tells the connection, from now on, when a key changes that it has read.");
+        ClientCaching of Client = "client|caching" 3 Connection .flags(DIRECT).since("6.0.0")
+            .args("YES | NO")
+            .about("Makes the next request an exception to OPTIN or OPTOUT of CLIENT TRACKING.");
+        ClientGetRedir of Client = "client|getredir" 2 Connection .flags(DIRECT).since("6.0.0")
+            .about("Answers the connection that is told in this one's place by CLIENT TRACKING.");
+        ClientTrackingInfo of Client = "client|trackinginfo" 2 Connection .flags(DIRECT).since("6.2.0")
+            .about("Describes what the connection has asked for by CLIENT TRACKING.");
         ClientHelp of Client = "client|help" 2 Connection .flags(ALWAYS).since("5.0.0")
             .about("Lists the subcommands.");
         ConfigGet of Config = "config|get" -3 Server .flags(ADMIN).since("2.0.0")

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use hotring_protocol::{CommandId, commands, parse_i64, quoted, subcommands};
 
-use crate::client::{ClientShared, Closing, KILLED};
+use crate::client::{BROADCASTS, BROKEN_REDIRECT, ClientShared, Closing, KILLED, TRACKING};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 
@@ -151,8 +151,8 @@ impl ClientType {
 
     fn has(self, client: &ClientShared) -> bool {
         match self {
-            Self::Normal => !listens(client),
-            Self::PubSub => listens(client),
+            Self::Normal => !client.listens(),
+            Self::PubSub => client.listens(),
             Self::Replica => false,
         }
     }
@@ -180,7 +180,7 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
         text,
         "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub=0 \
          multi={queued} watch={} qbuf={} qbuf-free={} argv-mem=0 multi-mem={queued_len} rbs=0 rbp=0 obl=0 oll={} \
-         omem={} tot-mem={} events=rw cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={} \
+         omem={} tot-mem={} events=rw cmd={} user={} redir={} resp={} lib-name={} lib-ver={} \
          io-thread={}",
         client.id,
         client.peer,
@@ -199,6 +199,7 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
         input_len + input_free + queued_len + unsent_len + std::mem::size_of::<ClientShared>(),
         command_name(client.last_command.load(Ordering::Relaxed)),
         labels.user,
+        client.redirect.load(Ordering::Relaxed),
         client.protocol.load(Ordering::Relaxed),
         labels.lib_name,
         labels.lib_ver,
@@ -210,22 +211,21 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
 /// What is special about a connection, a letter each; N for nothing.
 fn flags(client: &ClientShared) -> String {
     // ORDERING: Relaxed throughout, as in `describe`.
+    let tracking = client.tracking.load(Ordering::Relaxed);
     let letters = [
         ('O', client.monitors.load(Ordering::Relaxed)),
-        ('P', listens(client)),
-        ('U', client.peer.starts_with('/')),
+        ('P', client.listens()),
         ('x', client.queued.load(Ordering::Relaxed) >= 0),
         ('b', client.waiting.load(Ordering::Relaxed)),
+        ('t', tracking & TRACKING != 0),
+        ('R', tracking & BROKEN_REDIRECT != 0),
+        ('B', tracking & BROADCASTS != 0),
+        ('U', client.peer.starts_with('/')),
         ('e', client.no_evict.load(Ordering::Relaxed)),
         ('T', client.no_touch.load(Ordering::Relaxed)),
     ];
     let flags: String = letters.iter().filter(|(_, is_so)| *is_so).map(|(c, _)| c).collect();
     if flags.is_empty() { "N".to_string() } else { flags }
-}
-
-fn listens(client: &ClientShared) -> bool {
-    // ORDERING: Relaxed, as in `describe`.
-    client.channels.load(Ordering::Relaxed) + client.patterns.load(Ordering::Relaxed) > 0
 }
 
 fn command_name(number: u16) -> &'static str {

@@ -116,6 +116,7 @@ fn clients(f: &Facts<'_>, text: &mut String) {
     field(text, "blocked_clients", f.store.watches);
     field(text, "waiting_clients", f.store.watches);
     field(text, "waiting_clients_limit", f.config.waiting_max);
+    field(text, "tracking_clients", f.server.tracking.counts().clients);
     field(text, "mem_clients_normal", f.server.clients_memory());
     field(text, "evicted_clients", f.server.accepts.evicted.value());
 }
@@ -167,6 +168,10 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     let (channels, patterns) = f.server.pubsub.counts();
     field(text, "pubsub_channels", channels);
     field(text, "pubsub_patterns", patterns);
+    let tracking = f.server.tracking.counts();
+    field(text, "tracking_total_keys", tracking.keys);
+    field(text, "tracking_total_items", tracking.pairs);
+    field(text, "tracking_total_prefixes", tracking.prefixes);
     field(text, "client_query_buffer_limit_disconnections", t.input_limit_closed);
     field(text, "client_output_buffer_limit_disconnections", t.output_limit_closed);
     field(text, "total_error_replies", t.errors);

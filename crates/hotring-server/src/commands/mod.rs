@@ -41,6 +41,7 @@ mod script;
 mod scrub;
 mod slowlog;
 pub(crate) mod string;
+mod tracking;
 mod transaction;
 mod wait;
 
@@ -219,6 +220,10 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::ClientKill => client::kill(c),
         Id::ClientNoEvict => client::no_evict(c),
         Id::ClientNoTouch => client::no_touch(c),
+        Id::ClientTracking => tracking::tracking(c),
+        Id::ClientCaching => tracking::caching(c),
+        Id::ClientGetRedir => tracking::getredir(c),
+        Id::ClientTrackingInfo => tracking::info(c),
         Id::ClientHelp => command::help(c, Id::Client),
         Id::ConfigGet => config::get(c),
         Id::ConfigSet => config::set(c),

@@ -79,9 +79,10 @@ fn confirm(c: &mut Context<'_>, word: &str, name: Option<&[u8]>) {
     c.reply.count(c.client.subscriptions.len());
 }
 
-/// Listens to nothing any more, without a word: for RESET and the end of a connection.
+/// Listens to nothing any more and keeps no copies, without a word: for RESET and the end of a connection.
 pub(crate) fn leave_all(client: &mut Client, server: &Server) {
     super::monitor::leave(client, server);
+    super::tracking::leave(client, server);
     let subscriptions = std::mem::take(&mut client.subscriptions);
     for kind in [Kind::Channel, Kind::Pattern] {
         for name in subscriptions.of(kind) {

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::monitors;
 use crate::notify;
+use crate::tracking;
 use crate::transaction::{Queue, aborted};
 
 pub(crate) fn multi(c: &mut Context<'_>) -> Outcome {
@@ -117,11 +118,12 @@ fn scope<'a>(queue: &'a Queue, watched: &'a [Stamp]) -> Scope<'a> {
     if keys.is_empty() { Scope::Nothing } else { Scope::Keys(keys) }
 }
 
-/// Whether a command may look at keys that the table does not say: one that walks over all of them, or a
-/// script, which may use others than it was given.
+/// Whether a command may look at keys that the table does not say: one that walks over all of them, a
+/// script, which may use others than it was given, or one that begins to observe all of them.
 pub(crate) fn may_touch_any_key(spec: &Spec) -> bool {
     let touches = spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::WRITE);
-    spec.group == Group::Scripting || spec.keys.is_empty() && touches
+    let observes = spec.id == CommandId::ClientTracking;
+    spec.group == Group::Scripting || observes || spec.keys.is_empty() && touches
 }
 
 /// Runs the queue unless a watched key has changed.
@@ -146,6 +148,7 @@ fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
             server: c.server,
         };
         if is_still_allowed(spec, &mut inner) {
+            tracking::before(spec, args, inner.client, inner.server);
             answer(spec, &mut inner);
         }
         let changes = inner.store.take_changes();

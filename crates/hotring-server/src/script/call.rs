@@ -16,6 +16,7 @@ use crate::commands::may_touch_any_key;
 use crate::context::Context;
 use crate::monitors;
 use crate::notify;
+use crate::tracking;
 
 /// The commands that one run of a script may ask for.
 pub(super) struct Caller<'a, 'c> {
@@ -130,6 +131,7 @@ impl<'a, 'c> Caller<'a, 'c> {
         // The whole script's reply is no longer than this, nor need a part be.
         let len_max = context.room();
         let mut inner = context.inner(args, reply, state.version(), len_max);
+        tracking::before(spec, args, inner.client, inner.server);
         answer(spec, &mut inner);
         let changes = inner.store.take_changes();
         if !changes.is_empty() {

@@ -127,6 +127,16 @@ pub(super) static LIMITS: &[Setting] = &[
         set: |c, v| number(v, 0, usize::MAX).map(|n| c.subscriptions_max = n),
     },
     Setting {
+        name: "tracking-table-max-keys",
+        alias: "",
+        placeholder: "N",
+        help: "Keys that are kept in mind of those that CLIENT TRACKING asks for, each as often as connections \
+               have read it; above it some are called changed; 0 for no limit",
+        change: Change::Running,
+        get: |c| c.tracking_max.to_string(),
+        set: |c, v| number(v, 0, usize::MAX).map(|n| c.tracking_max = n),
+    },
+    Setting {
         name: "unreclaimed-limit",
         alias: "",
         placeholder: "SIZE",

@@ -89,8 +89,12 @@ impl Raw {
     }
 
     pub fn ask(&mut self, args: &[&[u8]]) -> Vec<u8> {
-        self.stream.write_all(&request(args)).unwrap();
+        self.send(args);
         self.reply()
+    }
+
+    pub fn send(&mut self, args: &[&[u8]]) {
+        self.stream.write_all(&request(args)).unwrap();
     }
 
     pub(crate) fn reply(&mut self) -> Vec<u8> {
@@ -110,7 +114,7 @@ impl Raw {
                 let body = (&mut self.reader).take(number as u64 + 2).read_to_end(reply);
                 assert_eq!(body.unwrap() as i64, number + 2);
             }
-            b'*' | b'~' => (0..number).for_each(|_| self.read_value(reply)),
+            b'*' | b'~' | b'>' => (0..number).for_each(|_| self.read_value(reply)),
             b'%' => (0..2 * number).for_each(|_| self.read_value(reply)),
             _ => {}
         }

@@ -69,7 +69,7 @@ const LIBRARIES: &[(&str, &str)] = &[
     (
         "rueidis",
         "HELLO 3 SETNAME app
-         !CLIENT TRACKING ON OPTIN
+         CLIENT TRACKING ON OPTIN
          CLIENT NO-TOUCH ON
          CLIENT NO-EVICT ON
          !CLIENT CAPA redirect

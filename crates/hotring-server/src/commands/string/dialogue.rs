@@ -17,6 +17,7 @@ use hotring_protocol::Version;
 use hotring_store::{Options, Store};
 
 use crate::client::Closing;
+use crate::commands::pubsub::leave_all;
 use crate::config::Config;
 use crate::executor::{Conversation, Executor};
 use crate::server::{Parts, Server};
@@ -51,11 +52,38 @@ impl Dialogue {
             run_id: "0".repeat(40),
             log_level: Box::new(|_| {}),
         }));
+        Self::begin(server, version)
+    }
+
+    fn begin(server: Arc<Server>, version: Version) -> Self {
         let shared = server.enter("peer".into(), "local".into(), 0);
         let mut conversation = Conversation::new(shared, &server);
         conversation.client.speak(version);
         let executor = Executor::new(server.clone(), 0, 1);
         Dialogue { server, executor, conversation, now: START }
+    }
+
+    /// Another client of the same server.
+    pub(crate) fn beside(&self, version: Version) -> Dialogue {
+        Self::begin(self.server(), version)
+    }
+
+    /// What has come unasked, with ¶ for CR LF.
+    pub(crate) fn heard(&mut self) -> String {
+        let mut out = Vec::new();
+        self.conversation.client.fetch_messages(&mut out);
+        String::from_utf8_lossy(&out).replace("\r\n", "¶")
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u64 {
+        self.conversation.client.shared.id
+    }
+
+    /// Ends the connection.
+    pub(crate) fn end(mut self) {
+        leave_all(&mut self.conversation.client, &self.server);
+        self.server.leave(&self.conversation.client.shared);
     }
 
     /// The server that is talked to.

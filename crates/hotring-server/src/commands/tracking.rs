@@ -1,0 +1,246 @@
+//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO: copies that clients keep of what they read.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hotring_protocol::{parse_i64, quoted};
+
+use crate::client::{BROKEN_REDIRECT, Client, ClientShared};
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+use crate::server::Server;
+use crate::tracking::{Mode, Options};
+
+pub(crate) fn tracking(c: &mut Context<'_>) -> Outcome {
+    let wanted = Wanted::parse(c)?;
+    match c.args[2].to_ascii_lowercase().as_slice() {
+        b"on" => begin(wanted, c)?,
+        b"off" => leave(c.client, c.server),
+        _ => return Err(Failure::Syntax),
+    }
+    c.reply.ok();
+    Ok(())
+}
+
+fn begin(wanted: Wanted, c: &mut Context<'_>) -> Outcome {
+    let (options, redirect) = wanted.check(c)?;
+    let tracking = &c.server.tracking;
+    tracking.enter(&c.client.shared, &options, redirect);
+    c.client.track(Some(options));
+    // After it was entered: T1 in `crate::tracking`.
+    c.store.observe(|| true);
+    Ok(())
+}
+
+/// Keeps no copies any more; for TRACKING OFF, RESET, and the end of a connection.
+pub(crate) fn leave(client: &mut Client, server: &Server) {
+    if client.tracking().is_some() {
+        server.tracking.leave(client.shared.id);
+        client.track(None);
+    }
+}
+
+/// The options as they were given.
+#[derive(Default)]
+struct Wanted {
+    redirect: Option<Arc<ClientShared>>,
+    prefixes: Vec<Box<[u8]>>,
+    broadcast: bool,
+    opt_in: bool,
+    opt_out: bool,
+    no_loop: bool,
+}
+
+impl Wanted {
+    fn parse(c: &Context<'_>) -> Result<Wanted, Failure> {
+        let mut wanted = Wanted::default();
+        let mut at = 3;
+        while let Some(word) = c.args.get(at) {
+            let value = c.args.get(at + 1);
+            at += 1;
+            match (word.to_ascii_lowercase().as_slice(), value) {
+                (b"redirect", Some(id)) => {
+                    at += 1;
+                    wanted.redirect = Some(wanted.other(c, id)?);
+                }
+                (b"prefix", Some(prefix)) => {
+                    at += 1;
+                    wanted.prefixes.push(prefix.into());
+                }
+                (b"bcast", _) => wanted.broadcast = true,
+                (b"optin", _) => wanted.opt_in = true,
+                (b"optout", _) => wanted.opt_out = true,
+                (b"noloop", _) => wanted.no_loop = true,
+                _ => return Err(Failure::Syntax),
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn other(&self, c: &Context<'_>, id: &[u8]) -> Result<Arc<ClientShared>, Failure> {
+        if self.redirect.is_some() {
+            return Err(Failure::text("ERR A client can only redirect to a single other client"));
+        }
+        let id = parse_i64(id).ok_or(Failure::NotAnInteger)?;
+        let other = u64::try_from(id).ok().and_then(|id| c.server.client(id));
+        other.ok_or(Failure::text("ERR The client ID you want redirect to does not exist"))
+    }
+
+    /// What is asked for, if it goes together with itself and with what was asked for before.
+    fn check(self, c: &Context<'_>) -> Result<(Options, Option<Arc<ClientShared>>), Failure> {
+        let before = c.client.tracking();
+        let mode_before = before.map(|options| options.mode);
+        if !self.broadcast && !self.prefixes.is_empty() {
+            return Err(Failure::text("ERR PREFIX option requires BCAST mode to be enabled"));
+        }
+        if mode_before.is_some_and(|mode| (mode == Mode::Broadcast) != self.broadcast) {
+            return Err(Failure::text(
+                "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then \
+                 re-enabling it with a different mode.",
+            ));
+        }
+        if self.broadcast && (self.opt_in || self.opt_out) {
+            return Err(Failure::text("ERR OPTIN and OPTOUT are not compatible with BCAST"));
+        }
+        if self.opt_in && self.opt_out {
+            return Err(Failure::text("ERR You can't specify both OPTIN mode and OPTOUT mode"));
+        }
+        if self.opt_in && mode_before == Some(Mode::OptOut)
+            || self.opt_out && mode_before == Some(Mode::OptIn)
+        {
+            return Err(Failure::text(
+                "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then \
+                 re-enabling it with a different mode.",
+            ));
+        }
+        let mode = match (self.broadcast, self.opt_in, self.opt_out) {
+            (true, ..) => Mode::Broadcast,
+            (_, true, _) => Mode::OptIn,
+            (_, _, true) => Mode::OptOut,
+            _ => Mode::All,
+        };
+        let prefixes = if self.broadcast { self.prefixes(before, c)? } else { BTreeSet::new() };
+        let redirect = self.redirect.as_ref().map(|other| other.id);
+        let options = Options { mode, no_loop: self.no_loop, redirect, prefixes, caching: false };
+        Ok((options, self.redirect))
+    }
+
+    /// The prefixes from before and the new ones. Without new ones, all keys begin with what is asked for.
+    fn prefixes(
+        &self,
+        before: Option<&Options>,
+        c: &Context<'_>,
+    ) -> Result<BTreeSet<Box<[u8]>>, Failure> {
+        let mut all = before.map(|options| options.prefixes.clone()).unwrap_or_default();
+        for (i, prefix) in self.prefixes.iter().enumerate() {
+            if let Some(other) = all.iter().find(|other| overlaps(prefix, other)) {
+                return Err(overlap(prefix, "an existing prefix", other));
+            }
+            let mut others = self.prefixes[i + 1..].iter();
+            if let Some(other) = others.find(|other| overlaps(prefix, other)) {
+                return Err(overlap(prefix, "another provided prefix", other));
+            }
+        }
+        match self.prefixes.is_empty() {
+            true => _ = all.insert(Box::default()),
+            false => all.extend(self.prefixes.iter().cloned()),
+        }
+        let config = c.server.config();
+        let (max, len) =
+            (config.subscriptions_max, all.iter().map(|prefix| prefix.len()).sum::<usize>());
+        if all.len() > max {
+            return Err(format!("ERR more than {max} prefixes (max-subscriptions)").into());
+        }
+        if len > config.query_buffer_max {
+            return Err(Failure::text(
+                "ERR all prefixes are longer than client-query-buffer-limit",
+            ));
+        }
+        Ok(all)
+    }
+}
+
+fn overlaps(a: &[u8], b: &[u8]) -> bool {
+    a.starts_with(b) || b.starts_with(a)
+}
+
+fn overlap(prefix: &[u8], kind: &str, other: &[u8]) -> Failure {
+    let (prefix, other) = (quoted(prefix), quoted(other));
+    format!(
+        "ERR Prefix '{prefix}' overlaps with {kind} '{other}'. Prefixes for a single client must not overlap."
+    )
+    .into()
+}
+
+pub(crate) fn caching(c: &mut Context<'_>) -> Outcome {
+    let Some(mode) = c.client.tracking().map(|options| options.mode) else {
+        return Err(Failure::text(
+            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
+             mode enabled",
+        ));
+    };
+    match c.args[2].to_ascii_lowercase().as_slice() {
+        b"yes" if mode == Mode::OptIn => {}
+        b"no" if mode == Mode::OptOut => {}
+        b"yes" => {
+            return Err(Failure::text(
+                "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
+            ));
+        }
+        b"no" => {
+            return Err(Failure::text(
+                "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
+            ));
+        }
+        _ => return Err(Failure::Syntax),
+    }
+    c.client.except_next();
+    c.reply.ok();
+    Ok(())
+}
+
+/// Who is told in place of this connection: 0 for nobody, -1 if it keeps no copies.
+pub(crate) fn getredir(c: &mut Context<'_>) -> Outcome {
+    c.reply.int(redirect(c));
+    Ok(())
+}
+
+fn redirect(c: &Context<'_>) -> i64 {
+    // ORDERING: Relaxed, written by this thread.
+    c.client.shared.redirect.load(Ordering::Relaxed)
+}
+
+pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
+    let options = c.client.tracking().cloned().unwrap_or_default();
+    let is_on = c.client.tracking().is_some();
+    let Options { mode, no_loop, caching, .. } = options;
+    // ORDERING: Relaxed, noted by who wanted to tell the other one.
+    let shown = c.client.shared.tracking.load(Ordering::Relaxed);
+    let flags = [
+        ("off", !is_on),
+        ("on", is_on),
+        ("bcast", mode == Mode::Broadcast),
+        ("optin", mode == Mode::OptIn),
+        ("caching-yes", mode == Mode::OptIn && caching),
+        ("optout", mode == Mode::OptOut),
+        ("caching-no", mode == Mode::OptOut && caching),
+        ("noloop", no_loop),
+        ("broken_redirect", shown & BROKEN_REDIRECT != 0),
+    ];
+    let flags: Vec<&str> =
+        flags.into_iter().filter(|(_, is_so)| *is_so).map(|(name, _)| name).collect();
+    c.reply.map(3);
+    c.reply.bulk(b"flags");
+    c.reply.set(flags.len());
+    flags.iter().for_each(|name| c.reply.bulk(name.as_bytes()));
+    c.reply.bulk(b"redirect");
+    c.reply.int(redirect(c));
+    c.reply.bulk(b"prefixes");
+    c.reply.array(options.prefixes.len());
+    options.prefixes.iter().for_each(|prefix| c.reply.bulk(prefix));
+    c.check_room()
+}
+
+#[cfg(test)]
+mod tests;
