@@ -1,9 +1,10 @@
 //! Real client libraries and tools against the release build; the programs are in `tests/clients`.
 //!
-//! Each library comes from its own registry, into the target folder or beside its program. `redis_cli` tries
-//! the modes of redis-cli.
+//! Each library comes from its own registry, into the target folder or beside its program. `own` runs the tests that
+//! come with the libraries, `redis_cli` tries the modes of redis-cli.
 
 mod memcached;
+mod own;
 mod redis_cli;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +32,9 @@ const CLIENTS: &[(&str, &[&str], Check)] = &[
     ("redis-rs", &[], rust),
     ("pymemcache", &["python3"], memcached::pymemcache),
     ("memccapable", &["memccapable"], memcached::memccapable),
+    ("redis-py-own", &["python3"], own::redis_py),
+    ("go-redis-own", &["go"], own::go_redis),
+    ("pymemcache-own", &["python3"], own::pymemcache),
 ];
 
 /// Tries the clients that are named, or all of them.

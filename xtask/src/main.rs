@@ -35,11 +35,13 @@ Usage: cargo xtask TASK
   tidy           The style rules that rustfmt and clippy do not know
   docs           Writes the pages of docs/ anew that are generated from tables
   docs --check   Fails if one of them is stale
-  clients        Client libraries and tools against a server: all of them, or those that are named
+  clients        Client libraries, their own tests, and tools against a server: all of them, or those
+                 that are named
   prove          The checkers of the index: loom, shuttle, asan, tsan, or those that are named;
                  --long gives them an hour instead of minutes
   instructions   Instructions for each kind of operation, against the baseline; --renew writes it
-  fuzz           Each target of fuzz/ for 600 seconds, or those that are named; --seconds N
+  fuzz           Each target of fuzz/ for 600 seconds, or those that are named; --seconds N; --together
+                 runs all of them at once
   long           Hours instead of minutes: long histories, torture, real traces (HOTRING_TRACES)
   measure        Runs the measurements of docs/results on this machine
 

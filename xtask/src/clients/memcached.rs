@@ -42,14 +42,22 @@ fn against_server(
     hotring: &Path,
     command: impl FnOnce(u16) -> (Command, &'static str),
 ) -> Result<Done> {
+    let mut checks = 0;
+    with_port(hotring, |port| {
+        let (mut command, mark) = command(port);
+        process::run_lines(&mut command, |line| checks += usize::from(line.starts_with(mark)))
+    })?;
+    ensure!(checks > 0, "the program checked nothing");
+    Ok(Done::Passed(checks))
+}
+
+/// Runs `f` with the port where a fresh server speaks memcached's protocol.
+pub fn with_port<R>(hotring: &Path, f: impl FnOnce(u16) -> Result<R>) -> Result<R> {
     // Bound and let go again: the port is most likely still free a moment later.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
     let server = Server::start_with(hotring, &["--memcached", &format!("127.0.0.1:{port}")])?;
-    let (mut command, mark) = command(port);
-    let mut checks = 0;
-    process::run_lines(&mut command, |line| checks += usize::from(line.starts_with(mark)))?;
+    let result = f(port)?;
     let status = server.interrupt()?;
     ensure!(status.success(), "Ctrl-C ends the server with {status}, not 0");
-    ensure!(checks > 0, "the program checked nothing");
-    Ok(Done::Passed(checks))
+    Ok(result)
 }

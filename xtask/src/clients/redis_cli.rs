@@ -47,9 +47,10 @@ pub fn check(hotring: &Path) -> Result<Done> {
     let keys: std::collections::BTreeSet<&str> = keys.lines().collect();
     ensure!(keys.len() == KEYS, "--scan finds {} keys of {KEYS}", keys.len());
     println!("  redis-cli --scan -> {} keys", keys.len());
-    stat(&port)?;
+    watch(&port)?;
+    hot_keys(&port)?;
     server.interrupt()?;
-    Ok(Done::Passed(checks + 2))
+    Ok(Done::Passed(checks + 4))
 }
 
 /// Loads keys by `--pipe`, which reads the protocol.
@@ -74,21 +75,41 @@ fn pipe(port: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads some lines of a mode that does not end.
-fn stat(port: &str) -> Result<()> {
+/// Modes that do not end.
+fn watch(port: &str) -> Result<()> {
+    let stat = lines(port, &["--stat", "-i", "0.05"], STAT_LINES)?;
+    let last = stat.last().context("redis-cli --stat says nothing")?;
+    let keys = last.split_whitespace().next().unwrap_or_default();
+    ensure!(keys == (KEYS + 2).to_string(), "redis-cli --stat: {stat:?}");
+    println!("  redis-cli --stat -> {last}");
+    let history = lines(port, &["--latency-history", "--raw", "-i", "1"], 2)?;
+    // Least, most, average, how many.
+    let is_line = |line: &String| line.split_whitespace().all(|n| n.parse::<f64>().is_ok());
+    ensure!(history.len() == 2 && history.iter().all(is_line), "--latency-history: {history:?}");
+    println!("  redis-cli --latency-history -> {}", history[1]);
+    Ok(())
+}
+
+/// The first lines of a program that goes on.
+fn lines(port: &str, flags: &[&str], n: usize) -> Result<Vec<String>> {
     let mut child = process::command("redis-cli")
-        .args(["-p", port, "--stat", "-i", "0.05"])
+        .args(["-p", port])
+        .args(flags)
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot run redis-cli")?;
     let output = child.stdout.take().context("its output is piped")?;
-    let lines: Vec<String> =
-        BufReader::new(output).lines().take(STAT_LINES).collect::<std::io::Result<_>>()?;
+    let lines = BufReader::new(output).lines().take(n).collect::<std::io::Result<_>>()?;
     child.kill()?;
     child.wait()?;
-    let last = lines.last().context("redis-cli --stat says nothing")?;
-    let keys = last.split_whitespace().next().unwrap_or_default();
-    ensure!(keys == (KEYS + 2).to_string(), "redis-cli --stat: {lines:?}");
-    println!("  redis-cli --stat -> {last}");
+    Ok(lines)
+}
+
+/// Asks for frequencies, which are not counted: an error that says so, and no more.
+fn hot_keys(port: &str) -> Result<()> {
+    let output = process::command("redis-cli").args(["-p", port, "--hotkeys"]).output()?;
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success() && text.contains("LFU"), "redis-cli --hotkeys: {text}");
+    println!("  redis-cli --hotkeys -> {}", text.trim().lines().last().unwrap_or_default());
     Ok(())
 }
