@@ -33,7 +33,8 @@ pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
 
 /// Answers with an error in place of all that has been written since `start`.
 fn fail(c: &mut Context<'_>, start: usize, failure: &Failure) {
-    c.counters.errors.add(1);
+    let message = failure.message();
+    c.counters.error(&message);
     note_stalled(c, failure);
     // A command that fails half-way must not leave half a reply, nor wait for another one.
     c.reply.buffer().truncate(start);
@@ -43,7 +44,7 @@ fn fail(c: &mut Context<'_>, start: usize, failure: &Failure) {
     if matches!(failure, Failure::ReplyTooLong) {
         c.client.closing = Some(Closing::OutputLimit);
     } else {
-        c.reply.error(failure.message().as_bytes());
+        c.reply.error(message.as_bytes());
     }
 }
 

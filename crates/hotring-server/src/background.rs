@@ -5,7 +5,7 @@
 //! wait for it. New ones do, for as long as a tick lasts: at most `TICK_MAX` and a step of each.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use hotring_store::Session;
@@ -64,6 +64,9 @@ pub(crate) async fn run(server: Arc<Server>) {
         {}
         store.collect();
         server.tracking.make_room(STEP_ITEMS);
+        if server.pause.end_if_over(clock::unix_ms()) {
+            server.renew();
+        }
         if store.is_observed() && !server.tracking.any() {
             // Asked again while nobody else is at the store.
             store.observe(|| server.tracking.any());
@@ -81,7 +84,9 @@ pub(crate) async fn run(server: Arc<Server>) {
 /// Removes expired items: a share of all items each tick, and more while many have expired. `cursor` is how
 /// far a walk has come that tells of them.
 fn expire(server: &Server, store: &mut Session, cursor: &mut u64, deadline: Instant) {
-    if server.store.stats().index.expiring == 0 {
+    // While requests have to wait, nothing is to change.
+    let is_paused = server.pause.lasts(clock::unix_ms()).is_some();
+    if is_paused || server.store.stats().index.expiring == 0 {
         return;
     }
     let share = (server.store.len() / TICKS_PER_WALK).max(TICK_ITEMS_MIN);
@@ -146,8 +151,7 @@ fn close_silent(server: &Server) {
     let fetch_timeout_ms = config.output_soft_s.saturating_mul(1000);
     let now = clock::unix_ms();
     for client in server.clients() {
-        // ORDERING: Acquire pairs with the Release of the end of a wait: `active_at` is then its end.
-        if client.waiting.load(Acquire) {
+        if client.is_waiting() {
             continue;
         }
         // ORDERING: Relaxed throughout, one tick earlier or later does not matter.
@@ -214,7 +218,7 @@ mod tests {
         let shared = server.enter("peer".into(), "local".into(), 0);
         let mut client = Client::new(shared.clone(), &server.acl);
         let watch = server.store.session().watch(b"k", None, Waker::noop().clone(), 0).unwrap();
-        client.begin_wait(Wait { watch, limit: None });
+        client.begin_wait(Wait::Key { watch, limit: None });
         // Since 1970.
         shared.active_at.store(1, Relaxed);
         shared.request_since.store(1, Relaxed);

@@ -3,15 +3,13 @@
 //! [`Client`] belongs to the connection's task. [`ClientShared`] is what any thread may look at
 //! (CLIENT LIST) or ask for (CLIENT KILL); the task publishes into it with relaxed stores.
 
-use std::borrow::Cow;
-use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering,
-};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Wake, Waker};
+mod shared;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hotring_protocol::{ArgsView, CommandId, Spec, Version, Writer};
+use hotring_protocol::{ArgsView, CommandId, Flags, Spec, Version};
 use hotring_store::{Stamp, Watch};
 
 use crate::acl::{Access, Acl};
@@ -21,6 +19,12 @@ use crate::pubsub::Kind;
 use crate::subscriptions::Subscriptions;
 use crate::tracking;
 use crate::transaction::{Queue, Queued, Transaction};
+
+pub(crate) use shared::{
+    BROADCASTS, BROKEN_REDIRECT, ClientShared, KILLED, Labels, MESSAGES, OVERFLOWED, TRACKING,
+    USERS_CHANGED, Unblocked,
+};
+use shared::{PAUSED, RUNS, WAITS, unblocked};
 
 /// Unsent bytes above which a connection is not read from that has yet to authenticate.
 const LOCKED_OUTPUT_MAX: usize = 4 << 10;
@@ -50,7 +54,9 @@ pub(crate) struct Client {
     pub monitors: bool,
     /// What it has asked for if it keeps copies of what it reads.
     tracking: Option<Box<tracking::Options>>,
-    /// Why its requests are not just run: [`QUEUES`], [`LISTENS`], [`TRACKS`].
+    /// Which replies it wants.
+    replies: Replies,
+    /// Why its requests are not just run: [`QUEUES`], [`LISTENS`], [`TRACKS`], [`MUTES`].
     special: u8,
 }
 
@@ -60,14 +66,33 @@ const QUEUES: u8 = 1;
 const LISTENS: u8 = 2;
 /// It keeps copies.
 const TRACKS: u8 = 4;
+/// It does not want all replies.
+const MUTES: u8 = 8;
 
-/// A wait for a key.
+/// Which replies a client wants (CLIENT REPLY).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Replies {
+    #[default]
+    All,
+    None,
+    /// All but the one to the next request.
+    AllButNext,
+    /// All but the one to this request.
+    AllButThis,
+}
+
+/// What keeps a connection from running its next request.
 #[derive(Debug)]
-pub(crate) struct Wait {
-    /// What is waited for.
-    pub watch: Watch,
-    /// How long at most; None for ever.
-    pub limit: Option<Duration>,
+pub(crate) enum Wait {
+    /// The last one waits for a key.
+    Key {
+        /// What is waited for.
+        watch: Watch,
+        /// How long at most; None for ever.
+        limit: Option<Duration>,
+    },
+    /// CLIENT PAUSE. The next one has not begun.
+    Pause,
 }
 
 /// Why a connection ends.
@@ -102,6 +127,7 @@ impl Client {
             subscriptions: Subscriptions::default(),
             monitors: false,
             tracking: None,
+            replies: Replies::All,
             special: 0,
         };
         client.publish_lock();
@@ -214,6 +240,17 @@ impl Client {
         queued
     }
 
+    /// Whether a request may write, also by what it runs of a transaction or script, or tell others.
+    pub(crate) fn may_write(&self, spec: &Spec) -> bool {
+        let writes = |spec: &Spec| {
+            use CommandId as Id;
+            spec.flags.contains(Flags::WRITE)
+                || matches!(spec.id, Id::Publish | Id::Eval | Id::EvalSha)
+        };
+        let queued = self.transaction.queue().filter(|_| spec.id == CommandId::Exec);
+        writes(spec) || queued.is_some_and(|queue| queue.commands().any(|(spec, _)| writes(spec)))
+    }
+
     /// Ends the transaction and watches nothing any more; returns what was queued and watched.
     pub(crate) fn end_transaction(&mut self) -> (Option<Box<Queue>>, Vec<Stamp>) {
         let ended = self.transaction.take();
@@ -252,9 +289,42 @@ impl Client {
         }
     }
 
-    /// Notes that a request has been dealt with; None if it was no command. What CLIENT CACHING said was for
-    /// this one, or for a transaction as a whole.
-    pub(crate) fn end_request(&mut self, spec: Option<&Spec>) {
+    /// Chooses which replies it wants.
+    pub(crate) fn want_replies(&mut self, replies: Replies) {
+        self.mark(MUTES, replies != Replies::All);
+        self.replies = replies;
+    }
+
+    /// Which replies it wants.
+    pub(crate) fn replies(&self) -> Replies {
+        self.replies
+    }
+
+    /// Notes that a request begins.
+    pub(crate) fn begin_request(&mut self) {
+        if self.replies == Replies::AllButNext {
+            self.replies = Replies::AllButThis;
+        }
+    }
+
+    /// Notes that a request has been dealt with, unless it waits; None if it was no command. Its reply is what
+    /// `out` has from `start` on. What comes unasked stays, the confirmations of subscriptions among it.
+    pub(crate) fn end_request(&mut self, spec: Option<&Spec>, start: usize, out: &mut Vec<u8>) {
+        if self.wait.is_some() {
+            return;
+        }
+        self.end_caching(spec);
+        let is_asked = spec.is_none_or(|spec| !is_confirmed(spec.id));
+        if self.replies != Replies::All && (is_asked || out.get(start) == Some(&b'-')) {
+            out.truncate(start);
+        }
+        if self.replies == Replies::AllButThis {
+            self.want_replies(Replies::All);
+        }
+    }
+
+    /// What CLIENT CACHING said was for this request, or for a transaction as a whole.
+    fn end_caching(&mut self, spec: Option<&Spec>) {
         let is_about_connection = spec.is_some_and(|spec| spec.parent == Some(CommandId::Client));
         if let Some(tracking) = &mut self.tracking
             && !is_about_connection
@@ -272,19 +342,23 @@ impl Client {
 
     /// Begins a wait; the command's reply comes when it ends.
     pub(crate) fn begin_wait(&mut self, wait: Wait) {
+        let waiting = match wait {
+            Wait::Key { .. } => WAITS,
+            Wait::Pause => PAUSED,
+        };
         self.wait = Some(wait);
         // ORDERING: Relaxed, a moment more or less of waiting does not matter.
-        self.shared.waiting.store(true, Ordering::Relaxed);
+        self.shared.waiting.store(waiting, Ordering::Relaxed);
     }
 
-    /// Ends it at the Unix millisecond `now`.
-    pub(crate) fn end_wait(&mut self, now: u64) {
+    /// Ends it at the Unix millisecond `now`. Says if somebody else has, who counts on that.
+    pub(crate) fn end_wait(&mut self, now: u64) -> Option<Unblocked> {
         self.wait = None;
         // ORDERING: Relaxed, before the Release below.
         self.shared.active_at.store(now, Ordering::Relaxed);
         // ORDERING: Release pairs with the Acquire of who closes idle connections: who sees the end of
         // the wait counts the idle time from there.
-        self.shared.waiting.store(false, Ordering::Release);
+        unblocked(self.shared.waiting.swap(RUNS, Ordering::Release))
     }
 
     /// Chooses the protocol version.
@@ -298,296 +372,10 @@ impl Client {
     }
 }
 
-/// What clients tell about themselves.
-#[derive(Clone, Debug)]
-pub(crate) struct Labels {
-    /// The user that it has become.
-    pub user: Cow<'static, str>,
-    /// CLIENT SETNAME.
-    pub name: String,
-    /// CLIENT SETINFO LIB-NAME.
-    pub lib_name: String,
-    /// CLIENT SETINFO LIB-VER.
-    pub lib_ver: String,
-}
-
-/// What any thread may know about a connection.
-#[derive(Debug)]
-pub(crate) struct ClientShared {
-    /// Unique over the life of the process, from 1.
-    pub id: u64,
-    /// The other side's address.
-    pub peer: String,
-    /// Our address.
-    pub local: String,
-    /// Which thread serves it.
-    pub thread: usize,
-    /// Unix milliseconds of the accept.
-    pub connected_at: u64,
-    /// Unix milliseconds of the last bytes received.
-    pub active_at: AtomicU64,
-    /// The last command, as [`CommandId`]'s number plus one; 0 before the first.
-    pub last_command: AtomicU16,
-    /// 2 or 3.
-    pub protocol: AtomicU8,
-    /// Bytes of the unfinished request.
-    pub input_len: AtomicUsize,
-    /// Bytes reserved for it beyond these.
-    pub input_free: AtomicUsize,
-    /// Unix milliseconds since which an unfinished request is being waited for; 0 if none is.
-    pub request_since: AtomicU64,
-    /// Unix milliseconds since which it has to authenticate; 0 if it need not.
-    pub locked_since: AtomicU64,
-    /// Bytes that wait to be sent.
-    pub unsent_len: AtomicUsize,
-    /// Channels that it listens to.
-    pub channels: AtomicUsize,
-    /// Patterns that it listens to.
-    pub patterns: AtomicUsize,
-    /// Commands in its transaction, -1 if it has none.
-    pub queued: AtomicI64,
-    /// Bytes of memory that they take.
-    pub queued_len: AtomicUsize,
-    /// Keys that it watches.
-    pub watched: AtomicUsize,
-    /// It is shown every request.
-    pub monitors: AtomicBool,
-    /// The connection waits for a key.
-    pub waiting: AtomicBool,
-    /// CLIENT NO-EVICT.
-    pub no_evict: AtomicBool,
-    /// CLIENT NO-TOUCH.
-    pub no_touch: AtomicBool,
-    /// [`TRACKING`], [`BROADCASTS`], [`BROKEN_REDIRECT`].
-    pub tracking: AtomicU8,
-    /// The connection that is told in its place: 0 if there is none, -1 if it keeps no copies.
-    pub redirect: AtomicI64,
-    has_left: AtomicBool,
-    labels: Mutex<Labels>,
-    /// [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
-    signals: AtomicU8,
-    inbox: Mutex<Inbox>,
-    waker: Mutex<Option<Waker>>,
-}
-
-/// CLIENT TRACKING ON.
-pub(crate) const TRACKING: u8 = 1;
-/// With BCAST.
-pub(crate) const BROADCASTS: u8 = 2;
-/// The connection has ended that should have been told in its place.
-pub(crate) const BROKEN_REDIRECT: u8 = 4;
-
-/// Somebody asked the connection to end.
-pub(crate) const KILLED: u8 = 1;
-/// There are messages in its inbox.
-pub(crate) const MESSAGES: u8 = 2;
-/// More messages came than may wait: the connection is to end.
-pub(crate) const OVERFLOWED: u8 = 4;
-/// Users have changed, and its own may be among them.
-pub(crate) const USERS_CHANGED: u8 = 8;
-
-/// Messages on their way to a connection, as they are to be sent.
-#[derive(Debug, Default)]
-struct Inbox {
-    bytes: Vec<u8>,
-    version: Version,
-}
-
-/// A key that the connection waits for has changed.
-impl Wake for ClientShared {
-    fn wake(self: Arc<Self>) {
-        ClientShared::wake(&self);
-    }
-}
-
-impl ClientShared {
-    /// A connection that has just been accepted.
-    pub(crate) fn new(id: u64, peer: String, local: String, thread: usize, now: u64) -> Self {
-        ClientShared {
-            id,
-            peer,
-            local,
-            thread,
-            connected_at: now,
-            active_at: AtomicU64::new(now),
-            last_command: AtomicU16::new(0),
-            protocol: AtomicU8::new(2),
-            input_len: AtomicUsize::new(0),
-            input_free: AtomicUsize::new(0),
-            request_since: AtomicU64::new(0),
-            locked_since: AtomicU64::new(0),
-            unsent_len: AtomicUsize::new(0),
-            channels: AtomicUsize::new(0),
-            patterns: AtomicUsize::new(0),
-            queued: AtomicI64::new(-1),
-            queued_len: AtomicUsize::new(0),
-            watched: AtomicUsize::new(0),
-            monitors: AtomicBool::new(false),
-            waiting: AtomicBool::new(false),
-            no_evict: AtomicBool::new(false),
-            no_touch: AtomicBool::new(false),
-            tracking: AtomicU8::new(0),
-            redirect: AtomicI64::new(-1),
-            has_left: AtomicBool::new(false),
-            labels: Mutex::new(Labels {
-                user: "default".into(),
-                name: String::new(),
-                lib_name: String::new(),
-                lib_ver: String::new(),
-            }),
-            signals: AtomicU8::new(0),
-            inbox: Mutex::default(),
-            waker: Mutex::default(),
-        }
-    }
-
-    /// What the client has told about itself.
-    pub(crate) fn labels(&self) -> Labels {
-        self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Changes what the client has told about itself.
-    pub(crate) fn relabel(&self, change: impl FnOnce(&mut Labels)) {
-        change(&mut self.labels.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    /// Remembers how to wake the connection's task.
-    pub(crate) fn set_waker(&self, waker: &Waker) {
-        let mut kept = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
-        *kept = Some(waker.clone());
-    }
-
-    /// Wakes the connection's task so that it looks at its flags.
-    pub(crate) fn wake(&self) {
-        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// Asks the connection to end, without sending what is still unsent.
-    pub(crate) fn kill(&self) {
-        // ORDERING: Release pairs with the Acquire in `signals`; the waker's own lock would do.
-        self.signals.fetch_or(KILLED, Ordering::Release);
-        self.wake();
-    }
-
-    /// Notes that the connection has ended.
-    pub(crate) fn leave(&self) {
-        // ORDERING: Relaxed, here and in `has_left`: who misses it leaves a message that nobody fetches.
-        self.has_left.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the connection has ended.
-    pub(crate) fn has_left(&self) -> bool {
-        self.has_left.load(Ordering::Relaxed)
-    }
-
-    /// Which version it speaks. A message in its inbox has to ask there.
-    pub(crate) fn version(&self) -> Version {
-        // ORDERING: Relaxed, as in `speak`.
-        match self.protocol.load(Ordering::Relaxed) {
-            3 => Version::Resp3,
-            _ => Version::Resp2,
-        }
-    }
-
-    /// Whether it listens to channels or patterns.
-    pub(crate) fn listens(&self) -> bool {
-        // ORDERING: Relaxed, two figures that are each published on their own.
-        self.channels.load(Ordering::Relaxed) + self.patterns.load(Ordering::Relaxed) > 0
-    }
-
-    fn show_tracking(&self, options: Option<&tracking::Options>) {
-        let broadcasts = |options: &tracking::Options| options.mode == tracking::Mode::Broadcast;
-        let broadcasts = if options.is_some_and(broadcasts) { BROADCASTS } else { 0 };
-        let flags = if options.is_some() { TRACKING | broadcasts } else { 0 };
-        let redirect = options.map_or(-1, |options| options.redirect.unwrap_or(0) as i64);
-        // ORDERING: Relaxed, shown to people.
-        self.tracking.store(flags, Ordering::Relaxed);
-        self.redirect.store(redirect, Ordering::Relaxed);
-    }
-
-    /// Notes that the connection has ended that should have been told in its place.
-    pub(crate) fn note_broken_redirect(&self) {
-        // ORDERING: Relaxed, shown to people.
-        self.tracking.fetch_or(BROKEN_REDIRECT, Ordering::Relaxed);
-    }
-
-    /// Bytes that its buffers take.
-    pub(crate) fn buffers_memory(&self) -> usize {
-        let fields = [&self.input_len, &self.input_free, &self.queued_len, &self.unsent_len];
-        // ORDERING: Relaxed, each is published on its own, and the sum is compared with a limit.
-        let own: usize = fields.iter().map(|field| field.load(Ordering::Relaxed)).sum();
-        own + self.inbox().bytes.capacity()
-    }
-
-    /// Tells the connection that users have changed.
-    pub(crate) fn users_changed(&self) {
-        // ORDERING: Release pairs with the Acquire in `signals`: who sees it finds the users as changed.
-        self.signals.fetch_or(USERS_CHANGED, Ordering::Release);
-        self.wake();
-    }
-
-    /// What others want of the connection: [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
-    #[inline]
-    pub(crate) fn signals(&self) -> u8 {
-        // ORDERING: Acquire pairs with the Release in `kill` and `users_changed`.
-        self.signals.load(Ordering::Acquire)
-    }
-
-    /// Puts a message that `write` writes into the inbox, unless more than `max` bytes wait to be sent
-    /// then, or 0: then the connection is to end.
-    pub(crate) fn deliver(&self, max: usize, write: impl FnOnce(&mut Writer<'_>)) {
-        let mut inbox = self.inbox();
-        // ORDERING: Relaxed, here and below: the lock of the inbox orders what is in it, that of the waker
-        // the mark before the look for it.
-        if self.signals.load(Ordering::Relaxed) & OVERFLOWED != 0 {
-            return;
-        }
-        let version = inbox.version;
-        write(&mut Writer::new(&mut inbox.bytes, version));
-        // ORDERING: Relaxed, a limit need not be exact while the other side is sending.
-        let waiting = inbox.bytes.len() + self.unsent_len.load(Ordering::Relaxed);
-        let signal = if max > 0 && waiting > max { OVERFLOWED } else { MESSAGES };
-        if signal == OVERFLOWED {
-            inbox.bytes = Vec::new();
-        }
-        let before = self.signals.fetch_or(signal, Ordering::Relaxed);
-        drop(inbox);
-        if before & signal == 0 {
-            self.wake();
-        }
-    }
-
-    /// Moves what is in the inbox to `out`. Not while users have changed: it may have come after the change,
-    /// and be no longer for this one.
-    pub(crate) fn fetch(&self, out: &mut Vec<u8>) {
-        let mut inbox = self.inbox();
-        // ORDERING: Relaxed, here and below, under the lock of the inbox: who put a message there after the
-        // change's reply has made the mark of the change visible with it.
-        if self.signals.load(Ordering::Relaxed) & USERS_CHANGED != 0 {
-            return;
-        }
-        self.signals.fetch_and(!MESSAGES, Ordering::Relaxed);
-        let bytes = std::mem::take(&mut inbox.bytes);
-        if out.is_empty() {
-            *out = bytes;
-        } else {
-            out.extend_from_slice(&bytes);
-        }
-    }
-
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        // A message that was written in half by a panic is not to be sent, but nothing panics there.
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Publishes the last command of a batch.
-    #[inline]
-    pub(crate) fn ran(&self, id: CommandId) {
-        self.last_command.store(id as u16 + 1, Ordering::Relaxed);
-    }
+/// Whether what a command answers is no reply, but comes as messages do.
+fn is_confirmed(id: CommandId) -> bool {
+    use CommandId as Id;
+    matches!(id, Id::Subscribe | Id::Unsubscribe | Id::PSubscribe | Id::PUnsubscribe)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hotring_protocol::COMMAND_IDS;
 
+use crate::error_kinds::ErrorKinds;
 use crate::histogram::{Distribution, Histogram};
 
 /// A number that one thread writes and any thread reads.
@@ -37,6 +38,8 @@ pub(crate) struct Counters {
     pub commands: Counter,
     /// Commands that answered with an error.
     pub errors: Counter,
+    /// The same by kind, of RESP.
+    pub error_kinds: ErrorKinds,
     /// Keys that a read found.
     pub keyspace_hits: Counter,
     /// Keys that a read did not find.
@@ -62,6 +65,15 @@ pub(crate) struct Counters {
     pub expired_keys: Counter,
     /// What is counted of each command, by its id.
     pub by_command: ByCommand<COMMAND_IDS>,
+}
+
+impl Counters {
+    /// Counts a request that is answered with this error.
+    #[cold]
+    pub(crate) fn error(&self, error: &str) {
+        self.errors.add(1);
+        self.error_kinds.note(error);
+    }
 }
 
 /// What one thread counts of each of a protocol's `N` commands, in the order of their numbers.

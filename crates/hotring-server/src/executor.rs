@@ -7,6 +7,7 @@
 //! are fetched side by side, then the commands run in order: while one key's line is on its way from
 //! memory the others' are too, instead of each waiting for the one before.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -19,7 +20,7 @@ use hotring_store::{Session, Watched};
 
 use crate::acl::{Access, Origin};
 use crate::answer::{answer, deny};
-use crate::client::{Client, ClientShared, Closing, USERS_CHANGED};
+use crate::client::{Client, ClientShared, Closing, USERS_CHANGED, Unblocked, Wait};
 use crate::clock;
 use crate::config::Config;
 use crate::context::{Context, Own};
@@ -27,6 +28,7 @@ use crate::counters::Counters;
 use crate::memcached::{self, Talk};
 use crate::monitors;
 use crate::notify;
+use crate::pause::Paused;
 use crate::random::Random;
 use crate::server::Server;
 use crate::subscriptions::is_allowed_while_listening;
@@ -176,12 +178,16 @@ impl Executor {
     /// Looks whether what the conversation waits for has happened.
     pub(crate) fn look(&mut self, conversation: &Conversation, now: u64) -> Watched {
         match conversation.client.wait() {
-            Some(wait) => self.store.look(&wait.watch, now),
+            Some(Wait::Key { watch, .. }) => self.store.look(watch, now),
+            Some(Wait::Pause) => match self.server.pause.lasts(now) {
+                Some((until, _)) => Watched::Waiting { until: Some(until) },
+                None => Watched::Fired,
+            },
             None => Watched::Fired,
         }
     }
 
-    /// Ends a wait by its reply. The requests behind it can be fed again.
+    /// Ends a wait by its reply, if it has one. The requests behind it can be fed again.
     pub(crate) fn end_wait(
         &mut self,
         conversation: &mut Conversation,
@@ -190,16 +196,30 @@ impl Executor {
         out: &mut Vec<u8>,
     ) {
         let client = &mut conversation.client;
-        client.end_wait(now);
-        let mut reply = Writer::new(out, client.version);
-        match end {
-            WaitEnd::Fired => reply.int(1),
-            WaitEnd::TimedOut => reply.int(0),
-            WaitEnd::Stopping => {
-                self.server.threads[self.thread].counters.errors.add(1);
-                reply.error("UNBLOCKED the server is shutting down");
+        let is_paused = matches!(client.wait(), Some(Wait::Pause));
+        let unblocked = client.end_wait(now);
+        if is_paused {
+            // What was to wait is not to run just because the server ends.
+            if end == WaitEnd::Stopping {
+                client.closing = Some(Closing::Killed);
             }
+            return;
         }
+        let start = out.len();
+        let mut reply = Writer::new(out, client.version);
+        let failed = match (unblocked, end) {
+            (Some(Unblocked::Failed), _) => Some("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            (None, WaitEnd::Stopping) => Some("UNBLOCKED the server is shutting down"),
+            _ => None,
+        };
+        match failed {
+            Some(error) => {
+                self.server.threads[self.thread].counters.error(error);
+                reply.error(error);
+            }
+            None => reply.int((unblocked.is_none() && end == WaitEnd::Fired).into()),
+        }
+        client.end_request(None, start, out);
     }
 
     /// Runs all complete requests at the start of `input` and appends their replies to `out`. Stops
@@ -226,6 +246,10 @@ impl Executor {
         self.is_timed = sample.is_some();
         self.runs += 1;
         if let Some(talk) = &mut conversation.memcached {
+            if self.is_watched && self.server.pause.lasts(now).is_some() {
+                conversation.client.begin_wait(Wait::Pause);
+                return Fed { consumed: 0, stalled: false };
+            }
             let thread = &self.server.threads[self.thread];
             let means = memcached::Means {
                 server: &self.server,
@@ -267,6 +291,11 @@ impl Executor {
                 let client = &mut conversation.client;
                 if is_plain {
                     self.execute(i, input, now, reply_len_max, client, out);
+                } else if self.is_paused(i, client, now) {
+                    client.begin_wait(Wait::Pause);
+                    conversation.decoder = Decoder::new();
+                    self.count(conversation, commands);
+                    return Fed { consumed: self.batch[i].start, stalled: false };
                 } else {
                     self.execute_special(i, input, now, reply_len_max, client, out);
                 }
@@ -331,7 +360,7 @@ impl Executor {
     fn look_around(&mut self) {
         let notes = self.config.notify.is_on();
         self.store.note_changes(notes);
-        self.is_watched = notes || self.server.monitors.any();
+        self.is_watched = notes || self.server.monitors.any() || self.server.pause.is_set();
     }
 
     /// Decodes up to [`BATCH_LEN`] requests from `input[start..]`, none behind one that may wait, as that
@@ -404,10 +433,7 @@ impl Executor {
         let request = &self.batch[i];
         let args = request.args.view(&input[request.start..]);
         let counters = &self.server.threads[self.thread].counters;
-        let Some(spec) = request.spec else {
-            counters.errors.add(1);
-            return refuse(args, counters, client, out);
-        };
+        let Some(spec) = request.spec else { return refuse(args, counters, client, out) };
         let version = client.version;
         let mut context = Context {
             args,
@@ -433,6 +459,13 @@ impl Executor {
         }
     }
 
+    /// Whether a request has to wait for the end of a pause.
+    fn is_paused(&self, i: usize, client: &Client, now: u64) -> bool {
+        let Some((_, paused)) = self.server.pause.lasts(now) else { return false };
+        let spec = self.batch[i].spec;
+        spec.is_some_and(|spec| paused == Paused::Everything || client.may_write(spec))
+    }
+
     /// Runs a request that is not just to be run, or that others want to know of.
     fn execute_special(
         &mut self,
@@ -444,6 +477,8 @@ impl Executor {
         out: &mut Vec<u8>,
     ) {
         client.fetch_messages(out);
+        client.begin_request();
+        let start = out.len();
         if !self.is_answered(i, input, client, out) {
             let timer = self.is_timed.then(|| self.timer());
             let request = &self.batch[i];
@@ -457,7 +492,7 @@ impl Executor {
             }
             self.tell(i, input, client);
         }
-        client.end_request(self.batch[i].spec);
+        client.end_request(self.batch[i].spec, start, out);
         client.fetch_messages(out);
     }
 
@@ -498,41 +533,33 @@ impl Executor {
         let request = &self.batch[i];
         let Some(spec) = request.spec else { return false };
         let args = request.args.view(&input[request.start..]);
+        let counters = &self.server.threads[self.thread].counters;
         if let Err(denied) = client.access().check(spec, args) {
             let in_transaction = client.transaction.is_open();
             let origin = if in_transaction { Origin::Transaction } else { Origin::Client };
             let error = deny(denied, spec, args, client, &self.server, origin);
-            self.count_rejected(spec.id);
-            reject(client, Some(spec.id), &error, out);
+            reject(counters, client, Some(spec.id), &error, out);
             return true;
         }
         if client.is_confined() && !is_allowed_while_listening(spec.id) {
-            self.count_rejected(spec.id);
             let error = format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
                  are allowed in this context",
                 spec.name
             );
-            reject(client, Some(spec.id), &error, out);
+            reject(counters, client, Some(spec.id), &error, out);
             return true;
         }
         match client.queue(spec, args, self.config.query_buffer_max) {
             Queued::Runs => return false,
             Queued::Yes => Writer::new(out, client.version).simple("QUEUED"),
             Queued::Refused => {
-                self.count_rejected(spec.id);
-                reject(client, None, "ERR Command not allowed inside a transaction", out);
+                let error = "ERR Command not allowed inside a transaction";
+                reject(counters, client, Some(spec.id), error, out);
             }
             Queued::TooMuch => client.closing = Some(Closing::InputLimit),
         }
         true
-    }
-
-    /// Counts a request that is answered with an error instead of being run.
-    fn count_rejected(&self, id: CommandId) {
-        let counters = &self.server.threads[self.thread].counters;
-        counters.errors.add(1);
-        counters.by_command.reject(id as usize);
     }
 
     /// Publishes what a run of commands did, once for all of them.
@@ -588,22 +615,29 @@ fn refuse(args: ArgsView<'_>, counters: &Counters, client: &mut Client, out: &mu
         CommandError::WrongArity(spec) => Some(spec.id),
         _ => None,
     };
-    if let Some(id) = id {
-        counters.by_command.reject(id as usize);
-    }
-    reject(client, id, &error.to_string(), out);
+    reject(counters, client, id, &error.to_string(), out);
 }
 
 /// Answers a request that was not run with an error, which its transaction does not outlive.
-fn reject(client: &mut Client, id: Option<CommandId>, error: &str, out: &mut Vec<u8>) {
-    let mut reply = Writer::new(out, client.version);
-    if id == Some(CommandId::Exec) {
+fn reject(
+    counters: &Counters,
+    client: &mut Client,
+    id: Option<CommandId>,
+    error: &str,
+    out: &mut Vec<u8>,
+) {
+    if let Some(id) = id {
+        counters.by_command.reject(id as usize);
+    }
+    let error = if id == Some(CommandId::Exec) {
         client.end_transaction();
-        reply.error(aborted(error));
+        Cow::Owned(aborted(error))
     } else {
         client.transaction.refuse();
-        reply.error(error);
-    }
+        Cow::Borrowed(error)
+    };
+    counters.error(&error);
+    Writer::new(out, client.version).error(error.as_bytes());
 }
 
 #[cfg(test)]

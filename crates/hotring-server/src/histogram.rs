@@ -69,6 +69,24 @@ impl Distribution {
         self.counts.iter().sum()
     }
 
+    /// How many times were no longer than so many microseconds, for each bound of whole ones that has more than
+    /// the one before. The last one has all the rest.
+    pub(crate) fn cumulated_us(&self) -> Vec<(u64, u64)> {
+        let mut cumulated: Vec<(u64, u64)> = Vec::new();
+        let mut sum = 0;
+        for (i, count) in self.counts.iter().enumerate() {
+            sum += count;
+            let bound = bound_ns(i.min(BOUNDS - 1)).div_ceil(1_000);
+            match cumulated.last_mut() {
+                Some((last, below)) if *last == bound => *below = sum,
+                Some((_, below)) if *below == sum => {}
+                _ if sum > 0 => cumulated.push((bound, sum)),
+                _ => {}
+            }
+        }
+        cumulated
+    }
+
     /// Microseconds on average, 0 without times.
     pub(crate) fn mean_us(&self) -> f64 {
         self.sum_ns as f64 / 1000.0 / self.count().max(1) as f64
@@ -128,5 +146,14 @@ mod tests {
         all.subtract(&base);
         assert_eq!((all.count(), all.sum_ns), (1, 100));
         assert_eq!(Distribution::default().quantile_us(0.5), 0.0);
+        assert_eq!(Distribution::default().cumulated_us(), []);
+        let mut some = Distribution::default();
+        let times = Histogram::default();
+        for ns in [0, 125, 1_000, 1_001, 9_000, u64::MAX] {
+            times.note(Duration::from_nanos(ns));
+        }
+        some.add(&times);
+        let last = bound_ns(BOUNDS - 1).div_ceil(1_000);
+        assert_eq!(some.cumulated_us(), [(1, 3), (2, 4), (16, 5), (last, 6)]);
     }
 }

@@ -23,6 +23,7 @@ use crate::latency::Latency;
 use crate::log::Pause;
 use crate::memcached;
 use crate::monitors::Monitors;
+use crate::pause::ClientPause;
 use crate::pubsub::PubSub;
 use crate::rates::Rates;
 use crate::scripts::{Running, Scripts};
@@ -104,6 +105,8 @@ pub(crate) struct Server {
     pub pubsub: PubSub,
     /// Who is shown every request.
     pub monitors: Monitors,
+    /// How long requests have to wait.
+    pub pause: ClientPause,
     /// Who keeps copies of what it has read.
     pub tracking: Arc<Tracking>,
     /// What has taken long, by kind.
@@ -238,6 +241,7 @@ impl Server {
             rates: Rates::default(),
             pubsub: PubSub::default(),
             monitors: Monitors::default(),
+            pause: ClientPause::default(),
             tracking,
             latency,
             scripts: Scripts::default(),
@@ -427,10 +431,18 @@ impl Server {
         memcached::NAMES.into_iter().zip(all).collect()
     }
 
+    /// How often requests were answered with which kind of error since the start or the last CONFIG RESETSTAT.
+    pub(crate) fn error_kinds(&self) -> BTreeMap<String, u64> {
+        let mut kinds = BTreeMap::new();
+        self.threads.iter().for_each(|thread| thread.counters.error_kinds.add_to(&mut kinds));
+        kinds
+    }
+
     /// Counts from zero again. Each counter belongs to its thread, so that nobody else may set it:
     /// what has been counted so far is subtracted from now on.
     pub(crate) fn reset_totals(&self) {
         self.memcached.reset(&self.threads);
+        self.threads.iter().for_each(|thread| thread.counters.error_kinds.clear());
         let commands = self.command_totals_ever().into_iter().map(|(_, totals)| totals).collect();
         *self.base() = Base { totals: self.totals_ever(), commands };
     }

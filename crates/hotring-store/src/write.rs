@@ -52,6 +52,8 @@ pub(crate) enum Puts {
     Same,
     /// The value that was there, with another note: nobody is told.
     Note,
+    /// A new value whose time is over already: the key is removed.
+    Over,
 }
 
 /// What a decision will have done to the key.
@@ -64,6 +66,10 @@ enum Done {
         expires: bool,
     },
     Removed,
+    /// Stored and expired at once.
+    Over {
+        is_new: bool,
+    },
     Expiry {
         expires: bool,
     },
@@ -258,6 +264,7 @@ impl<'a> Notes<'a> {
                 }
                 done
             }
+            Action::Remove if puts == Puts::Over => Done::Over { is_new: old.is_none() },
             Action::Remove if old.is_some() => Done::Removed,
             Action::Expire(expiry) => Done::Expiry { expires: matches!(expiry, Expiry::At(_)) },
             Action::Keep | Action::Remove => Done::Nothing,
@@ -277,6 +284,13 @@ impl<'a> Notes<'a> {
                 Changed::Stored { is_new: *is_new, expires: *expires },
             ),
             Done::Removed => (Event::Removed, Changed::Removed),
+            Done::Over { is_new } => {
+                self.due.note(key, Changed::Stored { is_new: *is_new, expires: true });
+                if *is_new {
+                    return self.due.note(key, Changed::Expired);
+                }
+                (Event::Removed, Changed::Expired)
+            }
             Done::Expiry { expires } => (Event::Expiry, Changed::Expiry { expires: *expires }),
         };
         if self.is_watched {

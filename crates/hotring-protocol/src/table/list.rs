@@ -414,6 +414,18 @@ table! {
         ClientNoTouch of Client = "client|no-touch" 3 Connection .flags(DIRECT).since("7.2.0")
             .args("ON | OFF")
             .about("Keeps the connection's reads from counting as accesses to keys.");
+        ClientPause of Client = "client|pause" -3 Connection
+            .flags(ADMIN.with(Flags::ENDS_BATCH)).since("3.0.0").args("timeout [WRITE | ALL]")
+            .about("Has requests of all connections wait, or those that may write, for some milliseconds.");
+        ClientUnpause of Client = "client|unpause" 2 Connection .flags(ADMIN).since("6.2.0")
+            .cost("O(n) in the number of connections")
+            .about("Lets the requests run that CLIENT PAUSE has kept waiting.");
+        ClientReply of Client = "client|reply" 3 Connection
+            .flags(DIRECT.with(Flags::ENDS_BATCH)).since("3.2.0").args("ON | OFF | SKIP")
+            .about("Answers requests, or none from now on, or not the next one.");
+        ClientUnblock of Client = "client|unblock" -3 Connection .flags(ADMIN).since("5.0.0")
+            .args("client-id [TIMEOUT | ERROR]").cost("O(log n) in the number of connections")
+            .about("Ends another connection's wait for a key, as if its time were over, or by an error.");
         ClientTracking of Client = "client|tracking" -3 Connection
             .flags(DIRECT.with(Flags::ENDS_BATCH)).since("6.0.0")
             .args("ON | OFF [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] \
@@ -545,6 +557,10 @@ table! {
         LatencyHistory of Latency = "latency|history" 3 Server .flags(ADMIN).since("2.8.13")
             .args("event").tips(&[VARIES, ALL_NODES, SPECIAL_RESPONSE])
             .about("Lists the last times of an event, one a second.");
+        LatencyHistogram of Latency = "latency|histogram" -2 Server .flags(ADMIN).since("7.0.0")
+            .args("[command [command ...]]").tips(&[VARIES, ALL_NODES, SPECIAL_RESPONSE])
+            .cost("O(n) in the number of commands")
+            .about("Tells how many calls of commands took no longer than so many microseconds.");
         LatencyReset of Latency = "latency|reset" -2 Server .flags(ADMIN).since("2.8.13")
             .args("[event [event ...]]").tips(&[ALL_NODES, ALL_SUCCEEDED])
             .about("Forgets the times of events.");

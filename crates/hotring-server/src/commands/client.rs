@@ -216,7 +216,7 @@ fn flags(client: &ClientShared) -> String {
         ('O', client.monitors.load(Ordering::Relaxed)),
         ('P', client.listens()),
         ('x', client.queued.load(Ordering::Relaxed) >= 0),
-        ('b', client.waiting.load(Ordering::Relaxed)),
+        ('b', client.is_waiting()),
         ('t', tracking & TRACKING != 0),
         ('R', tracking & BROKEN_REDIRECT != 0),
         ('B', tracking & BROADCASTS != 0),

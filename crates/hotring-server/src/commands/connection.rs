@@ -8,7 +8,7 @@ use super::client::check_label;
 use super::pubsub::leave_all;
 use crate::acl::{Access, Origin, Reason};
 use crate::answer::note_denial;
-use crate::client::{Closing, Labels};
+use crate::client::{Closing, Labels, Replies};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 
@@ -61,6 +61,7 @@ pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
     leave_all(c.client, c.server);
     c.client.become_user(Access::new(c.server.acl.default_user()));
     c.client.speak(Version::Resp2);
+    c.client.want_replies(Replies::All);
     c.client.shared.relabel(|labels| labels.name.clear());
     c.client.shared.no_evict.store(false, std::sync::atomic::Ordering::Relaxed);
     c.client.shared.no_touch.store(false, std::sync::atomic::Ordering::Relaxed);

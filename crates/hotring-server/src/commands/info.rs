@@ -4,9 +4,11 @@
 //! clients insist on (loading, role, connected_slaves, cluster_enabled).
 
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 
 use super::connection::REDIS_VERSION;
 use crate::acl::Reason;
+use crate::client::ClientShared;
 use crate::context::Context;
 use crate::facts::{Facts, cpu_seconds, human, rss_bytes};
 use crate::failure::Outcome;
@@ -25,6 +27,7 @@ const SECTIONS: &[Section] = &[
     ("Replication", replication),
     ("CPU", cpu),
     ("Commandstats", commandstats),
+    ("Errorstats", errorstats),
     ("Latencystats", latencystats),
     ("Cluster", cluster),
     ("Index", index),
@@ -112,10 +115,18 @@ fn server(f: &Facts<'_>, text: &mut String) {
 fn clients(f: &Facts<'_>, text: &mut String) {
     field(text, "connected_clients", f.server.clients_len());
     field(text, "maxclients", f.config.maxclients);
-    // Redis's name, and ours with its limit.
-    field(text, "blocked_clients", f.store.watches);
+    let clients = f.server.clients();
+    let count = |is_so: fn(&ClientShared) -> bool| clients.iter().filter(|c| is_so(c)).count();
+    // Those that wait for a key or the end of a pause; then those for a key, with their limit.
+    field(text, "blocked_clients", count(ClientShared::is_waiting));
     field(text, "waiting_clients", f.store.watches);
     field(text, "waiting_clients_limit", f.config.waiting_max);
+    // ORDERING: Relaxed, figures for people.
+    let watched = |client: &ClientShared| client.watched.load(Ordering::Relaxed);
+    field(text, "watching_clients", clients.iter().filter(|c| watched(c) > 0).count());
+    // A key counts as often as connections watch it.
+    field(text, "total_watched_keys", clients.iter().map(|c| watched(c)).sum::<usize>());
+    field(text, "pubsub_clients", count(ClientShared::listens));
     field(text, "tracking_clients", f.server.tracking.counts().clients);
     field(text, "mem_clients_normal", f.server.clients_memory());
     field(text, "evicted_clients", f.server.accepts.evicted.value());
@@ -212,6 +223,12 @@ fn commandstats(f: &Facts<'_>, text: &mut String) {
                 ),
             );
         }
+    }
+}
+
+fn errorstats(f: &Facts<'_>, text: &mut String) {
+    for (kind, count) in f.server.error_kinds() {
+        line(text, format_args!("errorstat_{kind}:count={count}"));
     }
 }
 
@@ -347,8 +364,16 @@ mod tests {
         dialogue.say("SET a 1");
         dialogue.say("APPEND a");
         dialogue.say("HGET a b");
+        dialogue.say("MULTI\r\nNONSENSE\r\nEXEC");
         let short = dialogue.say("INFO");
         assert!(!short.contains("cmdstat_") && !short.contains("latency_percentiles"), "{short}");
+        let errors =
+            "errorstat_ERR:count=2¶errorstat_EXECABORT:count=1¶errorstat_WRONGTYPE:count=1¶";
+        assert!(short.contains(&format!("# Errorstats¶{errors}")), "{short}");
+        let mut other = dialogue.beside(hotring_protocol::Version::Resp2);
+        other.say("CONFIG RESETSTAT");
+        assert!(!other.say("INFO errorstats").contains("errorstat_"));
+        dialogue.say("SET a 1\r\nAPPEND a\r\nHGET a b");
         let names = |text: String| -> Vec<String> {
             let lines = text.split('¶').filter_map(|line| line.split_once(':'));
             lines.map(|(name, _)| name.to_string()).collect()

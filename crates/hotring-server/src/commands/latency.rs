@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use hotring_protocol::{Spec, lookup_full};
+
 use crate::context::Context;
 use crate::failure::Outcome;
 use crate::latency::{Event, Sample};
@@ -40,6 +42,31 @@ pub(crate) fn history(c: &mut Context<'_>) -> Outcome {
         c.reply.array(2);
         c.reply.int(at as i64);
         c.reply.int(took as i64);
+    }
+    Ok(())
+}
+
+/// How long commands took, as far as they are timed: all of them, or those that are named.
+pub(crate) fn histogram(c: &mut Context<'_>) -> Outcome {
+    let named = c.args.tail(2);
+    let is_wanted = |spec: &Spec| {
+        let is_it = |name| {
+            lookup_full(name).is_some_and(|it| it.id == spec.id || spec.parent == Some(it.id))
+        };
+        named.is_empty() || named.iter().any(is_it)
+    };
+    let mut commands = c.server.command_totals();
+    commands.retain(|(spec, totals)| totals.times.count() > 0 && is_wanted(spec));
+    c.reply.map(commands.len());
+    for (spec, totals) in commands {
+        c.reply.bulk(spec.name.as_bytes());
+        c.reply.map(2);
+        c.reply.bulk(b"calls");
+        c.reply.int(totals.times.count() as i64);
+        c.reply.bulk(b"histogram_usec");
+        let counts = totals.times.cumulated_us();
+        c.reply.map(counts.len());
+        counts.into_iter().flat_map(<[u64; 2]>::from).for_each(|n| c.reply.int(n as i64));
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ mod counter;
 mod debug;
 mod dump;
 mod expire;
+mod flow;
 mod hash;
 mod history;
 mod info;
@@ -155,6 +156,7 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::Monitor => monitor::monitor(c),
         Id::Debug => debug::debug(c),
         Id::LatencyLatest => latency::latest(c),
+        Id::LatencyHistogram => latency::histogram(c),
         Id::LatencyHistory => latency::history(c),
         Id::LatencyReset => latency::reset(c),
         Id::LatencyGraph => latency::graph(c),
@@ -220,6 +222,10 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::ClientKill => client::kill(c),
         Id::ClientNoEvict => client::no_evict(c),
         Id::ClientNoTouch => client::no_touch(c),
+        Id::ClientPause => flow::pause(c),
+        Id::ClientUnpause => flow::unpause(c),
+        Id::ClientReply => flow::reply(c),
+        Id::ClientUnblock => flow::unblock(c),
         Id::ClientTracking => tracking::tracking(c),
         Id::ClientCaching => tracking::caching(c),
         Id::ClientGetRedir => tracking::getredir(c),

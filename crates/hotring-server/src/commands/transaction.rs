@@ -176,7 +176,6 @@ fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
 fn is_still_allowed(spec: &Spec, c: &mut Context<'_>) -> bool {
     let Err(denied) = c.client.access().check(spec, c.args) else { return true };
     deny(denied, spec, c.args, c.client, c.server, Origin::Transaction);
-    c.counters.errors.add(1);
     let reason = match denied {
         Denied::Unauthenticated => "authentication is required",
         Denied::Command => "no permission to execute the command or subcommand",
@@ -185,10 +184,12 @@ fn is_still_allowed(spec: &Spec, c: &mut Context<'_>) -> bool {
             "no permission to access one of the channels used as argument to the command"
         }
     };
-    c.reply.error(format!(
+    let error = format!(
         "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
          call. This command is no longer allowed for the following reason: {reason}"
-    ));
+    );
+    c.counters.error(&error);
+    c.reply.error(error);
     false
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn waitkey(c: &mut Context<'_>) -> Outcome {
     if watch.has_fired() {
         c.reply.int(1);
     } else {
-        c.client.begin_wait(Wait { watch, limit });
+        c.client.begin_wait(Wait::Key { watch, limit });
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! A connection that waits for a key: when to look, when to give up, and what to do with what its
-//! client sends meanwhile.
+//! A connection that waits for a key, or for the end of a pause: when to look, when to give up, and what to do
+//! with what its client sends meanwhile.
 //!
-//! The task is woken by the write that changes the key (through `ClientShared`), by the timer, and by
-//! whatever the client sends: the end of the stream ends the wait. Requests are kept unread of, and run
-//! after the reply.
+//! The task is woken by the write that changes the key (through `ClientShared`), by who ends the wait, by the
+//! timer, and by whatever the client sends: the end of the stream ends the wait. Requests are kept unread of, and
+//! run after the reply.
 
 use std::future::Future;
 use std::io;
@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::Socket;
+use crate::client::Wait;
 use crate::clock;
 use crate::executor::{Conversation, Executor, WaitEnd};
 
@@ -45,6 +46,10 @@ impl Alarm {
                 Watched::Fired => return Poll::Ready(WaitEnd::Fired),
                 Watched::Waiting { until } => until,
             };
+            if conversation.client.shared.unblocked().is_some() {
+                // How, the end of the wait says.
+                return Poll::Ready(WaitEnd::TimedOut);
+            }
             let now = clock::monotonic();
             if self.deadline.is_some_and(|deadline| deadline <= now) {
                 return Poll::Ready(WaitEnd::TimedOut);
@@ -66,7 +71,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let Some(wait) = self.conversation.client.wait() else { return Poll::Ready(Ok(())) };
         let thread = self.thread.clone();
         let work = &mut *thread.work.borrow_mut();
-        let alarm = self.alarm.get_or_insert_with(|| Alarm::new(wait.limit));
+        let limit = match wait {
+            Wait::Key { limit, .. } => *limit,
+            Wait::Pause => None,
+        };
+        let alarm = self.alarm.get_or_insert_with(|| Alarm::new(limit));
         let end = match thread.finishing.get() {
             true => WaitEnd::Stopping,
             false => ready!(alarm.poll(&mut work.executor, &self.conversation, cx)),

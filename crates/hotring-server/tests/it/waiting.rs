@@ -1,4 +1,4 @@
-//! WAITKEY over real connections. No test relies on how long something takes: who wants another
+//! WAITKEY, CLIENT UNBLOCK and CLIENT PAUSE over real connections. No test relies on how long something takes: who wants another
 //! connection to wait asks INFO until it does.
 
 use crate::wire::{Reply, TestServer, Wire, bulk, ok, request};
@@ -247,4 +247,115 @@ fn many_wait_for_one_key_and_all_are_told() {
         assert_eq!(wire.reply(), Reply::Int(1));
     }
     until_waiting(&mut writer, 0);
+}
+
+#[test]
+fn a_wait_is_ended_by_others() {
+    let server = TestServer::new();
+    let mut other = server.connect();
+    let mut waiter = server.connect();
+    let id = waiter.say("CLIENT ID").int();
+    for (reason, reply) in [
+        ("", Reply::Int(0)),
+        (" timeout", Reply::Int(0)),
+        (" ERROR", Reply::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into())),
+    ] {
+        waiter.send(b"WAITKEY k 0\r\nPING\r\n");
+        until_blocked(&mut other, 1);
+        let line = format!("CLIENT UNBLOCK {id}{reason}");
+        assert_eq!(other.say(&line), Reply::Int(1));
+        assert_eq!(waiter.reply(), reply);
+        assert_eq!(waiter.reply(), Reply::Simple("PONG".into()), "it runs on");
+        assert_eq!(other.say(&line), Reply::Int(0), "it does not wait");
+    }
+    waiter.send(b"CLIENT REPLY SKIP\r\nWAITKEY k 0\r\nPING\r\n");
+    until_blocked(&mut other, 1);
+    assert_eq!(other.say("SET k v"), ok());
+    assert_eq!(waiter.reply(), Reply::Simple("PONG".into()), "that reply was not wanted");
+}
+
+/// Who has ended a wait is told so only if the wait ends by that.
+#[test]
+fn a_wait_ends_in_one_way() {
+    let server = TestServer::new();
+    let mut other = server.connect();
+    let mut waiter = server.connect();
+    let id = waiter.say("CLIENT ID").int();
+    let unblock = format!("CLIENT UNBLOCK {id} ERROR\r\n");
+    for _ in 0..500 {
+        waiter.send(b"WAITKEY k 0\r\n");
+        until_blocked(&mut other, 1);
+        let mut writer = server.connect();
+        writer.send(b"INCR k\r\n");
+        other.send(unblock.as_bytes());
+        let unblocked = other.reply();
+        assert_eq!(waiter.reply().is_error(), unblocked == Reply::Int(1));
+        assert!(matches!(writer.reply(), Reply::Int(_)));
+    }
+}
+
+#[test]
+fn a_pause_holds_back_what_it_is_for() {
+    let server = TestServer::new();
+    let mut admin = server.connect();
+    let mut writers = [server.connect(), server.connect()];
+    assert_eq!(admin.say("SET k 1"), ok());
+    assert_eq!(admin.say("CLIENT PAUSE 1000000 WRITE"), ok());
+    let lines = ["GET k\r\nINCR k\r\nGET k\r\n", "PUBLISH c x\r\nPING\r\n"];
+    for (writer, line) in writers.iter_mut().zip(lines) {
+        writer.send(line.as_bytes());
+    }
+    assert_eq!(writers[0].reply(), bulk("1"));
+    until_blocked(&mut admin, 2);
+    let mut reader = server.connect();
+    assert_eq!(reader.say("GET k"), bulk("1"));
+    // Its transactions wait with what is queued, and who waits can be ended.
+    assert_eq!(reader.say("MULTI"), ok());
+    assert_eq!(reader.say("GET k"), Reply::Simple("QUEUED".into()));
+    assert_eq!(reader.say("EXEC"), Reply::Array(vec![bulk("1")]));
+    reader.send(b"EVAL \"return redis.call('SET', 'k', 5)\" 0\r\n");
+    until_blocked(&mut admin, 3);
+    let id = admin.say("CLIENT LIST").text();
+    let id = id.lines().find(|line| line.contains("cmd=exec")).unwrap().to_string();
+    let id = id.split([' ', '=']).nth(1).unwrap();
+    assert_eq!(
+        admin.say(&format!("CLIENT UNBLOCK {id}")),
+        Reply::Int(0),
+        "that is no wait for a key"
+    );
+    assert_eq!(admin.say(&format!("CLIENT KILL ID {id}")), Reply::Int(1));
+    assert!(reader.is_closed());
+    assert_eq!(admin.say("CLIENT UNPAUSE"), ok());
+    assert_eq!(writers[0].reply(), Reply::Int(2));
+    assert_eq!(writers[0].reply(), bulk("2"));
+    assert_eq!(writers[1].reply(), Reply::Int(0));
+    assert_eq!(writers[1].reply(), Reply::Simple("PONG".into()));
+    assert_eq!(admin.say("GET k"), bulk("2"), "the script has not run");
+    until_blocked(&mut admin, 0);
+}
+
+fn until_blocked(wire: &mut Wire, n: usize) {
+    while !wire.say("INFO clients").text().contains(&format!("blocked_clients:{n}\r\n")) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_pause_ends_by_itself_or_with_the_server() {
+    let server = TestServer::with(|config| config.memcached.listen = vec!["127.0.0.1:0".into()]);
+    let mut admin = server.connect();
+    let mut memcached = Wire::connect(server.memcached_address());
+    // All wait, also who has asked for it.
+    admin.send(b"CLIENT PAUSE 50\r\nINCR k\r\n");
+    assert_eq!(admin.reply(), ok());
+    memcached.send(b"get k\r\n");
+    assert_eq!(admin.reply(), Reply::Int(1));
+    let mut end = [0; 5];
+    std::io::Read::read_exact(&mut memcached.stream, &mut end).unwrap();
+    assert!(end == *b"END\r\n" || end == *b"VALUE", "{end:?}");
+    assert_eq!(admin.say("CLIENT PAUSE 1000000"), ok());
+    admin.send(b"INCR k\r\n");
+    server.stop();
+    let read = std::io::Read::read(&mut admin.stream, &mut end);
+    assert!(!matches!(read, Ok(1..)), "what waited has not run");
 }

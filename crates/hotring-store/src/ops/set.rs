@@ -6,6 +6,7 @@ use twox_hash::XxHash3_64;
 use crate::error::StoreError;
 use crate::session::Session;
 use crate::value::{copied, encode, is_hash, reborrow, view};
+use crate::write::Puts;
 
 /// When a set takes place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,18 +149,18 @@ impl Session {
         }
         let needs_string = options.return_old || options.condition.is_on_string();
         self.change(key, |key| {
-            key.update(now, |entry| {
+            key.run(now, |entry| {
                 if needs_string && entry.is_some_and(|entry| is_hash(entry.value)) {
-                    return (Action::Keep, Err(StoreError::WrongType));
+                    return (Puts::Value, Action::Keep, Err(StoreError::WrongType));
                 }
                 let stored = options.condition.holds(entry.as_ref());
                 let old = if options.return_old { copied(entry.as_ref()) } else { Ok(None) };
-                let action = match expiry {
-                    _ if !stored => Action::Keep,
-                    Some(expiry) => Action::Put { value: reborrow(&new), expiry },
-                    None => Action::Remove,
+                let (puts, action) = match expiry {
+                    _ if !stored => (Puts::Value, Action::Keep),
+                    Some(expiry) => (Puts::Value, Action::Put { value: reborrow(&new), expiry }),
+                    None => (Puts::Over, Action::Remove),
                 };
-                (action, old.map(|old| SetOutcome { stored, old }))
+                (puts, action, old.map(|old| SetOutcome { stored, old }))
             })
         })
     }

@@ -66,3 +66,16 @@ fn mistakes() {
         ",
     );
 }
+
+#[test]
+fn times_of_commands_are_told_as_histograms() {
+    let mut dialogue = Dialogue::new(Version::Resp3);
+    dialogue.say("LATENCY LATEST\r\nLATENCY LATEST");
+    let reply = dialogue.say("LATENCY HISTOGRAM nonsense latency|LATEST");
+    let start = "%1¶$14¶latency|latest¶%2¶$5¶calls¶:2¶$14¶histogram_usec¶%";
+    assert!(reply.starts_with(start) && reply.ends_with("¶:2¶"), "{reply}");
+    let reply = dialogue.say("LATENCY HISTOGRAM latency");
+    assert!(reply.starts_with("%2¶") && reply.contains("$17¶latency|histogram¶"), "{reply}");
+    assert!(dialogue.say("LATENCY HISTOGRAM").starts_with("%2¶"));
+    assert_eq!(dialogue.say("LATENCY HISTOGRAM nonsense hset"), "%0¶");
+}

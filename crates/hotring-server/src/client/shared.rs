@@ -1,0 +1,356 @@
+//! What any thread may know of a connection, and ask of it.
+
+use std::borrow::Cow;
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+use hotring_protocol::{CommandId, Version, Writer};
+
+use crate::tracking;
+
+/// How somebody else has ended a wait (CLIENT UNBLOCK).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unblocked {
+    /// As if its time were over.
+    TimedOut,
+    /// By an error.
+    Failed,
+}
+
+/// Values of [`ClientShared::waiting`]: it does not, for a key, for a key until its own thread notes that somebody
+/// has ended it, for the end of a pause.
+pub(super) const RUNS: u8 = 0;
+pub(super) const WAITS: u8 = 1;
+const TIMED_OUT: u8 = 2;
+const FAILED: u8 = 3;
+pub(super) const PAUSED: u8 = 4;
+
+/// What clients tell about themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct Labels {
+    /// The user that it has become.
+    pub user: Cow<'static, str>,
+    /// CLIENT SETNAME.
+    pub name: String,
+    /// CLIENT SETINFO LIB-NAME.
+    pub lib_name: String,
+    /// CLIENT SETINFO LIB-VER.
+    pub lib_ver: String,
+}
+
+/// What any thread may know about a connection.
+#[derive(Debug)]
+pub(crate) struct ClientShared {
+    /// Unique over the life of the process, from 1.
+    pub id: u64,
+    /// The other side's address.
+    pub peer: String,
+    /// Our address.
+    pub local: String,
+    /// Which thread serves it.
+    pub thread: usize,
+    /// Unix milliseconds of the accept.
+    pub connected_at: u64,
+    /// Unix milliseconds of the last bytes received.
+    pub active_at: AtomicU64,
+    /// The last command, as [`CommandId`]'s number plus one; 0 before the first.
+    pub last_command: AtomicU16,
+    /// 2 or 3.
+    pub protocol: AtomicU8,
+    /// Bytes of the unfinished request.
+    pub input_len: AtomicUsize,
+    /// Bytes reserved for it beyond these.
+    pub input_free: AtomicUsize,
+    /// Unix milliseconds since which an unfinished request is being waited for; 0 if none is.
+    pub request_since: AtomicU64,
+    /// Unix milliseconds since which it has to authenticate; 0 if it need not.
+    pub locked_since: AtomicU64,
+    /// Bytes that wait to be sent.
+    pub unsent_len: AtomicUsize,
+    /// Channels that it listens to.
+    pub channels: AtomicUsize,
+    /// Patterns that it listens to.
+    pub patterns: AtomicUsize,
+    /// Commands in its transaction, -1 if it has none.
+    pub queued: AtomicI64,
+    /// Bytes of memory that they take.
+    pub queued_len: AtomicUsize,
+    /// Keys that it watches.
+    pub watched: AtomicUsize,
+    /// It is shown every request.
+    pub monitors: AtomicBool,
+    /// Whether it waits, and for what.
+    pub(super) waiting: AtomicU8,
+    /// CLIENT NO-EVICT.
+    pub no_evict: AtomicBool,
+    /// CLIENT NO-TOUCH.
+    pub no_touch: AtomicBool,
+    /// [`TRACKING`], [`BROADCASTS`], [`BROKEN_REDIRECT`].
+    pub tracking: AtomicU8,
+    /// The connection that is told in its place: 0 if there is none, -1 if it keeps no copies.
+    pub redirect: AtomicI64,
+    has_left: AtomicBool,
+    labels: Mutex<Labels>,
+    /// [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
+    pub(super) signals: AtomicU8,
+    inbox: Mutex<Inbox>,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// CLIENT TRACKING ON.
+pub(crate) const TRACKING: u8 = 1;
+/// With BCAST.
+pub(crate) const BROADCASTS: u8 = 2;
+/// The connection has ended that should have been told in its place.
+pub(crate) const BROKEN_REDIRECT: u8 = 4;
+
+/// Somebody asked the connection to end.
+pub(crate) const KILLED: u8 = 1;
+/// There are messages in its inbox.
+pub(crate) const MESSAGES: u8 = 2;
+/// More messages came than may wait: the connection is to end.
+pub(crate) const OVERFLOWED: u8 = 4;
+/// Users have changed, and its own may be among them.
+pub(crate) const USERS_CHANGED: u8 = 8;
+
+pub(super) fn unblocked(waiting: u8) -> Option<Unblocked> {
+    match waiting {
+        TIMED_OUT => Some(Unblocked::TimedOut),
+        FAILED => Some(Unblocked::Failed),
+        _ => None,
+    }
+}
+
+/// Messages on their way to a connection, as they are to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    bytes: Vec<u8>,
+    pub(super) version: Version,
+}
+
+/// A key that the connection waits for has changed.
+impl Wake for ClientShared {
+    fn wake(self: Arc<Self>) {
+        ClientShared::wake(&self);
+    }
+}
+
+impl ClientShared {
+    /// A connection that has just been accepted.
+    pub(crate) fn new(id: u64, peer: String, local: String, thread: usize, now: u64) -> Self {
+        ClientShared {
+            id,
+            peer,
+            local,
+            thread,
+            connected_at: now,
+            active_at: AtomicU64::new(now),
+            last_command: AtomicU16::new(0),
+            protocol: AtomicU8::new(2),
+            input_len: AtomicUsize::new(0),
+            input_free: AtomicUsize::new(0),
+            request_since: AtomicU64::new(0),
+            locked_since: AtomicU64::new(0),
+            unsent_len: AtomicUsize::new(0),
+            channels: AtomicUsize::new(0),
+            patterns: AtomicUsize::new(0),
+            queued: AtomicI64::new(-1),
+            queued_len: AtomicUsize::new(0),
+            watched: AtomicUsize::new(0),
+            monitors: AtomicBool::new(false),
+            waiting: AtomicU8::new(RUNS),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            tracking: AtomicU8::new(0),
+            redirect: AtomicI64::new(-1),
+            has_left: AtomicBool::new(false),
+            labels: Mutex::new(Labels {
+                user: "default".into(),
+                name: String::new(),
+                lib_name: String::new(),
+                lib_ver: String::new(),
+            }),
+            signals: AtomicU8::new(0),
+            inbox: Mutex::default(),
+            waker: Mutex::default(),
+        }
+    }
+
+    /// What the client has told about itself.
+    pub(crate) fn labels(&self) -> Labels {
+        self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what the client has told about itself.
+    pub(crate) fn relabel(&self, change: impl FnOnce(&mut Labels)) {
+        change(&mut self.labels.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Remembers how to wake the connection's task.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        let mut kept = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Some(waker.clone());
+    }
+
+    /// Wakes the connection's task so that it looks at its flags.
+    pub(crate) fn wake(&self) {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Asks the connection to end, without sending what is still unsent.
+    pub(crate) fn kill(&self) {
+        // ORDERING: Release pairs with the Acquire in `signals`; the waker's own lock would do.
+        self.signals.fetch_or(KILLED, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether it waits, for a key or for the end of a pause.
+    pub(crate) fn is_waiting(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release of the end of a wait: `active_at` is then its end.
+        self.waiting.load(Ordering::Acquire) != RUNS
+    }
+
+    /// How somebody has ended its wait for a key, if that has not been noted yet.
+    pub(crate) fn unblocked(&self) -> Option<Unblocked> {
+        // ORDERING: Relaxed, the word says all that there is to say.
+        unblocked(self.waiting.load(Ordering::Relaxed))
+    }
+
+    /// Ends its wait for a key; false if there is none, or it has ended.
+    pub(crate) fn unblock(&self, how: Unblocked) -> bool {
+        let ended = match how {
+            Unblocked::TimedOut => TIMED_OUT,
+            Unblocked::Failed => FAILED,
+        };
+        // ORDERING: Relaxed, as in `unblocked`: either this or the wait's own end comes first.
+        let swapped =
+            self.waiting.compare_exchange(WAITS, ended, Ordering::Relaxed, Ordering::Relaxed);
+        if swapped.is_ok() {
+            self.wake();
+        }
+        swapped.is_ok()
+    }
+
+    /// Notes that the connection has ended.
+    pub(crate) fn leave(&self) {
+        // ORDERING: Relaxed, here and in `has_left`: who misses it leaves a message that nobody fetches.
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
+    /// Which version it speaks. A message in its inbox has to ask there.
+    pub(crate) fn version(&self) -> Version {
+        // ORDERING: Relaxed, as in `speak`.
+        match self.protocol.load(Ordering::Relaxed) {
+            3 => Version::Resp3,
+            _ => Version::Resp2,
+        }
+    }
+
+    /// Whether it listens to channels or patterns.
+    pub(crate) fn listens(&self) -> bool {
+        // ORDERING: Relaxed, two figures that are each published on their own.
+        self.channels.load(Ordering::Relaxed) + self.patterns.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn show_tracking(&self, options: Option<&tracking::Options>) {
+        let broadcasts = |options: &tracking::Options| options.mode == tracking::Mode::Broadcast;
+        let broadcasts = if options.is_some_and(broadcasts) { BROADCASTS } else { 0 };
+        let flags = if options.is_some() { TRACKING | broadcasts } else { 0 };
+        let redirect = options.map_or(-1, |options| options.redirect.unwrap_or(0) as i64);
+        // ORDERING: Relaxed, shown to people.
+        self.tracking.store(flags, Ordering::Relaxed);
+        self.redirect.store(redirect, Ordering::Relaxed);
+    }
+
+    /// Notes that the connection has ended that should have been told in its place.
+    pub(crate) fn note_broken_redirect(&self) {
+        // ORDERING: Relaxed, shown to people.
+        self.tracking.fetch_or(BROKEN_REDIRECT, Ordering::Relaxed);
+    }
+
+    /// Bytes that its buffers take.
+    pub(crate) fn buffers_memory(&self) -> usize {
+        let fields = [&self.input_len, &self.input_free, &self.queued_len, &self.unsent_len];
+        // ORDERING: Relaxed, each is published on its own, and the sum is compared with a limit.
+        let own: usize = fields.iter().map(|field| field.load(Ordering::Relaxed)).sum();
+        own + self.inbox().bytes.capacity()
+    }
+
+    /// Tells the connection that users have changed.
+    pub(crate) fn users_changed(&self) {
+        // ORDERING: Release pairs with the Acquire in `signals`: who sees it finds the users as changed.
+        self.signals.fetch_or(USERS_CHANGED, Ordering::Release);
+        self.wake();
+    }
+
+    /// What others want of the connection: [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
+    #[inline]
+    pub(crate) fn signals(&self) -> u8 {
+        // ORDERING: Acquire pairs with the Release in `kill` and `users_changed`.
+        self.signals.load(Ordering::Acquire)
+    }
+
+    /// Puts a message that `write` writes into the inbox, unless more than `max` bytes wait to be sent
+    /// then, or 0: then the connection is to end.
+    pub(crate) fn deliver(&self, max: usize, write: impl FnOnce(&mut Writer<'_>)) {
+        let mut inbox = self.inbox();
+        // ORDERING: Relaxed, here and below: the lock of the inbox orders what is in it, that of the waker
+        // the mark before the look for it.
+        if self.signals.load(Ordering::Relaxed) & OVERFLOWED != 0 {
+            return;
+        }
+        let version = inbox.version;
+        write(&mut Writer::new(&mut inbox.bytes, version));
+        // ORDERING: Relaxed, a limit need not be exact while the other side is sending.
+        let waiting = inbox.bytes.len() + self.unsent_len.load(Ordering::Relaxed);
+        let signal = if max > 0 && waiting > max { OVERFLOWED } else { MESSAGES };
+        if signal == OVERFLOWED {
+            inbox.bytes = Vec::new();
+        }
+        let before = self.signals.fetch_or(signal, Ordering::Relaxed);
+        drop(inbox);
+        if before & signal == 0 {
+            self.wake();
+        }
+    }
+
+    /// Moves what is in the inbox to `out`. Not while users have changed: it may have come after the change,
+    /// and be no longer for this one.
+    pub(crate) fn fetch(&self, out: &mut Vec<u8>) {
+        let mut inbox = self.inbox();
+        // ORDERING: Relaxed, here and below, under the lock of the inbox: who put a message there after the
+        // change's reply has made the mark of the change visible with it.
+        if self.signals.load(Ordering::Relaxed) & USERS_CHANGED != 0 {
+            return;
+        }
+        self.signals.fetch_and(!MESSAGES, Ordering::Relaxed);
+        let bytes = std::mem::take(&mut inbox.bytes);
+        if out.is_empty() {
+            *out = bytes;
+        } else {
+            out.extend_from_slice(&bytes);
+        }
+    }
+
+    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        // A message that was written in half by a panic is not to be sent, but nothing panics there.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Publishes the last command of a batch.
+    #[inline]
+    pub(crate) fn ran(&self, id: CommandId) {
+        self.last_command.store(id as u16 + 1, Ordering::Relaxed);
+    }
+}
