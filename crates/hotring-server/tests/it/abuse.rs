@@ -238,3 +238,35 @@ fn keys_have_a_limit() {
     assert_eq!(wire.ask(&["GET", &fits]), bulk("v"));
     assert_eq!(wire.ask(&["GET", &long]), Reply::Null);
 }
+
+/// Memory goes to values within their limit only, whatever makes them grow.
+#[test]
+fn no_command_makes_a_value_longer_than_the_limit() {
+    const MAX: usize = 1 << 20;
+    let server = TestServer::with(|c| c.bulk_len_max = MAX);
+    let (mut greedy, mut good) = (server.connect(), server.connect());
+    let (full, most) = ("v".repeat(MAX), "v".repeat(MAX - 100));
+    assert_eq!(greedy.ask(&["SET", "full", &full]), ok());
+    assert_eq!(greedy.ask(&["HSET", "h", "f", &most]), Reply::Int(1));
+    let (end, bit) = (MAX.to_string(), (8 * MAX).to_string());
+    let long = format!("return redis.call('SET', KEYS[1], string.rep('x', {}))", MAX + 1);
+    for request in [
+        &["APPEND", "full", "x"][..],
+        &["SETRANGE", "full", &end, "x"],
+        &["SETBIT", "full", &bit, "1"],
+        &["HSET", "h", "g", &most],
+        &["HSETNX", "h", "g", &most],
+        &["HMSET", "h", "g", &most],
+        &["EVAL", "return redis.call('APPEND', KEYS[1], 'x')", "1", "full"],
+        &["EVAL", &long, "1", "full"],
+    ] {
+        let reply = greedy.ask(request);
+        assert!(reply.is_error(), "{} {}: {reply:?}", request[0], request[1]);
+        assert_eq!(greedy.say("MULTI"), ok());
+        assert_eq!(greedy.ask(request), Reply::Simple("QUEUED".into()));
+        assert!(greedy.say("EXEC").items()[0].is_error(), "{} {}", request[0], request[1]);
+        assert_eq!(greedy.say("STRLEN full"), Reply::Int(MAX as i64));
+        assert_eq!(greedy.say("HLEN h"), Reply::Int(1));
+        assert_eq!(good.say("PING"), pong());
+    }
+}

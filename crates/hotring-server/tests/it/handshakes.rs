@@ -138,7 +138,7 @@ const LIBRARIES: &[(&str, &str)] = &[
          CONFIG GET *
          INFO ALL
          LATENCY LATEST
-         !LATENCY HISTOGRAM
+         LATENCY HISTOGRAM
          SLOWLOG LEN
          SLOWLOG GET 1
          COMMAND INFO COMMANDLOG

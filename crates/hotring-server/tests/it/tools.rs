@@ -53,8 +53,15 @@ fn redis_exporter_reads_what_it_asks_for() {
         let [name, last, duration, max] = event.items() else { panic!("{event:?}") };
         assert!(!name.text().is_empty() && last.int() > 0 && duration.int() <= max.int());
     }
+    let histograms = wire.say("LATENCY HISTOGRAM");
+    assert!(!histograms.items().is_empty());
+    for pair in histograms.items().chunks(2) {
+        let [calls, n, buckets, counts] = pair[1].items() else { panic!("{pair:?}") };
+        assert_eq!([calls.text(), buckets.text()], ["calls", "histogram_usec"]);
+        assert!(!pair[0].text().is_empty() && n.int() > 0);
+        assert!(counts.items().len() % 2 == 0 && counts.items().iter().all(|n| n.int() > 0));
+    }
     // What it does without: it says so in its log and goes on.
-    wire.say("LATENCY HISTOGRAM");
     assert!(wire.say("COMMANDLOG LEN slow").is_error());
     assert!(wire.say("SLOWLOG LEN").int() > 0);
     let slow = wire.say("SLOWLOG GET 1");
