@@ -1,6 +1,6 @@
 //! Which keys are asked for most, as far as a sample of the requests tells.
 //!
-//! Of each run of requests that is timed, one in 256, the keys of one request are noted, and stand for all of it:
+//! Of each run of requests that is timed, one in 257, the keys of one request are noted, and stand for all of it:
 //! the other runs pay nothing. A thread keeps the keys of [`KEPT`] counts by the algorithm *Space-Saving* (Metwally,
 //! Agrawal, El Abbadi, 2005): a key that has none takes over the lowest count, and it is remembered how much of
 //! that is another's. Counts fade, so that they are about the last half minute.

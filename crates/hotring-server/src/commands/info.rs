@@ -312,6 +312,8 @@ fn keyspace(f: &Facts<'_>, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use crate::executor::TIMED_RUN;
+
     #[test]
     fn removed_items_count_once_until_their_memory_is_free() {
         use crate::commands::string::dialogue::Dialogue;
@@ -333,16 +335,29 @@ mod tests {
         assert_eq!(number("used_memory_overhead"), table + removed);
     }
 
+    /// All runs that were looked at once asked for the same key.
+    #[test]
+    fn keys_that_are_asked_for_in_turn_are_equally_hot() {
+        use crate::commands::string::dialogue::Dialogue;
+
+        let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
+        for i in 0..TIMED_RUN * 16 {
+            dialogue.say(&format!("GET key:{}", i % 4));
+        }
+        let all = dialogue.say("INFO hotkeys");
+        assert_eq!(all.matches(":percent=25.000,key=key:").count(), 4, "{all}");
+    }
+
     #[test]
     fn hot_keys_are_shown_to_who_names_them_and_may_read_them() {
         use crate::commands::string::dialogue::Dialogue;
 
         let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
-        // One run in 256 is looked at, and of it one request.
-        for _ in 0..256 * 8 {
+        // One run in 257 is looked at, and of it one request.
+        for _ in 0..TIMED_RUN * 8 {
             dialogue.ask(b"GET secret\r\nGET secret\r\n");
         }
-        for _ in 0..256 * 4 {
+        for _ in 0..TIMED_RUN * 4 {
             dialogue.ask(b"*2\r\n$3\r\nGET\r\n$4\r\na,\r\n\r\n");
         }
         let all = dialogue.say("INFO hotkeys");

@@ -313,7 +313,7 @@ fn the_small_programs_ask_a_server() {
     assert_eq!(ping.stdout, b"PONG\n");
     let mut stream = server.connect();
     say(&mut stream, "CLIENT SETNAME worker");
-    // Keys are noted in one of 256 runs of requests.
+    // Keys are noted in one of 257 runs of requests.
     (0..600).for_each(|_| drop(say(&mut stream, "GET hot:key")));
     let top = output(&mut hotring(&["top", "--once", "--address", &address]));
     let text = String::from_utf8_lossy(&top.stdout);
