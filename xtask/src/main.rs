@@ -11,6 +11,7 @@ mod engines;
 mod fuzz;
 mod instructions;
 mod long;
+mod package;
 mod process;
 mod prove;
 mod redis;
@@ -42,6 +43,8 @@ Usage: cargo xtask TASK
   instructions   Instructions for each kind of operation, against the baseline; --renew writes it
   fuzz           Each target of fuzz/ for 600 seconds, or those that are named; --seconds N; --together
                  runs all of them at once
+  package        Builds what is given to those who install hotring, and tries it: install, static, deb,
+                 unit, or those that are named. Begins with their tools
   long           Hours instead of minutes: long histories, torture, real traces (HOTRING_TRACES)
   measure        Runs the measurements of docs/results on this machine
 
@@ -72,6 +75,7 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         ["instructions"] => instructions::run(false).map(|()| ExitCode::SUCCESS),
         ["instructions", "--renew"] => instructions::run(true).map(|()| ExitCode::SUCCESS),
         ["fuzz", words @ ..] => fuzz::fuzz(words),
+        ["package", names @ ..] => package::run(names),
         ["long"] => long::long(),
         ["measure"] => long::measure(),
         [] | ["help" | "-h" | "--help"] => {

@@ -15,6 +15,7 @@ use crate::suite::Done;
 use crate::workspace::{cargo, target, tools};
 
 const CARGO_DENY: &str = "cargo-deny@0.20.2";
+const CARGO_DEB: &str = "cargo-deb@3.8.0";
 
 /// A program, how to see that it works, and what to install otherwise.
 struct Tool {
@@ -34,14 +35,22 @@ const TOOLS: &[Tool] = &[
     Tool { name: "valgrind", probe: &["--version"], package: "valgrind" },
 ];
 
+/// What packages are made and tried with.
+const PACKAGING: &[Tool] = &[
+    Tool { name: "musl-gcc", probe: &["--version"], package: "musl-tools" },
+    Tool { name: "dpkg-deb", probe: &["--version"], package: "dpkg" },
+    Tool { name: "readelf", probe: &["--version"], package: "binutils" },
+    Tool { name: "systemd-analyze", probe: &["--version"], package: "systemd" },
+];
+
 /// Says what is missing and installs what can be installed.
 pub fn prepare() -> Result<Done> {
-    install_packages();
+    install_packages(TOOLS);
     link_redis_server()?;
     if let Err(error) = unpack_memcached() {
         println!("  no memcached, so replies are not compared with its: {error:#}");
     }
-    let deny = if has_deny() { Ok(()) } else { install_deny() };
+    let deny = if has_deny() { Ok(()) } else { install(CARGO_DENY) };
     let missing: Vec<&str> = TOOLS.iter().filter(|t| !works(t)).map(|t| t.name).collect();
     match (deny, missing.is_empty()) {
         (Ok(()), true) => Ok(Done::Passed(TOOLS.len() + 1)),
@@ -50,9 +59,19 @@ pub fn prepare() -> Result<Done> {
     }
 }
 
+/// The same for packages; each step that misses something says so.
+pub fn prepare_packaging() -> Result<Done> {
+    install_packages(PACKAGING);
+    if !process::succeeds(command("cargo-deb").arg("--version")) {
+        install(CARGO_DEB)?;
+    }
+    Ok(Done::Passed(1))
+}
+
 /// What a person has to do to get a program that a step needs; `None` if it is there.
 pub fn missing(names: &[&str]) -> Option<String> {
-    let tool = TOOLS.iter().find(|t| names.contains(&t.name) && !works(t))?;
+    let mut all = TOOLS.iter().chain(PACKAGING);
+    let tool = all.find(|t| names.contains(&t.name) && !works(t))?;
     Some(format!("{} is missing; install it with: apt-get install {}", tool.name, tool.package))
 }
 
@@ -65,8 +84,8 @@ fn works(tool: &Tool) -> bool {
     process::succeeds(command(tool.name).args(tool.probe))
 }
 
-fn install_packages() {
-    let mut packages: Vec<&str> = TOOLS.iter().filter(|t| !works(t)).map(|t| t.package).collect();
+fn install_packages(tools: &[Tool]) {
+    let mut packages: Vec<&str> = tools.iter().filter(|t| !works(t)).map(|t| t.package).collect();
     packages.dedup();
     if packages.is_empty() {
         return println!("  nothing to install from the distribution");
@@ -136,11 +155,11 @@ fn unpack_memcached() -> Result<()> {
         .context("the package has no program")
 }
 
-/// Builds cargo-deny without optimisation: that takes a minute instead of ten.
-fn install_deny() -> Result<()> {
-    println!("  installing {CARGO_DENY} into {} (about a minute)", tools().display());
+/// Builds a program of crates.io without optimisation: that takes a minute instead of ten.
+fn install(program: &str) -> Result<()> {
+    println!("  installing {program} into {} (about a minute)", tools().display());
     let mut install = cargo();
-    install.args(["install", "--quiet", "--locked", "--debug", CARGO_DENY, "--root"]);
+    install.args(["install", "--quiet", "--locked", "--debug", program, "--root"]);
     install.arg(tools().parent().expect("the folder of programs lies in another"));
     install.env("CARGO_TARGET_DIR", target().join("tools/build"));
     process::run(&mut install)

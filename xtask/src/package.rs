@@ -1,0 +1,153 @@
+//! `cargo xtask package`: builds what is given to those who install hotring, and tries each: the program that
+//! `cargo install` makes, a static one, the Debian package, the unit.
+//!
+//! What is built stays in the target folder, under `package`. Nothing is installed on this machine but tools.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::{self, command};
+use crate::server::Server;
+use crate::suite::{Done, Suite};
+use crate::tools;
+use crate::workspace::{cargo, root, target};
+
+/// The C library that is linked into the program: that of no distribution.
+const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// What the package has to hold, with the rights.
+const FILES: &[(&str, &str)] = &[
+    ("usr/bin/hotring", "-rwxr-xr-x"),
+    ("etc/hotring/hotring.toml", "-rw-r--r--"),
+    ("usr/lib/systemd/system/hotring.service", "-rw-r--r--"),
+    ("usr/lib/sysusers.d/hotring.conf", "-rw-r--r--"),
+    ("usr/share/hotring/alerts.yml", "-rw-r--r--"),
+    ("usr/share/hotring/dashboard.json", "-rw-r--r--"),
+];
+
+/// A package that is made and tried.
+type Step = fn() -> Result<Done>;
+
+/// All of them, or those that are named.
+pub fn run(names: &[&str]) -> Result<ExitCode> {
+    let all: [(&str, Step); 4] =
+        [("install", install), ("static", static_build), ("deb", debian), ("unit", unit)];
+    let unknown = names.iter().find(|name| !all.iter().any(|(known, _)| known == *name));
+    ensure!(unknown.is_none(), "no such package: {}", unknown.unwrap_or(&""));
+    let mut suite = Suite::new();
+    suite.step("tools", tools::prepare_packaging);
+    for (name, step) in all {
+        if names.is_empty() || names.contains(&name) {
+            suite.step(name, step);
+        }
+    }
+    Ok(suite.finish())
+}
+
+/// `cargo install --path`, as somebody does it who has a clone.
+fn install() -> Result<Done> {
+    let folder = fresh("install")?;
+    let path = root().join("crates/hotring");
+    let mut line = cargo();
+    line.args(["install", "--quiet", "--locked", "--path"]).arg(path).arg("--root").arg(&folder);
+    // The dependencies are built already where everything else is built.
+    process::run(line.env("CARGO_TARGET_DIR", target()))?;
+    attempt(&folder.join("bin/hotring"), &[])
+}
+
+/// A program that needs nothing of the machine but its kernel.
+fn static_build() -> Result<Done> {
+    if let Some(what) = tools::missing(&["musl-gcc", "readelf"]) {
+        return Ok(Done::Skipped(what));
+    }
+    if let Err(error) = process::run(command("rustup").args(["target", "add", STATIC_TARGET])) {
+        return Ok(Done::Skipped(format!("no standard library for it: {error:#}")));
+    }
+    let words = ["build", "--release", "--locked", "-p", "hotring", "--target", STATIC_TARGET];
+    process::run(cargo().args(words))?;
+    let built = target().join(STATIC_TARGET).join("release/hotring");
+    let program = fresh("static")?.join("hotring");
+    fs::copy(&built, &program).with_context(|| format!("cannot copy {}", built.display()))?;
+    process::run(command("strip").arg(&program))?;
+    let headers = process::output(command("readelf").arg("--program-headers").arg(&program))?;
+    ensure!(!headers.contains("INTERP"), "{} wants a dynamic linker", program.display());
+    let len = fs::metadata(&program)?.len();
+    println!("  {}: {} KiB, needs no library", program.display(), len >> 10);
+    attempt(&program, &[])
+}
+
+/// The Debian package, unpacked into a folder, and run from there. Its scripts do not run: they are for a
+/// system of its own.
+fn debian() -> Result<Done> {
+    if let Some(what) = tools::missing(&["dpkg-deb"]) {
+        return Ok(Done::Skipped(what));
+    }
+    let folder = fresh("deb")?;
+    let package = folder.join("hotring.deb");
+    let mut line = cargo();
+    line.args(["deb", "-p", "hotring", "--locked", "--strip", "--output"]).arg(&package);
+    process::run(&mut line)?;
+    let fields = process::output(command("dpkg-deb").arg("--info").arg(&package))?;
+    for wanted in [" Package: hotring", " Depends: ", "conffiles", "postinst", "prerm", "postrm"] {
+        ensure!(fields.contains(wanted), "the package has no {wanted}: {fields}");
+    }
+    let files = process::output(command("dpkg-deb").arg("--contents").arg(&package))?;
+    for (file, rights) in FILES {
+        let line = files.lines().find(|line| line.ends_with(&format!(" ./{file}")));
+        let line = line.with_context(|| format!("the package has no {file}: {files}"))?;
+        ensure!(line.starts_with(rights), "{file} should have the rights {rights}: {line}");
+    }
+    let unpacked = folder.join("unpacked");
+    process::run(command("dpkg-deb").arg("--extract").arg(&package).arg(&unpacked))?;
+    let config = unpacked.join("etc/hotring/hotring.toml");
+    attempt(&unpacked.join("usr/bin/hotring"), &["--config", &config.to_string_lossy()])
+}
+
+/// The unit, as systemd reads it, with the program where it is built.
+fn unit() -> Result<Done> {
+    if let Some(what) = tools::missing(&["systemd-analyze"]) {
+        return Ok(Done::Skipped(what));
+    }
+    process::run(cargo().args(["build", "--release", "--locked", "-p", "hotring"]))?;
+    let text = fs::read_to_string(root().join("packaging/hotring.service"))?;
+    let program = target().join("release/hotring");
+    let unit = fresh("unit")?.join("hotring.service");
+    fs::write(&unit, text.replace("/usr/bin/hotring", &program.to_string_lossy()))?;
+    let verified = command("systemd-analyze")
+        .args(["verify", "--recursive-errors=no"])
+        .arg(&unit)
+        .output()
+        .context("cannot run systemd-analyze")?;
+    let told = String::from_utf8_lossy(&verified.stderr);
+    // A line that it does not know is passed over with a warning, and with success.
+    ensure!(verified.status.success() && told.trim().is_empty(), "systemd-analyze: {told}");
+    println!("  systemd-analyze verify says nothing against it");
+    Ok(Done::Passed(1))
+}
+
+/// Starts a server of this program, asks it, and ends it.
+fn attempt(program: &Path, flags: &[&str]) -> Result<Done> {
+    let server = Server::start_with(program, flags)?;
+    let address = format!("127.0.0.1:{}", server.port);
+    let pong = process::output(command(program).args(["ping", "--address", &address]))?;
+    ensure!(pong == "PONG\n", "ping says {pong:?}");
+    let top = process::output(command(program).args(["top", "--once", "--address", &address]))?;
+    ensure!(top.starts_with("hotring "), "top says {top:?}");
+    let status = server.interrupt()?;
+    ensure!(status.success(), "it ends with {status}");
+    println!("  {}: serve, ping, top and Ctrl-C work", program.display());
+    Ok(Done::Passed(4))
+}
+
+/// A folder of this name with nothing in it.
+fn fresh(name: &str) -> Result<PathBuf> {
+    let folder = target().join("package").join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
