@@ -1,4 +1,4 @@
-//! Real client libraries and tools against the release build; the programs are in `tests/clients`.
+//! Real client libraries and tools against the server, built with its assertions; the programs are in `tests/clients`.
 //!
 //! Each library comes from its own registry, into the target folder or beside its program. `own` runs the tests that
 //! come with the libraries, `redis_cli` tries the modes of redis-cli.
@@ -15,7 +15,7 @@ use anyhow::{Result, bail, ensure};
 use crate::process;
 use crate::server::Server;
 use crate::suite::{Done, Suite};
-use crate::test::binary;
+use crate::test::{binary, built};
 use crate::tools;
 use crate::workspace::{cargo, root, target};
 
@@ -45,23 +45,19 @@ pub fn run(names: &[&str]) -> Result<ExitCode> {
         bail!("no such client: {name}; there are {}", all.join(", "));
     }
     let mut suite = Suite::new();
-    let built = suite.step("release build", || {
-        process::run(cargo().args(["build", "--release", "--locked", "-p", "hotring"]))?;
-        Ok(Done::Passed(1))
-    });
-    if built {
-        steps(&mut suite, names);
+    if suite.step("server", || built(&["-p", "hotring"])) {
+        steps(&mut suite, names, &binary("debug", "hotring"));
     }
     Ok(suite.finish())
 }
 
-/// A step for each client that is named, or for all of them, with the release build.
-pub fn steps(suite: &mut Suite, names: &[&str]) {
+/// A step for each client that is named, or for all of them, with this server.
+pub fn steps(suite: &mut Suite, names: &[&str], hotring: &Path) {
     for (name, needs, check) in CLIENTS {
         if names.is_empty() || names.contains(name) {
             suite.step(name, || match tools::missing(needs) {
                 Some(what) => Ok(Done::Skipped(what)),
-                None => check(&binary("hotring")),
+                None => check(hotring),
             });
         }
     }

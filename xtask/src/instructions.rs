@@ -71,7 +71,7 @@ fn count() -> Result<Vec<Count>> {
     command.args(["--tool=callgrind", "--quiet"]);
     command.arg(format!("--toggle-collect={COUNTED}")).arg(format!("--dump-before={WRITTEN}"));
     command.arg(format!("--callgrind-out-file={}", folder.join("counts").display()));
-    let cases = process::output(command.arg(binary("examples/instructions")))?;
+    let cases = process::output(command.arg(binary("release", "examples/instructions")))?;
     let lines = cases.lines().enumerate();
     lines.map(|(at, line)| case(line, &folder.join(format!("counts.{}", at + 1)))).collect()
 }

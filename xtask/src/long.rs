@@ -39,7 +39,7 @@ pub fn long() -> Result<ExitCode> {
     suite.step("asan", || prove::asan(Form::Long));
     suite.step("tsan", || prove::tsan(Form::Long));
     suite.step("fuzzing", || fuzz::all(fuzz::SECONDS));
-    suite.step("torture", || torture(&binary("hotring-bench"), "60"));
+    suite.step("torture", || torture(&binary("release", "hotring-bench"), "60"));
     suite.step("traces", traces);
     Ok(suite.finish())
 }
@@ -66,7 +66,7 @@ fn traces() -> Result<Done> {
     files.sort();
     ensure!(!files.is_empty(), "{} holds no file *.trace or *.trace.xz", folder.display());
     for file in &files {
-        let server = Server::start(&binary("hotring"))?;
+        let server = Server::start(&binary("release", "hotring"))?;
         let wire = format!("redis://127.0.0.1:{}", server.port);
         let model = hits(file, "model")?;
         for target in ["store", &wire] {
@@ -79,7 +79,7 @@ fn traces() -> Result<Done> {
 }
 
 fn hits(file: &PathBuf, target: &str) -> Result<u64> {
-    let mut replay = process::command(binary("hotring-bench"));
+    let mut replay = process::command(binary("release", "hotring-bench"));
     replay.arg("replay").arg(file).args(["--pipeline", "16", "--json", "--target", target]);
     let text = process::output(&mut replay)?;
     let summary: Value = serde_json::from_str(&text).context("hotring-bench prints JSON")?;
@@ -108,12 +108,12 @@ pub fn measure() -> Result<ExitCode> {
     release_build()?;
     println!("files go to {}; keep the machine quiet meanwhile", folder.display());
     for words in MEASUREMENTS {
-        let mut bench = process::command(binary("hotring-bench"));
+        let mut bench = process::command(binary("release", "hotring-bench"));
         process::run(bench.current_dir(&folder).args(*words))?;
     }
-    let server = Server::start(&binary("hotring"))?;
+    let server = Server::start(&binary("release", "hotring"))?;
     let wire = format!("redis://127.0.0.1:{}", server.port);
-    let mut memory = process::command(binary("hotring-bench"));
+    let mut memory = process::command(binary("release", "hotring-bench"));
     process::run(memory.args(["memory", "--target", &wire, "--pid", &server.pid().to_string()]))?;
     Ok(ExitCode::SUCCESS)
 }

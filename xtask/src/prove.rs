@@ -180,8 +180,9 @@ fn sanitized(folder: &str, sanitizer: &str, form: Form) -> Result<Result<Command
     // A ready-made std is not built for the sanitizer; mixing is meant.
     let mixed = "-Cunsafe-allow-abi-mismatch=sanitizer";
     let flags = format!("-Zsanitizer={sanitizer} {mixed} --cfg hotring_plain_arena");
-    // An explicit target keeps the flags away from build scripts and macros.
-    let which = ["--target", &machine, "--test", "it"];
+    // An explicit target keeps the flags away from build scripts and macros. Optimised, as the plain tests have
+    // the debug assertions already.
+    let which = ["--target", &machine, "--profile", "tested", "--test", "it"];
     let mut command = tests(folder, &flags, &which);
     // The sanitizers are there in a stable compiler, behind this.
     command.env("RUSTC_BOOTSTRAP", "1");

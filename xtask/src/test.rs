@@ -49,12 +49,15 @@ pub fn test() -> Result<ExitCode> {
     suite.step("loom", || prove::loom(Form::Quick));
     suite.step("shuttle", || prove::shuttle(Form::Quick));
     suite.step("asan", || prove::asan(Form::Quick));
-    if suite.step("release build", || release_build().map(|_| Done::Passed(1))) {
-        let (hotring, bench) = (binary("hotring"), binary("hotring-bench"));
+    if suite.step("optimised bench", || built(&["--profile", "tested", "-p", "hotring-bench"])) {
+        let bench = binary("tested", "hotring-bench");
         suite.step("torture", || torture(&bench, "10"));
-        suite.step("engines", || engines::check(&hotring, &bench));
-        suite.step("redis tools", || with_tools(&["redis-cli"], || redis::check(&hotring)));
-        clients::steps(&mut suite, CLIENTS);
+        if suite.step("server", || built(&["-p", "hotring"])) {
+            let hotring = binary("debug", "hotring");
+            suite.step("engines", || engines::check(&hotring, &bench));
+            suite.step("redis tools", || with_tools(&["redis-cli"], || redis::check(&hotring)));
+            clients::steps(&mut suite, CLIENTS, &hotring);
+        }
     }
     Ok(suite.finish())
 }
@@ -65,9 +68,15 @@ pub fn release_build() -> Result<()> {
     process::run(cargo().args(words))
 }
 
-/// Where cargo puts a release binary.
-pub fn binary(name: &str) -> PathBuf {
-    target().join("release").join(name)
+/// A step that builds what is named.
+pub fn built(words: &[&str]) -> Result<Done> {
+    process::run(cargo().args(["build", "--locked", "--quiet"]).args(words))?;
+    Ok(Done::Passed(1))
+}
+
+/// Where cargo puts a binary of a profile.
+pub fn binary(profile: &str, name: &str) -> PathBuf {
+    target().join(profile).join(name)
 }
 
 /// Mixed operations with every answer checked, so many seconds each on index and store.

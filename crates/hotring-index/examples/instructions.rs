@@ -13,8 +13,8 @@
 use std::hint::black_box;
 
 use hotring_index::{
-    Bytes, Chaining, Config, ConfigError, Engine, Expiry, GCuckoo, Growth, Index, Mercury,
-    NewValue, Ring, Session, Strategy, U64,
+    Bytes, Chaining, Config, ConfigError, Engine, Expiry, GCuckoo, Growth, Index, Key, Mercury,
+    NewValue, Ring, Session, Strategy, U64, Value,
 };
 
 /// Operations of one case; a multiple of `BATCH`.
@@ -93,7 +93,29 @@ fn engine<E: Engine>(name: &str, config: Config) -> Result<(), ConfigError> {
         });
     });
     crowded::<E>(name, config.clone())?;
+    ahead::<E>(name, config.clone())?;
     copied::<E>(name, config)
+}
+
+/// Keys of bytes that are asked for ahead, as a server does it with a pipeline.
+fn ahead<E: Engine>(name: &str, config: Config) -> Result<(), ConfigError> {
+    let index = Index::<Bytes, E>::new(config)?;
+    let session = &mut index.session();
+    let names: Vec<String> = (0..KEYS).map(|number| format!("key:{number:012}")).collect();
+    for name in &names {
+        session.put(name, NewValue::Word { kind: 0, word: 1 }, Expiry::Never, NOW);
+    }
+    let turns: Vec<&String> = (0..OPS).map(|turn| &names[(turn * 37 % KEYS) as usize]).collect();
+    case(name, "get asked for ahead", || {
+        for batch in turns.chunks(BATCH) {
+            let mut keys: [Key; BATCH] = std::array::from_fn(|i| batch[i].into());
+            session.prefetch(&mut keys);
+            for key in keys {
+                black_box(session.get(key, NOW, |entry| matches!(entry.value, Value::Word { .. })));
+            }
+        }
+    });
+    Ok(())
 }
 
 /// Hits that lie behind others of their slot, where an engine has slots that can be crowded.

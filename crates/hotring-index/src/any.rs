@@ -3,9 +3,9 @@
 //! One predictable branch an operation is what it costs. A program that needs one engine only
 //! names it in a type: [`HotRing`](crate::HotRing), for example.
 
-use crate::bytes::{Action, Bytes, Damaged, Entry, Expiry, NewValue, Part, Scrub};
+use crate::bytes::{Action, Bytes, Damaged, Entry, Expiry, Key, NewValue, Part, Scrub};
 use crate::chaining::Chaining;
-use crate::config::{Config, ConfigError};
+use crate::config::{Checksum, Config, ConfigError};
 use crate::gcuckoo::GCuckoo;
 use crate::index::Index;
 use crate::limit::Stalled;
@@ -111,6 +111,7 @@ engines! {
 #[derive(Clone)]
 pub struct AnyIndex {
     choice: EngineChoice,
+    verifies: bool,
     index: Indexes,
 }
 
@@ -120,7 +121,8 @@ impl AnyIndex {
     /// # Errors
     /// Settings that do not go together, or with this engine; or no address space for the table.
     pub fn new(choice: EngineChoice, config: Config) -> Result<Self, ConfigError> {
-        Ok(Self { choice, index: Indexes::new(choice, config)? })
+        let verifies = config.checksum == Checksum::Verify;
+        Ok(Self { choice, verifies, index: Indexes::new(choice, config)? })
     }
 
     /// Which engine it has.
@@ -133,7 +135,8 @@ impl AnyIndex {
     /// # Errors
     /// An engine without locks serves one session at a time, and there is one.
     pub fn try_session(&self, name: Option<&str>) -> Result<AnySession, ConfigError> {
-        self.index.try_session(name).map(AnySession)
+        let sessions = self.index.try_session(name)?;
+        Ok(AnySession { sessions, verifies: self.verifies })
     }
 
     /// As [`Index::stalled`].
@@ -173,45 +176,59 @@ impl AnyIndex {
 }
 
 /// A thread's access to an [`AnyIndex`]: the operations of [`Session`] on byte strings.
-pub struct AnySession(Sessions);
+pub struct AnySession {
+    sessions: Sessions,
+    verifies: bool,
+}
 
 impl AnySession {
     /// As [`Session::get`].
     #[inline(always)]
-    pub fn get<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
-        each!(&mut self.0, session => session.get(key, now, f))
+    pub fn get<'k, R>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        now: u64,
+        f: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        each!(&mut self.sessions, session => session.get(key, now, f))
     }
 
     /// As [`Session::update`].
     #[inline(always)]
-    pub fn update<'x, R>(
+    pub fn update<'k, 'x, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
     ) -> R {
-        each!(&mut self.0, session => session.update(key, now, decide))
+        each!(&mut self.sessions, session => session.update(key, now, decide))
     }
 
     /// As [`Session::put`].
     #[inline(always)]
-    pub fn put(&mut self, key: &[u8], value: NewValue<'_>, expiry: Expiry, now: u64) -> bool {
-        each!(&mut self.0, session => session.put(key, value, expiry, now))
+    pub fn put<'k>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        value: NewValue<'_>,
+        expiry: Expiry,
+        now: u64,
+    ) -> bool {
+        each!(&mut self.sessions, session => session.put(key, value, expiry, now))
     }
 
     /// As [`Session::remove`].
-    pub fn remove(&mut self, key: &[u8], now: u64) -> bool {
-        each!(&mut self.0, session => session.remove(key, now))
+    pub fn remove<'k>(&mut self, key: impl Into<Key<'k>>, now: u64) -> bool {
+        each!(&mut self.sessions, session => session.remove(key, now))
     }
 
     /// As [`Session::version`].
-    pub fn version(&mut self, key: &[u8], now: u64) -> Option<u64> {
-        each!(&mut self.0, session => session.version(key, now))
+    pub fn version<'k>(&mut self, key: impl Into<Key<'k>>, now: u64) -> Option<u64> {
+        each!(&mut self.sessions, session => session.version(key, now))
     }
 
     /// As [`Session::scan`].
     pub fn scan(&mut self, cursor: u64, count: usize, now: u64, f: impl FnMut(Entry<'_>)) -> u64 {
-        each!(&mut self.0, session => session.scan(cursor, count, now, f))
+        each!(&mut self.sessions, session => session.scan(cursor, count, now, f))
     }
 
     /// As [`Session::sample`].
@@ -221,43 +238,47 @@ impl AnySession {
         now: u64,
         f: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
-        each!(&mut self.0, session => session.sample(random, now, f))
+        each!(&mut self.sessions, session => session.sample(random, now, f))
     }
 
     /// As [`Session::get_many`].
     pub fn get_many(&mut self, keys: &[&[u8]], now: u64, f: impl FnMut(usize, Option<Entry<'_>>)) {
-        each!(&mut self.0, session => session.get_many(keys, now, f));
+        each!(&mut self.sessions, session => session.get_many(keys, now, f));
     }
 
     /// As [`Session::prefetch`].
-    pub fn prefetch<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) {
-        each!(&mut self.0, session => session.prefetch(keys));
+    pub fn prefetch(&mut self, keys: &mut [Key<'_>]) {
+        each!(&mut self.sessions, session => session.prefetch(keys));
     }
 
     /// As [`Session::clear`].
     pub fn clear(&mut self) {
-        each!(&mut self.0, session => session.clear());
+        each!(&mut self.sessions, session => session.clear());
     }
 
     /// As [`Session::expire_step`].
     pub fn expire_step(&mut self, budget: usize, now: u64) -> (usize, usize) {
-        each!(&mut self.0, session => session.expire_step(budget, now))
+        each!(&mut self.sessions, session => session.expire_step(budget, now))
     }
 
     /// As [`Session::take_damage`].
     #[inline(always)]
     pub fn take_damage(&mut self) -> Option<Damaged> {
-        each!(&mut self.0, session => session.take_damage())
+        // Asked after every operation, nearly always for nothing.
+        if !self.verifies {
+            return None;
+        }
+        each!(&mut self.sessions, session => session.take_damage())
     }
 
     /// As [`Session::damages`].
     pub fn damages(&mut self) -> u64 {
-        each!(&mut self.0, session => session.damages())
+        each!(&mut self.sessions, session => session.damages())
     }
 
     /// As [`Session::scrub_step`].
     pub fn scrub_step(&mut self, scrub: &mut Scrub, budget: usize) {
-        each!(&mut self.0, session => session.scrub_step(scrub, budget));
+        each!(&mut self.sessions, session => session.scrub_step(scrub, budget));
     }
 
     /// As [`Session::with_damage`].
@@ -269,7 +290,7 @@ impl AnySession {
         bit: usize,
         f: impl FnOnce() -> R,
     ) -> Option<R> {
-        each!(&mut self.0, session => session.with_damage(key, part, bit, f))
+        each!(&mut self.sessions, session => session.with_damage(key, part, bit, f))
     }
 
     /// As [`Session::admit`].
@@ -278,21 +299,21 @@ impl AnySession {
     /// Who is in the way, and of how much.
     #[inline(always)]
     pub fn admit(&mut self) -> Result<(), Box<Stalled>> {
-        each!(&mut self.0, session => session.admit())
+        each!(&mut self.sessions, session => session.admit())
     }
 
     /// As [`Session::collect`].
     pub fn collect(&mut self) {
-        each!(&mut self.0, session => session.collect());
+        each!(&mut self.sessions, session => session.collect());
     }
 
     /// As [`Session::grow`].
     pub fn grow(&mut self) -> bool {
-        each!(&mut self.0, session => session.grow())
+        each!(&mut self.sessions, session => session.grow())
     }
 
     /// As [`Session::shrink`].
     pub fn shrink(&mut self) -> bool {
-        each!(&mut self.0, session => session.shrink())
+        each!(&mut self.sessions, session => session.shrink())
     }
 }

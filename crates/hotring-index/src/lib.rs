@@ -73,7 +73,9 @@ mod word;
 pub use any::{AnyIndex, AnySession, EngineChoice};
 #[doc(hidden)]
 pub use bytes::Part;
-pub use bytes::{Action, Bytes, Damaged, Entry, Expiry, NewValue, Scrub, ScrubCounts, Value};
+pub use bytes::{
+    Action, Bytes, Damaged, Entry, Expiry, Key, KeyHash, NewValue, Scrub, ScrubCounts, Value,
+};
 pub use chaining::Chaining;
 pub use config::{
     Atomicity, Checksum, Config, ConfigError, Expander, GCuckooConfig, Growth, MercuryConfig,

@@ -22,6 +22,11 @@ impl Span {
     pub(crate) fn new(start: usize, len: usize) -> Self {
         Self { start, end: start + len }
     }
+
+    /// Where it begins, and how long it is.
+    pub(crate) fn place(self) -> (usize, usize) {
+        (self.start, self.end - self.start)
+    }
 }
 
 /// Storage for the arguments of one request; make one and use it for all requests.
@@ -78,7 +83,7 @@ impl Args {
 }
 
 /// A request's arguments: a cheap copy that indexes like a slice of byte strings.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct ArgsView<'a> {
     bytes: &'a [u8],
     spans: &'a [Span],

@@ -3,7 +3,7 @@
 //!
 //! The crate owns what is on the wire: how a request is cut out of the input
 //! ([`Decoder`]), how a reply is written ([`Writer`]), and which commands exist
-//! ([`commands`], [`lookup`], [`resolve`]). It reads no socket and no clock, knows
+//! ([`commands`], [`lookup`], [`resolve`]; [`Starts`] does both at once). It reads no socket and no clock, knows
 //! nothing about the store, and allocates nothing per request once its buffers have
 //! grown to their working size.
 //!
@@ -29,6 +29,7 @@ mod glob;
 pub mod memcached;
 mod number;
 mod resp;
+mod starts;
 mod table;
 
 pub use args::{Args, ArgsView, KeptArgs};
@@ -36,6 +37,7 @@ pub use error::ProtocolError;
 pub use glob::glob_match;
 pub use number::parse_i64;
 pub use resp::{Decoded, Decoder, Limits, Part, Version, Writer, read_part};
+pub use starts::{Called, Starts};
 pub use table::{
     Access, COMMAND_IDS, Categories, CommandError, CommandId, Flags, Group, KeyRange, Spec,
     command_docs, command_info, commands, lookup, lookup_full, markdown, quoted, resolve, specs,

@@ -156,6 +156,12 @@ impl Client {
         self.special = if is_so { self.special | special } else { self.special & !special };
     }
 
+    /// Whether the requests behind the last one are not to run now.
+    #[inline]
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.closing.is_some() || self.wait.is_some()
+    }
+
     /// Who it is and what it may do.
     pub(crate) fn access(&self) -> &Access {
         &self.access

@@ -5,7 +5,7 @@
 //! borrows all of them for the time that it runs, and never blocks.
 
 use hotring_protocol::{ArgsView, Version, Writer};
-use hotring_store::Session;
+use hotring_store::{Key, KeyHash, Session};
 
 use crate::client::Client;
 use crate::counters::Counters;
@@ -27,6 +27,8 @@ pub(crate) struct Context<'a> {
     /// The request; `args[0]` is the command's name as the client wrote it. Dispatch has checked
     /// the number of arguments against the command table.
     pub args: ArgsView<'a>,
+    /// The hash of the request's first key, if it is known.
+    pub key_hash: KeyHash,
     /// Where the reply goes; exactly one reply, unless the command returns a failure.
     pub reply: Writer<'a>,
     /// Length that the whole buffer of `reply` may reach. Commands whose replies can be much longer
@@ -46,15 +48,21 @@ pub(crate) struct Context<'a> {
     pub server: &'a Server,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// The key of a command whose only one is its first argument.
+    #[inline]
+    pub(crate) fn key(&self) -> Key<'a> {
+        Key::with_hash(self.args.at(1), self.key_hash)
+    }
     /// Runs `f` while no other session can look at or change the keys; no keys stand for all.
     pub(crate) fn alone<R>(&mut self, keys: &[&[u8]], f: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        let Context { args, reply_len_max, now, counters, server, .. } = *self;
+        let Context { args, key_hash, reply_len_max, now, counters, server, .. } = *self;
         let Context { reply, store, own, client, .. } = self;
         store.exclusive(keys, |store| {
             let reply = Writer::new(reply.buffer(), client.version);
             f(&mut Context {
                 args,
+                key_hash,
                 reply,
                 reply_len_max,
                 now,
@@ -77,6 +85,7 @@ impl Context<'_> {
     ) -> Context<'b> {
         Context {
             args,
+            key_hash: KeyHash::UNKNOWN,
             reply: Writer::new(out, version),
             reply_len_max,
             now: self.now,

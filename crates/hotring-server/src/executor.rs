@@ -7,16 +7,16 @@
 //! are fetched side by side, then the commands run in order: while one key's line is on its way from
 //! memory the others' are too, instead of each waiting for the one before.
 
+mod batch;
+
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use hotring_protocol::{
-    Args, ArgsView, CommandError, CommandId, Decoded, Decoder, Flags, Limits, ProtocolError, Spec,
-    Writer, resolve,
-};
-use hotring_store::{Session, Watched};
+use hotring_protocol::{ArgsView, CommandError, CommandId, Decoder, Limits, Writer, resolve};
+use hotring_store::{KeyHash, Session, Watched};
 
 use crate::acl::{Access, Origin};
 use crate::answer::{answer, deny};
@@ -35,18 +35,8 @@ use crate::subscriptions::is_allowed_while_listening;
 use crate::tracking;
 use crate::transaction::{Queued, aborted};
 use crate::worker;
-
-/// Most requests that are decoded before the first of them runs.
-const BATCH_LEN: usize = 64;
-
-/// A batch, and all that is run at one time, ends with the request that reaches this length of input.
-/// More can be there at once only behind a command that has waited: the thread's other connections are
-/// to have a turn in between, and places of arguments take more memory than short arguments themselves.
-const TURN_LEN: usize = 64 << 10;
-
-/// Fewest requests for which fetching ahead pays: it saves 4 % of the CPU time of 4 pipelined GETs
-/// over a million keys, 9 % of 8, a quarter of 16, and nothing measurable of 2 or 3.
-const PREFETCH_MIN: usize = 4;
+pub(crate) use batch::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
+use batch::{Batch, Stop};
 
 /// How often the store is asked to free a part (about 1,000 items) at one time. Where there is nothing
 /// to free, each is a comparison; where there is much, all of them are about a millisecond.
@@ -113,14 +103,6 @@ pub(crate) enum WaitEnd {
     Stopping,
 }
 
-/// One request of a batch.
-#[derive(Debug, Default)]
-struct Request {
-    start: usize,
-    args: Args,
-    spec: Option<&'static Spec>,
-}
-
 /// One thread's means to run commands.
 pub(crate) struct Executor {
     server: Arc<Server>,
@@ -132,7 +114,7 @@ pub(crate) struct Executor {
     /// Somebody wants to know what requests do, or which there are.
     is_watched: bool,
     limits: Limits,
-    batch: Vec<Request>,
+    batch: Batch,
     memcached: memcached::Batch,
     /// Runs of requests so far.
     runs: u64,
@@ -153,7 +135,7 @@ impl Executor {
             is_watched: false,
             limits: limits(&config),
             config,
-            batch: (0..BATCH_LEN).map(|_| Request::default()).collect(),
+            batch: Batch::new(),
             memcached: memcached::Batch::default(),
             runs: 0,
             is_timed: false,
@@ -269,50 +251,45 @@ impl Executor {
         let mut consumed = 0;
         let mut commands = 0;
         loop {
-            let batch = self.decode_batch(conversation, input, consumed);
-            if let Some(sample) = sample.filter(|_| !conversation.client.access().is_locked()) {
-                self.note_keys(sample, &batch, input, now);
+            let is_locked = conversation.client.access().is_locked();
+            let limits = if is_locked { &Limits::UNAUTHENTICATED } else { &self.limits };
+            let stop = self.batch.decode(&mut conversation.decoder, input, consumed, limits);
+            if let Some(sample) = sample.filter(|_| !is_locked) {
+                self.note_keys(sample, input, now);
             }
-            if batch.len >= PREFETCH_MIN {
-                self.prefetch(input, batch.len);
-            }
+            self.batch.prefetch(input, &mut self.store);
+            let (len, end) = (self.batch.len, self.batch.end);
             // What changes it ends its batch, or is in a batch that it is asked for anyway.
             let is_plain = conversation.client.is_plain() && !self.is_watched && !self.is_timed;
             let out_max = out_start.saturating_add(match is_plain {
                 true => self.config.output_soft_max,
                 false => conversation.client.output_soft_max(&self.config),
             });
-            for i in 0..batch.len {
-                if out.len() > out_max {
-                    // The tail that the decoder remembers is no longer the next thing it will see.
-                    conversation.decoder = Decoder::new();
-                    self.count(conversation, commands);
-                    return Fed { consumed: self.batch[i].start, stalled: true };
-                }
-                let client = &mut conversation.client;
-                if is_plain {
-                    self.execute(i, input, now, reply_len_max, client, out);
-                } else if self.is_paused(i, client, now) {
-                    client.begin_wait(Wait::Pause);
-                    conversation.decoder = Decoder::new();
-                    self.count(conversation, commands);
-                    return Fed { consumed: self.batch[i].start, stalled: false };
-                } else {
-                    self.execute_special(i, input, now, reply_len_max, client, out);
-                }
-                commands += 1;
-                if conversation.client.closing.is_some() {
-                    self.count(conversation, commands);
-                    return Fed { consumed: input.len(), stalled: false };
-                }
-                if conversation.client.wait().is_some() {
-                    // The last of its batch: nothing behind it has been decoded.
-                    self.count(conversation, commands);
-                    return Fed { consumed: batch.end, stalled: false };
-                }
+            let client = &mut conversation.client;
+            let run = Run { input, now, reply_len_max, out_max };
+            let ran = match is_plain {
+                true => self.execute(0..len, &run, client, out),
+                false => self.execute_specially(len, &run, client, out),
+            };
+            commands += ran as u64;
+            if client.closing.is_some() {
+                self.count(conversation, commands);
+                return Fed { consumed: input.len(), stalled: false };
             }
-            consumed = batch.end;
-            match batch.stop {
+            let waits = client.wait().is_some();
+            if ran < len {
+                // The tail that the decoder remembers is no longer the next thing it will see.
+                conversation.decoder = Decoder::new();
+                self.count(conversation, commands);
+                return Fed { consumed: self.batch.start(ran), stalled: !waits };
+            }
+            if waits {
+                // For what the last one of its batch wants: nothing behind it has been decoded.
+                self.count(conversation, commands);
+                return Fed { consumed: end, stalled: false };
+            }
+            consumed = end;
+            match stop {
                 // A wrong password holds back what is behind it.
                 None if consumed < input.len()
                     && (consumed >= TURN_LEN || !conversation.client.penalty.is_zero()) =>
@@ -364,137 +341,103 @@ impl Executor {
         self.is_watched = notes || self.server.monitors.any() || self.server.pause.is_set();
     }
 
-    /// Decodes up to [`BATCH_LEN`] requests from `input[start..]`, none behind one that may wait, as that
-    /// would be done again for each of many that wait, or that changes how others are treated.
-    fn decode_batch(
-        &mut self,
-        conversation: &mut Conversation,
-        input: &[u8],
-        start: usize,
-    ) -> Batch {
-        let is_locked = conversation.client.access().is_locked();
-        let limits = if is_locked { &Limits::UNAUTHENTICATED } else { &self.limits };
-        let mut batch = Batch { len: 0, end: start, stop: None };
-        while batch.len < BATCH_LEN && batch.end - start < TURN_LEN {
-            let request = &mut self.batch[batch.len];
-            let rest = &input[batch.end..];
-            match conversation.decoder.decode(rest, limits, &mut request.args) {
-                Ok(Decoded::Request { consumed }) => {
-                    request.start = batch.end;
-                    batch.end += consumed;
-                    if !request.args.is_empty() {
-                        request.spec = resolve(request.args.view(rest)).ok();
-                        batch.len += 1;
-                        if request.spec.is_some_and(|spec| spec.flags.contains(Flags::ENDS_BATCH)) {
-                            break;
-                        }
-                    }
-                }
-                Ok(Decoded::Incomplete) => {
-                    batch.stop = Some(Stop::Incomplete);
-                    break;
-                }
-                Err(error) => {
-                    batch.stop = Some(Stop::Broken(error));
-                    break;
-                }
-            }
-        }
-        batch
-    }
-
-    /// Fetches the cache lines of all keys of the batch side by side.
-    fn prefetch(&mut self, input: &[u8], len: usize) {
-        // Keys are gathered first because the store's pipeline runs best over a plain slice.
-        let mut keys: [&[u8]; BATCH_LEN] = [&[]; BATCH_LEN];
-        let mut n_keys = 0;
-        for request in &self.batch[..len] {
-            let Some(spec) = request.spec else { continue };
-            for key in spec.keys_of(request.args.view(&input[request.start..])) {
-                if n_keys == BATCH_LEN {
-                    self.store.prefetch(keys);
-                    n_keys = 0;
-                }
-                keys[n_keys] = key;
-                n_keys += 1;
-            }
-        }
-        self.store.prefetch(keys[..n_keys].iter().copied());
-    }
-
+    /// Runs requests of the batch until the output is long, or one of them ends the connection or waits.
+    /// Returns how many it has run.
     fn execute(
         &mut self,
-        i: usize,
-        input: &[u8],
-        now: u64,
-        reply_len_max: usize,
+        requests: Range<usize>,
+        run: &Run<'_>,
         client: &mut Client,
         out: &mut Vec<u8>,
-    ) {
-        let request = &self.batch[i];
-        let args = request.args.view(&input[request.start..]);
+    ) -> usize {
         let counters = &self.server.threads[self.thread].counters;
-        let Some(spec) = request.spec else { return refuse(args, counters, client, out) };
-        let version = client.version;
         let mut context = Context {
-            args,
-            reply: Writer::new(out, version),
-            reply_len_max,
-            now,
+            args: ArgsView::default(),
+            key_hash: KeyHash::UNKNOWN,
+            reply: Writer::new(out, client.version),
+            reply_len_max: run.reply_len_max,
+            now: run.now,
             store: &mut self.store,
             counters,
             own: &mut self.own,
             client,
             server: &self.server,
         };
-        answer(spec, &mut context);
+        let mut ran = 0;
+        for i in requests {
+            if context.reply.written() > run.out_max {
+                break;
+            }
+            context.args = self.batch.args(i, run.input);
+            context.key_hash = self.batch.key_hash(i);
+            match self.batch.spec(i) {
+                Some(spec) => answer(spec, &mut context),
+                None => refuse(&mut context),
+            }
+            ran += 1;
+            if context.client.is_interrupted() {
+                break;
+            }
+        }
+        ran
+    }
+
+    /// As [`execute`](Self::execute), where more has to be done for each request than to run it.
+    fn execute_specially(
+        &mut self,
+        len: usize,
+        run: &Run<'_>,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        // Messages that come in between are no reason not to run a request that has begun.
+        let one = Run { out_max: usize::MAX, ..*run };
+        for i in 0..len {
+            if out.len() > run.out_max {
+                return i;
+            }
+            if self.is_paused(i, client, run.now) {
+                client.begin_wait(Wait::Pause);
+                return i;
+            }
+            client.fetch_messages(out);
+            client.begin_request();
+            let start = out.len();
+            if !self.is_answered(i, run.input, client, out) {
+                let timer = self.is_timed.then(|| self.timer());
+                if let Some(spec) = self.batch.spec(i) {
+                    tracking::before(spec, self.batch.args(i, run.input), client, &self.server);
+                }
+                self.execute(i..i + 1, &one, client, out);
+                if let Some(timer) = timer {
+                    self.note_time(i, timer);
+                }
+                self.tell(i, run.input, client);
+            }
+            client.end_request(self.batch.spec(i), start, out);
+            client.fetch_messages(out);
+            if client.is_interrupted() {
+                return i + 1;
+            }
+        }
+        len
     }
 
     /// Notes the keys of one request of a batch, for all of it.
-    fn note_keys(&self, sample: u64, batch: &Batch, input: &[u8], now: u64) {
-        let Some(i) = sample.checked_rem(batch.len as u64) else { return };
-        let request = &self.batch[i as usize];
-        if let Some(spec) = request.spec {
-            let keys = spec.keys_of(request.args.view(&input[request.start..]));
-            self.server.threads[self.thread].hot_keys.note(keys, batch.len, now);
+    fn note_keys(&self, sample: u64, input: &[u8], now: u64) {
+        let Some(i) = sample.checked_rem(self.batch.len as u64) else { return };
+        let i = i as usize;
+        if let Some(spec) = self.batch.spec(i) {
+            let keys = spec.keys_of(self.batch.args(i, input));
+            self.server.threads[self.thread].hot_keys.note(keys, self.batch.len, now);
         }
     }
 
     /// Whether a request has to wait for the end of a pause.
     fn is_paused(&self, i: usize, client: &Client, now: u64) -> bool {
         let Some((_, paused)) = self.server.pause.lasts(now) else { return false };
-        let spec = self.batch[i].spec;
+        let spec = self.batch.spec(i);
         spec.is_some_and(|spec| paused == Paused::Everything || client.may_write(spec))
-    }
-
-    /// Runs a request that is not just to be run, or that others want to know of.
-    fn execute_special(
-        &mut self,
-        i: usize,
-        input: &[u8],
-        now: u64,
-        reply_len_max: usize,
-        client: &mut Client,
-        out: &mut Vec<u8>,
-    ) {
-        client.fetch_messages(out);
-        client.begin_request();
-        let start = out.len();
-        if !self.is_answered(i, input, client, out) {
-            let timer = self.is_timed.then(|| self.timer());
-            let request = &self.batch[i];
-            if let Some(spec) = request.spec {
-                let args = request.args.view(&input[request.start..]);
-                tracking::before(spec, args, client, &self.server);
-            }
-            self.execute(i, input, now, reply_len_max, client, out);
-            if let Some(timer) = timer {
-                self.note_time(i, timer);
-            }
-            self.tell(i, input, client);
-        }
-        client.end_request(self.batch[i].spec, start, out);
-        client.fetch_messages(out);
     }
 
     /// When a request begins, and how many were timed until then.
@@ -506,7 +449,7 @@ impl Executor {
     /// Notes how long a request took, unless it is one of those that are always timed.
     fn note_time(&self, i: usize, (begun, timed): (Instant, u64)) {
         let by_command = &self.server.threads[self.thread].counters.by_command;
-        if let Some(spec) = self.batch[i].spec.filter(|_| by_command.timed() == timed) {
+        if let Some(spec) = self.batch.spec(i).filter(|_| by_command.timed() == timed) {
             by_command.time(spec.id as usize, begun.elapsed());
         }
     }
@@ -514,10 +457,9 @@ impl Executor {
     /// Tells who listens what a request has done to keys, and shows it to who is shown all.
     fn tell(&mut self, i: usize, input: &[u8], client: &Client) {
         let changes = self.store.take_changes();
-        let request = &self.batch[i];
-        if let Some(spec) = request.spec {
+        if let Some(spec) = self.batch.spec(i) {
             notify::tell(spec, &changes, &self.server, &self.config);
-            let args = request.args.view(&input[request.start..]);
+            let args = self.batch.args(i, input);
             monitors::show(spec, args, monitors::From::Client(&client.shared), &self.server);
         }
     }
@@ -531,9 +473,8 @@ impl Executor {
         client: &mut Client,
         out: &mut Vec<u8>,
     ) -> bool {
-        let request = &self.batch[i];
-        let Some(spec) = request.spec else { return false };
-        let args = request.args.view(&input[request.start..]);
+        let Some(spec) = self.batch.spec(i) else { return false };
+        let args = self.batch.args(i, input);
         let counters = &self.server.threads[self.thread].counters;
         if let Err(denied) = client.access().check(spec, args) {
             let in_transaction = client.transaction.is_open();
@@ -573,17 +514,13 @@ impl Executor {
     }
 }
 
-/// What [`Executor::decode_batch`] found.
-struct Batch {
-    len: usize,
-    end: usize,
-    /// Why there are fewer requests than a batch may have.
-    stop: Option<Stop>,
-}
-
-enum Stop {
-    Incomplete,
-    Broken(ProtocolError),
+/// What the requests of a batch have in common.
+struct Run<'a> {
+    input: &'a [u8],
+    now: u64,
+    reply_len_max: usize,
+    /// No request begins when there is more output than this.
+    out_max: usize,
 }
 
 fn limits(config: &Config) -> Limits {
@@ -597,26 +534,26 @@ fn limits(config: &Config) -> Limits {
 
 /// Answers a request that names no command or has a wrong number of arguments.
 #[cold]
-fn refuse(args: ArgsView<'_>, counters: &Counters, client: &mut Client, out: &mut Vec<u8>) {
-    let Err(error) = resolve(args) else { return };
+fn refuse(c: &mut Context<'_>) {
+    let Err(error) = resolve(c.args) else { return };
     // What a browser sends when a page makes it talk to this port. Redis closes as well.
     let browser =
         |name: &[u8]| name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:");
-    if matches!(error, CommandError::Unknown(_)) && args.get(0).is_some_and(browser) {
+    if matches!(error, CommandError::Unknown(_)) && c.args.get(0).is_some_and(browser) {
         tracing::warn!(
-            client = client.shared.id,
-            peer = %client.shared.peer,
+            client = c.client.shared.id,
+            peer = %c.client.shared.peer,
             "possible attack: a client sent POST or Host:, as a browser does that was made to \
              speak to this port; connection closed"
         );
-        client.closing = Some(Closing::CrossProtocol);
+        c.client.closing = Some(Closing::CrossProtocol);
         return;
     }
     let id = match error {
         CommandError::WrongArity(spec) => Some(spec.id),
         _ => None,
     };
-    reject(counters, client, id, &error.to_string(), out);
+    reject(c.counters, c.client, id, &error.to_string(), c.reply.buffer());
 }
 
 /// Answers a request that was not run with an error, which its transaction does not outlive.

@@ -73,6 +73,8 @@ pub use hash::HashRef;
 pub use history::{Earlier, History};
 /// The index underneath, whose settings are part of [`Options`].
 pub use hotring_index as index;
+/// A key, which may know its hash.
+pub use hotring_index::{Key, KeyHash};
 pub use note::{Access, Note};
 pub use ops::bits::{BitOp, BitRange};
 pub use ops::counter::{Counted, CounterExpiry, CounterOptions, Decimal};

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use hotring_index::{Damaged, Entry, Part};
+use hotring_index::{Damaged, Entry, Key, Part};
 
 use crate::changes::Change;
 use crate::error::StoreError;
@@ -66,13 +66,15 @@ impl Session {
     }
 
     /// Reads one key.
-    pub(crate) fn read<R>(
+    #[inline]
+    pub(crate) fn read<'k, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         f: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
-        let _reading = self.gate.read(1 << self.stripe(key));
+        let key = key.into();
+        let _reading = self.gate.read(1 << self.stripe(key.bytes()));
         self.index.get(key, now, f)
     }
 
@@ -84,9 +86,9 @@ impl Session {
 
     /// Runs `f`, which may change this one key, unless there is no memory to be had for it.
     #[inline(always)]
-    pub(crate) fn write<R>(
+    pub(crate) fn write<'k, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         f: impl FnOnce(Write<'_>) -> R,
     ) -> Result<R, StoreError> {
         self.admit()?;
@@ -94,10 +96,15 @@ impl Session {
     }
 
     /// As [`Session::write`], for what takes no memory, or was admitted before its hold.
-    pub(crate) fn change<R>(&mut self, key: &[u8], f: impl FnOnce(Write<'_>) -> R) -> R {
-        let stripe = self.stripe(key);
+    pub(crate) fn change<'k, R>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        f: impl FnOnce(Write<'_>) -> R,
+    ) -> R {
+        let key = key.into();
+        let stripe = self.stripe(key.bytes());
         let _writing = self.gate.write(stripe);
-        let due = if self.besides.is_due(stripe, key) {
+        let due = if self.besides.is_due(stripe, key.bytes()) {
             Some(Due { besides: &self.besides, changes: self.changes.as_mut() })
         } else {
             None

@@ -5,7 +5,7 @@
 //! key, or observe all of them ([`crate::watch`]). While the history is off and there is nobody to tell, a write
 //! goes straight to the index.
 
-use hotring_index::{Action, Entry, Expiry, NewValue, Value};
+use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
 
 use crate::changes::{Change, Changed, remove_expired};
 use crate::history::Kept;
@@ -17,7 +17,7 @@ use crate::watch::{Event, Watchers};
 /// The one call of the index that may change the key.
 pub(crate) struct Write<'a> {
     pub(crate) index: &'a mut Index,
-    pub(crate) key: &'a [u8],
+    pub(crate) key: Key<'a>,
     pub(crate) stripe: u32,
     /// None if there is nothing to do besides.
     pub(crate) due: Option<Due<'a>>,
@@ -109,9 +109,9 @@ impl Write<'_> {
             index.take_damage();
             index.put(key, reborrow(&value), expiry, now);
             let text = string(as_value(&value));
-            due.besides.watchers.tell(stripe, key, &Event::Stored(text.as_deref()));
+            due.besides.watchers.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
             let expires = matches!(expiry, Expiry::At(_));
-            due.note(key, Changed::Stored { is_new: false, expires });
+            due.note(key.bytes(), Changed::Stored { is_new: false, expires });
         }
     }
 
@@ -151,9 +151,9 @@ impl Write<'_> {
     ) -> R {
         let Write { index, key, stripe, mut due } = self;
         if let Some(due) = &mut due {
-            due.expire(index, key, now);
+            due.expire(index, key.bytes(), now);
         }
-        let mut notes = due.map(|due| Notes::begin(due, index, stripe, key));
+        let mut notes = due.map(|due| Notes::begin(due, index, stripe, key.bytes()));
         let result = index.update(key, now, |entry| {
             let (puts, mut action, result) = decide(entry);
             if let Some(notes) = &mut notes {
@@ -162,7 +162,7 @@ impl Write<'_> {
             (action, result)
         });
         if let Some(notes) = notes {
-            notes.tell(index, stripe, key);
+            notes.tell(index, stripe, key.bytes());
         }
         result
     }
@@ -171,11 +171,11 @@ impl Write<'_> {
     pub(crate) fn remove(self, now: u64) -> bool {
         let Write { index, key, stripe, due } = self;
         let Some(mut due) = due else { return index.remove(key, now) };
-        due.expire(index, key, now);
+        due.expire(index, key.bytes(), now);
         let removed = index.remove(key, now);
         if removed {
-            due.besides.watchers.tell(stripe, key, &Event::Removed);
-            due.note(key, Changed::Removed);
+            due.besides.watchers.tell(stripe, key.bytes(), &Event::Removed);
+            due.note(key.bytes(), Changed::Removed);
         }
         removed
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use hotring_index::EngineChoice;
-use hotring_store::{Options, Session, SetOptions, Store};
+use hotring_store::{Key, Options, Session, SetOptions, Store};
 
 use super::{Job, Outcome, Tally, on_threads};
 use crate::report::Strides;
@@ -35,6 +35,7 @@ pub fn replay(job: &Job<'_>, engine: EngineChoice) -> Result<Outcome> {
 struct Player<'a> {
     job: &'a Job<'a>,
     session: Session,
+    ahead: Vec<Key<'a>>,
     tally: Tally,
     played: u64,
     strides: Strides<'a>,
@@ -42,12 +43,21 @@ struct Player<'a> {
 
 impl<'a> Player<'a> {
     fn new(job: &'a Job<'a>, session: Session) -> Self {
-        Player { job, session, tally: Tally::new(), played: 0, strides: Strides::on(job.bar) }
+        Player {
+            job,
+            session,
+            ahead: Vec::new(),
+            tally: Tally::new(),
+            played: 0,
+            strides: Strides::on(job.bar),
+        }
     }
 
     fn play(&mut self, window: &[u32]) -> Result<()> {
         if window.len() > 1 {
-            self.session.prefetch(window.iter().map(|&number| self.job.trace.key(number)));
+            self.ahead.clear();
+            self.ahead.extend(window.iter().map(|&number| Key::from(self.job.trace.key(number))));
+            self.session.prefetch(&mut self.ahead);
         }
         for &number in window {
             let key = self.job.trace.key(number);

@@ -14,6 +14,7 @@
 //! is SIGN in `next`.
 
 use crate::bytes::check;
+use crate::bytes::sip::{self, Vectors};
 use crate::bytes::value::Value;
 use crate::config::{Checksum, Config, ConfigError};
 use crate::item::{Header, Item, Kind, sealed};
@@ -26,6 +27,7 @@ use std::ptr::NonNull;
 /// The item kind of byte-string keys and values.
 pub struct Bytes {
     hasher: SipHasher13,
+    vectors: Vectors,
     pub(crate) checksum: Checksum,
     /// How often a search has passed by a damaged item that may be the one that it looked for.
     pub(crate) suspects: TallyU64,
@@ -54,6 +56,15 @@ pub(crate) const EXPIRY_MAX: u64 = EXPIRY_FROZEN - 1;
 
 impl sealed::Sealed for Bytes {}
 
+impl Bytes {
+    /// The hashes of the keys `key(0)`, `key(1)` and so on.
+    #[inline]
+    pub(crate) fn hash_all<'k>(&self, key: impl Fn(usize) -> &'k [u8], hashes: &mut [u64]) {
+        sip::hash_all(&self.hasher, self.vectors, key, hashes);
+        hashes.iter_mut().for_each(|hash| *hash &= HASH_MASK);
+    }
+}
+
 impl Kind for Bytes {
     type Key = [u8];
     const LOOKED_AT: usize = 48;
@@ -68,6 +79,7 @@ impl Kind for Bytes {
         let [a, b] = config.seed;
         Ok(Self {
             hasher: SipHasher13::new_with_keys(a, b),
+            vectors: Vectors::of_processor(),
             checksum: config.checksum,
             suspects: TallyU64::new(0),
         })

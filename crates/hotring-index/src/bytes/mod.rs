@@ -2,14 +2,17 @@
 
 mod check;
 pub(crate) mod item;
+mod key;
 mod scrub;
 mod seen;
+mod sip;
 mod update;
 pub(crate) mod value;
 
 #[doc(hidden)]
 pub use check::Part;
 pub use item::Bytes;
+pub use key::{Key, KeyHash};
 pub use scrub::{Damaged, Scrub, ScrubCounts};
 pub use value::{Action, Entry, Expiry, NewValue, Value};
 
@@ -43,9 +46,14 @@ impl<E: Engine> Session<Bytes, E> {
     /// all sessions should agree). Nothing is
     /// copied; keep `f` short, memory that others free waits for it.
     #[inline]
-    pub fn get<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
+    pub fn get<'k, R>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        now: u64,
+        f: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
         let mut pinned = self.pin();
-        let goal = pinned.bytes_goal(key);
+        let goal = pinned.bytes_goal(key.into());
         let hit = pinned.look(goal)?;
         let seen = Seen::of(hit);
         (!seen.is_past(now)).then(|| f(seen.entry()))
@@ -53,20 +61,27 @@ impl<E: Engine> Session<Bytes, E> {
 
     /// Reads, decides, and acts as one atomic step. `decide` may be called several times, each time
     /// with a newer entry; the result of the call whose decision took effect is returned.
-    pub fn update<'x, R>(
+    pub fn update<'k, 'x, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
     ) -> R {
         let mut pinned = self.pin();
-        let goal = pinned.bytes_goal(key);
+        let goal = pinned.bytes_goal(key.into());
         pinned.update(goal, now, decide)
     }
 
     /// Stores a value, whatever was there; true if a live entry was replaced. With
     /// [`Expiry::Keep`] this is an [`Session::update`].
-    pub fn put(&mut self, key: &[u8], value: NewValue<'_>, expiry: Expiry, now: u64) -> bool {
+    pub fn put<'k>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        value: NewValue<'_>,
+        expiry: Expiry,
+        now: u64,
+    ) -> bool {
+        let key = key.into();
         let expire_at = match expiry {
             Expiry::Never => None,
             Expiry::At(at) => Some(at.max(1)),
@@ -82,17 +97,17 @@ impl<E: Engine> Session<Bytes, E> {
     }
 
     /// Removes a key; true if it was present.
-    pub fn remove(&mut self, key: &[u8], now: u64) -> bool {
+    pub fn remove<'k>(&mut self, key: impl Into<Key<'k>>, now: u64) -> bool {
         let mut pinned = self.pin();
-        let goal = pinned.bytes_goal(key);
+        let goal = pinned.bytes_goal(key.into());
         pinned.remove(goal, now)
     }
 
     /// The version of a key's entry, given to it now if it has none. No other entry of this index,
     /// before or after, has the same; any later write of the key takes it away.
-    pub fn version(&mut self, key: &[u8], now: u64) -> Option<u64> {
+    pub fn version<'k>(&mut self, key: impl Into<Key<'k>>, now: u64) -> Option<u64> {
         let mut pinned = self.pin();
-        let goal = pinned.bytes_goal(key);
+        let goal = pinned.bytes_goal(key.into());
         pinned.version(goal, now)
     }
 
@@ -175,7 +190,7 @@ impl<E: Engine> Session<Bytes, E> {
     ) {
         for (n, chunk) in keys.chunks(CHUNK).enumerate() {
             let mut pinned = self.pin();
-            let hashes = pinned.hashes(chunk);
+            let hashes = pinned.hashes(chunk.len(), |i| chunk[i]);
             let goal = |_: &Bytes, i: usize| KeyGoal { hash: hashes[i], key: chunk[i] };
             let (verifies, suspects) = (pinned.verifies(), pinned.suspects());
             let mut is_damaged = false;
@@ -196,22 +211,16 @@ impl<E: Engine> Session<Bytes, E> {
     }
 
     /// Brings into the cache what operations on these keys will touch, as one pipeline with many
-    /// memory accesses in flight. Has no other effect.
-    pub fn prefetch<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) {
-        let mut keys = keys.into_iter();
+    /// memory accesses in flight. The keys know their hashes from then on; there is no other effect.
+    pub fn prefetch(&mut self, keys: &mut [Key<'_>]) {
         let mut pinned = self.pin();
-        let mut chunk: [&[u8]; CHUNK] = [&[]; CHUNK];
-        loop {
-            let mut n = 0;
-            for (place, key) in chunk.iter_mut().zip(&mut keys) {
-                *place = key;
-                n += 1;
+        for chunk in keys.chunks_mut(CHUNK) {
+            let n = chunk.len();
+            let hashes = pinned.hashes(n, |i| chunk[i].bytes());
+            for (key, hash) in chunk.iter_mut().zip(hashes) {
+                key.set_hash(hash);
             }
-            if n == 0 {
-                return;
-            }
-            let hashes = pinned.hashes(&chunk[..n]);
-            E::warm(&mut pinned, n, |_, i| KeyGoal { hash: hashes[i], key: chunk[i] });
+            E::warm(&mut pinned, n, |_, i| KeyGoal { hash: hashes[i], key: chunk[i].bytes() });
         }
     }
 

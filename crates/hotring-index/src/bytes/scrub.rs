@@ -250,7 +250,7 @@ impl<E: Engine> Session<Bytes, E> {
         f: impl FnOnce() -> R,
     ) -> Option<R> {
         let mut pinned = self.pin();
-        let goal = pinned.bytes_goal(key);
+        let goal = pinned.bytes_goal(key.into());
         let item = E::lookup(&mut pinned, goal)?.item;
         let (at, len) = check::place(item, part)?;
         if bit >= len * 8 {

@@ -1,6 +1,7 @@
 //! The operations on byte-string items.
 
 use crate::bytes::item::{Bytes, Parts, is_expired, version_of};
+use crate::bytes::key::Key;
 use crate::bytes::seen::{Seen, Written, doom, stays_live, write_word};
 use crate::bytes::value::{Action, Entry, Expiry, Value};
 use crate::config::{Checksum, RcuCounts, Strategy};
@@ -16,13 +17,17 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         &self.shared.kind
     }
 
-    pub(crate) fn bytes_goal<'k>(&self, key: &'k [u8]) -> Goal<'k> {
-        KeyGoal { hash: self.shared.kind.hash(key), key }
+    #[inline]
+    pub(crate) fn bytes_goal<'k>(&self, key: Key<'k>) -> Goal<'k> {
+        KeyGoal { hash: key.hash_or(|bytes| self.shared.kind.hash(bytes)), key: key.bytes() }
     }
 
-    /// The hashes of up to 64 keys.
-    pub(crate) fn hashes(&self, keys: &[&[u8]]) -> [u64; 64] {
-        std::array::from_fn(|i| keys.get(i).map_or(0, |key| self.shared.kind.hash(key)))
+    /// The hashes of `n` keys, 64 at most.
+    #[inline]
+    pub(crate) fn hashes<'k>(&self, n: usize, key: impl Fn(usize) -> &'k [u8]) -> [u64; 64] {
+        let mut hashes = [0; 64];
+        self.shared.kind.hash_all(key, &mut hashes[..n]);
+        hashes
     }
 
     fn make(

@@ -13,6 +13,8 @@ const LOOKUPS_MIN: i64 = 4096;
 /// near, and when a doubling waits for them.
 const PAGES_AT_LEISURE: u64 = 64;
 const PAGES_IN_HASTE: u64 = 8;
+/// Between these parts of the load that doubles the table, its memory is asked for.
+const READY: [f64; 2] = [0.95, 0.98];
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Doubles the table if the load says so, or the access overhead (FAST'20 section 3.4) while
@@ -25,8 +27,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             Growth::Auto { visits_max, items_min, items_max, .. } => {
                 let load = load();
                 let crowded = load >= items_min && self.overhead() > visits_max;
-                // Twice as fast as the load comes near, so that it is ready when half of the way is left.
-                let near = (2.0 * (load - items_min) / (items_max - items_min)).clamp(0.0, 1.0);
+                // Late, as it is memory that nobody uses yet; early enough to be ready in time.
+                let [from, to] = READY;
+                let near = ((load / items_max - from) / (to - from)).clamp(0.0, 1.0);
                 let (part, pages) =
                     if crowded { (1.0, PAGES_IN_HASTE) } else { (near, PAGES_AT_LEISURE) };
                 let ready = self.engine.table.touch_ahead(mask, part, pages);

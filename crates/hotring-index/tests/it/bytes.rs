@@ -1,6 +1,6 @@
 //! The byte-string index.
 
-use hotring_index::{Action, Bytes, Config, Expiry, HotRing, NewValue, Value};
+use hotring_index::{Action, Bytes, Config, Expiry, HotRing, Key, KeyHash, NewValue, Value};
 
 fn bytes(value: &[u8]) -> NewValue<'_> {
     NewValue::Bytes { kind: 0, bytes: value.into() }
@@ -99,7 +99,8 @@ fn batches_answer_like_single_lookups() {
         s.put(name.as_bytes(), NewValue::Word { kind: 1, word: i as u64 }, expiry, 1);
     }
     let keys: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
-    s.prefetch(keys.iter().copied());
+    let mut asked: Vec<Key> = keys.iter().map(Key::from).collect();
+    s.prefetch(&mut asked);
     let mut answers = vec![None; keys.len()];
     let mut calls = 0;
     s.get_many(&keys, 20, |i, entry| {
@@ -110,6 +111,10 @@ fn batches_answer_like_single_lookups() {
     for (i, answer) in answers.iter().enumerate() {
         let present = i % 3 != 0 && i % 5 != 0;
         assert_eq!(*answer, present.then_some(true), "key {i}");
+        // A key that knows its hash is as good as one that does not.
+        assert_ne!(asked[i].hash(), KeyHash::UNKNOWN);
+        let again = Key::with_hash(keys[i], asked[i].hash());
+        assert_eq!(s.get(again, 20, |_| ()).is_some(), present, "key {i}");
     }
 }
 

@@ -108,7 +108,7 @@ fn read_damaged<E: Engine>(s: &mut Session<Bytes, E>, key: &[u8], is_found: bool
         assert!(!s.put(key, word(1), Expiry::Keep, NOW));
         assert_eq!(s.take_damage(), noted);
     }
-    s.prefetch([key]);
+    s.prefetch(&mut [key.into()]);
     for random in 0..8u64 {
         s.sample(random << 61, NOW, |entry| {
             if entry.key == key {

@@ -382,7 +382,8 @@ impl<E: Engine> World<'_, E> {
                 Answer::Entries(out.into_iter().map(|entry| entry.expect("a call a key")).collect())
             }
             Op::Prefetch(ref keys) => {
-                session.prefetch(keys.iter().map(|&key| &names[key][..]));
+                let keys = keys.iter().map(|&key| hotring_index::Key::from(&names[key]));
+                session.prefetch(&mut keys.collect::<Vec<_>>());
                 Answer::Nothing
             }
             Op::Scan(count) => self.scan(session, count, now),

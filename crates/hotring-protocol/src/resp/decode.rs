@@ -126,13 +126,40 @@ impl Decoder {
             }
             Some(_) => self.inline(input, limits, args)?,
         };
+        self.note_incomplete(decoded, input, args);
+        Ok(decoded)
+    }
+
+    /// As [`decode`](Self::decode), of a request of `n_args` arguments the first of which is known to be
+    /// `name`.
+    #[inline]
+    pub(crate) fn decode_behind(
+        &mut self,
+        name: Span,
+        n_args: usize,
+        input: &[u8],
+        limits: &Limits,
+        args: &mut Args,
+    ) -> Result<Decoded, ProtocolError> {
+        args.clear();
+        args.spans.push(name);
+        let (start, len) = name.place();
+        self.at = start + len + 2;
+        self.args_left = n_args - 1;
+        let decoded = self.arguments(input, limits, args)?;
+        self.note_incomplete(decoded, input, args);
+        Ok(decoded)
+    }
+
+    /// Keeps what was found if the rest of the request has not come.
+    #[inline]
+    fn note_incomplete(&mut self, decoded: Decoded, input: &[u8], args: &mut Args) {
         if decoded == Decoded::Incomplete {
             self.seen = input.len();
             if !args.is_empty() {
                 self.found = std::mem::take(&mut args.spans);
             }
         }
-        Ok(decoded)
     }
 
     fn multibulk(
@@ -147,12 +174,29 @@ impl Decoder {
             };
             self.args_left = check_args(count, limits)?;
         }
+        self.arguments(input, limits, args)
+    }
+
+    /// The arguments that are still to come.
+    #[inline]
+    fn arguments(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        args: &mut Args,
+    ) -> Result<Decoded, ProtocolError> {
         while self.args_left > 0 {
             let len = match self.bulk_len {
                 Some(len) => len,
-                None => match self.bulk_line(input, limits)? {
-                    Some(len) => len,
-                    None => return Ok(Decoded::Incomplete),
+                None => match short_bulk_line(&input[self.at..]) {
+                    Some((line_len, len)) if len <= limits.bulk_len_max => {
+                        self.at += line_len;
+                        len
+                    }
+                    _ => match self.bulk_line(input, limits)? {
+                        Some(len) => len,
+                        None => return Ok(Decoded::Incomplete),
+                    },
                 },
             };
             // Two bytes end an argument; as in Redis nobody looks which.
@@ -169,7 +213,7 @@ impl Decoder {
     }
 
     /// Reads a `$` line and gives the length of the argument behind it.
-    #[inline]
+    #[cold]
     fn bulk_line(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
         let Some(&kind) = input.get(self.at) else { return Ok(None) };
         let Some(len) = self.count_line(input, ProtocolError::TooBigBulkCount)? else {
@@ -187,27 +231,7 @@ impl Decoder {
 
     /// Reads the number of a line of one type byte and a number, and moves behind the
     /// line. `None`: the line is not there yet; `Some(None)`: it holds no number.
-    #[inline]
     fn count_line(
-        &mut self,
-        input: &[u8],
-        too_long: ProtocolError,
-    ) -> Result<Option<Option<i64>>, ProtocolError> {
-        // Nearly every line is one or two digits.
-        match input[self.at..] {
-            [_, a @ b'0'..=b'9', b'\r', _, ..] => {
-                self.at += 4;
-                Ok(Some(Some(i64::from(a - b'0'))))
-            }
-            [_, a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', _, ..] => {
-                self.at += 5;
-                Ok(Some(Some(i64::from(a - b'0') * 10 + i64::from(b - b'0'))))
-            }
-            _ => self.long_count_line(input, too_long),
-        }
-    }
-
-    fn long_count_line(
         &mut self,
         input: &[u8],
         too_long: ProtocolError,
@@ -260,6 +284,21 @@ impl Decoder {
         self.seen = 0;
         Decoded::Request { consumed }
     }
+}
+
+/// The length of a `$` line, end included, and that which it announces, if it is one of up to three digits,
+/// as nearly all are.
+#[inline(always)]
+fn short_bulk_line(input: &[u8]) -> Option<(usize, usize)> {
+    let digit = |byte: u8| Some(usize::from(byte.wrapping_sub(b'0'))).filter(|digit| *digit < 10);
+    let (line_len, len, least) = match *input {
+        [b'$', a, b'\r', _, ..] => (4, digit(a)?, 0),
+        [b'$', a, b, b'\r', _, ..] => (5, digit(a)? * 10 + digit(b)?, 10),
+        [b'$', a, b, c, b'\r', _, ..] => (6, digit(a)? * 100 + digit(b)? * 10 + digit(c)?, 100),
+        _ => return None,
+    };
+    // No zeros in front.
+    (len >= least).then_some((line_len, len))
 }
 
 /// The number of arguments that a `*` line announces; not even a null array has any.

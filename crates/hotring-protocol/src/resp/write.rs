@@ -97,7 +97,14 @@ impl<'a> Writer<'a> {
     pub fn bulk(&mut self, bytes: &[u8]) {
         // One check of the room instead of three; 24 is more than the longest header.
         self.out.reserve(bytes.len() + 24);
-        self.number_line(b'$', bytes.len());
+        match bytes.len() {
+            len @ 0..10 => self.out.extend_from_slice(&[b'$', b'0' + len as u8, b'\r', b'\n']),
+            len @ 10..100 => {
+                let (tens, ones) = ((len / 10) as u8, (len % 10) as u8);
+                self.out.extend_from_slice(&[b'$', b'0' + tens, b'0' + ones, b'\r', b'\n']);
+            }
+            len => self.number_line(b'$', len),
+        }
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
     }

@@ -74,6 +74,14 @@ pub fn resolve(request: ArgsView<'_>) -> Result<&'static Spec, CommandError<'_>>
     if spec.takes(request.len()) { Ok(spec) } else { Err(CommandError::WrongArity(spec)) }
 }
 
+impl Spec {
+    /// Whether a request's first argument and the number of its arguments are all that tells that it calls
+    /// this command.
+    pub(crate) fn is_told_by_its_name(&self) -> bool {
+        self.parent.is_none() && !list::has_subcommands(self.id)
+    }
+}
+
 fn subcommand<'a>(
     spec: &'static Spec,
     request: ArgsView<'a>,

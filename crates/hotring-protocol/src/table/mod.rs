@@ -39,6 +39,8 @@ pub struct Spec {
     extra_categories: Categories,
     /// Which arguments are keys.
     pub keys: &'static [KeyRange],
+    /// The place of the only key, where every request has one: nearly all requests are such.
+    sole_key: u8,
     /// Where the documentation files it.
     pub group: Group,
     /// The first version of Redis that has it; `hotring` where Redis has no such command.
@@ -119,6 +121,12 @@ impl Spec {
         if self.arity < 0 { n_args >= arity } else { n_args == arity }
     }
 
+    /// The place of the key, if every request has exactly one.
+    #[inline]
+    pub fn sole_key(&self) -> Option<usize> {
+        (self.sole_key > 0).then_some(self.sole_key.into())
+    }
+
     /// The name without its parent's: `id` of `client|id`.
     pub fn own_name(&self) -> &'static str {
         self.name.rsplit('|').next().expect("rsplit gives at least one part")
@@ -138,6 +146,7 @@ impl Spec {
             flags: Flags::NONE,
             extra_categories: Categories::NONE,
             keys: &[],
+            sole_key: 0,
             group,
             since: "1.0.0",
             syntax: "",
@@ -160,7 +169,11 @@ impl Spec {
     }
 
     const fn keys(self, keys: &'static [KeyRange]) -> Self {
-        Self { keys, ..self }
+        let sole_key = match keys {
+            [range] if range.last >= 0 && range.last as u8 == range.first => range.first,
+            _ => 0,
+        };
+        Self { keys, sole_key, ..self }
     }
 
     const fn since(self, since: &'static str) -> Self {

@@ -25,7 +25,7 @@ pub(crate) fn decrby(c: &mut Context<'_>) -> Outcome {
 }
 
 fn add(c: &mut Context<'_>, delta: i64) -> Outcome {
-    let sum = c.store.incr_by(&c.args[1], delta, c.now)?;
+    let sum = c.store.incr_by(c.key(), delta, c.now)?;
     c.reply.int(sum);
     Ok(())
 }

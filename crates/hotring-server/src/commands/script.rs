@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use hotring_protocol::{ArgsView, lookup, parse_i64};
+use hotring_store::Key;
 
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
@@ -130,7 +131,7 @@ fn run(
         (false, true) if keys.is_empty() => interpreter.run(compiled, some, c)?,
         (false, true) => {
             let keys: Vec<&[u8]> = keys.iter().collect();
-            c.store.prefetch(keys.iter().copied());
+            c.store.prefetch(&mut keys.iter().map(Key::from).collect::<Vec<_>>());
             c.alone(&keys, |c| interpreter.run(compiled, some, c))?
         }
     };

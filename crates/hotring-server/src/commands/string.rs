@@ -33,7 +33,7 @@ fn old_value(c: &mut Context<'_>, old: Option<Vec<u8>>) {
 }
 
 pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
-    let found = c.store.get_string(&c.args[1], c.now, |value| bulk(&mut c.reply, value))?;
+    let found = c.store.get_string(c.key(), c.now, |value| bulk(&mut c.reply, value))?;
     null_unless_found(c, found);
     Ok(())
 }
@@ -50,12 +50,12 @@ fn null_unless_found(c: &mut Context<'_>, found: Option<()>) {
 
 pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
     if c.args.len() == 3 {
-        c.store.set(&c.args[1], &c.args[2], SetOptions::default(), c.now)?;
+        c.store.set(c.key(), &c.args[2], SetOptions::default(), c.now)?;
         c.reply.ok();
         return Ok(());
     }
     let options = set_options(c.args.tail(3), c.now)?;
-    let outcome = c.store.set(&c.args[1], &c.args[2], options, c.now)?;
+    let outcome = c.store.set(c.key(), &c.args[2], options, c.now)?;
     match outcome.stored {
         _ if options.return_old => old_value(c, outcome.old),
         true => c.reply.ok(),

@@ -6,7 +6,7 @@
 //! keys between the look and the end.
 
 use hotring_protocol::{CommandId, Flags, Group, Spec, Writer};
-use hotring_store::Stamp;
+use hotring_store::{Key, KeyHash, Stamp};
 
 use crate::acl::{Denied, Origin};
 use crate::answer::{answer, deny, note_stalled};
@@ -89,7 +89,7 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
     match scope(&queue, &watched) {
         Scope::Nothing => run(&queue, &watched, c),
         Scope::Keys(keys) => {
-            c.store.prefetch(keys.iter().copied());
+            c.store.prefetch(&mut keys.iter().map(Key::from).collect::<Vec<_>>());
             c.alone(&keys, |c| run(&queue, &watched, c));
         }
         Scope::Everything => c.alone(&[], |c| run(&queue, &watched, c)),
@@ -137,6 +137,7 @@ fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
     c.reply.array(queue.len());
     for (spec, args) in queue.commands() {
         let mut inner = Context {
+            key_hash: KeyHash::UNKNOWN,
             args,
             reply: Writer::new(c.reply.buffer(), c.client.version),
             reply_len_max: c.reply_len_max,

@@ -212,7 +212,7 @@ fn nothing_behind_a_wait_is_decoded_before_its_end() {
     let input = [&wait[..], &b"INCR a\r\n".repeat(BATCH_LEN)].concat();
     let fed = executor.feed(&mut conversation, &input, NOW, &mut Vec::new());
     assert_eq!(fed, Fed { consumed: wait.len(), stalled: false });
-    assert!(executor.batch[1..].iter().all(|request| request.args.is_empty()));
+    assert!((1..BATCH_LEN).all(|i| executor.batch.args(i, b"").is_empty()));
 }
 
 #[test]
@@ -424,4 +424,26 @@ fn the_password_of_redis_is_not_asked_of_memcached() {
     assert_eq!(shared.locked_since.load(Relaxed), 0);
     let (_, of_redis) = talk(&server);
     assert_ne!(of_redis.client.shared.locked_since.load(Relaxed), 0);
+}
+
+#[test]
+fn a_request_runs_whatever_messages_come_before_it() {
+    let server = server(Config { output_soft_max: 100, ..Config::default() });
+    let (mut executor, mut listener) = talk(&server);
+    let (_, mut speaker) = talk(&server);
+    let mut out = Vec::new();
+    for request in [&b"HELLO 3\r\n"[..], b"SUBSCRIBE c\r\n"] {
+        executor.feed(&mut listener, request, NOW, &mut out);
+        out.clear();
+    }
+    let message = "m".repeat(200);
+    let publish = format!("PUBLISH c {message}\r\n");
+    executor.feed(&mut speaker, publish.as_bytes(), NOW, &mut out);
+    assert_eq!(out, b":1\r\n");
+    out.clear();
+    let fed = executor.feed(&mut listener, b"SET k v\r\nGET k\r\n", NOW, &mut out);
+    let text = String::from_utf8_lossy(&out).into_owned();
+    assert_eq!(fed, Fed { consumed: b"SET k v\r\n".len(), stalled: true }, "{text}");
+    let text = String::from_utf8_lossy(&out).into_owned();
+    assert!(text.contains(&message) && text.ends_with("+OK\r\n"), "{text}");
 }

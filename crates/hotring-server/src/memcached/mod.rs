@@ -20,13 +20,14 @@ use hotring_protocol::memcached::{
     Command, Data, Decoded, Decoder, Limits, LineTooLong, Request, Writer,
 };
 use hotring_protocol::{Spec, lookup};
-use hotring_store::Session;
+use hotring_store::{Key, Session};
 
 use crate::client::{Client, Closing};
 use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::executor::Fed;
+use crate::executor::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
 use crate::hot_keys::HotKeys;
 use crate::notify;
 use crate::server::Server;
@@ -37,15 +38,6 @@ pub(crate) use shared::Shared;
 
 /// The version of memcached that this protocol is of; clients decide by it.
 pub(crate) const VERSION: &str = "1.6.45";
-
-/// Most requests that are decoded before the first of them runs.
-const BATCH_LEN: usize = 64;
-
-/// A batch ends with the request that reaches this length of input, so that other connections have a turn.
-const TURN_LEN: usize = 64 << 10;
-
-/// Fewest keys for which fetching ahead pays, as for RESP.
-const PREFETCH_MIN: usize = 4;
 
 /// Longest data of a request before the client has said who it is.
 const AUTH_LEN_MAX: usize = 1 << 10;
@@ -269,18 +261,18 @@ impl Batch {
             let args = decoded.request.args(&input[decoded.start..]);
             Some(decoded.request.command?.keys(args))
         });
-        let mut keys: [&[u8]; BATCH_LEN] = [&[]; BATCH_LEN];
+        let mut keys = [Key::from(b""); BATCH_LEN];
         let mut n_keys = 0;
         for key in words.flat_map(|words| words.iter()) {
             if n_keys == BATCH_LEN {
-                store.prefetch(keys);
+                store.prefetch(&mut keys);
                 n_keys = 0;
             }
-            keys[n_keys] = key;
+            keys[n_keys] = key.into();
             n_keys += 1;
         }
         if n_keys >= PREFETCH_MIN {
-            store.prefetch(keys[..n_keys].iter().copied());
+            store.prefetch(&mut keys[..n_keys]);
         }
     }
 

@@ -1,6 +1,6 @@
 //! INCRBY and INCRBYFLOAT: single-key writes that read the value as a number. The expiry stays.
 
-use hotring_index::{Action, Expiry};
+use hotring_index::{Action, Expiry, Key};
 
 use crate::decimal;
 use crate::error::StoreError;
@@ -10,8 +10,14 @@ use crate::value::{ValueRef, encode_owned, int, view, view_string};
 
 impl Session {
     /// Adds `delta` to the integer, an absent key counting as 0, and returns the sum.
-    pub fn incr_by(&mut self, key: &[u8], delta: i64, now: u64) -> Result<i64, StoreError> {
-        self.check_key(key)?;
+    pub fn incr_by<'k>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        delta: i64,
+        now: u64,
+    ) -> Result<i64, StoreError> {
+        let key = key.into();
+        self.check_key(key.bytes())?;
         self.write(key, |key| {
             key.update(now, |entry| {
                 let old = entry.map_or(Ok(0), |entry| {

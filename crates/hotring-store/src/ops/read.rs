@@ -1,5 +1,7 @@
 //! Operations that look at one key and change nothing.
 
+use hotring_index::Key;
+
 use crate::error::StoreError;
 use crate::session::Session;
 use crate::value::{ValueRef, view, view_string};
@@ -15,9 +17,9 @@ impl Session {
     /// # Errors
     /// [`StoreError::WrongType`]
     #[inline]
-    pub fn get_string<R>(
+    pub fn get_string<'k, R>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         now: u64,
         f: impl FnOnce(ValueRef<'_>) -> R,
     ) -> Result<Option<R>, StoreError> {

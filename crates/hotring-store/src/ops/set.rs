@@ -1,6 +1,6 @@
 //! SET with its conditions, and the single-key operations that replace or remove a value whole.
 
-use hotring_index::{Action, Entry, Expiry};
+use hotring_index::{Action, Entry, Expiry, Key};
 use twox_hash::XxHash3_64;
 
 use crate::error::StoreError;
@@ -126,14 +126,15 @@ pub struct SetOutcome {
 
 impl Session {
     /// Sets the key to `value` under the options' condition.
-    pub fn set(
+    pub fn set<'k>(
         &mut self,
-        key: &[u8],
+        key: impl Into<Key<'k>>,
         value: &[u8],
         options: SetOptions<'_>,
         now: u64,
     ) -> Result<SetOutcome, StoreError> {
-        self.check_key(key)?;
+        let key = key.into();
+        self.check_key(key.bytes())?;
         self.check_value(value.len())?;
         let expiry = options.expiry.of_item(now);
         // Without one this is a removal.

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use hotring_index::{Expiry, NewValue};
+use hotring_index::{Expiry, Key, NewValue};
 
 use crate::error::StoreError;
 use crate::gate::{Hold, STRIPES_ALL};
@@ -58,9 +58,9 @@ impl Snapshot {
     fn fill(&mut self, index: &mut Index, keys: &[&[u8]], bytes_max: usize, now: u64) -> bool {
         self.parts.clear();
         self.bytes.clear();
+        let mut room = no_keys();
         for batch in keys.chunks(PREFETCH_KEYS) {
-            prefetch(index, batch);
-            for key in batch {
+            for &key in prefetched(index, batch, &mut room) {
                 let part = index.get(key, now, |entry| view(entry.value, |v| self.push(v)));
                 self.parts.push(part.unwrap_or(Part::Absent));
                 if self.bytes.len() > bytes_max {
@@ -138,9 +138,10 @@ impl Session {
         }
         self.read_many(keys, |index| {
             let mut present = 0;
+            let mut room = no_keys();
             for batch in keys.chunks(PREFETCH_KEYS) {
-                prefetch(index, batch);
-                present += batch.iter().filter(|key| index.get(key, now, |_| ()).is_some()).count();
+                let keys = prefetched(index, batch, &mut room).iter();
+                present += keys.filter(|key| index.get(**key, now, |_| ()).is_some()).count();
             }
             present
         })
@@ -273,7 +274,9 @@ impl Session {
         f: impl FnOnce(&mut Session) -> R,
     ) -> R {
         // Before the hold, to keep it short.
-        self.index.prefetch(keys.clone().into_iter().take(PREFETCH_KEYS));
+        let mut ahead = no_keys();
+        let n = ahead.iter_mut().zip(keys.clone()).map(|(place, key)| *place = key.into()).count();
+        self.index.prefetch(&mut ahead[..n]);
         let mask = self.stripes(keys);
         self.hold(mask, Hold::WriteOnce, f)
     }
@@ -331,10 +334,23 @@ impl Session {
     }
 }
 
-fn prefetch(index: &mut Index, batch: &[&[u8]]) {
-    if batch.len() >= PREFETCH_KEYS_MIN {
-        index.prefetch(batch.iter().copied());
+/// Room for the keys of a batch.
+fn no_keys<'k>() -> [Key<'k>; PREFETCH_KEYS] {
+    [Key::from(b""); PREFETCH_KEYS]
+}
+
+/// The keys of a batch, and what reading them will touch is on its way if that pays.
+fn prefetched<'r, 'k>(
+    index: &mut Index,
+    batch: &[&'k [u8]],
+    room: &'r mut [Key<'k>; PREFETCH_KEYS],
+) -> &'r [Key<'k>] {
+    let keys = &mut room[..batch.len()];
+    keys.iter_mut().zip(batch).for_each(|(place, &key)| *place = key.into());
+    if keys.len() >= PREFETCH_KEYS_MIN {
+        index.prefetch(keys);
     }
+    keys
 }
 
 fn keys_of<'k>(pairs: &[(&'k [u8], &[u8])]) -> impl Iterator<Item = &'k [u8]> + Clone {

@@ -1,6 +1,6 @@
 //! Operations on the whole store.
 
-use hotring_index::Scrub;
+use hotring_index::{Key, Scrub};
 
 use crate::gate::{Hold, STRIPES_ALL};
 use crate::session::Session;
@@ -29,8 +29,9 @@ impl Session {
         self.read_all(|index| index.sample(random, now, |entry| entry.key.to_vec()))
     }
 
-    /// Brings what operations on these keys will touch into the processor's cache, all at once.
-    pub fn prefetch<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) {
+    /// Brings what operations on these keys will touch into the processor's cache, all at once. The keys
+    /// know their hashes from then on, which saves the operations that take them so to compute them again.
+    pub fn prefetch(&mut self, keys: &mut [Key<'_>]) {
         self.index.prefetch(keys);
     }
 

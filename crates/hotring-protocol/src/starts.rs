@@ -1,0 +1,227 @@
+//! From input to command in one step, for requests that begin as one before has begun.
+//!
+//! Pipelines repeat themselves: `*2\r\n$3\r\nGET\r\n` and a key, again and again. [`Starts`] keeps such
+//! starts, up to the end of the command's name, with what decoding and [`resolve`] have made of them. A
+//! request whose start is known goes on behind it.
+
+use crate::args::{Args, Span};
+use crate::error::ProtocolError;
+use crate::resp::{Decoded, Decoder, Limits};
+use crate::table::{Spec, resolve};
+
+/// Starts are compared as one number of so many bytes: room for names of up to 6 bytes.
+const COMPARED: usize = 16;
+/// Where the name is: behind `*N\r\n$M\r\n`.
+const NAME_AT: usize = 8;
+/// Starts that are kept, a power of two.
+const KEPT: usize = 8;
+
+/// A request's command: None if there is none of that name that takes so many arguments. The reason is
+/// what [`resolve`] says.
+pub type Called = Option<&'static Spec>;
+
+/// Starts of requests, with the commands that they call. Serves any number of connections.
+#[derive(Debug, Default)]
+pub struct Starts {
+    kept: [Start; KEPT],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    bytes: u128,
+    /// Which of the bytes are the start's.
+    mask: u128,
+    name_len: usize,
+    args: usize,
+    /// None: the place is free.
+    spec: Called,
+}
+
+impl Starts {
+    /// Looks for the next request at the start of `input`, as [`Decoder::decode`] does, and for its command.
+    ///
+    /// # Errors
+    /// Those of [`Decoder::decode`].
+    #[inline]
+    pub fn decode(
+        &mut self,
+        decoder: &mut Decoder,
+        input: &[u8],
+        limits: &Limits,
+        args: &mut Args,
+    ) -> Result<(Decoded, Called), ProtocolError> {
+        let Some(bytes) = first_bytes(input).filter(|_| !decoder.is_mid_request()) else {
+            return self.decode_in_full(decoder, input, limits, args);
+        };
+        let start = &self.kept[place(bytes)];
+        let is_known = (start.bytes ^ bytes) & start.mask == 0 && start.args <= limits.args_max;
+        match start.spec {
+            Some(spec) if is_known => {
+                let name = Span::new(NAME_AT, start.name_len);
+                Ok((decoder.decode_behind(name, start.args, input, limits, args)?, Some(spec)))
+            }
+            _ => self.decode_in_full(decoder, input, limits, args),
+        }
+    }
+
+    #[cold]
+    fn decode_in_full(
+        &mut self,
+        decoder: &mut Decoder,
+        input: &[u8],
+        limits: &Limits,
+        args: &mut Args,
+    ) -> Result<(Decoded, Called), ProtocolError> {
+        let decoded = decoder.decode(input, limits, args)?;
+        let mut called = None;
+        if matches!(decoded, Decoded::Request { .. }) && !args.is_empty() {
+            called = resolve(args.view(input)).ok();
+            self.keep(input, args, called);
+        }
+        Ok((decoded, called))
+    }
+
+    /// Keeps the start of a request, if it is short and alone tells the command.
+    fn keep(&mut self, input: &[u8], args: &Args, called: Called) {
+        let Some(spec) = called.filter(|spec| spec.is_told_by_its_name()) else { return };
+        let Some(bytes) = first_bytes(input).filter(|_| input[0] == b'*') else { return };
+        let (at, name_len) = args.spans[0].place();
+        // Behind longer numbers it stands elsewhere.
+        if at == NAME_AT && NAME_AT + name_len + 2 <= COMPARED && args.len() <= 9 {
+            let mask = u128::MAX >> (8 * (COMPARED - (NAME_AT + name_len + 2)));
+            self.kept[place(bytes)] =
+                Start { bytes, mask, name_len, args: args.len(), spec: Some(spec) };
+        }
+    }
+}
+
+fn first_bytes(input: &[u8]) -> Option<u128> {
+    input.first_chunk::<COMPARED>().map(|bytes| u128::from_le_bytes(*bytes))
+}
+
+/// Where a start is kept, by its number of arguments, the length of the name and the first letters.
+fn place(bytes: u128) -> usize {
+    let (numbers, name) = (bytes as u64, (bytes >> 64) as u64);
+    ((numbers >> 8) ^ (numbers >> 40) ^ name ^ (name >> 9)) as usize % KEPT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Found = Vec<(Vec<Vec<u8>>, Option<&'static str>)>;
+
+    /// What is in a stream that comes in pieces, with known starts or each request for itself.
+    fn decode(
+        stream: &[u8],
+        piece: usize,
+        limits: &Limits,
+        mut starts: Option<&mut Starts>,
+    ) -> (Found, Option<ProtocolError>) {
+        let (mut decoder, mut args, mut found) = (Decoder::new(), Args::new(), Vec::new());
+        let (mut start, mut end) = (0, 0);
+        loop {
+            let input = &stream[start..end];
+            let decoded = match &mut starts {
+                Some(starts) => starts.decode(&mut decoder, input, limits, &mut args),
+                None => decoder
+                    .decode(input, limits, &mut args)
+                    .map(|decoded| (decoded, resolve(args.view(input)).ok())),
+            };
+            match decoded {
+                Err(error) => return (found, Some(error)),
+                Ok((Decoded::Incomplete, _)) if end == stream.len() => return (found, None),
+                Ok((Decoded::Incomplete, _)) => {
+                    assert!(decoder.input_len_wanted() > input.len());
+                    end = (end + piece).min(stream.len());
+                }
+                Ok((Decoded::Request { consumed }, called)) => {
+                    let words = args.view(input).iter().map(<[u8]>::to_vec).collect();
+                    found.push((words, called.map(|spec| spec.name)));
+                    start += consumed;
+                }
+            }
+        }
+    }
+
+    /// Requests like those of a pipeline, and things that look like them.
+    fn stream() -> Vec<u8> {
+        let mut stream = Vec::new();
+        for round in 0..3 {
+            for request in [
+                &b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n"[..],
+                b"*2\r\n$3\r\nget\r\n$16\r\n0123456789abcdef\r\n",
+                b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n",
+                b"*2\r\n$3\r\nSET\r\n$1\r\na\r\n",
+                b"*3\r\n$3\r\nGET\r\n$1\r\na\r\n$1\r\nb\r\n",
+                b"*2\r\n$6\r\nEXISTS\r\n$1\r\na\r\n",
+                b"*2\r\n$6\r\nSTRLEN\r\n$0\r\n\r\n",
+                b"*3\r\n$6\r\nEXISTS\r\n$1\r\na\r\n$1\r\nb\r\n",
+                b"*2\r\n$7\r\nPERSIST\r\n$1\r\na\r\n",
+                b"*2\r\n$3\r\nGETxy$1\r\na\r\n",
+                b"*1\r\n$4\r\nPING\r\n",
+                b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n",
+                b"*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n",
+                b"*2\r\n$6\r\nCLIENT\r\n$4\r\nLIST\r\n",
+                b"*2\r\n$5\r\nNOSUC\r\n$1\r\na\r\n",
+                b"*0\r\n",
+                b"PING  and words\r\n",
+                b"GET a\r\n",
+                b"*12\r\n$4\r\nMGET\r\n",
+            ] {
+                stream.extend_from_slice(request);
+            }
+            for i in 0..11 {
+                stream.extend_from_slice(
+                    format!("$1\r\n{}\r\n", (b'a' + i + round) as char).as_bytes(),
+                );
+            }
+        }
+        stream
+    }
+
+    #[test]
+    fn known_starts_change_nothing_in_whatever_pieces_requests_come() {
+        let stream = stream();
+        let tight = Limits { args_max: 12, bulk_len_max: 16, ..Limits::default() };
+        let expected = decode(&stream, stream.len(), &tight, None);
+        assert_eq!((expected.0.len(), &expected.1), (60, &None));
+        let mut starts = Starts::default();
+        for piece in (1..60).chain([stream.len()]) {
+            assert_eq!(decode(&stream, piece, &tight, Some(&mut starts)), expected, "{piece}");
+        }
+    }
+
+    #[test]
+    fn known_starts_keep_to_each_connections_limits() {
+        let mut starts = Starts::default();
+        let input = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$4\r\nabcd\r\n";
+        let mut all = |args_max, bulk_len_max| {
+            let limits = Limits { args_max, bulk_len_max, ..Limits::default() };
+            let known = decode(input, input.len(), &limits, Some(&mut starts));
+            assert_eq!(known, decode(input, input.len(), &limits, None));
+            known.1
+        };
+        assert_eq!(all(3, 4), None);
+        assert_eq!(all(3, 3), Some(ProtocolError::InvalidBulkLength));
+        assert_eq!(all(2, 4), Some(ProtocolError::InvalidMultibulkLength));
+    }
+
+    #[test]
+    fn usual_commands_are_known_side_by_side() {
+        let mut starts = Starts::default();
+        let (mut decoder, mut args) = (Decoder::new(), Args::new());
+        let requests = [
+            &b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n"[..],
+            b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n",
+            b"*2\r\n$4\r\nINCR\r\n$1\r\na\r\n",
+        ];
+        for request in requests {
+            starts.decode(&mut decoder, request, &Limits::default(), &mut args).unwrap();
+        }
+        let kept = starts.kept.iter().filter_map(|start| start.spec).map(|spec| spec.name);
+        let mut kept: Vec<_> = kept.collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["get", "incr", "set"]);
+    }
+}
