@@ -9,11 +9,14 @@ use anyhow::Result;
 use crate::prove::{self, Form, NO_MODELS};
 use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, target};
-use crate::{clients, docs, engines, instructions, process, redis, tidy, tools};
+use crate::{clients, docs, engines, fuzz, instructions, process, redis, tidy, tools};
 
 /// The clients that are tried each time; `cargo xtask clients` knows more.
 const CLIENTS: &[&str] =
     &["redis-cli", "redis-py", "go-redis", "ioredis", "pymemcache", "memccapable"];
+
+/// How long each target is fuzzed each time, all of them side by side.
+const FUZZ_SECONDS: u64 = 60;
 
 /// The quick round.
 pub fn check() -> Result<ExitCode> {
@@ -49,6 +52,7 @@ pub fn test() -> Result<ExitCode> {
     suite.step("loom", || prove::loom(Form::Quick));
     suite.step("shuttle", || prove::shuttle(Form::Quick));
     suite.step("asan", || prove::asan(Form::Quick));
+    suite.step("fuzzing", || fuzz::all(FUZZ_SECONDS));
     if suite.step("optimised bench", || built(&["--profile", "tested", "-p", "hotring-bench"])) {
         let bench = binary("tested", "hotring-bench");
         suite.step("torture", || torture(&bench, "10"));
