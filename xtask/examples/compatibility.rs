@@ -4,11 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use hotring_protocol::{commands, specs};
+use hotring_protocol::{RedisCommand, commands, redis_commands, specs};
 use hotring_server::{Change, Counterpart, counterpart};
 
 const PAGE: &str = "../docs/compatibility.md";
-const COMMANDS: &str = include_str!("redis-commands.txt");
 const DIRECTIVES: &str = include_str!("redis-directives.txt");
 const END: &str = "<!-- end -->";
 
@@ -26,24 +25,15 @@ fn with_part(page: &str, begin: &str, part: &str) -> String {
     format!("{before}{begin}\n{part}{END}{after}")
 }
 
-/// A command of Redis with its subcommands, if it has any.
-struct Listed {
-    group: &'static str,
-    name: String,
-    subcommands: Vec<String>,
-}
-
-impl Listed {
-    /// The subcommands that the server has, and those that it does not have.
-    fn parts(&self, here: &BTreeSet<&str>) -> (Vec<&str>, Vec<&str>) {
-        let names = self.subcommands.iter().map(String::as_str);
-        names.partition(|name| here.contains(format!("{}|{name}", self.name).as_str()))
-    }
+/// The subcommands that the server has, and those that it does not have.
+fn parts<'a>(command: &'a RedisCommand, here: &BTreeSet<&str>) -> (Vec<&'a str>, Vec<&'a str>) {
+    let names = command.subcommands.iter().map(String::as_str);
+    names.partition(|name| here.contains(format!("{}|{name}", command.name).as_str()))
 }
 
 fn command_table() -> String {
     let here: BTreeSet<&str> = specs().map(|spec| spec.name).collect();
-    let listed = listed();
+    let listed = redis_commands();
     let mut text =
         "| group | here | partly here | not here |\n| --- | --- | --- | --- |\n".to_string();
     let mut groups: Vec<&str> = listed.iter().map(|listed| listed.group).collect();
@@ -52,7 +42,7 @@ fn command_table() -> String {
         let mut cells = [Vec::new(), Vec::new(), Vec::new()];
         for command in listed.iter().filter(|listed| listed.group == group) {
             let name = shown(&command.name);
-            match command.parts(&here) {
+            match parts(command, &here) {
                 _ if !here.contains(command.name.as_str()) => cells[2].push(name),
                 (_, missing) if missing.is_empty() => cells[0].push(name),
                 (_, missing) => {
@@ -69,34 +59,6 @@ fn command_table() -> String {
     let own: Vec<String> = own.map(|spec| shown(spec.name)).collect();
     text.push_str(&format!("\nHere and not in Redis: {}.\n", own.join(", ")));
     text
-}
-
-fn listed() -> Vec<Listed> {
-    let lines = COMMANDS.lines().filter(|line| !line.starts_with('#'));
-    let groups = lines.filter_map(|line| line.split_once(": "));
-    groups.flat_map(|(group, names)| listed_in(group, names)).collect()
-}
-
-/// `GET CLIENT(ID INFO)` as `get`, and `client` with its subcommands `id` and `info`.
-fn listed_in(group: &'static str, names: &str) -> Vec<Listed> {
-    let mut all: Vec<Listed> = Vec::new();
-    let mut is_inside = false;
-    for word in names.to_ascii_lowercase().split(' ') {
-        let (word, ends) = (word.trim_end_matches(')'), word.ends_with(')'));
-        match (word.split_once('('), all.last_mut()) {
-            (Some((name, first)), _) => {
-                let subcommands = vec![first.to_string()];
-                all.push(Listed { group, name: name.to_string(), subcommands });
-                is_inside = true;
-            }
-            (None, Some(command)) if is_inside => command.subcommands.push(word.to_string()),
-            (None, _) => {
-                all.push(Listed { group, name: word.to_string(), subcommands: Vec::new() })
-            }
-        }
-        is_inside &= !ends;
-    }
-    all
 }
 
 fn shown(name: &str) -> String {

@@ -45,7 +45,7 @@ pub fn fuzz(words: &[&str]) -> Result<ExitCode> {
     let mut suite = Suite::new();
     if together {
         ensure!(names.is_empty(), "--together is for all targets");
-        suite.step("fuzzing", || all(seconds));
+        suite.step("fuzzing", || side_by_side(TARGETS, seconds));
         return Ok(suite.finish());
     }
     for name in TARGETS.iter().copied().filter(|name| names.is_empty() || names.contains(name)) {
@@ -54,18 +54,18 @@ pub fn fuzz(words: &[&str]) -> Result<ExitCode> {
     Ok(suite.finish())
 }
 
-/// Runs all targets for so many seconds, side by side.
-pub fn all(seconds: u64) -> Result<Done> {
-    TARGETS.iter().try_for_each(|name| build(name))?;
+/// Runs targets for so many seconds, side by side.
+pub fn side_by_side(names: &'static [&'static str], seconds: u64) -> Result<Done> {
+    names.iter().try_for_each(|name| build(name))?;
     std::thread::scope(|scope| {
         let start = |name: &&'static str| {
             let name = *name;
             scope.spawn(move || fuzz_for(name, seconds))
         };
-        let running: Vec<_> = TARGETS.iter().map(start).collect();
+        let running: Vec<_> = names.iter().map(start).collect();
         running.into_iter().try_for_each(|run| run.join().expect("a fuzzing thread panicked"))
     })?;
-    Ok(Done::Passed(TARGETS.len()))
+    Ok(Done::Passed(names.len()))
 }
 
 /// Builds one target and runs it for so many seconds.

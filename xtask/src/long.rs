@@ -12,6 +12,7 @@ use crate::prove::{self, Form};
 use crate::server::Server;
 use crate::suite::{Done, Suite};
 use crate::test::{binary, count_tests, release_build, torture};
+use crate::tools;
 use crate::workspace::{cargo, target};
 
 /// How much longer the recorded histories get, where nobody says otherwise.
@@ -28,6 +29,7 @@ pub fn long() -> Result<ExitCode> {
     if !suite.step("release build", || release_build().map(|()| Done::Passed(1))) {
         return Ok(suite.finish());
     }
+    suite.step("licences, sources", licences);
     suite.step("long histories", || {
         let which = ["test", "--release", "--locked", "-p", "hotring-index", "-p", "hotring-store"];
         let mut command = cargo();
@@ -38,10 +40,18 @@ pub fn long() -> Result<ExitCode> {
     suite.step("shuttle", || prove::shuttle(Form::Long));
     suite.step("asan", || prove::asan(Form::Long));
     suite.step("tsan", || prove::tsan(Form::Long));
-    suite.step("fuzzing", || fuzz::all(fuzz::SECONDS));
+    suite.step("fuzzing", || fuzz::side_by_side(fuzz::TARGETS, fuzz::SECONDS));
     suite.step("torture", || torture(&binary("release", "hotring-bench"), "60"));
     suite.step("traces", traces);
     Ok(suite.finish())
+}
+
+fn licences() -> Result<Done> {
+    tools::prepare_deny()?;
+    // Advisories need the network, so they are not asked for.
+    let what = ["--all-features", "check", "bans", "licenses", "sources"];
+    process::run(cargo().args(["deny", "--log-level=error"]).args(what))?;
+    Ok(Done::Passed(3))
 }
 
 fn lengthen(command: &mut Command) {

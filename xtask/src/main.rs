@@ -30,8 +30,8 @@ const USAGE: &str = "\
 Usage: cargo xtask TASK
 
   check          Formatting, lints, style and unit tests: the quick round while you work
-  test           Everything: what check does, all tests, release build, documentation, licences,
-                 real clients. Begins with tools
+  test           Everything: what check does, all tests, documentation, the index's checkers, fuzzing of
+                 the decoders, real clients. Begins with tools
   tools          Installs what test needs and what is missing; says what before it does so
   tidy           The style rules that rustfmt and clippy do not know
   docs           Writes the pages of docs/ anew that are generated from tables
@@ -45,7 +45,8 @@ Usage: cargo xtask TASK
                  runs all of them at once
   package        Builds what is given to those who install hotring, and tries it: install, static, deb,
                  unit, or those that are named. Begins with their tools
-  long           Hours instead of minutes: long histories, torture, real traces (HOTRING_TRACES)
+  long           Hours instead of minutes: long histories, torture, real traces (HOTRING_TRACES); and
+                 what takes long to build: scripts are fuzzed, licences of dependencies checked
   measure        Runs the measurements of docs/results on this machine
 
 Environment: CI=true makes a tool that cannot be installed a failure instead of a skipped step.";

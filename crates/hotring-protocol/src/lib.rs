@@ -39,7 +39,7 @@ pub use number::parse_i64;
 pub use resp::{Decoded, Decoder, Limits, Part, Version, Writer, read_part};
 pub use starts::{Called, Starts};
 pub use table::{
-    Access, COMMAND_IDS, Categories, CommandError, CommandId, Flags, Group, KeyRange, Spec,
-    command_docs, command_info, commands, lookup, lookup_full, markdown, quoted, resolve, specs,
-    subcommands,
+    Access, COMMAND_IDS, Categories, CommandError, CommandId, Flags, Group, KeyRange, RedisCommand,
+    Spec, command_docs, command_info, commands, is_redis_command, lookup, lookup_full, markdown,
+    quoted, redis_commands, resolve, specs, subcommands,
 };

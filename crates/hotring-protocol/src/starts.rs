@@ -14,7 +14,7 @@ const COMPARED: usize = 16;
 /// Where the name is: behind `*N\r\n$M\r\n`.
 const NAME_AT: usize = 8;
 /// Starts that are kept, a power of two.
-const KEPT: usize = 8;
+const KEPT: usize = 16;
 
 /// A request's command: None if there is none of that name that takes so many arguments. The reason is
 /// what [`resolve`] says.
@@ -54,7 +54,9 @@ impl Starts {
             return self.decode_in_full(decoder, input, limits, args);
         };
         let start = &self.kept[place(bytes)];
-        let is_known = (start.bytes ^ bytes) & start.mask == 0 && start.args <= limits.args_max;
+        let is_known = (start.bytes ^ bytes) & start.mask == 0
+            && start.args <= limits.args_max
+            && start.name_len <= limits.bulk_len_max;
         match start.spec {
             Some(spec) if is_known => {
                 let name = Span::new(NAME_AT, start.name_len);
@@ -87,7 +89,7 @@ impl Starts {
         let Some(bytes) = first_bytes(input).filter(|_| input[0] == b'*') else { return };
         let (at, name_len) = args.spans[0].place();
         // Behind longer numbers it stands elsewhere.
-        if at == NAME_AT && NAME_AT + name_len + 2 <= COMPARED && args.len() <= 9 {
+        if at == NAME_AT && NAME_AT + name_len + 2 <= COMPARED {
             let mask = u128::MAX >> (8 * (COMPARED - (NAME_AT + name_len + 2)));
             self.kept[place(bytes)] =
                 Start { bytes, mask, name_len, args: args.len(), spec: Some(spec) };
@@ -102,7 +104,8 @@ fn first_bytes(input: &[u8]) -> Option<u128> {
 /// Where a start is kept, by its number of arguments, the length of the name and the first letters.
 fn place(bytes: u128) -> usize {
     let (numbers, name) = (bytes as u64, (bytes >> 64) as u64);
-    ((numbers >> 8) ^ (numbers >> 40) ^ name ^ (name >> 9)) as usize % KEPT
+    let told = (name & 0xffff_ffff) ^ (numbers >> 8 & 0xff) << 32 ^ (numbers >> 40 & 0xff) << 40;
+    (told.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
 }
 
 #[cfg(test)]
@@ -205,6 +208,7 @@ mod tests {
         assert_eq!(all(3, 4), None);
         assert_eq!(all(3, 3), Some(ProtocolError::InvalidBulkLength));
         assert_eq!(all(2, 4), Some(ProtocolError::InvalidMultibulkLength));
+        assert_eq!(all(3, 2), Some(ProtocolError::InvalidBulkLength));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use hotring_store::{Stamp, Watch};
 use crate::acl::{Access, Acl};
 use crate::clock;
 use crate::config::Config;
+use crate::pause::Paused;
 use crate::pubsub::Kind;
 use crate::subscriptions::Subscriptions;
 use crate::tracking;
@@ -92,7 +93,12 @@ pub(crate) enum Wait {
         limit: Option<Duration>,
     },
     /// CLIENT PAUSE. The next one has not begun.
-    Pause,
+    Pause {
+        /// Its end in Unix milliseconds.
+        until: u64,
+        /// What waits for that.
+        paused: Paused,
+    },
 }
 
 /// Why a connection ends.
@@ -320,8 +326,10 @@ impl Client {
             return;
         }
         self.end_caching(spec);
-        let is_asked = spec.is_none_or(|spec| !is_confirmed(spec.id));
-        if self.replies != Replies::All && (is_asked || out.get(start) == Some(&b'-')) {
+        let is_confirmed = spec.is_some_and(|spec| is_confirmed(spec.id));
+        // Else it is an error, or that it is queued.
+        let comes_anyway = is_confirmed && matches!(out.get(start), Some(b'>' | b'*'));
+        if self.replies != Replies::All && !comes_anyway {
             out.truncate(start);
         }
         if self.replies == Replies::AllButThis {
@@ -350,7 +358,7 @@ impl Client {
     pub(crate) fn begin_wait(&mut self, wait: Wait) {
         let waiting = match wait {
             Wait::Key { .. } => WAITS,
-            Wait::Pause => PAUSED,
+            Wait::Pause { .. } => PAUSED,
         };
         self.wait = Some(wait);
         // ORDERING: Relaxed, a moment more or less of waiting does not matter.
@@ -367,10 +375,10 @@ impl Client {
         unblocked(self.shared.waiting.swap(RUNS, Ordering::Release))
     }
 
-    /// Chooses the protocol version.
-    pub(crate) fn speak(&mut self, version: Version) {
+    /// Chooses the protocol version. Messages that are there in the one before go out before the reply.
+    pub(crate) fn speak(&mut self, version: Version, out: &mut Vec<u8>) {
         self.version = version;
-        self.shared.inbox().version = version;
+        self.shared.change_version(version, out);
         let number = if version == Version::Resp3 { 3 } else { 2 };
         // ORDERING: Relaxed here and for every other field of `ClientShared`: each is only shown to
         // people, and none guards other memory.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use hotring_protocol::{ArgsView, CommandError, CommandId, Decoder, Limits, Writer, resolve};
+use hotring_protocol::{ArgsView, CommandError, CommandId, Decoder, Limits, Spec, Writer, resolve};
 use hotring_store::{KeyHash, Session, Watched};
 
 use crate::acl::{Access, Origin};
@@ -162,9 +162,12 @@ impl Executor {
     pub(crate) fn look(&mut self, conversation: &Conversation, now: u64) -> Watched {
         match conversation.client.wait() {
             Some(Wait::Key { watch, .. }) => self.store.look(watch, now),
-            Some(Wait::Pause) => match self.server.pause.lasts(now) {
-                Some((until, _)) => Watched::Waiting { until: Some(until) },
-                None => Watched::Fired,
+            // Of another pause the request is to be asked for anew: it may be none of those that wait.
+            Some(&Wait::Pause { until, paused }) => match self.server.pause.lasts(now) {
+                Some(present) if present == (until, paused) => {
+                    Watched::Waiting { until: Some(until) }
+                }
+                _ => Watched::Fired,
             },
             None => Watched::Fired,
         }
@@ -179,7 +182,7 @@ impl Executor {
         out: &mut Vec<u8>,
     ) {
         let client = &mut conversation.client;
-        let is_paused = matches!(client.wait(), Some(Wait::Pause));
+        let is_paused = matches!(client.wait(), Some(Wait::Pause { .. }));
         let unblocked = client.end_wait(now);
         if is_paused {
             // What was to wait is not to run just because the server ends.
@@ -229,8 +232,9 @@ impl Executor {
         self.is_timed = sample.is_some();
         self.runs += 1;
         if let Some(talk) = &mut conversation.memcached {
-            if self.is_watched && self.server.pause.lasts(now).is_some() {
-                conversation.client.begin_wait(Wait::Pause);
+            let pause = self.server.pause.lasts(now).filter(|_| talk.is_authenticated());
+            if let Some((until, paused)) = pause.filter(|_| self.is_watched) {
+                conversation.client.begin_wait(Wait::Pause { until, paused });
                 return Fed { consumed: 0, stalled: false };
             }
             let thread = &self.server.threads[self.thread];
@@ -255,7 +259,7 @@ impl Executor {
             let limits = if is_locked { &Limits::UNAUTHENTICATED } else { &self.limits };
             let stop = self.batch.decode(&mut conversation.decoder, input, consumed, limits);
             if let Some(sample) = sample.filter(|_| !is_locked) {
-                self.note_keys(sample, input, now);
+                self.note_keys(sample, &conversation.client, input, now);
             }
             self.batch.prefetch(input, &mut self.store);
             let (len, end) = (self.batch.len, self.batch.end);
@@ -396,8 +400,8 @@ impl Executor {
             if out.len() > run.out_max {
                 return i;
             }
-            if self.is_paused(i, client, run.now) {
-                client.begin_wait(Wait::Pause);
+            if let Some(pause) = self.pause_of(i, run, client) {
+                client.begin_wait(pause);
                 return i;
             }
             client.fetch_messages(out);
@@ -424,20 +428,28 @@ impl Executor {
     }
 
     /// Notes the keys of one request of a batch, for all of it.
-    fn note_keys(&self, sample: u64, input: &[u8], now: u64) {
+    fn note_keys(&self, sample: u64, client: &Client, input: &[u8], now: u64) {
         let Some(i) = sample.checked_rem(self.batch.len as u64) else { return };
         let i = i as usize;
-        if let Some(spec) = self.batch.spec(i) {
-            let keys = spec.keys_of(self.batch.args(i, input));
+        let args = self.batch.args(i, input);
+        // What is refused is no use of a key.
+        let may_run = |spec: &&Spec| client.access().check(spec, args).is_ok();
+        if let Some(spec) = self.batch.spec(i).filter(may_run) {
+            let keys = spec.keys_of(args);
             self.server.threads[self.thread].hot_keys.note(keys, self.batch.len, now);
         }
     }
 
-    /// Whether a request has to wait for the end of a pause.
-    fn is_paused(&self, i: usize, client: &Client, now: u64) -> bool {
-        let Some((_, paused)) = self.server.pause.lasts(now) else { return false };
-        let spec = self.batch.spec(i);
-        spec.is_some_and(|spec| paused == Paused::Everything || client.may_write(spec))
+    /// The pause that a request has to wait for, if there is one. What the client may not do is refused at
+    /// once, and who has yet to authenticate does not wait: nobody is to send much behind such a request.
+    fn pause_of(&self, i: usize, run: &Run<'_>, client: &Client) -> Option<Wait> {
+        let (until, paused) = self.server.pause.lasts(run.now)?;
+        let spec = self.batch.spec(i)?;
+        let waits = paused == Paused::Everything || client.may_write(spec);
+        let access = client.access();
+        let may_run =
+            !access.is_locked() && access.check(spec, self.batch.args(i, run.input)).is_ok();
+        (waits && may_run).then_some(Wait::Pause { until, paused })
     }
 
     /// When a request begins, and how many were timed until then.

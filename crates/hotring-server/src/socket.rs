@@ -413,12 +413,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             }
             _ => {}
         }
-        if work.replies.is_empty() {
-            return Ok(());
-        }
+        // Also where the reply is not wanted.
         let penalty = std::mem::take(&mut self.conversation.client.penalty);
         if !penalty.is_zero() {
             self.held = Some(Box::pin(tokio::time::sleep(penalty)));
+        }
+        if work.replies.is_empty() {
+            work.give_back_replies();
+            return Ok(());
         }
         let mut sent = 0;
         if self.unsent.is_empty() && self.held.is_none() {

@@ -100,7 +100,7 @@ impl Session {
             // As a write, so that no exclusive closure loses a key in the middle.
             let _writing = self.gate.write(stripe);
             if remove_expired(&mut self.index, &key, now) {
-                self.besides.watchers.tell_observer(&key, self.besides.actor);
+                self.besides.watchers.tell_observer(&key, 0);
                 f(&key);
                 removed += 1;
             }

@@ -182,13 +182,19 @@ impl Write<'_> {
 
     /// The version of the key's entry in the index, given to it now if it has none.
     pub(crate) fn version(self, now: u64) -> Option<u64> {
-        self.index.version(self.key, now)
+        let Write { index, key, due, .. } = self;
+        if let Some(mut due) = due {
+            due.expire(index, key.bytes(), now);
+        }
+        index.version(key, now)
     }
 }
 
 impl Due<'_> {
     fn note(&mut self, key: &[u8], what: Changed) {
-        self.besides.watchers.tell_observer(key, self.besides.actor);
+        // That a key's time is over is nobody's doing, whoever has found out.
+        let actor = if matches!(what, Changed::Expired) { 0 } else { self.besides.actor };
+        self.besides.watchers.tell_observer(key, actor);
         if let Some(changes) = &mut self.changes {
             changes.push(Change { key: key.into(), what });
         }

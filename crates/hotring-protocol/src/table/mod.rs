@@ -12,6 +12,7 @@ mod keys;
 mod list;
 mod lookup;
 mod markdown;
+mod redis;
 mod reply;
 mod syntax;
 
@@ -20,6 +21,7 @@ pub use keys::{Access, KeyRange};
 pub use list::CommandId;
 pub use lookup::{CommandError, lookup, lookup_full, quoted, resolve};
 pub use markdown::markdown;
+pub use redis::{RedisCommand, is_redis_command, redis_commands};
 pub use reply::{command_docs, command_info};
 
 /// One command or subcommand.

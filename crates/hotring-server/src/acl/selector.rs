@@ -3,7 +3,7 @@
 
 use hotring_protocol::{
     Access as KeyAccess, ArgsView, COMMAND_IDS, Categories, CommandId, Flags, Spec, glob_match,
-    lookup_full, specs, subcommands,
+    is_redis_command, lookup_full, specs, subcommands,
 };
 
 use super::{Denied, RuleError};
@@ -162,10 +162,21 @@ impl Selector {
         Ok(())
     }
 
+    /// A rule about a command that only Redis has says nothing, and is kept as it stands.
+    fn note_foreign(&mut self, name: &[u8], allow: bool) -> Result<(), RuleError> {
+        if !is_redis_command(name) {
+            return Err(RuleError::UnknownName);
+        }
+        self.note(allow, &name.to_ascii_lowercase());
+        Ok(())
+    }
+
     /// `+name`, `+name|subcommand`, or `+name|first-argument` of a command without subcommands.
     fn allow(&mut self, name: &[u8]) -> Result<(), RuleError> {
         if let Some(bar) = name.iter().rposition(|byte| *byte == b'|') {
-            let parent = lookup_full(&name[..bar]).ok_or(RuleError::UnknownName)?;
+            let Some(parent) = lookup_full(&name[..bar]) else {
+                return self.note_foreign(name, true);
+            };
             let word = &name[bar + 1..];
             if parent.parent.is_some() {
                 return Err(RuleError::NoFirstArg);
@@ -182,14 +193,14 @@ impl Selector {
                 return Ok(());
             }
         }
-        let spec = lookup_full(name).ok_or(RuleError::UnknownName)?;
+        let Some(spec) = lookup_full(name) else { return self.note_foreign(name, true) };
         self.set_command(spec, true);
         self.note(true, spec.name.as_bytes());
         Ok(())
     }
 
     fn forbid(&mut self, name: &[u8]) -> Result<(), RuleError> {
-        let spec = lookup_full(name).ok_or(RuleError::UnknownName)?;
+        let Some(spec) = lookup_full(name) else { return self.note_foreign(name, false) };
         self.set_command(spec, false);
         self.note(false, spec.name.as_bytes());
         Ok(())

@@ -40,6 +40,9 @@ fn rules_are_told_as_one_would_give_them() {
         ("+@read +@all", "off sanitize-payload resetchannels +@all"),
         ("+@list +@geo", "off sanitize-payload resetchannels -@all +@list +@geo"),
         ("+select|0", "off sanitize-payload resetchannels -@all +select|0"),
+        // Commands of Redis that are not here.
+        ("+ZADD -xgroup|create", "off sanitize-payload resetchannels -@all +zadd -xgroup|create"),
+        ("+@all -cluster +@all -cluster", "off sanitize-payload resetchannels +@all -cluster"),
         ("~a* ~b ~a*", "off sanitize-payload ~a* ~b resetchannels -@all"),
         ("%R~a %W~a %rw~b %W~c", "off sanitize-payload ~a ~b %W~c resetchannels -@all"),
         ("&a* &b &a*", "off sanitize-payload resetchannels &a* &b -@all"),

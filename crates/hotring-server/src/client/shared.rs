@@ -328,7 +328,17 @@ impl ClientShared {
     /// Moves what is in the inbox to `out`. Not while users have changed: it may have come after the change,
     /// and be no longer for this one.
     pub(crate) fn fetch(&self, out: &mut Vec<u8>) {
+        self.fetch_from(&mut self.inbox(), out);
+    }
+
+    /// Changes the version of messages, behind those that are there.
+    pub(crate) fn change_version(&self, version: Version, out: &mut Vec<u8>) {
         let mut inbox = self.inbox();
+        self.fetch_from(&mut inbox, out);
+        inbox.version = version;
+    }
+
+    fn fetch_from(&self, inbox: &mut Inbox, out: &mut Vec<u8>) {
         // ORDERING: Relaxed, here and below, under the lock of the inbox: who put a message there after the
         // change's reply has made the mark of the change visible with it.
         if self.signals.load(Ordering::Relaxed) & USERS_CHANGED != 0 {

@@ -1,8 +1,8 @@
 //! COMMAND and the HELP subcommands: the table of commands, told to clients and people.
 
 use hotring_protocol::{
-    CommandId, Flags, Spec, command_docs, command_info, commands, glob_match, lookup, lookup_full,
-    subcommands,
+    CommandError, CommandId, Flags, Spec, command_docs, command_info, commands, glob_match,
+    lookup_full, resolve, subcommands,
 };
 
 use crate::context::Context;
@@ -83,10 +83,13 @@ fn filtered(by: &[u8], wanted: &[u8]) -> Result<Vec<&'static str>, Failure> {
 pub(crate) fn getkeys(c: &mut Context<'_>, with_flags: bool) -> Outcome {
     let request = c.args.tail(2);
     let invalid = Failure::text("ERR Invalid command specified");
-    let spec = request.get(0).and_then(lookup).ok_or(invalid)?;
-    if !spec.takes(request.len()) {
-        return Err(Failure::text("ERR Invalid number of arguments specified for command"));
-    }
+    let spec = match resolve(request) {
+        Ok(spec) => spec,
+        Err(CommandError::WrongArity(_)) => {
+            return Err(Failure::text("ERR Invalid number of arguments specified for command"));
+        }
+        Err(_) => return Err(invalid),
+    };
     let uses: Vec<_> = spec.uses_of(request).collect();
     if uses.is_empty() && !spec.flags.contains(Flags::NO_MANDATORY_KEYS) {
         return Err(Failure::text("ERR The command has no key arguments"));

@@ -1,6 +1,8 @@
 //! WAITKEY, CLIENT UNBLOCK and CLIENT PAUSE over real connections. No test relies on how long something takes: who wants another
 //! connection to wait asks INFO until it does.
 
+use hotring_server::Secret;
+
 use crate::wire::{Reply, TestServer, Wire, bulk, ok, request};
 
 /// Asks until so many connections wait.
@@ -332,6 +334,47 @@ fn a_pause_holds_back_what_it_is_for() {
     assert_eq!(writers[1].reply(), Reply::Simple("PONG".into()));
     assert_eq!(admin.say("GET k"), bulk("2"), "the script has not run");
     until_blocked(&mut admin, 0);
+}
+
+#[test]
+fn a_pause_holds_back_nobody_else() {
+    let server = TestServer::with(|config| config.requirepass = Secret::new("secret"));
+    let mut admin = server.connect();
+    assert_eq!(admin.say("AUTH secret"), ok());
+    assert_eq!(admin.say("ACL SETUSER reader on >r ~* +get"), ok());
+    let [mut stranger, mut reader, mut user] = [(); 3].map(|()| server.connect());
+    for wire in [&mut reader, &mut user] {
+        assert_eq!(wire.say("AUTH secret"), ok());
+    }
+    // The two pauses meet: a read that waits for the first is none that the second is for.
+    admin.send(b"CLIENT PAUSE 200 ALL\r\nCLIENT PAUSE 1000000 WRITE\r\n");
+    assert_eq!(admin.reply(), ok());
+    reader.send(b"GET k\r\n");
+    assert_eq!(admin.reply(), ok());
+    assert_eq!(reader.reply(), Reply::Null);
+    // What may not run is refused, and does not wait.
+    assert!(stranger.say("SET k v").text().starts_with("NOAUTH"));
+    assert_eq!(stranger.say("AUTH reader r"), ok());
+    assert!(stranger.say("SET k v").text().starts_with("NOPERM"));
+    user.send(b"SET k v\r\n");
+    until_blocked(&mut admin, 1);
+    assert_eq!(admin.say("CLIENT UNPAUSE"), ok());
+    assert_eq!(user.reply(), ok());
+}
+
+#[test]
+fn replies_that_are_not_wanted_leave_no_others_out_of_step() {
+    let server = TestServer::new();
+    let mut wire = server.connect();
+    assert_eq!(wire.say("ACL SETUSER u on >right ~* +@all"), ok());
+    assert_eq!(wire.say("MULTI"), ok());
+    assert!(wire.say("CLIENT REPLY SKIP").is_error());
+    assert!(wire.say("EXEC").is_error());
+    wire.send(b"CLIENT REPLY OFF\r\nMULTI\r\nSUBSCRIBE c\r\nDISCARD\r\nCLIENT REPLY ON\r\n");
+    assert_eq!(wire.reply(), ok());
+    // A wrong password that nobody hears of is over, too.
+    wire.send(b"CLIENT REPLY SKIP\r\nAUTH u wrong\r\n");
+    assert_eq!(wire.say("AUTH u right"), ok());
 }
 
 fn until_blocked(wire: &mut Wire, n: usize) {

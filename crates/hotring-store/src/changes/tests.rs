@@ -194,13 +194,20 @@ fn an_observer_is_told_of_the_end_of_a_keys_time() {
     let told = Arc::new(Told::default());
     store.set_observer(told.clone());
     let mut s = store.session();
-    for key in [b"a", b"b", b"c"] {
+    s.act_for(7);
+    for key in [b"a", b"b", b"c", b"d"] {
         set_until(&mut s, key, NOW + 10);
     }
     s.observe(|| true);
-    // A write that only looks has met it.
+    // A write that only looks has met it: it is nobody's doing.
     assert!(!s.set(b"a", b"x", SetOptions::if_present(), NOW + 10).unwrap().stored);
     told.expect(&[("a", 0)]);
+    assert_eq!(s.version(b"d", NOW + 10).unwrap(), None);
+    told.expect(&[("d", 0)]);
+    // Who looks for any key leaves them to be told of.
+    assert!((0..64).all(|i| s.random_key(i << 58, NOW + 10).is_none()));
+    assert!(s.random_key(5, NOW).is_some());
+    told.expect(&[]);
     assert_eq!(s.expire_step(100, NOW + 10), (0, 0), "that would be silent");
     let mut keys = Vec::new();
     let (_, removed) = s.expire_some(0, 100, NOW + 10, |key| keys.push(key.to_vec()));

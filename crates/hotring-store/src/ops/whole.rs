@@ -3,7 +3,7 @@
 use hotring_index::{Key, Scrub};
 
 use crate::gate::{Hold, STRIPES_ALL};
-use crate::session::Session;
+use crate::session::{Index, Session};
 use crate::sync::Arc;
 use crate::value::{ValueRef, view};
 
@@ -26,7 +26,11 @@ impl Session {
 
     /// Some key, near the place that `random` picks; None if the store is empty.
     pub fn random_key(&mut self, random: u64, now: u64) -> Option<Vec<u8>> {
-        self.read_all(|index| index.sample(random, now, |entry| entry.key.to_vec()))
+        let is_told = self.changes.is_some() || self.is_observed();
+        self.read_all(|index| match is_told {
+            true => some_key(index, random, now),
+            false => index.sample(random, now, |entry| entry.key.to_vec()),
+        })
     }
 
     /// Brings what operations on these keys will touch into the processor's cache, all at once. The keys
@@ -60,4 +64,19 @@ impl Session {
             session.besides.watchers.tell_cleared(session.besides.actor);
         });
     }
+}
+
+/// The next key behind a place, and what has expired stays: the index's own sample removes it, and tells nobody.
+fn some_key(index: &mut Index, from: u64, now: u64) -> Option<Vec<u8>> {
+    let (mut cursor, mut rounds, mut found) = (from, 0, None);
+    // Once to the end and once from the start.
+    while found.is_none() && rounds < 2 {
+        cursor = index.scan(cursor, 1, now, |entry| {
+            found.get_or_insert_with(|| entry.key.to_vec());
+        });
+        rounds += u32::from(cursor == 0);
+    }
+    // A damaged item is none to be told of here.
+    index.take_damage();
+    found
 }

@@ -58,7 +58,7 @@ impl Dialogue {
     fn begin(server: Arc<Server>, version: Version) -> Self {
         let shared = server.enter("peer".into(), "local".into(), 0);
         let mut conversation = Conversation::new(shared, &server);
-        conversation.client.speak(version);
+        conversation.client.speak(version, &mut Vec::new());
         let executor = Executor::new(server.clone(), 0, 1);
         Dialogue { server, executor, conversation, now: START }
     }
