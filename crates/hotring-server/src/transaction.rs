@@ -91,6 +91,8 @@ impl Transaction {
         let Some(queue) = &mut self.queue else { return Queued::Runs };
         match spec.id {
             Id::Exec | Id::Discard | Id::Multi | Id::Watch | Id::Quit | Id::Reset => Queued::Runs,
+            // Within EXEC it would put replies out of step.
+            Id::ClientReply => Queued::Refused,
             _ if spec.flags.contains(Flags::NO_MULTI) => Queued::Refused,
             _ => {
                 queue.requests.push(args);

@@ -421,7 +421,7 @@ table! {
             .cost("O(n) in the number of connections")
             .about("Lets the requests run that CLIENT PAUSE has kept waiting.");
         ClientReply of Client = "client|reply" 3 Connection
-            .flags(DIRECT.with(Flags::ENDS_BATCH).with(Flags::NO_MULTI)).since("3.2.0").args("ON | OFF | SKIP")
+            .flags(DIRECT.with(Flags::ENDS_BATCH)).since("3.2.0").args("ON | OFF | SKIP")
             .about("Answers requests, or none from now on, or not the next one.");
         ClientUnblock of Client = "client|unblock" -3 Connection .flags(ADMIN).since("5.0.0")
             .args("client-id [TIMEOUT | ERROR]").cost("O(log n) in the number of connections")
