@@ -81,6 +81,7 @@ fn build(name: &str) -> Result<()> {
     build.env_remove("CARGO_ENCODED_RUSTFLAGS");
     // With a target of its own the flags are not for build scripts.
     build.args(["build", "--quiet", "--release", "--locked", "--target", &host()?, "--bin", name]);
+    build.args(["--features", name]);
     process::run(build.arg("--manifest-path").arg(root().join("fuzz/Cargo.toml")))
 }
 
