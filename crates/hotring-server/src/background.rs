@@ -192,7 +192,7 @@ fn close_silent(server: &Server) {
 mod tests {
     use std::task::Waker;
 
-    use hotring_store::{Options, Store};
+    use hotring_store::Options;
 
     use super::*;
     use crate::client::{Client, KILLED, Wait};
@@ -201,20 +201,10 @@ mod tests {
 
     #[test]
     fn who_waits_is_neither_idle_nor_in_the_middle_of_a_request() {
-        let server = Server::new(Parts {
-            store: Store::new(Options::default()).unwrap(),
-            config: Config {
-                threads: 1,
-                timeout_s: 1000,
-                request_timeout_s: 1000,
-                ..Config::default()
-            },
-            addresses: Vec::new(),
-            memcached: Default::default(),
-            unix_path: None,
-            run_id: "0".repeat(40),
-            log_level: Box::new(|_| {}),
-        });
+        let server = Server::new(Parts::unconnected(
+            Options::default(),
+            Config { timeout_s: 1000, request_timeout_s: 1000, ..Config::default() },
+        ));
         let shared = server.enter("peer".into(), "local".into(), 0);
         let mut client = Client::new(shared.clone(), &server.acl);
         let watch = server.store.session().watch(b"k", None, Waker::noop().clone(), 0).unwrap();

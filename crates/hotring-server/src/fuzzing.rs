@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hotring_store::{Options, Store};
+use hotring_store::Options;
 
 use crate::config::Config;
 use crate::executor::{Conversation, Executor};
@@ -26,15 +26,7 @@ impl InProcess {
     /// A server with these settings and an empty store.
     pub fn new(config: Config) -> Self {
         let options = Options { value_len_max: config.bulk_len_max, ..Options::default() };
-        let server = Arc::new(Server::new(Parts {
-            store: Store::new(options).expect("an empty store fits into memory"),
-            config: Config { threads: 1, ..config },
-            addresses: Vec::new(),
-            memcached: Default::default(),
-            unix_path: None,
-            run_id: "0".repeat(40),
-            log_level: Box::new(|_| {}),
-        }));
+        let server = Arc::new(Server::new(Parts::unconnected(options, config)));
         let executor = Executor::new(server.clone(), 0, 1);
         InProcess { server, executor }
     }

@@ -209,6 +209,22 @@ pub(crate) struct Parts {
     pub log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
 }
 
+#[cfg(any(test, fuzzing))]
+impl Parts {
+    /// Those of a server of one thread without sockets.
+    pub(crate) fn unconnected(options: hotring_store::Options, config: Config) -> Self {
+        Parts {
+            store: Store::new(options).expect("an empty store fits into memory"),
+            config: Config { threads: 1, ..config },
+            addresses: Vec::new(),
+            memcached: memcached::Shared::default(),
+            unix_path: None,
+            run_id: "0".repeat(40),
+            log_level: Box::new(|_| {}),
+        }
+    }
+}
+
 impl Server {
     /// A server without connections.
     pub(crate) fn new(parts: Parts) -> Self {

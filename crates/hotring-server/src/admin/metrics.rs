@@ -307,7 +307,7 @@ pub fn markdown() -> String {
 mod tests {
     use std::collections::HashSet;
 
-    use hotring_store::{Options, Store};
+    use hotring_store::Options;
 
     use super::*;
     use crate::config::Config;
@@ -316,15 +316,7 @@ mod tests {
     /// It was once computed from the time of the request, and moved: Prometheus saw the server start anew.
     #[test]
     fn the_start_stays_where_it_was() {
-        let server = Server::new(Parts {
-            store: Store::new(Options::default()).unwrap(),
-            config: Config::default(),
-            addresses: Vec::new(),
-            memcached: Default::default(),
-            unix_path: None,
-            run_id: "0".repeat(40),
-            log_level: Box::new(|_| {}),
-        });
+        let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
         let start = |now| {
             let facts = Facts::collect(&server, now);
             let page = page(&Figures { facts, totals: server.totals_ever(), commands: Vec::new() });

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hotring_store::{Options, Store, Watched};
+use hotring_store::{Options, Watched};
 
 use super::{BATCH_LEN, Conversation, Executor, Fed, TURN_LEN, WaitEnd};
 use crate::acl::Secret;
@@ -14,15 +14,7 @@ use crate::server::{Parts, STALLING, Server};
 const NOW: u64 = 1_700_000_000_000;
 
 fn server(config: Config) -> Arc<Server> {
-    Arc::new(Server::new(Parts {
-        store: Store::new(Options::default()).unwrap(),
-        config: Config { threads: 1, ..config },
-        addresses: Vec::new(),
-        memcached: Default::default(),
-        unix_path: None,
-        run_id: "0".repeat(40),
-        log_level: Box::new(|_| {}),
-    }))
+    Arc::new(Server::new(Parts::unconnected(Options::default(), config)))
 }
 
 fn talk(server: &Arc<Server>) -> (Executor, Conversation) {

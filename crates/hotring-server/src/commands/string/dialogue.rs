@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotring_protocol::Version;
-use hotring_store::{Options, Store};
+use hotring_store::Options;
 
 use crate::client::Closing;
 use crate::commands::pubsub::leave_all;
@@ -43,15 +43,7 @@ impl Dialogue {
     }
 
     pub(crate) fn with_config(version: Version, options: Options, config: Config) -> Self {
-        let server = Arc::new(Server::new(Parts {
-            store: Store::new(options).unwrap(),
-            config: Config { threads: 1, ..config },
-            addresses: Vec::new(),
-            memcached: Default::default(),
-            unix_path: None,
-            run_id: "0".repeat(40),
-            log_level: Box::new(|_| {}),
-        }));
+        let server = Arc::new(Server::new(Parts::unconnected(options, config)));
         Self::begin(server, version)
     }
 

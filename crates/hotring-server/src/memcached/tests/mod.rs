@@ -9,7 +9,7 @@ mod meta;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotring_store::{Options, Store};
+use hotring_store::Options;
 
 use super::Shared;
 use crate::client::Closing;
@@ -37,13 +37,8 @@ impl Dialogue {
 
     fn with(config: Config, options: Options) -> Self {
         let server = Arc::new(Server::new(Parts {
-            store: Store::new(options).unwrap(),
             memcached: Shared::new(Vec::new(), &config.memcached).unwrap(),
-            config: Config { threads: 1, ..config },
-            addresses: Vec::new(),
-            unix_path: None,
-            run_id: "0".repeat(40),
-            log_level: Box::new(|_| {}),
+            ..Parts::unconnected(options, config)
         }));
         let [a, b] = [(); 2].map(|()| server.enter("peer".into(), "local".into(), 0));
         let executor = Executor::new(server.clone(), 0, 1);
