@@ -8,6 +8,7 @@
 //! memory the others' are too, instead of each waiting for the one before.
 
 mod batch;
+mod sampler;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -37,15 +38,13 @@ use crate::transaction::{Queued, aborted};
 use crate::worker;
 pub(crate) use batch::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
 use batch::{Batch, Stop};
+#[cfg(test)]
+pub(crate) use sampler::SAMPLED_RUN;
+use sampler::Sampler;
 
 /// How often the store is asked to free a part (about 1,000 items) at one time. Where there is nothing
 /// to free, each is a comparison; where there is much, all of them are about a millisecond.
 const COLLECT_STEPS: usize = 16;
-
-/// One in so many runs of requests is looked at closely: each request is timed, and keys are noted. To read the
-/// clock twice for every GET would be a good part of its time. A prime, as a client that asks for its keys in turn
-/// would otherwise be met with the same ones each time.
-pub(crate) const TIMED_RUN: u64 = 257;
 
 /// One connection's part of the protocol state.
 #[derive(Debug)]
@@ -116,9 +115,8 @@ pub(crate) struct Executor {
     limits: Limits,
     batch: Batch,
     memcached: memcached::Batch,
-    /// Runs of requests so far.
-    runs: u64,
-    /// The present one is timed, one request after the other.
+    sampler: Sampler,
+    /// The present run is timed, one request after the other.
     is_timed: bool,
 }
 
@@ -137,7 +135,7 @@ impl Executor {
             config,
             batch: Batch::new(),
             memcached: memcached::Batch::default(),
-            runs: 0,
+            sampler: Sampler::default(),
             is_timed: false,
             server,
         };
@@ -228,9 +226,8 @@ impl Executor {
         self.store.act_for(client.shared.id);
         self.server.memcached.flush_if_due(&mut self.store, now);
         let reply_len_max = self.reply_len_max(&conversation.client);
-        let sample = self.runs.is_multiple_of(TIMED_RUN).then(|| self.own.random.next());
+        let sample = self.sampler.begin_run(&mut self.own.random);
         self.is_timed = sample.is_some();
-        self.runs += 1;
         if let Some(talk) = &mut conversation.memcached {
             let pause = self.server.pause.lasts(now).filter(|_| talk.is_authenticated());
             if let Some((until, paused)) = pause.filter(|_| self.is_watched) {
@@ -427,17 +424,16 @@ impl Executor {
         len
     }
 
-    /// Notes the keys of one request of a batch, for all of it.
+    /// Notes one request of a batch, for all of it.
     fn note_keys(&self, sample: u64, client: &Client, input: &[u8], now: u64) {
         let Some(i) = sample.checked_rem(self.batch.len as u64) else { return };
         let i = i as usize;
         let args = self.batch.args(i, input);
         // What is refused is no use of a key.
         let may_run = |spec: &&Spec| client.access().check(spec, args).is_ok();
-        if let Some(spec) = self.batch.spec(i).filter(may_run) {
-            let keys = spec.keys_of(args);
-            self.server.threads[self.thread].hot_keys.note(keys, self.batch.len, now);
-        }
+        let spec = self.batch.spec(i).filter(may_run);
+        let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));
+        self.server.threads[self.thread].hot_keys.note(keys, self.batch.len, sample, now);
     }
 
     /// The pause that a request has to wait for, if there is one. What the client may not do is refused at

@@ -1,9 +1,9 @@
 //! Which keys are asked for most, as far as a sample of the requests tells.
 //!
-//! Of each run of requests that is timed, one in 257, the keys of one request are noted, and stand for all of it:
-//! the other runs pay nothing. A thread keeps the keys of [`KEPT`] counts by the algorithm *Space-Saving* (Metwally,
-//! Agrawal, El Abbadi, 2005): a key that has none takes over the lowest count, and it is remembered how much of
-//! that is another's. Counts fade, so that they are about the last half minute.
+//! Of each run of requests that the executor samples one request is noted, with its keys or without any, and stands
+//! for all of it: the other runs pay nothing. A thread keeps the keys of [`KEPT`] counts by the algorithm
+//! *Space-Saving* (Metwally, Agrawal, El Abbadi, 2005): a key that has none takes over the lowest count, and it is
+//! remembered how much of that is another's. Counts fade, so that they are about the last half minute.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ const KEPT: usize = 128;
 /// Longer ones are not noted.
 const KEY_LEN_MAX: usize = 1 << 10;
 
-/// Of a request with more keys only so many are noted.
+/// Of a request with more keys no more are noted, and these stand for the others.
 const KEYS_MAX: usize = 16;
 
 /// After so many milliseconds a count is worth half.
@@ -32,7 +32,7 @@ pub(crate) struct HotKeys(Mutex<Sketch>);
 #[derive(Debug, Default)]
 struct Sketch {
     counts: Vec<Count>,
-    /// What all requests add up to, of keys without a count too.
+    /// What all requests add up to, also those for keys without a count and for none.
     total: f64,
     /// When counts faded last, in Unix milliseconds.
     faded_at: u64,
@@ -48,23 +48,38 @@ struct Count {
     notes: u32,
 }
 
-/// A key, and its share of the requests.
+/// A key, and which part of all requests name it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HotKey {
     pub key: Box<[u8]>,
-    /// At least this, from 0 to 1.
+    /// At least this, from 0 to 1, as far as the sample tells. Those of several keys may add up to more, as a
+    /// request may have several.
     pub share: f64,
 }
 
 impl HotKeys {
-    /// Notes the keys of a request that stands for `weight` of them.
+    /// Notes a request that stands for `weight` of them.
     #[cold]
-    pub(crate) fn note<'a>(&self, keys: impl Iterator<Item = &'a [u8]>, weight: usize, now: u64) {
+    pub(crate) fn note<'a, K: Iterator<Item = &'a [u8]>>(
+        &self,
+        keys: impl Fn() -> K,
+        weight: usize,
+        random: u64,
+        now: u64,
+    ) {
         // Somebody reads: then there is one note less.
         let Ok(mut sketch) = self.0.try_lock() else { return };
         sketch.fade(now);
-        for key in keys.take(KEYS_MAX).filter(|key| key.len() <= KEY_LEN_MAX) {
-            sketch.note(key, weight as f64);
+        sketch.total += weight as f64;
+        let stride = keys().count().div_ceil(KEYS_MAX).max(1);
+        // Other bits than those that have chosen the request.
+        let first = (random >> 32) as usize % stride;
+        let mut noted: Vec<&[u8]> = Vec::new();
+        for key in keys().skip(first).step_by(stride) {
+            if key.len() <= KEY_LEN_MAX && !noted.contains(&key) {
+                noted.push(key);
+                sketch.note(key, (weight * stride) as f64);
+            }
         }
     }
 
@@ -93,8 +108,10 @@ pub(crate) fn hottest(
         }
     }
     sums.retain(|key, (_, notes)| *notes >= NOTES_MIN && shown(key));
+    // Where a request has many keys and one of them many times, that one may seem to be in more requests.
+    let share = |sum: f64| (sum / total).min(1.0);
     let mut hottest: Vec<HotKey> =
-        sums.into_iter().map(|(key, (sum, _))| HotKey { key, share: sum / total }).collect();
+        sums.into_iter().map(|(key, (sum, _))| HotKey { key, share: share(sum) }).collect();
     hottest.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.key.cmp(&b.key)));
     hottest.truncate(len);
     hottest
@@ -102,7 +119,6 @@ pub(crate) fn hottest(
 
 impl Sketch {
     fn note(&mut self, key: &[u8], weight: f64) {
-        self.total += weight;
         if let Some(known) = self.counts.iter_mut().find(|count| *count.key == *key) {
             known.count += weight;
             known.notes = known.notes.saturating_add(1);
@@ -135,9 +151,6 @@ impl Sketch {
         self.total *= left;
         // Less than a tenth of a request.
         self.counts.retain(|count| count.count >= 0.1);
-        if self.counts.is_empty() {
-            self.total = 0.0;
-        }
     }
 }
 
@@ -150,6 +163,12 @@ mod tests {
 
     fn threads(n: usize) -> Vec<ThreadShared> {
         (0..n).map(|_| ThreadShared::default()).collect()
+    }
+
+    /// Notes a request for these keys.
+    fn note(thread: &ThreadShared, keys: &[&str], weight: usize, now: u64) {
+        let keys = || keys.iter().map(|key| key.as_bytes());
+        thread.hot_keys.note(keys, weight, 0, now);
     }
 
     fn keys(hottest: &[HotKey]) -> Vec<String> {
@@ -167,7 +186,7 @@ mod tests {
                 4 => "warm".to_string(),
                 _ => format!("key:{}", random.next() % 1_000_000),
             };
-            threads[i % 2].hot_keys.note([key.as_bytes()].into_iter(), 1, NOW);
+            note(&threads[i % 2], &[&key], 1, NOW);
         }
         let hottest = hottest(&threads, NOW, 10, |_| true);
         assert_eq!(keys(&hottest[..2]), ["hot", "warm"]);
@@ -179,9 +198,7 @@ mod tests {
     #[test]
     fn a_request_of_a_pipeline_stands_for_all_of_it() {
         let threads = threads(1);
-        let note = |key: &str, weight| {
-            threads[0].hot_keys.note([key.as_bytes()].into_iter(), weight, NOW);
-        };
+        let note = |key: &str, weight| note(&threads[0], &[key], weight, NOW);
         (0..10).for_each(|_| note("alone", 1));
         (0..2).for_each(|_| note("batch", 45));
         note("once", 5);
@@ -192,12 +209,41 @@ mod tests {
         assert_eq!(keys(&hottest(&threads, NOW, 1, |_| true)), ["batch"]);
     }
 
+    /// Shares were once of the keys that were noted: of those that all requests had together.
+    #[test]
+    fn shares_are_of_requests() {
+        let threads = threads(1);
+        let note = |keys: &[&str]| (0..2).for_each(|_| note(&threads[0], keys, 5, NOW));
+        note(&[]);
+        note(&["a"]);
+        note(&["a", "b", "c", "a"]);
+        note(&[&"x".repeat(KEY_LEN_MAX + 1)]);
+        let shares: Vec<f64> =
+            hottest(&threads, NOW, 10, |_| true).iter().map(|h| h.share).collect();
+        assert_eq!(shares, [0.5, 0.25, 0.25]);
+    }
+
+    /// Of long requests only the first keys were once noted.
+    #[test]
+    fn every_key_of_a_long_request_may_be_noted() {
+        let threads = threads(1);
+        let many: Vec<String> = (0..KEYS_MAX * 8).map(|i| format!("key:{i}")).collect();
+        let keys = || many.iter().map(|key| key.as_bytes());
+        let mut random = Random::new(7);
+        (0..2_000).for_each(|_| threads[0].hot_keys.note(keys, 1, random.next(), NOW));
+        let found = hottest(&threads, NOW, KEPT, |_| true);
+        assert_eq!(found.len(), many.len());
+        assert!(found.iter().all(|hot| hot.share > 0.7), "{found:?}");
+        // One key over and over is in no more than all requests.
+        let threads = self::threads(1);
+        (0..2).for_each(|_| note(&threads[0], &["a"; KEYS_MAX * 8], 1, NOW));
+        assert_eq!(hottest(&threads, NOW, 10, |_| true)[0].share, 1.0);
+    }
+
     #[test]
     fn what_was_hot_fades() {
         let threads = threads(1);
-        let note = |key: &str, n, now| {
-            (0..n).for_each(|_| threads[0].hot_keys.note([key.as_bytes()].into_iter(), 1, now));
-        };
+        let note = |key: &str, n, now| (0..n).for_each(|_| note(&threads[0], &[key], 1, now));
         note("old", 80, NOW);
         note("new", 40, NOW + 2 * HALF_LIFE_MS);
         let found = hottest(&threads, NOW + 2 * HALF_LIFE_MS, 10, |_| true);
@@ -211,14 +257,15 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let threads = threads(1);
-        let long = vec![b'x'; KEY_LEN_MAX + 1];
-        threads[0].hot_keys.note([&long[..]; 2].into_iter(), 1, NOW);
+        let long = "x".repeat(KEY_LEN_MAX + 1);
+        note(&threads[0], &[&long, &long], 1, NOW);
         assert_eq!(hottest(&threads, NOW, 10, |_| true), []);
         let many: Vec<String> = (0..1000).map(|i| format!("key:{i}")).collect();
-        threads[0].hot_keys.note(many.iter().map(|key| key.as_bytes()), 1, NOW);
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        note(&threads[0], &many, 1, NOW);
         assert_eq!(threads[0].hot_keys.lock().counts.len(), KEYS_MAX);
         for key in &many {
-            threads[0].hot_keys.note([key.as_bytes()].into_iter(), 1, NOW);
+            note(&threads[0], &[key], 1, NOW);
         }
         assert_eq!(threads[0].hot_keys.lock().counts.len(), KEPT);
     }

@@ -255,11 +255,17 @@ impl Selector {
             || self.first_args.iter().any(first_arg_fits)
     }
 
+    /// May the value of this key be read, by some command? To look whether there is one is not enough, nor is to
+    /// run scripts, which may do no more than their commands.
     pub(super) fn allows_reading(&self, key: &[u8]) -> bool {
-        match &self.keys {
+        let is_allowed = match &self.keys {
             Patterns::All => true,
             Patterns::Of(of) => of.iter().any(|p| p.read && glob_match(&p.pattern, key)),
-        }
+        };
+        let reads = |spec: &Spec| {
+            spec.keys.iter().any(|keys| keys.access.reads() && keys.access != KeyAccess::Script)
+        };
+        is_allowed && specs().any(|spec| self.commands.has(spec.id) && reads(spec))
     }
 
     /// A pattern may be listened to only if it is word for word one of the allowed ones.

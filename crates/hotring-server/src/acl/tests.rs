@@ -241,6 +241,32 @@ fn a_connection_ends_with_its_user_and_with_what_it_may_listen_to() {
     assert!(acl.user(b"u").is_some());
 }
 
+/// A pattern of keys was once enough to be shown the names of hot keys, without any command.
+#[test]
+fn to_read_a_key_takes_a_pattern_and_a_command() {
+    let acl = acl();
+    for (rules, may) in [
+        ("~a* +get", true),
+        ("~a* +@read", true),
+        ("%R~a* +hgetall", true),
+        // SET has an option that tells the old value.
+        ("~a* +set", true),
+        ("~a*", false),
+        ("~* -@all +info +ping", false),
+        ("~* +exists +strlen +type", false),
+        ("~* +del +append", false),
+        ("~* +eval +evalsha", false),
+        ("%W~a* +get", false),
+        ("~b* +get", false),
+        ("+get", false),
+        ("~a* (~b* +get)", false),
+        ("+get (~a* +getrange)", true),
+    ] {
+        set(&acl, "u", &format!("reset {rules}")).unwrap();
+        assert_eq!(acl.user(b"u").unwrap().may_read(b"abc"), may, "{rules}");
+    }
+}
+
 #[test]
 fn denials_that_are_alike_are_counted_together() {
     let log = DenialLog::default();

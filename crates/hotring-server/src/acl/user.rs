@@ -127,7 +127,7 @@ impl User {
         Err(furthest)
     }
 
-    /// May it read this key, by some command?
+    /// May it read this key's value, by some command?
     pub(crate) fn may_read(&self, key: &[u8]) -> bool {
         self.selectors.iter().any(|selector| selector.allows_reading(key))
     }

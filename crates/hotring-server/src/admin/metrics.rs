@@ -120,8 +120,8 @@ pub(super) static METRICS: &[Metric] = &[
         name: "command_duration_seconds",
         kind: Kind::Histogram,
         help: "How long commands took inside the server. All calls of commands that can take long are \
-               timed; of GET, SET and their like, and of memcached's, those in one of 257 reads from a \
-               connection",
+               timed; of GET, SET and their like, and of memcached's, those in one of about 256 \
+               reads from a connection",
         write: |f, l| f.commands.iter().for_each(|c| l.histogram(c)),
     },
     counter("error_replies_total", "Requests that were answered with an error", |f, l| {

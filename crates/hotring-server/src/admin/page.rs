@@ -226,7 +226,9 @@ fn hot(f: &Figures<'_>, html: &mut Html) {
     let hottest = hottest(&f.facts.server.threads, f.facts.now, KEYS_SHOWN, |_| true);
     let row = |hot: &HotKey| vec![shown(&hot.key), format!("{:.2} %", hot.share * 100.0)];
     html.table(&["key", "#requests"], &hottest.iter().map(row).collect::<Vec<_>>());
-    html.add(format_args!("<p class=dim>By a sample of the last half minute.\n"));
+    html.add(format_args!(
+        "<p class=dim>Requests that name the key, of all; by a sample of the last half minute.\n"
+    ));
 }
 
 fn large(big_keys: &[BigKey], html: &mut Html) {

@@ -19,7 +19,7 @@ mod stats;
 use hotring_protocol::memcached::{
     Command, Data, Decoded, Decoder, Limits, LineTooLong, Request, Writer,
 };
-use hotring_protocol::{Spec, lookup};
+use hotring_protocol::{ArgsView, Spec, lookup};
 use hotring_store::{Key, Session};
 
 use crate::client::{Client, Closing};
@@ -276,14 +276,14 @@ impl Batch {
         }
     }
 
-    /// Notes the keys of one of the requests, for all of them.
+    /// Notes one of the requests, for all of them.
     fn note_keys(&self, sample: u64, input: &[u8], hot_keys: &HotKeys, now: u64) {
         let Some(i) = sample.checked_rem(self.len as u64) else { return };
         let decoded = &self.requests[i as usize];
-        if let Some(command) = decoded.request.command {
-            let keys = command.keys(decoded.request.args(&input[decoded.start..]));
-            hot_keys.note(keys.iter(), self.len, now);
-        }
+        let args = decoded.request.args(&input[decoded.start..]);
+        let keys = decoded.request.command.map(|command| command.keys(args));
+        let keys = || keys.into_iter().flat_map(ArgsView::iter);
+        hot_keys.note(keys, self.len, sample, now);
     }
 }
 

@@ -313,14 +313,12 @@ fn the_small_programs_ask_a_server() {
     assert_eq!(ping.stdout, b"PONG\n");
     let mut stream = server.connect();
     say(&mut stream, "CLIENT SETNAME worker");
-    // Keys are noted in one of 257 runs of requests.
-    (0..600).for_each(|_| drop(say(&mut stream, "GET hot:key")));
+    // Keys are noted in one of 511 runs of requests or more often, and shown when they were met twice.
+    (0..1_100).for_each(|_| drop(say(&mut stream, "GET hot:key")));
     let top = output(&mut hotring(&["top", "--once", "--address", &address]));
     let text = String::from_utf8_lossy(&top.stdout);
     assert!(top.status.success(), "{}", stderr(&top));
-    for wanted in
-        ["rates ", "memory ", "COMMAND ", "CLIENT SETNAME ", "100.00 %  hot:key", "worker"]
-    {
+    for wanted in ["rates ", "memory ", "COMMAND ", "CLIENT SETNAME ", " %  hot:key", "worker"] {
         assert!(text.contains(wanted), "no {wanted:?} in {text}");
     }
     server.signal(Signal::TERM);
