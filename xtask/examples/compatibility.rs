@@ -79,7 +79,9 @@ fn directive_table() -> String {
             Counterpart::Setting(_) => taken.push(code),
             Counterpart::Partly(what) => partly.push(format!("{code}: {what}")),
             Counterpart::WithoutEffect => idle.push(code),
-            Counterpart::Missing(what) => missing.push(format!("{code} ({what})")),
+            Counterpart::Missing { what, harmless } => {
+                missing.push(format!("{code} ({what}{})", unless(harmless)));
+            }
             Counterpart::Unknown => unknown.push(code),
         }
     }
@@ -96,6 +98,15 @@ fn directive_table() -> String {
         text.push_str(&format!("| {what} | {} |\n", names.join(", ")));
     }
     text
+}
+
+/// The values with which a directive is passed over.
+fn unless(harmless: &[&str]) -> String {
+    let values: Vec<String> = harmless.iter().map(|value| format!("`{}`", quoted(value))).collect();
+    match values.as_slice() {
+        [] => String::new(),
+        values => format!("; {} is passed over", values.join(" or ")),
+    }
 }
 
 fn quoted(value: &str) -> &str {

@@ -164,30 +164,39 @@ const WITHOUT_EFFECT: &[&str] = &[
 /// The directive for the limits of unsent replies by class of client.
 const OUTPUT_LIMIT: &str = "client-output-buffer-limit";
 
-/// Directives that ask for what is not here, with what that is.
-const MISSING: &[(&str, &str)] = &[
-    ("acl-pubsub-default", "users who may use all channels from the start"),
-    ("bind-source-addr", "replication"),
-    ("enable-module-command", "modules"),
-    ("loadmodule", "modules"),
-    ("masterauth", "replication"),
-    ("masteruser", "replication"),
-    ("min-replicas-to-write", "replication"),
-    ("min-slaves-to-write", "replication"),
-    ("rename-command", "other names of commands"),
-    ("replicaof", "replication"),
-    ("slaveof", "replication"),
-    ("tls-ca-cert-dir", "a folder of certificates"),
-    ("tls-ciphers", "a choice of ciphers"),
-    ("tls-ciphersuites", "a choice of ciphers"),
-    ("tls-client-cert-file", "replication"),
-    ("tls-client-key-file", "replication"),
-    ("tls-client-key-file-pass", "replication"),
-    ("tls-cluster", "a cluster"),
-    ("tls-key-file-pass", "keys behind a password"),
-    ("tls-replication", "replication"),
-    ("user", "users outside of a file of users (aclfile)"),
+/// Directives that ask for what is not here: what that is, and the values, Redis's defaults above all, that do not
+/// ask for it.
+const MISSING: &[(&str, &str, &[&str])] = &[
+    ("acl-pubsub-default", "users who may use all channels from the start", &["resetchannels"]),
+    ("bind-source-addr", "replication", NONE),
+    ("enable-module-command", "modules", NO),
+    ("loadmodule", "modules", &[]),
+    ("masterauth", "replication", NONE),
+    ("masteruser", "replication", NONE),
+    ("min-replicas-to-write", "replication", &["0"]),
+    ("min-slaves-to-write", "replication", &["0"]),
+    ("rename-command", "other names of commands", &[]),
+    ("replicaof", "replication", OF_NOBODY),
+    ("slaveof", "replication", OF_NOBODY),
+    ("tls-ca-cert-dir", "a folder of certificates", NONE),
+    ("tls-ciphers", "a choice of ciphers", NONE),
+    ("tls-ciphersuites", "a choice of ciphers", NONE),
+    ("tls-client-cert-file", "replication", NONE),
+    ("tls-client-key-file", "replication", NONE),
+    ("tls-client-key-file-pass", "replication", NONE),
+    ("tls-cluster", "a cluster", NO),
+    ("tls-key-file-pass", "keys behind a password", NONE),
+    ("tls-replication", "replication", NO),
+    ("user", "users outside of a file of users (aclfile)", OPEN_USER),
 ];
+
+const NONE: &[&str] = &[""];
+const NO: &[&str] = &["no"];
+const OF_NOBODY: &[&str] = &["", "no one"];
+
+/// What Redis's CONFIG REWRITE adds to its file where nobody has changed a user.
+const OPEN_USER: &[&str] =
+    &["default on nopass ~* &* +@all", "default on nopass sanitize-payload ~* &* +@all"];
 
 /// What a directive of a redis.conf becomes here.
 #[derive(Clone, Copy, Debug)]
@@ -198,8 +207,13 @@ pub enum Counterpart {
     Partly(&'static str),
     /// Nothing: it tunes a part of Redis that is not here.
     WithoutEffect,
-    /// An error: it asks for this, which is not here.
-    Missing(&'static str),
+    /// An error: it asks for what is not here.
+    Missing {
+        /// What that is.
+        what: &'static str,
+        /// Values with which it does not ask for it, and has no effect.
+        harmless: &'static [&'static str],
+    },
     /// An error: there is no setting of this name.
     Unknown,
 }
@@ -210,8 +224,8 @@ pub fn counterpart(directive: &str) -> Counterpart {
     if WITHOUT_EFFECT.contains(&name.as_str()) {
         return Counterpart::WithoutEffect;
     }
-    if let Some((_, what)) = MISSING.iter().find(|(missing, _)| *missing == name) {
-        return Counterpart::Missing(what);
+    if let Some((_, what, harmless)) = MISSING.iter().find(|(missing, ..)| *missing == name) {
+        return Counterpart::Missing { what, harmless };
     }
     match settings::find(&name) {
         Some(setting) => Counterpart::Setting(setting),
@@ -286,16 +300,19 @@ fn take(
     values: &[String],
     from: &str,
 ) -> Result<Option<String>, StartError> {
-    let name = name.to_ascii_lowercase();
+    let (name, value) = (name.to_ascii_lowercase(), values.join(" "));
+    let is_value = |text: &&str| text.eq_ignore_ascii_case(&value);
+    let without_effect = || Ok(Some(format!("{from}: {name} has no effect here")));
     match counterpart(&name) {
-        Counterpart::WithoutEffect => Ok(Some(format!("{from}: {name} has no effect here"))),
-        Counterpart::Missing(what) => Err(StartError::new(format!(
+        Counterpart::WithoutEffect => without_effect(),
+        Counterpart::Missing { harmless, .. } if harmless.iter().any(is_value) => without_effect(),
+        Counterpart::Missing { what, .. } => Err(StartError::new(format!(
             "{from}: {name} asks for {what}, which this server does not have; take the line out to \
              do without"
         ))),
         Counterpart::Partly(_) => take_output_limit(config, &name, values, from),
         Counterpart::Setting(_) | Counterpart::Unknown => {
-            config.set(&name, &values.join(" "), from).map(|()| None)
+            config.set(&name, &value, from).map(|()| None)
         }
     }
 }
@@ -332,6 +349,8 @@ fn take_output_limit(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acl::Secret;
+    use crate::tls::TlsSettings;
 
     /// A file with this text, gone at the end.
     struct Conf(PathBuf);
@@ -412,6 +431,36 @@ mod tests {
         }
     }
 
+    /// What the files of Redis 7 have as comments for who wants to say it, at the value that holds anyway, and what
+    /// CONFIG REWRITE and `CONFIG GET *` write. Lines that ask for nothing were once refused by their names.
+    #[test]
+    fn redis_defaults_ask_for_nothing() {
+        let no_effect = "acl-pubsub-default resetchannels\nenable-module-command no\n\
+            min-replicas-to-write 0\nmin-replicas-max-lag 10\nmin-slaves-to-write 0\ntls-replication no\n\
+            tls-cluster no\nTLS-Cluster NO\nreplicaof no one\nreplicaof \"\"\nslaveof no one\nmasterauth \"\"\n\
+            masteruser \"\"\nbind-source-addr \"\"\ntls-ca-cert-dir \"\"\ntls-ciphers \"\"\ntls-ciphersuites \"\"\n\
+            tls-client-cert-file \"\"\ntls-client-key-file \"\"\ntls-client-key-file-pass \"\"\n\
+            tls-key-file-pass \"\"\ntls-prefer-server-ciphers no\nsupervised no\nsyslog-enabled no\n\
+            user default on nopass ~* &* +@all\nuser default on nopass sanitize-payload ~* &* +@all\n";
+        let taken = "bind * -::*\nenable-protected-configs no\nenable-debug-command no\nunixsocket \"\"\n\
+            unixsocketperm 700\ntls-port 0\ntls-cert-file \"\"\ntls-key-file \"\"\ntls-ca-cert-file \"\"\n\
+            tls-auth-clients yes\ntls-protocols \"\"\ntls-protocols \"TLSv1.2 TLSv1.3\"\nsave \"\"\naclfile \"\"\n\
+            requirepass \"\"\ntracking-table-max-keys 1000000\nmaxclients 10000\nmaxmemory 0\n\
+            maxmemory-policy noeviction\nmaxmemory-clients 0\nio-threads 1\nlua-time-limit 5000\n\
+            busy-reply-threshold 5000\ncluster-enabled no\nclient-query-buffer-limit 1gb\n\
+            proto-max-bulk-len 512mb\nclient-output-buffer-limit normal 0 0 0 slave 268435456 67108864 60\n";
+        let (config, notes) = read("defaults", &format!("{no_effect}{taken}")).unwrap();
+        assert!(notes.iter().all(|note| note.ends_with(" has no effect here")), "{notes:?}");
+        assert_eq!(notes.len(), no_effect.lines().count());
+        assert_eq!((config.tls, config.requirepass), (TlsSettings::default(), Secret::default()));
+        // The same directives with another value still ask for something.
+        for text in
+            ["tls-cluster yes", "min-replicas-to-write 1", "user default on nopass ~a &* +@all"]
+        {
+            assert!(read("asks", text).unwrap_err().contains("asks for"), "{text}");
+        }
+    }
+
     #[test]
     fn lines_that_only_tune_redis_are_told() {
         let (config, notes) = read("told", "databases 16\nhz 10\nDir ./\nmaxclients 7").unwrap();
@@ -452,7 +501,7 @@ mod tests {
         let settings: Vec<_> =
             WITHOUT_EFFECT.iter().filter(|name| settings::find(name).is_some()).collect();
         assert_eq!(settings, [&"daemonize", &"databases"]);
-        assert!(MISSING.iter().all(|(name, _)| settings::find(name).is_none()));
+        assert!(MISSING.iter().all(|(name, ..)| settings::find(name).is_none()));
         assert!(WITHOUT_EFFECT.is_sorted());
     }
 }
