@@ -1,0 +1,134 @@
+//! Where settings come from, and which source wins.
+
+use super::*;
+
+#[test]
+fn environment_wins_over_the_file_and_knows_settings_only() {
+    let mut config = Config::default();
+    file::read(&mut config, "listen = ['127.0.0.1:1', '127.0.0.1:2']", "x.toml").unwrap();
+    assert_eq!(config.addresses(), ["127.0.0.1:1", "127.0.0.1:2"]);
+    let mut read = |name: &str, value: &str| {
+        let variables = [("PATH", "/"), (name, value)];
+        let variables = variables.map(|(n, v)| (n.into(), v.into()));
+        config.read_environment(variables.into_iter()).map(|()| config.clone())
+    };
+    assert_eq!(read("HOTRING_LISTEN", "127.0.0.1:3").unwrap().addresses(), ["127.0.0.1:3"]);
+    assert_eq!(read("HOTRING_TCP_KEEPALIVE", "7").unwrap().tcp_keepalive_s, 7);
+    assert_eq!(
+        read("HOTRING_MAXCLEINTS", "1").unwrap_err().to_string(),
+        "environment variable HOTRING_MAXCLEINTS: there is no setting 'maxcleints'; did you mean \
+         'maxclients'?"
+    );
+}
+
+/// They once added up, so that an address which nobody wanted any more stayed open.
+#[test]
+fn addresses_come_from_the_strongest_source_alone() {
+    for name in ["listen", "tls-listen", "memcached"] {
+        let mut config = Config::default();
+        let text = |c: &Config| (settings::find(name).unwrap().get)(c);
+        file::read(&mut config, &format!("{name} = ['127.0.0.1:1', '127.0.0.1:2']"), "x.toml")
+            .unwrap();
+        assert_eq!(text(&config), "127.0.0.1:1 127.0.0.1:2");
+        file::read(&mut config, &format!("{name} = '127.0.0.1:3'"), "y.toml").unwrap();
+        assert_eq!(text(&config), "127.0.0.1:3");
+        let variable = settings::find(name).unwrap().variable();
+        let variables = [(variable.into(), "127.0.0.1:4".into())];
+        config.read_environment(variables.into_iter()).unwrap();
+        assert_eq!(text(&config), "127.0.0.1:4");
+    }
+}
+
+/// `listen` of a file once won over the port of a variable.
+#[test]
+fn a_stronger_port_wins_over_weaker_addresses() {
+    let addresses = |file: &str, variable: &str, value: &str| {
+        let mut config = Config::default();
+        file::read(&mut config, file, "x.toml").unwrap();
+        let variables = [(variable.into(), value.into())];
+        config.read_environment(variables.into_iter()).unwrap();
+        (config.addresses().join(" "), config.tls_addresses().join(" "))
+    };
+    let file = "listen = '127.0.0.1:1'\nport = 2\ntls-listen = '127.0.0.1:3'\n";
+    let both = |plain: &str, tls: &str| (plain.to_string(), tls.to_string());
+    // In one source it goes before the port, wherever it stands.
+    assert_eq!(addresses(file, "PATH", "/"), both("127.0.0.1:1", "127.0.0.1:3"));
+    let turned = "port = 2\nlisten = '127.0.0.1:1'\n";
+    assert_eq!(addresses(turned, "PATH", "/"), both("127.0.0.1:1", ""));
+    assert_eq!(addresses(file, "HOTRING_PORT", "4"), both("127.0.0.1:4", "127.0.0.1:3"));
+    assert_eq!(addresses(file, "HOTRING_BIND", "::1"), both("[::1]:2", "127.0.0.1:3"));
+    assert_eq!(addresses(file, "HOTRING_TLS_PORT", "5"), both("127.0.0.1:1", "127.0.0.1:5"));
+}
+
+/// It once took a free port, whoever could reach that.
+#[test]
+fn port_0_opens_none_where_there_is_another_way_in() {
+    let config = |change: fn(&mut Config)| {
+        let mut config = Config { port: 0, ..Config::default() };
+        change(&mut config);
+        config.addresses()
+    };
+    assert_eq!(config(|_| {}), ["127.0.0.1:0"]);
+    assert!(config(|c| c.unixsocket = Some("/run/a.sock".into())).is_empty());
+    assert!(config(|c| c.tls.port = 1).is_empty());
+    assert!(config(|c| c.memcached.listen = vec!["127.0.0.1:1".to_string()]).is_empty());
+    assert_eq!(
+        config(|c| {
+            c.unixsocket = Some("/run/a.sock".into());
+            c.listen = vec!["127.0.0.1:0".to_string()];
+        }),
+        ["127.0.0.1:0"]
+    );
+}
+
+/// It was once passed over, and a password with it.
+#[test]
+fn a_variable_that_is_no_text_is_refused() {
+    use std::os::unix::ffi::OsStringExt;
+
+    let read = |name: &str, value: &[u8]| {
+        let variables = [(name.into(), OsString::from_vec(value.to_vec()))];
+        Config::default().read_environment(variables.into_iter())
+    };
+    assert_eq!(read("PATH", b"/\xff"), Ok(()));
+    assert_eq!(
+        read("HOTRING_REQUIREPASS", b"secret\xff").unwrap_err().to_string(),
+        "environment variable HOTRING_REQUIREPASS: its value is not UTF-8"
+    );
+}
+
+/// It once opened a plain port that nobody had asked for.
+#[test]
+fn port_0_beside_tls_is_tls_alone() {
+    let mut config = Config { port: 0, ..Config::default() };
+    assert_eq!(config.addresses(), ["127.0.0.1:0"]);
+    config.tls.port = 6380;
+    assert!(config.addresses().is_empty());
+    assert_eq!(config.tls_addresses(), ["127.0.0.1:6380"]);
+    config.tls.port = 0;
+    config.tls.listen = vec!["127.0.0.1:7".to_string()];
+    assert!(config.addresses().is_empty());
+    config.listen = vec!["127.0.0.1:0".to_string()];
+    assert_eq!(config.addresses(), ["127.0.0.1:0"], "asked for by name");
+    config.listen.clear();
+    config.port = 6379;
+    assert_eq!(config.addresses(), ["127.0.0.1:6379"]);
+}
+
+#[test]
+fn config_set_is_all_or_nothing() {
+    let config = Config::default();
+    let pair = |n: &str, v: &str| (n.to_string(), v.to_string());
+    let changed = change_running(&config, &[pair("maxclients", "7"), pair("timeout", "3")], "");
+    let changed = changed.unwrap();
+    assert_eq!((changed.maxclients, changed.timeout_s), (7, 3));
+    assert_eq!(changed.changed, ["maxclients", "timeout"].into());
+    let bad = change_running(&config, &[pair("maxclients", "7"), pair("port", "3")], "");
+    assert!(bad.unwrap_err().contains("can't set immutable config"));
+    assert!(change_running(&config, &[pair("nonsense", "3")], "").is_err());
+    let twice = [pair("loglevel", "debug"), pair("timeout", "3"), pair("log-level", "error")];
+    assert_eq!(
+        change_running(&config, &twice, "").unwrap_err(),
+        "ERR CONFIG SET failed (possibly related to argument 'log-level') - duplicate parameter"
+    );
+}
