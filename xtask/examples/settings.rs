@@ -11,7 +11,7 @@ Generated from the table of settings in `crates/hotring-server/src/settings/` by
 
 A setting can stand in these places. Later ones win:
 
-1. its default;
+1. its default; a variable `HOTRING_DEFAULT_` and the name in capitals is another one, as images of containers have them;
 2. a `redis.conf`, given by `--redis-conf FILE`: lines that have a counterpart here are taken, lines that
    only tune Redis's own parts are told and left out, lines that ask for what is not here (a replica, a log,
    a memory limit) are refused;

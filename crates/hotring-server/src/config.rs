@@ -1,9 +1,10 @@
 //! The server's configuration and the places that it comes from.
 //!
-//! Later sources win: defaults, then a redis.conf that somebody brings along (`redis_conf`), then the
-//! TOML file of `--config` (`file`), then `HOTRING_...` variables, then flags. All of them have the
-//! same names, which are those of CONFIG GET and CONFIG SET too. A name that is no setting is refused
-//! wherever it stands: a server that does something else than was asked for is worse than none.
+//! Later sources win: defaults, then `HOTRING_DEFAULT_...` variables, which are the defaults of a container's image,
+//! then a redis.conf that somebody brings along (`redis_conf`), then the TOML file of `--config` (`file`), then
+//! `HOTRING_...` variables, then flags. All of them have the same names, which are those of CONFIG GET and
+//! CONFIG SET too. A name that is no setting is refused wherever it stands: a server that does something else
+//! than was asked for is worse than none.
 
 mod file;
 mod redis_conf;
@@ -26,6 +27,9 @@ use crate::tls::TlsSettings;
 pub(crate) use file::rewrite as rewrite_file;
 pub use file::toml_value;
 pub use redis_conf::{Counterpart, counterpart};
+
+/// How variables begin that are other defaults.
+const DEFAULTS: &str = "HOTRING_DEFAULT_";
 
 /// All settings of a server. `settings/` names and explains each.
 #[derive(Clone, Debug, PartialEq)]
@@ -301,10 +305,30 @@ impl Config {
         &mut self,
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Result<(), StartError> {
+        self.read_variables(variables, |variable| match variable.strip_prefix(DEFAULTS) {
+            Some(_) => None,
+            None => variable.strip_prefix("HOTRING_"),
+        })
+    }
+
+    /// Takes what holds where no other source says it from `HOTRING_DEFAULT_...` variables: an image of a container
+    /// has to be reached from outside, and its users bring files that are to win over it.
+    pub fn read_default_environment(
+        &mut self,
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Result<(), StartError> {
+        self.read_variables(variables, |variable| variable.strip_prefix(DEFAULTS))
+    }
+
+    fn read_variables(
+        &mut self,
+        variables: impl Iterator<Item = (OsString, OsString)>,
+        setting_name: fn(&str) -> Option<&str>,
+    ) -> Result<(), StartError> {
         let named: Vec<(String, String, OsString)> = variables
             .filter_map(|(variable, value)| {
                 let variable = variable.to_string_lossy().into_owned();
-                let name = variable.strip_prefix("HOTRING_")?;
+                let name = setting_name(&variable)?;
                 Some((name.to_ascii_lowercase().replace('_', "-"), variable, value))
             })
             .collect();

@@ -73,6 +73,7 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
 /// The settings, and what of a redis.conf has no effect.
 fn settings(flags: &ArgMatches) -> Result<(Config, Vec<String>), StartError> {
     let mut config = Config::default();
+    config.read_default_environment(std::env::vars_os())?;
     let mut notes = Vec::new();
     if let Some(path) = flags.get_one::<String>("redis-conf") {
         notes = config.read_redis_conf(Path::new(path))?;

@@ -236,19 +236,29 @@ pub fn counterpart(directive: &str) -> Counterpart {
     }
 }
 
+/// A line that is no comment.
+struct Line {
+    /// Where it stands, for errors.
+    from: String,
+    /// In lower case.
+    name: String,
+    values: Vec<String>,
+}
+
 /// Takes settings from a redis.conf; returns what has no effect here, a line of text each.
 pub(super) fn read_file(config: &mut Config, path: &Path) -> Result<Vec<String>, StartError> {
+    let mut lines = Vec::new();
+    read_included(path, INCLUDES_MAX, &mut lines)?;
+    config.forget_addresses(lines.iter().map(|line| line.name.as_str()));
     let mut notes = Vec::new();
-    read_included(config, path, INCLUDES_MAX, &mut notes)?;
+    for line in &lines {
+        notes.extend(take(config, line)?);
+    }
     Ok(notes)
 }
 
-fn read_included(
-    config: &mut Config,
-    path: &Path,
-    depth: usize,
-    notes: &mut Vec<String>,
-) -> Result<(), StartError> {
+/// Collects the lines of a file and of those that it includes, in order.
+fn read_included(path: &Path, depth: usize, lines: &mut Vec<Line>) -> Result<(), StartError> {
     let text = super::read_to_string(path)?;
     for (i, line) in text.lines().enumerate() {
         let from = format!("{}, line {}", path.display(), i + 1);
@@ -259,9 +269,12 @@ fn read_included(
                 if depth == 0 {
                     return Err(StartError::new(format!("{from}: files are included too deep")));
                 }
-                read_included(config, &beside(path, file), depth - 1, notes)?;
+                read_included(&beside(path, file), depth - 1, lines)?;
             }
-            Some((name, values)) => notes.extend(take(config, name, values, &from)?),
+            Some((name, values)) => {
+                let (name, values) = (name.to_ascii_lowercase(), values.to_vec());
+                lines.push(Line { from, name, values });
+            }
         }
     }
     Ok(())
@@ -294,36 +307,28 @@ fn words(line: &str) -> Result<Vec<String>, String> {
 }
 
 /// Takes one line; what it returns says that it has no effect.
-fn take(
-    config: &mut Config,
-    name: &str,
-    values: &[String],
-    from: &str,
-) -> Result<Option<String>, StartError> {
-    let (name, value) = (name.to_ascii_lowercase(), values.join(" "));
+fn take(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> {
+    let Line { from, name, values } = line;
+    let value = values.join(" ");
     let is_value = |text: &&str| text.eq_ignore_ascii_case(&value);
     let without_effect = || Ok(Some(format!("{from}: {name} has no effect here")));
-    match counterpart(&name) {
+    match counterpart(name) {
         Counterpart::WithoutEffect => without_effect(),
         Counterpart::Missing { harmless, .. } if harmless.iter().any(is_value) => without_effect(),
         Counterpart::Missing { what, .. } => Err(StartError::new(format!(
             "{from}: {name} asks for {what}, which this server does not have; take the line out to \
              do without"
         ))),
-        Counterpart::Partly(_) => take_output_limit(config, &name, values, from),
+        Counterpart::Partly(_) => take_output_limit(config, line),
         Counterpart::Setting(_) | Counterpart::Unknown => {
-            config.set(&name, &value, from).map(|()| None)
+            config.set(name, &value, from).map(|()| None)
         }
     }
 }
 
 /// `client-output-buffer-limit CLASS HARD SOFT SECONDS ...`: the hard limits of those classes that there are.
-fn take_output_limit(
-    config: &mut Config,
-    name: &str,
-    values: &[String],
-    from: &str,
-) -> Result<Option<String>, StartError> {
+fn take_output_limit(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> {
+    let Line { from, name, values } = line;
     let mut note = None;
     for class in values.chunks(4) {
         let [class, hard, soft, _] = class else {
@@ -388,6 +393,11 @@ mod tests {
                     client-output-buffer-limit normal 1mb 0 0 pubsub 2mb 8mb 60\n";
         let (config, notes) = read("taken", text).unwrap();
         assert_eq!(config.addresses(), ["127.0.0.1:7000", "-[::1]:7000"]);
+        // What a weaker source has said of addresses is forgotten.
+        let conf = Conf::new("weaker", "port 7000\n");
+        let mut weaker = Config { listen: vec!["127.0.0.1:1".to_string()], ..Config::default() };
+        read_file(&mut weaker, &conf.0).unwrap();
+        assert_eq!(weaker.addresses(), ["127.0.0.1:7000"]);
         let (every, _) = read("every", "bind * -::*").unwrap();
         assert_eq!(every.addresses(), ["*:6379", "-[::]:6379"]);
         assert_eq!(config.unixsocket, Some("/tmp/a b".into()));

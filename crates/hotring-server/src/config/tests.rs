@@ -21,6 +21,63 @@ fn environment_wins_over_the_file_and_knows_settings_only() {
     );
 }
 
+fn variables(named: &[(&str, &str)]) -> impl Iterator<Item = (OsString, OsString)> {
+    let owned: Vec<_> = named.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    owned.into_iter()
+}
+
+#[test]
+fn defaults_of_the_environment_are_weaker_than_all_that_is_said() {
+    let config = |file: Option<&str>, named: &[(&str, &str)]| {
+        let mut config = Config::default();
+        config.read_default_environment(variables(named)).unwrap();
+        if let Some(file) = file {
+            file::read(&mut config, file, "x.toml").unwrap();
+        }
+        config.read_environment(variables(named)).unwrap();
+        config
+    };
+    let defaults = [("HOTRING_DEFAULT_LISTEN", "127.0.0.1:1"), ("HOTRING_DEFAULT_TIMEOUT", "5")];
+    let plain = config(None, &defaults);
+    assert_eq!((plain.addresses().join(" ").as_str(), plain.timeout_s), ("127.0.0.1:1", 5));
+    let file = config(Some("port = 2\ntimeout = 0"), &defaults);
+    assert_eq!((file.addresses().join(" ").as_str(), file.timeout_s), ("127.0.0.1:2", 0));
+    let variable = config(None, &[&defaults[..], &[("HOTRING_TIMEOUT", "7")]].concat());
+    assert_eq!(variable.timeout_s, 7);
+    let mut config = Config::default();
+    let wrong = variables(&[("HOTRING_DEFAULT_NONSENSE", "1")]);
+    let error = config.read_default_environment(wrong).unwrap_err().to_string();
+    assert!(error.contains("HOTRING_DEFAULT_NONSENSE: there is no setting 'nonsense'"), "{error}");
+}
+
+/// Its variables once won over the addresses of a file that was mounted.
+#[test]
+fn the_image_can_be_reached_unless_a_file_says_where_to_listen() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/Dockerfile");
+    let text = std::fs::read_to_string(path).unwrap();
+    let named: Vec<(&str, &str)> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("ENV ")?.split_once('='))
+        .map(|(name, value)| (name, value.trim_matches('"')))
+        .collect();
+    let with_file = |file: &str| {
+        let mut config = Config::default();
+        config.read_default_environment(variables(&named)).unwrap();
+        file::read(&mut config, file, "mounted.toml").unwrap();
+        config.read_environment(variables(&named)).unwrap();
+        config
+    };
+    let plain = with_file("");
+    assert_eq!(plain.addresses(), ["*:6379", "-[::]:6379"]);
+    assert_eq!((plain.protected_mode, plain.admin.as_deref()), (false, Some("0.0.0.0:9121")));
+    assert_eq!(with_file("port = 7000").addresses(), ["*:7000", "-[::]:7000"]);
+    let own = "listen = '127.0.0.1:1'\nprotected-mode = true\nadmin = '127.0.0.1:2'\nlog-format = 'human'";
+    let own = with_file(own);
+    assert_eq!(own.addresses(), ["127.0.0.1:1"]);
+    assert_eq!((own.protected_mode, own.admin.as_deref()), (true, Some("127.0.0.1:2")));
+    assert_eq!(own.log_format, LogFormat::Human);
+}
+
 /// They once added up, so that an address which nobody wanted any more stayed open.
 #[test]
 fn addresses_come_from_the_strongest_source_alone() {
