@@ -23,10 +23,12 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::clock;
 use crate::facts::Facts;
@@ -40,12 +42,25 @@ pub use metrics::markdown;
 /// What the thread and its session are called.
 pub(crate) const THREAD: &str = "hotring-admin";
 
-/// Connections at one time; for one more the oldest is closed. Each serves one request, so that the oldest is one
-/// whose client sends nothing or does not read: it is not to keep others out.
-const CONNECTIONS_MAX: usize = 64;
+/// What connections may take.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// How many there are at one time. Each serves one request.
+    connections: usize,
+    /// How long each has at least, though others want its place: far longer than a request and its answer take.
+    at_least: Duration,
+    /// How long the head of its request may take.
+    head: Duration,
+    /// How long it may take in all, so that nobody keeps one for ever by not sending or not reading.
+    in_all: Duration,
+}
 
-/// How long a connection may take in all, so that nobody keeps one for ever by not sending or not reading.
-const CONNECTION_MAX: Duration = Duration::from_secs(60);
+const BOUNDS: Bounds = Bounds {
+    connections: 64,
+    at_least: Duration::from_secs(1),
+    head: Duration::from_secs(10),
+    in_all: Duration::from_secs(60),
+};
 
 /// Longest head of a request.
 const HEAD_MAX: usize = 16 << 10;
@@ -70,7 +85,7 @@ pub(crate) fn run(server: &Arc<Server>, listener: TcpListener) -> io::Result<()>
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let admin = Admin { server: server.clone(), walk: Arc::default() };
         tokio::task::spawn_local(walk_on(admin.clone()));
-        tokio::task::spawn_local(accept(router(admin, is_loopback), listener));
+        tokio::task::spawn_local(accept(router(admin, is_loopback), listener, BOUNDS));
         server.stopping().await;
         // The threads let go of those that do not end by themselves.
         while server.clients_len() > 0 {
@@ -92,20 +107,21 @@ async fn walk_on(admin: Admin) {
     }
 }
 
-async fn accept(router: Router, listener: tokio::net::TcpListener) {
+async fn accept(router: Router, listener: tokio::net::TcpListener, bounds: Bounds) {
+    let places = Arc::new(Semaphore::new(bounds.connections));
     // The oldest first.
-    let mut open: VecDeque<AbortHandle> = VecDeque::new();
+    let mut open: VecDeque<(Instant, AbortHandle)> = VecDeque::new();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                open.retain(|connection| !connection.is_finished());
-                if open.len() == CONNECTIONS_MAX
-                    && let Some(oldest) = open.pop_front()
-                {
-                    oldest.abort();
-                }
-                let connection = tokio::task::spawn_local(serve(stream, router.clone()));
-                open.push_back(connection.abort_handle());
+                open.retain(|(_, connection)| !connection.is_finished());
+                let place = take_place(&places, open.front(), bounds.at_least).await;
+                let connection = serve(stream, router.clone(), bounds);
+                let connection = tokio::task::spawn_local(async move {
+                    connection.await;
+                    drop(place);
+                });
+                open.push_back((Instant::now(), connection.abort_handle()));
             }
             Err(error) => {
                 tracing::debug!(%error, "accept failed on the admin address");
@@ -115,12 +131,36 @@ async fn accept(router: Router, listener: tokio::net::TcpListener) {
     }
 }
 
-async fn serve(stream: TcpStream, router: Router) {
+/// Waits for a place. The oldest connection makes room if none ends, once it has had its time: it is one whose client
+/// sends nothing or does not read, and is not to keep others out; but of many requests that come at the same
+/// moment none is cut off.
+async fn take_place(
+    places: &Arc<Semaphore>,
+    oldest: Option<&(Instant, AbortHandle)>,
+    at_least: Duration,
+) -> OwnedSemaphorePermit {
+    let place = || places.clone().acquire_owned();
+    let place = match oldest {
+        Some((since, oldest)) => match tokio::time::timeout_at(*since + at_least, place()).await {
+            Ok(place) => place,
+            Err(_) => {
+                oldest.abort();
+                place().await
+            }
+        },
+        None => place().await,
+    };
+    place.expect("nobody closes it")
+}
+
+async fn serve(stream: TcpStream, router: Router, bounds: Bounds) {
     let connection = http1::Builder::new()
         .keep_alive(false)
         .max_buf_size(HEAD_MAX)
+        .timer(TokioTimer::new())
+        .header_read_timeout(bounds.head)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    match tokio::time::timeout(CONNECTION_MAX, connection).await {
+    match tokio::time::timeout(bounds.in_all, connection).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a connection to the admin address failed"),
         Err(_) => tracing::debug!("a connection to the admin address took too long"),
@@ -209,3 +249,6 @@ fn typed(content_type: &'static str, body: String) -> Response {
         [(CONTENT_TYPE, content_type), (CACHE_CONTROL, "no-store")];
     (headers, body).into_response()
 }
+
+#[cfg(test)]
+mod tests;
