@@ -53,7 +53,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         timer.tick().await;
         ticks += 1;
         let deadline = clock::monotonic() + TICK_MAX;
-        server.memcached.flush_if_due(&mut store, clock::unix_ms());
+        server.memcached.flush_if_due(&mut store, &server.pause, clock::unix_ms());
         let begun = clock::monotonic();
         expire(&server, &mut store, &mut expired_to, deadline);
         server.latency.note(latency::EXPIRE_CYCLE, begun.elapsed(), clock::unix_ms());
@@ -192,7 +192,7 @@ fn close_silent(server: &Server) {
 mod tests {
     use std::task::Waker;
 
-    use hotring_store::Options;
+    use hotring_store::{Options, SetExpiry, SetOptions};
 
     use super::*;
     use crate::client::{Client, KILLED, Wait};
@@ -200,6 +200,7 @@ mod tests {
     use crate::server::Parts;
 
     #[test]
+    use crate::pause::Paused;
     fn who_waits_is_neither_idle_nor_in_the_middle_of_a_request() {
         let server = Server::new(Parts::unconnected(
             Options::default(),
@@ -228,3 +229,20 @@ mod tests {
         assert_eq!(listener.signals(), 0, "it listens");
     }
 }
+
+    #[test]
+    fn nothing_expires_during_a_pause() {
+        let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
+        let mut store = server.store.session();
+        // In 1970.
+        let options = SetOptions { expiry: SetExpiry::At(1), ..SetOptions::default() };
+        store.set(b"k", b"v", options, 0).unwrap();
+        let mut expire_all = || {
+            expire(&server, &mut store, &mut 0, clock::monotonic() + Duration::from_secs(60));
+            server.store.stats().index.expiring
+        };
+        server.pause.begin(u64::MAX >> 1, Paused::Writes, 0);
+        assert_eq!(expire_all(), 1);
+        server.pause.end();
+        assert_eq!(expire_all(), 0);
+    }

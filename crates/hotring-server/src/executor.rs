@@ -9,6 +9,7 @@
 
 mod batch;
 mod sampler;
+mod waits;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -17,11 +18,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use hotring_protocol::{ArgsView, CommandError, CommandId, Decoder, Limits, Spec, Writer, resolve};
-use hotring_store::{KeyHash, Session, Watched};
+use hotring_store::{KeyHash, Session};
 
 use crate::acl::{Access, Origin};
 use crate::answer::{answer, deny};
-use crate::client::{Client, ClientShared, Closing, USERS_CHANGED, Unblocked, Wait};
+use crate::client::{Client, ClientShared, Closing, USERS_CHANGED, Wait};
 use crate::clock;
 use crate::config::Config;
 use crate::context::{Context, Own};
@@ -29,7 +30,6 @@ use crate::counters::Counters;
 use crate::memcached::{self, Talk};
 use crate::monitors;
 use crate::notify;
-use crate::pause::Paused;
 use crate::random::Random;
 use crate::server::Server;
 use crate::subscriptions::is_allowed_while_listening;
@@ -41,6 +41,7 @@ use batch::{Batch, Stop};
 #[cfg(test)]
 pub(crate) use sampler::SAMPLED_RUN;
 use sampler::Sampler;
+pub(crate) use waits::WaitEnd;
 
 /// How often the store is asked to free a part (about 1,000 items) at one time. Where there is nothing
 /// to free, each is a comparison; where there is much, all of them are about a millisecond.
@@ -89,17 +90,6 @@ pub(crate) struct Fed {
     pub consumed: usize,
     /// Requests may be left, because the output has reached its limit or others are to have a turn.
     pub stalled: bool,
-}
-
-/// How a wait for a key ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitEnd {
-    /// What was waited for has happened.
-    Fired,
-    /// It has not, in the time that there was.
-    TimedOut,
-    /// The server stops.
-    Stopping,
 }
 
 /// One thread's means to run commands.
@@ -156,56 +146,6 @@ impl Executor {
         }
     }
 
-    /// Looks whether what the conversation waits for has happened.
-    pub(crate) fn look(&mut self, conversation: &Conversation, now: u64) -> Watched {
-        match conversation.client.wait() {
-            Some(Wait::Key { watch, .. }) => self.store.look(watch, now),
-            // Of another pause the request is to be asked for anew: it may be none of those that wait.
-            Some(&Wait::Pause { until, paused }) => match self.server.pause.lasts(now) {
-                Some(present) if present == (until, paused) => {
-                    Watched::Waiting { until: Some(until) }
-                }
-                _ => Watched::Fired,
-            },
-            None => Watched::Fired,
-        }
-    }
-
-    /// Ends a wait by its reply, if it has one. The requests behind it can be fed again.
-    pub(crate) fn end_wait(
-        &mut self,
-        conversation: &mut Conversation,
-        end: WaitEnd,
-        now: u64,
-        out: &mut Vec<u8>,
-    ) {
-        let client = &mut conversation.client;
-        let is_paused = matches!(client.wait(), Some(Wait::Pause { .. }));
-        let unblocked = client.end_wait(now);
-        if is_paused {
-            // What was to wait is not to run just because the server ends.
-            if end == WaitEnd::Stopping {
-                client.closing = Some(Closing::Killed);
-            }
-            return;
-        }
-        let start = out.len();
-        let mut reply = Writer::new(out, client.version);
-        let failed = match (unblocked, end) {
-            (Some(Unblocked::Failed), _) => Some("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
-            (None, WaitEnd::Stopping) => Some("UNBLOCKED the server is shutting down"),
-            _ => None,
-        };
-        match failed {
-            Some(error) => {
-                self.server.threads[self.thread].counters.error(error);
-                reply.error(error);
-            }
-            None => reply.int((unblocked.is_none() && end == WaitEnd::Fired).into()),
-        }
-        client.end_request(None, start, out);
-    }
-
     /// Runs all complete requests at the start of `input` and appends their replies to `out`. Stops
     /// early when a command ends the connection or has to wait, when `out` grows past the soft limit, or
     /// after a turn.
@@ -224,15 +164,21 @@ impl Executor {
         }
         self.refresh_config();
         self.store.act_for(client.shared.id);
-        self.server.memcached.flush_if_due(&mut self.store, now);
+        if self.flush_if_due(now) {
+            // It comes before the first request that meets no pause.
+            self.is_watched = true;
+        }
         let reply_len_max = self.reply_len_max(&conversation.client);
         let sample = self.sampler.begin_run(&mut self.own.random);
         self.is_timed = sample.is_some();
         if let Some(talk) = &mut conversation.memcached {
-            let pause = self.server.pause.lasts(now).filter(|_| talk.is_authenticated());
-            if let Some((until, paused)) = pause.filter(|_| self.is_watched) {
-                conversation.client.begin_wait(Wait::Pause { until, paused });
-                return Fed { consumed: 0, stalled: false };
+            if self.is_watched {
+                let pause = self.server.pause.lasts(now).filter(|_| talk.is_authenticated());
+                if let Some((until, paused)) = pause {
+                    conversation.client.begin_wait(Wait::Pause { until, paused });
+                    return Fed { consumed: 0, stalled: false };
+                }
+                self.flush_if_due(now);
             }
             let thread = &self.server.threads[self.thread];
             let means = memcached::Means {
@@ -323,6 +269,12 @@ impl Executor {
             0 => usize::MAX,
             max => max.saturating_sub(unsent),
         }
+    }
+
+    /// Empties the store if that is due; true if a pause holds it back.
+    #[inline]
+    fn flush_if_due(&mut self, now: u64) -> bool {
+        self.server.memcached.flush_if_due(&mut self.store, &self.server.pause, now)
     }
 
     fn refresh_config(&mut self) {
@@ -434,18 +386,6 @@ impl Executor {
         let spec = self.batch.spec(i).filter(may_run);
         let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));
         self.server.threads[self.thread].hot_keys.note(keys, self.batch.len, sample, now);
-    }
-
-    /// The pause that a request has to wait for, if there is one. What the client may not do is refused at
-    /// once, and who has yet to authenticate does not wait: nobody is to send much behind such a request.
-    fn pause_of(&self, i: usize, run: &Run<'_>, client: &Client) -> Option<Wait> {
-        let (until, paused) = self.server.pause.lasts(run.now)?;
-        let spec = self.batch.spec(i)?;
-        let waits = paused == Paused::Everything || client.may_write(spec);
-        let access = client.access();
-        let may_run =
-            !access.is_locked() && access.check(spec, self.batch.args(i, run.input)).is_ok();
-        (waits && may_run).then_some(Wait::Pause { until, paused })
     }
 
     /// When a request begins, and how many were timed until then.

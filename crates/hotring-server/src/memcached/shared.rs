@@ -11,6 +11,7 @@ use super::counts::Sums;
 use super::detail::Detail;
 use crate::config::StartError;
 use crate::log::Pause;
+use crate::pause::ClientPause;
 use crate::server::ThreadShared;
 use crate::settings::MemcachedSettings;
 
@@ -60,21 +61,22 @@ impl Shared {
         self.flush_at.store(0, Ordering::Release);
     }
 
-    /// Empties the store if the time has come. Asked before each run of requests of either protocol, so that
-    /// nothing that is stored after that time goes with it.
+    /// Empties the store if the time has come, and no pause holds that back: true if one does. Asked before each run
+    /// of requests of either protocol, so that nothing that is stored after that time goes with it.
     #[inline]
-    pub(crate) fn flush_if_due(&self, store: &mut Session, now: u64) {
+    pub(crate) fn flush_if_due(&self, store: &mut Session, pause: &ClientPause, now: u64) -> bool {
         // ORDERING: Acquire pairs with the Release in `flush`: who finds it done writes behind it.
         let at = self.flush_at.load(Ordering::Acquire);
-        if at != 0 && at <= now {
-            self.flush(at, || store.clear());
-        }
+        at != 0 && at <= now && !self.flush(at, pause.lasts(now).is_some(), || store.clear())
     }
 
     /// One of those who come at the same time does it. The others wait: what they are about to store must not
-    /// go with it.
+    /// go with it. False if it is held back.
     #[cold]
-    fn flush(&self, at: u64, clear: impl FnOnce()) {
+    fn flush(&self, at: u64, is_paused: bool, clear: impl FnOnce()) -> bool {
+        if is_paused {
+            return false;
+        }
         let _alone = self.alone();
         // ORDERING: Relaxed, changed under the lock alone.
         if self.flush_at.load(Ordering::Relaxed) == at {
@@ -82,6 +84,7 @@ impl Shared {
             // ORDERING: Release pairs with the Acquire in `flush_if_due`.
             self.flush_at.store(0, Ordering::Release);
         }
+        true
     }
 
     fn alone(&self) -> MutexGuard<'_, ()> {
@@ -119,14 +122,14 @@ mod tests {
         shared.flush_at(7);
         let mut n = 0;
         for _ in 0..2 {
-            shared.flush(7, || {
+            shared.flush(7, false, || {
                 n += 1;
                 assert_eq!(shared.flush_at.load(Ordering::Relaxed), 7);
             });
         }
         assert_eq!((n, shared.flush_at.load(Ordering::Relaxed)), (1, 0));
         shared.flush_at(9);
-        shared.flush(7, || panic!("that one is done"));
+        shared.flush(7, false, || panic!("that one is done"));
         assert_eq!(shared.flush_at.load(Ordering::Relaxed), 9);
     }
 }

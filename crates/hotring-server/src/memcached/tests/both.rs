@@ -1,6 +1,9 @@
 //! One key, seen by both protocols.
 
+use hotring_store::Watched;
+
 use super::*;
+use crate::executor::{Fed, WaitEnd};
 
 #[test]
 fn what_one_protocol_stores_the_other_reads() {
@@ -115,4 +118,54 @@ fn values_keep_their_history() {
     );
     let told = dialogue.redis("HISTORY k");
     assert!(told.starts_with("*2¶"), "{told}");
+}
+
+/// It was done in the middle of a pause, in which nothing is to change.
+#[test]
+fn a_pause_holds_back_a_flush() {
+    let begin = "set k 0 0 1¶v -> STORED¶
+         flush_all 2 -> OK¶";
+    // Until its time is over, or it is ended; what is stored behind that stays.
+    let ends = ["+ 9000", "redis> CLIENT UNPAUSE¶SET l 1 -> +OK¶+OK¶"];
+    for (end, left) in ends.into_iter().zip(["$-1¶", "$1¶1¶"]) {
+        play(&format!(
+            "{begin}
+             redis> CLIENT PAUSE 5000 WRITE -> +OK¶
+             + 3000
+             redis> GET k -> $1¶v¶
+             {end}
+             redis> GET k -> $-1¶
+             redis> GET l -> {left}"
+        ));
+    }
+    let mut dialogue = Dialogue::new();
+    dialogue.play(begin);
+    dialogue.play("redis> CLIENT PAUSE 5000 -> +OK¶");
+    let (server, mut store) = (dialogue.server.clone(), dialogue.server.store.session());
+    let mut is_held = |now| server.memcached.flush_if_due(&mut store, &server.pause, now);
+    assert!(is_held(START + 4_999) && server.store.len() == 1);
+    assert!(!is_held(START + 5_000) && server.store.is_empty());
+}
+
+#[test]
+fn all_requests_of_memcached_wait_for_the_end_of_any_pause() {
+    for (mode, passes) in [("WRITE", 0), ("ALL", 5_000)] {
+        let mut dialogue = Dialogue::new();
+        dialogue.play(&format!("redis> CLIENT PAUSE 5000 {mode} -> +OK¶"));
+        let Dialogue { executor, memcached, now, .. } = &mut dialogue;
+        let (mut out, request) = (Vec::new(), b"get k\r\n");
+        let fed = executor.feed(memcached, request, *now, &mut out);
+        assert_eq!((fed, out.len()), (Fed { consumed: 0, stalled: false }, 0), "{mode}");
+        let waits = Watched::Waiting { until: Some(START + 5_000) };
+        assert_eq!(executor.look(memcached, *now), waits);
+        *now += passes;
+        if passes == 0 {
+            assert_eq!(dialogue.redis("CLIENT UNPAUSE"), "+OK¶");
+        }
+        let Dialogue { executor, memcached, now, .. } = &mut dialogue;
+        assert_eq!(executor.look(memcached, *now), Watched::Fired);
+        executor.end_wait(memcached, WaitEnd::Fired, *now, &mut out);
+        assert!(out.is_empty());
+        assert_eq!(dialogue.say("get k"), "END¶");
+    }
 }

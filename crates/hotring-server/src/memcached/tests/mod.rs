@@ -73,7 +73,7 @@ impl Dialogue {
 
     /// The reply of Redis's protocol to a typed line.
     fn redis(&mut self, line: &str) -> String {
-        let (mut out, input) = (Vec::new(), format!("{line}\r\n"));
+        let (mut out, input) = (Vec::new(), format!("{line}\r\n").replace('¶', "\r\n"));
         self.executor.feed(&mut self.redis, input.as_bytes(), self.now, &mut out);
         shown(out)
     }

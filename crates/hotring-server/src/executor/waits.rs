@@ -1,0 +1,86 @@
+//! Requests that wait, for a key or for the end of a pause: how a wait begins and ends.
+
+use hotring_protocol::Writer;
+use hotring_store::Watched;
+
+use super::{Conversation, Executor, Run};
+use crate::client::{Client, Closing, Unblocked, Wait};
+use crate::pause::Paused;
+
+/// How a wait for a key ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitEnd {
+    /// What was waited for has happened.
+    Fired,
+    /// It has not, in the time that there was.
+    TimedOut,
+    /// The server stops.
+    Stopping,
+}
+
+impl Executor {
+    /// Looks whether what the conversation waits for has happened.
+    pub(crate) fn look(&mut self, conversation: &Conversation, now: u64) -> Watched {
+        match conversation.client.wait() {
+            Some(Wait::Key { watch, .. }) => self.store.look(watch, now),
+            // Of another pause the request is to be asked for anew: it may be none of those that wait.
+            Some(&Wait::Pause { until, paused }) => match self.server.pause.lasts(now) {
+                Some(present) if present == (until, paused) => {
+                    Watched::Waiting { until: Some(until) }
+                }
+                _ => Watched::Fired,
+            },
+            None => Watched::Fired,
+        }
+    }
+
+    /// Ends a wait by its reply, if it has one. The requests behind it can be fed again.
+    pub(crate) fn end_wait(
+        &mut self,
+        conversation: &mut Conversation,
+        end: WaitEnd,
+        now: u64,
+        out: &mut Vec<u8>,
+    ) {
+        let client = &mut conversation.client;
+        let is_paused = matches!(client.wait(), Some(Wait::Pause { .. }));
+        let unblocked = client.end_wait(now);
+        if is_paused {
+            // What was to wait is not to run just because the server ends.
+            if end == WaitEnd::Stopping {
+                client.closing = Some(Closing::Killed);
+            }
+            return;
+        }
+        let start = out.len();
+        let mut reply = Writer::new(out, client.version);
+        let failed = match (unblocked, end) {
+            (Some(Unblocked::Failed), _) => Some("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            (None, WaitEnd::Stopping) => Some("UNBLOCKED the server is shutting down"),
+            _ => None,
+        };
+        match failed {
+            Some(error) => {
+                self.server.threads[self.thread].counters.error(error);
+                reply.error(error);
+            }
+            None => reply.int((unblocked.is_none() && end == WaitEnd::Fired).into()),
+        }
+        client.end_request(None, start, out);
+    }
+
+    /// The pause that a request has to wait for, if there is one. What the client may not do is refused at
+    /// once, and who has yet to authenticate does not wait: nobody is to send much behind such a request.
+    pub(super) fn pause_of(&mut self, i: usize, run: &Run<'_>, client: &Client) -> Option<Wait> {
+        let Some((until, paused)) = self.server.pause.lasts(run.now) else {
+            self.flush_if_due(run.now);
+            return None;
+        };
+        let spec = self.batch.spec(i)?;
+        let waits = paused == Paused::Everything || client.may_write(spec);
+        let access = client.access();
+        let may_run =
+            !access.is_locked() && access.check(spec, self.batch.args(i, run.input)).is_ok();
+        (waits && may_run).then_some(Wait::Pause { until, paused })
+    }
+}
