@@ -26,15 +26,17 @@ pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
         outcome = Err(Failure::Damaged(key));
     }
     if let Err(failure) = outcome {
-        c.counters.by_command.fail(spec.id as usize);
-        fail(c, start, &failure);
+        fail(spec, c, start, &failure);
     }
 }
 
 /// Answers with an error in place of all that has been written since `start`.
-fn fail(c: &mut Context<'_>, start: usize, failure: &Failure) {
+fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
     let message = failure.message();
-    c.counters.error(&message);
+    c.counters.by_command.fail(spec.id as usize);
+    if !matches!(failure, Failure::Counted(_)) {
+        c.counters.error(&message);
+    }
     note_stalled(c, failure);
     // A command that fails half-way must not leave half a reply, nor wait for another one.
     c.reply.buffer().truncate(start);

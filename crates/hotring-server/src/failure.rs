@@ -28,6 +28,8 @@ pub(crate) enum Failure {
     Store(StoreError),
     /// Any other text; the first word is the error code (`ERR ...`).
     Text(Cow<'static, str>),
+    /// The same, of a command of a script, with which it has been counted.
+    Counted(String),
 }
 
 impl Failure {
@@ -64,6 +66,7 @@ impl Failure {
             }
             Failure::Store(error) => format!("ERR {error}").into(),
             Failure::Text(text) => text.clone(),
+            Failure::Counted(text) => text.clone().into(),
         }
     }
 }

@@ -29,8 +29,13 @@ pub(super) struct Caller<'a, 'c> {
     context: &'a mut Context<'c>,
 }
 
-/// An error that the script may catch.
-type Refusal = Cow<'static, str>;
+/// Why a command has not been run, as an error that the script may catch.
+enum Refusal {
+    /// That is none.
+    NotAsked(&'static str),
+    /// It may not run. Counted as any error.
+    Rejected(Cow<'static, str>),
+}
 
 impl<'a, 'c> Caller<'a, 'c> {
     pub(super) fn new(
@@ -50,12 +55,14 @@ impl<'a, 'c> Caller<'a, 'c> {
         if self.state.stopped().is_some() {
             return Err(stopped());
         }
-        let raise = |text: &[u8]| Err(Error::external(Raised::Reply(text.to_vec())));
-        if let Err(refusal) = self.execute(args)? {
-            return raise(refusal.as_bytes());
+        let raise = |error: Raised| Err(Error::external(error));
+        match self.execute(args)? {
+            Err(Refusal::NotAsked(why)) => return raise(Raised::Reply(why.into())),
+            Err(Refusal::Rejected(why)) => return raise(Raised::Counted(why.as_bytes().into())),
+            Ok(()) => {}
         }
         match read_part(&mut &self.reply[..]) {
-            Some(Part::Error(text)) => raise(text),
+            Some(Part::Error(text)) => raise(Raised::Counted(text.to_vec())),
             _ => values::from_reply(lua, self.reply),
         }
     }
@@ -63,18 +70,18 @@ impl<'a, 'c> Caller<'a, 'c> {
     /// Runs the command; its reply is in `self.reply` then.
     fn execute(&mut self, args: &MultiValue) -> mlua::Result<Result<(), Refusal>> {
         if args.is_empty() {
-            return Ok(Err(NO_COMMAND.into()));
+            return Ok(Err(Refusal::NotAsked(NO_COMMAND)));
         }
         self.request.clear();
         for arg in args {
             if !values::add_argument(arg, self.request) {
-                return Ok(Err(BAD_ARGUMENT.into()));
+                return Ok(Err(Refusal::NotAsked(BAD_ARGUMENT)));
             }
         }
         self.request.end();
         let spec = match self.resolve() {
             Ok(spec) => spec,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err((spec, why)) => return Ok(Err(self.reject(spec, why))),
         };
         if !self.is_held(spec) {
             self.state.set_wide();
@@ -83,7 +90,7 @@ impl<'a, 'c> Caller<'a, 'c> {
                     self.state.stop(Stop::NeedsAll);
                     return Err(stopped());
                 }
-                return Ok(Err(UNDECLARED.into()));
+                return Ok(Err(self.reject(Some(spec), UNDECLARED.into())));
             }
         }
         if writes(spec) && !self.state.write() {
@@ -93,27 +100,40 @@ impl<'a, 'c> Caller<'a, 'c> {
         Ok(Ok(()))
     }
 
-    fn resolve(&self) -> Result<&'static Spec, Refusal> {
+    /// The command, or why it may not run, with the command if there is one of that name.
+    fn resolve(&self) -> Result<&'static Spec, (Option<&'static Spec>, Cow<'static, str>)> {
         let request = self.request.iter().next().expect("one request was put together");
         let spec = resolve(request).map_err(|error| match error {
-            CommandError::WrongArity(_) => {
-                "ERR Wrong number of args calling Redis command from script"
+            CommandError::WrongArity(spec) => {
+                (Some(spec), "ERR Wrong number of args calling Redis command from script".into())
             }
-            _ => "ERR Unknown Redis command called from script",
+            _ => (None, "ERR Unknown Redis command called from script".into()),
         })?;
         if spec.flags.contains(Flags::NOSCRIPT) {
-            return Err("ERR This Redis command is not allowed from script".into());
+            let why = "ERR This Redis command is not allowed from script";
+            return Err((Some(spec), why.into()));
         }
         let Context { client, server, .. } = &*self.context;
         if let Err(denied) = client.access().check(spec, request) {
             let why = deny(denied, spec, request, client, server, Origin::Script);
             let why = why.strip_prefix("NOPERM ").unwrap_or(&why);
-            return Err(format!("ERR ACL failure in script: {why}").into());
+            return Err((Some(spec), format!("ERR ACL failure in script: {why}").into()));
         }
         if self.run.read_only && writes(spec) {
-            return Err("ERR Write commands are not allowed from read-only scripts.".into());
+            let why = "ERR Write commands are not allowed from read-only scripts.";
+            return Err((Some(spec), why.into()));
         }
         Ok(spec)
+    }
+
+    /// Counts a command that may not run.
+    fn reject(&self, spec: Option<&Spec>, why: Cow<'static, str>) -> Refusal {
+        let counters = self.context.counters;
+        if let Some(spec) = spec {
+            counters.by_command.reject(spec.id as usize);
+        }
+        counters.error(&why);
+        Refusal::Rejected(why)
     }
 
     /// Whether the script was given all keys of the command.

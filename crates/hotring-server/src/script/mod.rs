@@ -25,7 +25,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hotring_protocol::{ArgsView, KeptArgs};
+use hotring_protocol::{ArgsView, KeptArgs, lookup};
 use mlua::{ChunkMode, Error, Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 
 use crate::config::Config;
@@ -223,7 +223,11 @@ impl Interpreter {
             return Err(raised(&value, &compiled.script.name));
         }
         let end = c.reply_len_max;
-        values::write_reply(&value, self.state.version(), end, &mut c.reply)?;
+        let version = self.state.version();
+        if values::write_reply(&value, version, end, c.counters, &mut c.reply)? {
+            let spec = lookup(c.args.at(0)).expect("what runs is a command");
+            c.counters.by_command.fail(spec.id as usize);
+        }
         Ok(Ended::Replied)
     }
 }
@@ -260,7 +264,10 @@ fn raised(value: &Value, name: &str) -> Failure {
     if let (Some(source), Some(line)) = (text("source"), text("line")) {
         message.push_str(&format!(" script: {name}, on {source}:{line}."));
     }
-    message.into()
+    match values::is_counted(table) {
+        true => Failure::Counted(message),
+        false => message.into(),
+    }
 }
 
 /// What went wrong outside of the script's own code.

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use hotring_protocol::Version;
 use mlua::{Error, Lua, MultiValue, Table, Value};
 
-use super::CHUNK;
 use super::state::State;
+use super::{CHUNK, values};
 use crate::scripts::{digest, digest_text};
 
 /// The version of Redis that scripts may expect, as text and as a number.
@@ -70,11 +70,13 @@ pub(super) enum Raised {
     Text(Vec<u8>),
     /// As `redis.call` does: a table with the text as `err`.
     Reply(Vec<u8>),
+    /// The same of a command, with which the error has been counted.
+    Counted(Vec<u8>),
 }
 
 impl fmt::Display for Raised {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Raised::Text(text) | Raised::Reply(text)) = self;
+        let (Raised::Text(text) | Raised::Reply(text) | Raised::Counted(text)) = self;
         f.write_str(&String::from_utf8_lossy(text))
     }
 }
@@ -100,7 +102,8 @@ fn unwrap(lua: &Lua, error: Value) -> mlua::Result<Value> {
         error = cause;
     }
     match error.downcast_ref::<Raised>() {
-        Some(Raised::Reply(text)) => super::values::error_table(lua, text),
+        Some(Raised::Reply(text)) => values::error_table(lua, text, false),
+        Some(Raised::Counted(text)) => values::error_table(lua, text, true),
         Some(Raised::Text(text)) => Ok(Value::String(lua.create_string(text)?)),
         None => Ok(Value::String(lua.create_string(error.to_string())?)),
     }

@@ -1,14 +1,19 @@
 //! Values of Lua as arguments and replies, and replies as values of Lua, by Redis's rules.
 
+use std::cell::Cell;
 use std::fmt::Write;
 
 use hotring_protocol::{KeptArgs, Part, Version, Writer, read_part};
 use mlua::{Lua, Table, Value};
 
+use crate::counters::Counters;
 use crate::failure::Failure;
 
 /// Tables within tables that a reply may have. Redis stops where Lua's stack does.
 const DEPTH_MAX: usize = 128;
+
+/// How a table with an error says that it is counted: by Redis's name, as scripts may see it.
+const COUNTED: &str = "ignore_error_stats_update";
 
 /// Adds a value to a request; false if it is neither a string nor a number.
 pub(super) fn add_argument(value: &Value, request: &mut KeptArgs) -> bool {
@@ -47,7 +52,7 @@ fn read(lua: &Lua, rest: &mut &[u8]) -> mlua::Result<Value> {
     let part = read_part(rest).expect("what the server replies can be read");
     match part {
         Part::Simple(text) => tagged(lua, "ok", lua.create_string(text)?),
-        Part::Error(text) => error_table(lua, text),
+        Part::Error(text) => error_table(lua, text, true),
         // Lua has doubles only.
         Part::Int(number) => Ok(Value::Number(number as f64)),
         Part::Bulk(bytes) => Ok(Value::String(lua.create_string(bytes)?)),
@@ -88,8 +93,17 @@ fn read(lua: &Lua, rest: &mut &[u8]) -> mlua::Result<Value> {
 }
 
 /// What `redis.call` raises, and `redis.pcall` returns.
-pub(super) fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<Value> {
-    tagged(lua, "err", lua.create_string(text)?)
+pub(super) fn error_table(lua: &Lua, text: &[u8], is_counted: bool) -> mlua::Result<Value> {
+    let error = tagged(lua, "err", lua.create_string(text)?)?;
+    if let (Value::Table(table), true) = (&error, is_counted) {
+        table.raw_set(COUNTED, true)?;
+    }
+    Ok(error)
+}
+
+/// Whether an error has been counted with the command that it is of.
+pub(super) fn is_counted(error: &Table) -> bool {
+    matches!(error.raw_get(COUNTED), Ok(Value::Boolean(true)))
 }
 
 fn tagged(lua: &Lua, tag: &str, value: impl mlua::IntoLua) -> mlua::Result<Value> {
@@ -98,22 +112,28 @@ fn tagged(lua: &Lua, tag: &str, value: impl mlua::IntoLua) -> mlua::Result<Value
     Ok(Value::Table(table))
 }
 
-/// Writes what a script has returned. `script` is the version in which it speaks.
+/// Writes what a script has returned. `script` is the version in which it speaks. Returns whether it has errors, which
+/// are counted.
 pub(super) fn write_reply(
     value: &Value,
     script: Version,
     len_max: usize,
+    counters: &Counters,
     reply: &mut Writer<'_>,
-) -> Result<(), Failure> {
-    Answer { script, len_max }.write(value, 0, reply)
+) -> Result<bool, Failure> {
+    let answer = Answer { script, len_max, counters, has_errors: Cell::new(false) };
+    answer.write(value, 0, reply)?;
+    Ok(answer.has_errors.get())
 }
 
-struct Answer {
+struct Answer<'a> {
     script: Version,
     len_max: usize,
+    counters: &'a Counters,
+    has_errors: Cell<bool>,
 }
 
-impl Answer {
+impl Answer<'_> {
     fn write(&self, value: &Value, depth: usize, reply: &mut Writer<'_>) -> Result<(), Failure> {
         if reply.written() > self.len_max {
             return Err(Failure::ReplyTooLong);
@@ -135,6 +155,10 @@ impl Answer {
         let field = |name: &str| table.raw_get::<Value>(name).unwrap_or(Value::Nil);
         if let Value::String(text) = field("err") {
             reply.error(&*text.as_bytes());
+            self.has_errors.set(true);
+            if !is_counted(table) {
+                self.counters.error(&text.to_string_lossy());
+            }
         } else if let Value::String(text) = field("ok") {
             reply.simple(&*text.as_bytes());
         } else if let Some(number) = number(&field("double")) {

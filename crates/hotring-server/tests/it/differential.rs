@@ -110,7 +110,7 @@ impl Raw {
         let kind = reply[start];
         let number = integer(&reply[start..]).unwrap_or(0);
         match kind {
-            b'$' if number >= 0 => {
+            b'$' | b'=' if number >= 0 => {
                 let body = (&mut self.reader).take(number as u64 + 2).read_to_end(reply);
                 assert_eq!(body.unwrap() as i64, number + 2);
             }

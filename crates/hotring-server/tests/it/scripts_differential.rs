@@ -1,7 +1,9 @@
-//! Scripts that this server and a real `redis-server` run: every reply must be the same, byte for byte.
+//! Scripts that this server and a real `redis-server` run: every reply must be the same, byte for byte, and as many
+//! errors must be counted, of the same kinds.
 //!
-//! Not asked for: fractions as arguments, which Redis has written with fewer digits since 7.2, and what
-//! the libraries say of bad input, and random numbers without a seed: here each run begins with the same.
+//! Not asked for: fractions as arguments, which Redis has written with fewer digits since 7.2, what the libraries say of
+//! bad input, several errors in one reply, which Redis counts as several failed calls, and random numbers without a
+//! seed: here each run begins with the same.
 
 use crate::differential::{Raw, Redis};
 use crate::wire::TestServer;
@@ -61,6 +63,11 @@ const SCRIPTS: &[&str] = &[
     "return redis.pcall('INCR', KEYS[2])",
     "return redis.pcall('INCR', KEYS[2]).err",
     "return redis.pcall('NONSENSE').err",
+    "return {redis.pcall('INCR', KEYS[2])}",
+    "redis.pcall('INCR', KEYS[2]) redis.pcall('NONSENSE') redis.pcall() return 1",
+    "redis.pcall('INCR', KEYS[2]) return redis.call('GET', KEYS[2])",
+    "error(redis.pcall('INCR', KEYS[2]))",
+    "return redis.pcall('INCR', KEYS[2]).ignore_error_stats_update",
     "local ok, err = pcall(redis.call, 'INCR', KEYS[2]) return {type(err), err.err}",
     "local ok, err = pcall(redis.call, 'NONSENSE') return {type(err), err.err}",
     "local ok, err = pcall(error, 'x') return {type(err), err}",
@@ -183,10 +190,36 @@ const SCRIPTS: &[&str] = &[
     "#!lua",
 ];
 
+/// How many errors the server counts, by their kind and by command.
+fn errors(raw: &mut Raw) -> Vec<String> {
+    let info = raw.ask(&[b"INFO", b"everything"]);
+    let info = String::from_utf8_lossy(&info).into_owned();
+    let is_counted = |line: &&str| {
+        let by_command = line.starts_with("cmdstat_");
+        let is_zero = line.ends_with("rejected_calls=0,failed_calls=0");
+        line.starts_with("errorstat_")
+            || line.starts_with("total_error_replies")
+            || by_command && !is_zero
+    };
+    let mut lines: Vec<String> = info
+        .lines()
+        .filter(is_counted)
+        // Not how long they took.
+        .map(|line| match (line.split_once(':'), line.split_once(",rejected_calls")) {
+            (Some((name, _)), Some((_, rejected))) => format!("{name} {rejected}"),
+            _ => line.to_string(),
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
 fn compare(hello: &[u8]) {
     let Some(redis) = Redis::start() else { return };
     let server = TestServer::new();
     let mut both = [server.address, redis.address].map(Raw::connect);
+    // What INFO says is another type in version 3.
+    let mut observers = [server.address, redis.address].map(Raw::connect);
     let mut different = Vec::new();
     for raw in &mut both {
         assert!(!raw.ask(&[b"HELLO", hello]).starts_with(b"-"));
@@ -194,16 +227,19 @@ fn compare(hello: &[u8]) {
     // Twice: known scripts run with their keys alone.
     for script in SCRIPTS.iter().chain(SCRIPTS) {
         for command in [&b"EVAL"[..], b"EVAL_RO"] {
-            let [ours, theirs] = both.each_mut().map(|raw| {
+            observers.iter_mut().for_each(|raw| _ = raw.ask(&[b"CONFIG", b"RESETSTAT"]));
+            let replies = both.each_mut().map(|raw| {
                 raw.ask(&[b"SET", b"n", b"10"]);
                 raw.ask(&[b"DEL", b"h"]);
                 raw.ask(&[b"HSET", b"h", b"f", b"v"]);
                 let reply = raw.ask(&[command, script.as_bytes(), b"2", b"n", b"h", b"17", b"x y"]);
                 reply.escape_ascii().to_string()
             });
+            let errors = observers.each_mut().map(errors);
+            let [ours, theirs]: [_; 2] = std::array::from_fn(|i| (&replies[i], &errors[i]));
             if ours != theirs {
                 let command = command.escape_ascii();
-                different.push(format!("{command} {script}\n ours: {ours}\nredis: {theirs}"));
+                different.push(format!("{command} {script}\n ours: {ours:?}\nredis: {theirs:?}"));
             }
         }
     }
