@@ -15,6 +15,7 @@ use crate::latency;
 use crate::notify;
 use crate::scrub::Walk;
 use crate::server::Server;
+use crate::tracking;
 
 /// What the accepting thread and its session are called.
 pub(crate) const THREAD: &str = "hotring-accept";
@@ -45,6 +46,7 @@ const SECOND_TICKS: u64 = 10;
 pub(crate) async fn run(server: Arc<Server>) {
     let mut store = server.store.session_named(THREAD);
     let mut walk = Walk::new();
+    let mut tracking_walk = tracking::Walk::default();
     let mut timer = tokio::time::interval(TICK);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ticks = 0u64;
@@ -64,6 +66,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         {}
         store.collect();
         server.tracking.make_room(STEP_ITEMS);
+        while server.tracking.drop_left(&mut tracking_walk) && clock::monotonic() < deadline {}
         if server.pause.end_if_over(clock::unix_ms()) {
             server.renew();
         }
@@ -197,10 +200,10 @@ mod tests {
     use super::*;
     use crate::client::{Client, KILLED, Wait};
     use crate::config::Config;
+    use crate::pause::Paused;
     use crate::server::Parts;
 
     #[test]
-    use crate::pause::Paused;
     fn who_waits_is_neither_idle_nor_in_the_middle_of_a_request() {
         let server = Server::new(Parts::unconnected(
             Options::default(),
@@ -228,7 +231,6 @@ mod tests {
         close_silent(&server);
         assert_eq!(listener.signals(), 0, "it listens");
     }
-}
 
     #[test]
     fn nothing_expires_during_a_pause() {
@@ -246,3 +248,4 @@ mod tests {
         server.pause.end();
         assert_eq!(expire_all(), 0);
     }
+}

@@ -3,6 +3,7 @@
 //! [`Client`] belongs to the connection's task. [`ClientShared`] is what any thread may look at
 //! (CLIENT LIST) or ask for (CLIENT KILL); the task publishes into it with relaxed stores.
 
+mod inbox;
 mod shared;
 
 use std::sync::Arc;
@@ -57,6 +58,10 @@ pub(crate) struct Client {
     tracking: Option<Box<tracking::Options>>,
     /// Which replies it wants.
     replies: Replies,
+    /// Bytes of messages that went before the reply of this request.
+    before_len: usize,
+    /// What goes before the reply of a transaction that is being run.
+    before: Option<Before>,
     /// Why its requests are not just run: [`QUEUES`], [`LISTENS`], [`TRACKS`], [`MUTES`].
     special: u8,
 }
@@ -69,6 +74,14 @@ const LISTENS: u8 = 2;
 const TRACKS: u8 = 4;
 /// It does not want all replies.
 const MUTES: u8 = 8;
+
+/// Messages that go before the reply of a transaction.
+#[derive(Debug)]
+struct Before {
+    messages: Vec<u8>,
+    /// It listened when the transaction began.
+    listened: bool,
+}
 
 /// Which replies a client wants (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,6 +147,8 @@ impl Client {
             monitors: false,
             tracking: None,
             replies: Replies::All,
+            before_len: 0,
+            before: None,
             special: 0,
         };
         client.publish_lock();
@@ -230,11 +245,53 @@ impl Client {
 
     /// Shows others how much it listens to. After every change of that.
     pub(crate) fn publish_subscriptions(&mut self) {
-        self.mark(LISTENS, self.subscriptions.len() > 0);
+        let listens = self.subscriptions.len() > 0;
+        self.mark(LISTENS, listens);
+        self.shared.show_listens(listens);
         let [channels, patterns] =
             [Kind::Channel, Kind::Pattern].map(|kind| self.subscriptions.of(kind).len());
         self.shared.channels.store(channels, Ordering::Relaxed);
         self.shared.patterns.store(patterns, Ordering::Relaxed);
+    }
+
+    /// Moves the messages that have come to before the reply, which has not begun: something has ended that they are
+    /// of, and behind the reply nothing of it is to come. Before it is forgotten what that was, as users may have
+    /// changed.
+    pub(crate) fn end_messages(&mut self, listens: bool, acl: &Acl, out: &mut Vec<u8>) {
+        let mut messages = Vec::new();
+        while !self.shared.end_messages(listens, &mut messages) {
+            if !self.renew_access(acl) {
+                return;
+            }
+        }
+        // Who has not been told yet that it listens would take a message for a reply.
+        if self.before.as_ref().is_none_or(|before| before.listened) {
+            self.put_before(&messages, out);
+        }
+    }
+
+    /// Puts messages before the reply, which has not begun, or is that of the whole transaction.
+    fn put_before(&mut self, messages: &[u8], out: &mut Vec<u8>) {
+        match &mut self.before {
+            Some(before) => before.messages.extend_from_slice(messages),
+            None => {
+                out.extend_from_slice(messages);
+                self.before_len += messages.len();
+            }
+        }
+    }
+
+    /// Notes that a transaction is run from here on.
+    pub(crate) fn begin_exec(&mut self) {
+        let listened = self.subscriptions.len() > 0;
+        self.before = Some(Before { messages: Vec::new(), listened });
+    }
+
+    /// Ends that. The transaction's reply is what `out` has from `start` on.
+    pub(crate) fn end_exec(&mut self, start: usize, out: &mut Vec<u8>) {
+        let messages = self.before.take().map(|before| before.messages).unwrap_or_default();
+        self.before_len += messages.len();
+        drop(out.splice(start..start, messages));
     }
 
     /// Puts a request into the transaction, if it is one that goes there.
@@ -294,11 +351,10 @@ impl Client {
         self.tracking = options.map(Box::new);
     }
 
-    /// Makes the next request an exception to what is tracked.
-    pub(crate) fn except_next(&mut self) {
-        if let Some(tracking) = &mut self.tracking {
-            tracking.caching = true;
-        }
+    /// The same to be changed.
+    #[inline]
+    pub(crate) fn tracking_mut(&mut self) -> Option<&mut tracking::Options> {
+        self.tracking.as_deref_mut()
     }
 
     /// Chooses which replies it wants.
@@ -320,7 +376,9 @@ impl Client {
     }
 
     /// Notes that a request has been dealt with, unless it waits; None if it was no command. Its reply is what
-    /// `out` has from `start` on. What comes unasked stays, the confirmations of subscriptions among it.
+    /// `out` has from `start` on, behind messages. What comes unasked stays, the confirmations of subscriptions among
+    /// it.
+        self.before_len = 0;
     pub(crate) fn end_request(&mut self, spec: Option<&Spec>, start: usize, out: &mut Vec<u8>) {
         if self.wait.is_some() {
             return;
@@ -333,6 +391,7 @@ impl Client {
             out.truncate(start);
         }
         if self.replies == Replies::AllButThis {
+        let start = start + self.before_len;
             self.want_replies(Replies::All);
         }
     }
@@ -376,9 +435,17 @@ impl Client {
     }
 
     /// Chooses the protocol version. Messages that are there in the one before go out before the reply.
-    pub(crate) fn speak(&mut self, version: Version, out: &mut Vec<u8>) {
+    pub(crate) fn speak(&mut self, version: Version, acl: &Acl, out: &mut Vec<u8>) {
+        if version != self.version {
+            let mut messages = Vec::new();
+            while !self.shared.change_version(version, &mut messages) {
+                if !self.renew_access(acl) {
+                    return;
+                }
+            }
+            self.put_before(&messages, out);
+        }
         self.version = version;
-        self.shared.change_version(version, out);
         let number = if version == Version::Resp3 { 3 } else { 2 };
         // ORDERING: Relaxed here and for every other field of `ClientShared`: each is only shown to
         // people, and none guards other memory.

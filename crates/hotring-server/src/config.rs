@@ -98,8 +98,10 @@ pub struct Config {
     pub notify: Notify,
     /// Channels and patterns that one connection may listen to.
     pub subscriptions_max: usize,
-    /// Pairs of a key and a connection that tracks it; 0 for no limit.
-    pub tracking_max: usize,
+    /// Keys that connections keep copies of; 0 for no limit.
+    pub tracking_keys_max: usize,
+    /// Bytes that these may take in the server; 0 for no limit.
+    pub tracking_memory_max: usize,
     /// Bytes of removed values that may wait for a thread that does not leave its command, before
     /// writes are refused; 0 for no limit.
     pub unreclaimed_max: usize,
@@ -178,7 +180,8 @@ impl Default for Config {
             subscriber_output_max: 32 << 20,
             notify: Notify::default(),
             subscriptions_max: 10_000,
-            tracking_max: 1_000_000,
+            tracking_keys_max: 1_000_000,
+            tracking_memory_max: 128 << 20,
             unreclaimed_max: 1 << 30,
             checksum: Checksum::default(),
             history: 0,

@@ -112,7 +112,7 @@ pub(crate) struct Socket<S> {
 
 impl<S> Socket<S> {
     fn leave(&mut self) {
-        leave_all(&mut self.conversation.client, &self.thread.server);
+        leave_all(&mut self.conversation.client, &self.thread.server, &mut Vec::new());
         self.thread.server.leave(&self.conversation.client.shared);
     }
 }

@@ -19,24 +19,30 @@
 //!   the read comes after the change and shows it. Broadcasts are found by T1 alone.
 //! * **T3** *The message comes behind the reply.* It is put into the inbox after the key was entered, and the
 //!   connection's task moves nothing from there to its output between entering the key and the reply. (Told in
-//!   another one's place, it comes on another connection; the client has to see to that, as with Redis.)
+//!   another one's place, it comes on another connection; the client has to see to that, as with Redis. HELLO 2 ends
+//!   that it is told.)
 //!
 //! Hence whoever is taken out of a shard gets a message for it behind its last reply, also where room was
 //! wanted. A message too many is harmless: the client asks again.
 //!
 //! # Order of locks
-//! The store's gate; a shard; the registry; an inbox. Nothing waits for the gate while it has one of the others.
+//! The store's gate; the registry; a shard or an inbox. Nothing waits for the gate while it has one of the others.
 //!
 //! # Bounds
-//! `tracking-table-max-keys` bounds the pairs of a key and a connection, so that it bounds memory also where many
-//! connections read one key. Above it keys are taken out, each shard in turn. Entries of connections that have
-//! ended go with their key, or when the list that they are in would grow.
+//! `tracking-table-max-keys` bounds the keys, `tracking-table-max-memory` what they take together with the lists of
+//! their readers. Above one of them keys are taken out, each shard in turn: by who has just entered some, as many as
+//! these have taken, and by the background task, which reaches a limit that was lowered bit by bit.
+//!
+//! Who tracks no more leaves its entries behind. They mean nobody, as who begins again gets another number. A walk in
+//! the background drops them, once they may be a good part of the table, or nobody tracks: each step of it is paid for
+//! by reads that entered something.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasher, RandomState};
-use std::ops::Bound;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+mod prefixes;
+mod table;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use hotring_protocol::{ArgsView, Flags, Group, Spec, Version};
 use hotring_store::Observer;
@@ -44,20 +50,23 @@ use hotring_store::Observer;
 use crate::client::{Client, ClientShared};
 use crate::config::Config;
 use crate::server::Server;
+use prefixes::Prefixes;
+use table::{ENTRY_LEN, Place, Size, Table};
 
 /// The channel by which connections in RESP2 are told.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// Threads that write at the same time rarely meet in one of so many.
-const SHARDS: usize = 64;
-
-/// Keys that a read takes out at most for want of room, besides two for each that it enters; a limit that is
-/// lowered is reached bit by bit.
+/// Keys that a read takes out at most for want of room, besides twice what it enters.
 const TAKEN_OUT: usize = 16;
+
+/// The entries of who tracks no more are dropped once they may be one in so many.
+const LEFT_SHARE: usize = 4;
 
 /// What a connection has asked for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
+    /// What it is known by from TRACKING ON to OFF.
+    pub number: u64,
     pub mode: Mode,
     /// It is not told of what it writes itself.
     pub no_loop: bool,
@@ -67,6 +76,8 @@ pub(crate) struct Options {
     pub prefixes: BTreeSet<Box<[u8]>>,
     /// CLIENT CACHING has named the next request an exception.
     pub caching: bool,
+    /// Pairs of a key and this connection that it has entered.
+    pub entered: usize,
 }
 
 /// Of which keys a connection is told.
@@ -97,34 +108,23 @@ impl Options {
 
 /// Who keeps what.
 pub(crate) struct Tracking {
-    shards: [Mutex<Keys>; SHARDS],
-    hasher: RandomState,
+    table: Table,
     registry: RwLock<Registry>,
-    /// Pairs of a key and a connection in all shards.
-    pairs: AtomicUsize,
-    pairs_max: AtomicUsize,
+    /// The last number that was given.
+    number_last: AtomicU64,
     /// Prefixes in the registry: without any, nobody need look for them.
     prefixes: AtomicUsize,
-    /// The shard that is next to give room.
-    hand: AtomicUsize,
+    /// Pairs that have been entered by who tracks no more, since the last walk began that dropped them.
+    left: AtomicUsize,
+    key_len_max: AtomicUsize,
     inbox_max: AtomicUsize,
 }
 
-/// One shard.
-#[derive(Default)]
-struct Keys {
-    /// Who has read a key, by number in order.
-    readers: BTreeMap<Box<[u8]>, Vec<u64>>,
-    /// The key that was taken out last for want of room: the next one follows it.
-    taken_out: Box<[u8]>,
-}
-
-/// Who tracks.
+/// Who tracks, by number.
 #[derive(Default)]
 struct Registry {
     trackers: HashMap<u64, Tracker>,
-    /// By length, so that a key is looked up once for each length that there is.
-    prefixes: BTreeMap<usize, HashMap<Box<[u8]>, BTreeSet<u64>>>,
+    prefixes: Prefixes,
 }
 
 struct Tracker {
@@ -132,27 +132,32 @@ struct Tracker {
     /// Who is told in its place.
     redirect: Option<Arc<ClientShared>>,
     no_loop: bool,
-    broadcasts: bool,
+}
+
+/// A walk that drops the entries of who tracks no more.
+#[derive(Default)]
+pub(crate) struct Walk {
+    place: Option<Place>,
+    /// What had been left when it began.
+    left: usize,
 }
 
 /// Figures for INFO.
 pub(crate) struct Counts {
     pub clients: usize,
-    pub keys: usize,
-    pub pairs: usize,
     pub prefixes: usize,
+    pub table: Size,
 }
 
 impl Tracking {
     pub(crate) fn new(config: &Config) -> Self {
         let tracking = Tracking {
-            shards: std::array::from_fn(|_| Mutex::default()),
-            hasher: RandomState::new(),
+            table: Table::default(),
             registry: RwLock::default(),
-            pairs: AtomicUsize::new(0),
-            pairs_max: AtomicUsize::new(0),
+            number_last: AtomicU64::new(0),
             prefixes: AtomicUsize::new(0),
-            hand: AtomicUsize::new(0),
+            left: AtomicUsize::new(0),
+            key_len_max: AtomicUsize::new(config.key_len_max),
             inbox_max: AtomicUsize::new(0),
         };
         tracking.set_limits(config);
@@ -161,8 +166,8 @@ impl Tracking {
 
     /// Takes the limits from the settings.
     pub(crate) fn set_limits(&self, config: &Config) {
+        self.table.set_limits(config.tracking_keys_max, config.tracking_memory_max);
         // ORDERING: Relaxed, here and for all counts: limits and figures that nothing else is read through.
-        self.pairs_max.store(config.tracking_max, Ordering::Relaxed);
         self.inbox_max.store(config.subscriber_output_max, Ordering::Relaxed);
     }
 
@@ -172,115 +177,95 @@ impl Tracking {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        let keys = self.shards.iter().map(|shard| lock(shard).readers.len()).sum();
         Counts {
             clients: self.registry().trackers.len(),
-            keys,
-            pairs: self.pairs.load(Ordering::Relaxed),
             prefixes: self.prefixes.load(Ordering::Relaxed),
+            table: self.table.size(),
         }
     }
 
-    /// Enters a connection, or changes what it has asked for. Before the hold of T1.
+    /// A number for who begins to track.
+    pub(crate) fn next_number(&self) -> u64 {
+        // ORDERING: Relaxed, only uniqueness matters.
+        self.number_last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Enters a connection, or changes what it has asked for; `added` are the prefixes among that that are new. Before
+    /// the hold of T1.
     pub(crate) fn enter(
         &self,
         client: &Arc<ClientShared>,
         options: &Options,
+        added: &[Box<[u8]>],
         redirect: Option<Arc<ClientShared>>,
     ) {
-        let id = client.id;
         let mut registry = self.registry_mut();
-        registry.leave_prefixes(id);
-        for prefix in &options.prefixes {
-            let prefixes = registry.prefixes.entry(prefix.len()).or_default();
-            prefixes.entry(prefix.clone()).or_default().insert(id);
+        for prefix in added {
+            registry.prefixes.enter(prefix, options.number);
         }
         let (own, no_loop) = (Arc::clone(client), options.no_loop);
-        let broadcasts = options.mode == Mode::Broadcast;
-        registry.trackers.insert(id, Tracker { own, redirect, no_loop, broadcasts });
+        registry.trackers.insert(options.number, Tracker { own, redirect, no_loop });
         self.publish(&registry);
     }
 
     /// Forgets a connection.
-    pub(crate) fn leave(&self, id: u64) {
+    pub(crate) fn leave(&self, options: &Options) {
         let mut registry = self.registry_mut();
-        registry.leave_prefixes(id);
-        registry.trackers.remove(&id);
+        for prefix in &options.prefixes {
+            registry.prefixes.leave(prefix, options.number);
+        }
+        registry.trackers.remove(&options.number);
         self.publish(&registry);
-    }
-
-    /// Enters that a connection is about to read a key.
-    fn read(&self, key: &[u8], id: u64) {
-        let mut keys = lock(self.shard(key));
-        if !keys.readers.contains_key(key) {
-            keys.readers.insert(key.into(), Vec::new());
-        }
-        let Some(ids) = keys.readers.get_mut(key) else { return };
-        if ids.binary_search(&id).is_ok() {
-            return;
-        }
-        if !ids.is_empty() && ids.len() == ids.capacity() {
-            self.drop_ended(ids);
-        }
-        let at = ids.partition_point(|other| *other < id);
-        ids.insert(at, id);
-        self.pairs.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Drops connections that track no more from a list that has no room, and gives it room for as many as
-    /// are left, so that it is long before this is done again.
-    #[cold]
-    fn drop_ended(&self, ids: &mut Vec<u64>) {
-        let before = ids.len();
-        let registry = self.registry();
-        ids.retain(|id| registry.trackers.contains_key(id));
-        self.pairs.fetch_sub(before - ids.len(), Ordering::Relaxed);
-        ids.reserve(ids.len());
+        self.left.fetch_add(options.entered, Ordering::Relaxed);
     }
 
     /// Takes keys out as long as there are too many, `count` at most.
     pub(crate) fn make_room(&self, count: usize) {
-        let max = self.pairs_max.load(Ordering::Relaxed);
         for _ in 0..count {
-            if max == 0 || self.pairs.load(Ordering::Relaxed) <= max {
-                return;
-            }
-            let hand = self.hand.fetch_add(1, Ordering::Relaxed);
-            let mut shards = (0..SHARDS).map(|i| &self.shards[hand.wrapping_add(i) % SHARDS]);
-            let Some((key, ids)) = shards.find_map(|shard| lock(shard).take_next()) else { return };
-            self.pairs.fetch_sub(ids.len(), Ordering::Relaxed);
-            self.tell(&key, &ids, false, 0);
+            let Some((key, readers)) = self.table.make_room() else { return };
+            self.tell(&key, &readers, false, 0);
         }
     }
 
+    /// Goes on with dropping the entries of who tracks no more; false if there is nothing to do.
+    pub(crate) fn drop_left(&self, walk: &mut Walk) -> bool {
+        if walk.place.is_none() && self.is_much_left() {
+            *walk = Walk { place: Some(Place::default()), left: self.left.load(Ordering::Relaxed) };
+        }
+        let Some(place) = &mut walk.place else { return false };
+        // Nobody begins to track, and enters something, during this step: what it drops is nobody's.
+        let registry = self.registry();
+        let goes_on = self.table.drop_some(place, |number| registry.trackers.contains_key(&number));
+        if !goes_on {
+            walk.place = None;
+            self.left.fetch_sub(walk.left, Ordering::Relaxed);
+        }
+        goes_on
+    }
+
+    fn is_much_left(&self) -> bool {
+        let (left, pairs) = (self.left.load(Ordering::Relaxed), self.table.size().pairs);
+        pairs > 0 && (left > pairs / LEFT_SHARE || !self.any())
+    }
+
     /// Tells those who have read a key, and perhaps those who broadcast, that `actor` has changed it.
-    fn tell(&self, key: &[u8], ids: &[u64], broadcast: bool, actor: u64) {
-        if ids.is_empty() && !broadcast {
+    fn tell(&self, key: &[u8], readers: &[u64], broadcast: bool, actor: u64) {
+        if readers.is_empty() && !broadcast {
             return;
         }
         let inbox_max = self.inbox_max.load(Ordering::Relaxed);
         let registry = self.registry();
         let is_told = |tracker: &&Tracker| !(tracker.no_loop && tracker.own.id == actor);
-        let readers = ids.iter().filter_map(|id| registry.trackers.get(id));
-        // What it had read before it began to broadcast is no more to it than other keys.
-        for tracker in readers.filter(|tracker| !tracker.broadcasts).filter(is_told) {
-            tracker.tell(Some(key), inbox_max);
-        }
-        if broadcast {
-            for tracker in registry.broadcasters(key).filter(is_told) {
-                tracker.tell(Some(key), inbox_max);
-            }
-        }
+        // Each once: who broadcasts enters no keys, and its prefixes do not overlap.
+        let broadcasters = broadcast.then(|| registry.prefixes.readers_of(key));
+        let numbers = readers.iter().copied().chain(broadcasters.into_iter().flatten());
+        let trackers = numbers.filter_map(|number| registry.trackers.get(&number));
+        trackers.filter(is_told).for_each(|tracker| tracker.tell(Some(key), inbox_max));
     }
 
     fn publish(&self, registry: &Registry) {
-        let n = registry.prefixes.values().map(HashMap::len).sum();
         // ORDERING: Relaxed; the hold of T1 orders it before all changes that have to find them.
-        self.prefixes.store(n, Ordering::Relaxed);
-    }
-
-    fn shard(&self, key: &[u8]) -> &Mutex<Keys> {
-        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
+        self.prefixes.store(registry.prefixes.len(), Ordering::Relaxed);
     }
 
     // A change that panicked has left whole maps.
@@ -293,91 +278,40 @@ impl Tracking {
     }
 }
 
-fn lock(shard: &Mutex<Keys>) -> MutexGuard<'_, Keys> {
-    // As for the registry.
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Observer for Tracking {
     fn changed(&self, key: &[u8], actor: u64) {
-        let ids = lock(self.shard(key)).readers.remove(key).unwrap_or_default();
-        self.pairs.fetch_sub(ids.len(), Ordering::Relaxed);
+        let readers = self.table.remove(key);
         // ORDERING: Relaxed, as in `publish`.
-        self.tell(key, &ids, self.prefixes.load(Ordering::Relaxed) > 0, actor);
+        self.tell(key, &readers, self.prefixes.load(Ordering::Relaxed) > 0, actor);
     }
 
     fn cleared(&self, _: u64) {
-        for shard in &self.shards {
-            let readers = std::mem::take(&mut lock(shard).readers);
-            let pairs = readers.values().map(Vec::len).sum();
-            self.pairs.fetch_sub(pairs, Ordering::Relaxed);
-        }
+        self.table.clear();
         let inbox_max = self.inbox_max.load(Ordering::Relaxed);
         // Also who has done it: that is no key of its own.
         self.registry().trackers.values().for_each(|tracker| tracker.tell(None, inbox_max));
     }
 }
 
-impl Keys {
-    /// Takes out the key that follows the one that was taken out last.
-    fn take_next(&mut self) -> Option<(Box<[u8]>, Vec<u64>)> {
-        let behind = (Bound::Excluded(&*self.taken_out), Bound::Unbounded);
-        let next = self.readers.range::<[u8], _>(behind).next();
-        let (key, _) = next.or_else(|| self.readers.first_key_value())?;
-        let key = key.clone();
-        let ids = self.readers.remove(&key)?;
-        self.taken_out.clone_from(&key);
-        Some((key, ids))
-    }
-}
-
-impl Registry {
-    fn leave_prefixes(&mut self, id: u64) {
-        if !self.trackers.get(&id).is_some_and(|tracker| tracker.broadcasts) {
-            return;
-        }
-        self.prefixes.retain(|_, prefixes| {
-            prefixes.retain(|_, ids| {
-                ids.remove(&id);
-                !ids.is_empty()
-            });
-            !prefixes.is_empty()
-        });
-    }
-
-    /// Those who have asked for a prefix of the key, each once: prefixes of one connection do not overlap.
-    fn broadcasters(&self, key: &[u8]) -> impl Iterator<Item = &Tracker> {
-        let of_length = self.prefixes.range(..=key.len());
-        let ids = of_length.filter_map(|(len, prefixes)| prefixes.get(&key[..*len])).flatten();
-        ids.filter_map(|id| self.trackers.get(id))
-    }
-}
-
 impl Tracker {
     /// Tells of one key, or of all.
     fn tell(&self, key: Option<&[u8]>, inbox_max: usize) {
-        let told = match &self.redirect {
-            None => &self.own,
+        let (told, by_channel) = match &self.redirect {
+            None => (&self.own, false),
             Some(other) if other.has_left() => return self.tell_of_end(other.id, inbox_max),
-            Some(other) => other,
+            Some(other) => (other, true),
         };
-        // In RESP2 nothing can come unasked, but for the messages of a connection that listens.
-        let by_channel = self.redirect.is_some() && told.listens();
-        if told.version() == Version::Resp2 && !by_channel {
-            return;
-        }
-        told.deliver(inbox_max, |w| {
+        told.invalidate(inbox_max, by_channel, |w| {
             match w.version() {
                 Version::Resp3 => {
                     w.push(2);
                     w.bulk(b"invalidate");
                 }
-                Version::Resp2 if by_channel => {
+                Version::Resp2 => {
                     w.array(3);
                     w.bulk(b"message");
                     w.bulk(CHANNEL);
                 }
-                Version::Resp2 => return,
             }
             match key {
                 Some(key) => {
@@ -392,43 +326,38 @@ impl Tracker {
     /// Tells that the connection has ended that was to be told, each time that it would be.
     fn tell_of_end(&self, other: u64, inbox_max: usize) {
         self.own.note_broken_redirect();
-        if self.own.version() == Version::Resp3 {
-            self.own.deliver(inbox_max, |w| {
-                if w.version() == Version::Resp3 {
-                    w.push(2);
-                    w.bulk(b"tracking-redir-broken");
-                    w.int(other as i64);
-                }
-            });
-        }
+        self.own.invalidate(inbox_max, false, |w| {
+            w.push(2);
+            w.bulk(b"tracking-redir-broken");
+            w.int(other as i64);
+        });
     }
 }
 
 /// Enters the keys that a request is about to read, if its client keeps copies.
 #[inline]
-pub(crate) fn before(spec: &Spec, args: ArgsView<'_>, client: &Client, server: &Server) {
-    if let Some(options) = client.tracking() {
-        enter_reads(spec, args, options, client, server);
+pub(crate) fn before(spec: &Spec, args: ArgsView<'_>, client: &mut Client, server: &Server) {
+    if let Some(options) = client.tracking_mut() {
+        enter_reads(spec, args, options, &server.tracking);
     }
 }
 
 #[cold]
-fn enter_reads(
-    spec: &Spec,
-    args: ArgsView<'_>,
-    options: &Options,
-    client: &Client,
-    server: &Server,
-) {
+fn enter_reads(spec: &Spec, args: ArgsView<'_>, options: &mut Options, tracking: &Tracking) {
     // Of a script its commands count.
     let reads = spec.flags.contains(Flags::READONLY) && spec.group != Group::Scripting;
     if !reads || spec.keys.is_empty() || !options.enters() {
         return;
     }
-    let mut entered = 0;
-    for key in spec.keys_of(args) {
-        server.tracking.read(key, client.shared.id);
-        entered += 1;
+    let key_len_max = tracking.key_len_max.load(Ordering::Relaxed);
+    let (mut entered, mut grown) = (0, 0);
+    // There is no longer key that could change.
+    for key in spec.keys_of(args).filter(|key| key.len() <= key_len_max) {
+        if let Some(more) = tracking.table.enter(key, options.number) {
+            entered += 1;
+            grown += more;
+        }
     }
-    server.tracking.make_room(2 * entered + TAKEN_OUT);
+    options.entered += entered;
+    tracking.make_room(2 * (entered + grown / ENTRY_LEN) + TAKEN_OUT);
 }

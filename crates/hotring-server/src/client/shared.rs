@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
-use hotring_protocol::{CommandId, Version, Writer};
+use hotring_protocol::CommandId;
 
 use crate::tracking;
+use super::inbox::Inbox;
 
 /// How somebody else has ended a wait (CLIENT UNBLOCK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +97,7 @@ pub(crate) struct ClientShared {
     labels: Mutex<Labels>,
     /// [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
     pub(super) signals: AtomicU8,
-    inbox: Mutex<Inbox>,
+    pub(super) inbox: Mutex<Inbox>,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -122,13 +123,6 @@ pub(super) fn unblocked(waiting: u8) -> Option<Unblocked> {
         FAILED => Some(Unblocked::Failed),
         _ => None,
     }
-}
-
-/// Messages on their way to a connection, as they are to be sent.
-#[derive(Debug, Default)]
-pub(super) struct Inbox {
-    bytes: Vec<u8>,
-    pub(super) version: Version,
 }
 
 /// A key that the connection waits for has changed.
@@ -248,15 +242,6 @@ impl ClientShared {
         self.has_left.load(Ordering::Relaxed)
     }
 
-    /// Which version it speaks. A message in its inbox has to ask there.
-    pub(crate) fn version(&self) -> Version {
-        // ORDERING: Relaxed, as in `speak`.
-        match self.protocol.load(Ordering::Relaxed) {
-            3 => Version::Resp3,
-            _ => Version::Resp2,
-        }
-    }
-
     /// Whether it listens to channels or patterns.
     pub(crate) fn listens(&self) -> bool {
         // ORDERING: Relaxed, two figures that are each published on their own.
@@ -284,7 +269,7 @@ impl ClientShared {
         let fields = [&self.input_len, &self.input_free, &self.queued_len, &self.unsent_len];
         // ORDERING: Relaxed, each is published on its own, and the sum is compared with a limit.
         let own: usize = fields.iter().map(|field| field.load(Ordering::Relaxed)).sum();
-        own + self.inbox().bytes.capacity()
+        own + self.inbox().memory()
     }
 
     /// Tells the connection that users have changed.
@@ -299,63 +284,6 @@ impl ClientShared {
     pub(crate) fn signals(&self) -> u8 {
         // ORDERING: Acquire pairs with the Release in `kill` and `users_changed`.
         self.signals.load(Ordering::Acquire)
-    }
-
-    /// Puts a message that `write` writes into the inbox, unless more than `max` bytes wait to be sent
-    /// then, or 0: then the connection is to end.
-    pub(crate) fn deliver(&self, max: usize, write: impl FnOnce(&mut Writer<'_>)) {
-        let mut inbox = self.inbox();
-        // ORDERING: Relaxed, here and below: the lock of the inbox orders what is in it, that of the waker
-        // the mark before the look for it.
-        if self.signals.load(Ordering::Relaxed) & OVERFLOWED != 0 {
-            return;
-        }
-        let version = inbox.version;
-        write(&mut Writer::new(&mut inbox.bytes, version));
-        // ORDERING: Relaxed, a limit need not be exact while the other side is sending.
-        let waiting = inbox.bytes.len() + self.unsent_len.load(Ordering::Relaxed);
-        let signal = if max > 0 && waiting > max { OVERFLOWED } else { MESSAGES };
-        if signal == OVERFLOWED {
-            inbox.bytes = Vec::new();
-        }
-        let before = self.signals.fetch_or(signal, Ordering::Relaxed);
-        drop(inbox);
-        if before & signal == 0 {
-            self.wake();
-        }
-    }
-
-    /// Moves what is in the inbox to `out`. Not while users have changed: it may have come after the change,
-    /// and be no longer for this one.
-    pub(crate) fn fetch(&self, out: &mut Vec<u8>) {
-        self.fetch_from(&mut self.inbox(), out);
-    }
-
-    /// Changes the version of messages, behind those that are there.
-    pub(crate) fn change_version(&self, version: Version, out: &mut Vec<u8>) {
-        let mut inbox = self.inbox();
-        self.fetch_from(&mut inbox, out);
-        inbox.version = version;
-    }
-
-    fn fetch_from(&self, inbox: &mut Inbox, out: &mut Vec<u8>) {
-        // ORDERING: Relaxed, here and below, under the lock of the inbox: who put a message there after the
-        // change's reply has made the mark of the change visible with it.
-        if self.signals.load(Ordering::Relaxed) & USERS_CHANGED != 0 {
-            return;
-        }
-        self.signals.fetch_and(!MESSAGES, Ordering::Relaxed);
-        let bytes = std::mem::take(&mut inbox.bytes);
-        if out.is_empty() {
-            *out = bytes;
-        } else {
-            out.extend_from_slice(&bytes);
-        }
-    }
-
-    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        // A message that was written in half by a panic is not to be sent, but nothing panics there.
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Publishes the last command of a batch.

@@ -58,9 +58,9 @@ pub(crate) fn quit(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
     c.client.end_transaction();
-    leave_all(c.client, c.server);
+    leave_all(c.client, c.server, c.reply.buffer());
     c.client.become_user(Access::new(c.server.acl.default_user()));
-    c.client.speak(Version::Resp2, c.reply.buffer());
+    c.client.speak(Version::Resp2, &c.server.acl, c.reply.buffer());
     c.client.want_replies(Replies::All);
     c.client.shared.relabel(|labels| labels.name.clear());
     c.client.shared.no_evict.store(false, std::sync::atomic::Ordering::Relaxed);
@@ -148,7 +148,7 @@ pub(crate) fn hello(c: &mut Context<'_>) -> Outcome {
     if let Some(name) = name {
         c.client.shared.relabel(|labels: &mut Labels| labels.name = name);
     }
-    c.client.speak(version, c.reply.buffer());
+    c.client.speak(version, &c.server.acl, c.reply.buffer());
     let out = c.reply.buffer();
     let mut reply = hotring_protocol::Writer::new(out, version);
     reply.map(7);

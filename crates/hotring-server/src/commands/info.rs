@@ -180,8 +180,9 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     field(text, "pubsub_channels", channels);
     field(text, "pubsub_patterns", patterns);
     let tracking = f.server.tracking.counts();
-    field(text, "tracking_total_keys", tracking.keys);
-    field(text, "tracking_total_items", tracking.pairs);
+    field(text, "tracking_total_keys", tracking.table.keys);
+    field(text, "tracking_total_items", tracking.table.pairs);
+    field(text, "tracking_table_memory", tracking.table.memory);
     field(text, "tracking_total_prefixes", tracking.prefixes);
     field(text, "client_query_buffer_limit_disconnections", t.input_limit_closed);
     field(text, "client_output_buffer_limit_disconnections", t.output_limit_closed);

@@ -1,5 +1,7 @@
 //! Messages between clients: PUBLISH, SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE, PUNSUBSCRIBE, PUBSUB.
 
+use std::collections::BTreeSet;
+
 use hotring_protocol::ArgsView;
 
 use crate::client::Client;
@@ -7,6 +9,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::pubsub::Kind;
 use crate::server::Server;
+use crate::subscriptions::Subscriptions;
 
 pub(crate) fn publish(c: &mut Context<'_>) -> Outcome {
     let inbox_max = c.server.config().subscriber_output_max;
@@ -56,10 +59,9 @@ pub(crate) fn unsubscribe(c: &mut Context<'_>, kind: Kind) -> Outcome {
     } else {
         named.iter().collect()
     };
+    leave(&names, kind, c);
     for name in &names {
-        if c.client.subscriptions.remove(kind, name) {
-            c.server.pubsub.leave(kind, name, &c.client.shared);
-        }
+        c.client.subscriptions.remove(kind, name);
         confirm(c, word, Some(name));
     }
     if names.is_empty() {
@@ -67,6 +69,20 @@ pub(crate) fn unsubscribe(c: &mut Context<'_>, kind: Kind) -> Outcome {
     }
     c.client.publish_subscriptions();
     c.check_room()
+}
+
+/// Has no more messages of these names come, and those that have come go before the reply.
+fn leave(names: &[&[u8]], kind: Kind, c: &mut Context<'_>) {
+    let Context { client, server, reply, .. } = c;
+    let listened = client.subscriptions.of(kind);
+    let left: BTreeSet<&[u8]> =
+        names.iter().copied().filter(|name| listened.contains(*name)).collect();
+    if left.is_empty() {
+        return;
+    }
+    left.iter().for_each(|name| server.pubsub.leave(kind, name, &client.shared));
+    let listens = client.subscriptions.len() > left.len();
+    client.end_messages(listens, &server.acl, reply.buffer());
 }
 
 fn confirm(c: &mut Context<'_>, word: &str, name: Option<&[u8]>) {
@@ -79,16 +95,16 @@ fn confirm(c: &mut Context<'_>, word: &str, name: Option<&[u8]>) {
     c.reply.count(c.client.subscriptions.len());
 }
 
-/// Listens to nothing any more and keeps no copies, without a word: for RESET and the end of a connection.
-pub(crate) fn leave_all(client: &mut Client, server: &Server) {
+/// Listens to nothing any more and keeps no copies, without a word: for RESET and the end of a connection. Messages
+/// that have come go to `out`.
+pub(crate) fn leave_all(client: &mut Client, server: &Server, out: &mut Vec<u8>) {
     super::monitor::leave(client, server);
     super::tracking::leave(client, server);
-    let subscriptions = std::mem::take(&mut client.subscriptions);
-    for kind in [Kind::Channel, Kind::Pattern] {
-        for name in subscriptions.of(kind) {
-            server.pubsub.leave(kind, name, &client.shared);
-        }
+    for (kind, name) in client.subscriptions.iter() {
+        server.pubsub.leave(kind, name, &client.shared);
     }
+    client.end_messages(false, &server.acl, out);
+    client.subscriptions = Subscriptions::default();
     client.publish_subscriptions();
 }
 

@@ -1,6 +1,7 @@
 //! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO: copies that clients keep of what they read.
 
 use std::collections::BTreeSet;
+use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,10 +24,10 @@ pub(crate) fn tracking(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-fn begin(wanted: Wanted, c: &mut Context<'_>) -> Outcome {
-    let (options, redirect) = wanted.check(c)?;
-    let tracking = &c.server.tracking;
-    tracking.enter(&c.client.shared, &options, redirect);
+fn begin(mut wanted: Wanted, c: &mut Context<'_>) -> Outcome {
+    let options = wanted.check(c)?;
+    let Wanted { prefixes, redirect, .. } = wanted;
+    c.server.tracking.enter(&c.client.shared, &options, &prefixes, redirect);
     c.client.track(Some(options));
     // After it was entered: T1 in `crate::tracking`.
     c.store.observe(|| true);
@@ -35,8 +36,8 @@ fn begin(wanted: Wanted, c: &mut Context<'_>) -> Outcome {
 
 /// Keeps no copies any more; for TRACKING OFF, RESET, and the end of a connection.
 pub(crate) fn leave(client: &mut Client, server: &Server) {
-    if client.tracking().is_some() {
-        server.tracking.leave(client.shared.id);
+    if let Some(options) = client.tracking() {
+        server.tracking.leave(options);
         client.track(None);
     }
 }
@@ -88,7 +89,7 @@ impl Wanted {
     }
 
     /// What is asked for, if it goes together with itself and with what was asked for before.
-    fn check(self, c: &Context<'_>) -> Result<(Options, Option<Arc<ClientShared>>), Failure> {
+    fn check(&mut self, c: &Context<'_>) -> Result<Options, Failure> {
         let before = c.client.tracking();
         let mode_before = before.map(|options| options.mode);
         if !self.broadcast && !self.prefixes.is_empty() {
@@ -120,45 +121,78 @@ impl Wanted {
             (_, _, true) => Mode::OptOut,
             _ => Mode::All,
         };
-        let prefixes = if self.broadcast { self.prefixes(before, c)? } else { BTreeSet::new() };
-        let redirect = self.redirect.as_ref().map(|other| other.id);
-        let options = Options { mode, no_loop: self.no_loop, redirect, prefixes, caching: false };
-        Ok((options, self.redirect))
+        let prefixes = if self.broadcast { self.all_prefixes(before, c)? } else { BTreeSet::new() };
+        let (number, entered) = match before {
+            Some(before) => (before.number, before.entered),
+            None => (c.server.tracking.next_number(), 0),
+        };
+        let (redirect, no_loop) = (self.redirect.as_ref().map(|other| other.id), self.no_loop);
+        Ok(Options { number, mode, no_loop, redirect, prefixes, caching: false, entered })
     }
 
     /// The prefixes from before and the new ones. Without new ones, all keys begin with what is asked for.
-    fn prefixes(
-        &self,
+    fn all_prefixes(
+        &mut self,
         before: Option<&Options>,
         c: &Context<'_>,
     ) -> Result<BTreeSet<Box<[u8]>>, Failure> {
         let mut all = before.map(|options| options.prefixes.clone()).unwrap_or_default();
-        for (i, prefix) in self.prefixes.iter().enumerate() {
-            if let Some(other) = all.iter().find(|other| overlaps(prefix, other)) {
-                return Err(overlap(prefix, "an existing prefix", other));
-            }
-            let mut others = self.prefixes[i + 1..].iter();
-            if let Some(other) = others.find(|other| overlaps(prefix, other)) {
-                return Err(overlap(prefix, "another provided prefix", other));
-            }
-        }
-        match self.prefixes.is_empty() {
-            true => _ = all.insert(Box::default()),
-            false => all.extend(self.prefixes.iter().cloned()),
-        }
         let config = c.server.config();
-        let (max, len) =
-            (config.subscriptions_max, all.iter().map(|prefix| prefix.len()).sum::<usize>());
-        if all.len() > max {
+        let max = config.subscriptions_max;
+        if all.len() + self.prefixes.len() > max {
             return Err(format!("ERR more than {max} prefixes (max-subscriptions)").into());
         }
-        if len > config.query_buffer_max {
+        check_overlaps(&self.prefixes, &all)?;
+        if self.prefixes.is_empty() && all.insert(Box::default()) {
+            self.prefixes.push(Box::default());
+        }
+        all.extend(self.prefixes.iter().cloned());
+        if all.iter().map(|prefix| prefix.len()).sum::<usize>() > config.query_buffer_max {
             return Err(Failure::text(
                 "ERR all prefixes are longer than client-query-buffer-limit",
             ));
         }
         Ok(all)
     }
+}
+
+/// Refuses prefixes that overlap with one another, or with those from before, which do not. What is told is the first
+/// of them that overlaps, and with what.
+fn check_overlaps(new: &[Box<[u8]>], before: &BTreeSet<Box<[u8]>>) -> Outcome {
+    let with_before = |prefix: &[u8]| {
+        // In their order those that begin alike stand together: it is the next one, in front or behind.
+        let shorter = before.range::<[u8], _>((Unbounded, Included(prefix))).next_back();
+        let longer = before.range::<[u8], _>((Included(prefix), Unbounded)).next();
+        shorter.into_iter().chain(longer).find(|other| overlaps(prefix, other))
+    };
+    let first = new.iter().enumerate().find_map(|(i, prefix)| Some((i, with_before(prefix)?)));
+    let among_new = first_overlap(new);
+    match (first, among_new) {
+        (Some((i, other)), pair) if pair.is_none_or(|(first, _)| i <= first) => {
+            Err(overlap(&new[i], "an existing prefix", other))
+        }
+        (_, Some((i, j))) => Err(overlap(&new[i], "another provided prefix", &new[j])),
+        (_, None) => Ok(()),
+    }
+}
+
+/// The first of the prefixes that overlaps with one behind it, and the first that it overlaps with.
+fn first_overlap(prefixes: &[Box<[u8]>]) -> Option<(usize, usize)> {
+    let mut order: Vec<usize> = (0..prefixes.len()).collect();
+    order.sort_by(|a, b| prefixes[*a].cmp(&prefixes[*b]));
+    // Behind a prefix in this order all come that begin with it, and then none.
+    let mut shortest = *order.first()?;
+    let mut first = None;
+    for &i in &order[1..] {
+        if prefixes[i].starts_with(&prefixes[shortest]) {
+            first = first.into_iter().chain([i, shortest]).min();
+        } else {
+            shortest = i;
+        }
+    }
+    let i = first?;
+    let others = (i + 1..prefixes.len()).filter(|j| overlaps(&prefixes[i], &prefixes[*j]));
+    Some((i, others.min()?))
 }
 
 fn overlaps(a: &[u8], b: &[u8]) -> bool {
@@ -195,7 +229,9 @@ pub(crate) fn caching(c: &mut Context<'_>) -> Outcome {
         }
         _ => return Err(Failure::Syntax),
     }
-    c.client.except_next();
+    if let Some(options) = c.client.tracking_mut() {
+        options.caching = true;
+    }
     c.reply.ok();
     Ok(())
 }

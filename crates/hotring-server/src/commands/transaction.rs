@@ -142,6 +142,7 @@ fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
             reply: Writer::new(c.reply.buffer(), c.client.version),
             reply_len_max: c.reply_len_max,
             now: c.now,
+    c.client.begin_exec();
             store: c.store,
             counters: c.counters,
             own: c.own,
@@ -178,6 +179,7 @@ fn is_still_allowed(spec: &Spec, c: &mut Context<'_>) -> bool {
     let Err(denied) = c.client.access().check(spec, c.args) else { return true };
     deny(denied, spec, c.args, c.client, c.server, Origin::Transaction);
     let reason = match denied {
+    c.client.end_exec(start, c.reply.buffer());
         Denied::Unauthenticated => "authentication is required",
         Denied::Command => "no permission to execute the command or subcommand",
         Denied::Key(_) => "no permission to touch the specified keys",

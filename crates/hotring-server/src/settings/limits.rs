@@ -130,11 +130,21 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "tracking-table-max-keys",
         alias: "",
         placeholder: "N",
-        help: "Keys that are kept in mind of those that CLIENT TRACKING asks for, each as often as connections \
-               have read it; above it some are called changed; 0 for no limit",
+        help: "Keys that are kept in mind of those that CLIENT TRACKING asks for; above it some are called changed; \
+               0 for no limit",
         change: Change::Running,
-        get: |c| c.tracking_max.to_string(),
-        set: |c, v| number(v, 0, usize::MAX).map(|n| c.tracking_max = n),
+        get: |c| c.tracking_keys_max.to_string(),
+        set: |c, v| number(v, 0, usize::MAX).map(|n| c.tracking_keys_max = n),
+    },
+    Setting {
+        name: "tracking-table-max-memory",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Memory that these keys may take, with who has read them: about 100 bytes and the key, and 8 for each \
+               connection; above it some are called changed; 0 for no limit",
+        change: Change::Running,
+        get: |c| c.tracking_memory_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.tracking_memory_max = n),
     },
     Setting {
         name: "unreclaimed-limit",

@@ -2,8 +2,9 @@
 //! each of them what every connection has got, replies and messages in their order, byte for byte.
 //!
 //! Not compared: numbers of connections, which are replaced by names; the order of messages that come together.
-//! Not asked for: several keys changed at one time where somebody broadcasts, as Redis puts them into one message;
-//! connections of different versions, where Redis writes null in the version of the wrong one.
+//! Not asked for: what who begins again had read before; several keys changed at one time where somebody broadcasts,
+//! as Redis puts them into one message; connections of different versions, where Redis writes null in the version of
+//! the wrong one.
 
 use crate::differential::{Raw, Redis, n_seeds};
 use crate::requests::Random;
@@ -63,7 +64,8 @@ const SEVERAL_WRITES: &[&str] = &[
 /// Of tracking; `N` stands for the number of the connection that others are told by.
 const MODES: &[&str] = &[
     "CLIENT TRACKING on",
-    "CLIENT TRACKING off",
+    // Redis still knows then what was read before.
+    "CLIENT TRACKING off|FLUSHALL",
     "CLIENT TRACKING on NOLOOP",
     "CLIENT TRACKING on OPTIN",
     "CLIENT TRACKING on OPTOUT NOLOOP",
@@ -78,7 +80,7 @@ const MODES: &[&str] = &[
     "CLIENT GETREDIR",
     "CLIENT TRACKINGINFO",
     "CLIENT TRACKINGINFO",
-    "RESET|HELLO V",
+    "RESET|HELLO V|FLUSHALL",
 ];
 
 const BROADCASTS: &[&str] = &[
@@ -131,7 +133,7 @@ impl Side {
         let mut got = String::new();
         for line in line.split('|') {
             let line = line
-                .replace(" N", &format!(" {last}"))
+                .replace("REDIRECT N", &format!("REDIRECT {last}"))
                 .replace(" V", &format!(" {}", self.version));
             let words: Vec<&[u8]> = line
                 .split(' ')

@@ -2,6 +2,7 @@
 //! to know that a connection has gone asks until it has.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::wire::{Reply, TestServer, Wire, bulk, ok};
 
@@ -133,6 +134,36 @@ fn messages_pass_while_requests_are_under_way() {
                 }
             }
         }
+    });
+}
+
+/// Messages come between the look for them and the end of a subscription: the reply to that has to come behind them.
+#[test]
+fn no_message_comes_behind_the_end_of_a_subscription() {
+    const ROUNDS: usize = 2_000;
+    let server = TestServer::with(|config| config.threads = 2);
+    let mut wire = server.connect();
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut publisher = server.connect();
+            while !end.load(Ordering::Relaxed) {
+                publisher.send(&b"PUBLISH c x\r\n".repeat(50));
+                (0..50).for_each(|_| _ = publisher.reply());
+            }
+        });
+        let mut round = |i: usize| {
+            wire.send(b"SUBSCRIBE c\r\n");
+            // Some messages at least come before the end.
+            while i.is_multiple_of(10) && wire.reply().items()[0] != bulk("message") {}
+            wire.send(b"UNSUBSCRIBE c\r\n");
+            while wire.reply().items()[0] != bulk("unsubscribe") {}
+            wire.say("PING")
+        };
+        let replies = (0..ROUNDS).map(&mut round);
+        let wrong = replies.enumerate().find(|(_, reply)| *reply != Reply::Simple("PONG".into()));
+        end.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, None);
     });
 }
 

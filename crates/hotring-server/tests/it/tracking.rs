@@ -136,7 +136,7 @@ fn no_change_is_missed_by_who_is_told_of_all_keys() {
 
 #[test]
 fn no_change_is_missed_where_there_is_little_room() {
-    readers_and_writers("", |config| config.tracking_max = 10, write_some);
+    readers_and_writers("", |config| config.tracking_keys_max = 10, write_some);
 }
 
 #[test]
@@ -193,5 +193,36 @@ fn who_begins_beside_writers_misses_nothing() {
         }
         end.store(true, Ordering::Relaxed);
         writer.join().unwrap();
+    });
+}
+
+/// A message on the connection of another one comes only while that listens.
+#[test]
+fn no_invalidation_comes_behind_the_end_of_listening() {
+    const ROUNDS: usize = 2_000;
+    let server = TestServer::with(|config| config.threads = 2);
+    let mut listener = server.connect();
+    let id = listener.say("CLIENT ID").int();
+    let end = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut reader, mut writer) = (server.connect(), server.connect());
+            assert_eq!(reader.say(&format!("CLIENT TRACKING on BCAST REDIRECT {id}")), ok());
+            while !end.load(Ordering::Relaxed) {
+                writer.send(&b"INCR k\r\n".repeat(50));
+                (0..50).for_each(|_| _ = writer.reply());
+            }
+        });
+        let mut round = |i: usize| {
+            listener.send(b"SUBSCRIBE __redis__:invalidate\r\n");
+            while i.is_multiple_of(10) && listener.reply().items()[0] != bulk("message") {}
+            listener.send(b"UNSUBSCRIBE\r\n");
+            while listener.reply().items()[0] != bulk("unsubscribe") {}
+            listener.say("PING")
+        };
+        let replies = (0..ROUNDS).map(&mut round);
+        let wrong = replies.enumerate().find(|(_, reply)| *reply != Reply::Simple("PONG".into()));
+        end.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, None);
     });
 }

@@ -74,6 +74,37 @@ fn own_messages_come_between_the_replies_in_their_order() {
     );
 }
 
+/// A message that came between the look for messages and the end of a subscription followed the reply to that.
+#[test]
+fn behind_the_end_of_a_subscription_no_message_comes() {
+    let message = ">3¶$7¶message¶$1¶a¶$1¶x¶";
+    let end = ">3¶$11¶unsubscribe¶$1¶a¶:";
+    let mut dialogue = Dialogue::new(Version::Resp3);
+    dialogue.say("SUBSCRIBE a\r\nSUBSCRIBE b");
+    assert_eq!(
+        dialogue.say("MULTI\r\nPUBLISH a x\r\nUNSUBSCRIBE a a\r\nEXEC"),
+        format!("+OK¶+QUEUED¶+QUEUED¶{message}*2¶:1¶{end}1¶{end}1¶")
+    );
+    // Nor does one come in the version before, or in the middle of other replies.
+    dialogue.say("SUBSCRIBE a");
+    let reply = dialogue.say("MULTI\r\nPUBLISH a x\r\nHELLO 2\r\nPING\r\nEXEC");
+    assert!(
+        reply.starts_with(&format!("+OK¶+QUEUED¶+QUEUED¶+QUEUED¶{message}*3¶:1¶*14¶")),
+        "{reply}"
+    );
+    assert!(reply.ends_with("*2¶$4¶pong¶$0¶¶"), "{reply}");
+    assert_eq!(dialogue.say("RESET"), "+RESET¶");
+    // A message to who has not been told that it listens would be taken for a reply.
+    let resp2 = |text: &str| text.replace('>', "*");
+    assert_eq!(
+        dialogue.say("MULTI\r\nSUBSCRIBE a\r\nPUBLISH a x\r\nUNSUBSCRIBE a\r\nEXEC"),
+        format!("+OK¶+QUEUED¶+QUEUED¶+QUEUED¶*3¶*3¶$9¶subscribe¶$1¶a¶:1¶:1¶{}0¶", resp2(end))
+    );
+    // Where no replies are wanted, messages still are.
+    dialogue.say("HELLO 3\r\nSUBSCRIBE a\r\nCLIENT REPLY OFF");
+    assert_eq!(dialogue.say("MULTI\r\nPUBLISH a x\r\nHELLO 2\r\nEXEC"), message);
+}
+
 #[test]
 fn who_listens_can_be_asked() {
     play(

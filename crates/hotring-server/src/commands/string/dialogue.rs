@@ -50,7 +50,7 @@ impl Dialogue {
     fn begin(server: Arc<Server>, version: Version) -> Self {
         let shared = server.enter("peer".into(), "local".into(), 0);
         let mut conversation = Conversation::new(shared, &server);
-        conversation.client.speak(version, &mut Vec::new());
+        conversation.client.speak(version, &server.acl, &mut Vec::new());
         let executor = Executor::new(server.clone(), 0, 1);
         Dialogue { server, executor, conversation, now: START }
     }
@@ -74,7 +74,7 @@ impl Dialogue {
 
     /// Ends the connection.
     pub(crate) fn end(mut self) {
-        leave_all(&mut self.conversation.client, &self.server);
+        leave_all(&mut self.conversation.client, &self.server, &mut Vec::new());
         self.server.leave(&self.conversation.client.shared);
     }
 

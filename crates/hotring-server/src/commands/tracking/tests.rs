@@ -2,7 +2,10 @@
 
 use hotring_protocol::Version;
 
+use super::*;
 use crate::commands::string::dialogue::{Dialogue, play};
+use crate::config::Config;
+use crate::tracking;
 
 /// The message that keys have changed, in RESP3.
 fn changed(keys: &[&str]) -> String {
@@ -338,16 +341,136 @@ fn keys_above_the_limit_are_called_changed() {
     assert!(b.say("INFO stats").contains("tracking_total_keys:0¶tracking_total_items:0¶"));
 }
 
+/// A key that many read is one key.
 #[test]
-fn those_who_have_ended_do_not_fill_the_table() {
+fn readers_of_one_key_are_not_counted_as_keys() {
     let (mut a, mut b) = two();
-    b.say("CLIENT TRACKING on\r\nGET k");
-    for _ in 0..1000 {
+    assert_eq!(a.say("CONFIG SET tracking-table-max-keys 1"), "+OK¶");
+    let mut readers: Vec<Dialogue> = (0..10).map(|_| a.beside(Version::Resp3)).collect();
+    for reader in &mut readers {
+        reader.say("CLIENT TRACKING on");
+        assert_eq!(reader.say("GET k"), "_¶");
+    }
+    assert!(a.say("INFO stats").contains("tracking_total_keys:1¶tracking_total_items:10¶"));
+    b.say("SET k 1");
+    readers.iter_mut().for_each(|reader| assert_eq!(reader.heard(), changed(&["k"])));
+}
+
+/// The value of a field of INFO.
+fn figure(a: &mut Dialogue, name: &str) -> usize {
+    let info = a.say("INFO");
+    let (_, behind) = info.split_once(&format!("¶{name}:")).unwrap();
+    behind.split('¶').next().unwrap().parse().unwrap()
+}
+
+/// The table was bounded in keys, which are up to 64 KiB long each.
+#[test]
+fn memory_is_bounded_whatever_is_read() {
+    let (mut a, mut b) = two();
+    assert_eq!(a.say("CONFIG SET tracking-table-max-memory 100000"), "+OK¶");
+    a.say("CLIENT TRACKING on");
+    let keys: Vec<String> =
+        (0..300).map(|i| format!("{i}:{}", "x".repeat(i * i % 5_000))).collect();
+    let mut told = 0;
+    for key in &keys {
+        told += a.say(&format!("GET {key}")).matches("invalidate").count();
+        assert!(figure(&mut b, "tracking_table_memory") <= 100_000);
+    }
+    let kept = figure(&mut b, "tracking_total_keys");
+    assert!(kept > 10 && told + kept == keys.len(), "{told} told of, {kept} kept");
+    a.say("FLUSHALL");
+    assert_eq!(figure(&mut b, "tracking_table_memory"), 0);
+}
+
+/// Keys that are longer than any that may be set filled the table.
+#[test]
+fn keys_that_cannot_be_are_not_kept_in_mind() {
+    let config = Config { key_len_max: 10, ..Config::default() };
+    let mut a = Dialogue::with_config(Version::Resp3, Default::default(), config);
+    a.say("CLIENT TRACKING on");
+    a.say("GET 0123456789\r\nMGET k 0123456789a");
+    assert_eq!(figure(&mut a, "tracking_total_keys"), 2);
+}
+
+/// All that the walk in the background has to do.
+fn drop_left(a: &Dialogue) {
+    let mut walk = tracking::Walk::default();
+    while a.server().tracking.drop_left(&mut walk) {}
+}
+
+/// What they had read stayed in the table until it changed.
+#[test]
+fn those_who_have_left_leave_nothing() {
+    let (mut a, mut b) = two();
+    let read = |dialogue: &mut Dialogue, n: usize| {
+        dialogue.say("CLIENT TRACKING on");
+        (0..n).for_each(|i| _ = dialogue.say(&format!("GET k{i}")));
+    };
+    read(&mut a, 100);
+    for _ in 0..100 {
         let mut guest = a.beside(Version::Resp3);
-        guest.say("CLIENT TRACKING on\r\nGET k");
+        read(&mut guest, 10);
         guest.end();
     }
-    let info = a.say("INFO stats");
-    let items = info.split("tracking_total_items:").nth(1).unwrap().split('¶').next().unwrap();
-    assert!(items.parse::<usize>().unwrap() < 20, "{items}");
+    assert_eq!(figure(&mut b, "tracking_total_items"), 1_100);
+    drop_left(&a);
+    assert_eq!(figure(&mut b, "tracking_total_items"), 100);
+    // What one guest has left is not worth a walk over all that is there.
+    let mut guest = a.beside(Version::Resp3);
+    read(&mut guest, 10);
+    guest.end();
+    drop_left(&a);
+    assert_eq!(figure(&mut b, "tracking_total_items"), 110);
+    b.say("SET k0 x");
+    assert_eq!(a.heard(), changed(&["k0"]));
+    a.say("CLIENT TRACKING off");
+    drop_left(&a);
+    assert_eq!(figure(&mut b, "tracking_total_items"), 0);
+    assert_eq!(figure(&mut b, "tracking_table_memory"), 0);
+}
+
+#[test]
+fn who_begins_again_is_told_of_what_it_reads_from_then_on() {
+    let (mut a, mut b) = two();
+    a.say("CLIENT TRACKING on\r\nGET x\r\nCLIENT TRACKING on NOLOOP\r\nGET y");
+    b.say("SET x 1");
+    assert_eq!(a.heard(), changed(&["x"]), "it had not ended");
+    a.say("GET x\r\nCLIENT TRACKING off\r\nCLIENT TRACKING on\r\nGET z");
+    b.say("MSET x 2 y 2 z 2");
+    assert_eq!(a.heard(), changed(&["z"]));
+}
+
+#[test]
+fn many_prefixes_overlap_where_each_pair_of_them_would() {
+    let mut random = crate::random::Random::new(1);
+    for _ in 0..2_000 {
+        let mut some = |n: u64| -> Vec<Box<[u8]>> {
+            let mut text = |_| -> Box<[u8]> {
+                let len = 1 + random.next() % 5;
+                (0..len).map(|_| b"abc"[(random.next() % 3) as usize]).collect()
+            };
+            (0..n).map(&mut text).collect()
+        };
+        let (new, mut before) = (some(6), BTreeSet::<Box<[u8]>>::new());
+        for prefix in some(4) {
+            if !before.iter().any(|other| overlaps(other, &prefix)) {
+                before.insert(prefix);
+            }
+        }
+        let expected = new.iter().enumerate().find_map(|(i, prefix)| {
+            let with = |other: &&[u8]| overlaps(prefix, other);
+            let existing = before
+                .iter()
+                .map(|o| &**o)
+                .find(with)
+                .map(|o| overlap(prefix, "an existing prefix", o));
+            let provided = || {
+                let other = new[i + 1..].iter().map(|other| &**other).find(with)?;
+                Some(overlap(prefix, "another provided prefix", other))
+            };
+            existing.or_else(provided)
+        });
+        let message = |failure: Failure| failure.message().into_owned();
+        assert_eq!(check_overlaps(&new, &before).err().map(message), expected.map(message));
+    }
 }

@@ -1,0 +1,306 @@
+//! Which keys are kept in mind, and for whom: the table of CLIENT TRACKING.
+//!
+//! It is in shards, each a map under a mutex. It knows readers by number and nothing else of them, and tells nobody:
+//! [`super`] does.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Threads that write at the same time rarely meet in one of so many.
+const SHARDS: usize = 64;
+
+/// What a key takes besides its own bytes and its list: 40 bytes in a node of the map, which is two thirds full, and
+/// what the allocator needs for two pieces.
+pub(super) const ENTRY_LEN: usize = 96;
+
+/// Keys that one step of a walk looks at, under the lock of a shard; about 50 µs.
+const STEP_KEYS: usize = 256;
+
+/// All keys.
+#[derive(Default)]
+pub(super) struct Table {
+    shards: Shards,
+    hasher: RandomState,
+    keys: AtomicUsize,
+    /// Pairs of a key and a reader.
+    pairs: AtomicUsize,
+    /// Bytes that the keys take with their lists.
+    memory: AtomicUsize,
+    keys_max: AtomicUsize,
+    memory_max: AtomicUsize,
+    /// The shard that is next to give room.
+    hand: AtomicUsize,
+}
+
+struct Shards([Mutex<Shard>; SHARDS]);
+
+impl Default for Shards {
+    fn default() -> Self {
+        Shards(std::array::from_fn(|_| Mutex::default()))
+    }
+}
+
+#[derive(Default)]
+struct Shard {
+    /// Who has read a key, by number in order.
+    readers: BTreeMap<Box<[u8]>, Vec<u64>>,
+    /// The key that was taken out last for want of room: the next one follows it.
+    taken_out: Box<[u8]>,
+}
+
+/// How much there is.
+#[derive(Default)]
+pub(crate) struct Size {
+    pub keys: usize,
+    pub pairs: usize,
+    pub memory: usize,
+}
+
+/// How far a walk over the table has come.
+#[derive(Default)]
+pub(super) struct Place {
+    shard: usize,
+    /// The last key that it has looked at.
+    key: Option<Box<[u8]>>,
+}
+
+// ORDERING: Relaxed for all figures: nothing else is read through them. What is added for a pair is so under the lock
+// of its shard, and what is subtracted later: no sum falls below 0.
+impl Table {
+    /// Takes the limits, 0 for none.
+    pub(super) fn set_limits(&self, keys_max: usize, memory_max: usize) {
+        let limit = |max| if max == 0 { usize::MAX } else { max };
+        self.keys_max.store(limit(keys_max), Ordering::Relaxed);
+        self.memory_max.store(limit(memory_max), Ordering::Relaxed);
+    }
+
+    pub(super) fn size(&self) -> Size {
+        Size {
+            keys: self.keys.load(Ordering::Relaxed),
+            pairs: self.pairs.load(Ordering::Relaxed),
+            memory: self.memory.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether there is more than there may be.
+    fn is_over(&self) -> bool {
+        let size = self.size();
+        size.keys > self.keys_max.load(Ordering::Relaxed)
+            || size.memory > self.memory_max.load(Ordering::Relaxed)
+    }
+
+    /// Enters that `reader` reads a key; returns by how many bytes the table has grown, or None if it knew.
+    pub(super) fn enter(&self, key: &[u8], reader: u64) -> Option<usize> {
+        let mut shard = self.shard(key);
+        let mut more = Size { keys: 0, pairs: 1, memory: 0 };
+        if let Some(readers) = shard.readers.get_mut(key) {
+            let at = readers.binary_search(&reader).err()?;
+            let before = list_len(readers);
+            readers.insert(at, reader);
+            more.memory = list_len(readers) - before;
+        } else {
+            let readers = vec![reader];
+            (more.keys, more.memory) = (1, entry_len(key) + list_len(&readers));
+            shard.readers.insert(key.into(), readers);
+        }
+        self.keys.fetch_add(more.keys, Ordering::Relaxed);
+        self.pairs.fetch_add(more.pairs, Ordering::Relaxed);
+        self.memory.fetch_add(more.memory, Ordering::Relaxed);
+        Some(more.memory)
+    }
+
+    /// Takes a key out; returns who has read it.
+    pub(super) fn remove(&self, key: &[u8]) -> Vec<u64> {
+        let readers = self.shard(key).readers.remove(key).unwrap_or_default();
+        if !readers.is_empty() {
+            self.subtract(&Size::of(key, &readers));
+        }
+        readers
+    }
+
+    /// Takes all keys out.
+    pub(super) fn clear(&self) {
+        for shard in &self.shards.0 {
+            let readers = std::mem::take(&mut lock(shard).readers);
+            let mut less = Size::default();
+            readers.iter().for_each(|(key, readers)| less.add(&Size::of(key, readers)));
+            self.subtract(&less);
+        }
+    }
+
+    /// Takes a key out if there are too many, from each shard in turn; returns who has read it.
+    pub(super) fn make_room(&self) -> Option<(Box<[u8]>, Vec<u64>)> {
+        if !self.is_over() {
+            return None;
+        }
+        let hand = self.hand.fetch_add(1, Ordering::Relaxed);
+        let mut shards = (0..SHARDS).map(|i| &self.shards.0[hand.wrapping_add(i) % SHARDS]);
+        let (key, readers) = shards.find_map(|shard| lock(shard).take_next())?;
+        self.subtract(&Size::of(&key, &readers));
+        Some((key, readers))
+    }
+
+    /// Takes one step of a walk that drops readers who are not to stay; false behind the last key.
+    pub(super) fn drop_some(&self, place: &mut Place, stays: impl Fn(u64) -> bool) -> bool {
+        let Some(shard) = self.shards.0.get(place.shard) else { return false };
+        let mut shard = lock(shard);
+        let last = place.key.take();
+        let behind = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut less, mut emptied) = (Size::default(), Vec::new());
+        let some = shard.readers.range_mut::<[u8], _>((behind, Bound::Unbounded)).take(STEP_KEYS);
+        for (i, (key, readers)) in some.enumerate() {
+            let (len, memory) = (readers.len(), list_len(readers));
+            readers.retain(|reader| stays(*reader));
+            if readers.len() < len {
+                readers.shrink_to(2 * readers.len());
+                less.pairs += len - readers.len();
+                less.memory += memory - list_len(readers);
+            }
+            if readers.is_empty() {
+                emptied.push(key.clone());
+            }
+            if i + 1 == STEP_KEYS {
+                place.key = Some(key.clone());
+            }
+        }
+        for key in &emptied {
+            shard.readers.remove(key);
+            less.add(&Size { keys: 1, pairs: 0, memory: entry_len(key) });
+        }
+        self.subtract(&less);
+        place.shard += usize::from(place.key.is_none());
+        true
+    }
+
+    fn subtract(&self, less: &Size) {
+        self.keys.fetch_sub(less.keys, Ordering::Relaxed);
+        self.pairs.fetch_sub(less.pairs, Ordering::Relaxed);
+        self.memory.fetch_sub(less.memory, Ordering::Relaxed);
+    }
+
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+        lock(&self.shards.0[self.hasher.hash_one(key) as usize % SHARDS])
+    }
+}
+
+impl Shard {
+    /// Takes out the key that follows the one that was taken out last.
+    fn take_next(&mut self) -> Option<(Box<[u8]>, Vec<u64>)> {
+        let behind = (Bound::Excluded(&*self.taken_out), Bound::Unbounded);
+        let next = self.readers.range::<[u8], _>(behind).next();
+        let (key, _) = next.or_else(|| self.readers.first_key_value())?;
+        let key = key.clone();
+        let readers = self.readers.remove(&key)?;
+        self.taken_out.clone_from(&key);
+        Some((key, readers))
+    }
+}
+
+impl Size {
+    fn of(key: &[u8], readers: &Vec<u64>) -> Size {
+        Size { keys: 1, pairs: readers.len(), memory: entry_len(key) + list_len(readers) }
+    }
+
+    fn add(&mut self, more: &Size) {
+        self.keys += more.keys;
+        self.pairs += more.pairs;
+        self.memory += more.memory;
+    }
+}
+
+fn entry_len(key: &[u8]) -> usize {
+    ENTRY_LEN + key.len()
+}
+
+fn list_len(readers: &Vec<u64>) -> usize {
+    readers.capacity() * size_of::<u64>()
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    // A change that panicked has left a whole map.
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(keys_max: usize, memory_max: usize) -> Table {
+        let table = Table::default();
+        table.set_limits(keys_max, memory_max);
+        table
+    }
+
+    /// What is counted is what is there.
+    fn checked(table: &Table) -> Size {
+        let mut size = Size::default();
+        for shard in &table.shards.0 {
+            lock(shard).readers.iter().for_each(|(key, readers)| size.add(&Size::of(key, readers)));
+        }
+        let counted = table.size();
+        assert_eq!(
+            (size.keys, size.pairs, size.memory),
+            (counted.keys, counted.pairs, counted.memory)
+        );
+        size
+    }
+
+    #[test]
+    fn each_key_has_its_readers() {
+        let table = table(0, 0);
+        assert!(table.enter(b"k", 2).is_some() && table.enter(b"k", 1).is_some());
+        assert_eq!(table.enter(b"k", 2), None);
+        table.enter(b"l", 3);
+        let size = checked(&table);
+        assert_eq!((size.keys, size.pairs), (2, 3));
+        assert_eq!(table.remove(b"k"), [1, 2]);
+        assert!(table.remove(b"k").is_empty());
+        checked(&table);
+        table.clear();
+        assert_eq!((checked(&table).keys, table.size().memory), (0, 0));
+        assert!(table.make_room().is_none());
+    }
+
+    /// Pairs were bounded once and keys were not: a million keys of 64 KiB took 64 GiB.
+    #[test]
+    fn keys_and_memory_are_bounded_each_by_its_limit() {
+        for (keys_max, memory_max) in [(50, 0), (0, 200_000)] {
+            let table = table(keys_max, memory_max);
+            for i in 0..2_000u64 {
+                let key = [&i.to_le_bytes()[..], &vec![0; 5_000]].concat();
+                (0..1 + i % 20).for_each(|reader| _ = table.enter(&key, reader));
+                while table.make_room().is_some() {}
+                let size = table.size();
+                assert!(keys_max == 0 || size.keys <= keys_max);
+                assert!(memory_max == 0 || size.memory <= memory_max);
+            }
+            assert!(checked(&table).keys >= 30);
+        }
+    }
+
+    #[test]
+    fn a_walk_drops_those_who_are_not_to_stay_and_nobody_else() {
+        let table = table(0, 0);
+        let n = 3 * STEP_KEYS as u64 * SHARDS as u64;
+        for i in 0..n {
+            table.enter(&i.to_le_bytes(), i % 3);
+            table.enter(&i.to_le_bytes(), 1);
+        }
+        let (mut place, mut steps) = (Place::default(), 0);
+        while table.drop_some(&mut place, |reader| reader == 2) {
+            steps += 1;
+        }
+        // Nearly: how many keys are in which shard is up to chance.
+        assert!((3 * SHARDS..6 * SHARDS).contains(&steps), "{steps} steps");
+        let size = checked(&table);
+        assert_eq!((size.keys as u64, size.pairs as u64), (n / 3, n / 3));
+        (0..n).for_each(|i| {
+            let stays: &[u64] = if i % 3 == 2 { &[2] } else { &[] };
+            assert_eq!(table.remove(&i.to_le_bytes()), stays);
+        });
+        assert_eq!((checked(&table).keys, table.size().memory), (0, 0));
+    }
+}
