@@ -321,10 +321,18 @@ impl Client {
     }
 
     /// Ends the transaction and watches nothing any more; returns what was queued and watched.
-    pub(crate) fn end_transaction(&mut self) -> (Option<Box<Queue>>, Vec<Stamp>) {
+    pub(crate) fn end_transaction(&mut self) -> (Option<Box<Queue>>, Vec<Arc<Stamp>>) {
         let ended = self.transaction.take();
         self.publish_transaction();
+        if !ended.1.is_empty() {
+            self.publish_watched();
+        }
         ended
+    }
+
+    /// Shows others what it watches.
+    pub(crate) fn publish_watched(&self) {
+        self.shared.show_watched(&self.transaction.watched);
     }
 
     /// Shows others how far the transaction is. After every change of that.
@@ -335,7 +343,6 @@ impl Client {
         self.shared.queued.store(queued, Ordering::Relaxed);
         let memory = queue.map_or(0, Queue::memory);
         self.shared.queued_len.store(memory, Ordering::Relaxed);
-        self.shared.watched.store(self.transaction.watched.len(), Ordering::Relaxed);
     }
 
     /// What it has asked for if it keeps copies of what it reads.
@@ -344,17 +351,17 @@ impl Client {
         self.tracking.as_deref()
     }
 
+    /// The same to be changed.
+    #[inline]
+    pub(crate) fn tracking_mut(&mut self) -> Option<&mut tracking::Options> {
+        self.tracking.as_deref_mut()
+    }
+
     /// Keeps copies from now on, or none, and shows that to others.
     pub(crate) fn track(&mut self, options: Option<tracking::Options>) {
         self.mark(TRACKS, options.is_some());
         self.shared.show_tracking(options.as_ref());
         self.tracking = options.map(Box::new);
-    }
-
-    /// The same to be changed.
-    #[inline]
-    pub(crate) fn tracking_mut(&mut self) -> Option<&mut tracking::Options> {
-        self.tracking.as_deref_mut()
     }
 
     /// Chooses which replies it wants.
@@ -370,6 +377,7 @@ impl Client {
 
     /// Notes that a request begins.
     pub(crate) fn begin_request(&mut self) {
+        self.before_len = 0;
         if self.replies == Replies::AllButNext {
             self.replies = Replies::AllButThis;
         }
@@ -378,12 +386,12 @@ impl Client {
     /// Notes that a request has been dealt with, unless it waits; None if it was no command. Its reply is what
     /// `out` has from `start` on, behind messages. What comes unasked stays, the confirmations of subscriptions among
     /// it.
-        self.before_len = 0;
     pub(crate) fn end_request(&mut self, spec: Option<&Spec>, start: usize, out: &mut Vec<u8>) {
         if self.wait.is_some() {
             return;
         }
         self.end_caching(spec);
+        let start = start + self.before_len;
         let is_confirmed = spec.is_some_and(|spec| is_confirmed(spec.id));
         // Else it is an error, or that it is queued.
         let comes_anyway = is_confirmed && matches!(out.get(start), Some(b'>' | b'*'));
@@ -391,7 +399,6 @@ impl Client {
             out.truncate(start);
         }
         if self.replies == Replies::AllButThis {
-        let start = start + self.before_len;
             self.want_replies(Replies::All);
         }
     }

@@ -112,6 +112,7 @@ pub(crate) struct Socket<S> {
 
 impl<S> Socket<S> {
     fn leave(&mut self) {
+        self.conversation.client.end_transaction();
         leave_all(&mut self.conversation.client, &self.thread.server, &mut Vec::new());
         self.thread.server.leave(&self.conversation.client.shared);
     }
@@ -181,6 +182,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 continue;
             }
             if self.conversation.client.closing.is_some() {
+                // ORDERING: Relaxed, shown to people.
+                self.conversation.client.shared.closes.store(true, Ordering::Relaxed);
                 return if blocked { Poll::Pending } else { Poll::Ready(Ok(())) };
             }
             if blocked && self.unsent_len() > self.soft_max() {

@@ -1,6 +1,8 @@
 //! A connection's transaction: what MULTI has queued and what WATCH watches. The commands are in
 //! `commands/transaction.rs`.
 
+use std::sync::Arc;
+
 use hotring_protocol::{ArgsView, CommandId, Flags, KeptArgs, Spec};
 use hotring_store::Stamp;
 
@@ -8,8 +10,8 @@ use hotring_store::Stamp;
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     queue: Option<Box<Queue>>,
-    /// What the watched keys were.
-    pub watched: Vec<Stamp>,
+    /// What the watched keys were. After every change [`publish_watched`](crate::client::Client::publish_watched).
+    pub watched: Vec<Arc<Stamp>>,
 }
 
 /// What has come since MULTI.
@@ -69,7 +71,7 @@ impl Transaction {
     }
 
     /// Ends the transaction and returns its queue.
-    pub(crate) fn take(&mut self) -> (Option<Box<Queue>>, Vec<Stamp>) {
+    pub(crate) fn take(&mut self) -> (Option<Box<Queue>>, Vec<Arc<Stamp>>) {
         (self.queue.take(), std::mem::take(&mut self.watched))
     }
 

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
 use hotring_protocol::CommandId;
+use hotring_store::Stamp;
 
-use crate::tracking;
 use super::inbox::Inbox;
+use crate::tracking;
 
 /// How somebody else has ended a wait (CLIENT UNBLOCK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +80,8 @@ pub(crate) struct ClientShared {
     pub queued: AtomicI64,
     /// Bytes of memory that they take.
     pub queued_len: AtomicUsize,
-    /// Keys that it watches.
-    pub watched: AtomicUsize,
+    /// It ends once its replies are sent.
+    pub closes: AtomicBool,
     /// It is shown every request.
     pub monitors: AtomicBool,
     /// Whether it waits, and for what.
@@ -95,6 +96,8 @@ pub(crate) struct ClientShared {
     pub redirect: AtomicI64,
     has_left: AtomicBool,
     labels: Mutex<Labels>,
+    /// What the keys were that it watches.
+    watched: Mutex<Vec<Arc<Stamp>>>,
     /// [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
     pub(super) signals: AtomicU8,
     pub(super) inbox: Mutex<Inbox>,
@@ -153,7 +156,7 @@ impl ClientShared {
             patterns: AtomicUsize::new(0),
             queued: AtomicI64::new(-1),
             queued_len: AtomicUsize::new(0),
-            watched: AtomicUsize::new(0),
+            closes: AtomicBool::new(false),
             monitors: AtomicBool::new(false),
             waiting: AtomicU8::new(RUNS),
             no_evict: AtomicBool::new(false),
@@ -167,6 +170,7 @@ impl ClientShared {
                 lib_name: String::new(),
                 lib_ver: String::new(),
             }),
+            watched: Mutex::default(),
             signals: AtomicU8::new(0),
             inbox: Mutex::default(),
             waker: Mutex::default(),
@@ -181,6 +185,24 @@ impl ClientShared {
     /// Changes what the client has told about itself.
     pub(crate) fn relabel(&self, change: impl FnOnce(&mut Labels)) {
         change(&mut self.labels.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// What the keys were that it watches.
+    pub(crate) fn watched(&self) -> Vec<Arc<Stamp>> {
+        self.lock_watched().clone()
+    }
+
+    /// How many keys it watches.
+    pub(crate) fn watched_len(&self) -> usize {
+        self.lock_watched().len()
+    }
+
+    pub(super) fn show_watched(&self, watched: &[Arc<Stamp>]) {
+        *self.lock_watched() = watched.to_vec();
+    }
+
+    fn lock_watched(&self) -> MutexGuard<'_, Vec<Arc<Stamp>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Remembers how to wake the connection's task.

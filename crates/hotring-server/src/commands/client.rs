@@ -96,7 +96,8 @@ fn on_off(word: &[u8]) -> Result<bool, Failure> {
 pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
     let mut text = String::new();
     c.client.shared.ran(CommandId::ClientInfo);
-    describe(&c.client.shared, c.now, &mut text);
+    let is_dirty = is_dirty(&c.client.shared.clone(), c);
+    describe(&c.client.shared, is_dirty, c.now, &mut text);
     c.reply.verbatim("txt", &text);
     Ok(())
 }
@@ -119,7 +120,8 @@ pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
     let mut text = String::new();
     c.client.shared.ran(CommandId::ClientList);
     for client in clients {
-        describe(&client, c.now, &mut text);
+        let is_dirty = is_dirty(&client, c);
+        describe(&client, is_dirty, c.now, &mut text);
         if text.len() > c.room() {
             return Err(Failure::ReplyTooLong);
         }
@@ -158,16 +160,21 @@ impl ClientType {
     }
 }
 
-/// One line in the form of Redis, without its end.
+/// Whether a key has changed that a connection watches: its EXEC will do nothing.
+fn is_dirty(client: &ClientShared, c: &mut Context<'_>) -> bool {
+    client.watched().iter().any(|stamp| !c.store.is_unchanged(stamp, c.now))
+}
+
+/// One line in the form of Redis, without its end, and without a look at what the connection watches.
 pub(crate) fn line(client: &ClientShared, now: u64) -> String {
     let mut text = String::new();
-    describe(client, now, &mut text);
+    describe(client, false, now, &mut text);
     text.truncate(text.trim_end().len());
     text
 }
 
 /// One line in the form of Redis, with the fields that mean something here.
-fn describe(client: &ClientShared, now: u64, text: &mut String) {
+fn describe(client: &ClientShared, is_dirty: bool, now: u64, text: &mut String) {
     let labels = client.labels();
     let seconds_since = |then: u64| now.saturating_sub(then) / 1000;
     // ORDERING: Relaxed throughout: figures for people, each published on its own.
@@ -188,10 +195,10 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
         labels.name,
         seconds_since(client.connected_at),
         seconds_since(client.active_at.load(Ordering::Relaxed)),
-        flags(client),
+        flags(client, is_dirty),
         client.channels.load(Ordering::Relaxed),
         client.patterns.load(Ordering::Relaxed),
-        client.watched.load(Ordering::Relaxed),
+        client.watched_len(),
         input_len,
         input_free,
         usize::from(unsent_len > 0),
@@ -209,7 +216,7 @@ fn describe(client: &ClientShared, now: u64, text: &mut String) {
 }
 
 /// What is special about a connection, a letter each; N for nothing.
-fn flags(client: &ClientShared) -> String {
+fn flags(client: &ClientShared, is_dirty: bool) -> String {
     // ORDERING: Relaxed throughout, as in `describe`.
     let tracking = client.tracking.load(Ordering::Relaxed);
     let letters = [
@@ -220,6 +227,8 @@ fn flags(client: &ClientShared) -> String {
         ('t', tracking & TRACKING != 0),
         ('R', tracking & BROKEN_REDIRECT != 0),
         ('B', tracking & BROADCASTS != 0),
+        ('d', is_dirty),
+        ('c', client.closes.load(Ordering::Relaxed)),
         ('U', client.peer.starts_with('/')),
         ('e', client.no_evict.load(Ordering::Relaxed)),
         ('T', client.no_touch.load(Ordering::Relaxed)),

@@ -4,7 +4,6 @@
 //! clients insist on (loading, role, connected_slaves, cluster_enabled).
 
 use std::fmt::Write;
-use std::sync::atomic::Ordering;
 
 use super::connection::REDIS_VERSION;
 use crate::acl::Reason;
@@ -121,11 +120,9 @@ fn clients(f: &Facts<'_>, text: &mut String) {
     field(text, "blocked_clients", count(ClientShared::is_waiting));
     field(text, "waiting_clients", f.store.watches);
     field(text, "waiting_clients_limit", f.config.waiting_max);
-    // ORDERING: Relaxed, figures for people.
-    let watched = |client: &ClientShared| client.watched.load(Ordering::Relaxed);
-    field(text, "watching_clients", clients.iter().filter(|c| watched(c) > 0).count());
+    field(text, "watching_clients", count(|client| client.watched_len() > 0));
     // A key counts as often as connections watch it.
-    field(text, "total_watched_keys", clients.iter().map(|c| watched(c)).sum::<usize>());
+    field(text, "total_watched_keys", clients.iter().map(|c| c.watched_len()).sum::<usize>());
     field(text, "pubsub_clients", count(ClientShared::listens));
     field(text, "tracking_clients", f.server.tracking.counts().clients);
     field(text, "mem_clients_normal", f.server.clients_memory());

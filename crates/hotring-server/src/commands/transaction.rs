@@ -5,6 +5,8 @@
 //! and runs the queue: nobody sees a state in the middle, on no thread, and nobody writes one of the
 //! keys between the look and the end.
 
+use std::sync::Arc;
+
 use hotring_protocol::{CommandId, Flags, Group, Spec, Writer};
 use hotring_store::{Key, KeyHash, Stamp};
 
@@ -41,6 +43,14 @@ pub(crate) fn watch(c: &mut Context<'_>) -> Outcome {
     if c.client.transaction.is_open() {
         return Err(Failure::text("ERR WATCH inside MULTI is not allowed"));
     }
+    let outcome = watch_all(c);
+    c.client.publish_watched();
+    outcome?;
+    c.reply.ok();
+    Ok(())
+}
+
+fn watch_all(c: &mut Context<'_>) -> Outcome {
     let watched_max = c.server.config().watched_max;
     for key in c.args.tail(1).iter() {
         let watched = &mut c.client.transaction.watched;
@@ -49,21 +59,18 @@ pub(crate) fn watch(c: &mut Context<'_>) -> Outcome {
             continue;
         }
         if watched.len() >= watched_max {
-            c.client.publish_transaction();
             return Err(Failure::from(format!(
                 "ERR {watched_max} keys are watched already (max-watched-keys)"
             )));
         }
-        watched.push(c.store.stamp(key, c.now)?);
+        watched.push(Arc::new(c.store.stamp(key, c.now)?));
     }
-    c.client.publish_transaction();
-    c.reply.ok();
     Ok(())
 }
 
 pub(crate) fn unwatch(c: &mut Context<'_>) -> Outcome {
     c.client.transaction.watched.clear();
-    c.client.publish_transaction();
+    c.client.publish_watched();
     c.reply.ok();
     Ok(())
 }
@@ -106,7 +113,7 @@ enum Scope<'a> {
     Everything,
 }
 
-fn scope<'a>(queue: &'a Queue, watched: &'a [Stamp]) -> Scope<'a> {
+fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<Stamp>]) -> Scope<'a> {
     if watched.is_empty() && queue.len() <= 1 {
         return Scope::Nothing;
     }
@@ -114,26 +121,28 @@ fn scope<'a>(queue: &'a Queue, watched: &'a [Stamp]) -> Scope<'a> {
         return Scope::Everything;
     }
     let keys = queue.commands().flat_map(|(spec, args)| spec.keys_of(args));
-    let keys: Vec<_> = keys.chain(watched.iter().map(Stamp::key)).collect();
+    let keys: Vec<_> = keys.chain(watched.iter().map(|stamp| stamp.key())).collect();
     if keys.is_empty() { Scope::Nothing } else { Scope::Keys(keys) }
 }
 
 /// Whether a command may look at keys that the table does not say: one that walks over all of them, a
-/// script, which may use others than it was given, or one that begins to observe all of them.
+/// script, which may use others than it was given, one that begins to observe all of them, or one that tells
+/// whether those have changed that anybody watches.
 pub(crate) fn may_touch_any_key(spec: &Spec) -> bool {
     let touches = spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::WRITE);
-    let observes = spec.id == CommandId::ClientTracking;
+    let observes = matches!(spec.id, CommandId::ClientTracking | CommandId::ClientList);
     spec.group == Group::Scripting || observes || spec.keys.is_empty() && touches
 }
 
 /// Runs the queue unless a watched key has changed.
-fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
+fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
     if watched.iter().any(|stamp| !c.store.is_unchanged(stamp, c.now)) {
         c.reply.null_array();
         return;
     }
     c.counters.commands.add(queue.len() as u64);
     let start = c.reply.written();
+    c.client.begin_exec();
     c.reply.array(queue.len());
     for (spec, args) in queue.commands() {
         let mut inner = Context {
@@ -142,7 +151,6 @@ fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
             reply: Writer::new(c.reply.buffer(), c.client.version),
             reply_len_max: c.reply_len_max,
             now: c.now,
-    c.client.begin_exec();
             store: c.store,
             counters: c.counters,
             own: c.own,
@@ -171,6 +179,7 @@ fn run(queue: &Queue, watched: &[Stamp], c: &mut Context<'_>) {
             c.reply.buffer().truncate(start);
         }
     }
+    c.client.end_exec(start, c.reply.buffer());
 }
 
 /// Whether the client may run a command that it has queued. If not, that is its reply: users may have
@@ -179,7 +188,6 @@ fn is_still_allowed(spec: &Spec, c: &mut Context<'_>) -> bool {
     let Err(denied) = c.client.access().check(spec, c.args) else { return true };
     deny(denied, spec, c.args, c.client, c.server, Origin::Transaction);
     let reason = match denied {
-    c.client.end_exec(start, c.reply.buffer());
         Denied::Unauthenticated => "authentication is required",
         Denied::Command => "no permission to execute the command or subcommand",
         Denied::Key(_) => "no permission to touch the specified keys",

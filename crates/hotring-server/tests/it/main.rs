@@ -10,6 +10,7 @@ mod bypass;
 mod clients;
 mod differential;
 mod differential_acl;
+mod differential_clients;
 mod differential_tracking;
 mod handshakes;
 mod history;

@@ -149,6 +149,23 @@ fn a_half_closed_connection_waits_no_more_while_replies_are_unsent() {
 }
 
 #[test]
+fn a_connection_that_ends_once_its_replies_are_fetched_is_shown_to_do_so() {
+    let server = TestServer::with(|config| config.output_soft_max = 1 << 30);
+    let mut other = server.connect();
+    // More than the kernel takes for a client that does not read.
+    let big = "v".repeat(16 << 20);
+    assert_eq!(other.ask(&["SET", "big", &big]), ok());
+    let mut deaf = server.connect();
+    deaf.send(b"GET big\r\nQUIT\r\n");
+    while !other.say("CLIENT LIST").text().contains(" flags=c ") {
+        std::thread::yield_now();
+    }
+    assert_eq!(deaf.reply(), bulk(&big));
+    assert_eq!(deaf.reply(), ok());
+    assert!(deaf.is_closed());
+}
+
+#[test]
 fn the_end_of_the_server_ends_a_wait() {
     let server = TestServer::new();
     let mut writer = server.connect();

@@ -203,3 +203,30 @@ fn a_reply_above_the_limit_ends_the_connection_and_all_of_it_has_run() {
     let mut session = dialogue.server().store.session();
     assert!(session.exists(b"n", 0), "the transaction took place");
 }
+
+#[test]
+fn who_watches_what_has_changed_is_shown_to_do_so() {
+    let mut a = Dialogue::new(Version::Resp3);
+    let mut b = a.beside(Version::Resp3);
+    let flags = |dialogue: &mut Dialogue, request: &str| {
+        let reply = dialogue.say(request);
+        let line = reply.lines().find(|line| line.contains("id=1 ")).unwrap().to_string();
+        line.split(" flags=").nth(1).unwrap().split(' ').next().unwrap().to_string()
+    };
+    a.say("SET k 1\r\nWATCH k none");
+    assert_eq!(flags(&mut b, "CLIENT LIST"), "N");
+    b.say("SET none 1");
+    assert_eq!(flags(&mut b, "CLIENT LIST"), "d");
+    assert_eq!(flags(&mut a, "CLIENT INFO"), "d");
+    a.say("MULTI");
+    assert_eq!(flags(&mut b, "MULTI\r\nGET x\r\nCLIENT LIST\r\nEXEC"), "xd");
+    assert_eq!(a.say("EXEC"), "_¶");
+    assert_eq!(flags(&mut b, "CLIENT LIST"), "N");
+    // The second key is too long: the first is watched all the same.
+    let long = "x".repeat(100_000);
+    a.ask(format!("*3\r\n$5\r\nWATCH\r\n$1\r\nk\r\n$100000\r\n{long}\r\n").as_bytes());
+    b.say("SET k 2");
+    assert_eq!(flags(&mut b, "CLIENT LIST"), "d");
+    a.say("UNWATCH");
+    assert_eq!(flags(&mut b, "CLIENT LIST"), "N");
+}
