@@ -2,12 +2,52 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+
+use crate::machine::Machine;
+
+/// Everything that a run tells whose figures are one table.
+#[derive(Debug, Serialize)]
+pub struct Results<R> {
+    /// Where it ran.
+    pub machine: Machine,
+    /// By which command.
+    pub command: Vec<String>,
+    /// One row for each target in each setting.
+    pub rows: Vec<R>,
+}
+
+impl<R> Results<R> {
+    /// Of this process.
+    pub fn new(machine: Machine, rows: Vec<R>) -> Self {
+        Results { machine, command: std::env::args().collect(), rows }
+    }
+}
+
+/// Where figures go besides the terminal.
+#[derive(Debug, Args)]
+pub struct Files {
+    /// Also write the table to this file as CSV
+    #[arg(long)]
+    csv: Option<PathBuf>,
+    /// Also write machine, command and all figures to this file as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+impl Files {
+    /// Writes the rows to the one and everything to the other.
+    pub fn write<R: Serialize>(&self, rows: &[R], all: &impl Serialize) -> Result<()> {
+        self.csv.as_ref().map_or(Ok(()), |path| write_csv(path, rows))?;
+        self.json.as_ref().map_or(Ok(()), |path| write_json(path, all))
+    }
+}
 
 /// The median of several rounds and how far they lie apart.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -10,8 +10,6 @@ mod outcome;
 mod table;
 mod time;
 
-use std::path::PathBuf;
-
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
@@ -20,7 +18,7 @@ use serde::Serialize;
 use crate::machine::{self, Machine};
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Rounds, Samples};
-use crate::report;
+use crate::report::{self, Files};
 use crate::targets::{Mode, Plan};
 use crate::workload::operations::{Keys, Workload};
 use crate::workload::skew::Skew;
@@ -58,12 +56,8 @@ pub struct CompareArgs {
     /// Same seed, same streams
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Also write all rates to this file as CSV
-    #[arg(long)]
-    csv: Option<PathBuf>,
-    /// Also write machine, command, ratios and rates to this file as JSON
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 }
 
 /// What can be left out.
@@ -142,15 +136,9 @@ impl CompareArgs {
         print!("{}", outcome::ratios(&run.outcomes));
         print!("{}", literature::beside(&run.measured));
         print!("{}", outcome::rates(&run.measured));
-        if let Some(path) = &self.csv {
-            report::write_csv(path, &run.measured)?;
-        }
-        if let Some(path) = &self.json {
-            let command = std::env::args().collect();
-            let (ratios, rates) = (&*run.outcomes, &*run.measured);
-            report::write_json(path, &Results { machine: &machine, command, ratios, rates })?;
-        }
-        Ok(())
+        let command = std::env::args().collect();
+        let (ratios, rates) = (&*run.outcomes, &*run.measured);
+        self.files.write(rates, &Results { machine: &machine, command, ratios, rates })
     }
 
     fn begin(&self) -> Run {

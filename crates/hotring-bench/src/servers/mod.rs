@@ -17,7 +17,6 @@ mod results;
 mod spawn;
 mod target;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -29,11 +28,11 @@ pub use spawn::{Kind, Plan, Transport};
 pub use target::Target;
 
 use crate::machine::{Machine, cores};
-use crate::report;
+use crate::report::{self, Files, Results};
 use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;
 use content::{KEY_LEN_MAX, LEN_MIN};
-use results::{Results, Row};
+use results::Row;
 use target::Given;
 
 /// Measure servers over the wire, side by side: CPU time a request, throughput, latency
@@ -111,12 +110,8 @@ pub struct ServersArgs {
     /// Same seed, same requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Also write the table to this file as CSV
-    #[arg(long)]
-    csv: Option<PathBuf>,
-    /// Also write machine, command and table to this file as JSON
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 }
 
 const EXAMPLES: &str = "\
@@ -138,15 +133,9 @@ impl ServersArgs {
             let data = Data { keys: self.keys, key_len: self.key_size, value_len };
             rows.extend(self.measure(&data)?);
         }
-        let results = Results { machine, command: std::env::args().collect(), rows };
+        let results = Results::new(machine, rows);
         print!("{}", results.table(&self.base));
-        if let Some(path) = &self.csv {
-            report::write_csv(path, &results.rows)?;
-        }
-        if let Some(path) = &self.json {
-            report::write_json(path, &results)?;
-        }
-        Ok(())
+        self.files.write(&results.rows, &results)
     }
 
     fn check(&self) -> Result<()> {

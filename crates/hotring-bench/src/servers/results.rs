@@ -5,19 +5,7 @@ use serde::Serialize;
 use super::measure::{Data, Load, Sample};
 use super::pool::Tally;
 use super::target::Target;
-use crate::machine::Machine;
-use crate::report::{Spread, Table};
-
-/// Everything that a run tells.
-#[derive(Debug, Serialize)]
-pub struct Results {
-    /// Where it ran.
-    pub machine: Machine,
-    /// By which command.
-    pub command: Vec<String>,
-    /// One row for each target and load.
-    pub rows: Vec<Row>,
-}
+use crate::report::{Results, Spread, Table};
 
 /// One target under one load.
 #[derive(Clone, Debug, Serialize)]
@@ -143,7 +131,7 @@ fn us(nanoseconds: f64) -> f64 {
     (nanoseconds / 10.0).round() / 100.0
 }
 
-impl Results {
+impl Results<Row> {
     /// The table of one kind of load after the other, with notes below.
     pub fn table(&self, base: &str) -> String {
         let of_base = format!("CPU of {base}");

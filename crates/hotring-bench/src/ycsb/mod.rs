@@ -17,14 +17,14 @@ use crate::machine::{self, Machine};
 use crate::measure::latency;
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Rounds};
-use crate::report;
+use crate::report::{self, Files, Results};
 use crate::targets::{Mode, Plan, Shape, Target, TargetName};
 use crate::workload::operations::{Keys, Workload};
 use crate::workload::skew::Skew;
 use crate::workload::streams::{Draw, Streams};
 use crate::workload::trace::{Format, Trace};
 use crate::workload::zipf::share_of_hottest;
-use results::{Results, Row};
+use results::Row;
 
 /// Run YCSB workloads on the index beside other targets
 #[derive(Debug, Args)]
@@ -95,12 +95,8 @@ pub struct YcsbArgs {
     /// Same seed, same streams
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Also write the table to this file as CSV
-    #[arg(long)]
-    csv: Option<PathBuf>,
-    /// Also write machine, command and table to this file as JSON
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 }
 
 /// How the ring is set up.
@@ -178,15 +174,9 @@ impl YcsbArgs {
         }
         let targets = Loaded::all(&self.plans(keys)?, keys, self.stream_ops(&accesses))?;
         let rows = self.measure(&targets, keys, &accesses)?;
-        let results = Results { machine, command: std::env::args().collect(), rows };
+        let results = Results::new(machine, rows);
         print!("{}", results.table());
-        if let Some(path) = &self.csv {
-            report::write_csv(path, &results.rows)?;
-        }
-        if let Some(path) = &self.json {
-            report::write_json(path, &results)?;
-        }
-        Ok(())
+        self.files.write(&results.rows, &results)
     }
 
     fn read_trace(&self) -> Result<Option<Trace>> {

@@ -2,24 +2,12 @@
 
 use serde::Serialize;
 
-use crate::machine::Machine;
 use crate::measure::latency::Latencies;
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Samples};
-use crate::report::{Spread, Table};
+use crate::report::{Results, Spread, Table};
 use crate::targets::{Mode, TargetName};
 use crate::workload::operations::Workload;
-
-/// A whole run.
-#[derive(Debug, Serialize)]
-pub struct Results {
-    /// What it ran on.
-    pub machine: Machine,
-    /// The command line.
-    pub command: Vec<String>,
-    /// One row for each target and setting.
-    pub rows: Vec<Row>,
-}
 
 /// One target in one setting.
 #[derive(Clone, Debug, Serialize)]
@@ -122,7 +110,7 @@ fn round(value: f64, digits: i32) -> f64 {
     (value * unit).round() / unit
 }
 
-impl Results {
+impl Results<Row> {
     /// The rows as a table.
     pub fn table(&self) -> String {
         let mut columns = vec![
