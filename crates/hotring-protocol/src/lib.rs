@@ -28,6 +28,8 @@ mod error;
 mod glob;
 pub mod memcached;
 mod number;
+#[cfg(test)]
+mod random;
 mod resp;
 mod starts;
 mod table;

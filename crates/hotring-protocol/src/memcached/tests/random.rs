@@ -1,6 +1,7 @@
 //! Random input: nothing panics, and how input is cut into pieces changes nothing.
 
 use super::*;
+use crate::random::Random;
 
 /// Pieces that requests are made of, so that random strings get deep into the decoder.
 const PIECES: &[&str] = &[
@@ -36,22 +37,6 @@ const PIECES: &[&str] = &[
     "set k 0 0 1\r\nx\r\n",
     "ms k 2\r\nhi\r\n",
 ];
-
-/// A small generator.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-}
 
 #[test]
 fn pieces_of_any_size_give_the_same_requests() {

@@ -8,6 +8,7 @@ mod write;
 use super::{Decoded, Decoder, Limits};
 use crate::args::Args;
 use crate::error::ProtocolError;
+use crate::random::Random;
 
 /// Decodes with a fresh decoder; gives the arguments and the bytes consumed, or `None`
 /// if the input ends inside the request.
@@ -38,20 +39,4 @@ fn found(decoded: Decoded, args: &Args, input: &[u8]) -> Option<Found> {
 fn request(words: &[&str], consumed: usize) -> Found {
     let args = words.iter().map(|word| word.as_bytes().to_vec()).collect();
     Found { args, consumed }
-}
-
-/// Random numbers that a seed determines.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
 }
