@@ -20,16 +20,16 @@ pub(super) fn get(c: &mut Context<'_>, with_cas: bool) -> Outcome {
     for key in keys.iter() {
         let key = check_key(key)?;
         let found = show(c, key, with_cas)?;
-        c.count(Count::CmdGet);
-        c.count(if found { Count::GetHits } else { Count::GetMisses });
-        note_look(c, key, found);
+        count_get(c, key, found);
         c.check_room()?;
     }
     c.reply.line("END");
     Ok(())
 }
 
-fn note_look(c: &Context<'_>, key: &[u8], found: bool) {
+fn count_get(c: &Context<'_>, key: &[u8], found: bool) {
+    c.count(Count::CmdGet);
+    c.count(if found { Count::GetHits } else { Count::GetMisses });
     if found {
         c.counters.keyspace_hits.add(1)
     } else {
@@ -112,9 +112,7 @@ pub(super) fn touch_and_get(c: &mut Context<'_>, with_cas: bool) -> Outcome {
         let found = show_changed(c, key, with_cas, expiry)?;
         c.count(Count::CmdTouch);
         c.count(if found { Count::TouchHits } else { Count::TouchMisses });
-        c.count(Count::CmdGet);
-        c.count(if found { Count::GetHits } else { Count::GetMisses });
-        note_look(c, key, found);
+        count_get(c, key, found);
         c.check_room()?;
     }
     c.reply.line("END");
