@@ -100,8 +100,8 @@ pub(crate) fn bind_admin(config: &Config) -> Result<Option<TcpListener>, StartEr
         return Err(StartError::new(format!(
             "refusing to serve the status page on {text}: other machines can reach this address, and \
              the page shows clients and keys without asking for a password.\n\
-             Either use 127.0.0.1, or, if only machines that you trust can reach it, say so with \
-             --protected-mode no"
+             Either set admin to an address on 127.0.0.1, or to none, or, if only machines that you trust \
+             can reach it, say so with --protected-mode no"
         )));
     }
     let listener = bind_one(address, config.tcp_backlog);
