@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Threads that write at the same time rarely meet in one of so many.
 const SHARDS: usize = 64;
 
-/// What a key takes besides its own bytes and its list: 40 bytes in a node of the map, which is two thirds full, and
-/// what the allocator needs for two pieces.
+/// What a key takes besides its own bytes and its list, in a node of the map and for the allocator: 86 to 111 bytes with
+/// glibc's, measured over keys of 8 to 1000 bytes.
 pub(super) const ENTRY_LEN: usize = 96;
 
 /// Keys that one step of a walk looks at, under the lock of a shard; about 50 µs.

@@ -1,15 +1,27 @@
-//! WAITKEY, CLIENT UNBLOCK and CLIENT PAUSE over real connections. No test relies on how long something takes: who wants another
-//! connection to wait asks INFO until it does.
+//! WAITKEY, CLIENT UNBLOCK and CLIENT PAUSE over real connections. No test relies on how long something takes: who wants
+//! another connection to wait asks INFO until it does.
+
+use std::time::{Duration, Instant};
 
 use hotring_server::Secret;
 
 use crate::wire::{Reply, TestServer, Wire, bulk, ok, request};
 
-/// Asks until so many connections wait.
-fn until_waiting(wire: &mut Wire, n_waiting: usize) {
-    while !wire.say("INFO clients").text().contains(&format!("waiting_clients:{n_waiting}\r\n")) {
+/// What comes about at all does so within this time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks until the answer has this text.
+fn until(wire: &mut Wire, request: &str, text: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while !wire.say(request).text().contains(text) {
+        assert!(Instant::now() < deadline, "no {text} in {request}");
         std::thread::yield_now();
     }
+}
+
+/// Asks until so many connections wait for keys.
+fn until_waiting(wire: &mut Wire, n_waiting: usize) {
+    until(wire, "INFO clients", &format!("waiting_clients:{n_waiting}\r\n"));
 }
 
 /// A connection that waits.
@@ -157,9 +169,7 @@ fn a_connection_that_ends_once_its_replies_are_fetched_is_shown_to_do_so() {
     assert_eq!(other.ask(&["SET", "big", &big]), ok());
     let mut deaf = server.connect();
     deaf.send(b"GET big\r\nQUIT\r\n");
-    while !other.say("CLIENT LIST").text().contains(" flags=c ") {
-        std::thread::yield_now();
-    }
+    until(&mut other, "CLIENT LIST", " flags=c ");
     assert_eq!(deaf.reply(), bulk(&big));
     assert_eq!(deaf.reply(), ok());
     assert!(deaf.is_closed());
@@ -394,10 +404,9 @@ fn replies_that_are_not_wanted_leave_no_others_out_of_step() {
     assert_eq!(wire.say("AUTH u right"), ok());
 }
 
+/// Asks until so many connections wait for whatever it is.
 fn until_blocked(wire: &mut Wire, n: usize) {
-    while !wire.say("INFO clients").text().contains(&format!("blocked_clients:{n}\r\n")) {
-        std::thread::yield_now();
-    }
+    until(wire, "INFO clients", &format!("blocked_clients:{n}\r\n"));
 }
 
 #[test]
