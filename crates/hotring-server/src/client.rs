@@ -264,15 +264,14 @@ impl Client {
                 return;
             }
         }
-        // Who has not been told yet that it listens would take a message for a reply.
-        if self.before.as_ref().is_none_or(|before| before.listened) {
-            self.put_before(&messages, out);
-        }
+        self.put_before(&messages, out);
     }
 
     /// Puts messages before the reply, which has not begun, or is that of the whole transaction.
     fn put_before(&mut self, messages: &[u8], out: &mut Vec<u8>) {
         match &mut self.before {
+            // Who has not been told yet that it listens would take a message for a reply.
+            Some(before) if self.version == Version::Resp2 && !before.listened => {}
             Some(before) => before.messages.extend_from_slice(messages),
             None => {
                 out.extend_from_slice(messages);

@@ -100,6 +100,9 @@ fn behind_the_end_of_a_subscription_no_message_comes() {
         dialogue.say("MULTI\r\nSUBSCRIBE a\r\nPUBLISH a x\r\nUNSUBSCRIBE a\r\nEXEC"),
         format!("+OK¶+QUEUED¶+QUEUED¶+QUEUED¶*3¶*3¶$9¶subscribe¶$1¶a¶:1¶:1¶{}0¶", resp2(end))
     );
+    let reply = dialogue.say("MULTI\r\nSUBSCRIBE a\r\nPUBLISH a x\r\nHELLO 3\r\nEXEC");
+    assert!(reply.contains("+QUEUED¶*3¶*3¶") && !reply.contains("message"), "{reply}");
+    assert_eq!(dialogue.say("RESET"), "+RESET¶");
     // Where no replies are wanted, messages still are.
     dialogue.say("HELLO 3\r\nSUBSCRIBE a\r\nCLIENT REPLY OFF");
     assert_eq!(dialogue.say("MULTI\r\nPUBLISH a x\r\nHELLO 2\r\nEXEC"), message);
