@@ -392,92 +392,46 @@ fn no_change_is_missed_by_who_observes_all() {
     observe_and_write(LeftOut::Nothing);
 }
 
-#[test]
-#[should_panic = "a change was missed"]
-fn without_waiting_for_writes_an_observer_misses_a_change() {
-    observe_and_write(LeftOut::Step(Fault::NoDrain));
+/// What is wrong when something is left out, which the same scenarios have to find: a test each.
+macro_rules! found {
+    ($($name:ident: $scenario:ident, $left_out:expr, $wrong:literal;)*) => {$(
+        #[test]
+        #[should_panic = $wrong]
+        fn $name() {
+            $scenario($left_out);
+        }
+    )*};
 }
 
-#[test]
-#[should_panic = "a change was missed"]
-fn without_the_light_barrier_an_observer_misses_a_change() {
-    observe_and_write(LeftOut::Light);
-}
-
-#[test]
-#[should_panic = "a change was missed"]
-fn without_holds_a_change_is_missed() {
-    watch_and_write(LeftOut::Step(Fault::NoHold));
-}
-
-#[test]
-#[should_panic = "a change was missed"]
-fn without_waiting_for_writes_a_change_is_missed() {
-    watch_and_write(LeftOut::Step(Fault::NoDrain));
-}
-
-#[test]
-#[should_panic = "a change was missed"]
-fn without_the_light_barrier_a_change_is_missed() {
-    watch_and_write(LeftOut::Light);
-}
-
-#[test]
-#[should_panic = "an update was lost"]
-fn without_the_light_barrier_a_write_is_missed() {
-    write_and_hold(LeftOut::Light);
-}
-
-#[test]
-#[should_panic = "an update was lost"]
-fn without_the_light_barrier_a_newcomer_is_missed() {
-    hold_and_newcomer(LeftOut::Light);
-}
-
-#[test]
-#[should_panic = "the middle of an exclusive hold"]
-fn without_the_light_barrier_a_read_is_missed() {
-    read_and_exclusive(LeftOut::Light);
-}
-
-#[test]
-#[should_panic = "an update was lost"]
-fn without_waiting_for_writes_an_update_is_lost() {
-    write_and_hold(LeftOut::Step(Fault::NoDrain));
-}
-
-#[test]
-#[should_panic = "the middle of an exclusive hold"]
-fn without_waiting_for_reads_the_middle_is_seen() {
-    read_and_exclusive(LeftOut::Step(Fault::NoReaderDrain));
-}
-
-#[test]
-#[should_panic = "half of a multi-key write"]
-fn without_holds_half_is_seen() {
-    reads_in_turn(LeftOut::Step(Fault::NoHold));
-}
-
-#[test]
-#[should_panic = "half of a multi-key write"]
-fn without_holds_half_is_seen_by_hearsay() {
-    reads_by_hearsay(LeftOut::Step(Fault::NoHold));
-}
-
-#[test]
-#[should_panic = "a snapshot of two moments"]
-fn without_the_second_collection_two_moments_are_seen() {
-    snapshot_and_newcomer(LeftOut::Step(Fault::NoRecheck));
-}
-
-#[test]
-#[should_panic = "a snapshot of two moments"]
-fn without_the_second_collection_a_change_back_is_not_seen() {
-    snapshot_and_writes(LeftOut::Step(Fault::NoRecheck));
-}
-
-#[test]
-#[should_panic = "half of a multi-key write"]
-fn without_the_second_collection_half_is_seen() {
-    snapshot_and_hold(LeftOut::Step(Fault::NoRecheck));
+found! {
+    without_waiting_for_writes_an_observer_misses_a_change:
+        observe_and_write, LeftOut::Step(Fault::NoDrain), "a change was missed";
+    without_the_light_barrier_an_observer_misses_a_change:
+        observe_and_write, LeftOut::Light, "a change was missed";
+    without_holds_a_change_is_missed:
+        watch_and_write, LeftOut::Step(Fault::NoHold), "a change was missed";
+    without_waiting_for_writes_a_change_is_missed:
+        watch_and_write, LeftOut::Step(Fault::NoDrain), "a change was missed";
+    without_the_light_barrier_a_change_is_missed:
+        watch_and_write, LeftOut::Light, "a change was missed";
+    without_the_light_barrier_a_write_is_missed:
+        write_and_hold, LeftOut::Light, "an update was lost";
+    without_the_light_barrier_a_newcomer_is_missed:
+        hold_and_newcomer, LeftOut::Light, "an update was lost";
+    without_the_light_barrier_a_read_is_missed:
+        read_and_exclusive, LeftOut::Light, "the middle of an exclusive hold";
+    without_waiting_for_writes_an_update_is_lost:
+        write_and_hold, LeftOut::Step(Fault::NoDrain), "an update was lost";
+    without_waiting_for_reads_the_middle_is_seen:
+        read_and_exclusive, LeftOut::Step(Fault::NoReaderDrain), "the middle of an exclusive hold";
+    without_holds_half_is_seen:
+        reads_in_turn, LeftOut::Step(Fault::NoHold), "half of a multi-key write";
+    without_holds_half_is_seen_by_hearsay:
+        reads_by_hearsay, LeftOut::Step(Fault::NoHold), "half of a multi-key write";
+    without_the_second_collection_two_moments_are_seen:
+        snapshot_and_newcomer, LeftOut::Step(Fault::NoRecheck), "a snapshot of two moments";
+    without_the_second_collection_a_change_back_is_not_seen:
+        snapshot_and_writes, LeftOut::Step(Fault::NoRecheck), "a snapshot of two moments";
+    without_the_second_collection_half_is_seen:
+        snapshot_and_hold, LeftOut::Step(Fault::NoRecheck), "half of a multi-key write";
 }
