@@ -140,7 +140,7 @@ fn messages_pass_while_requests_are_under_way() {
 /// Messages come between the look for them and the end of a subscription: the reply to that has to come behind them.
 #[test]
 fn no_message_comes_behind_the_end_of_a_subscription() {
-    const ROUNDS: usize = 2_000;
+    const ROUNDS: usize = 1_000;
     let server = TestServer::with(|config| config.threads = 2);
     let mut wire = server.connect();
     let end = AtomicBool::new(false);

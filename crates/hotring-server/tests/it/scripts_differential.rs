@@ -192,7 +192,7 @@ const SCRIPTS: &[&str] = &[
 
 /// How many errors the server counts, by their kind and by command.
 fn errors(raw: &mut Raw) -> Vec<String> {
-    let info = raw.ask(&[b"INFO", b"everything"]);
+    let info = raw.ask(&[b"INFO", b"stats", b"commandstats", b"errorstats"]);
     let info = String::from_utf8_lossy(&info).into_owned();
     let is_counted = |line: &&str| {
         let by_command = line.starts_with("cmdstat_");

@@ -137,6 +137,7 @@ fn no_change_is_missed_by_who_is_told_of_all_keys() {
 #[test]
 fn no_change_is_missed_where_there_is_little_room() {
     readers_and_writers("", |config| config.tracking_keys_max = 10, write_some);
+    readers_and_writers("", |config| config.tracking_memory_max = 1_000, write_some);
 }
 
 #[test]
@@ -199,7 +200,7 @@ fn who_begins_beside_writers_misses_nothing() {
 /// A message on the connection of another one comes only while that listens.
 #[test]
 fn no_invalidation_comes_behind_the_end_of_listening() {
-    const ROUNDS: usize = 2_000;
+    const ROUNDS: usize = 1_000;
     let server = TestServer::with(|config| config.threads = 2);
     let mut listener = server.connect();
     let id = listener.say("CLIENT ID").int();
