@@ -15,9 +15,12 @@ const WORDS_MAX: usize = 9;
 
 type Lane = [u64; LANES];
 
-/// Which code to use, by what the processor has.
+/// Which code to use. Only [`Vectors::of_processor`] makes one, so that the processor has what it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Vectors {
+pub(crate) struct Vectors(Which);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
     None,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -29,17 +32,17 @@ impl Vectors {
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn of_processor() -> Self {
         if std::arch::is_x86_feature_detected!("avx512f") {
-            Self::Avx512
+            Self(Which::Avx512)
         } else if std::arch::is_x86_feature_detected!("avx2") {
-            Self::Avx2
+            Self(Which::Avx2)
         } else {
-            Self::None
+            Self(Which::None)
         }
     }
 
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) fn of_processor() -> Self {
-        Self::None
+        Self(Which::None)
     }
 }
 
@@ -57,7 +60,7 @@ pub(crate) fn hash_all<'k>(
         let keys: [&[u8]; LANES] = std::array::from_fn(|i| key(group * LANES + i.min(last)));
         let n_words = keys[0].len() / 8;
         let is_even = keys.iter().all(|key| key.len() / 8 == n_words);
-        if vectors == Vectors::None || hashes.len() < LANES_MIN || n_words >= WORDS_MAX || !is_even
+        if vectors.0 == Which::None || hashes.len() < LANES_MIN || n_words >= WORDS_MAX || !is_even
         {
             hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = hasher.hash(key));
         } else {
@@ -105,14 +108,14 @@ fn last_word(key: &[u8], rest: &[u8]) -> u64 {
 }
 
 fn hash_lanes(hasher: &SipHasher13, vectors: Vectors, words: &Words) -> Lane {
-    match vectors {
-        Vectors::None => lanes(hasher, words),
+    match vectors.0 {
+        Which::None => lanes(hasher, words),
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the processor has it.
-        Vectors::Avx2 => unsafe { lanes_avx2(hasher, words) },
+        // SAFETY: the processor has it, as `of_processor` has found.
+        Which::Avx2 => unsafe { lanes_avx2(hasher, words) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the processor has it.
-        Vectors::Avx512 => unsafe { lanes_avx512(hasher, words) },
+        // SAFETY: the processor has it, as `of_processor` has found.
+        Which::Avx512 => unsafe { lanes_avx512(hasher, words) },
     }
 }
 
@@ -242,10 +245,10 @@ mod tests {
 
     /// Every code that this processor can run.
     fn every() -> Vec<Vectors> {
-        let mut every = vec![Vectors::None, Vectors::of_processor()];
+        let mut every = vec![Vectors(Which::None), Vectors::of_processor()];
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
-            every.push(Vectors::Avx2);
+            every.push(Vectors(Which::Avx2));
         }
         every.dedup();
         every

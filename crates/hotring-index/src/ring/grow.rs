@@ -9,10 +9,11 @@ use crate::sync::Ordering;
 
 /// Sampled lookups that a mean must rest on.
 const LOOKUPS_MIN: i64 = 4096;
-/// Pages of memory for the next doubling that are asked for every so many inserts: as the load comes
-/// near, and when a doubling waits for them.
-const PAGES_AT_LEISURE: u64 = 64;
-const PAGES_IN_HASTE: u64 = 8;
+/// Pages of memory for the next doubling that are asked for at one look at the load: as it comes near,
+/// many, as they have to be there in time; in a crowded table, few, as the doubling waits for them and so
+/// does every insert.
+const PAGES_WHEN_NEAR: u64 = 64;
+const PAGES_WHEN_CROWDED: u64 = 8;
 /// Between these parts of the load that doubles the table, its memory is asked for.
 const READY: [f64; 2] = [0.95, 0.98];
 
@@ -31,7 +32,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 let [from, to] = READY;
                 let near = ((load / items_max - from) / (to - from)).clamp(0.0, 1.0);
                 let (part, pages) =
-                    if crowded { (1.0, PAGES_IN_HASTE) } else { (near, PAGES_AT_LEISURE) };
+                    if crowded { (1.0, PAGES_WHEN_CROWDED) } else { (near, PAGES_WHEN_NEAR) };
                 let ready = self.engine.table.touch_ahead(mask, part, pages);
                 load > items_max || (crowded && ready)
             }
