@@ -84,7 +84,7 @@ pub(crate) fn show_always(spec: &Spec, args: ArgsView<'_>, from: From<'_>, serve
 fn line(spec: &Spec, args: ArgsView<'_>, from: From<'_>) -> String {
     let (seconds, microseconds) = clock::unix_parts();
     let peer = match from {
-        From::Client(client) => client.peer.as_str(),
+        From::Client(client) => &*client.peer,
         From::Script => "lua",
     };
     let mut line = format!("{seconds}.{microseconds:06} [0 {peer}]");

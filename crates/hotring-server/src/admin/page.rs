@@ -262,8 +262,8 @@ fn client_row(client: &ClientShared, now: u64) -> Vec<String> {
     let since = |then: u64| duration(now.saturating_sub(then) / 1000);
     vec![
         client.id.to_string(),
-        client.peer.clone(),
-        labels.name,
+        client.peer.to_string(),
+        labels.name.to_string(),
         format!("{} {}", labels.lib_name, labels.lib_ver),
         since(client.connected_at),
         // ORDERING: Relaxed, here and below: figures for people.

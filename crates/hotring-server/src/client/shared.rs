@@ -30,17 +30,17 @@ const TIMED_OUT: u8 = 2;
 const FAILED: u8 = 3;
 pub(super) const PAUSED: u8 = 4;
 
-/// What clients tell about themselves.
+/// What clients tell about themselves. Boxes, here and below, as there may be many thousands.
 #[derive(Clone, Debug)]
 pub(crate) struct Labels {
     /// The user that it has become.
     pub user: Cow<'static, str>,
     /// CLIENT SETNAME.
-    pub name: String,
+    pub name: Box<str>,
     /// CLIENT SETINFO LIB-NAME.
-    pub lib_name: String,
+    pub lib_name: Box<str>,
     /// CLIENT SETINFO LIB-VER.
-    pub lib_ver: String,
+    pub lib_ver: Box<str>,
 }
 
 /// What any thread may know about a connection.
@@ -49,9 +49,9 @@ pub(crate) struct ClientShared {
     /// Unique over the life of the process, from 1.
     pub id: u64,
     /// The other side's address.
-    pub peer: String,
+    pub peer: Box<str>,
     /// Our address.
-    pub local: String,
+    pub local: Box<str>,
     /// Which thread serves it.
     pub thread: usize,
     /// Unix milliseconds of the accept.
@@ -140,8 +140,8 @@ impl ClientShared {
     pub(crate) fn new(id: u64, peer: String, local: String, thread: usize, now: u64) -> Self {
         ClientShared {
             id,
-            peer,
-            local,
+            peer: peer.into(),
+            local: local.into(),
             thread,
             connected_at: now,
             active_at: AtomicU64::new(now),
@@ -166,9 +166,9 @@ impl ClientShared {
             has_left: AtomicBool::new(false),
             labels: Mutex::new(Labels {
                 user: "default".into(),
-                name: String::new(),
-                lib_name: String::new(),
-                lib_ver: String::new(),
+                name: Box::default(),
+                lib_name: Box::default(),
+                lib_ver: Box::default(),
             }),
             watched: Mutex::default(),
             signals: AtomicU8::new(0),

@@ -28,7 +28,7 @@ pub(crate) fn getname(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn setname(c: &mut Context<'_>) -> Outcome {
     let name = check_label("Client names", c.args.at(2))?;
-    c.client.shared.relabel(|labels| labels.name = name);
+    c.client.shared.relabel(|labels| labels.name = name.into());
     c.reply.ok();
     Ok(())
 }
@@ -38,11 +38,11 @@ pub(crate) fn setinfo(c: &mut Context<'_>) -> Outcome {
     match option.as_str() {
         "lib-name" => {
             let value = check_label("lib-name", c.args.at(3))?;
-            c.client.shared.relabel(|labels| labels.lib_name = value);
+            c.client.shared.relabel(|labels| labels.lib_name = value.into());
         }
         "lib-ver" => {
             let value = check_label("lib-ver", c.args.at(3))?;
-            c.client.shared.relabel(|labels| labels.lib_ver = value);
+            c.client.shared.relabel(|labels| labels.lib_ver = value.into());
         }
         _ => {
             let shown = quoted(&c.args[2]);
@@ -321,8 +321,8 @@ fn victims(c: &Context<'_>, filters: &[Filter]) -> Vec<Arc<ClientShared>> {
     let fits = |client: &ClientShared| {
         filters.iter().all(|filter| match filter {
             Filter::Id(id) => client.id == *id,
-            Filter::Peer(address) => client.peer == *address,
-            Filter::Local(address) => client.local == *address,
+            Filter::Peer(address) => *client.peer == **address,
+            Filter::Local(address) => *client.local == **address,
             Filter::Type(wanted) => wanted.has(client),
             Filter::User(name) => client.labels().user == *name,
             Filter::Age(seconds) => c.now.saturating_sub(client.connected_at) / 1000 >= *seconds,

@@ -62,7 +62,7 @@ pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
     c.client.become_user(Access::new(c.server.acl.default_user()));
     c.client.speak(Version::Resp2, &c.server.acl, c.reply.buffer());
     c.client.want_replies(Replies::All);
-    c.client.shared.relabel(|labels| labels.name.clear());
+    c.client.shared.relabel(|labels| labels.name = Box::default());
     c.client.shared.no_evict.store(false, std::sync::atomic::Ordering::Relaxed);
     c.client.shared.no_touch.store(false, std::sync::atomic::Ordering::Relaxed);
     c.reply.simple("RESET");
@@ -146,7 +146,7 @@ pub(crate) fn hello(c: &mut Context<'_>) -> Outcome {
         return Err(NO_LOGIN);
     }
     if let Some(name) = name {
-        c.client.shared.relabel(|labels: &mut Labels| labels.name = name);
+        c.client.shared.relabel(|labels: &mut Labels| labels.name = name.into());
     }
     c.client.speak(version, &c.server.acl, c.reply.buffer());
     let out = c.reply.buffer();

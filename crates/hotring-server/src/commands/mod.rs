@@ -113,7 +113,7 @@ fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     c.server.latency.note(COMMAND, took, c.now);
     if !has_secrets(id, c.args) {
         let shared = &c.client.shared;
-        let who = || (shared.peer.clone(), shared.labels().name);
+        let who = || (shared.peer.to_string(), shared.labels().name.into());
         c.server.slowlog.note(c.args, took, c.now, who);
     }
     outcome
