@@ -3,6 +3,7 @@
 //! One predictable branch an operation is what it costs. A program that needs one engine only
 //! names it in a type: [`HotRing`](crate::HotRing), for example.
 
+use crate::budget::Refused;
 use crate::bytes::{Action, Bytes, Damaged, Entry, Expiry, Key, NewValue, Part, Scrub};
 use crate::chaining::Chaining;
 use crate::config::{Checksum, Config, ConfigError};
@@ -159,6 +160,16 @@ impl AnyIndex {
         each_index!(&self.index, index => index.set_limbo_max(bytes));
     }
 
+    /// As [`Index::set_memory_max`].
+    pub fn set_memory_max(&self, bytes: u64) {
+        each_index!(&self.index, index => index.set_memory_max(bytes));
+    }
+
+    /// As [`Index::set_memory_beside`].
+    pub fn set_memory_beside(&self, bytes: u64) {
+        each_index!(&self.index, index => index.set_memory_beside(bytes));
+    }
+
     /// As [`Index::len`].
     pub fn len(&self) -> usize {
         each_index!(&self.index, index => index.len())
@@ -298,8 +309,16 @@ impl AnySession {
     /// # Errors
     /// Who is in the way, and of how much.
     #[inline(always)]
-    pub fn admit(&mut self) -> Result<(), Box<Stalled>> {
+    pub fn admit(&mut self) -> Result<(), Refused> {
         each!(&mut self.sessions, session => session.admit())
+    }
+
+    /// As [`Session::admit_bytes`].
+    ///
+    /// # Errors
+    /// As [`Session::admit`].
+    pub fn admit_bytes(&mut self, bytes: usize) -> Result<(), Refused> {
+        each!(&mut self.sessions, session => session.admit_bytes(bytes))
     }
 
     /// As [`Session::collect`].

@@ -94,6 +94,20 @@ impl<K: Kind, E: Engine> Index<K, E> {
         self.shared.collector.limit().set_max(bytes);
     }
 
+    /// Sets the limit of all memory that counts: items, those included that are removed and not yet
+    /// freed, the table, and [`Index::set_memory_beside`]. `u64::MAX`, as at the beginning, is none.
+    /// [`Session::admit`] refuses while more is used.
+    pub fn set_memory_max(&self, bytes: u64) {
+        self.shared.budget.set_max(bytes);
+        // Who is not asked again would wait for it.
+        let _ = self.shared.look_at_memory(0);
+    }
+
+    /// Says how much memory is used beside the index that is to count.
+    pub fn set_memory_beside(&self, bytes: u64) {
+        self.shared.budget.set_beside(bytes);
+    }
+
     /// Items present; exact when no operation is running.
     pub fn len(&self) -> usize {
         self.shared.items().max(0) as usize
@@ -117,6 +131,8 @@ impl<K: Kind, E: Engine> Index<K, E> {
             mapped_bytes: shared.arena.mapped_bytes() as u64,
             held_bytes: shared.arena.held_bytes() as u64,
             table_bytes: shared.engine.table_bytes(),
+            beside_bytes: shared.budget.beside(),
+            memory_max: shared.budget.max(),
             slots: shared.engine.slots(),
             lookups_sampled: sum(|r| r.lookups.load()),
             visits_sampled: sum(|r| r.visits.load()),

@@ -42,6 +42,7 @@
 mod any;
 mod arena;
 pub mod barrier;
+mod budget;
 mod bytes;
 mod chaining;
 #[cfg(any(loom, shuttle))]
@@ -72,6 +73,7 @@ mod word;
 
 pub use any::{AnyIndex, AnySession, EngineChoice};
 #[doc(hidden)]
+pub use budget::{Full, Refused};
 pub use bytes::Part;
 pub use bytes::{
     Action, Bytes, Damaged, Entry, Expiry, Key, KeyHash, NewValue, Scrub, ScrubCounts, Value,

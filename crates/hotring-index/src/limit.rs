@@ -76,6 +76,58 @@ pub(crate) enum Pressure {
     Over,
 }
 
+/// Beside a [`Pressure`] and above all of them: the limit of all memory is reached.
+const FULL: u64 = 4;
+
+/// What all sessions see of the limits: a [`Pressure`], and `FULL`.
+pub(crate) struct Shown(TallyU64);
+
+impl Shown {
+    pub(crate) fn new() -> Self {
+        Self(TallyU64::new(0))
+    }
+
+    /// Shows what limbo has been weighed as.
+    pub(crate) fn show_pressure(&self, pressure: Pressure) {
+        self.show(!FULL, pressure as u64);
+    }
+
+    /// Shows whether the limit of all memory is reached.
+    pub(crate) fn show_full(&self, is_full: bool) {
+        self.show(FULL, if is_full { FULL } else { 0 });
+    }
+
+    fn show(&self, which: u64, bits: u64) {
+        // ORDERING: Relaxed, advice, like the change below, which is rare: the line is everybody's.
+        let seen = self.0.load(Ordering::Relaxed);
+        if seen & which != bits {
+            let new = seen & !which | bits;
+            // One who changes the other bits at this moment may win: the next look sets it right.
+            // ORDERING: Relaxed, as above.
+            let _ = self.0.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there was any reason to refuse what takes memory at the last looks.
+    #[inline(always)]
+    pub(crate) fn is_refusing(&self) -> bool {
+        // ORDERING: Relaxed, advice. So for those below.
+        self.0.load(Ordering::Relaxed) >= Pressure::Over as u64
+    }
+
+    /// Whether limbo was above its limit when it was weighed last.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        // ORDERING: Relaxed, as above.
+        self.0.load(Ordering::Relaxed) & !FULL == Pressure::Over as u64
+    }
+
+    /// Whether limbo was above half of its limit.
+    pub(crate) fn is_pressed(&self) -> bool {
+        // ORDERING: Relaxed, as above.
+        self.0.load(Ordering::Relaxed) & !FULL != Pressure::None as u64
+    }
+}
+
 /// The limit, and what there was since the epoch last moved on.
 pub(crate) struct Limit {
     max: TallyU64,
@@ -193,6 +245,20 @@ mod tests {
         assert_eq!(levels, [None, None, Half, Half, Over]);
         limit.set_max(u64::MAX);
         assert_eq!(limit.pressure(i64::MAX), None);
+    }
+
+    #[test]
+    fn both_limits_are_shown_side_by_side() {
+        let shown = Shown::new();
+        for is_full in [true, false, true] {
+            shown.show_full(is_full);
+            for pressure in [Pressure::Half, Pressure::Over, Pressure::None] {
+                shown.show_pressure(pressure);
+                assert_eq!(shown.is_over_limit(), pressure == Pressure::Over);
+                assert_eq!(shown.is_pressed(), pressure != Pressure::None);
+                assert_eq!(shown.is_refusing(), is_full || pressure == Pressure::Over);
+            }
+        }
     }
 
     #[test]

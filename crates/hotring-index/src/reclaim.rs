@@ -21,10 +21,12 @@
 
 use crate::barrier;
 use crate::item::Item;
-use crate::limit::{Limit, Pressure, Stalled, tidy_name};
+use crate::limit::{Limit, Shown, Stalled, tidy_name};
 use crate::rare::sometimes;
+#[cfg(any(loom, shuttle))]
+use crate::sync::TallyU64;
 use crate::sync::{
-    Arc, AtomicBool, AtomicPtr, AtomicU64, Mutex, Ordering, TallyI64, TallyU64, compiler_fence,
+    Arc, AtomicBool, AtomicPtr, AtomicU64, Mutex, Ordering, TallyI64, compiler_fence,
 };
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};
@@ -104,8 +106,7 @@ unsafe impl Send for Retired {}
 #[repr(align(128))]
 struct Front {
     epoch: AtomicU64,
-    /// A [`Pressure`].
-    pressure: TallyU64,
+    shown: Shown,
 }
 
 pub(crate) struct Collector {
@@ -128,7 +129,7 @@ impl Collector {
     pub(crate) fn new(limbo_max: u64) -> Self {
         barrier::init();
         Self {
-            front: Front { epoch: AtomicU64::new(1), pressure: TallyU64::new(0) },
+            front: Front { epoch: AtomicU64::new(1), shown: Shown::new() },
             records: AtomicPtr::new(null_mut()),
             orphans: Mutex::default(),
             orphan_bytes: TallyI64::new(0),
@@ -208,7 +209,7 @@ impl Collector {
         let limbo = self.weigh();
         // While much is waiting, somebody may well be stalled: who is seen without a barrier is
         // there, and writers that are refused do not disturb all the others by barriers.
-        if self.is_pressed() && self.blocker(epoch).is_some() {
+        if self.front.shown.is_pressed() && self.blocker(epoch).is_some() {
             self.limit.refused();
             return false;
         }
@@ -251,31 +252,20 @@ impl Collector {
     fn weigh(&self) -> i64 {
         let limbo = self.limbo_bytes();
         self.limit.weighed(limbo);
-        let pressure = self.limit.pressure(limbo) as u64;
-        // ORDERING: Relaxed, advice, like the store below, which is rare: the line is everybody's.
-        if self.front.pressure.load(Ordering::Relaxed) != pressure {
-            self.front.pressure.store(pressure, Ordering::Relaxed);
-        }
+        self.front.shown.show_pressure(self.limit.pressure(limbo));
         limbo
     }
 
-    /// Whether limbo was above the limit when it was weighed last.
+    /// What all sessions see of the limits.
     #[inline(always)]
-    pub(crate) fn is_over_limit(&self) -> bool {
-        // ORDERING: Relaxed, advice.
-        self.front.pressure.load(Ordering::Relaxed) == Pressure::Over as u64
+    pub(crate) fn shown(&self) -> &Shown {
+        &self.front.shown
     }
 
-    /// Whether it was above half of the limit.
-    fn is_pressed(&self) -> bool {
-        // ORDERING: Relaxed, advice.
-        self.front.pressure.load(Ordering::Relaxed) != Pressure::None as u64
-    }
-
-    /// As `is_over_limit`, weighed anew.
+    /// Whether limbo is above the limit, weighed anew.
     pub(crate) fn weighs_too_much(&self) -> bool {
         self.weigh();
-        self.is_over_limit()
+        self.front.shown.is_over_limit()
     }
 
     pub(crate) fn limit(&self) -> &Limit {
@@ -501,7 +491,7 @@ impl Participant {
     /// Called now and then, about once in so many accesses: a session that retires nothing more still
     /// frees what it has queued, and does the other work that waits for a collection (`busy`).
     pub(crate) fn nudge(&mut self, busy: bool, accesses: u32) {
-        if self.queue.is_empty() && !busy && !self.collector.is_pressed() {
+        if self.queue.is_empty() && !busy && !self.collector.shown().is_pressed() {
             return;
         }
         self.nudged = self.nudged.saturating_add(accesses);
@@ -516,8 +506,12 @@ impl Participant {
     }
 
     #[inline(always)]
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.collector.shown().is_refusing()
+    }
+
     pub(crate) fn is_over_limit(&self) -> bool {
-        self.collector.is_over_limit()
+        self.collector.shown().is_over_limit()
     }
 
     /// Whether a collection could free anything.
@@ -554,7 +548,7 @@ impl Participant {
                 free(orphan);
             }
         }
-        if self.collector.is_pressed() {
+        if self.collector.shown().is_pressed() {
             self.hand_over();
         } else if self.queue.is_empty() && self.queue.capacity() > QUEUE_KEPT {
             self.queue = VecDeque::new();

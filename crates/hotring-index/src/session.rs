@@ -1,11 +1,12 @@
 //! The shared state of an index, and what a session adds to it.
 
 use crate::arena::{Arena, LocalArena};
+use crate::budget::{Budget, Full, LOOK, Refused};
 use crate::bytes::Damaged;
 use crate::config::{Config, ConfigError};
 use crate::engine::Engine;
 use crate::item::{Item, Kind};
-use crate::limit::{ADMIT_ROUNDS, Stalled};
+use crate::limit::ADMIT_ROUNDS;
 use crate::reclaim::{Collector, Participant, Record};
 use crate::ring::Ring;
 use crate::sync::{Arc, Ordering, TallyU64};
@@ -21,6 +22,7 @@ pub(crate) struct Shared<K: Kind, E: Engine> {
     pub(crate) config: Config,
     pub(crate) collector: Arc<Collector>,
     pub(crate) arena: Arc<Arena>,
+    pub(crate) budget: Budget,
     /// Where `expire_step` goes on.
     pub(crate) expire_cursor: TallyU64,
     versions: TallyU64,
@@ -35,6 +37,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
             engine: E::new(&config)?,
             collector: Arc::new(collector(&config)),
             arena: Arc::new(Arena::new(config.huge_pages, E::WHOLE_CHUNKS)),
+            budget: Budget::new(),
             expire_cursor: TallyU64::new(0),
             versions: TallyU64::new(1),
             sessions: TallyU64::new(0),
@@ -49,6 +52,19 @@ impl<K: Kind, E: Engine> Shared<K, E> {
     /// Items present, as far as the sessions' own counts tell.
     pub(crate) fn items(&self) -> i64 {
         self.sum(|record| record.items.load())
+    }
+
+    /// Looks whether memory for so many bytes more is to be had, and shows all sessions whether there is
+    /// any.
+    pub(crate) fn look_at_memory(&self, more: u64) -> Result<(), Full> {
+        if self.budget.max() == u64::MAX {
+            self.collector.shown().show_full(false);
+            return Ok(());
+        }
+        let items = self.sum(|record| record.item_bytes.load()).max(0).cast_unsigned();
+        let used = items + self.engine.table_bytes() + self.budget.beside();
+        self.collector.shown().show_full(self.budget.check(used).is_err());
+        self.budget.check(used.saturating_add(more))
     }
 }
 
@@ -108,6 +124,8 @@ pub(crate) struct Local<E: Engine> {
     pub(crate) inserts: u32,
     /// Removals since shrinking was last considered.
     pub(crate) removals: u32,
+    /// Bytes that may be taken before the next look at how much memory is used.
+    until_look: i64,
     random: u64,
     versions: std::ops::Range<u64>,
     /// The first damaged item that was met and not yet asked for, and how many there were.
@@ -132,6 +150,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
             guarded: 0,
             inserts: 0,
             removals: 0,
+            until_look: LOOK as i64,
             random: seed | 1,
             versions: 0..0,
             damage: None,
@@ -154,22 +173,47 @@ impl<K: Kind, E: Engine> Session<K, E> {
     }
 
     /// Asks whether an operation that takes memory may begin: not while more than
-    /// [`Config::limbo_max`] bytes of removed items wait for a session that stays pinned. Nothing
+    /// [`Config::limbo_max`] bytes of removed items wait for a session that stays pinned, nor while more
+    /// is used than [`Index::set_memory_max`](crate::Index::set_memory_max) says. Nothing
     /// else asks: without this call before each insert and each update, a stalled reader lets
     /// memory grow without bound. Removals and reads need not ask.
     ///
-    /// Costs one load. Over the limit it costs up to four collections, each of which frees up to
-    /// 1,024 items; and a look at every session's record, if all that is left waits for a reader.
+    /// Costs one load. Over a limit it costs up to four collections, each of which frees up to
+    /// 1,024 items; and a look at every session's record.
     ///
     /// # Errors
-    /// Who is in the way, and of how much. As soon as that session goes on, writes are admitted.
+    /// Who is in the way, and of how much: as soon as that session goes on, writes are admitted. Or how
+    /// much is used: as soon as something is removed and no session can see it any more, writes are admitted.
     #[inline(always)]
-    pub fn admit(&mut self) -> Result<(), Box<Stalled>> {
-        if self.local.participant.is_over_limit() { self.admit_over_limit() } else { Ok(()) }
+    pub fn admit(&mut self) -> Result<(), Refused> {
+        if self.local.participant.is_refusing() { self.admit_more(0) } else { Ok(()) }
+    }
+
+    /// As [`admit`](Self::admit), for an operation that takes so many bytes. Where these are few,
+    /// `admit` does. O(sessions).
+    ///
+    /// # Errors
+    /// As `admit`.
+    pub fn admit_bytes(&mut self, bytes: usize) -> Result<(), Refused> {
+        self.admit_more(bytes as u64)
     }
 
     #[cold]
-    fn admit_over_limit(&mut self) -> Result<(), Box<Stalled>> {
+    fn admit_more(&mut self, bytes: u64) -> Result<(), Refused> {
+        if self.local.participant.is_over_limit() {
+            self.admit_over_limit()?;
+        }
+        for _ in 0..ADMIT_ROUNDS {
+            if self.shared.look_at_memory(bytes).is_ok() || !self.local.participant.has_garbage() {
+                break;
+            }
+            // What this session has removed counts until it is freed.
+            self.collect_garbage();
+        }
+        self.shared.look_at_memory(bytes).map_err(Refused::Full)
+    }
+
+    fn admit_over_limit(&mut self) -> Result<(), Refused> {
         for _ in 0..ADMIT_ROUNDS {
             let freed = self.collect_garbage();
             if !self.shared.collector.weighs_too_much() {
@@ -178,7 +222,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
             if freed == 0
                 && let Some(stalled) = self.shared.collector.stalled()
             {
-                return Err(Box::new(stalled));
+                return Err(Refused::Stalled(Box::new(stalled)));
             }
         }
         // Nobody is stalled: it is a backlog, and it gets smaller.
@@ -368,8 +412,20 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     }
 
     pub(crate) fn alloc(&mut self, size: usize) -> NonNull<u8> {
-        self.record().item_bytes.add(crate::arena::footprint(size) as i64);
+        let len = crate::arena::footprint(size) as i64;
+        self.record().item_bytes.add(len);
+        self.local.until_look -= len;
+        if self.local.until_look < 0 {
+            self.look_at_memory();
+        }
         self.local.arena.alloc(size)
+    }
+
+    #[cold]
+    fn look_at_memory(&mut self) {
+        self.local.until_look = LOOK as i64;
+        // Who asks to be admitted next is told.
+        let _ = self.shared.look_at_memory(0);
     }
 
     /// Frees an item that was never published.

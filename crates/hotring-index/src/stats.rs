@@ -22,6 +22,11 @@ pub struct Stats {
     pub held_bytes: u64,
     /// Bytes of the table in use.
     pub table_bytes: u64,
+    /// Bytes that the index's owner uses beside it, as it has said.
+    pub beside_bytes: u64,
+    /// Above so many bytes of items, table and what is beside, [`Session::admit`](crate::Session::admit)
+    /// refuses.
+    pub memory_max: u64,
     /// Slots of the table in use.
     pub slots: u64,
     /// Lookups that were sampled.
@@ -107,6 +112,11 @@ impl Default for EngineStats {
 }
 
 impl Stats {
+    /// Bytes that count for the limit of all memory.
+    pub fn used_bytes(&self) -> u64 {
+        self.bytes + self.table_bytes + self.beside_bytes
+    }
+
     /// Items visited per lookup, 0 without lookups.
     pub fn visits_mean(&self) -> f64 {
         if self.lookups_sampled == 0 {

@@ -59,7 +59,9 @@ pub(crate) async fn run(server: Arc<Server>) {
         let begun = clock::monotonic();
         expire(&server, &mut store, &mut expired_to, deadline);
         server.latency.note(latency::EXPIRE_CYCLE, begun.elapsed(), clock::unix_ms());
-        close_greediest(&server);
+        let clients_memory = server.clients_memory();
+        server.store.set_memory_beside((clients_memory + server.scripts.counts().1) as u64);
+        close_greediest(&server, clients_memory);
         // One step at least, as expiry may take all of the time for long.
         while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
             && clock::monotonic() < deadline
@@ -115,9 +117,8 @@ fn expire(server: &Server, store: &mut Session, cursor: &mut u64, deadline: Inst
 }
 
 /// Closes the connections whose buffers take most, until those of the rest are within the limit.
-fn close_greediest(server: &Server) {
+fn close_greediest(server: &Server, mut total: usize) {
     let max = server.config().client_memory_max;
-    let mut total = server.clients_memory();
     if max == 0 || total <= max {
         return;
     }

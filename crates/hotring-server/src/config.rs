@@ -15,6 +15,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hotring_protocol::quoted;
+use hotring_store::Store;
 use hotring_store::index::Checksum;
 
 use crate::acl::Secret;
@@ -105,6 +106,8 @@ pub struct Config {
     /// Bytes of removed values that may wait for a thread that does not leave its command, before
     /// writes are refused; 0 for no limit.
     pub unreclaimed_max: usize,
+    /// Bytes of data, connections and scripts, above which what takes more is refused; 0 is no limit.
+    pub memory_max: usize,
     /// Whether items have checksums, and who looks at them.
     pub checksum: Checksum,
     /// Earlier values that are kept of each key; 0 for none.
@@ -183,6 +186,7 @@ impl Default for Config {
             tracking_keys_max: 1_000_000,
             tracking_memory_max: 128 << 20,
             unreclaimed_max: 1 << 30,
+            memory_max: 0,
             checksum: Checksum::default(),
             history: 0,
             history_bytes_max: 1 << 20,
@@ -359,9 +363,11 @@ impl Config {
         }
     }
 
-    /// The limit of unreclaimed memory, as the store takes it.
-    pub(crate) fn limbo_max(&self) -> u64 {
-        if self.unreclaimed_max == 0 { u64::MAX } else { self.unreclaimed_max as u64 }
+    /// Gives the store its limits of memory.
+    pub(crate) fn limit_memory(&self, store: &Store) {
+        let bytes = |max| if max == 0 { u64::MAX } else { max as u64 };
+        store.set_limbo_max(bytes(self.unreclaimed_max));
+        store.set_memory_max(bytes(self.memory_max));
     }
 
     /// The addresses to bind, as text.

@@ -33,9 +33,9 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Memory of items and of the table.
+    /// Memory of items, of the table, of connections and scripts: what `maxmemory` is about.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.store.index.bytes + self.store.index.table_bytes
+        self.store.index.used_bytes()
     }
 
     /// Memory of the items that are there.

@@ -61,6 +61,9 @@ impl Failure {
                 stalled.limbo_bytes, stalled.session, stalled.limbo_max
             )
             .into(),
+            Failure::Store(StoreError::OutOfMemory(_)) => {
+                "OOM command not allowed when used memory > 'maxmemory'.".into()
+            }
             Failure::Store(StoreError::TooManyWatches { max }) => {
                 format!("ERR {max} clients are waiting already (max-waiting-clients)").into()
             }

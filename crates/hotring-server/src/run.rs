@@ -188,9 +188,10 @@ fn start_with(
         history_bytes_max: config.history_bytes_max,
         watches_max: config.waiting_max,
         cas_base: clock::unix_ms() << CAS_BITS,
-        index: IndexConfig { limbo_max: config.limbo_max(), checksum: config.checksum, ..index },
+        index: IndexConfig { checksum: config.checksum, ..index },
     };
     let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
+    config.limit_memory(&store);
     let server = Arc::new(Server::new(Parts {
         store,
         addresses,

@@ -294,7 +294,7 @@ impl Server {
         if changed.log_level != config.log_level {
             (self.log_level)(changed.log_level);
         }
-        self.store.set_limbo_max(changed.limbo_max());
+        changed.limit_memory(&self.store);
         self.store.set_watches_max(changed.waiting_max);
         self.slowlog.set(changed.slowlog_threshold_us, changed.slowlog_len_max);
         self.latency.set_threshold(changed.latency_threshold_ms);

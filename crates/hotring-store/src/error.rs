@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hotring_index::Stalled;
+use hotring_index::{Full, Refused, Stalled};
 
 /// Why an operation changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,9 @@ pub enum StoreError {
     /// [`Config::limbo_max`](hotring_index::Config::limbo_max) allows, so that nothing may be
     /// written that takes more. Reads and removals go on; so do writes, once that session does.
     Stalled(Box<Stalled>),
+    /// The limit of all memory is reached ([`Store::set_memory_max`](crate::Store::set_memory_max)),
+    /// so that nothing may be written that takes more. Reads and removals go on.
+    OutOfMemory(Full),
 }
 
 impl fmt::Display for StoreError {
@@ -104,14 +107,18 @@ impl fmt::Display for StoreError {
                 write!(f, "no more than {max} may wait for keys at one time")
             }
             Self::Stalled(stalled) => stalled.fmt(f),
+            Self::OutOfMemory(full) => full.fmt(f),
         }
     }
 }
 
 impl std::error::Error for StoreError {}
 
-impl From<Box<Stalled>> for StoreError {
-    fn from(stalled: Box<Stalled>) -> Self {
-        Self::Stalled(stalled)
+impl From<Refused> for StoreError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Stalled(stalled) => Self::Stalled(stalled),
+            Refused::Full(full) => Self::OutOfMemory(full),
+        }
     }
 }

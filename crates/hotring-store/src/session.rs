@@ -133,10 +133,19 @@ impl Session {
     /// who wants to know before a series of them, as in [`Session::exclusive`].
     ///
     /// # Errors
-    /// [`StoreError::Stalled`]
+    /// [`StoreError::Stalled`], [`StoreError::OutOfMemory`]
     #[inline(always)]
     pub fn admit(&mut self) -> Result<(), StoreError> {
         Ok(self.index.admit()?)
+    }
+
+    /// As [`admit`](Self::admit), for an operation that stores so many bytes at once.
+    ///
+    /// # Errors
+    /// As `admit`.
+    #[inline(always)]
+    pub fn admit_bytes(&mut self, len: usize) -> Result<(), StoreError> {
+        if len < LONG_LEN { Ok(()) } else { Ok(self.index.admit_bytes(len)?) }
     }
 
     /// Whether the whole store is this session's alone ([`Session::exclusive`]).
@@ -188,10 +197,15 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) fn check_value(&self, len: usize) -> Result<(), StoreError> {
-        self.limits.check_value(len)
+    /// Whether a value of this length may be stored.
+    pub(crate) fn check_value(&mut self, len: usize) -> Result<(), StoreError> {
+        self.limits.check_value(len)?;
+        self.admit_bytes(len)
     }
 }
+
+/// By some kilobytes each session may be above the limit of all memory; what is longer is to fit below it.
+const LONG_LEN: usize = 16 << 10;
 
 impl Limits {
     pub(crate) fn check_value(&self, len: usize) -> Result<(), StoreError> {

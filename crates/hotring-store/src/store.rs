@@ -205,6 +205,19 @@ impl Store {
         self.index.set_limbo_max(bytes);
     }
 
+    /// Sets the limit of all memory that counts: keys and values, those included that were removed and
+    /// are not free yet, the table, and [`Store::set_memory_beside`]. `u64::MAX`, as at the
+    /// beginning, is none. While more is used, what takes memory is refused
+    /// ([`StoreError::OutOfMemory`](crate::StoreError::OutOfMemory)).
+    pub fn set_memory_max(&self, bytes: u64) {
+        self.index.set_memory_max(bytes);
+    }
+
+    /// Says how much memory the owner of the store uses beside it that is to count.
+    pub fn set_memory_beside(&self, bytes: u64) {
+        self.index.set_memory_beside(bytes);
+    }
+
     /// Which engine the index has.
     pub fn engine(&self) -> EngineChoice {
         self.index.choice()

@@ -177,6 +177,14 @@ pub(crate) fn as_value<'a>(value: &'a NewValue<'_>) -> Value<'a> {
     }
 }
 
+/// Bytes that a value takes in its item.
+pub(crate) fn len_of(value: &NewValue<'_>) -> usize {
+    match value {
+        NewValue::Word { .. } => size_of::<u64>(),
+        NewValue::Bytes { bytes, .. } => bytes.len(),
+    }
+}
+
 /// Another owner's view of a value that must outlive several runs of a closure.
 pub(crate) fn reborrow<'a>(value: &'a NewValue<'_>) -> NewValue<'a> {
     match value {

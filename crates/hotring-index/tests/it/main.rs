@@ -2,6 +2,7 @@
 
 mod adversarial;
 mod ahead;
+mod budget;
 mod bytes;
 mod chaining;
 mod checksums;

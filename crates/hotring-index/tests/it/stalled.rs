@@ -1,7 +1,7 @@
 //! A session that stays pinned: what waits for it is bounded for those who ask, it is named, and
 //! when it goes on so does everybody else. One thread is enough: the others work in its callback.
 
-use hotring_index::{Bytes, Config, Expiry, HotRing, NewValue, Session, Stalled, U64};
+use hotring_index::{Bytes, Config, Expiry, HotRing, NewValue, Refused, Session, Stalled, U64};
 
 const LIMIT: u64 = 2 << 20;
 const KEYS: u64 = 64;
@@ -16,7 +16,10 @@ fn index() -> HotRing<Bytes> {
 }
 
 fn put(session: &mut Session<Bytes>, key: u64) -> Result<(), Box<Stalled>> {
-    session.admit()?;
+    session.admit().map_err(|refused| match refused {
+        Refused::Stalled(stalled) => stalled,
+        Refused::Full(full) => panic!("there is no limit of memory: {full}"),
+    })?;
     let value = NewValue::Bytes { kind: 0, bytes: (&[7; 100]).into() };
     session.put(&(key % KEYS).to_le_bytes(), value, Expiry::Never, 1);
     Ok(())

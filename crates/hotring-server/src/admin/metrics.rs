@@ -146,9 +146,13 @@ pub(super) static METRICS: &[Metric] = &[
     gauge("db_keys_expiring", "Keys that have an expiry", |f, l| {
         l.labelled(&[("db", "0")], f.facts.store.index.expiring);
     }),
-    gauge("memory_used_bytes", "Memory of items and of the table", |f, l| {
-        l.value(f.facts.used_bytes());
-    }),
+    gauge(
+        "memory_used_bytes",
+        "Memory of items, of the table, of connections and scripts",
+        |f, l| {
+            l.value(f.facts.used_bytes());
+        },
+    ),
     gauge("memory_dataset_bytes", "Memory of the items that are there", |f, l| {
         l.value(f.facts.dataset_bytes());
     }),
@@ -160,6 +164,9 @@ pub(super) static METRICS: &[Metric] = &[
     }),
     gauge("memory_unreclaimed_limit_bytes", "The setting unreclaimed-limit; 0 for none", |f, l| {
         l.value(f.facts.config.unreclaimed_max);
+    }),
+    gauge("memory_max_bytes", "The setting maxmemory; 0 for none", |f, l| {
+        l.value(f.facts.config.memory_max);
     }),
     gauge("memory_rss_bytes", "Resident memory of the process", |_, l| l.value(rss_bytes())),
     gauge("stalled", "1 while a thread that does not leave its command keeps memory", |f, l| {

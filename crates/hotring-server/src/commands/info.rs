@@ -141,8 +141,8 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     let (scripts, scripts_len) = f.server.scripts.counts();
     field(text, "number_of_cached_scripts", scripts);
     field(text, "used_memory_scripts", scripts_len);
-    field(text, "maxmemory", 0);
-    field(text, "maxmemory_human", "0B");
+    field(text, "maxmemory", f.config.memory_max);
+    field(text, "maxmemory_human", human(f.config.memory_max as u64));
     field(text, "maxmemory_policy", "noeviction");
     field(text, "history_enabled", u8::from(f.config.history > 0));
     field(text, "history_values_per_key", f.config.history);

@@ -290,15 +290,17 @@ fn verbosity(c: &mut Context<'_>) -> Outcome {
     })
 }
 
-/// There is no limit of memory to change. Clients take anything but OK for a failure of theirs, so that the
-/// log says it.
+/// The limit of memory is for clients of both protocols, so those of this one do not change it. They take
+/// anything but OK for a failure of theirs, so that the log says it.
 fn memlimit(c: &mut Context<'_>) -> Outcome {
     let words = words(c, 2..=3)?;
     quietly(c, |c| {
         let reply = match parse_u32(words.at(1)).ok_or(Refusal::ERROR)? {
             0..8 => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m",
             8..=1_000_000_000 => {
-                tracing::warn!("cache_memlimit is without effect: nothing is evicted");
+                tracing::warn!(
+                    "cache_memlimit is without effect: the limit is the setting maxmemory"
+                );
                 "OK"
             }
             _ => "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes",

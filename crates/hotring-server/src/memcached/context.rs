@@ -128,6 +128,9 @@ impl Context<'_> {
                 self.server.warn_of_stalled(&stalled, self.now);
                 self.reply.line("SERVER_ERROR out of memory storing object");
             }
+            Refusal::Store(StoreError::OutOfMemory(_)) => {
+                self.reply.line("SERVER_ERROR out of memory storing object");
+            }
             Refusal::Store(error) => self.reply.line(format!("SERVER_ERROR {error}")),
             Refusal::ReplyTooLong => self.client.closing = Some(Closing::OutputLimit),
         }

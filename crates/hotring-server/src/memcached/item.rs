@@ -112,6 +112,7 @@ impl Context<'_> {
         access: Option<Access>,
     ) -> Result<Stored, StoreError> {
         let drawn = |old| numbers.filter(|_| put.wants_cas).map(|numbers| numbers.next_after(old));
+        self.store.admit_bytes(put.value.len())?;
         self.store.update_noted(put.key, self.now, |item| {
             let old = item.as_ref().and_then(|item| item.note.cas);
             let item = item.as_ref().map(|item| (item, compare(put.cas, item.note, numbers)));

@@ -271,7 +271,9 @@ fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal>
     });
     match shown {
         // Without memory, what can be read is read.
-        Err(StoreError::Stalled(_)) if !flags.changes() && numbers.is_none() => {
+        Err(StoreError::Stalled(_) | StoreError::OutOfMemory(_))
+            if !flags.changes() && numbers.is_none() =>
+        {
             reply.forget(start);
             let look = Look { may_win: false, ..*look };
             let shown = c.store.noted(look.key.bytes(), c.now, |noted| {

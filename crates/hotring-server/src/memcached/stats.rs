@@ -72,8 +72,8 @@ fn general(c: &mut Context<'_>) {
     }
     reply.stat("bytes_read", totals.input_bytes);
     reply.stat("bytes_written", totals.output_bytes);
-    // There is no limit.
-    reply.stat("limit_maxbytes", 0);
+    // 0 is no limit.
+    reply.stat("limit_maxbytes", config.memory_max);
     reply.stat("accepting_conns", 1);
     reply.stat("threads", server.threads.len());
     reply.stat("hash_bytes", index.table_bytes);

@@ -7,7 +7,6 @@ pub(super) static FIXED: &[Setting] = &[
     fixed("save", "\"\"", "No snapshots yet", |_| String::new(), |_, v| only(v, "")),
     fixed("appendonly", "no", "No log yet", |_| "no".into(), |_, v| only(v, "no")),
     fixed("databases", "1", "One database, number 0", |_| "1".into(), |_, v| only(v, "1")),
-    fixed("maxmemory", "0", "No memory limit yet", |_| "0".into(), |_, v| only(v, "0")),
     fixed(
         "maxmemory-policy",
         "noeviction",

@@ -147,6 +147,16 @@ pub(super) static LIMITS: &[Setting] = &[
         set: |c, v| size(v, 0).map(|n| c.tracking_memory_max = n),
     },
     Setting {
+        name: "maxmemory",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Refuse writes that take memory (-OOM) while keys, values, the table, the buffers of connections \
+               and scripts take more than this together; 0 for no limit",
+        change: Change::Running,
+        get: |c| c.memory_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.memory_max = n),
+    },
+    Setting {
         name: "unreclaimed-limit",
         alias: "",
         placeholder: "SIZE",

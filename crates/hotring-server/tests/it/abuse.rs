@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
 
+use crate::memcached::{Both, Lines};
 use crate::wire::{Reply, TestServer, Wire, bulk, number_after, ok, request};
 
 fn pong() -> Reply {
@@ -269,4 +270,71 @@ fn no_command_makes_a_value_longer_than_the_limit() {
         assert_eq!(greedy.say("HLEN h"), Reply::Int(1));
         assert_eq!(good.say("PING"), pong());
     }
+}
+
+/// What a command is told when there is no memory left.
+fn out_of_memory() -> Reply {
+    Reply::Error("OOM command not allowed when used memory > 'maxmemory'.".into())
+}
+
+/// Stores short values until there is no memory left for one.
+fn fill(wire: &mut Wire) {
+    let refused = (0..1_000_000).any(|i| wire.ask(&["APPEND", &format!("s:{i}"), "v"]).is_error());
+    assert!(refused, "a million were let through");
+}
+
+#[test]
+fn values_do_not_take_more_memory_than_there_is() {
+    const MAX: usize = 8 << 20;
+    let server = Both::with(|c| c.memory_max = MAX);
+    let mut good = Wire::connect(server.redis);
+    assert_eq!(good.say("SET kept value"), ok());
+    std::thread::scope(|scope| {
+        for greedy in 0..2 {
+            let address = server.redis;
+            scope.spawn(move || {
+                let mut wire = Wire::connect(address);
+                let value = "v".repeat(100_000);
+                for i in 0..300 {
+                    let reply = wire.ask(&["SET", &format!("{greedy}:{i}"), &value]);
+                    assert!(reply == ok() || reply == out_of_memory(), "{reply:?}");
+                }
+            });
+        }
+    });
+    let ways: [&[&str]; 8] = [
+        &["SET", "new", "v"],
+        &["APPEND", "kept", "more"],
+        &["MSET", "a", "1", "b", "2"],
+        &["SETRANGE", "new", "100000", "v"],
+        &["SETBIT", "new", "800000", "1"],
+        &["COPY", "kept", "new", "REPLACE"],
+        &["HSET", "hash", "field", "value"],
+        &["EVAL", "return redis.call('SET', 'new', 'v')", "0"],
+    ];
+    for way in ways {
+        // Buffers of connections count, and come and go.
+        let is_refused = (0..50).any(|_| {
+            fill(&mut good);
+            let reply = good.ask(way);
+            matches!(&reply, Reply::Error(text) if text.starts_with("OOM command not allowed"))
+        });
+        assert!(is_refused, "{way:?}");
+    }
+    let mut lines = Lines::connect(server.memcached);
+    let is_refused = (0..50).any(|_| {
+        fill(&mut good);
+        lines.ask("set new 0 0 1\r\nv\r\n") == "SERVER_ERROR out of memory storing object\r\n"
+    });
+    assert!(is_refused);
+    // Everybody reads, and sees how it stands.
+    assert_eq!(good.say("STRLEN 0:1"), Reply::Int(100_000));
+    let used = number_after(&good.say("INFO memory").text(), "\r\nused_memory:") as usize;
+    assert!((MAX - (1 << 20)..MAX + (1 << 20)).contains(&used), "{used} bytes are used");
+    // Who removes something, or may use more, goes on.
+    assert_eq!(good.say("DEL 0:1 0:2 1:1"), Reply::Int(3));
+    assert_eq!(good.say("SET new v"), ok());
+    assert_eq!(good.say("CONFIG SET maxmemory 64mb"), ok());
+    assert_eq!(good.ask(&["SET", "more", &"v".repeat(10 << 20)]), ok());
+    assert_eq!(good.ask(&["SET", "most", &"v".repeat(60 << 20)]), out_of_memory());
 }

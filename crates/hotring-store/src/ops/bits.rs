@@ -152,6 +152,7 @@ impl Session {
             if len == 0 {
                 session.remove(to, now);
             } else {
+                session.admit_bytes(len)?;
                 session.change(to, |to| to.put(encode_owned(text), Expiry::Never, now));
             }
             Ok(len)

@@ -5,7 +5,7 @@ use hotring_index::{Action, Expiry};
 use crate::dump;
 use crate::error::StoreError;
 use crate::session::Session;
-use crate::value::{reborrow, view};
+use crate::value::{len_of, reborrow, view};
 
 impl Session {
     /// The value as bytes that [`restore`](Self::restore) takes, and Redis's RESTORE too. None if the
@@ -30,6 +30,7 @@ impl Session {
     ) -> Result<bool, StoreError> {
         self.check_key(key)?;
         let value = dump::restore(payload, self.limits)?;
+        self.admit_bytes(len_of(&value))?;
         self.write(key, |key| {
             key.update(now, |entry| match expire_at {
                 _ if entry.is_some() && !replace => (Action::Keep, false),

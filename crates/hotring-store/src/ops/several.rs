@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::gate::{Hold, STRIPES_ALL};
 use crate::ops::set::SetExpiry;
 use crate::session::{Index, Session};
-use crate::value::{ValueRef, detach, encode, reborrow, view};
+use crate::value::{ValueRef, detach, encode, len_of, reborrow, view};
 
 /// Keys whose cache lines are fetched ahead at once.
 const PREFETCH_KEYS: usize = 64;
@@ -227,14 +227,15 @@ impl Session {
             return Ok(false);
         }
         self.admit()?;
-        Ok(self.hold_keys([from, to], |session| {
-            let Some((value, expiry)) = session.item(from, now) else { return false };
+        self.hold_keys([from, to], |session| {
+            let Some((value, expiry)) = session.item(from, now) else { return Ok(false) };
             if !replace && !session.is_free(to, now) {
-                return false;
+                return Ok(false);
             }
+            session.admit_bytes(len_of(&value))?;
             session.change(to, |to| to.put_item(reborrow(&value), expiry, now));
-            true
-        }))
+            Ok(true)
+        })
     }
 
     /// Runs `f` with the keys to itself: no other session sees a state in the middle of it, and
@@ -317,11 +318,14 @@ impl Session {
         })
     }
 
-    fn check_pairs(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), StoreError> {
-        pairs.iter().try_for_each(|(key, value)| {
+    fn check_pairs(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), StoreError> {
+        let mut len = 0;
+        for (key, value) in pairs {
             self.check_key(key)?;
-            self.check_value(value.len())
-        })
+            self.limits.check_value(value.len())?;
+            len += key.len() + value.len();
+        }
+        self.admit_bytes(len)
     }
 
     fn put_pairs(&mut self, pairs: &[(&[u8], &[u8])], expiry: SetExpiry, now: u64) {

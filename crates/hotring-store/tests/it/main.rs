@@ -5,6 +5,7 @@ mod damage;
 mod growth;
 mod history;
 mod linearizability;
+mod memory;
 mod model;
 mod random;
 mod stalled;

@@ -1,0 +1,94 @@
+//! The limit of all memory: it holds, it says why, and it goes away with what is removed.
+
+use hotring_index::{AnyIndex, AnySession, Config, EngineChoice, Expiry, NewValue, Refused};
+
+const MAX: u64 = 4 << 20;
+/// What one session may be above it: what it takes between two looks, and one operation.
+const SLACK: u64 = (16 << 10) + 1_000;
+
+fn index(engine: EngineChoice) -> AnyIndex {
+    let index = AnyIndex::new(engine, Config { slots_max: 1 << 18, ..Config::default() });
+    let index = index.expect("a valid configuration");
+    index.set_memory_max(MAX);
+    index
+}
+
+fn put(session: &mut AnySession, key: u64) -> Result<(), Refused> {
+    session.admit()?;
+    let value = NewValue::Bytes { kind: 0, bytes: (&[7; 100]).into() };
+    session.put(&key.to_le_bytes(), value, Expiry::Never, 1);
+    Ok(())
+}
+
+/// Puts keys from `from` on until that is refused; how many it was.
+fn fill(session: &mut AnySession, from: u64) -> u64 {
+    let n = (from..from + 1_000_000).position(|key| put(session, key).is_err());
+    n.expect("never refused") as u64
+}
+
+#[test]
+fn what_takes_memory_is_refused_at_the_limit() {
+    for &engine in EngineChoice::ALL {
+        let index = index(engine);
+        let mut session = index.try_session(None).expect("the first session");
+        let n = fill(&mut session, 0);
+        let full = index.stats();
+        let used = full.used_bytes();
+        assert!(MAX < used && used <= MAX + SLACK, "{engine:?}: {used} bytes are used");
+        assert_eq!((full.items, full.memory_max), (n, MAX));
+        for key in 0..1_000 {
+            let refused = put(&mut session, key).expect_err("it was refused before");
+            let Refused::Full(said) = refused else { panic!("{engine:?}: {refused}") };
+            assert_eq!((said.used_bytes, said.max), (used, MAX));
+        }
+        assert_eq!(index.stats(), full, "refused writes take nothing");
+        assert!((0..n).all(|key| session.get(&key.to_le_bytes(), 1, |_| ()).is_some()));
+        // What is removed makes room for as much, at once.
+        (0..1_000u64).for_each(|key| assert!(session.remove(&key.to_le_bytes(), 1)));
+        let again = fill(&mut session, 2_000_000);
+        assert!((800..=1_200).contains(&again), "{engine:?}: {again} after 1,000 removals");
+        // And a higher limit.
+        index.set_memory_max(MAX + (1 << 20));
+        // Of which a table that doubles at this moment takes a part.
+        assert!(fill(&mut session, 3_000_000) > 1_000, "{engine:?}");
+        index.set_memory_max(u64::MAX);
+        (4_000_000..4_100_000).for_each(|key| put(&mut session, key).expect("there is no limit"));
+    }
+}
+
+#[test]
+fn what_is_used_beside_counts() {
+    let index = index(EngineChoice::default());
+    let mut session = index.try_session(None).expect("the first session");
+    let alone = fill(&mut session, 0);
+    (0..alone).for_each(|key| assert!(session.remove(&key.to_le_bytes(), 1)));
+    index.set_memory_beside(MAX / 2);
+    let beside = fill(&mut session, 0);
+    assert!(beside < alone * 6 / 10, "{beside} of {alone}");
+    let used = index.stats().used_bytes();
+    assert!(MAX < used && used <= MAX + SLACK, "{used} bytes are used");
+}
+
+#[test]
+fn a_long_value_is_refused_before_it_takes_anything() {
+    let index = index(EngineChoice::default());
+    let mut session = index.try_session(None).expect("the first session");
+    assert_eq!(session.admit_bytes(MAX as usize / 2), Ok(()));
+    let refused = session.admit_bytes(MAX as usize).expect_err("more than there is");
+    assert!(refused.to_string().ends_with("the limit is 4194304"), "{refused}");
+    assert_eq!(session.admit(), Ok(()), "others are not refused for it");
+}
+
+#[test]
+fn sessions_that_write_at_once_stay_near_the_limit() {
+    const SESSIONS: u64 = 4;
+    let index = index(EngineChoice::default());
+    std::thread::scope(|scope| {
+        for i in 0..SESSIONS {
+            let mut session = index.try_session(None).expect("as many as one wants");
+            scope.spawn(move || fill(&mut session, i << 32));
+        }
+    });
+    let used = index.stats().used_bytes();
+    assert!(MAX < used && used <= MAX + SESSIONS * SLACK, "{used} bytes are used");
+}
