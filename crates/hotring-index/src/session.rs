@@ -16,6 +16,13 @@ use std::ptr::NonNull;
 /// Versions that a session draws from the shared counter at a time.
 const VERSION_BLOCK: u64 = 1024;
 
+/// Times that a write at the limit of all memory looks for some that can be freed: a grace period takes
+/// three, if nobody is pinned meanwhile.
+const FULL_ROUNDS: usize = 8;
+
+/// Items among which it looks each time.
+const SWEPT: usize = 64;
+
 pub(crate) struct Shared<K: Kind, E: Engine> {
     pub(crate) kind: K,
     pub(crate) engine: E,
@@ -25,6 +32,8 @@ pub(crate) struct Shared<K: Kind, E: Engine> {
     pub(crate) budget: Budget,
     /// Where `expire_step` goes on.
     pub(crate) expire_cursor: TallyU64,
+    /// Where `sweep_some` goes on.
+    sweep_cursor: TallyU64,
     versions: TallyU64,
     sessions: TallyU64,
 }
@@ -39,6 +48,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
             arena: Arc::new(Arena::new(config.huge_pages, E::WHOLE_CHUNKS)),
             budget: Budget::new(),
             expire_cursor: TallyU64::new(0),
+            sweep_cursor: TallyU64::new(0),
             versions: TallyU64::new(1),
             sessions: TallyU64::new(0),
             config,
@@ -178,8 +188,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
     /// else asks: without this call before each insert and each update, a stalled reader lets
     /// memory grow without bound. Removals and reads need not ask.
     ///
-    /// Costs one load. Over a limit it costs up to four collections, each of which frees up to
-    /// 1,024 items; and a look at every session's record.
+    /// Costs one load. Over a limit it costs up to eight collections, each of which frees up to
+    /// 1,024 items; looks at every session's record; and a walk over some hundred items.
     ///
     /// # Errors
     /// Who is in the way, and of how much: as soon as that session goes on, writes are admitted. Or how
@@ -203,14 +213,27 @@ impl<K: Kind, E: Engine> Session<K, E> {
         if self.local.participant.is_over_limit() {
             self.admit_over_limit()?;
         }
-        for _ in 0..ADMIT_ROUNDS {
-            if self.shared.look_at_memory(bytes).is_ok() || !self.local.participant.has_garbage() {
-                break;
+        for _ in 0..FULL_ROUNDS {
+            if self.shared.look_at_memory(bytes).is_ok() {
+                return Ok(());
             }
-            // What this session has removed counts until it is freed.
+            // What is dead counts until it is freed.
+            self.sweep_some();
             self.collect_garbage();
         }
         self.shared.look_at_memory(bytes).map_err(Refused::Full)
+    }
+
+    /// Has a part of the table let go of dead versions that nobody has come by.
+    fn sweep_some(&mut self) {
+        let mut pinned = self.pin();
+        // ORDERING: Relaxed, a place to go on from; two sessions at one place do no harm.
+        let cursor = pinned.shared.sweep_cursor.load(Ordering::Relaxed);
+        let from = E::bucket(&mut pinned, cursor.reverse_bits());
+        let (next, _) = E::scan(&mut pinned, cursor, SWEPT, |_, _| 1);
+        E::sweep(&mut pinned, from, next);
+        // ORDERING: Relaxed, as above.
+        pinned.shared.sweep_cursor.store(next, Ordering::Relaxed);
     }
 
     fn admit_over_limit(&mut self) -> Result<(), Refused> {

@@ -142,7 +142,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         let lazy = found.is_none()
             && word.is(HINTED)
             && word.debt() < DEBT_MAX
-            && self.shared.kind.size(old) < LAZY_SIZE_MAX;
+            && self.shared.kind.size(old) < LAZY_SIZE_MAX
+            && !self.local.participant.is_refusing();
         let debt = if lazy { word.debt() + 1 } else { 0 };
         let flags = Next((item_flags(copy) & SIGN) | (word.0 & HINTED)).with_debt(debt);
         // ORDERING: Relaxed, private until the CAS below.

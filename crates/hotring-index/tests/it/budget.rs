@@ -56,6 +56,24 @@ fn what_takes_memory_is_refused_at_the_limit() {
     }
 }
 
+/// What is overwritten is free again in time, wherever an engine leaves it.
+#[test]
+fn overwriting_at_the_limit_goes_on() {
+    const KEYS: u64 = 5_000;
+    for &engine in EngineChoice::ALL {
+        let index = index(engine);
+        let mut session = index.try_session(None).expect("the first session");
+        (0..KEYS).for_each(|key| put(&mut session, key).expect("there is room"));
+        // Half as much again as they take.
+        index.set_memory_max(index.stats().used_bytes() + KEYS * 70);
+        for i in 0..200_000 {
+            let written = put(&mut session, i * 7_919 % KEYS);
+            assert_eq!(written, Ok(()), "{engine:?}: the overwriting {i}");
+        }
+        assert!(index.stats().used_bytes() <= index.stats().memory_max + SLACK, "{engine:?}");
+    }
+}
+
 #[test]
 fn what_is_used_beside_counts() {
     let index = index(EngineChoice::default());
