@@ -126,6 +126,12 @@ impl Shown {
         // ORDERING: Relaxed, as above.
         self.0.load(Ordering::Relaxed) & !FULL != Pressure::None as u64
     }
+
+    /// Whether memory is wanted for either reason.
+    pub(crate) fn is_short(&self) -> bool {
+        // ORDERING: Relaxed, as above.
+        self.0.load(Ordering::Relaxed) != Pressure::None as u64
+    }
 }
 
 /// The limit, and what there was since the epoch last moved on.
@@ -256,6 +262,7 @@ mod tests {
                 shown.show_pressure(pressure);
                 assert_eq!(shown.is_over_limit(), pressure == Pressure::Over);
                 assert_eq!(shown.is_pressed(), pressure != Pressure::None);
+                assert_eq!(shown.is_short(), is_full || pressure != Pressure::None);
                 assert_eq!(shown.is_refusing(), is_full || pressure == Pressure::Over);
             }
         }

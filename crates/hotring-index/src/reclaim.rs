@@ -209,7 +209,7 @@ impl Collector {
         let limbo = self.weigh();
         // While much is waiting, somebody may well be stalled: who is seen without a barrier is
         // there, and writers that are refused do not disturb all the others by barriers.
-        if self.front.shown.is_pressed() && self.blocker(epoch).is_some() {
+        if self.front.shown.is_short() && self.blocker(epoch).is_some() {
             self.limit.refused();
             return false;
         }
@@ -548,7 +548,7 @@ impl Participant {
                 free(orphan);
             }
         }
-        if self.collector.shown().is_pressed() {
+        if self.collector.shown().is_short() {
             self.hand_over();
         } else if self.queue.is_empty() && self.queue.capacity() > QUEUE_KEPT {
             self.queue = VecDeque::new();

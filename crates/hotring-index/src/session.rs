@@ -64,6 +64,18 @@ impl<K: Kind, E: Engine> Shared<K, E> {
         self.sum(|record| record.items.load())
     }
 
+    fn used_bytes(&self) -> u64 {
+        let items = self.sum(|record| record.item_bytes.load()).max(0).cast_unsigned();
+        items + self.engine.table_bytes() + self.budget.beside()
+    }
+
+    /// Whether there is memory for a table of twice the size. Lookups are slower without, but nothing is
+    /// refused for it.
+    pub(crate) fn may_double(&self) -> bool {
+        let max = self.budget.max();
+        max == u64::MAX || self.used_bytes() + self.engine.table_bytes() <= max
+    }
+
     /// Looks whether memory for so many bytes more is to be had, and shows all sessions whether there is
     /// any.
     pub(crate) fn look_at_memory(&self, more: u64) -> Result<(), Full> {
@@ -71,8 +83,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
             self.collector.shown().show_full(false);
             return Ok(());
         }
-        let items = self.sum(|record| record.item_bytes.load()).max(0).cast_unsigned();
-        let used = items + self.engine.table_bytes() + self.budget.beside();
+        let used = self.used_bytes();
         self.collector.shown().show_full(self.budget.check(used).is_err());
         self.budget.check(used.saturating_add(more))
     }
@@ -214,12 +225,16 @@ impl<K: Kind, E: Engine> Session<K, E> {
             self.admit_over_limit()?;
         }
         for _ in 0..FULL_ROUNDS {
-            if self.shared.look_at_memory(bytes).is_ok() {
-                return Ok(());
+            match self.shared.look_at_memory(bytes) {
+                Ok(()) => return Ok(()),
+                Err(full) if bytes > full.max => return Err(Refused::Full(full)),
+                Err(_) => {}
             }
             // What is dead counts until it is freed.
             self.sweep_some();
-            self.collect_garbage();
+            if self.local.participant.has_garbage() {
+                self.collect_garbage();
+            }
         }
         self.shared.look_at_memory(bytes).map_err(Refused::Full)
     }
@@ -232,6 +247,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
         let from = E::bucket(&mut pinned, cursor.reverse_bits());
         let (next, _) = E::scan(&mut pinned, cursor, SWEPT, |_, _| 1);
         E::sweep(&mut pinned, from, next);
+        // Back it goes only to an item whose hash is damaged.
+        let next = if next <= cursor { 0 } else { next };
         // ORDERING: Relaxed, as above.
         pinned.shared.sweep_cursor.store(next, Ordering::Relaxed);
     }

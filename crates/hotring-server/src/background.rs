@@ -118,7 +118,10 @@ fn expire(server: &Server, store: &mut Session, cursor: &mut u64, deadline: Inst
 
 /// Closes the connections whose buffers take most, until those of the rest are within the limit.
 fn close_greediest(server: &Server, mut total: usize) {
-    let max = server.config().client_memory_max;
+    let config = server.config();
+    // Buffers may have half of the memory at most: with all of it in them nothing could be stored.
+    let limits = [config.client_memory_max, config.memory_max / 2];
+    let max = limits.into_iter().filter(|max| *max > 0).min().unwrap_or(0);
     if max == 0 || total <= max {
         return;
     }

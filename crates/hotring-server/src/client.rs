@@ -81,6 +81,8 @@ struct Before {
     messages: Vec<u8>,
     /// It listened when the transaction began.
     listened: bool,
+    /// The version of then, in which its reply is.
+    version: Version,
 }
 
 /// Which replies a client wants (CLIENT REPLY).
@@ -238,7 +240,8 @@ impl Client {
 
     /// Appends the messages that have come.
     pub(crate) fn fetch_messages(&self, out: &mut Vec<u8>) {
-        if self.shared.signals() & MESSAGES != 0 {
+        // Who is to be closed may have lost the right to them.
+        if self.shared.signals() & MESSAGES != 0 && self.closing.is_none() {
             self.shared.fetch(out);
         }
     }
@@ -270,7 +273,9 @@ impl Client {
     /// Puts messages before the reply, which has not begun, or is that of the whole transaction.
     fn put_before(&mut self, messages: &[u8], out: &mut Vec<u8>) {
         match &mut self.before {
-            // Who has not been told yet that it listens would take a message for a reply.
+            // Who has not been told yet that it listens, or that the version is another one, would take a
+            // message for a reply.
+            Some(before) if before.version != self.version => {}
             Some(before) if self.version == Version::Resp2 && !before.listened => {}
             Some(before) => before.messages.extend_from_slice(messages),
             None => {
@@ -283,7 +288,17 @@ impl Client {
     /// Notes that a transaction is run from here on.
     pub(crate) fn begin_exec(&mut self) {
         let listened = self.subscriptions.len() > 0;
-        self.before = Some(Before { messages: Vec::new(), listened });
+        self.before = Some(Before { messages: Vec::new(), listened, version: self.version });
+    }
+
+    /// Bytes of messages that are to come before a transaction's reply, and are forgotten if they are too many.
+    pub(crate) fn check_before(&mut self, len_max: usize) -> bool {
+        let Some(before) = &mut self.before else { return true };
+        let fits = before.messages.len() <= len_max;
+        if !fits {
+            before.messages = Vec::new();
+        }
+        fits
     }
 
     /// Ends that. The transaction's reply is what `out` has from `start` on.
@@ -433,6 +448,7 @@ impl Client {
     /// Ends it at the Unix millisecond `now`. Says if somebody else has, who counts on that.
     pub(crate) fn end_wait(&mut self, now: u64) -> Option<Unblocked> {
         self.wait = None;
+        self.publish_transaction();
         // ORDERING: Relaxed, before the Release below.
         self.shared.active_at.store(now, Ordering::Relaxed);
         // ORDERING: Release pairs with the Acquire of who closes idle connections: who sees the end of
@@ -484,5 +500,35 @@ mod tests {
         assert!(client.renew_access(&acl));
         shared.fetch(&mut out);
         assert_eq!((out.as_slice(), shared.signals()), (&b"+news\r\n"[..], 0));
+    }
+
+    /// The messages that each UNSUBSCRIBE of a transaction takes out of the inbox were once bounded by nothing.
+    #[test]
+    fn what_comes_before_the_reply_of_a_transaction_is_bounded_and_in_its_version() {
+        let acl = Acl::new(&Default::default());
+        let shared = Arc::new(ClientShared::new(1, String::new(), String::new(), 0, 0));
+        let mut client = Client::new(shared.clone(), &acl);
+        let mut out = Vec::new();
+        client.speak(Version::Resp3, &acl, &mut out);
+        let end = |client: &mut Client, out: &mut Vec<u8>| {
+            shared.deliver(0, |message| message.simple("news"));
+            client.end_messages(false, &acl, out);
+        };
+        client.begin_exec();
+        end(&mut client, &mut out);
+        assert!(client.check_before(7) && !client.check_before(6));
+        end(&mut client, &mut out);
+        client.speak(Version::Resp2, &acl, &mut out);
+        end(&mut client, &mut out);
+        client.end_exec(0, &mut out);
+        assert_eq!(
+            out, b"+news\r\n",
+            "what was too much is forgotten, and what is in another version"
+        );
+        // Who is to be closed may have lost the right to what comes.
+        shared.deliver(0, |message| message.simple("news"));
+        client.closing = Some(Closing::Killed);
+        client.fetch_messages(&mut out);
+        assert_eq!(out, b"+news\r\n");
     }
 }

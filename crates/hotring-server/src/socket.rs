@@ -175,7 +175,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 return Poll::Pending;
             }
             let blocked = self.poll_send(cx)?.is_pending();
-            if signals & MESSAGES != 0 && !blocked {
+            // Who is to be closed may have lost the right to them.
+            let is_closing = self.conversation.client.closing.is_some();
+            if signals & MESSAGES != 0 && !blocked && !is_closing {
                 // They are the next thing to send.
                 self.conversation.client.shared.fetch(&mut self.unsent);
                 self.publish_lengths();

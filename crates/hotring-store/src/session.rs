@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use hotring_index::{Damaged, Entry, Key, Part};
+use hotring_index::{Damaged, Entry, Key, Part, Refused};
 
 use crate::changes::Change;
 use crate::error::StoreError;
@@ -37,6 +37,8 @@ pub struct Session {
     /// The last number for compare-and-swap, shared by all sessions.
     pub(crate) cas: Arc<AtomicU64>,
     seed: u64,
+    /// See [`Session::set_admitted`].
+    admitted: Option<usize>,
     /// Reused by `mget` for its snapshot.
     pub(crate) snapshot: crate::ops::several::Snapshot,
     not_sync: PhantomData<Cell<()>>,
@@ -60,6 +62,7 @@ impl Session {
             changes: None,
             cas,
             seed,
+            admitted: None,
             snapshot,
             not_sync: PhantomData,
         }
@@ -92,6 +95,16 @@ impl Session {
         f: impl FnOnce(Write<'_>) -> R,
     ) -> Result<R, StoreError> {
         self.admit()?;
+        Ok(self.change(key, f))
+    }
+
+    /// As [`Session::write`], for what [`Session::admit_little`] is for.
+    pub(crate) fn write_little<'k, R>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        f: impl FnOnce(Write<'_>) -> R,
+    ) -> Result<R, StoreError> {
+        self.admit_little()?;
         Ok(self.change(key, f))
     }
 
@@ -136,7 +149,33 @@ impl Session {
     /// [`StoreError::Stalled`], [`StoreError::OutOfMemory`]
     #[inline(always)]
     pub fn admit(&mut self) -> Result<(), StoreError> {
-        Ok(self.index.admit()?)
+        match self.index.admit() {
+            Ok(()) => Ok(()),
+            Err(refused) => self.excuse(refused, 0),
+        }
+    }
+
+    /// As [`admit`](Self::admit), for what gives a key an expiry or a number, or takes something away: the limit
+    /// of all memory is no reason to refuse that.
+    pub(crate) fn admit_little(&mut self) -> Result<(), StoreError> {
+        match self.index.admit() {
+            Ok(()) | Err(Refused::Full(_)) => Ok(()),
+            Err(refused) => Err(refused.into()),
+        }
+    }
+
+    #[cold]
+    fn excuse(&self, refused: Refused, len: usize) -> Result<(), StoreError> {
+        match refused {
+            Refused::Full(_) if self.admitted.is_some_and(|admitted| len <= admitted) => Ok(()),
+            refused => Err(refused.into()),
+        }
+    }
+
+    /// Says that operations were admitted together that store up to so many bytes, until it is said that
+    /// they are over (None): the limit of all memory ends none of them in the middle of the others.
+    pub fn set_admitted(&mut self, bytes: Option<usize>) {
+        self.admitted = bytes;
     }
 
     /// As [`admit`](Self::admit), for an operation that stores so many bytes at once.
@@ -145,7 +184,10 @@ impl Session {
     /// As `admit`.
     #[inline(always)]
     pub fn admit_bytes(&mut self, len: usize) -> Result<(), StoreError> {
-        if len < LONG_LEN { Ok(()) } else { Ok(self.index.admit_bytes(len)?) }
+        if len < LONG_LEN {
+            return Ok(());
+        }
+        self.index.admit_bytes(len).or_else(|refused| self.excuse(refused, len))
     }
 
     /// Whether the whole store is this session's alone ([`Session::exclusive`]).

@@ -50,7 +50,8 @@ impl<K: Kind> Pinned<'_, K, Chaining> {
     fn grow_if_due(&mut self) {
         let mask = self.engine.table.mask();
         let load = self.shared.items() as f64 / (mask + 1) as f64;
-        if load * self.engine.bytes_per_key <= BUCKET as f64 || self.double(mask) {
+        let wants = load * self.engine.bytes_per_key > BUCKET as f64;
+        if !wants || !self.shared.may_double() || self.double(mask) {
             return;
         }
         if self.engine.table.is_growing() {

@@ -143,7 +143,7 @@ impl<K: Kind, L: Locking> Pinned<'_, K, Mercury<L>> {
         let expansion = &self.engine.expansion;
         let is_idle = expansion.stage() == IDLE;
         let load = self.shared.items() as u64;
-        if is_idle && load <= expansion.len() {
+        if is_idle && (load <= expansion.len() || !self.shared.may_double()) {
             return;
         }
         if expansion.bell.is_attended() {

@@ -21,6 +21,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Doubles the table if the load says so, or the access overhead (FAST'20 section 3.4) while
     /// the load would let a larger table help.
     pub(crate) fn grow_if_due(&mut self) {
+        if !self.shared.may_double() {
+            return;
+        }
         let mask = self.engine.table.mask();
         let load = || self.shared.items() as f64 / (mask + 1) as f64;
         let due = match self.engine.growth {

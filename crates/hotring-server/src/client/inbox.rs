@@ -37,7 +37,7 @@ impl Inbox {
         self.invalidations.capacity() + self.messages.capacity()
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         (self.invalidations, self.messages) = (Vec::new(), Vec::new());
     }
 
@@ -81,7 +81,7 @@ impl ClientShared {
         let mut inbox = self.inbox();
         // ORDERING: Relaxed, here and below: the lock of the inbox orders what is in it, that of the waker
         // the mark before the look for it.
-        if self.signals.load(Ordering::Relaxed) & OVERFLOWED != 0 {
+        if self.has_left() || self.signals.load(Ordering::Relaxed) & OVERFLOWED != 0 {
             return;
         }
         let before = inbox.len();
@@ -171,6 +171,19 @@ mod tests {
         let mut out = Vec::new();
         client.fetch(&mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    /// Others may hold a connection that has ended for long, and its messages were once held with it.
+    #[test]
+    fn who_has_left_holds_no_messages() {
+        let client = client();
+        let tell = || client.deliver(0, |w| w.simple("news"));
+        tell();
+        assert!(client.inbox().memory() > 0);
+        client.leave();
+        assert_eq!(client.inbox().memory(), 0);
+        tell();
+        assert_eq!(client.inbox().memory(), 0);
     }
 
     /// Whether a connection listens was once asked before its inbox was locked: a message could follow the reply

@@ -253,10 +253,12 @@ impl ClientShared {
         swapped.is_ok()
     }
 
-    /// Notes that the connection has ended.
+    /// Notes that the connection has ended. What was to be sent goes, and nothing more comes.
     pub(crate) fn leave(&self) {
-        // ORDERING: Relaxed, here and in `has_left`: who misses it leaves a message that nobody fetches.
+        let mut inbox = self.inbox();
+        // ORDERING: Relaxed, here and in `has_left`: who has to know asks under the lock of the inbox.
         self.has_left.store(true, Ordering::Relaxed);
+        inbox.clear();
     }
 
     /// Whether the connection has ended.

@@ -43,7 +43,7 @@ fn dataset(index: &Stats) -> u64 {
 pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
     let index = c.server.store.stats().index;
     let (_, scripts) = c.server.scripts.counts();
-    let total = index.bytes + index.table_bytes + scripts as u64;
+    let total = index.used_bytes();
     let dataset = dataset(&index);
     let numbers = [
         ("total.allocated", total),

@@ -87,12 +87,13 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
     }
     // Refused as a whole rather than in the middle.
     if queue.commands().any(|(spec, _)| spec.flags.contains(Flags::DENYOOM))
-        && let Err(refusal) = c.store.admit()
+        && let Err(refusal) = c.store.admit().and_then(|()| c.store.admit_bytes(queue.memory()))
     {
         let refusal = Failure::from(refusal);
         note_stalled(c, &refusal);
         return Err(aborted(&refusal.message()).into());
     }
+    c.store.set_admitted(Some(queue.memory()));
     match scope(&queue, &watched) {
         Scope::Nothing => run(&queue, &watched, c),
         Scope::Keys(keys) => {
@@ -101,6 +102,7 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
         }
         Scope::Everything => c.alone(&[], |c| run(&queue, &watched, c)),
     }
+    c.store.set_admitted(None);
     c.client.last = Some(CommandId::Exec);
     Ok(())
 }
@@ -171,7 +173,7 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
             inner.client.end_wait(c.now);
             inner.reply.int(0);
         }
-        if c.check_room().is_err() {
+        if c.check_room().is_err() || !c.client.check_before(c.room()) {
             c.client.closing = Some(Closing::OutputLimit);
         }
         if c.client.closing == Some(Closing::OutputLimit) {

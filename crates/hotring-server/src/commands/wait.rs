@@ -3,6 +3,7 @@
 //! The command itself does not wait. It begins a wait, which the connection's task goes on with
 //! (`socket/wait.rs`); meanwhile the connection runs nothing else, as with Redis's blocking commands.
 
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -25,6 +26,11 @@ pub(crate) fn waitkey(c: &mut Context<'_>) -> Outcome {
         c.reply.int(1);
     } else {
         c.client.begin_wait(Wait::Key { watch, limit });
+        // ORDERING: Relaxed, a figure.
+        c.client
+            .shared
+            .queued_len
+            .store(expected.map_or(0, |value| value.len()), Ordering::Relaxed);
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{Command, parse_i32, parse_u32, parse_u64};
-use hotring_store::{Note, NotedAction, SetExpiry, ValueRef};
+use hotring_store::{Note, NotedAction, SetExpiry, StoreError, ValueRef};
 
 use super::access::{fetched, is_due};
 use super::context::{Context, Outcome, Refusal, check_key};
@@ -157,13 +157,16 @@ pub(super) fn store(c: &mut Context<'_>, command: Command) -> Outcome {
         };
         let value = match block(c.data) {
             Ok(value) => value,
-            Err(refusal) => return Err(too_long(c, key, mode, refusal)),
+            Err(refusal) => return Err(not_stored(c, key, mode, refusal)),
         };
         let len_max = c.config.memcached.value_len_max;
         let (new_cas, wants_cas, takes_stale) = (None, false, false);
         let put =
             Put { key, value, len_max, flags, expiry, mode, cas, new_cas, wants_cas, takes_stale };
-        let stored = c.put(put)?;
+        let stored = match c.put(put) {
+            Ok(stored) => stored,
+            Err(refusal) => return Err(not_stored(c, key, mode, refusal)),
+        };
         c.reply.line(match stored {
             Stored::Yes { .. } => "STORED",
             Stored::No => "NOT_STORED",
@@ -174,13 +177,20 @@ pub(super) fn store(c: &mut Context<'_>, command: Command) -> Outcome {
     })
 }
 
-/// What is not stored must not leave behind what it was to take the place of.
-pub(super) fn too_long(c: &mut Context<'_>, key: &[u8], mode: Mode, refusal: Refusal) -> Refusal {
-    if matches!(refusal, Refusal::TooLong) {
-        c.count(Count::StoreTooLarge);
-        if mode == Mode::Set {
-            c.store.remove(key, c.now);
+/// What is too long, or finds no memory, must not leave behind what it was to take the place of.
+pub(super) fn not_stored(c: &mut Context<'_>, key: &[u8], mode: Mode, refusal: Refusal) -> Refusal {
+    let without_memory =
+        |error: &StoreError| matches!(error, StoreError::Stalled(_) | StoreError::OutOfMemory(_));
+    let removes = match &refusal {
+        Refusal::TooLong => {
+            c.count(Count::StoreTooLarge);
+            true
         }
+        Refusal::Store(error) => without_memory(error),
+        _ => false,
+    };
+    if removes && mode == Mode::Set {
+        c.store.remove(key, c.now);
     }
     refusal
 }

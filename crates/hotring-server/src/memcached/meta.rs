@@ -7,7 +7,7 @@ use hotring_store::{Access, Note, NotedAction, SetExpiry, StoreError, ValueRef};
 
 use super::access::{fetched, is_due};
 use super::block;
-use super::classic::{NOT_A_NUMBER, count_change, too_long};
+use super::classic::{NOT_A_NUMBER, count_change, not_stored};
 use super::context::{Context, Outcome, Refusal, check_key};
 use super::counts::Count;
 use super::detail::Done;
@@ -307,9 +307,9 @@ pub(super) fn set(c: &mut Context<'_>) -> Outcome {
     };
     let value = match block(c.data) {
         Ok(value) => value,
-        Err(refusal) => return Err(too_long(c, key.bytes(), Mode::Set, refusal)),
+        Err(refusal) => return Err(not_stored(c, key.bytes(), Mode::Set, refusal)),
     };
-    let stored = c.put(Put {
+    let put = Put {
         key: key.bytes(),
         value,
         len_max: c.config.memcached.value_len_max,
@@ -320,7 +320,11 @@ pub(super) fn set(c: &mut Context<'_>) -> Outcome {
         new_cas: flags.new_cas,
         wants_cas: flags.has(b'c'),
         takes_stale: flags.has(b'I'),
-    })?;
+    };
+    let stored = match c.put(put) {
+        Ok(stored) => stored,
+        Err(refusal) => return Err(not_stored(c, key.bytes(), mode, refusal)),
+    };
     let (status, cas, len) = match stored {
         Stored::Yes { .. } if flags.has(b'q') => return Ok(()),
         Stored::Yes { cas, len } => ("HD", cas, len),

@@ -308,7 +308,7 @@ fn values_do_not_take_more_memory_than_there_is() {
         &["MSET", "a", "1", "b", "2"],
         &["SETRANGE", "new", "100000", "v"],
         &["SETBIT", "new", "800000", "1"],
-        &["COPY", "kept", "new", "REPLACE"],
+        &["COPY", "0:1", "new", "REPLACE"],
         &["HSET", "hash", "field", "value"],
         &["EVAL", "return redis.call('SET', 'new', 'v')", "0"],
     ];
@@ -327,6 +327,18 @@ fn values_do_not_take_more_memory_than_there_is() {
         lines.ask("set new 0 0 1\r\nv\r\n") == "SERVER_ERROR out of memory storing object\r\n"
     });
     assert!(is_refused);
+    // What memcached does not store leaves nothing older behind.
+    let long = format!("set kept 0 0 900000\r\n{}\r\n", "v".repeat(900_000));
+    assert_eq!(lines.ask(&long), "SERVER_ERROR out of memory storing object\r\n");
+    assert_eq!(good.say("GET kept"), Reply::Null);
+    // A transaction takes place as a whole or not at all.
+    assert_eq!(good.say("MULTI"), ok());
+    for i in 0..9 {
+        let queued = good.ask(&["SET", &format!("part:{i}"), &"v".repeat(100_000)]);
+        assert_eq!(queued, Reply::Simple("QUEUED".into()));
+    }
+    assert!(good.say("EXEC").is_error());
+    assert_eq!(good.say("EXISTS part:0"), Reply::Int(0));
     // Everybody reads, and sees how it stands.
     assert_eq!(good.say("STRLEN 0:1"), Reply::Int(100_000));
     let used = number_after(&good.say("INFO memory").text(), "\r\nused_memory:") as usize;
@@ -334,7 +346,8 @@ fn values_do_not_take_more_memory_than_there_is() {
     // Who removes something, or may use more, goes on.
     assert_eq!(good.say("DEL 0:1 0:2 1:1"), Reply::Int(3));
     assert_eq!(good.say("SET new v"), ok());
-    assert_eq!(good.say("CONFIG SET maxmemory 64mb"), ok());
-    assert_eq!(good.ask(&["SET", "more", &"v".repeat(10 << 20)]), ok());
-    assert_eq!(good.ask(&["SET", "most", &"v".repeat(60 << 20)]), out_of_memory());
+    assert_eq!(good.say("CONFIG SET maxmemory 20mb"), ok());
+    assert_eq!(good.ask(&["SET", "more", &"v".repeat(3 << 20)]), ok());
+    assert_eq!(good.say("CONFIG SET maxmemory 12mb"), ok());
+    assert_eq!(good.ask(&["SET", "most", &"v".repeat(2 << 20)]), out_of_memory());
 }

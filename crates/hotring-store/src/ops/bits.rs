@@ -61,6 +61,10 @@ impl Session {
     ) -> Result<bool, StoreError> {
         self.check_key(key)?;
         let at = self.byte_of_bit(offset)?;
+        if let Err(error) = self.check_value(at + 1) {
+            // As in `set_range`.
+            return self.get_string(key, now, |_| ()).and(Err(error));
+        }
         let mask = mask(offset);
         self.write(key, |key| {
             key.update(now, |entry| {

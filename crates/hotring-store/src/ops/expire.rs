@@ -61,7 +61,7 @@ impl Session {
     ) -> Result<bool, StoreError> {
         // An item without an expiry is copied to one that has room for it.
         if at > now {
-            self.admit()?;
+            self.admit_little()?;
         }
         Ok(self.change(key, |key| {
             key.update(now, |entry| {
@@ -78,7 +78,7 @@ impl Session {
 
     /// Takes the key's expiry away. True if it had one.
     pub fn persist(&mut self, key: &[u8], now: u64) -> Result<bool, StoreError> {
-        self.write(key, |key| {
+        self.write_little(key, |key| {
             key.update(now, |entry| {
                 let changes = entry.is_some_and(|entry| entry.expire_at.is_some());
                 (if changes { Action::Expire(Expiry::Never) } else { Action::Keep }, changes)
@@ -100,7 +100,7 @@ impl Session {
             TtlChange::At(at) => Some(at),
         };
         if at.is_none_or(|at| at > now) {
-            self.admit()?;
+            self.admit_little()?;
         }
         // A copy, because `f` may run once only and the update may look at several values.
         let value = self.change(key, |key| {

@@ -145,12 +145,13 @@ impl Session {
             };
             Ok((action, result))
         };
-        self.write(key, |key| {
+        self.admit()?;
+        self.change(key, |key| {
             key.update(now, |entry| match decide(entry) {
                 Ok((action, result)) => (action, Ok(result)),
                 Err(error) => (Action::Keep, Err(error)),
             })
-        })?
+        })
     }
 }
 

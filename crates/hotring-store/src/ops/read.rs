@@ -75,7 +75,7 @@ impl Session {
     /// For [`SetCondition::IfVersion`](crate::SetCondition::IfVersion).
     pub fn version(&mut self, key: &[u8], now: u64) -> Result<Option<u64>, StoreError> {
         // A write to the gate: the item may be given its first version.
-        self.write(key, |key| key.version(now))
+        self.write_little(key, |key| key.version(now))
     }
 
     /// Bytes of memory that the key's item takes.

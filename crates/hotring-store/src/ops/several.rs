@@ -293,7 +293,7 @@ impl Session {
         if from == to {
             return if self.exists(from, now) { Ok(replace) } else { Err(StoreError::NoSuchKey) };
         }
-        self.admit()?;
+        self.admit_little()?;
         self.hold_keys([from, to], |session| {
             let (value, expiry) = session.item(from, now).ok_or(StoreError::NoSuchKey)?;
             if !replace && !session.is_free(to, now) {

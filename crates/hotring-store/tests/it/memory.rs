@@ -33,12 +33,15 @@ fn a_full_store_is_read_and_emptied() {
     assert!(is_full(s.set_range(b"key:1", 0, b"x", NOW)));
     assert!(is_full(s.incr_by(b"n", 1, NOW)));
     assert!(is_full(s.mset(&[(b"a".as_slice(), b"1".as_slice()), (b"b", b"2")], NOW)));
-    assert!(is_full(s.rename(b"key:1", b"key:2", NOW)));
     assert!(is_full(s.copy(b"key:1", b"new", false, NOW)));
     assert!(is_full(s.bit_op(BitOp::Not, b"new", &[b"key:1"], NOW)));
     assert!(is_full(s.hash_set(b"hash", &[(b"f".as_slice(), b"v".as_slice())], NOW)));
-    assert!(is_full(s.expire_at(b"key:1", NOW + 1, ExpireCondition::Always, NOW)));
-    // What is read and removed is not.
+    // What only gives a key an expiry, a number or another name is not, nor what is read and removed.
+    assert_eq!(s.expire_at(b"key:1", NOW + 1_000, ExpireCondition::Always, NOW), Ok(true));
+    assert_eq!(s.persist(b"key:1", NOW), Ok(true));
+    assert!(s.version(b"key:1", NOW).is_ok_and(|version| version.is_some()));
+    assert_eq!(s.rename(b"key:1", b"other", NOW), Ok(()));
+    assert_eq!(s.rename(b"other", b"key:1", NOW), Ok(()));
     assert!((0..n).all(|i| s.exists(format!("key:{i}").as_bytes(), NOW)));
     assert_eq!(s.expire_at(b"key:0", NOW, ExpireCondition::Always, NOW), Ok(true));
     assert!((1..300).all(|i| s.remove(format!("key:{i}").as_bytes(), NOW)));
@@ -57,6 +60,7 @@ fn a_long_value_has_to_fit() {
     assert!(is_full(s.mset(&[(b"b".as_slice(), long.as_slice()), (b"c", &long)], NOW)));
     assert!(is_full(s.copy(b"a", b"b", false, NOW)));
     assert!(is_full(s.set_range(b"b", HALF, b"v", NOW)));
+    assert!(is_full(s.set_bit(b"b", 8 * HALF as u64, true, NOW)));
     assert!(is_full(s.bit_op(BitOp::Not, b"b", &[b"a"], NOW)));
     let dump = s.dump(b"a", NOW).expect("it is there");
     assert!(is_full(s.restore(b"b", &dump, None, false, NOW)));
@@ -66,4 +70,36 @@ fn a_long_value_has_to_fit() {
     assert!(s.remove(b"a", NOW));
     let options = SetOptions { expiry: SetExpiry::At(NOW + 1), ..SetOptions::default() };
     assert!(s.set(b"c", &vec![b'v'; HALF], options, NOW).is_ok());
+}
+
+#[test]
+fn what_was_admitted_together_is_not_refused_in_the_middle() {
+    let store = store();
+    let mut s = store.session();
+    (0..1_000_000)
+        .position(|i| is_full(set(&mut s, &format!("key:{i}"), 100)))
+        .expect("it is full");
+    s.set_admitted(Some(20_000));
+    assert_eq!(set(&mut s, "a", 100), Ok(()));
+    assert_eq!(set(&mut s, "b", 20_000), Ok(()));
+    assert!(is_full(set(&mut s, "c", 20_001)), "more than was said");
+    s.set_admitted(None);
+    assert!(is_full(set(&mut s, "d", 100)));
+}
+
+/// A larger table would be memory that nobody could store anything in any more.
+#[test]
+fn a_table_does_not_grow_beyond_the_limit() {
+    let store = Store::new(Options::default()).expect("the settings are good");
+    let mut s = store.session();
+    (0..50_000).for_each(|i| set(&mut s, &format!("key:{i}"), 1).expect("there is no limit"));
+    let table = store.stats().index.table_bytes;
+    // Room for many more keys, but not for these and a table of twice the size.
+    store.set_memory_max(store.stats().index.used_bytes() + table * 9 / 10);
+    let more = (50_000..1_000_000).position(|i| is_full(set(&mut s, &format!("key:{i}"), 1)));
+    assert_eq!(store.stats().index.table_bytes, table);
+    assert!(more.is_some_and(|more| more as u64 > table / 100), "{more:?} keys more");
+    store.set_memory_max(u64::MAX);
+    (0..100_000).for_each(|i| set(&mut s, &format!("more:{i}"), 1).expect("there is no limit"));
+    assert!(store.stats().index.table_bytes > table);
 }

@@ -176,6 +176,7 @@ fn without_memory_reads_and_removals_go_on() {
     dialogue.say("mg k h");
     dialogue.say("set stale 0 0 1¶y");
     dialogue.say("md stale I");
+    dialogue.say("set other 0 0 1¶z");
     dialogue.pass(1000);
     let mut stalled = dialogue.server.store.session_named("a test");
     let refused = "SERVER_ERROR out of memory storing object¶";
@@ -190,8 +191,9 @@ fn without_memory_reads_and_removals_go_on() {
              mg stale v -> VA 1 X¶y¶
              gets k -> SERVER_ERROR out of memory storing object¶
              set k 5 0 1¶y -> SERVER_ERROR out of memory storing object¶
-             delete k -> DELETED¶
-             md big -> HD¶",
+             delete k -> NOT_FOUND¶
+             md big -> NF¶
+             delete other -> DELETED¶",
         );
     });
     dialogue.play(
