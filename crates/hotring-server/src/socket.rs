@@ -143,19 +143,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     /// Serves the connection until it ends.
-    pub(crate) async fn serve(mut self) {
-        let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
-        // Before its client can see the end: who does finds the connection gone.
-        self.leave();
-        if ended.is_ok() {
-            // Says in TLS that this is the end; to who does not listen it is not said.
-            let mut say = |cx: &mut Context<'_>| Pin::new(&mut self.stream).poll_shutdown(cx);
-            let _ = std::future::poll_fn(|cx| Poll::Ready(say(cx))).await;
-        }
-        let id = self.conversation.client.shared.id;
-        match ended {
-            Ok(()) => tracing::trace!(client = id, "connection closed"),
-            Err(error) => tracing::debug!(client = id, %error, "connection lost"),
+    #[expect(clippy::manual_async_fn, reason = "its future would have room for the socket twice")]
+    pub(crate) fn serve(mut self) -> impl Future<Output = ()> {
+        async move {
+            let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
+            // Before its client can see the end: who does finds the connection gone.
+            self.leave();
+            if ended.is_ok() {
+                // Says in TLS that this is the end; to who does not listen it is not said.
+                let mut say = |cx: &mut Context<'_>| Pin::new(&mut self.stream).poll_shutdown(cx);
+                let _ = std::future::poll_fn(|cx| Poll::Ready(say(cx))).await;
+            }
+            let id = self.conversation.client.shared.id;
+            match ended {
+                Ok(()) => tracing::trace!(client = id, "connection closed"),
+                Err(error) => tracing::debug!(client = id, %error, "connection lost"),
+            }
         }
     }
 
