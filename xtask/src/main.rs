@@ -46,7 +46,7 @@ Usage: cargo xtask TASK
   package        Builds what is given to those who install hotring, and tries it: install, static, deb,
                  unit, or those that are named. Begins with their tools
   long           Hours instead of minutes: long histories, torture, real traces (HOTRING_TRACES); and
-                 what takes long to build: scripts are fuzzed, licences of dependencies checked
+                 licences of dependencies, whose checker takes long to build
   measure        Runs the measurements of docs/results on this machine
 
 Environment: CI=true makes a tool that cannot be installed a failure instead of a skipped step.";

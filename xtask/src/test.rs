@@ -15,9 +15,7 @@ use crate::{clients, docs, engines, fuzz, instructions, process, redis, tidy, to
 const CLIENTS: &[&str] =
     &["redis-cli", "redis-py", "go-redis", "ioredis", "pymemcache", "memccapable"];
 
-/// What is fuzzed each time, side by side, and for how long. Scripts are a part of the long form: to build the
-/// server for that takes longer than all the rest of it.
-const FUZZED: &[&str] = &["resp", "memcached"];
+/// How long each target is fuzzed each time, side by side.
 const FUZZ_SECONDS: u64 = 60;
 
 /// The quick round.
@@ -57,7 +55,7 @@ pub fn test() -> Result<ExitCode> {
     suite.step("loom", || prove::loom(Form::Quick));
     suite.step("shuttle", || prove::shuttle(Form::Quick));
     suite.step("asan", || prove::asan(Form::Quick));
-    suite.step("fuzzing", || fuzz::side_by_side(FUZZED, FUZZ_SECONDS));
+    suite.step("fuzzing", || fuzz::side_by_side(fuzz::TARGETS, FUZZ_SECONDS));
     if suite.step("optimised bench", || built(&["--profile", "tested", "-p", "hotring-bench"])) {
         let bench = binary("tested", "hotring-bench");
         suite.step("torture", || torture(&bench, "10"));
