@@ -52,9 +52,12 @@ pub fn test() -> Result<ExitCode> {
     let _ = ahead.join();
     suite.step("tests, optimised", optimised_tests);
     suite.step("instructions", instructions::check);
+    // The last scenarios of a checker have one thread, and the other processor has time.
+    let ahead = std::thread::spawn(fuzz::build_ahead);
     suite.step("loom", || prove::loom(Form::Quick));
     suite.step("shuttle", || prove::shuttle(Form::Quick));
     suite.step("asan", || prove::asan(Form::Quick));
+    let _ = ahead.join();
     suite.step("fuzzing", || fuzz::side_by_side(fuzz::TARGETS, FUZZ_SECONDS));
     if suite.step("optimised bench", || built(&["--profile", "tested", "-p", "hotring-bench"])) {
         let bench = binary("tested", "hotring-bench");
