@@ -4,7 +4,9 @@
 //! names it in a type: [`HotRing`](crate::HotRing), for example.
 
 use crate::budget::Refused;
-use crate::bytes::{Action, Bytes, Damaged, Entry, Expiry, Key, NewValue, Part, Scrub};
+use crate::bytes::{
+    Action, Bytes, Damaged, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub,
+};
 use crate::chaining::Chaining;
 use crate::config::{Checksum, Config, ConfigError};
 use crate::gcuckoo::GCuckoo;
@@ -170,6 +172,14 @@ impl AnyIndex {
         each_index!(&self.index, index => index.set_memory_beside(bytes));
     }
 
+    /// As [`Index::set_noting`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_noting(&self, noting: Noting) -> Result<(), ConfigError> {
+        each_index!(&self.index, index => index.set_noting(noting))
+    }
+
     /// As [`Index::len`].
     pub fn len(&self) -> usize {
         each_index!(&self.index, index => index.len())
@@ -202,6 +212,52 @@ impl AnySession {
         f: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
         each!(&mut self.sessions, session => session.get(key, now, f))
+    }
+
+    /// As [`Session::peek`].
+    pub fn peek<'k, R>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        now: u64,
+        f: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        each!(&mut self.sessions, session => session.peek(key, now, f))
+    }
+
+    /// As [`Session::peek_marked`].
+    pub fn peek_marked<'k, R>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        now: u64,
+        f: impl FnOnce(Entry<'_>, u8) -> R,
+    ) -> Option<R> {
+        each!(&mut self.sessions, session => session.peek_marked(key, now, f))
+    }
+
+    /// As [`Session::review`].
+    pub fn review(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        f: impl FnMut(Entry<'_>, Marked) -> (u8, bool),
+    ) -> u64 {
+        each!(&mut self.sessions, session => session.review(cursor, count, f))
+    }
+
+    /// As [`Session::set_noted`].
+    pub fn set_noted(&mut self, noted: bool) {
+        each!(&mut self.sessions, session => session.set_noted(noted));
+    }
+
+    /// As [`Session::entered`].
+    #[inline]
+    pub fn entered(&mut self) -> usize {
+        each!(&mut self.sessions, session => session.entered())
+    }
+
+    /// As [`Session::take_entered`].
+    pub fn take_entered(&mut self, f: impl FnMut(u64)) {
+        each!(&mut self.sessions, session => session.take_entered(f));
     }
 
     /// As [`Session::update`].

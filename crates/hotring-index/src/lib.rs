@@ -76,7 +76,8 @@ pub use any::{AnyIndex, AnySession, EngineChoice};
 pub use budget::{Full, Refused};
 pub use bytes::Part;
 pub use bytes::{
-    Action, Bytes, Damaged, Entry, Expiry, Key, KeyHash, NewValue, Scrub, ScrubCounts, Value,
+    Action, Bytes, Damaged, Entry, Expiry, FREQUENCY_NEW, Key, KeyHash, Marked, NewValue, Noting,
+    Scrub, ScrubCounts, Value,
 };
 pub use chaining::Chaining;
 pub use config::{

@@ -149,6 +149,10 @@ pub(crate) struct Local<E: Engine> {
     until_look: i64,
     random: u64,
     versions: std::ops::Range<u64>,
+    /// Whether accesses are noted in items.
+    pub(crate) noted: bool,
+    /// The hashes of new keys, for an eviction policy.
+    pub(crate) entered: Vec<u64>,
     /// The first damaged item that was met and not yet asked for, and how many there were.
     pub(crate) damage: Option<Box<Damaged>>,
     pub(crate) damages: u64,
@@ -174,6 +178,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
             until_look: LOOK as i64,
             random: seed | 1,
             versions: 0..0,
+            noted: true,
+            entered: Vec::new(),
             damage: None,
             damages: 0,
             engine: shared.engine.local()?,

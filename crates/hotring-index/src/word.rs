@@ -21,7 +21,8 @@
 //! * SIGN: bit 63 of the item's in-place value, whose word lends that bit to FROZEN. Constant.
 //! * debt: dead versions that lie before this item in the chain, by the estimate of its writers.
 //! * counter: accesses seen by the sampling strategy; overflow falls off the end. With hot copies:
-//!   the item's chill, by which one that is written to is seldom copied.
+//!   the item's chill, by which one that is written to is seldom copied. Of byte strings otherwise: what
+//!   an eviction policy has noted of accesses (`bytes/marks.rs`).
 //! * HOT: the item has had a hot copy in its line. Never cleared.
 //! * BUSY: the slot is being split off and must not be used as a start (I7).
 //! * A hint word with votes but no address is *reserved* by an inserter, for the key of its tag.
@@ -45,6 +46,8 @@ const DEBT: u64 = 0xf << DEBT_SHIFT;
 const COUNTER_SHIFT: u32 = 56;
 pub(crate) const COUNTER_ONE: u64 = 1 << COUNTER_SHIFT;
 pub(crate) const COUNTER: u64 = 0xff << COUNTER_SHIFT;
+/// What an item's word is made with, and keeps when the item gets its successor.
+pub(crate) const MADE_WITH: u64 = SIGN | COUNTER;
 
 pub(crate) const COMPLETE: u64 = 1 << 63;
 pub(crate) const CANDIDATE: u64 = 1 << 62;
@@ -141,6 +144,11 @@ impl Next {
 
     pub(crate) fn with_chill(self, chill: u64) -> Self {
         Self(self.0 & !COUNTER | chill << COUNTER_SHIFT)
+    }
+
+    /// With other notes of accesses.
+    pub(crate) fn with_bits(self, bits: u8) -> Self {
+        Self(self.0 & !COUNTER | u64::from(bits) << COUNTER_SHIFT)
     }
 
     /// The epoch (mod [`STAMPS`]) at which an anchor's line became a candidate.

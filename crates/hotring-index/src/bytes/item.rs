@@ -14,12 +14,13 @@
 //! is SIGN in `next`.
 
 use crate::bytes::check;
+use crate::bytes::marks::Marks;
 use crate::bytes::sip::{self, Vectors};
 use crate::bytes::value::Value;
 use crate::config::{Checksum, Config, ConfigError};
 use crate::item::{Header, Item, Kind, sealed};
 use crate::sync::{AtomicU64, Ordering, TallyU64};
-use crate::word::{FROZEN, Next, SIGN};
+use crate::word::{FROZEN, MADE_WITH, Next, SIGN};
 use siphasher::sip::SipHasher13;
 use std::cmp;
 use std::ptr::NonNull;
@@ -31,6 +32,8 @@ pub struct Bytes {
     pub(crate) checksum: Checksum,
     /// How often a search has passed by a damaged item that may be the one that it looked for.
     pub(crate) suspects: TallyU64,
+    /// What is noted of accesses.
+    pub(crate) marks: Marks,
 }
 
 const WORD: u64 = 1;
@@ -82,6 +85,7 @@ impl Kind for Bytes {
             vectors: Vectors::of_processor(),
             checksum: config.checksum,
             suspects: TallyU64::new(0),
+            marks: Marks::new(),
         })
     }
 
@@ -152,12 +156,12 @@ impl Kind for Bytes {
         }
         let block = alloc(size);
         let rest = FIELDS + fields(meta(item), WORD | EXPIRY | VERSION | CHECKSUM);
-        // ORDERING: Relaxed, SIGN is constant.
-        let sign = item.next().load(Ordering::Relaxed) & SIGN;
+        // ORDERING: Relaxed, SIGN is constant; notes of accesses that come later may be lost.
+        let made = item.next().load(Ordering::Relaxed) & MADE_WITH;
         // SAFETY: the block is fresh, 8-aligned and as large as the item, which has meta, so many
         // words, and then bytes that never change.
         unsafe {
-            block.cast::<Header>().write(Header::new(sign));
+            block.cast::<Header>().write(Header::new(made));
             block.add(META).cast::<u64>().write(meta(item));
             for at in (FIELDS..rest).step_by(8) {
                 // ORDERING: Acquire, as for readers. An expiry may still get DEAD.

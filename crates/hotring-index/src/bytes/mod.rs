@@ -3,6 +3,7 @@
 mod check;
 pub(crate) mod item;
 mod key;
+mod marks;
 mod scrub;
 mod seen;
 mod sip;
@@ -13,6 +14,7 @@ pub(crate) mod value;
 pub use check::Part;
 pub use item::Bytes;
 pub use key::{Key, KeyHash};
+pub use marks::{FREQUENCY_NEW, Marked, Noting};
 pub use scrub::{Damaged, Scrub, ScrubCounts};
 pub use value::{Action, Entry, Expiry, NewValue, Value};
 
@@ -56,7 +58,36 @@ impl<E: Engine> Session<Bytes, E> {
         let goal = pinned.bytes_goal(key.into());
         let hit = pinned.look(goal)?;
         let seen = Seen::of(hit);
-        (!seen.is_past(now)).then(|| f(seen.entry()))
+        if seen.is_past(now) {
+            return None;
+        }
+        pinned.mark_access(hit);
+        Some(f(seen.entry()))
+    }
+
+    /// As [`get`](Self::get), without noting the access ([`Noting`]): for who looks at an entry and does not
+    /// use it.
+    pub fn peek<'k, R>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        now: u64,
+        f: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        self.peek_marked(key, now, |entry, _| f(entry))
+    }
+
+    /// As [`peek`](Self::peek), with what was noted of accesses.
+    pub fn peek_marked<'k, R>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        now: u64,
+        f: impl FnOnce(Entry<'_>, u8) -> R,
+    ) -> Option<R> {
+        let mut pinned = self.pin();
+        let goal = pinned.bytes_goal(key.into());
+        let hit = pinned.look(goal)?;
+        let seen = Seen::of(hit);
+        (!seen.is_past(now)).then(|| f(seen.entry(), hit.word.count() as u8))
     }
 
     /// Reads, decides, and acts as one atomic step. `decide` may be called several times, each time
@@ -143,8 +174,7 @@ impl<E: Engine> Session<Bytes, E> {
             1
         };
         let (next, _) = E::scan(&mut self.pin(), cursor, count, visit);
-        // Back it goes only to an item whose hash is damaged: past it, or the walk would never end.
-        if next != 0 && next <= cursor { last.wrapping_add(POSITION) } else { next }
+        onward(cursor, next, last)
     }
 
     /// Some entry near the position that `random` picks; `None` if there is none at all. Removes the
@@ -194,13 +224,16 @@ impl<E: Engine> Session<Bytes, E> {
             let goal = |_: &Bytes, i: usize| KeyGoal { hash: hashes[i], key: chunk[i] };
             let (verifies, suspects) = (pinned.verifies(), pinned.suspects());
             let mut is_damaged = false;
+            let (how, mut unnoted) = (pinned.how(), Vec::new());
             E::pipeline(&mut pinned, chunk.len(), goal, |i, hit| {
                 let is_sound = |hit: &Hit| !verifies || check::state(hit.item) == State::Sound;
                 let sound = hit.filter(is_sound);
                 is_damaged |= hit.is_some() && sound.is_none();
                 let seen = sound.map(Seen::of).filter(|seen| !seen.is_past(now));
+                unnoted.extend(seen.map(|seen| seen.hit).filter(|hit| how.wants(hit.word)));
                 f(n * CHUNK + i, seen.map(|seen| seen.entry()));
             });
+            unnoted.into_iter().for_each(|hit| pinned.mark_access(hit));
             if is_damaged || pinned.suspects() != suspects {
                 // Rare: the keys are looked up again one by one, for the note that it leaves.
                 for i in 0..chunk.len() {
@@ -267,4 +300,10 @@ impl<E: Engine> Session<Bytes, E> {
         pinned.shared.expire_cursor.store(next, Ordering::Relaxed);
         Piece { visited, removed, work, is_last: next == 0 }
     }
+}
+
+/// Where a walk goes on that came from `cursor` and met hashes up to the position `last`. Back it goes only
+/// to an item whose hash is damaged: past it, or the walk would never end.
+fn onward(cursor: u64, next: u64, last: u64) -> u64 {
+    if next != 0 && next <= cursor { last.wrapping_add(POSITION) } else { next }
 }

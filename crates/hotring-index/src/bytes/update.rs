@@ -83,11 +83,12 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             && !is_expired(self.kind(), hit.item, now)
         {
             if expire_at.is_none() && write_word(hit, value, None) == Written::Yes {
-                E::accessed(self, goal.hash, Some(hit), 1);
+                self.accessed(goal.hash, hit);
                 return true;
             }
             if self.may_replace_without_pred() && stays_live(self.kind(), hit.item, now) {
                 let copy = self.make(goal, value, expire_at, None);
+                self.mark(copy, Some(hit));
                 let bucket = E::bucket(self, goal.hash);
                 if E::replace(self, goal, bucket, hit, copy, None) {
                     E::rewritten(self, copy, None);
@@ -114,20 +115,23 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             let found = self.find_live(goal, bucket, now);
             let Some(hit) = found.hit else {
                 let item = *new.get_or_insert_with(|| self.make(goal, value, expire_at, None));
+                self.mark(item, None);
                 if E::link(self, goal, bucket, &found, item, &mut reservation) {
                     new = None;
+                    self.note_entered(goal.hash);
                     break false;
                 }
                 continue;
             };
             if expire_at.is_none() && write_word(hit, value, None) == Written::Yes {
-                E::accessed(self, goal.hash, Some(hit), 1);
+                self.accessed(goal.hash, hit);
                 break true;
             }
             if !stays_live(self.kind(), hit.item, now) {
                 continue;
             }
             let copy = *new.get_or_insert_with(|| self.make(goal, value, expire_at, None));
+            self.mark(copy, Some(hit));
             if E::replace(self, goal, bucket, hit, copy, Some(&found)) {
                 new = None;
                 E::rewritten(self, copy, Some(&found));
@@ -208,14 +212,23 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             Expiry::Never | Expiry::Keep => None,
         };
         let item = self.make(goal, value.as_value(), expire_at, None);
+        self.mark(item, None);
         let mut reservation = E::Reservation::default();
         let linked = E::link(self, goal, bucket, found, item, &mut reservation);
         if !linked {
             // Given back before `decide` runs again: it may panic.
             E::unreserve(self, bucket, reservation);
             self.discard(item);
+        } else {
+            self.note_entered(goal.hash);
         }
         linked
+    }
+
+    /// Notes an access by a write that left the item where it is.
+    fn accessed(&mut self, hash: u64, hit: Hit) {
+        E::accessed(self, hash, Some(hit), 1);
+        self.mark_access(hit);
     }
 
     /// Carries out a decision that was made on what `seen` shows; false if that has changed.
@@ -230,14 +243,14 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         let hit = seen.hit;
         match action {
             Action::Keep => {
-                E::accessed(self, goal.hash, Some(hit), 1);
+                self.accessed(goal.hash, hit);
                 true
             }
             Action::Put { value, expiry } => {
                 if seen.may_stay(expiry) {
                     match write_word(hit, value.as_value(), seen.word) {
                         Written::Yes => {
-                            E::accessed(self, goal.hash, Some(hit), 1);
+                            self.accessed(goal.hash, hit);
                             return true;
                         }
                         Written::Changed => return false,
@@ -249,7 +262,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             }
             Action::Expire(expiry) => {
                 if let Some(done) = seen.expire_in_place(expiry) {
-                    E::accessed(self, goal.hash, Some(hit), 1);
+                    self.accessed(goal.hash, hit);
                     return done;
                 }
                 let (value, expire_at) = (seen.entry().value, seen.next_expiry(expiry));
@@ -284,6 +297,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         copy: Item,
     ) -> bool {
         let hit = seen.hit;
+        self.mark(copy, Some(hit));
         if !E::replace(self, goal, bucket, hit, copy, found) {
             self.discard(copy);
             return false;

@@ -8,7 +8,7 @@ use crate::item::{Item, Kind};
 use crate::rare::{lost, wrong};
 use crate::session::Pinned;
 use crate::sync::Ordering;
-use crate::word::{MARK, Next, REPL, SIGN};
+use crate::word::{MADE_WITH, MARK, Next, REPL};
 
 impl<'s, K: Kind> Pinned<'s, K, Chaining> {
     /// Links a private item at the head of the home where `found` did not find its key.
@@ -37,9 +37,9 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
     /// Gives a private item its successor.
     pub(crate) fn point(&self, item: Item, successor: u64) {
         // ORDERING: Relaxed, private until a CAS publishes it.
-        let sign = item.next().load(Ordering::Relaxed) & SIGN;
+        let made = item.next().load(Ordering::Relaxed) & MADE_WITH;
         // ORDERING: as above.
-        item.next().store(sign | successor, Ordering::Relaxed);
+        item.next().store(made | successor, Ordering::Relaxed);
     }
 
     /// Replaces the live item `old` by the private `copy`: old out and new in by one CAS.

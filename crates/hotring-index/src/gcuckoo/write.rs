@@ -17,7 +17,7 @@ use crate::rare::{sometimes, wrong};
 use crate::session::Pinned;
 use crate::sync::Ordering;
 use crate::sync::spin::{SpinGuard, SpinWait};
-use crate::word::{MARK, REPL, SIGN};
+use crate::word::{MADE_WITH, MARK, REPL};
 
 /// With several slots a bucket, a page is split when it is fuller than this: paths get long soon
 /// after.
@@ -293,10 +293,10 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
 
     /// Puts `copy` in the place of an item of the same key; false if that is in the table no more.
     pub(crate) fn replace_item(&mut self, hash: u64, old: Item, copy: Item) -> bool {
-        // ORDERING: Relaxed, the copy is private; of its word only SIGN is kept.
-        let sign = copy.next().load(Ordering::Relaxed) & SIGN;
+        // ORDERING: Relaxed, the copy is private; its word has no successor.
+        let made = copy.next().load(Ordering::Relaxed) & MADE_WITH;
         // ORDERING: Relaxed, as above.
-        copy.next().store(sign, Ordering::Relaxed);
+        copy.next().store(made, Ordering::Relaxed);
         let done = self.at_item((hash, old), false, |page, spot| {
             page.put(spot, page.entry(hash, copy));
             // ORDERING: AcqRel: publishes the copy to who follows it, and what was read of the old

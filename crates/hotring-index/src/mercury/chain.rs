@@ -5,7 +5,7 @@ use crate::item::Item;
 use crate::mercury::locking::{Bucket, HASMOVED};
 use crate::sync::spin::is_over;
 use crate::sync::{Ordering, TallyU64};
-use crate::word::{Link, MARK, Next, REPL, SIGN};
+use crate::word::{Link, MADE_WITH, MARK, Next, REPL};
 
 /// What no retirement is later than, for `Ghost::seen`: an item in a chain is not retired at all.
 const NEVER: u64 = u64::MAX - 1;
@@ -61,7 +61,7 @@ impl<'t, B: Bucket> Held<'t, B> {
 
     /// Puts a private item in.
     pub(crate) fn push(&mut self, item: Item) {
-        set_next(item, flags(item) & SIGN, Next(self.word).link());
+        set_next(item, flags(item) & MADE_WITH, Next(self.word).link());
         self.word = item.address();
     }
 
@@ -75,7 +75,7 @@ impl<'t, B: Bucket> Held<'t, B> {
     /// Puts the private `copy` in the place of an item, which is dead from now on.
     pub(crate) fn replace(&mut self, spot: &Spot, copy: Item) {
         let word = spot.hit.word;
-        set_next(copy, flags(copy) & SIGN, word.link());
+        set_next(copy, flags(copy) & MADE_WITH, word.link());
         set_next(spot.hit.item, word.0 | MARK | REPL, word.link());
         self.link_behind(spot, Link::item(copy.address()));
     }

@@ -13,7 +13,7 @@ use crate::ring::hint::VOTES_NEW;
 use crate::ring::search::{Found, Goal};
 use crate::session::Pinned;
 use crate::sync::{AtomicU64, Ordering};
-use crate::word::{HINTED, Hint, Link, MARK, Next, REPL, SIGN};
+use crate::word::{HINTED, Hint, Link, MADE_WITH, MARK, Next, REPL};
 
 /// Dead versions that writers of a hinted item may leave in the chain before one cleans up.
 const DEBT_MAX: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
@@ -55,10 +55,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
                 pred_word = now;
             }
         }
-        let sign = item_flags(item) & SIGN;
+        let made = item_flags(item) & MADE_WITH;
         let claimed = if reservation.0.is_some() { HINTED } else { 0 };
         // ORDERING: Relaxed, private until the CAS below.
-        item.next().store(Next(sign | claimed).with(found.at).0, Ordering::Relaxed);
+        item.next().store(Next(made | claimed).with(found.at).0, Ordering::Relaxed);
         let after = pred_word.with(Link::item(item.address()));
         // ORDERING: Release publishes the item's fields to Acquire walks. Acquire because the word
         // may have returned to an older value: the deletion it went through must happen before us.
@@ -145,7 +145,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             && self.shared.kind.size(old) < LAZY_SIZE_MAX
             && !self.local.participant.is_refusing();
         let debt = if lazy { word.debt() + 1 } else { 0 };
-        let flags = Next((item_flags(copy) & SIGN) | (word.0 & HINTED)).with_debt(debt);
+        let flags = Next((item_flags(copy) & MADE_WITH) | (word.0 & HINTED)).with_debt(debt);
         // ORDERING: Relaxed, private until the CAS below.
         copy.next().store(flags.with(word.link()).0, Ordering::Relaxed);
         wrong!(self, ReplaceDrop => if let Some(found) = found {

@@ -13,6 +13,7 @@ mod guard;
 mod history;
 mod history_checks;
 mod linearizability;
+mod marks;
 mod memory;
 mod mercury;
 mod metamorphic;

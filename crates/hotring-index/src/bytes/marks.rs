@@ -1,0 +1,292 @@
+//! What an eviction policy wants to know of the accesses to an item, noted in the item: eight bits of its
+//! `next` word, where the sampling strategy counts. The index notes; what is to go decides whoever asks
+//! with [`Session::review`].
+//!
+//! A read has the word at hand, compares the bits with those of an item of which nothing more is to be
+//! noted, and is done nearly always. Else it tries to change them, once: a note that is lost in a race is
+//! as good as one that came a moment later, whereas who reads is not to wait.
+//!
+//! A write carries the bits over to the new item, as an access. Where it decides by a compare-exchange of
+//! the whole word (the ring, chains) none that was set before is lost; under Mercury's and G-Cuckoo's
+//! locks one that is set at the same moment may be.
+
+use crate::bytes::item::Bytes;
+use crate::bytes::seen::Seen;
+use crate::bytes::value::Entry;
+use crate::config::{ConfigError, Strategy};
+use crate::engine::{Engine, Hit};
+use crate::index::Index;
+use crate::item::{Item, Kind};
+use crate::session::{Pinned, Session};
+use crate::sync::{Ordering, TallyU64};
+use crate::word::{COUNTER, HINTED, MARK, Next};
+
+/// What is noted of accesses, as an eviction policy needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Noting {
+    /// Nothing.
+    #[default]
+    Off,
+    /// One access or several: bit 0 for the first since it was cleared, bit 1 for another. The other bits are
+    /// the policy's, and stay with the key when it is written; a new key begins with these.
+    Visits {
+        /// The bits of a new key, 0 and 1 among them if it is to count as accessed.
+        fresh: u8,
+    },
+    /// The tick of the last access, out of 256.
+    Ticks {
+        /// The tick that it is now.
+        now: u8,
+    },
+    /// About the logarithm of the number of accesses, as Redis's LFU counts: from 5 for a new key on, one
+    /// more with a chance of 1 in (count - 5) times the factor + 1; up to 255.
+    Frequency {
+        /// `lfu-log-factor`.
+        log_factor: u16,
+    },
+}
+
+/// What [`Noting::Frequency`] begins with.
+pub const FREQUENCY_NEW: u8 = 5;
+
+/// Hashes of new keys that a session keeps.
+const ENTERED_MAX: usize = 1024;
+
+const BITS_SHIFT: u32 = COUNTER.trailing_zeros();
+/// From the bits that say what is to be noted down to those that say which of them count.
+const MASK_SHIFT: u32 = 8;
+const FRESH_SHIFT: u32 = 40;
+const FACTOR_SHIFT: u32 = 8;
+const MODE: u64 = 3;
+const VISITS: u64 = 1;
+const TICKS: u64 = 2;
+const FREQUENCY: u64 = 3;
+const VISIT_BITS: u64 = 0b11;
+
+/// [`Noting`] in a word:
+/// ```text
+/// 63 .. 56                        55 .. 48           47 .. 40     23 .. 8  1 0
+/// of items that need no new note  which bits count   of new ones  factor   mode
+/// ```
+#[derive(Clone, Copy)]
+pub(crate) struct How(u64);
+
+impl How {
+    fn of(noting: Noting) -> Self {
+        let word = |done: u64, mask: u64, fresh: u64| {
+            done << BITS_SHIFT | mask << (BITS_SHIFT - MASK_SHIFT) | fresh << FRESH_SHIFT
+        };
+        Self(match noting {
+            Noting::Off => 0,
+            Noting::Visits { fresh } => word(VISIT_BITS, VISIT_BITS, fresh.into()) | VISITS,
+            Noting::Ticks { now } => word(now.into(), 0xff, now.into()) | TICKS,
+            Noting::Frequency { log_factor } => {
+                word(0xff, 0xff, FREQUENCY_NEW.into())
+                    | u64::from(log_factor) << FACTOR_SHIFT
+                    | FREQUENCY
+            }
+        })
+    }
+
+    /// Whether an access of an item with this word is to be noted.
+    #[inline(always)]
+    pub(crate) fn wants(self, word: Next) -> bool {
+        (word.0 ^ self.0) & self.0 << MASK_SHIFT & COUNTER != 0
+    }
+
+    fn is_off(self) -> bool {
+        self.0 == 0
+    }
+
+    fn fresh(self) -> u8 {
+        (self.0 >> FRESH_SHIFT) as u8
+    }
+
+    /// The bits after an access.
+    fn after(self, bits: u8, random: impl FnOnce() -> u64) -> u8 {
+        match self.0 & MODE {
+            VISITS => bits | if bits & 1 == 0 { 1 } else { 2 },
+            TICKS => (self.0 >> BITS_SHIFT) as u8,
+            FREQUENCY => {
+                let above = u64::from(bits.saturating_sub(FREQUENCY_NEW));
+                let factor = self.0 >> FACTOR_SHIFT & u64::from(u16::MAX);
+                bits.saturating_add((random() % (above * factor + 1) == 0).into())
+            }
+            _ => bits,
+        }
+    }
+}
+
+/// What is noted now, shared by all sessions.
+pub(crate) struct Marks(TallyU64);
+
+impl Marks {
+    pub(crate) fn new() -> Self {
+        Self(TallyU64::new(0))
+    }
+
+    #[inline(always)]
+    fn how(&self) -> How {
+        // ORDERING: Relaxed, a setting; nothing is read through it.
+        How(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl<E: Engine> Index<Bytes, E> {
+    /// Sets what is noted of accesses from now on. What was noted before stays in the items until it is
+    /// noted over, so that who changes the kind of it reviews all items once.
+    ///
+    /// # Errors
+    /// The sampling strategy has no room for notes.
+    pub fn set_noting(&self, noting: Noting) -> Result<(), ConfigError> {
+        if noting != Noting::Off && self.shared.config.strategy == Strategy::Sampling {
+            return Err(ConfigError::Unsupported(
+                "the sampling strategy counts where accesses would be noted: use another strategy, or \
+                 an eviction policy that needs no notes",
+            ));
+        }
+        // ORDERING: Relaxed, as in `how`.
+        self.shared.kind.marks.0.store(How::of(noting).0, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// What [`Session::review`] shows of an item besides its entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Marked {
+    /// The hash of the key.
+    pub hash: u64,
+    /// What was noted.
+    pub bits: u8,
+    /// The index holds the item close at hand: it was accessed often, or there is room.
+    pub is_hinted: bool,
+}
+
+impl<E: Engine> Session<Bytes, E> {
+    /// Shows about `count` items from the position `cursor` on (a hash with its bits reversed), those
+    /// included whose time is over, to `f`, which says what bits the item has from now on and whether to go
+    /// on. Returns where to go on, 0 at the end. Damaged items are passed over.
+    pub fn review(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        mut f: impl FnMut(Entry<'_>, Marked) -> (u8, bool),
+    ) -> u64 {
+        let count = count.max(1);
+        let (mut last, mut goes_on) = (cursor, true);
+        let mut pinned = self.pin();
+        let (next, _) = E::scan(&mut pinned, cursor, count, |pinned, hit| {
+            let hash = pinned.kind().item_hash(hit.item);
+            last = last.max(hash.reverse_bits());
+            if !goes_on || pinned.damage_of(hit.item).is_some() {
+                return 1;
+            }
+            // ORDERING: Relaxed, for the bits alone. A scan's word may lack them (G-Cuckoo's).
+            let word = Next(hit.item.next().load(Ordering::Relaxed));
+            let marked = Marked { hash, bits: word.count() as u8, is_hinted: word.is(HINTED) };
+            let (bits, on) = f(Seen::of(hit).entry(), marked);
+            set_bits(hit.item, word, bits);
+            goes_on = on;
+            if on { 1 } else { count }
+        });
+        crate::bytes::onward(cursor, next, last)
+    }
+
+    /// Whether accesses of this session are noted, as they are at first.
+    pub fn set_noted(&mut self, noted: bool) {
+        self.local().noted = noted;
+    }
+
+    /// Hands out the hashes of the keys that this session has put in while [`Noting::Visits`] was set, since
+    /// this was last asked. 1,024 are kept, more are forgotten.
+    pub fn take_entered(&mut self, mut f: impl FnMut(u64)) {
+        self.local().entered.drain(..).for_each(&mut f);
+    }
+
+    /// How many of them there are.
+    #[inline]
+    pub fn entered(&mut self) -> usize {
+        self.local().entered.len()
+    }
+}
+
+/// Sets the bits of an item whose word was `word`, unless it is dead.
+fn set_bits(item: Item, mut word: Next, bits: u8) {
+    let next = item.next();
+    while !word.is(MARK) && word.count() != u64::from(bits) {
+        let new = word.with_bits(bits).0;
+        // ORDERING: Relaxed: a read-modify-write, so that who reads the successor from this word has what
+        // its writer published; and the bits say nothing of other memory.
+        match next.compare_exchange_weak(word.0, new, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => word = Next(now),
+        }
+    }
+}
+
+impl<E: Engine> Pinned<'_, Bytes, E> {
+    /// What is to be noted.
+    #[inline(always)]
+    pub(crate) fn how(&self) -> How {
+        self.shared.kind.marks.how()
+    }
+
+    /// Notes an access, if there is anything to note.
+    #[inline(always)]
+    pub(crate) fn mark_access(&mut self, hit: Hit) {
+        let how = self.how();
+        if how.wants(hit.word) {
+            self.note_anew(hit, how);
+        }
+    }
+
+    #[cold]
+    fn note_anew(&mut self, hit: Hit, how: How) {
+        if !self.local.noted || hit.word.is(MARK) {
+            return;
+        }
+        let bits = how.after(hit.word.count() as u8, || self.local.random());
+        let (word, new) = (hit.word.0, hit.word.with_bits(bits).0);
+        // ORDERING: Relaxed, as in `set_bits`. One try: see above.
+        let _ = hit.item.next().compare_exchange(word, new, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Gives a private item, which is about to take the place of `old` or of nothing, its bits.
+    #[inline(always)]
+    pub(crate) fn mark(&mut self, item: Item, old: Option<Hit>) {
+        let how = self.how();
+        if !how.is_off() {
+            self.mark_anew(item, old, how);
+        }
+    }
+
+    #[cold]
+    fn mark_anew(&mut self, item: Item, old: Option<Hit>, how: How) {
+        let bits = match old {
+            None => how.fresh(),
+            Some(old) => {
+                let bits = old.word.count() as u8;
+                if self.local.noted { how.after(bits, || self.local.random()) } else { bits }
+            }
+        };
+        // ORDERING: Relaxed, the item is private.
+        let next = Next(item.next().load(Ordering::Relaxed)).with_bits(bits);
+        // ORDERING: Relaxed, as above.
+        item.next().store(next.0, Ordering::Relaxed);
+    }
+
+    /// Takes note of a new key, if the policy is one that wants to know.
+    #[inline(always)]
+    pub(crate) fn note_entered(&mut self, hash: u64) {
+        if self.how().0 & MODE == VISITS {
+            self.keep_entered(hash);
+        }
+    }
+
+    #[cold]
+    fn keep_entered(&mut self, hash: u64) {
+        if self.local.entered.len() < ENTERED_MAX {
+            self.local.entered.push(hash);
+        }
+    }
+}
