@@ -180,6 +180,11 @@ impl AnyIndex {
         each_index!(&self.index, index => index.set_noting(noting))
     }
 
+    /// As [`Index::tick`].
+    pub fn tick(&self) -> u8 {
+        each_index!(&self.index, index => index.tick())
+    }
+
     /// As [`Index::len`].
     pub fn len(&self) -> usize {
         each_index!(&self.index, index => index.len())
@@ -375,6 +380,20 @@ impl AnySession {
     /// As [`Session::admit`].
     pub fn admit_bytes(&mut self, bytes: usize) -> Result<(), Refused> {
         each!(&mut self.sessions, session => session.admit_bytes(bytes))
+    }
+
+    /// As [`Session::is_refusing`].
+    #[inline(always)]
+    pub fn is_refusing(&self) -> bool {
+        each!(&self.sessions, session => session.is_refusing())
+    }
+
+    /// As [`Session::look_for_room`].
+    ///
+    /// # Errors
+    /// As [`Session::admit`].
+    pub fn look_for_room(&mut self, bytes: usize) -> Result<(), Refused> {
+        each!(&mut self.sessions, session => session.look_for_room(bytes))
     }
 
     /// As [`Session::collect`].

@@ -22,6 +22,8 @@ pub(crate) const LOOK: usize = 16 << 10;
 pub struct Full {
     /// Bytes that are used, those included that the operation asked for.
     pub used_bytes: u64,
+    /// Of these, bytes of removed items that wait for readers.
+    pub limbo_bytes: u64,
     /// The limit.
     pub max: u64,
 }
@@ -86,8 +88,8 @@ impl Budget {
     }
 
     /// Whether so many bytes are more than may be.
-    pub(crate) fn check(&self, used_bytes: u64) -> Result<(), Full> {
+    pub(crate) fn check(&self, used_bytes: u64, limbo_bytes: u64) -> Result<(), Full> {
         let max = self.max();
-        if used_bytes > max { Err(Full { used_bytes, max }) } else { Ok(()) }
+        if used_bytes > max { Err(Full { used_bytes, limbo_bytes, max }) } else { Ok(()) }
     }
 }

@@ -235,6 +235,12 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
     ) where
         K::Key: 'k;
 
+    /// Whether the item is one of those that reads come to first because they were accessed often.
+    #[inline(always)]
+    fn is_hot<K: Kind>(_p: &mut Pinned<'_, K, Self>, _hit: Hit) -> bool {
+        false
+    }
+
     /// Whether work waits for [`Engine::step`].
     #[inline(always)]
     fn is_busy(&self) -> bool {

@@ -115,6 +115,9 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Whether the item has an expiry field (for the count of expiring items).
     #[doc(hidden)]
     fn expires(item: Item) -> bool;
+    /// Takes note of so many bytes of items that were written.
+    #[doc(hidden)]
+    fn wrote(&self, _bytes: u64) {}
     /// Whether [`Kind::pair`] gives anything.
     #[doc(hidden)]
     const PAIRS: bool = false;

@@ -84,8 +84,9 @@ impl<K: Kind, E: Engine> Shared<K, E> {
             return Ok(());
         }
         let used = self.used_bytes();
-        self.collector.shown().show_full(self.budget.check(used).is_err());
-        self.budget.check(used.saturating_add(more))
+        let limbo = self.collector.limbo_bytes().max(0).cast_unsigned();
+        self.collector.shown().show_full(self.budget.check(used, limbo).is_err());
+        self.budget.check(used.saturating_add(more), limbo)
     }
 }
 
@@ -223,6 +224,30 @@ impl<K: Kind, E: Engine> Session<K, E> {
     /// As `admit`.
     pub fn admit_bytes(&mut self, bytes: usize) -> Result<(), Refused> {
         self.admit_more(bytes as u64)
+    }
+
+    /// Whether there was a reason to refuse what takes memory when that was last looked at. Costs one load.
+    #[inline(always)]
+    pub fn is_refusing(&self) -> bool {
+        self.local.participant.is_refusing()
+    }
+
+    /// As [`admit_bytes`](Self::admit_bytes), for who makes room by removing items: at the limit of all
+    /// memory it frees only what can be freed at once.
+    ///
+    /// # Errors
+    /// As `admit`.
+    pub fn look_for_room(&mut self, bytes: usize) -> Result<(), Refused> {
+        if self.local.participant.is_over_limit() {
+            self.admit_over_limit()?;
+        }
+        if self.shared.look_at_memory(bytes as u64).is_ok() {
+            return Ok(());
+        }
+        if self.local.participant.has_garbage() {
+            self.collect_garbage();
+        }
+        self.shared.look_at_memory(bytes as u64).map_err(Refused::Full)
     }
 
     #[cold]
@@ -469,6 +494,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
 
     #[cold]
     fn look_at_memory(&mut self) {
+        self.shared.kind.wrote((LOOK as i64 - self.local.until_look).cast_unsigned());
         self.local.until_look = LOOK as i64;
         // Who asks to be admitted next is told.
         let _ = self.shared.look_at_memory(0);

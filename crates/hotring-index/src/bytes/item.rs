@@ -134,6 +134,10 @@ impl Kind for Bytes {
         meta(item) & EXPIRY != 0
     }
 
+    fn wrote(&self, bytes: u64) {
+        self.marks.wrote(bytes);
+    }
+
     fn freeze(&self, item: Item) {
         if self.size(item) == 0 {
             // Where its words are is not known.

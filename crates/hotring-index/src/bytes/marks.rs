@@ -19,7 +19,7 @@ use crate::index::Index;
 use crate::item::{Item, Kind};
 use crate::session::{Pinned, Session};
 use crate::sync::{Ordering, TallyU64};
-use crate::word::{COUNTER, HINTED, MARK, Next};
+use crate::word::{COUNTER, MARK, Next};
 
 /// What is noted of accesses, as an eviction policy needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -33,10 +33,11 @@ pub enum Noting {
         /// The bits of a new key, 0 and 1 among them if it is to count as accessed.
         fresh: u8,
     },
-    /// The tick of the last access, out of 256.
+    /// The tick of the last access, out of 256. Ticks count what is written, not time: of two keys that are
+    /// idle, the one that has been so for more writes is the better one to go.
     Ticks {
-        /// The tick that it is now.
-        now: u8,
+        /// Bytes of items that are written from one tick to the next.
+        every: u64,
     },
     /// About the logarithm of the number of accesses, as Redis's LFU counts: from 5 for a new key on, one
     /// more with a chance of 1 in (count - 5) times the factor + 1; up to 255.
@@ -72,20 +73,25 @@ const VISIT_BITS: u64 = 0b11;
 pub(crate) struct How(u64);
 
 impl How {
-    fn of(noting: Noting) -> Self {
-        let word = |done: u64, mask: u64, fresh: u64| {
-            done << BITS_SHIFT | mask << (BITS_SHIFT - MASK_SHIFT) | fresh << FRESH_SHIFT
-        };
-        Self(match noting {
-            Noting::Off => 0,
-            Noting::Visits { fresh } => word(VISIT_BITS, VISIT_BITS, fresh.into()) | VISITS,
-            Noting::Ticks { now } => word(now.into(), 0xff, now.into()) | TICKS,
+    fn of(noting: Noting, now: u8) -> Self {
+        match noting {
+            Noting::Off => Self(0),
+            Noting::Visits { fresh } => Self::new(VISITS, VISIT_BITS, VISIT_BITS, fresh),
+            Noting::Ticks { .. } => Self::ticks(now),
             Noting::Frequency { log_factor } => {
-                word(0xff, 0xff, FREQUENCY_NEW.into())
-                    | u64::from(log_factor) << FACTOR_SHIFT
-                    | FREQUENCY
+                let how = Self::new(FREQUENCY, 0xff, 0xff, FREQUENCY_NEW);
+                Self(how.0 | u64::from(log_factor) << FACTOR_SHIFT)
             }
-        })
+        }
+    }
+
+    fn ticks(now: u8) -> Self {
+        Self::new(TICKS, now.into(), 0xff, now)
+    }
+
+    fn new(mode: u64, done: u64, mask: u64, fresh: u8) -> Self {
+        let bits = done << BITS_SHIFT | mask << (BITS_SHIFT - MASK_SHIFT);
+        Self(bits | u64::from(fresh) << FRESH_SHIFT | mode)
     }
 
     /// Whether an access of an item with this word is to be noted.
@@ -118,17 +124,53 @@ impl How {
 }
 
 /// What is noted now, shared by all sessions.
-pub(crate) struct Marks(TallyU64);
+pub(crate) struct Marks {
+    how: TallyU64,
+    /// Bytes of items that were written so far, and from one tick to the next.
+    written: TallyU64,
+    every: TallyU64,
+}
 
 impl Marks {
     pub(crate) fn new() -> Self {
-        Self(TallyU64::new(0))
+        Self { how: TallyU64::new(0), written: TallyU64::new(0), every: TallyU64::new(u64::MAX) }
     }
 
     #[inline(always)]
     fn how(&self) -> How {
-        // ORDERING: Relaxed, a setting; nothing is read through it.
-        How(self.0.load(Ordering::Relaxed))
+        // ORDERING: Relaxed, a setting; nothing is read through it. So for all below.
+        How(self.how.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, noting: Noting) {
+        let every = if let Noting::Ticks { every } = noting { every.max(1) } else { u64::MAX };
+        // ORDERING: Relaxed, as in `how`.
+        self.every.store(every, Ordering::Relaxed);
+        // ORDERING: Relaxed, as in `how`.
+        self.how.store(How::of(noting, self.tick()).0, Ordering::Relaxed);
+    }
+
+    fn tick(&self) -> u8 {
+        // ORDERING: Relaxed, as in `how`.
+        let (written, every) =
+            (self.written.load(Ordering::Relaxed), self.every.load(Ordering::Relaxed));
+        (written / every) as u8
+    }
+
+    /// Takes note of items that were written.
+    pub(crate) fn wrote(&self, bytes: u64) {
+        let how = self.how();
+        if how.0 & MODE != TICKS {
+            return;
+        }
+        // ORDERING: Relaxed, as in `how`.
+        self.written.fetch_add(bytes, Ordering::Relaxed);
+        let now = How::ticks(self.tick());
+        if now.0 != how.0 {
+            // Who has set something else meanwhile is right.
+            // ORDERING: Relaxed, as in `how`.
+            let _ = self.how.compare_exchange(how.0, now.0, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 }
 
@@ -145,9 +187,13 @@ impl<E: Engine> Index<Bytes, E> {
                  an eviction policy that needs no notes",
             ));
         }
-        // ORDERING: Relaxed, as in `how`.
-        self.shared.kind.marks.0.store(How::of(noting).0, Ordering::Relaxed);
+        self.shared.kind.marks.set(noting);
         Ok(())
+    }
+
+    /// With [`Noting::Ticks`], the tick that it is now.
+    pub fn tick(&self) -> u8 {
+        self.shared.kind.marks.tick()
     }
 }
 
@@ -158,8 +204,8 @@ pub struct Marked {
     pub hash: u64,
     /// What was noted.
     pub bits: u8,
-    /// The index holds the item close at hand: it was accessed often, or there is room.
-    pub is_hinted: bool,
+    /// Reads come to the item first, because it was accessed often.
+    pub is_hot: bool,
 }
 
 impl<E: Engine> Session<Bytes, E> {
@@ -183,7 +229,7 @@ impl<E: Engine> Session<Bytes, E> {
             }
             // ORDERING: Relaxed, for the bits alone. A scan's word may lack them (G-Cuckoo's).
             let word = Next(hit.item.next().load(Ordering::Relaxed));
-            let marked = Marked { hash, bits: word.count() as u8, is_hinted: word.is(HINTED) };
+            let marked = Marked { hash, bits: word.count() as u8, is_hot: E::is_hot(pinned, hit) };
             let (bits, on) = f(Seen::of(hit).entry(), marked);
             set_bits(hit.item, word, bits);
             goes_on = on;

@@ -195,6 +195,10 @@ impl<const H: usize> Engine for Ring<H> {
         p.warm(n, goal);
     }
 
+    fn is_hot<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
+        p.is_hot(hit)
+    }
+
     fn is_busy(&self) -> bool {
         self.resizing.is_busy()
     }

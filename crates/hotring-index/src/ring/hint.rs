@@ -5,6 +5,8 @@
 //! it out of the chain sets UNLINKED if the bit is set, and the second of the two retires it (I5).
 //! All of it is decided on the item's one word, so no generation counter and no re-check is needed.
 
+use crate::config::Strategy;
+use crate::engine::Hit;
 use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
@@ -17,6 +19,19 @@ use crate::word::{COMPLETE, CONTROL, HINTED, Hint, MARK, Next, REPL, UNLINKED};
 pub(crate) const VOTES_NEW: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 1 };
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
+    /// Whether a hint leads to the item that has won more votes than a new item has.
+    pub(crate) fn is_hot(&mut self, hit: Hit) -> bool {
+        if !hit.word.is(HINTED) || self.shared.config.strategy != Strategy::Vote {
+            return false;
+        }
+        let bucket = self.bucket(self.shared.kind.item_hash(hit.item));
+        self.engine.table.hints(bucket).iter().any(|hint| {
+            // ORDERING: Relaxed, the item is not read through it.
+            let hint = Hint(hint.load(Ordering::Relaxed));
+            hint.address() == hit.item.address() && hint.votes() > VOTES_NEW
+        })
+    }
+
     /// Gives up a claim. The item must not be in any hint word any more.
     #[inline(never)]
     pub(crate) fn release(&mut self, item: Item) {

@@ -74,20 +74,33 @@ fn words_that_change_in_place_are_noted() {
     });
 }
 
+/// Overwrites a key until so many bytes were written.
+fn write(session: &mut AnySession, bytes: usize) {
+    for _ in 0..bytes / 1024 + 1 {
+        put(session, b"filler", &[0; 1024]);
+    }
+}
+
 #[test]
 fn ticks_are_those_of_the_last_access() {
-    each_engine(Noting::Ticks { now: 7 }, |index, mut session| {
+    each_engine(Noting::Ticks { every: 64 << 10 }, |index, mut session| {
         put(&mut session, b"a", b"a value");
         put(&mut session, b"b", b"a value");
-        index.set_noting(Noting::Ticks { now: 255 }).expect("as before");
+        assert_eq!(index.tick(), 0);
+        write(&mut session, 3 * (64 << 10));
+        let now = index.tick();
+        assert!((2..=4).contains(&now), "three times the bytes of a tick are {now}");
         session.get(&b"a"[..], 1, |_| ());
-        assert_eq!((bits(&mut session, b"a"), bits(&mut session, b"b")), (255, 7));
+        assert_eq!((bits(&mut session, b"a"), bits(&mut session, b"b")), (now, 0));
         session.peek(&b"b"[..], 1, |_| ());
-        assert_eq!(bits(&mut session, b"b"), 7, "a look is no access");
+        assert_eq!(bits(&mut session, b"b"), 0, "a look is no access");
         session.set_noted(false);
         session.get(&b"b"[..], 1, |_| ());
         put(&mut session, b"b", b"a value that is longer");
-        assert_eq!(bits(&mut session, b"b"), 7, "nor is what this session does");
+        assert_eq!(bits(&mut session, b"b"), 0, "nor is what this session does");
+        session.set_noted(true);
+        write(&mut session, 256 * (64 << 10));
+        assert!(index.tick().abs_diff(now) <= 8, "they begin anew after 256");
     });
 }
 
@@ -162,6 +175,9 @@ fn an_item_is_found_by_its_hash() {
 fn the_sampling_strategy_has_no_room() {
     let config = Config { strategy: Strategy::Sampling, ..Config::default() };
     let index = HotRing::<hotring_index::Bytes, 1>::new(config).expect("one head may sample");
-    assert!(matches!(index.set_noting(Noting::Ticks { now: 1 }), Err(ConfigError::Unsupported(_))));
+    assert!(matches!(
+        index.set_noting(Noting::Ticks { every: 1 }),
+        Err(ConfigError::Unsupported(_))
+    ));
     index.set_noting(Noting::Off).expect("nothing needs no room");
 }
