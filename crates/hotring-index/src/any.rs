@@ -303,6 +303,21 @@ impl AnySession {
         each!(&mut self.sessions, session => session.scan(cursor, count, now, f))
     }
 
+    /// As [`Session::hash_of`].
+    pub fn hash_of<'k>(&self, key: impl Into<Key<'k>>) -> u64 {
+        each!(&self.sessions, session => session.hash_of(key))
+    }
+
+    /// As [`Session::with_hash`].
+    pub fn with_hash(&mut self, hash: u64, f: impl FnMut(Entry<'_>)) {
+        each!(&mut self.sessions, session => session.with_hash(hash, f));
+    }
+
+    /// As [`Session::scan_hashes`].
+    pub fn scan_hashes(&mut self, cursor: u64, count: usize, f: impl FnMut(u64, Entry<'_>)) -> u64 {
+        each!(&mut self.sessions, session => session.scan_hashes(cursor, count, f))
+    }
+
     /// As [`Session::sample`].
     pub fn sample<R>(
         &mut self,

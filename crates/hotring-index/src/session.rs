@@ -195,7 +195,6 @@ impl<K: Kind, E: Engine> Session<K, E> {
         &mut self.local
     }
 
-    #[cfg(any(loom, shuttle))]
     pub(crate) fn shared(&self) -> &Shared<K, E> {
         &self.shared
     }

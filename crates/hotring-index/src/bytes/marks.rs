@@ -235,7 +235,7 @@ impl<E: Engine> Session<Bytes, E> {
             goes_on = on;
             if on { 1 } else { count }
         });
-        crate::bytes::onward(cursor, next, last)
+        crate::bytes::past(cursor, next, last)
     }
 
     /// Whether accesses of this session are noted, as they are at first.

@@ -1,5 +1,6 @@
 //! Byte-string keys and values: reads without copying, one atomic read-modify-write for the rest.
 
+mod by_hash;
 mod check;
 pub(crate) mod item;
 mod key;
@@ -33,6 +34,12 @@ const CHUNK: usize = 64;
 const POSITION: u64 = 1 << 16;
 /// Items looked at under one pin.
 const PIECE: usize = 1024;
+
+/// Where a scan goes on that began at `cursor` and has visited what lies up to `last`.
+fn past(cursor: u64, next: u64, last: u64) -> u64 {
+    // Back it goes only to an item whose hash is damaged: past it, or the walk would never end.
+    if next != 0 && next <= cursor { last.wrapping_add(POSITION) } else { next }
+}
 
 /// What one piece of an expiry step did.
 struct Piece {
@@ -174,7 +181,7 @@ impl<E: Engine> Session<Bytes, E> {
             1
         };
         let (next, _) = E::scan(&mut self.pin(), cursor, count, visit);
-        onward(cursor, next, last)
+        past(cursor, next, last)
     }
 
     /// Some entry near the position that `random` picks; `None` if there is none at all. Removes the
@@ -300,10 +307,4 @@ impl<E: Engine> Session<Bytes, E> {
         pinned.shared.expire_cursor.store(next, Ordering::Relaxed);
         Piece { visited, removed, work, is_last: next == 0 }
     }
-}
-
-/// Where a walk goes on that came from `cursor` and met hashes up to the position `last`. Back it goes only
-/// to an item whose hash is damaged: past it, or the walk would never end.
-fn onward(cursor: u64, next: u64, last: u64) -> u64 {
-    if next != 0 && next <= cursor { last.wrapping_add(POSITION) } else { next }
 }

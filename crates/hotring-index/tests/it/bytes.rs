@@ -1,6 +1,8 @@
 //! The byte-string index.
 
-use hotring_index::{Action, Bytes, Config, Expiry, HotRing, Key, KeyHash, NewValue, Value};
+use hotring_index::{
+    Action, AnyIndex, Bytes, Config, EngineChoice, Expiry, HotRing, Key, KeyHash, NewValue, Value,
+};
 
 fn bytes(value: &[u8]) -> NewValue<'_> {
     NewValue::Bytes { kind: 0, bytes: value.into() }
@@ -48,6 +50,39 @@ fn expiry_is_checked_on_access_and_swept() {
     assert_eq!(index.len(), 500);
     assert!(s.get(&7u32.to_be_bytes(), 600, |_| ()).is_some());
     assert_eq!(index.stats().expiring, 500);
+}
+
+#[test]
+fn items_are_found_by_their_hashes() {
+    for engine in EngineChoice::ALL {
+        let index = AnyIndex::new(*engine, Config::default()).expect("a valid configuration");
+        let mut s = index.try_session(None).expect("it serves several sessions");
+        for i in 0..5_000u32 {
+            let expiry = if i % 2 == 0 { Expiry::At(100) } else { Expiry::Never };
+            s.put(&i.to_be_bytes(), bytes(b"v"), expiry, 1);
+        }
+        let mut seen = std::collections::HashMap::new();
+        let mut cursor = 0;
+        loop {
+            cursor = s.scan_hashes(cursor, 100, |hash, entry| {
+                assert!(seen.insert(entry.key.to_vec(), (hash, entry.expire_at)).is_none());
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!(seen.len(), 5_000, "{engine:?}: those that have expired, too");
+        for i in 0..5_000u32 {
+            let (key, hash) = (i.to_be_bytes(), s.hash_of(&i.to_be_bytes()));
+            let expire_at = (i % 2 == 0).then_some(100);
+            assert_eq!(seen[&key[..]], (hash, expire_at), "{engine:?}");
+            let mut found = Vec::new();
+            s.with_hash(hash, |entry| found.push((entry.key.to_vec(), entry.expire_at)));
+            // Of 48 bits, so that they are all different.
+            assert_eq!(found, [(key.to_vec(), expire_at)], "{engine:?}");
+            s.with_hash(hash ^ 1, |entry| panic!("{:?} of another hash", entry.key));
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,41 @@
+//! Items by their hashes: for who remembers an item by its hash alone, as a list of what is to expire does. A
+//! hash may be that of several items, and of none any more.
+
+use crate::bytes::key::Key;
+use crate::bytes::{Bytes, Entry};
+use crate::engine::Engine;
+use crate::item::Kind;
+use crate::session::Session;
+
+impl<E: Engine> Session<Bytes, E> {
+    /// The hash of a key in this index: 48 bits.
+    #[inline]
+    pub fn hash_of<'k>(&self, key: impl Into<Key<'k>>) -> u64 {
+        key.into().hash_or(|bytes| self.shared().kind.hash(bytes))
+    }
+
+    /// Calls `f` with each entry that has this hash, those that have expired too. What is damaged is passed
+    /// over.
+    pub fn with_hash(&mut self, hash: u64, mut f: impl FnMut(Entry<'_>)) {
+        // The entries of one hash are visited together, from its position on.
+        self.scan_hashes(hash.reverse_bits(), 1, |other, entry| {
+            if other == hash {
+                f(entry);
+            }
+        });
+    }
+
+    /// As [`Session::scan`], and `f` gets the hashes too. Entries that have expired are shown, what is damaged
+    /// is passed over and not noted.
+    pub fn scan_hashes(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        mut f: impl FnMut(u64, Entry<'_>),
+    ) -> u64 {
+        self.review(cursor, count, |entry, marked| {
+            f(marked.hash, entry);
+            (marked.bits, true)
+        })
+    }
+}
