@@ -49,6 +49,8 @@ mod changes;
 mod decimal;
 mod dump;
 mod error;
+#[doc(hidden)]
+pub mod evict;
 mod gate;
 #[cfg(test)]
 #[path = "gate/tests.rs"]

@@ -1,0 +1,114 @@
+//! Which hashes were evicted lately: fingerprints of 16 bits in buckets, each of them first in, first out.
+//!
+//! A bucket has the hashes of one stretch of all hashes, so that a table of any size has a place for each, and one of
+//! another size can be filled from it. A hash that was never noted is found in 1 of 8,000 cases; then a policy takes
+//! a new item for a known one, which does no harm. Nothing here says what follows from a hit.
+
+/// Fingerprints in a bucket. One in eight tells ages well enough for [`Ghosts::take`].
+pub const LANES: usize = 8;
+
+/// The table; see the header.
+pub struct Ghosts {
+    /// Newest first, 0 where there is none.
+    buckets: Vec<[u16; LANES]>,
+}
+
+impl Ghosts {
+    /// Room for nothing yet.
+    pub const fn new() -> Self {
+        Ghosts { buckets: Vec::new() }
+    }
+
+    /// Makes room for about as many hashes. As long as that is nearly what there is room for, nothing is done.
+    pub fn fit(&mut self, hashes: usize) {
+        let (have, want) = (self.buckets.len(), hashes.div_ceil(LANES).max(1));
+        if (have / 2..=have + have / 4).contains(&want) {
+            return;
+        }
+        // What a bucket begins with lay in one bucket before. Of what follows some is lost where sizes are no
+        // multiples of each other: it is only what was known, and the next evictions are noted in full.
+        let before = |bucket: usize| self.buckets.get(bucket * have / want).copied();
+        self.buckets = (0..want).map(|bucket| before(bucket).unwrap_or_default()).collect();
+    }
+
+    /// Notes a hash; the oldest of its bucket is forgotten.
+    pub fn put(&mut self, hash: u64) {
+        let Some((bucket, fingerprint)) = self.place(hash) else { return };
+        let lanes = &mut self.buckets[bucket];
+        lanes.copy_within(..LANES - 1, 1);
+        lanes[0] = fingerprint;
+    }
+
+    /// Forgets a hash if it is known, and says how many younger ones its bucket has: its age in parts of the table.
+    pub fn take(&mut self, hash: u64) -> Option<usize> {
+        let (bucket, fingerprint) = self.place(hash)?;
+        let lanes = &mut self.buckets[bucket];
+        let lane = lanes.iter().position(|&lane| lane == fingerprint)?;
+        lanes.copy_within(lane + 1.., lane);
+        lanes[LANES - 1] = 0;
+        Some(lane)
+    }
+
+    /// Memory that the table takes.
+    pub fn bytes(&self) -> usize {
+        self.buckets.capacity() * size_of::<[u16; LANES]>()
+    }
+
+    /// The bucket by the upper 32 bits of 48, the fingerprint by the others, which is never 0.
+    fn place(&self, hash: u64) -> Option<(usize, u16)> {
+        let upper = u128::from((hash >> 16) as u32);
+        let bucket = (upper * self.buckets.len() as u128) >> 32;
+        (!self.buckets.is_empty()).then(|| (bucket as usize, (hash as u16).max(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hashes of 48 bits without a pattern.
+    fn hash(number: u64) -> u64 {
+        number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16
+    }
+
+    #[test]
+    fn what_was_noted_is_found_once() {
+        let mut ghosts = Ghosts::new();
+        ghosts.put(7);
+        assert_eq!(ghosts.take(7), None, "no room yet");
+        ghosts.fit(800);
+        (0..300).for_each(|n| ghosts.put(hash(n)));
+        let found = (0..300).filter(|&n| ghosts.take(hash(n)).is_some()).count();
+        assert!(found >= 295, "{found} of 300");
+        assert!((0..300).all(|n| ghosts.take(hash(n)).is_none()));
+        assert!((0..300).all(|n| ghosts.take(hash(n + 1000)).is_none()));
+    }
+
+    #[test]
+    fn the_oldest_of_a_bucket_goes_and_age_is_told() {
+        let mut ghosts = Ghosts::new();
+        ghosts.fit(LANES);
+        (1..=9).for_each(|n| ghosts.put(n));
+        assert_eq!(ghosts.take(1), None, "the ninth took its place");
+        assert_eq!(ghosts.take(9), Some(0));
+        assert_eq!(ghosts.take(2), Some(6), "one of the seven younger ones was taken");
+        assert_eq!(ghosts.take(8), Some(0));
+    }
+
+    #[test]
+    fn all_of_what_is_known_outlives_a_doubling_and_a_part_other_sizes() {
+        for (from, to, least) in [(800, 1600, 300), (800, 1_200, 190), (1600, 704, 60)] {
+            let mut ghosts = Ghosts::new();
+            ghosts.fit(from);
+            (0..300).for_each(|n| ghosts.put(hash(n)));
+            ghosts.fit(to);
+            assert_eq!(ghosts.bytes(), to * 2);
+            let found = (0..300).filter(|&n| ghosts.take(hash(n)).is_some()).count();
+            assert!(found >= least, "{found} of 300 from {from} to {to}");
+        }
+        let mut ghosts = Ghosts::new();
+        ghosts.fit(800);
+        ghosts.fit(900);
+        assert_eq!(ghosts.bytes(), 1600, "close enough");
+    }
+}
