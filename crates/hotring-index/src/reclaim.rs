@@ -81,6 +81,8 @@ pub(crate) struct Record {
     pub(crate) expiring: Counter,
     pub(crate) item_bytes: Counter,
     pub(crate) limbo_bytes: Counter,
+    /// Bytes of the dead versions that the session has left in chains, less those that it has taken out.
+    pub(crate) left_bytes: Counter,
     pub(crate) lookups: Counter,
     pub(crate) visits: Counter,
     pub(crate) head_moves: Counter,

@@ -19,7 +19,8 @@
 //! * ANCHOR: the successor is an anchor, and the successor bits are its slot number.
 //! * REPL: dead by replacement; its copy was alive when MARK was set.
 //! * SIGN: bit 63 of the item's in-place value, whose word lends that bit to FROZEN. Constant.
-//! * debt: dead versions that lie before this item in the chain, by the estimate of its writers.
+//! * debt: dead versions that lie before this item in the chain, by the estimate of its writers. Of a
+//!   dead item: `LEFT` if its replacer has left it in the chain (`ring/lazy.rs`).
 //! * counter: accesses seen by the sampling strategy; overflow falls off the end. With hot copies:
 //!   the item's chill, by which one that is written to is seldom copied. Of byte strings otherwise: what
 //!   an eviction policy has noted of accesses (`bytes/marks.rs`).

@@ -4,6 +4,7 @@ use crate::config::{Config, ConfigError};
 use crate::engine::{Engine, Found, Hit, KeyGoal, sealed};
 use crate::item::{Item, Kind};
 use crate::ring::copy::Copies;
+use crate::ring::lazy::Laziness;
 use crate::ring::link::Reservation;
 use crate::ring::shrink::Resizing;
 use crate::ring::split::Ahead;
@@ -19,7 +20,7 @@ impl<const H: usize> sealed::Engine for Ring<H> {}
 
 impl<const H: usize> Engine for Ring<H> {
     const NAME: &'static str = "hotring";
-    type Local = ();
+    type Local = Laziness;
     type Bucket = u64;
     type Place<'s> = search::Found<'s>;
     type Reservation = Reservation;
@@ -42,8 +43,8 @@ impl<const H: usize> Engine for Ring<H> {
         })
     }
 
-    fn local(&self) -> Result<(), ConfigError> {
-        Ok(())
+    fn local(&self) -> Result<Laziness, ConfigError> {
+        Ok(Laziness::default())
     }
 
     #[inline(always)]

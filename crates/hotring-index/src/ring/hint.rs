@@ -10,6 +10,7 @@ use crate::engine::Hit;
 use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
+use crate::ring::lazy::LEFT;
 use crate::ring::search::parent;
 use crate::session::Pinned;
 use crate::sync::Ordering;
@@ -56,6 +57,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             if wrong!(self, RelaxedUnlinked) { Ordering::Relaxed } else { Ordering::Acquire };
         let word = Next(item.next().load(order));
         debug_assert!(word.is(MARK), "only dead items leave the chain (I2)");
+        if word.debt() == LEFT {
+            self.note_cleared(item);
+        }
         wrong!(self, NaiveHead | RecheckHead => let _ = self.swap_hint(item, |_| Hint::EMPTY););
         if !word.is(HINTED) || wrong!(self, NoUnlinkWait) {
             self.retire(item);

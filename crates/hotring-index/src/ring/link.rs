@@ -10,6 +10,7 @@ use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
 use crate::ring::hint::VOTES_NEW;
+use crate::ring::lazy::LEFT;
 use crate::ring::search::{Found, Goal};
 use crate::session::Pinned;
 use crate::sync::{AtomicU64, Ordering};
@@ -17,8 +18,6 @@ use crate::word::{HINTED, Hint, Link, MADE_WITH, MARK, Next, REPL};
 
 /// Dead versions that writers of a hinted item may leave in the chain before one cleans up.
 const DEBT_MAX: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
-/// Items of this size or more are unlinked at once, so that dead versions do not pile up.
-const LAZY_SIZE_MAX: usize = 512;
 
 /// Buckets that are seen to in advance after so many inserts of a session: after a doubling, which
 /// some four inserts for each bucket bring about, all are before a quarter of the next ones.
@@ -138,12 +137,13 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         copy: Item,
         found: Option<&Found<'s>>,
     ) -> bool {
+        let size = if found.is_none() { self.shared.kind.size(old) } else { 0 };
         // The write of a hinted item needs no predecessor: the dead version may wait for a walk.
         let lazy = found.is_none()
             && word.is(HINTED)
             && word.debt() < DEBT_MAX
-            && self.shared.kind.size(old) < LAZY_SIZE_MAX
-            && !self.local.participant.is_refusing();
+            && !self.local.participant.is_refusing()
+            && self.may_leave(goal.hash(), size);
         let debt = if lazy { word.debt() + 1 } else { 0 };
         let flags = Next((item_flags(copy) & MADE_WITH) | (word.0 & HINTED)).with_debt(debt);
         // ORDERING: Relaxed, private until the CAS below.
@@ -152,6 +152,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             return self.drop_in(found, old, copy);
         });
         let dead = Next(word.0 | MARK | REPL).with(Link::item(copy.address()));
+        let dead = if lazy { dead.with_debt(LEFT) } else { dead };
         self.end_copy_for(old, word, copy);
         let order = self.publishing();
         // AcqRel: publishes the copy; our reads of the old item come before its death.
@@ -169,6 +170,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
         if lazy {
             sometimes!(LazyReplace);
+            self.record().left_bytes.add(size as i64);
         } else if found.is_none() && word.debt() >= DEBT_MAX {
             sometimes!(DebtPaid);
         }

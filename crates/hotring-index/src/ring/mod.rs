@@ -72,6 +72,7 @@ mod engine;
 mod grow;
 mod hint;
 mod hotspot;
+mod lazy;
 mod link;
 mod pipeline;
 mod scan;

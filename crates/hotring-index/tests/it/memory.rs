@@ -31,6 +31,32 @@ fn item_memory_goes_back_after_mass_removal() {
     assert_eq!(index.stats().mapped_bytes, full.mapped_bytes, "and serves again");
 }
 
+/// Each had up to eight dead versions in its chain, until somebody came by.
+#[test]
+fn overwriting_at_random_leaves_little_behind() {
+    const KEYS: u64 = 100_000;
+    let index = HotRing::<Bytes>::new(Config::default()).expect("a valid configuration");
+    let mut session = index.session();
+    let mut put = |key: u64| {
+        let value = NewValue::Bytes { kind: 0, bytes: (&[7; 100]).into() };
+        session.put(&key.to_le_bytes(), value, Expiry::Never, 1);
+    };
+    (0..KEYS).for_each(&mut put);
+    let live = index.stats().bytes;
+    let mut state = 1u64;
+    let mut most = 0;
+    for step in 0..10 * KEYS {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // A tenth of them hit hot keys.
+        put(if step % 10 == 0 { step / 10 % 4 } else { (state >> 33) % KEYS });
+        if step % 1024 == 0 {
+            let stats = index.stats();
+            most = most.max(stats.bytes - stats.limbo_bytes);
+        }
+    }
+    assert!(most < live + live / 10, "{most} bytes for {live} that are live");
+}
+
 /// What one size has left free serves another.
 #[test]
 fn memory_follows_sizes_that_change() {

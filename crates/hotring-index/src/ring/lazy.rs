@@ -1,0 +1,89 @@
+//! Dead versions that writers leave in the chain for others to take out: how many bytes of them there
+//! may be.
+//!
+//! Who replaces a hinted item need not find its predecessor, if the dead version may stay until a
+//! walk comes by. Of a few hot keys these are few bytes. Where many keys are overwritten they would be
+//! several times what lives. So each session counts the bytes of what it leaves and of what it takes
+//! out, and may leave more only while the sum of all is below a part of what items take. Beyond it,
+//! only keys that the session has replaced a moment ago go on as before: there are at most as many as
+//! it remembers, and what they leave is counted too.
+
+use crate::item::{Item, Kind};
+use crate::ring::Ring;
+use crate::session::Pinned;
+
+/// What a dead item has in the place of its debt if its replacer has left it in the chain. No live
+/// item owes as much.
+pub(super) const LEFT: u64 = 15;
+
+/// Items of this size or more are unlinked at once.
+const SIZE_MAX: usize = 512;
+/// Of what items take so much may be left dead: one part in so many.
+const PARTS: i64 = 16;
+/// So many bytes may be left dead in any case.
+const FLOOR: i64 = 1 << 20;
+/// Replacements between two looks at the sum while too much is left.
+const WAIT: u32 = 256;
+/// Hashes that a session remembers.
+const RECENT: usize = 64;
+
+/// A session's part.
+pub struct Laziness {
+    /// Bytes that may be left before the next look at the sum.
+    until_look: i64,
+    /// Where that is nothing: replacements before it.
+    wait: u32,
+    /// Hashes of what was replaced last, each where its low bits say.
+    recent: [u64; RECENT],
+}
+
+impl Default for Laziness {
+    fn default() -> Self {
+        Self { until_look: 0, wait: 0, recent: [0; RECENT] }
+    }
+}
+
+impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
+    /// Whether a dead item of so many bytes may stay in the chain for a while.
+    #[inline(always)]
+    pub(super) fn may_leave(&mut self, hash: u64, size: usize) -> bool {
+        if size >= SIZE_MAX {
+            return false;
+        }
+        self.local.engine.until_look -= size as i64;
+        self.local.engine.until_look >= 0 || self.may_leave_more(hash)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn may_leave_more(&mut self, hash: u64) -> bool {
+        self.local.engine.until_look = 0;
+        if self.local.engine.wait == 0 {
+            let share = self.share_of_room();
+            if share > 0 {
+                self.local.engine.until_look = share;
+                return true;
+            }
+            self.local.engine.wait = WAIT;
+        }
+        self.local.engine.wait -= 1;
+        let recent = &mut self.local.engine.recent[hash as usize % RECENT];
+        std::mem::replace(recent, hash) == hash
+    }
+
+    /// What this session may leave if all leave as much.
+    fn share_of_room(&self) -> i64 {
+        let (mut left, mut bytes, mut sessions) = (0, 0, 0);
+        for record in self.shared.collector.records() {
+            left += record.left_bytes.load();
+            bytes += record.item_bytes.load();
+            sessions += 1;
+        }
+        ((bytes / PARTS).max(FLOOR) - left) / sessions.max(1)
+    }
+
+    /// Notes that an item that was left is out of the chain.
+    pub(super) fn note_cleared(&self, dead: Item) {
+        self.record().left_bytes.add(-(self.shared.kind.size(dead) as i64));
+    }
+}
