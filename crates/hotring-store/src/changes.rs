@@ -38,6 +38,8 @@ pub enum Changed {
     },
     /// Its time was over when a write came to it.
     Expired,
+    /// It was removed to make room ([`EvictionPolicy`](crate::EvictionPolicy)).
+    Evicted,
 }
 
 impl Session {

@@ -70,6 +70,16 @@ pub enum StoreError {
     /// The limit of all memory is reached ([`Store::set_memory_max`](crate::Store::set_memory_max)),
     /// so that nothing may be written that takes more. Reads and removals go on.
     OutOfMemory(Full),
+    /// More keys cannot be pinned: those that are take all of the memory that may be pinned
+    /// ([`Store::set_pinned_max`](crate::Store::set_pinned_max)).
+    PinnedFull {
+        /// Bytes of what is pinned.
+        bytes: usize,
+        /// Bytes of what was to be pinned.
+        wanted: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
 }
 
 impl fmt::Display for StoreError {
@@ -108,6 +118,11 @@ impl fmt::Display for StoreError {
             }
             Self::Stalled(stalled) => stalled.fmt(f),
             Self::OutOfMemory(full) => full.fmt(f),
+            Self::PinnedFull { bytes, wanted, bytes_max } => write!(
+                f,
+                "{bytes} bytes are pinned, {wanted} more would be above the limit of {bytes_max}; unpin \
+                 other keys first"
+            ),
         }
     }
 }

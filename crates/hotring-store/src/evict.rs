@@ -1,6 +1,250 @@
-//! Which items go when memory is short: policies that know hashes and a few bits of each item, and own
-//! neither items nor memory. Who has the items shows them to a policy by the trait [`heat::Items`].
+//! Which items go when memory is short. Policies know hashes and a few bits of each item, and own neither
+//! items nor memory: [`heat`], which is hotring's own, and [`sampled`], which are Redis's. Who makes room with
+//! them is [`room`]; keys that never go are [`crate::pins`].
+
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hotring_index::Noting;
+
+use crate::pins::Pins;
+use heat::Heat;
+use sampled::Sampled;
 
 mod ghosts;
 pub mod heat;
 mod queue;
+mod room;
+mod sampled;
+
+/// What goes when a write finds that the limit of all memory is reached
+/// ([`Store::set_memory_max`](crate::Store::set_memory_max)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum EvictionPolicy {
+    /// Nothing: the write is refused.
+    #[default]
+    NoEviction,
+    /// What was not visited again soon, and then what was not visited for longest: of the class of S3-FIFO.
+    Heat,
+    /// The one of a few keys that was not accessed for longest.
+    AllKeysLru,
+    /// The one of a few keys that was accessed least often.
+    AllKeysLfu,
+    /// Any key.
+    AllKeysRandom,
+    /// As `AllKeysLru`, of keys with an expiry.
+    VolatileLru,
+    /// As `AllKeysLfu`, of keys with an expiry.
+    VolatileLfu,
+    /// Any key with an expiry.
+    VolatileRandom,
+    /// The one of a few keys that expires first.
+    VolatileTtl,
+}
+
+use EvictionPolicy as Policy;
+
+impl EvictionPolicy {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::NoEviction,
+        Self::Heat,
+        Self::AllKeysLru,
+        Self::AllKeysLfu,
+        Self::AllKeysRandom,
+        Self::VolatileLru,
+        Self::VolatileLfu,
+        Self::VolatileRandom,
+        Self::VolatileTtl,
+    ];
+
+    /// Redis's name, where Redis has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoEviction => "noeviction",
+            Self::Heat => "heat",
+            Self::AllKeysLru => "allkeys-lru",
+            Self::AllKeysLfu => "allkeys-lfu",
+            Self::AllKeysRandom => "allkeys-random",
+            Self::VolatileLru => "volatile-lru",
+            Self::VolatileLfu => "volatile-lfu",
+            Self::VolatileRandom => "volatile-random",
+            Self::VolatileTtl => "volatile-ttl",
+        }
+    }
+
+    /// Whether only keys with an expiry go.
+    pub fn is_volatile(self) -> bool {
+        matches!(
+            self,
+            Self::VolatileLru | Self::VolatileLfu | Self::VolatileRandom | Self::VolatileTtl
+        )
+    }
+
+    /// Whether it goes by the last accesses.
+    pub fn is_lru(self) -> bool {
+        matches!(self, Self::AllKeysLru | Self::VolatileLru)
+    }
+
+    /// Whether it goes by how often keys are accessed.
+    pub fn is_lfu(self) -> bool {
+        matches!(self, Self::AllKeysLfu | Self::VolatileLfu)
+    }
+}
+
+impl FromStr for EvictionPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|policy| policy.name().eq_ignore_ascii_case(text));
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name);
+            format!("a policy is one of {}", names.join(", "))
+        })
+    }
+}
+
+/// How the store evicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvictionOptions {
+    /// What goes.
+    pub policy: EvictionPolicy,
+    /// Keys that Redis's policies compare for each that goes, 1 to 64.
+    pub samples: usize,
+    /// How much slower a count of accesses grows the greater it is: `lfu-log-factor`.
+    pub lfu_log_factor: u16,
+}
+
+impl Default for EvictionOptions {
+    fn default() -> Self {
+        EvictionOptions { policy: Policy::NoEviction, samples: 5, lfu_log_factor: 10 }
+    }
+}
+
+/// Bits of an item under [`Policy::Heat`], above the two of its visits.
+const YOUNG: u8 = 1 << 2;
+/// It was spared once because reads come to it first.
+const SPARED: u8 = 1 << 3;
+
+/// Ticks of [`Noting::Ticks`] in which all of the memory is written once.
+const TICKS_A_TURN: u64 = 128;
+
+/// What all sessions of a store evict by.
+pub(crate) struct Eviction {
+    policy: AtomicU8,
+    samples: AtomicU64,
+    lfu_log_factor: AtomicU64,
+    /// Of the memory for which ticks are counted.
+    memory_max: AtomicU64,
+    heat: Mutex<Heat>,
+    sampled: Mutex<Sampled>,
+    pub(crate) pins: Pins,
+    evicted: AtomicU64,
+}
+
+impl Eviction {
+    pub(crate) fn new(seed: u64) -> Self {
+        let options = EvictionOptions::default();
+        Eviction {
+            policy: AtomicU8::new(options.policy as u8),
+            samples: AtomicU64::new(options.samples as u64),
+            lfu_log_factor: AtomicU64::new(options.lfu_log_factor.into()),
+            memory_max: AtomicU64::new(u64::MAX),
+            heat: Mutex::new(Heat::new()),
+            sampled: Mutex::new(Sampled::new(seed)),
+            pins: Pins::new(),
+            evicted: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        // ORDERING: Relaxed, a setting; nothing is read through it. So for all numbers here.
+        Policy::ALL[usize::from(self.policy.load(Ordering::Relaxed))]
+    }
+
+    pub(crate) fn options(&self) -> EvictionOptions {
+        // ORDERING: Relaxed, as in `policy`.
+        let lfu_log_factor = self.lfu_log_factor.load(Ordering::Relaxed) as u16;
+        EvictionOptions { policy: self.policy(), samples: self.samples(), lfu_log_factor }
+    }
+
+    /// Takes the options; what is to be noted of accesses from now on.
+    pub(crate) fn set(&self, options: EvictionOptions) -> Noting {
+        // ORDERING: Relaxed, as in `policy`.
+        self.samples.store(options.samples.clamp(1, 64) as u64, Ordering::Relaxed);
+        // ORDERING: Relaxed, as in `policy`.
+        self.lfu_log_factor.store(options.lfu_log_factor.into(), Ordering::Relaxed);
+        if self.policy() != options.policy {
+            // What one policy has in mind means nothing to another.
+            self.heat().clear();
+            self.sampled().clear();
+        }
+        // ORDERING: Relaxed, as in `policy`.
+        self.policy.store(options.policy as u8, Ordering::Relaxed);
+        self.noting()
+    }
+
+    /// Takes the limit of all memory; what is to be noted from now on.
+    pub(crate) fn set_memory_max(&self, bytes: u64) -> Noting {
+        // ORDERING: Relaxed, as in `policy`.
+        self.memory_max.store(bytes, Ordering::Relaxed);
+        self.noting()
+    }
+
+    /// Without a limit nothing is ever evicted, and accesses need not be noted.
+    fn noting(&self) -> Noting {
+        // ORDERING: Relaxed, as in `policy`.
+        let max = self.memory_max.load(Ordering::Relaxed);
+        match self.policy() {
+            _ if max == u64::MAX => Noting::Off,
+            Policy::Heat => Noting::Visits { fresh: YOUNG },
+            policy if policy.is_lru() => Noting::Ticks { every: max / TICKS_A_TURN },
+            policy if policy.is_lfu() => {
+                // ORDERING: Relaxed, as in `policy`.
+                let factor = self.lfu_log_factor.load(Ordering::Relaxed);
+                Noting::Frequency { log_factor: factor as u16 }
+            }
+            _ => Noting::Off,
+        }
+    }
+
+    fn samples(&self) -> usize {
+        // ORDERING: Relaxed, as in `policy`.
+        self.samples.load(Ordering::Relaxed) as usize
+    }
+
+    /// Counts a key that was chosen, if it went.
+    fn count_evicted(&self, went: bool) {
+        // ORDERING: Relaxed, a count.
+        self.evicted.fetch_add(went.into(), Ordering::Relaxed);
+    }
+
+    /// Keys that were evicted so far.
+    pub(crate) fn evicted(&self) -> u64 {
+        // ORDERING: Relaxed, a count.
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// Memory that the policy and the pins take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.heat().bytes() + self.pins.bytes()
+    }
+
+    /// All keys are gone.
+    pub(crate) fn cleared(&self) {
+        self.heat().clear();
+        self.sampled().clear();
+        self.pins.clear();
+    }
+
+    fn heat(&self) -> MutexGuard<'_, Heat> {
+        // Each call leaves it whole, whatever panicked.
+        self.heat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sampled(&self) -> MutexGuard<'_, Sampled> {
+        self.sampled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

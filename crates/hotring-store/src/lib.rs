@@ -59,6 +59,7 @@ mod hash;
 mod history;
 mod note;
 mod ops;
+mod pins;
 mod session;
 mod store;
 mod stripe;
@@ -69,6 +70,7 @@ mod write;
 
 pub use changes::{Change, Changed};
 pub use error::StoreError;
+pub use evict::{EvictionOptions, EvictionPolicy};
 #[doc(hidden)]
 pub use gate::Fault;
 pub use hash::HashRef;
@@ -82,10 +84,12 @@ pub use ops::bits::{BitOp, BitRange};
 pub use ops::counter::{Counted, CounterExpiry, CounterOptions, Decimal};
 pub use ops::expire::{ExpireCondition, TtlChange};
 pub use ops::noted::{CasNumbers, Noted, NotedAction};
+pub use ops::read::Accesses;
 pub use ops::set::{SetCondition, SetExpiry, SetOptions, SetOutcome, digest};
 pub use ops::several::MSetCondition;
 pub use ops::stamp::Stamp;
 pub use ops::watch::Watched;
+pub use pins::Pinned;
 pub use session::Session;
 pub use store::{OpenError, Options, Stats, Store};
 pub use value::ValueRef;

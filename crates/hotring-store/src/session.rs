@@ -9,10 +9,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use hotring_index::{Damaged, Entry, Key, Part, Refused};
+use hotring_index::{AnyIndex, Damaged, Entry, Key, Part, Refused};
 
 use crate::changes::Change;
 use crate::error::StoreError;
+use crate::evict::{Eviction, EvictionPolicy};
 use crate::gate::{GateSession, Hold, STRIPES_ALL};
 use crate::store::Limits;
 use crate::stripe::stripe;
@@ -32,6 +33,9 @@ pub struct Session {
     pub(crate) gate: GateSession,
     pub(crate) limits: Limits,
     pub(crate) besides: Besides,
+    pub(crate) eviction: Arc<Eviction>,
+    /// For what belongs to all sessions.
+    store: AnyIndex,
     /// What writes have done, if somebody wants to know.
     pub(crate) changes: Option<Vec<Change>>,
     /// The last number for compare-and-swap, shared by all sessions.
@@ -46,10 +50,11 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn new(
-        index: Index,
-        gate: GateSession,
+        (index, gate): (Index, GateSession),
         limits: Limits,
         besides: Besides,
+        eviction: Arc<Eviction>,
+        store: AnyIndex,
         cas: Arc<AtomicU64>,
         seed: u64,
     ) -> Session {
@@ -59,6 +64,8 @@ impl Session {
             gate,
             limits,
             besides,
+            eviction,
+            store,
             changes: None,
             cas,
             seed,
@@ -79,6 +86,18 @@ impl Session {
         let key = key.into();
         let _reading = self.gate.read(1 << self.stripe(key.bytes()));
         self.index.get(key, now, f)
+    }
+
+    /// As [`Session::read`], for who looks at the key and does not use its value: that is no access.
+    pub(crate) fn peek<'k, R>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        now: u64,
+        f: impl FnOnce(Entry<'_>) -> R,
+    ) -> Option<R> {
+        let key = key.into();
+        let _reading = self.gate.read(1 << self.stripe(key.bytes()));
+        self.index.peek(key, now, f)
     }
 
     /// Runs `f`, which reads anywhere in the index or drops what has expired.
@@ -149,10 +168,31 @@ impl Session {
     /// [`StoreError::Stalled`], [`StoreError::OutOfMemory`]
     #[inline(always)]
     pub fn admit(&mut self) -> Result<(), StoreError> {
-        match self.index.admit() {
+        self.enter_new();
+        if self.index.is_refusing() { self.admit_more(0) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn admit_more(&mut self, len: usize) -> Result<(), StoreError> {
+        let admitted = match self.eviction.policy() {
+            EvictionPolicy::NoEviction if len == 0 => self.index.admit(),
+            EvictionPolicy::NoEviction => self.index.admit_bytes(len),
+            _ => self.make_room(len),
+        };
+        match admitted {
             Ok(()) => Ok(()),
-            Err(refused) => self.excuse(refused, 0),
+            Err(refused) => self.excuse(refused, len),
         }
+    }
+
+    /// Items that there are.
+    pub(crate) fn index_len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// The tick that dates accesses.
+    pub(crate) fn tick(&self) -> u8 {
+        self.store.tick()
     }
 
     /// As [`admit`](Self::admit), for what gives a key an expiry or a number, or takes something away: the limit
@@ -187,7 +227,7 @@ impl Session {
         if len < LONG_LEN {
             return Ok(());
         }
-        self.index.admit_bytes(len).or_else(|refused| self.excuse(refused, len))
+        self.admit_more(len)
     }
 
     /// Whether the whole store is this session's alone ([`Session::exclusive`]).

@@ -6,9 +6,11 @@ use std::sync::atomic::AtomicU64;
 
 use hotring_index::{AnyIndex, AnySession, Checksum, Config, ConfigError, EngineChoice, Stalled};
 
+use crate::evict::{Eviction, EvictionOptions};
 use crate::gate::{Fault, Gate};
 use crate::history::{HEAD_LEN, Kept};
 use crate::note;
+use crate::pins::Pinned;
 use crate::session::Session;
 use crate::watch::{Observer, Watchers};
 use crate::write::Besides;
@@ -126,6 +128,13 @@ pub struct Stats {
     pub sessions: usize,
     /// Watches that are open.
     pub watches: u64,
+    /// Keys that were evicted.
+    pub evicted: u64,
+    /// What is pinned.
+    pub pinned: Pinned,
+    /// Bytes that the eviction policy and the list of pinned keys take, which count only if the owner says so
+    /// ([`Store::set_memory_beside`]).
+    pub eviction_bytes: usize,
 }
 
 /// An in-memory key-value store. A handle is cheap to clone; all clones are one store.
@@ -137,6 +146,7 @@ pub struct Store {
     gate: Arc<Gate>,
     limits: Limits,
     besides: Besides,
+    eviction: Arc<Eviction>,
     /// The last number that [`CasNumbers`](crate::CasNumbers) gave.
     cas: Arc<AtomicU64>,
     checksum: Checksum,
@@ -173,7 +183,8 @@ impl Store {
         let watchers = Arc::new(Watchers::new(options.watches_max));
         let besides = Besides::new(kept, watchers);
         let cas = Arc::new(AtomicU64::new(options.cas_base));
-        Ok(Store { index, gate, limits, besides, cas, checksum, seed })
+        let eviction = Arc::new(Eviction::new(seed));
+        Ok(Store { index, gate, limits, besides, eviction, cas, checksum, seed })
     }
 
     /// Opens a session for one thread.
@@ -191,7 +202,15 @@ impl Store {
         let index: AnySession =
             self.index.try_session(name).expect("`new` has refused such engines");
         let gate = Gate::register(&self.gate);
-        Session::new(index, gate, self.limits, self.besides.clone(), self.cas.clone(), self.seed)
+        Session::new(
+            (index, gate),
+            self.limits,
+            self.besides.clone(),
+            self.eviction.clone(),
+            self.index.clone(),
+            self.cas.clone(),
+            self.seed,
+        )
     }
 
     /// The session that stays in one operation (in a callback, most likely) while removed memory
@@ -210,7 +229,28 @@ impl Store {
     /// beginning, is none. While more is used, what takes memory is refused
     /// ([`StoreError::OutOfMemory`](crate::StoreError::OutOfMemory)).
     pub fn set_memory_max(&self, bytes: u64) {
+        let noting = self.eviction.set_memory_max(bytes);
+        // The policy was accepted, so that its notes are.
+        let _ = self.index.set_noting(noting);
         self.index.set_memory_max(bytes);
+    }
+
+    /// Sets what goes when the limit of all memory is reached. At first nothing does, and writes are refused.
+    ///
+    /// # Errors
+    /// The index's settings leave no room for what the policy wants to know of accesses.
+    pub fn set_eviction(&self, options: EvictionOptions) -> Result<(), OpenError> {
+        let before = self.eviction.options();
+        let noting = self.eviction.set(options);
+        self.index.set_noting(noting).map_err(|why| {
+            self.eviction.set(before);
+            OpenError::Index(why)
+        })
+    }
+
+    /// Sets how much memory pinned keys may take ([`Session::pin`]). What is pinned stays.
+    pub fn set_pinned_max(&self, bytes: usize) {
+        self.eviction.pins.set_bytes_max(bytes);
     }
 
     /// Says how much memory the owner of the store uses beside it that is to count.
@@ -268,6 +308,9 @@ impl Store {
             exclusions: self.gate.exclusions(),
             sessions: self.gate.sessions(),
             watches: self.besides.watchers.open(),
+            evicted: self.eviction.evicted(),
+            pinned: self.eviction.pins.pinned(),
+            eviction_bytes: self.eviction.bytes(),
         }
     }
 }

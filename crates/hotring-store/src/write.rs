@@ -180,6 +180,20 @@ impl Write<'_> {
         removed
     }
 
+    /// Removes the key to make room. Returns the bytes of its item, 0 if it was absent.
+    pub(crate) fn evict(self) -> usize {
+        let Write { index, key, stripe, due } = self;
+        // At time 0 nothing has expired: what has may go as well.
+        let freed = index.update(key, 0, |entry| {
+            entry.map_or((Action::Keep, 0), |entry| (Action::Remove, entry.footprint))
+        });
+        if let Some(mut due) = due.filter(|_| freed > 0) {
+            due.besides.watchers.tell(stripe, key.bytes(), &Event::Removed);
+            due.note(key.bytes(), Changed::Evicted);
+        }
+        freed
+    }
+
     /// The version of the key's entry in the index, given to it now if it has none.
     pub(crate) fn version(self, now: u64) -> Option<u64> {
         let Write { index, key, due, .. } = self;
@@ -192,8 +206,9 @@ impl Write<'_> {
 
 impl Due<'_> {
     fn note(&mut self, key: &[u8], what: Changed) {
-        // That a key's time is over is nobody's doing, whoever has found out.
-        let actor = if matches!(what, Changed::Expired) { 0 } else { self.besides.actor };
+        // That a key's time is over is nobody's doing, whoever has found out, nor that it made room.
+        let is_nobodys = matches!(what, Changed::Expired | Changed::Evicted);
+        let actor = if is_nobodys { 0 } else { self.besides.actor };
         self.besides.watchers.tell_observer(key, actor);
         if let Some(changes) = &mut self.changes {
             changes.push(Change { key: key.into(), what });

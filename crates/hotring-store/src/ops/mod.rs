@@ -8,7 +8,7 @@ mod hash;
 mod history;
 pub(crate) mod noted;
 mod number;
-mod read;
+pub(crate) mod read;
 pub(crate) mod set;
 pub(crate) mod several;
 pub(crate) mod stamp;

@@ -6,6 +6,19 @@ use crate::error::StoreError;
 use crate::session::Session;
 use crate::value::{ValueRef, view, view_string};
 
+/// What is noted of the accesses to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Accesses {
+    /// Nothing that could be told.
+    Unknown,
+    /// About the logarithm of their number, as Redis's LFU has it.
+    Frequency(u8),
+    /// How long ago the last was: in 128ths of the time in which all of the memory that may be used is written
+    /// once.
+    Age(u8),
+}
+
 impl Session {
     /// Hands the value to `f`. None if the key is absent.
     pub fn get<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(ValueRef<'_>) -> R) -> Option<R> {
@@ -58,17 +71,39 @@ impl Session {
 
     /// True if the key is present.
     pub fn exists(&mut self, key: &[u8], now: u64) -> bool {
+        self.peek(key, now, |_| ()).is_some()
+    }
+
+    /// As [`exists`](Self::exists), and counts as an access, as what reads the value does.
+    pub fn touch(&mut self, key: &[u8], now: u64) -> bool {
         self.read(key, now, |_| ()).is_some()
     }
 
-    /// As [`exists`](Self::exists), and counts as an access, as every read does.
-    pub fn touch(&mut self, key: &[u8], now: u64) -> bool {
-        self.exists(key, now)
+    /// As [`get`](Self::get), and does not count as an access.
+    pub fn peek_value<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        f: impl FnOnce(ValueRef<'_>) -> R,
+    ) -> Option<R> {
+        self.peek(key, now, |entry| view(entry.value, f))
+    }
+
+    /// What the eviction policy knows of the accesses to the key; None if the key is absent.
+    pub fn accesses(&mut self, key: &[u8], now: u64) -> Option<Accesses> {
+        let (policy, tick) = (self.eviction.policy(), self.tick());
+        let _reading = self.gate.read(1 << self.stripe(key));
+        let bits = self.index.peek_marked(key, now, |_, bits| bits)?;
+        Some(match () {
+            () if policy.is_lfu() => Accesses::Frequency(bits),
+            () if policy.is_lru() => Accesses::Age(tick.wrapping_sub(bits)),
+            () => Accesses::Unknown,
+        })
     }
 
     /// The key's expiry: None if the key is absent, `Some(None)` if it never expires.
     pub fn expiry(&mut self, key: &[u8], now: u64) -> Option<Option<u64>> {
-        self.read(key, now, |entry| entry.expire_at)
+        self.peek(key, now, |entry| entry.expire_at)
     }
 
     /// A number that any later write of the key changes; never used twice in a store's life.
@@ -80,7 +115,7 @@ impl Session {
 
     /// Bytes of memory that the key's item takes.
     pub fn memory(&mut self, key: &[u8], now: u64) -> Option<usize> {
-        self.read(key, now, |entry| entry.footprint)
+        self.peek(key, now, |entry| entry.footprint)
     }
 }
 

@@ -61,6 +61,7 @@ impl Session {
     pub fn clear(&mut self) {
         self.hold(STRIPES_ALL, Hold::WriteOnce, |session| {
             session.index.clear();
+            session.eviction.cleared();
             session.besides.watchers.tell_cleared(session.besides.actor);
         });
     }

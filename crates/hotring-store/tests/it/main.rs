@@ -2,6 +2,7 @@
 
 mod concurrency;
 mod damage;
+mod evict;
 mod growth;
 mod history;
 mod linearizability;

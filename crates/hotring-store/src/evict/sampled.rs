@@ -1,0 +1,163 @@
+//! Redis's policies: of a few keys near a place that is drawn at random, the best one to go; and the best
+//! ones of earlier draws are kept in mind, as Redis does with its pool.
+//!
+//! Differences: the age of LRU counts written bytes in 256 steps, not seconds (`hotring_index::Noting`);
+//! keys near a place follow each other in the index's order of hashes, which is as good as any.
+//!
+//! A tick that is 256 ticks ago looks like now. So with every draw a hand goes on through all items, twice
+//! for each time that the memory is written once, and sets what is older than [`AGE_MAX`] to that.
+
+use hotring_index::AnySession;
+
+use super::room::Victim;
+use super::{Policy, TICKS_A_TURN};
+use crate::pins::Pins;
+
+/// Best candidates of earlier draws that are kept.
+const POOL: usize = 16;
+/// Items looked at under one pin.
+const PIECE: usize = 256;
+/// What an age is set to that is more.
+const AGE_MAX: u8 = 192;
+
+/// Who may go, and how well that would be: more is better.
+struct Candidate {
+    score: u64,
+    victim: Victim,
+}
+
+/// The state of these policies.
+pub(super) struct Sampled {
+    /// From the worst to the best.
+    pool: Vec<Candidate>,
+    random: u64,
+    /// Where keys with an expiry are looked for, and where ages are.
+    volatile_hand: u64,
+    age_hand: u64,
+}
+
+/// What one choice goes by.
+#[derive(Clone, Copy)]
+pub(super) struct Draw<'a> {
+    pub(super) policy: Policy,
+    pub(super) samples: usize,
+    pub(super) tick: u8,
+    pub(super) pins: &'a Pins,
+}
+
+impl Draw<'_> {
+    fn score(self, bits: u8, expire_at: Option<u64>) -> u64 {
+        match self.policy {
+            Policy::AllKeysLru | Policy::VolatileLru => self.tick.wrapping_sub(bits).into(),
+            Policy::AllKeysLfu | Policy::VolatileLfu => (u8::MAX - bits).into(),
+            Policy::VolatileTtl => u64::MAX - expire_at.unwrap_or(u64::MAX),
+            _ => 0,
+        }
+    }
+}
+
+impl Sampled {
+    pub(super) fn new(seed: u64) -> Self {
+        Sampled { pool: Vec::new(), random: seed | 1, volatile_hand: 0, age_hand: 0 }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.pool.clear();
+    }
+
+    /// The next key to go; None if none may.
+    pub(super) fn choose(&mut self, index: &mut AnySession, draw: Draw<'_>) -> Option<Victim> {
+        let seen = if draw.policy.is_volatile() {
+            self.draw_volatile(index, draw)
+        } else {
+            self.draw(index, draw)
+        };
+        if seen == 0 && self.pool.is_empty() {
+            return None;
+        }
+        self.pool.pop().map(|best| best.victim)
+    }
+
+    /// Enters keys near a random place. Returns how many there were.
+    fn draw(&mut self, index: &mut AnySession, draw: Draw<'_>) -> usize {
+        let mut seen = 0;
+        // Twice through all, in the worst case: from the place to the end, and from the beginning.
+        let (mut cursor, mut rounds) = (self.random(), 0);
+        while seen < draw.samples && rounds < 2 {
+            let mut candidates = Vec::new();
+            cursor = index.review(cursor, draw.samples - seen, |entry, marked| {
+                if !draw.pins.has(entry.key) {
+                    candidates.push((draw.score(marked.bits, entry.expire_at), Victim::of(&entry)));
+                }
+                (marked.bits, true)
+            });
+            rounds += usize::from(cursor == 0);
+            seen += candidates.len();
+            self.enter_all(candidates);
+        }
+        seen
+    }
+
+    /// Enters keys that expire, from where the last draw stopped: they may be few among many.
+    fn draw_volatile(&mut self, index: &mut AnySession, draw: Draw<'_>) -> usize {
+        if draw.policy == Policy::VolatileRandom {
+            self.volatile_hand = self.random();
+        }
+        let (mut seen, mut rounds) = (0, 0);
+        while seen < draw.samples && rounds < 2 {
+            let mut candidates = Vec::new();
+            let left = draw.samples - seen;
+            self.volatile_hand = index.review(self.volatile_hand, PIECE, |entry, marked| {
+                if entry.expire_at.is_some() && !draw.pins.has(entry.key) {
+                    candidates.push((draw.score(marked.bits, entry.expire_at), Victim::of(&entry)));
+                }
+                (marked.bits, candidates.len() < left)
+            });
+            rounds += usize::from(self.volatile_hand == 0);
+            seen += candidates.len();
+            self.enter_all(candidates);
+        }
+        seen
+    }
+
+    fn enter_all(&mut self, candidates: Vec<(u64, Victim)>) {
+        for (score, victim) in candidates {
+            let is_known = self.pool.iter().any(|known| known.victim.key == victim.key);
+            let is_full = self.pool.len() >= POOL;
+            if is_known || (is_full && self.pool[0].score >= score) {
+                continue;
+            }
+            if is_full {
+                self.pool.remove(0);
+            }
+            let at = self.pool.partition_point(|known| known.score < score);
+            self.pool.insert(at, Candidate { score, victim });
+        }
+    }
+
+    /// Goes on with the hand that keeps ages from coming round, as so many bytes of all were written.
+    pub(super) fn age(
+        &mut self,
+        index: &mut AnySession,
+        tick: u8,
+        (written, all): (u64, u64),
+        items: usize,
+    ) {
+        // Two rounds a turn; a turn is half of the ticks that there are.
+        let count = (items as u128 * 2 * u128::from(written) / u128::from(all.max(1))) as usize;
+        debug_assert!(TICKS_A_TURN / 2 + u64::from(AGE_MAX) < 256 + TICKS_A_TURN);
+        self.age_hand = index.review(self.age_hand, count.clamp(1, 64 * PIECE), |_, marked| {
+            let age = tick.wrapping_sub(marked.bits);
+            (tick.wrapping_sub(age.min(AGE_MAX)), true)
+        });
+    }
+
+    /// A xorshift generator: which keys are looked at decides nothing that must not be foreseen.
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        // A position is a hash of 48 bits, reversed.
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) & !0xffff
+    }
+}

@@ -1,0 +1,186 @@
+//! Keys that are never evicted, by name: a pin is on the key, whether or not it is there, and stays until it
+//! is taken away or all keys are removed. (The report that proposed PIN says no more than that a key is not
+//! evicted until it is unpinned.) Expiry and removal go on as ever.
+//!
+//! Pinned keys may take a share of all memory, so that there is always something that can go. What they take is
+//! measured when they are pinned and now and then ([`Session::measure_pinned`]); a value that grows beyond the share
+//! stays, and no more keys can be pinned.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use crate::error::StoreError;
+use crate::gate::Hold;
+use crate::session::Session;
+
+/// Memory of a name in the list, besides its length.
+const NAME_BYTES: usize = 48;
+
+type Names = BTreeMap<Box<[u8]>, usize>;
+
+/// What is pinned.
+pub(crate) struct Pins {
+    /// With the bytes of the item when it was last measured.
+    names: RwLock<Names>,
+    /// How many there are, so that who evicts need not look while there are none.
+    count: AtomicUsize,
+    /// Of the list, and of the items. Changed by who has the list.
+    list_bytes: AtomicUsize,
+    item_bytes: AtomicUsize,
+    bytes_max: AtomicUsize,
+}
+
+/// How much is pinned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pinned {
+    /// Keys.
+    pub keys: usize,
+    /// Bytes of their items when they were measured last, and of their names in the list.
+    pub bytes: usize,
+    /// The most that may be.
+    pub bytes_max: usize,
+}
+
+impl Pins {
+    pub(crate) fn new() -> Self {
+        Pins {
+            names: RwLock::new(Names::new()),
+            count: AtomicUsize::new(0),
+            list_bytes: AtomicUsize::new(0),
+            item_bytes: AtomicUsize::new(0),
+            bytes_max: AtomicUsize::new(usize::MAX),
+        }
+    }
+
+    fn names(&self) -> RwLockReadGuard<'_, Names> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the list, and then the sums.
+    fn change<R>(&self, f: impl FnOnce(&mut Names) -> R) -> R {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let result = f(&mut names);
+        let list: usize = names.keys().map(|key| key.len() + NAME_BYTES).sum();
+        // ORDERING: Relaxed, numbers; who pins passes the gate of the key after this (`Session::pin`), which orders
+        // it for who evicts. So for all here.
+        self.list_bytes.store(list, Ordering::Relaxed);
+        // ORDERING: Relaxed, as above.
+        self.item_bytes.store(names.values().sum(), Ordering::Relaxed);
+        // ORDERING: Relaxed, as above.
+        self.count.store(names.len(), Ordering::Relaxed);
+        result
+    }
+
+    /// Whether the key is pinned. Certain within the gate of a write of the key.
+    #[inline]
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        // ORDERING: Relaxed, as in `change`.
+        self.count.load(Ordering::Relaxed) > 0 && self.names().contains_key(key)
+    }
+
+    pub(crate) fn set_bytes_max(&self, bytes: usize) {
+        // ORDERING: Relaxed, a setting.
+        self.bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Memory of the list.
+    pub(crate) fn bytes(&self) -> usize {
+        // ORDERING: Relaxed, as in `change`.
+        self.list_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn pinned(&self) -> Pinned {
+        // ORDERING: Relaxed, as in `change`. So for those below.
+        let keys = self.count.load(Ordering::Relaxed);
+        // ORDERING: Relaxed, as above.
+        let bytes = self.bytes() + self.item_bytes.load(Ordering::Relaxed);
+        // ORDERING: Relaxed, as above.
+        Pinned { keys, bytes, bytes_max: self.bytes_max.load(Ordering::Relaxed) }
+    }
+
+    /// Pins these keys, whose items have so many bytes, if there is room for all. Returns how many are new.
+    fn pin(&self, keys: &[(&[u8], usize)]) -> Result<usize, StoreError> {
+        self.change(|names| {
+            let Pinned { bytes, bytes_max, .. } = self.pinned();
+            let new = keys.iter().filter(|(key, _)| !names.contains_key(*key));
+            let wanted: usize = new.map(|(key, item)| key.len() + NAME_BYTES + item).sum();
+            if wanted > 0 && bytes.saturating_add(wanted) > bytes_max {
+                return Err(StoreError::PinnedFull { bytes, wanted, bytes_max });
+            }
+            let before = names.len();
+            for (key, item) in keys {
+                names.insert((*key).into(), *item);
+            }
+            Ok(names.len() - before)
+        })
+    }
+
+    fn unpin(&self, keys: &[&[u8]]) -> usize {
+        self.change(|names| keys.iter().filter(|key| names.remove(**key).is_some()).count())
+    }
+
+    /// All keys are gone, and with them their pins.
+    pub(crate) fn clear(&self) {
+        self.change(Names::clear);
+    }
+}
+
+impl Session {
+    /// Pins keys, all or none: they are not evicted from now on. Returns how many were not pinned before.
+    ///
+    /// # Errors
+    /// [`StoreError::PinnedFull`], [`StoreError::KeyTooLong`]
+    pub fn pin(&mut self, keys: &[&[u8]], now: u64) -> Result<usize, StoreError> {
+        keys.iter().try_for_each(|key| self.check_key(key))?;
+        let mut measured = Vec::with_capacity(keys.len());
+        for key in keys {
+            measured.push((*key, self.memory(key, now).unwrap_or(0)));
+        }
+        let pinned = self.eviction.pins.pin(&measured)?;
+        // Who has looked before, and is about to evict one of them, is over with it after this.
+        let stripes = self.stripes(keys.iter().copied());
+        self.hold(stripes, Hold::Exclusive, |_| ());
+        Ok(pinned)
+    }
+
+    /// Takes pins away. Returns how many there were.
+    pub fn unpin(&mut self, keys: &[&[u8]]) -> usize {
+        self.eviction.pins.unpin(keys)
+    }
+
+    /// Measures anew what up to `count` pinned keys take, which come after `after` in the order of bytes.
+    /// Returns the last of them, None at the end.
+    pub fn measure_pinned(
+        &mut self,
+        after: Option<&[u8]>,
+        count: usize,
+        now: u64,
+    ) -> Option<Box<[u8]>> {
+        let keys = self.pinned_keys(after, count);
+        let measured: Vec<_> =
+            keys.iter().map(|key| (key, self.memory(key, now).unwrap_or(0))).collect();
+        self.eviction.pins.change(|names| {
+            for (key, bytes) in measured {
+                // Unless it has been unpinned meanwhile.
+                if let Some(known) = names.get_mut(key) {
+                    *known = bytes;
+                }
+            }
+        });
+        keys.into_iter().nth(count.saturating_sub(1))
+    }
+
+    /// Whether the key is pinned.
+    pub fn is_pinned(&self, key: &[u8]) -> bool {
+        self.eviction.pins.has(key)
+    }
+
+    /// Up to `count` pinned keys that come after `after` in the order of bytes.
+    pub fn pinned_keys(&self, after: Option<&[u8]>, count: usize) -> Vec<Box<[u8]>> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        let names = self.eviction.pins.names();
+        names.range::<[u8], _>((from, Unbounded)).take(count).map(|(key, _)| key.clone()).collect()
+    }
+}
