@@ -8,11 +8,15 @@
 //! The index says every 16 KiB that a session has written whether all memory is within the limit
 //! (`hotring_index::Session::admit`). If it is not, the session that asks next evicts what is too much, without what
 //! is removed and only waits for readers, and [`RESERVE`] more, so that the next one need not. Then it frees what it
-//! can. It goes on if that suffices; or if the rest waits for readers and is less than 1 part in [`SLACK`]; or if it
-//! has evicted more than it is about to write, as after the limit was lowered, when no single write is to wait for all
-//! that is to go. Otherwise it is refused, as it is if nothing may go.
+//! can. It goes on if that suffices; or if the rest only waits for readers and is little ([`SLACK`], [`CHUNK`]), for
+//! which it waits some milliseconds if need be; or if it has evicted more than it is about to write, as after the limit
+//! was lowered, when no single write is to wait for all that is to go. Otherwise it is refused, as it is if nothing
+//! may go.
 
-use hotring_index::{AnySession, Entry, Marked, Refused};
+use std::thread;
+use std::time::Duration;
+
+use hotring_index::{AnySession, Entry, Full, Marked, Refused};
 
 use super::heat::{Items, Judged, Marks, Verdict};
 use super::sampled::Draw;
@@ -24,8 +28,12 @@ use crate::session::Session;
 const RESERVE: u64 = 16 << 10;
 /// Bytes that one write evicts at most besides what it is about to write.
 const BATCH: u64 = 8 * RESERVE;
-/// One part in so many of the limit may wait for readers above it.
+/// What may wait for readers above the limit: one part in so many of it, and a chunk of memory.
 const SLACK: u64 = 128;
+const CHUNK: u64 = 2 << 20;
+/// Times that a write lets others go on when more than that waits: who is in the way may have been interrupted.
+const WAITS: u32 = 64;
+const WAIT: Duration = Duration::from_micros(250);
 /// Times that a write looks whether there is room now.
 const ROUNDS: usize = 8;
 /// Calls of `heat` that may find nothing to evict: entries of keys that are gone, or an empty part of the table.
@@ -61,8 +69,7 @@ impl Session {
             if bytes as u64 > full.max {
                 return Err(refused);
             }
-            let excess =
-                (full.used_bytes - full.limbo_bytes.min(full.used_bytes)).saturating_sub(full.max);
+            let excess = live(full).saturating_sub(full.max);
             if excess > 0 || evicted == 0 {
                 let freed = self.evict((excess + RESERVE).min(bytes as u64 + BATCH), full.max);
                 evicted += freed;
@@ -78,14 +85,26 @@ impl Session {
                 return Ok(());
             }
         }
-        match refused {
-            Refused::Full(full)
-                if evicted > 0 && full.used_bytes <= full.max + full.max / SLACK =>
-            {
-                Ok(())
+        self.wait_for_readers(bytes, refused)
+    }
+
+    /// Waits until what was evicted is free, or so little is not that the write may go on.
+    fn wait_for_readers(&mut self, bytes: usize, mut refused: Refused) -> Result<(), Refused> {
+        for _ in 0..WAITS {
+            match &refused {
+                Refused::Stalled(_) => break,
+                Refused::Full(full) if live(full) > full.max => break,
+                Refused::Full(full) if full.used_bytes <= full.max + full.max / SLACK + CHUNK => {
+                    return Ok(());
+                }
+                Refused::Full(_) => thread::sleep(WAIT),
             }
-            refused => Err(refused),
+            match self.index.look_for_room(bytes) {
+                Ok(()) => return Ok(()),
+                Err(why) => refused = why,
+            }
         }
+        Err(refused)
     }
 
     /// Evicts while memory is above the limit, a bounded part of it: for who has time. True if there may be
@@ -95,11 +114,7 @@ impl Session {
             return false;
         }
         match self.index.look_for_room(0) {
-            Err(Refused::Full(full))
-                if full.used_bytes - full.limbo_bytes.min(full.used_bytes) > full.max =>
-            {
-                self.evict(BATCH, full.max) > 0
-            }
+            Err(Refused::Full(full)) if live(&full) > full.max => self.evict(BATCH, full.max) > 0,
             _ => false,
         }
     }
@@ -203,6 +218,11 @@ impl Session {
         eviction.count_evicted(freed > 0);
         freed as u64
     }
+}
+
+/// Bytes that are used and do not only wait for readers.
+fn live(full: &Full) -> u64 {
+    full.used_bytes.saturating_sub(full.limbo_bytes)
 }
 
 /// The items as `heat` sees them.

@@ -264,8 +264,9 @@ fn two_writers_stay_near_the_limit() {
                     thread::yield_now();
                 }
             });
-            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
             done.store(true, Relaxed);
+            ended.into_iter().for_each(|writer| writer.unwrap());
         });
         let (over, max) = (over.into_inner(), store.stats().index.memory_max);
         assert!(over <= max / 100 + (2 << 20), "{policy:?}: {over} bytes above {max}");
