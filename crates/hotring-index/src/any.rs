@@ -308,6 +308,11 @@ impl AnySession {
         each!(&self.sessions, session => session.hash_of(key))
     }
 
+    /// As [`Session::counts`].
+    pub fn counts(&self) -> (u64, u64) {
+        each!(&self.sessions, session => session.counts())
+    }
+
     /// As [`Session::with_hash`].
     pub fn with_hash(&mut self, hash: u64, f: impl FnMut(Entry<'_>)) {
         each!(&mut self.sessions, session => session.with_hash(hash, f));

@@ -1,18 +1,14 @@
-//! Work that no client waits for: removing expired items, the walk of SCRUB, closing connections that
-//! are idle or do not finish a request, measuring the rate of commands, looking for stalled threads.
+//! Work that no client waits for, and no key ([`crate::expirer`]): the walk of SCRUB, closing connections that are
+//! idle or do not finish a request, measuring the rate of commands, looking for stalled threads.
 //!
 //! It runs on the accepting thread, which has little else to do: connections that are open never
 //! wait for it. New ones do, for as long as a tick lasts: at most `TICK_MAX` and a step of each.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
-
-use hotring_store::Session;
+use std::time::Duration;
 
 use crate::clock;
-use crate::latency;
-use crate::notify;
 use crate::scrub::Walk;
 use crate::server::Server;
 use crate::tracking;
@@ -23,17 +19,10 @@ pub(crate) const THREAD: &str = "hotring-accept";
 /// Time between two ticks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// One walk over all items takes about this many ticks, if nothing has expired.
-const TICKS_PER_WALK: usize = 100;
-
-/// Items visited between two looks at the clock; about 50 µs.
+/// Keys that are forgotten between two looks at the clock.
 const STEP_ITEMS: usize = 512;
 
-/// A tick visits at least this many items.
-const TICK_ITEMS_MIN: usize = 2 * STEP_ITEMS;
-
-/// A tick ends after this time whatever is left, so that expiry and a walk take at most a quarter of a
-/// core together.
+/// A tick ends after this time whatever is left, so that a walk takes at most a quarter of a core.
 const TICK_MAX: Duration = Duration::from_millis(25);
 
 /// So many bytes of an unfinished request give it one second more.
@@ -50,19 +39,15 @@ pub(crate) async fn run(server: Arc<Server>) {
     let mut timer = tokio::time::interval(TICK);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ticks = 0u64;
-    let mut expired_to = 0;
     loop {
         timer.tick().await;
         ticks += 1;
         let deadline = clock::monotonic() + TICK_MAX;
         server.memcached.flush_if_due(&mut store, &server.pause, clock::unix_ms());
-        let begun = clock::monotonic();
-        expire(&server, &mut store, &mut expired_to, deadline);
-        server.latency.note(latency::EXPIRE_CYCLE, begun.elapsed(), clock::unix_ms());
         let clients_memory = server.clients_memory();
-        server.store.set_memory_beside((clients_memory + server.scripts.counts().1) as u64);
+        let beside = (clients_memory + server.scripts.counts().1) as u64;
+        server.store.set_memory_beside(beside + server.store.stats().expiry_bytes);
         close_greediest(&server, clients_memory);
-        // One step at least, as expiry may take all of the time for long.
         while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
             && clock::monotonic() < deadline
         {}
@@ -82,36 +67,6 @@ pub(crate) async fn run(server: Arc<Server>) {
                 server.warn_of_stalled(&stalled, clock::unix_ms());
             }
             server.rates.note(clock::monotonic(), &server.totals_ever());
-        }
-    }
-}
-
-/// Removes expired items: a share of all items each tick, and more while many have expired. `cursor` is how
-/// far a walk has come that tells of them.
-fn expire(server: &Server, store: &mut Session, cursor: &mut u64, deadline: Instant) {
-    // While requests have to wait, nothing is to change.
-    let is_paused = server.pause.lasts(clock::unix_ms()).is_some();
-    if is_paused || server.store.stats().index.expiring == 0 {
-        return;
-    }
-    let share = (server.store.len() / TICKS_PER_WALK).max(TICK_ITEMS_MIN);
-    let config = server.config();
-    let mut visited_all = 0;
-    loop {
-        let now = clock::unix_ms();
-        let (visited, removed) = if config.notify.tells_expired() || store.is_observed() {
-            let tell = |key: &[u8]| notify::tell_expired(key, server, &config);
-            let (next, removed) = store.expire_some(*cursor, STEP_ITEMS, now, tell);
-            *cursor = next;
-            (STEP_ITEMS, removed)
-        } else {
-            store.expire_step(STEP_ITEMS, now)
-        };
-        server.background.expired_keys.add(removed as u64);
-        visited_all += visited;
-        let many = removed * 8 > visited;
-        if visited == 0 || (visited_all >= share && !many) || clock::monotonic() >= deadline {
-            return;
         }
     }
 }
@@ -199,12 +154,11 @@ fn close_silent(server: &Server) {
 mod tests {
     use std::task::Waker;
 
-    use hotring_store::{Options, SetExpiry, SetOptions};
+    use hotring_store::Options;
 
     use super::*;
     use crate::client::{Client, KILLED, Wait};
     use crate::config::Config;
-    use crate::pause::Paused;
     use crate::server::Parts;
 
     #[test]
@@ -234,22 +188,5 @@ mod tests {
         listener.active_at.store(1, Relaxed);
         close_silent(&server);
         assert_eq!(listener.signals(), 0, "it listens");
-    }
-
-    #[test]
-    fn nothing_expires_during_a_pause() {
-        let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
-        let mut store = server.store.session();
-        // In 1970.
-        let options = SetOptions { expiry: SetExpiry::At(1), ..SetOptions::default() };
-        store.set(b"k", b"v", options, 0).unwrap();
-        let mut expire_all = || {
-            expire(&server, &mut store, &mut 0, clock::monotonic() + Duration::from_secs(60));
-            server.store.stats().index.expiring
-        };
-        server.pause.begin(u64::MAX >> 1, Paused::Writes, 0);
-        assert_eq!(expire_all(), 1);
-        server.pause.end();
-        assert_eq!(expire_all(), 0);
     }
 }

@@ -13,6 +13,16 @@ pub(crate) fn unix_ms() -> u64 {
     since_epoch().as_millis() as u64
 }
 
+/// How long ago a Unix millisecond began; zero if it is not over yet.
+pub(crate) fn since(unix_ms: u64) -> Duration {
+    since_epoch().saturating_sub(Duration::from_millis(unix_ms))
+}
+
+/// How long it is until a Unix millisecond begins; zero if it has.
+pub(crate) fn until(unix_ms: u64) -> Duration {
+    Duration::from_millis(unix_ms).saturating_sub(since_epoch())
+}
+
 /// Unix time as seconds and the microseconds within the second, for TIME.
 pub(crate) fn unix_parts() -> (u64, u32) {
     let now = since_epoch();

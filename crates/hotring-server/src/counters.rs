@@ -60,7 +60,7 @@ pub(crate) struct Counters {
     pub rejected_stalled: Counter,
     /// Commands that met a damaged item.
     pub damaged_reads: Counter,
-    /// Expired items that the background task removed. Not those that a command met and removed or
+    /// Expired items that the expirer removed. Not those that a command met and removed or
     /// replaced: the index does that without telling.
     pub expired_keys: Counter,
     /// What is counted of each command, by its id.

@@ -1,6 +1,6 @@
 //! What has taken long, by kind of event, for LATENCY: the last times of each.
 //!
-//! As for SLOWLOG, what is timed are the commands that can take long, and a tick of the background work.
+//! As for SLOWLOG, what is timed are the commands that can take long, and a stretch of what removes expired keys.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ const SAMPLES_MAX: usize = 160;
 
 /// A command.
 pub(crate) const COMMAND: &str = "command";
-/// A tick of the work that removes what has expired.
+/// A stretch of the work that removes what has expired.
 pub(crate) const EXPIRE_CYCLE: &str = "expire-cycle";
 
 /// Unix second and milliseconds.

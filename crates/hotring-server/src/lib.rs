@@ -3,8 +3,8 @@
 //! Bytes flow one way: `socket` reads them, `executor` cuts them into requests and runs these by
 //! `commands`, which ask the store and write replies; `socket` sends the replies. One OS thread per
 //! core does all of that for its own connections (`worker`), and any thread serves any key.
-//! `listen` accepts, `background` expires, `admin` tells by HTTP how it goes, `run` builds and ends
-//! everything. `clock` is the only reader of time, `settings` the only list of settings. `memcached` is the
+//! `listen` accepts, `expirer` removes what has expired, `background` does the other work that no client waits
+//! for, `admin` tells by HTTP how it goes, `run` builds and ends everything. `clock` is the only reader of time, `settings` the only list of settings. `memcached` is the
 //! other protocol.
 //!
 //! ```no_run
@@ -30,6 +30,7 @@ mod counters;
 mod engine;
 mod error_kinds;
 mod executor;
+mod expirer;
 mod facts;
 mod failure;
 #[cfg(fuzzing)]

@@ -67,11 +67,6 @@ impl Notify {
     pub(crate) fn is_on(self) -> bool {
         self.0 & (KEYSPACE | KEYEVENT) != 0 && self.0 & !(KEYSPACE | KEYEVENT) != 0
     }
-
-    /// Whether the end of a key's time is told.
-    pub(crate) fn tells_expired(self) -> bool {
-        self.is_on() && self.has(EXPIRED)
-    }
 }
 
 /// Tells what a command has done.

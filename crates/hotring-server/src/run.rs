@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use crate::config::{Config, LogFormat, LogLevel, StartError};
 use crate::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::server::{Parts, Server};
-use crate::{admin, background, clock, log, memcached, worker};
+use crate::{admin, background, clock, expirer, log, memcached, worker};
 
 /// What the thread is called that does the work of the index on which no operation should wait.
 const EXPANDER: &str = "hotring-expand";
@@ -265,6 +265,8 @@ fn start_threads(
     threads.push(spawn(EXPANDER, move || {
         expanding.store.maintain(|| expanding.is_stopping());
     })?);
+    let expiring = server.clone();
+    threads.push(spawn(expirer::THREAD, move || expirer::run(&expiring))?);
     let server = server.clone();
     threads.push(spawn(background::THREAD, move || {
         if let Err(error) = accept(&server, doors, tcp, unix) {

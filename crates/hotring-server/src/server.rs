@@ -18,6 +18,8 @@ use crate::client::ClientShared;
 use crate::clock;
 use crate::config::{Config, LogLevel};
 use crate::counters::{CommandTotals, Counter, Counters};
+use crate::expirer::Expirer;
+use crate::histogram::Distribution;
 use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
 use crate::log::Pause;
@@ -73,8 +75,10 @@ pub(crate) struct Server {
     pub threads: Vec<ThreadShared>,
     /// What the accepting thread counts.
     pub accepts: AcceptCounters,
-    /// What the background task counts.
+    /// What the background task counts, and the expirer.
     pub background: Counters,
+    /// The thread that removes keys when their time has come.
+    pub expirer: Expirer,
     /// TCP addresses that are really bound.
     pub addresses: Vec<SocketAddr>,
     /// What connections of memcached's protocol share.
@@ -148,6 +152,7 @@ pub(crate) struct Totals {
     pub rejected_stalled: u64,
     pub damaged_reads: u64,
     pub expired_keys: u64,
+    pub expire_lag: Distribution,
     pub accepted: u64,
     pub rejected: u64,
     pub protected: u64,
@@ -185,6 +190,7 @@ impl Totals {
         self.rejected_stalled = self.rejected_stalled.saturating_sub(base.rejected_stalled);
         self.damaged_reads = self.damaged_reads.saturating_sub(base.damaged_reads);
         self.expired_keys = self.expired_keys.saturating_sub(base.expired_keys);
+        self.expire_lag.subtract(&base.expire_lag);
         self.accepted = self.accepted.saturating_sub(base.accepted);
         self.rejected = self.rejected.saturating_sub(base.rejected);
         self.protected = self.protected.saturating_sub(base.protected);
@@ -240,6 +246,7 @@ impl Server {
             threads: (0..parts.config.threads).map(|_| ThreadShared::default()).collect(),
             accepts: AcceptCounters::default(),
             background: Counters::default(),
+            expirer: Expirer::default(),
             addresses: parts.addresses,
             memcached: parts.memcached,
             unix_path: parts.unix_path,
@@ -458,6 +465,7 @@ impl Server {
     /// what has been counted so far is subtracted from now on.
     pub(crate) fn reset_totals(&self) {
         self.memcached.reset(&self.threads);
+        self.expirer.reset();
         self.threads.iter().for_each(|thread| thread.counters.error_kinds.clear());
         let commands = self.command_totals_ever().into_iter().map(|(_, totals)| totals).collect();
         *self.base() = Base { totals: self.totals_ever(), commands };
@@ -477,6 +485,7 @@ impl Server {
         };
         self.threads.iter().for_each(|t| totals.add(&t.counters));
         totals.add(&self.background);
+        totals.expire_lag.add(&self.expirer.lag);
         totals
     }
 
@@ -526,6 +535,7 @@ impl Server {
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
         self.store.wake_maintenance();
+        self.expirer.wake();
     }
 
     /// Whether the server is about to end.

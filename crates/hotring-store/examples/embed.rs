@@ -61,8 +61,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         scope.spawn(|| {
             let mut session = store.session();
             while !stop.load(Ordering::Relaxed) {
-                let (_, removed) = session.expire_step(1_000, now());
-                if removed == 0 {
+                let due = session.expire_due(now(), 1_000, |_, _| {});
+                if due.next.is_none_or(|next| next > now()) {
                     thread::sleep(Duration::from_millis(1));
                 }
             }

@@ -58,7 +58,7 @@ impl Session {
     /// or ends it, as `wanted` says, which is asked while nobody else is at the store. Once this has returned,
     /// what a change has done is seen by all who read the key from now on, or the observer is told of it.
     pub fn observe(&mut self, wanted: impl FnOnce() -> bool) {
-        // Exclusive, so that the steps are over that drop what has expired: they are reads to the gate.
+        // Exclusive, so that the reads are over that drop what they find expired.
         self.hold(STRIPES_ALL, Hold::Exclusive, |session| {
             session.besides.watchers.observe(wanted());
         });
@@ -74,49 +74,14 @@ impl Session {
     pub fn act_for(&mut self, actor: u64) {
         self.besides.actor = actor;
     }
-
-    /// As [`Session::expire_step`], for who wants to know the keys: visits about `count` keys from
-    /// `cursor` on, removes those that have expired, and hands each to `f`. Returns the next cursor, 0 at
-    /// the end, and how many it removed.
-    pub fn expire_some(
-        &mut self,
-        cursor: u64,
-        count: usize,
-        now: u64,
-        mut f: impl FnMut(&[u8]),
-    ) -> (u64, usize) {
-        let mut expired = Vec::new();
-        // At time 0 nothing has expired, so that all are shown.
-        let next = self.read_all(|index| {
-            index.scan(cursor, count, 0, |entry| {
-                if entry.expire_at.is_some_and(|at| at <= now) {
-                    expired.push(entry.key.to_vec());
-                }
-            })
-        });
-        // Damaged items are for who reads them.
-        self.take_damage();
-        let mut removed = 0;
-        for key in expired {
-            let stripe = self.stripe(&key);
-            // As a write, so that no exclusive closure loses a key in the middle.
-            let _writing = self.gate.write(stripe);
-            if remove_expired(&mut self.index, &key, now) {
-                self.besides.watchers.tell_observer(&key, 0);
-                f(&key);
-                removed += 1;
-            }
-        }
-        (next, removed)
-    }
 }
 
-/// Removes a key whose time is over; true if it did.
-pub(crate) fn remove_expired(index: &mut Index, key: &[u8], now: u64) -> bool {
+/// Removes a key whose time is over. Returns the expiry that it had, or has.
+pub(crate) fn remove_expired(index: &mut Index, key: &[u8], now: u64) -> Option<u64> {
     // At time 0 the entry is shown although it has expired.
     index.update(key, 0, |entry| {
-        let is_over = entry.is_some_and(|entry| entry.expire_at.is_some_and(|at| at <= now));
-        (if is_over { Action::Remove } else { Action::Keep }, is_over)
+        let at = entry.and_then(|entry| entry.expire_at);
+        (if at.is_some_and(|at| at <= now) { Action::Remove } else { Action::Keep }, at)
     })
 }
 

@@ -25,7 +25,7 @@
 //! # Invariants
 //! * **G1** A bit of `held` is set by one session and cleared by the same one.
 //! * **G2** While a session holds a stripe and has drained it, no other session changes a key of
-//!   that stripe. (Expired keys may be reclaimed; see Expiry.)
+//!   that stripe. (Reads may reclaim expired keys; see Expiry.)
 //! * **G3** A change of a key in stripe `s` happens while its session's `writes[s]` is odd, and
 //!   that counter never takes a number again under which a change happened.
 //! * **G4** A session that is not in the list that a holder or a snapshot uses has made no change
@@ -91,9 +91,10 @@
 //! to take it than they are to look.
 //!
 //! # Expiry
-//! Reclaiming an expired key is no write here: for every observer whose time has reached the
-//! expiry the key was absent before and is absent after. It is a read of all stripes, so that an
-//! exclusive closure that runs on its own fixed time does not lose a key in the middle. An
+//! Whoever reclaims what is due ([`crate::Session::expire_due`]) does it as a write of the key, so that an
+//! exclusive closure that runs on its own fixed time does not lose a key in the middle. Finding it by its
+//! hash is not even a read: the write looks again. For every observer whose time has reached the
+//! expiry the key was absent before and is absent after, so that a read may reclaim what it meets, too. An
 //! observer whose clock is behind that of whoever reclaims may miss a key a little early; to keep
 //! clocks together is up to the callers, from whom the time comes.
 //!

@@ -4,9 +4,9 @@
 //! which keeps hot keys a step from the table.
 //!
 //! The store owns the encoding of values (`value`), the semantics of each operation (`ops`),
-//! and the gate that makes multi-key operations atomic (`gate`). It reads no clock, draws no
+//! the gate that makes multi-key operations atomic (`gate`), and when which key expires (`wheel`). It reads no clock, draws no
 //! randomness, starts no thread and opens no file: the time comes in as an argument, and expired
-//! keys are reclaimed by whoever calls [`Session::expire_step`].
+//! keys are reclaimed by whoever calls [`Session::expire_due`].
 //!
 //! Removed memory is free again once every session has left the operation that it was in. A session
 //! that stays in one, most likely in the closure that it gave to [`Session::get`], keeps it: then
@@ -66,6 +66,7 @@ mod stripe;
 mod sync;
 mod value;
 mod watch;
+mod wheel;
 mod write;
 
 pub use changes::{Change, Changed};
@@ -82,6 +83,7 @@ pub use hotring_index::{Key, KeyHash};
 pub use note::{Access, Note};
 pub use ops::bits::{BitOp, BitRange};
 pub use ops::counter::{Counted, CounterExpiry, CounterOptions, Decimal};
+pub use ops::due::Due;
 pub use ops::expire::{ExpireCondition, TtlChange};
 pub use ops::noted::{CasNumbers, Noted, NotedAction};
 pub use ops::read::Accesses;

@@ -17,6 +17,7 @@ use crate::evict::{Eviction, EvictionPolicy};
 use crate::gate::{GateSession, Hold, STRIPES_ALL};
 use crate::store::Limits;
 use crate::stripe::stripe;
+use crate::wheel::Wheels;
 use crate::write::{Besides, Due, Write};
 
 /// The index's session below this one.
@@ -36,6 +37,7 @@ pub struct Session {
     pub(crate) eviction: Arc<Eviction>,
     /// For what belongs to all sessions.
     store: AnyIndex,
+    pub(crate) wheels: Arc<Wheels>,
     /// What writes have done, if somebody wants to know.
     pub(crate) changes: Option<Vec<Change>>,
     /// The last number for compare-and-swap, shared by all sessions.
@@ -53,7 +55,7 @@ impl Session {
         (index, gate): (Index, GateSession),
         limits: Limits,
         besides: Besides,
-        eviction: Arc<Eviction>,
+        (eviction, wheels): (Arc<Eviction>, Arc<Wheels>),
         store: AnyIndex,
         cas: Arc<AtomicU64>,
         seed: u64,
@@ -66,6 +68,7 @@ impl Session {
             besides,
             eviction,
             store,
+            wheels,
             changes: None,
             cas,
             seed,
@@ -141,7 +144,7 @@ impl Session {
         } else {
             None
         };
-        f(Write { index: &mut self.index, key, stripe, due })
+        f(Write { index: &mut self.index, key, stripe, wheels: &self.wheels, due })
     }
 
     /// Runs `f` while this session alone holds the stripes in `mask`.

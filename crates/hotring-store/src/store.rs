@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::task::Waker;
 
 use hotring_index::{AnyIndex, AnySession, Checksum, Config, ConfigError, EngineChoice, Stalled};
 
@@ -13,6 +14,7 @@ use crate::note;
 use crate::pins::Pinned;
 use crate::session::Session;
 use crate::watch::{Observer, Watchers};
+use crate::wheel::Wheels;
 use crate::write::Besides;
 
 /// How a store is opened.
@@ -135,6 +137,10 @@ pub struct Stats {
     /// Bytes that the eviction policy and the list of pinned keys take, which count only if the owner says so
     /// ([`Store::set_memory_beside`]).
     pub eviction_bytes: usize,
+    /// Entries of the timing wheel: one for each key that expires, and some of keys that did.
+    pub expiry_entries: u64,
+    /// Bytes that they take. The owner adds them to [`Store::set_memory_beside`].
+    pub expiry_bytes: u64,
 }
 
 /// An in-memory key-value store. A handle is cheap to clone; all clones are one store.
@@ -147,6 +153,7 @@ pub struct Store {
     limits: Limits,
     besides: Besides,
     eviction: Arc<Eviction>,
+    wheels: Arc<Wheels>,
     /// The last number that [`CasNumbers`](crate::CasNumbers) gave.
     cas: Arc<AtomicU64>,
     checksum: Checksum,
@@ -184,7 +191,8 @@ impl Store {
         let besides = Besides::new(kept, watchers);
         let cas = Arc::new(AtomicU64::new(options.cas_base));
         let eviction = Arc::new(Eviction::new(seed));
-        Ok(Store { index, gate, limits, besides, eviction, cas, checksum, seed })
+        let wheels = Arc::new(Wheels::new());
+        Ok(Store { index, gate, limits, besides, eviction, wheels, cas, checksum, seed })
     }
 
     /// Opens a session for one thread.
@@ -206,7 +214,7 @@ impl Store {
             (index, gate),
             self.limits,
             self.besides.clone(),
-            self.eviction.clone(),
+            (self.eviction.clone(), self.wheels.clone()),
             self.index.clone(),
             self.cas.clone(),
             self.seed,
@@ -274,6 +282,13 @@ impl Store {
         self.besides.watchers.set_observer(observer)
     }
 
+    /// Takes who is woken when a key is to expire before the time for which
+    /// [`Session::expire_due`] has asked to be called again. There is one for good: false, and nothing changes, if
+    /// there is one already. It is woken within the write, by its thread: it must not use the store.
+    pub fn set_expiry_waker(&self, waker: Waker) -> bool {
+        self.wheels.set_waker(waker)
+    }
+
     /// Whether items have checksums.
     pub fn checksum(&self) -> Checksum {
         self.checksum
@@ -303,6 +318,7 @@ impl Store {
 
     /// Current figures.
     pub fn stats(&self) -> Stats {
+        let (expiry_entries, expiry_bytes) = self.wheels.size();
         Stats {
             index: self.index.stats(),
             exclusions: self.gate.exclusions(),
@@ -311,6 +327,8 @@ impl Store {
             evicted: self.eviction.evicted(),
             pinned: self.eviction.pins.pinned(),
             eviction_bytes: self.eviction.bytes(),
+            expiry_entries,
+            expiry_bytes,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! One write of one key: what [`Session::change`](crate::Session) hands to an operation in place of the
 //! index, with all that a write does besides, so that no operation can forget it.
 //!
-//! That is keeping the value that is replaced ([`crate::history`]) and telling those who wait for the
-//! key, or observe all of them ([`crate::watch`]). While the history is off and there is nobody to tell, a write
-//! goes straight to the index.
+//! That is keeping the value that is replaced ([`crate::history`]), telling those who wait for the
+//! key, or observe all of them ([`crate::watch`]), and noting when it is to expire ([`crate::wheel`]). While the
+//! history is off and there is nobody to tell, a write goes straight to the index.
 
 use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
 
@@ -13,12 +13,15 @@ use crate::session::Index;
 use crate::sync::Arc;
 use crate::value::{as_value, is_hash, reborrow, view_string};
 use crate::watch::{Event, Watchers};
+use crate::wheel::Wheels;
 
 /// The one call of the index that may change the key.
 pub(crate) struct Write<'a> {
     pub(crate) index: &'a mut Index,
     pub(crate) key: Key<'a>,
     pub(crate) stripe: u32,
+    /// Where each expiry is entered that the write gives the key.
+    pub(crate) wheels: &'a Wheels,
     /// None if there is nothing to do besides.
     pub(crate) due: Option<Due<'a>>,
 }
@@ -91,6 +94,9 @@ impl Write<'_> {
     fn put_as(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
         if self.due.is_none() {
             self.index.put(self.key, value, expiry, now);
+            if let Expiry::At(at) = expiry {
+                enter(self.wheels, self.index, self.key, at, now);
+            }
         } else {
             self.put_noted(puts, value, expiry, now);
         }
@@ -98,16 +104,19 @@ impl Write<'_> {
 
     #[cold]
     fn put_noted(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        let Write { index, key, stripe, due: Some(mut due) } = self else { return };
+        let Write { index, key, stripe, wheels, due: Some(mut due) } = self else { return };
         let damages = index.damages();
         let changes = due.changes.as_deref_mut();
         let again = Some(Due { besides: due.besides, changes });
-        let write = Write { index: &mut *index, key, stripe, due: again };
+        let write = Write { index: &mut *index, key, stripe, wheels, due: again };
         write.run(now, |_| (puts, Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
             // What would have been kept is damaged: this write is the repair, without it.
             index.take_damage();
             index.put(key, reborrow(&value), expiry, now);
+            if let Expiry::At(at) = expiry {
+                enter(wheels, index, key, at, now);
+            }
             let text = string(as_value(&value));
             due.besides.watchers.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
             let expires = matches!(expiry, Expiry::At(_));
@@ -149,18 +158,23 @@ impl Write<'_> {
         now: u64,
         mut decide: impl FnMut(Option<Entry<'_>>) -> (Puts, Action<'x>, R),
     ) -> R {
-        let Write { index, key, stripe, mut due } = self;
+        let Write { index, key, stripe, wheels, mut due } = self;
         if let Some(due) = &mut due {
             due.expire(index, key.bytes(), now);
         }
+        let mut expires_at = None;
         let mut notes = due.map(|due| Notes::begin(due, index, stripe, key.bytes()));
         let result = index.update(key, now, |entry| {
             let (puts, mut action, result) = decide(entry);
             if let Some(notes) = &mut notes {
                 notes.decided(puts, entry.map(|entry| entry.value), &mut action, now);
             }
+            expires_at = expiry_to_enter(&action, entry.as_ref());
             (action, result)
         });
+        if let Some(at) = expires_at {
+            enter(wheels, index, key, at, now);
+        }
         if let Some(notes) = notes {
             notes.tell(index, stripe, key.bytes());
         }
@@ -169,7 +183,7 @@ impl Write<'_> {
 
     /// Removes the key; true if it was present.
     pub(crate) fn remove(self, now: u64) -> bool {
-        let Write { index, key, stripe, due } = self;
+        let Write { index, key, stripe, due, .. } = self;
         let Some(mut due) = due else { return index.remove(key, now) };
         due.expire(index, key.bytes(), now);
         let removed = index.remove(key, now);
@@ -182,7 +196,7 @@ impl Write<'_> {
 
     /// Removes the key to make room. Returns the bytes of its item, 0 if it was absent.
     pub(crate) fn evict(self) -> usize {
-        let Write { index, key, stripe, due } = self;
+        let Write { index, key, stripe, due, .. } = self;
         // At time 0 nothing has expired: what has may go as well.
         let freed = index.update(key, 0, |entry| {
             entry.map_or((Action::Keep, 0), |entry| (Action::Remove, entry.footprint))
@@ -219,7 +233,7 @@ impl Due<'_> {
     #[cold]
     fn expire(&mut self, index: &mut Index, key: &[u8], now: u64) {
         let is_told = self.changes.is_some() || self.besides.watchers.is_observed();
-        if is_told && remove_expired(index, key, now) {
+        if is_told && remove_expired(index, key, now).is_some_and(|at| at <= now) {
             self.note(key, Changed::Expired);
         }
     }
@@ -240,6 +254,24 @@ impl Besides {
     pub(crate) fn is_due(&self, stripe: u32, key: &[u8]) -> bool {
         self.always || self.watchers.is_watched(stripe, key)
     }
+}
+
+/// Notes when the key expires, which it does from now on.
+fn enter(wheels: &Wheels, index: &Index, key: Key<'_>, at: u64, now: u64) {
+    wheels.enter(index.hash_of(key), at, now);
+}
+
+/// The expiry that a decision gives an item, unless the item had one that is not later: that was entered
+/// ([`crate::wheel`], E1).
+#[inline(always)]
+fn expiry_to_enter(action: &Action<'_>, old: Option<&Entry<'_>>) -> Option<u64> {
+    let at = match action {
+        Action::Put { expiry: Expiry::At(at), .. } => *at,
+        Action::Expire(Expiry::At(at)) if old.is_some() => *at,
+        _ => return None,
+    };
+    let old = old.and_then(|entry| entry.expire_at);
+    old.is_none_or(|old| old > at).then_some(at)
 }
 
 /// A copy of a string; None of another type, which no one waits for by its value.

@@ -25,6 +25,13 @@ impl<E: Engine> Session<Bytes, E> {
         });
     }
 
+    /// Items present, and how many of them have an expiry; exact when no operation is running. O(sessions).
+    pub fn counts(&self) -> (u64, u64) {
+        let expiring = self.shared().sum(|record| record.expiring.load());
+        let number = |count: i64| count.max(0).cast_unsigned();
+        (number(self.shared().items()), number(expiring))
+    }
+
     /// As [`Session::scan`], and `f` gets the hashes too. Entries that have expired are shown, what is damaged
     /// is passed over and not noted.
     pub fn scan_hashes(

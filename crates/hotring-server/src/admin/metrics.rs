@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use crate::counters::CommandTotals;
 use crate::facts::{Facts, cpu_seconds, rss_bytes};
-use crate::histogram::{BOUNDS, bound_ns};
+use crate::histogram::{BOUNDS, Distribution, bound_ns};
 use crate::server::Totals;
 
 /// What Prometheus calls this format.
@@ -122,7 +122,7 @@ pub(super) static METRICS: &[Metric] = &[
         help: "How long commands took inside the server. All calls of commands that can take long are \
                timed; of GET, SET and their like, and of memcached's, those in one of about 256 \
                reads from a connection",
-        write: |f, l| f.commands.iter().for_each(|c| l.histogram(c)),
+        write: |f, l| f.commands.iter().for_each(|c| l.histogram(&c.labels(), &c.totals.times)),
     },
     counter("error_replies_total", "Requests that were answered with an error", |f, l| {
         l.value(f.totals.errors);
@@ -135,11 +135,17 @@ pub(super) static METRICS: &[Metric] = &[
     }),
     counter(
         "expired_keys_total",
-        "Expired keys that the walk in the background removed",
+        "Expired keys that were removed because it was time, not by a command that met them",
         |f, l| {
             l.value(f.totals.expired_keys);
         },
     ),
+    Metric {
+        name: "expire_lag_seconds",
+        kind: Kind::Histogram,
+        help: "How long after their time these keys were removed, and told of",
+        write: |f, l| l.histogram(&[], &f.totals.expire_lag),
+    },
     gauge("db_keys", "Keys, with those that have expired and were not removed yet", |f, l| {
         l.labelled(&[("db", "0")], f.facts.store.index.items);
     }),
@@ -159,6 +165,13 @@ pub(super) static METRICS: &[Metric] = &[
     gauge("memory_table_bytes", "Memory of the table", |f, l| {
         l.value(f.facts.store.index.table_bytes);
     }),
+    gauge(
+        "memory_expiry_bytes",
+        "Memory of the timing wheel, which knows what expires when",
+        |f, l| {
+            l.value(f.facts.store.expiry_bytes);
+        },
+    ),
     gauge("memory_unreclaimed_bytes", "Memory of removed items that is not free yet", |f, l| {
         l.value(f.facts.store.index.limbo_bytes);
     }),
@@ -272,16 +285,17 @@ impl Lines<'_> {
     /// A line of a part of the metric. None of the labels' values has a quote, a backslash or a line end.
     fn part(&mut self, part: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         let labels: Vec<String> = labels.iter().map(|(n, v)| format!("{n}=\"{v}\"")).collect();
-        let (name, labels) = (self.name, labels.join(","));
-        push(self.text, format_args!("hotring_{name}{part}{{{labels}}} {value}\n"));
+        let labels = match labels.is_empty() {
+            true => String::new(),
+            false => format!("{{{}}}", labels.join(",")),
+        };
+        push(self.text, format_args!("hotring_{}{part}{labels} {value}\n", self.name));
     }
 
-    fn histogram(&mut self, command: &CommandFigures) {
-        let times = &command.totals.times;
+    fn histogram(&mut self, labels: &[(&str, &str)], times: &Distribution) {
         if times.count() == 0 {
             return;
         }
-        let labels = command.labels();
         let mut up_to = 0;
         for i in 0..BOUNDS {
             up_to += times.counts[i];
@@ -289,12 +303,12 @@ impl Lines<'_> {
             self.bucket(labels, &bound.to_string(), up_to);
         }
         self.bucket(labels, "+Inf", times.count());
-        self.part("_sum", &labels, times.sum_ns as f64 / 1e9);
-        self.part("_count", &labels, times.count());
+        self.part("_sum", labels, times.sum_ns as f64 / 1e9);
+        self.part("_count", labels, times.count());
     }
 
-    fn bucket(&mut self, [command, protocol]: [(&str, &str); 2], le: &str, count: u64) {
-        self.part("_bucket", &[command, protocol, ("le", le)], count);
+    fn bucket(&mut self, labels: &[(&str, &str)], le: &str, count: u64) {
+        self.part("_bucket", &[labels, &[("le", le)]].concat(), count);
     }
 }
 

@@ -141,6 +141,7 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     let (scripts, scripts_len) = f.server.scripts.counts();
     field(text, "number_of_cached_scripts", scripts);
     field(text, "used_memory_scripts", scripts_len);
+    field(text, "used_memory_expiry", f.store.expiry_bytes);
     field(text, "maxmemory", f.config.memory_max);
     field(text, "maxmemory_human", human(f.config.memory_max as u64));
     field(text, "maxmemory_policy", "noeviction");
@@ -168,8 +169,14 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     // Redis counts both as one.
     field(text, "rejected_connections", t.rejected + t.protected);
     field(text, "rejected_stalled", t.rejected_stalled);
-    // Only those that the background task removed.
+    // Only those that were removed when their time came, not by a command that met them.
     field(text, "expired_keys", t.expired_keys);
+    for (name, q) in [("p50", 0.5), ("p99", 0.99)] {
+        let lag = t.expire_lag.quantile_us(q) / 1000.0;
+        line(text, format_args!("expired_lag_{name}_ms:{lag:.3}"));
+    }
+    let longest = f.server.expirer.lag_max().as_secs_f64() * 1000.0;
+    line(text, format_args!("expired_lag_max_ms:{longest:.3}"));
     field(text, "evicted_keys", 0);
     field(text, "keyspace_hits", t.keyspace_hits);
     field(text, "keyspace_misses", t.keyspace_misses);
@@ -279,6 +286,7 @@ fn index(f: &Facts<'_>, text: &mut String) {
     field(text, "index_stalled_session", name);
     field(text, "index_stalled_bytes", bytes);
     field(text, "index_items_expiring", s.expiring);
+    field(text, "expiry_entries", f.store.expiry_entries);
     let visits = s.visits_sampled as f64 / s.lookups_sampled.max(1) as f64;
     line(text, format_args!("index_visits_per_lookup:{visits:.3}"));
     field(text, "index_lookups_sampled", s.lookups_sampled);

@@ -41,7 +41,8 @@ fn dataset(index: &Stats) -> u64 {
 
 /// The fields of Redis that mean something here.
 pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
-    let index = c.server.store.stats().index;
+    let store = c.server.store.stats();
+    let index = store.index;
     let (_, scripts) = c.server.scripts.counts();
     let total = index.used_bytes();
     let dataset = dataset(&index);
@@ -61,9 +62,11 @@ pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
     c.reply.bulk(b"dataset.percentage");
     c.reply.double(dataset as f64 * 100.0 / total.max(1) as f64);
     c.reply.bulk(b"db.0");
-    c.reply.map(1);
+    c.reply.map(2);
     c.reply.bulk(b"overhead.hashtable.main");
     c.reply.int(index.table_bytes as i64);
+    c.reply.bulk(b"overhead.hashtable.expires");
+    c.reply.int(store.expiry_bytes as i64);
     Ok(())
 }
 

@@ -107,15 +107,8 @@ fn expired_keys_are_shown_once_and_stamps_do_not_notice() {
     }
     let stamp = s.stamp(&0u32.to_le_bytes(), NOW + 10).unwrap();
     for (now, expected) in [(NOW + 9, 0), (NOW + 19, 50), (NOW + 20, 50), (NOW + 30, 0)] {
-        let (mut cursor, mut shown, mut removed) = (0, 0, 0);
-        loop {
-            let (next, some) = s.expire_some(cursor, 10, now, |_| shown += 1);
-            removed += some;
-            cursor = next;
-            if cursor == 0 {
-                break;
-            }
-        }
+        let mut shown = 0;
+        let removed = s.expire_due(now, 1_000, |_, _| shown += 1).removed;
         // The stamp has looked at one of them, and may have dropped it.
         assert!(shown == removed && (expected == 50) == (removed >= 49), "{now}: {removed}");
     }
@@ -208,14 +201,13 @@ fn an_observer_is_told_of_the_end_of_a_keys_time() {
     assert!((0..64).all(|i| s.random_key(i << 58, NOW + 10).is_none()));
     assert!(s.random_key(5, NOW).is_some());
     told.expect(&[]);
-    assert_eq!(s.expire_step(100, NOW + 10), (0, 0), "that would be silent");
     let mut keys = Vec::new();
-    let (_, removed) = s.expire_some(0, 100, NOW + 10, |key| keys.push(key.to_vec()));
+    let removed = s.expire_due(NOW + 10, 100, |key, _| keys.push(key.to_vec())).removed;
     assert_eq!((removed, keys.len()), (2, 2));
     let mut told = std::mem::take(&mut *told.0.lock().unwrap());
     told.sort();
     assert_eq!(told, [(Some("b".to_string()), 0), (Some("c".to_string()), 0)]);
     s.observe(|| false);
-    set_until(&mut s, b"a", NOW + 10);
-    assert_eq!(s.expire_step(100, NOW + 10).1, 1);
+    set_until(&mut s, b"a", NOW + 20);
+    assert_eq!(s.expire_due(NOW + 20, 100, |_, _| {}).removed, 1);
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod bits;
 pub(crate) mod counter;
+pub(crate) mod due;
 mod dump;
 pub(crate) mod expire;
 mod hash;

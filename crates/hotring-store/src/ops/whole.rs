@@ -4,7 +4,6 @@ use hotring_index::{Key, Scrub};
 
 use crate::gate::{Hold, STRIPES_ALL};
 use crate::session::{Index, Session};
-use crate::sync::Arc;
 use crate::value::{ValueRef, view};
 
 impl Session {
@@ -39,18 +38,6 @@ impl Session {
         self.index.prefetch(keys);
     }
 
-    /// Reclaims up to `budget` expired keys, walking on from where the last step stopped.
-    /// Returns how many keys it looked at and how many it removed: none while changes are observed
-    /// ([`Session::observe`]), as it tells of none. [`Session::expire_some`] does.
-    pub fn expire_step(&mut self, budget: usize, now: u64) -> (usize, usize) {
-        let watchers = Arc::clone(&self.besides.watchers);
-        // A read to the gate: see "Expiry" there.
-        self.read_all(|index| match watchers.is_observed() {
-            true => (0, 0),
-            false => index.expire_step(budget, now),
-        })
-    }
-
     /// Checks about `budget` items more of a walk over all of them, and moves on
     /// ([`Session::scrub_step`](hotring_index::Session::scrub_step)).
     pub fn scrub_step(&mut self, scrub: &mut Scrub, budget: usize) {
@@ -62,6 +49,7 @@ impl Session {
         self.hold(STRIPES_ALL, Hold::WriteOnce, |session| {
             session.index.clear();
             session.eviction.cleared();
+            session.wheels.clear();
             session.besides.watchers.tell_cleared(session.besides.actor);
         });
     }

@@ -336,7 +336,7 @@ fn expired_keys_are_never_seen_and_are_reclaimed() {
     let reclaim = || {
         let mut session = store.session();
         for _ in 0..20_000 {
-            session.expire_step(16, clock.fetch_add(1, Relaxed));
+            session.expire_due(clock.fetch_add(1, Relaxed), 16, |_, _| {});
         }
     };
     let mut session = store.session();
@@ -348,11 +348,7 @@ fn expired_keys_are_never_seen_and_are_reclaimed() {
         assert!(at.is_none_or(|at| at > now as i64), "expired at {at:?}, now {now}");
     });
     let end = clock.load(Relaxed) + 100;
-    while session.expire_step(1_000, end).1 > 0 {}
-    // A step may end before the last key; one more round sees to all.
-    for _ in 0..100 {
-        session.expire_step(1_000, end);
-    }
+    while session.expire_due(end, 1_000, |_, _| {}).next.is_some() {}
     assert_eq!(store.len(), 0);
 }
 

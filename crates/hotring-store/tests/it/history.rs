@@ -20,7 +20,8 @@ use crate::linearizability::{Event, Op, Out, State, is_linearizable};
 use crate::random::Random;
 
 const NOW: u64 = 1_000_000;
-const LATER: u64 = NOW + 1_000;
+/// Later than the expirer's clock ever is.
+const LATER: u64 = NOW + (1 << 40);
 const OPS_A_THREAD: u64 = 4;
 
 /// How values are held.
@@ -143,7 +144,9 @@ impl<'a> Runner<'a> {
                 Out::Value(old.map(|text| Self::decode(&text)))
             }
             Op::SetKeep(..) | Op::SetIfEqual(..) | Op::GetSet(..) => self.set(op),
-            Op::GetEx(..) | Op::ExpireNx(_) | Op::Persist(_) | Op::Expiry(_) => self.expire(op),
+            Op::GetEx(..) | Op::ExpireNx(_) | Op::Persist(_) | Op::Expiry(_) | Op::RunOut(_) => {
+                self.expire(op)
+            }
             Op::Mget => Out::Values(self.mget()),
             Op::Mset(a, b) | Op::MsetNx(a, b) => self.mset(op, a, b),
             Op::RemoveBoth => Out::Count(self.session.remove_many(&both, NOW)),
@@ -203,6 +206,12 @@ impl<'a> Runner<'a> {
                 Out::Flag(session.expire_at(self.keys.get(key), LATER, condition, NOW).unwrap())
             }
             Op::Persist(key) => Out::Flag(session.persist(self.keys.get(key), NOW).unwrap()),
+            Op::RunOut(key) => {
+                // By a clock that is behind: for all others its time is over at once.
+                let (always, past) = (ExpireCondition::Always, NOW - 2);
+                session.expire_at(self.keys.get(key), past + 1, always, past).unwrap();
+                Out::Done
+            }
             Op::Expiry(key) => {
                 Out::Expiry(session.expiry(self.keys.get(key), NOW).map(|at| at.is_some()))
             }
@@ -294,7 +303,8 @@ fn random_op(random: &mut Random, values: Values) -> Op {
         13 => Op::GetSet(key, a),
         14 => Op::GetDel(key),
         15..=16 => Op::GetEx(key, random.one_in(2)),
-        17 => Op::ExpireNx(key),
+        17 if random.one_in(2) => Op::ExpireNx(key),
+        17 => Op::RunOut(key),
         18 => Op::Persist(key),
         19 => Op::Expiry(key),
         20..=22 => Op::Mget,
@@ -333,6 +343,15 @@ impl Start {
     }
 }
 
+/// Counts a thread out, also when it panics.
+struct Ends<'a>(&'a AtomicUsize);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
 /// Runs rounds until one cannot be explained; returns its history.
 fn find_violation(setting: Setting) -> Option<(State, Vec<Event>)> {
     let Setting { threads, rounds, values, stripes, fault } = setting;
@@ -344,12 +363,26 @@ fn find_violation(setting: Setting) -> Option<(State, Vec<Event>)> {
     let ticket = AtomicU64::new(0);
     let start = Start { arrived: AtomicUsize::new(0), round: AtomicU64::new(0), threads };
     let shared = Mutex::new((Vec::new(), [None; 2], None));
+    let running = AtomicUsize::new(threads);
     std::thread::scope(|scope| {
+        // What it removes was over before, and all else stays.
+        scope.spawn(|| {
+            let mut session = store.session();
+            for now in NOW.. {
+                session.expire_due(now, 100, |_, _| {});
+                if running.load(SeqCst) == 0 {
+                    return;
+                }
+                std::thread::yield_now();
+            }
+        });
         for thread in 0..threads {
             let (store, keys, ticket, start, shared) = (&store, &keys, &ticket, &start, &shared);
+            let running = &running;
             scope.spawn(move || {
                 let mut random = Random::new(rounds << 8 | thread as u64);
                 let mut runner = Runner::new(store, keys, values);
+                let _running = Ends(running);
                 for _ in 0..rounds {
                     start.wait();
                     let events: Vec<Event> = (0..OPS_A_THREAD)

@@ -4,7 +4,7 @@
 //! order of the operations that keeps every operation that returned before another began in front
 //! of it, and in which a sequential two-key store gives every recorded answer.
 //!
-//! Not covered: keys that expire in the course of a history, more than two keys, operations that
+//! Not covered: keys whose time comes between two operations, more than two keys, operations that
 //! never return.
 
 use std::collections::HashSet;
@@ -36,6 +36,8 @@ pub enum Op {
     ExpireNx(Key),
     Persist(Key),
     Expiry(Key),
+    /// Gives a key that is there an expiry that has passed.
+    RunOut(Key),
     Mget,
     Mset(i64, i64),
     MsetNx(i64, i64),
@@ -105,6 +107,10 @@ pub fn apply(state: &mut State, op: Op) -> Out {
         Op::IncrTwice(key) => apply(state, Op::Incr(key, 2)),
         Op::Remove(key) => Out::Flag(state[key].take().is_some()),
         Op::GetDel(key) => Out::Value(value(state[key].take())),
+        Op::RunOut(key) => {
+            state[key] = None;
+            Out::Done
+        }
         Op::GetEx(..) | Op::ExpireNx(_) | Op::Persist(_) | Op::Expiry(_) => apply_expiry(state, op),
         _ => apply_both(state, op),
     }

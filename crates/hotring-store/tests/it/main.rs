@@ -3,6 +3,7 @@
 mod concurrency;
 mod damage;
 mod evict;
+mod expiry;
 mod growth;
 mod history;
 mod linearizability;

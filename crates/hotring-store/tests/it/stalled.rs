@@ -169,7 +169,7 @@ const OTHERS: &[(&str, Check)] = &[
         s.set(b"key:16", b"1", options, NOW).is_ok_and(|outcome| outcome.stored)
             && !s.exists(b"key:16", NOW)
     }),
-    ("expire_step", |s| (0..100).any(|_| s.expire_step(1_000, LATER).1 == 1)),
+    ("expire_due", |s| s.expire_due(LATER, 1_000, |_, _| {}).removed == 1),
     ("clear", |s| {
         s.clear();
         !s.exists(b"key:1", NOW)

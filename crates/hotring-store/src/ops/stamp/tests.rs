@@ -131,7 +131,7 @@ fn expiry_counts_for_a_key_that_was_there_and_only_for_that() {
     assert!(s.is_unchanged(&alive, NOW + 9));
     assert!(!s.is_unchanged(&alive, NOW + 10));
     let expired = s.stamp(b"k", NOW + 10).unwrap();
-    s.expire_step(1_000, NOW + 20);
+    s.expire_due(NOW + 20, 1_000, |_, _| {});
     assert!(s.is_unchanged(&expired, NOW + 20), "to reclaim it is no write");
     assert!(!s.is_unchanged(&alive, NOW + 20));
 }

@@ -1,0 +1,119 @@
+//! Removing keys whose time has come: a step with a budget over the timing wheel ([`crate::wheel`]).
+
+use crate::changes::remove_expired;
+use crate::session::Session;
+use crate::sync::Arc;
+use crate::wheel::{SHARDS, Taken, Wheels};
+
+/// Steps that are taken in a shard under its mutex: about 10 µs, if all of them are entries that move down.
+const STEPS: usize = 512;
+/// Items that the walk over all of them visits in a call.
+const WALK_ITEMS: usize = 512;
+
+/// What [`Session::expire_due`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// Keys that it removed.
+    pub removed: usize,
+    /// When to call it again, in Unix milliseconds: not after `now` if there is more to do at once, None if no key
+    /// expires. A key may get an earlier expiry meanwhile
+    /// ([`Store::set_expiry_waker`](crate::Store::set_expiry_waker)).
+    pub next: Option<u64>,
+}
+
+/// Where entries are kept while the shards are let go.
+pub(crate) type Room = Vec<Taken>;
+
+impl Session {
+    /// Removes keys whose time is over, and calls `f` with each and with how many milliseconds ago that was. The
+    /// store's observer is told of them ([`Session::observe`]), this session's changes are not.
+    ///
+    /// Takes about `budget` steps: entries of the timing wheel that are due, whether their keys are still there or
+    /// not, or that come nearer to it; and now and then a part of a walk over all items, as large. Some
+    /// microseconds each at most.
+    pub fn expire_due(&mut self, now: u64, budget: usize, mut f: impl FnMut(&[u8], u64)) -> Due {
+        let wheels = Arc::clone(&self.wheels);
+        let mut room: Room = Vec::new();
+        let (mut left, mut removed) = (budget.max(1), 0);
+        let first = wheels.turn();
+        for shard in (first..SHARDS).chain(0..first) {
+            let mut is_over = false;
+            while left > 0 && !is_over {
+                let asked = left.min(STEPS);
+                let steps = wheels.take(shard, now, asked, &mut room);
+                is_over = steps < asked;
+                left -= steps;
+                for taken in room.drain(..) {
+                    removed += self.expire_entry(&wheels, taken, now, &mut f);
+                }
+            }
+        }
+        self.walk_some(&wheels, now);
+        self.collect();
+        // Damaged items are for who reads them.
+        self.take_damage();
+        let totals = wheels.totals();
+        if totals.is_worn(|| self.index.counts(), now) {
+            wheels.begin_walk(now);
+        }
+        let next = if left == 0 || wheels.is_walking() { Some(now) } else { totals.next };
+        Due { removed, next }
+    }
+
+    /// Sees to the items of one entry's hash. Returns how many it removed.
+    fn expire_entry(
+        &mut self,
+        wheels: &Wheels,
+        taken: Taken,
+        now: u64,
+        f: &mut impl FnMut(&[u8], u64),
+    ) -> usize {
+        let mut removed = 0;
+        loop {
+            let (mut key, mut later) = (None, None::<u64>);
+            // Outside of the gate, as whatever is found here is looked at again within.
+            self.index.with_hash(taken.hash, |entry| match entry.expire_at {
+                Some(at) if at <= now => key = Some(entry.key.to_vec()),
+                Some(at) => later = Some(later.map_or(at, |later| later.min(at))),
+                None => {}
+            });
+            let mut is_removed = false;
+            if let Some(key) = key {
+                let stripe = self.stripe(&key);
+                // As a write, so that no exclusive closure loses a key in the middle.
+                let _writing = self.gate.write(stripe);
+                match remove_expired(&mut self.index, &key, now) {
+                    Some(at) if at <= now => {
+                        self.besides.watchers.tell_observer(&key, 0);
+                        f(&key, now - at);
+                        is_removed = true;
+                    }
+                    // Its time has changed in between.
+                    at => later = [later, at].into_iter().flatten().min(),
+                }
+            }
+            removed += usize::from(is_removed);
+            if !is_removed {
+                if let Some(at) = later {
+                    wheels.enter_again(taken, at, now);
+                }
+                return removed;
+            }
+            // There may be another one of this hash.
+        }
+    }
+
+    /// Does a part of the walk that replaces the wheels, if that is under way.
+    fn walk_some(&mut self, wheels: &Wheels, now: u64) {
+        wheels.walk(|cursor| {
+            self.index.scan_hashes(cursor, WALK_ITEMS, |hash, entry| {
+                if let Some(at) = entry.expire_at {
+                    wheels.enter(hash, at, now);
+                }
+            })
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

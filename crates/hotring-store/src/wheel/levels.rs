@@ -1,0 +1,196 @@
+//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987, scheme 7): entries of one word each, in 8
+//! levels of 64 slots, by the millisecond in which they fire.
+//!
+//! # Picture
+//! ```text
+//!   time   |..........| l7 | l6 | l5 | l4 | l3 | l2 | l1 | l0 |     8 groups of 6 bits
+//!
+//!   level 0   64 slots of 1 ms         those due in the present 64 ms
+//!   level 1   64 slots of 64 ms        those due in the present 4,096 ms, but not in this 64
+//!   ...
+//!   level 7   64 slots of 2^42 ms      those due in the present 2^48 ms (8,900 years)
+//!
+//!   entry  | 16 bits of its time | 48 bits of its hash |
+//! ```
+//! An entry is on the level of the highest group in which its time differs from the present one. When the
+//! time comes to a slot above level 0, its entries move down, each to where it then belongs. Nothing is ever
+//! moved but then, so that an entry moves once for each level.
+//!
+//! # What an entry knows of its time
+//! The slot says the groups from its level on, and the 16 bits those below: all of them up to level 2, which is
+//! 4 minutes ahead. Above that they are the highest 16, and the time is rounded down, on level 4 (12 days) to
+//! 256 ms. So an entry may fire too early by a small share of its time, and never too late. Who takes it looks
+//! at the item then, and enters it again.
+//!
+//! # Invariants
+//! * **W1** An entry on level L differs from `elapsed` in the group L of its time, which is later, and in no group
+//!   above.
+//! * **W2** An entry that was entered for a time t fires at the first step to a time from max(t, elapsed + 1) on, or
+//!   before; but one for a time beyond this 2^48 ms fires at their end.
+//! * **W3** What is left of the slot that time has come to is in `open`, on whose level it was.
+
+use std::mem::size_of;
+
+use super::chunks::Chunks;
+
+/// Bits of a group.
+const BITS: u32 = 6;
+/// Slots of a level.
+const SLOTS: usize = 1 << BITS;
+/// Groups, and levels.
+const LEVELS: usize = 8;
+/// All times that the levels tell apart.
+const SPAN: u64 = 1 << (BITS * LEVELS as u32);
+/// Bits of a hash.
+const HASH_BITS: u32 = 48;
+const HASH_MASK: u64 = (1 << HASH_BITS) - 1;
+/// Bits of its time that an entry has.
+const TIME_BITS: u32 = 64 - HASH_BITS;
+
+/// A timing wheel.
+pub(super) struct Wheel {
+    /// The time that it has come to: what was due until then has been taken.
+    elapsed: u64,
+    levels: [Level; LEVELS],
+    open: Chunks,
+    open_level: usize,
+    len: usize,
+}
+
+#[derive(Default)]
+struct Level {
+    /// Bit s: slot s has entries.
+    occupied: u64,
+    /// None before the first entry, then all of them.
+    slots: Vec<Chunks>,
+}
+
+/// What one step of a wheel has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// An entry of this hash is due.
+    Due(u64),
+    /// Something has moved.
+    Moved,
+    /// There is nothing to do before [`Wheel::until`].
+    Done,
+}
+
+impl Wheel {
+    pub(super) fn new(now: u64) -> Wheel {
+        Wheel {
+            elapsed: now,
+            levels: Default::default(),
+            open: Chunks::default(),
+            open_level: 0,
+            len: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn elapsed(&self) -> u64 {
+        self.elapsed
+    }
+
+    /// Bytes that it takes beside itself.
+    pub(super) fn bytes(&self) -> usize {
+        let slots = self.levels.iter().flat_map(|level| &level.slots);
+        slots.map(|slot| size_of::<Chunks>() + slot.bytes()).sum::<usize>() + self.open.bytes()
+    }
+
+    /// Has an entry fire at a time.
+    pub(super) fn enter(&mut self, hash: u64, due: u64, now: u64) {
+        if self.len == 0 {
+            // Nothing hinders it from coming to the present at once.
+            self.elapsed = self.elapsed.max(now);
+        }
+        self.place(hash, due);
+        self.len += 1;
+    }
+
+    fn place(&mut self, hash: u64, due: u64) {
+        // At the end of the span there is nothing later left: `max` again.
+        let end = self.elapsed | (SPAN - 1);
+        let due = due.max(self.elapsed + 1).min(end).max(self.elapsed + 1);
+        let differs = (due ^ self.elapsed) & (SPAN - 1);
+        let level = (63 - differs.max(1).leading_zeros()) / BITS;
+        let below = due & ((1 << (BITS * level)) - 1);
+        let word = (below >> dropped(level)) << HASH_BITS | (hash & HASH_MASK);
+        let slot = (due >> (BITS * level)) as usize % SLOTS;
+        let level = &mut self.levels[level as usize];
+        if level.slots.is_empty() {
+            level.slots.resize_with(SLOTS, Chunks::default);
+        }
+        level.occupied |= 1 << slot;
+        level.slots[slot].push(word);
+    }
+
+    /// The time before which there is nothing to do.
+    pub(super) fn until(&self) -> Option<u64> {
+        if self.open.is_empty() {
+            self.next().map(|(_, _, start)| start)
+        } else {
+            Some(self.elapsed)
+        }
+    }
+
+    /// Takes one step towards the time `now`: a small amount of work.
+    pub(super) fn step(&mut self, now: u64) -> Step {
+        if let Some(word) = self.open.pop() {
+            return self.take(word, now);
+        }
+        match self.next() {
+            Some((level, slot, start)) if start <= now => {
+                self.elapsed = start;
+                let level_of = &mut self.levels[level];
+                level_of.occupied &= !(1 << slot);
+                self.open = std::mem::take(&mut level_of.slots[slot]);
+                self.open_level = level;
+                Step::Moved
+            }
+            _ => {
+                self.elapsed = self.elapsed.max(now);
+                Step::Done
+            }
+        }
+    }
+
+    /// What becomes of an entry whose slot time has come to.
+    fn take(&mut self, word: u64, now: u64) -> Step {
+        let hash = word & HASH_MASK;
+        // The slot begins at `elapsed`, with zeros in the groups below.
+        let due = self.elapsed + ((word >> HASH_BITS) << dropped(self.open_level as u32));
+        if due <= now {
+            self.len -= 1;
+            return Step::Due(hash);
+        }
+        self.place(hash, due);
+        Step::Moved
+    }
+
+    /// The next slot with entries: its level, its number, and when it begins.
+    fn next(&self) -> Option<(usize, usize, u64)> {
+        // What is on a level is due before all on the levels above (W1).
+        let level = self.levels.iter().position(|level| level.occupied != 0)?;
+        let slot = self.levels[level].occupied.trailing_zeros() as usize;
+        let shift = BITS * level as u32;
+        let above = self.elapsed >> shift >> BITS << BITS;
+        let mut start = (above | slot as u64) << shift;
+        if start <= self.elapsed {
+            // Only at the end of the span: the slot is in the next one.
+            start += SPAN;
+        }
+        Some((level, slot, start))
+    }
+}
+
+/// Bits of a time that an entry on a level does not know.
+fn dropped(level: u32) -> u32 {
+    (BITS * level).saturating_sub(TIME_BITS)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! When which item expires: all that a store's expirer has to look at, and nothing else.
+//!
+//! # Picture
+//! ```text
+//!   shards[hash % 16]   a mutex: the present wheel, and the former one while it is being replaced
+//!       ^ a write that gives an item an expiry enters its hash, once it has taken effect
+//!       | the expirer takes what is due, looks for the item by its hash, and removes it if its time is over
+//! ```
+//! An entry is a hash and a time ([`levels`]), and knows no item: what is removed, replaced or gets another
+//! expiry leaves its entry where it is. Whoever takes an entry looks at the item of that hash as it is then.
+//!
+//! # Invariants
+//! * **E1** Each item that expires at `e` has an entry that fires at `e` or before, or will have as soon as a step
+//!   of somebody is over that is under way now.
+//! * **E2** There are no more than `STALE_MIN`, twice as many as items that expire and a quarter of all items, and
+//!   what is entered while a wheel is replaced.
+//!
+//! # Why no item is forgotten (E1)
+//! A write that gives an item the expiry `e` enters it afterwards, unless its decision saw that the item had one
+//! that is not later: then there is an entry for that (E1), or soon will be. The index carries a decision out only
+//! if nothing has changed in between. Whoever takes an entry looks at the item after that, and enters it again at
+//! the time that the item has then, or removes it by a decision of the same kind. A later expiry that a write
+//! gives it from then on, without an entry, is later than the one that was seen, which is entered.
+//!
+//! # How old entries go (E2)
+//! A key that is set and removed again and again leaves entries whose times may be far away. When there are too many
+//! new wheels take all new entries, and a walk over all items enters those that expire; the former wheels
+//! fire as before until it is over, and then they are dropped. An item that is there from its beginning to its end
+//! is visited by the walk, others have been entered by who stored them; so E1 holds for the new wheels alone. What
+//! a former wheel fires too early is entered there again. The same is done when the clock has
+//! gone back by much, as a wheel does not.
+//!
+//! # Who sleeps
+//! `wake_before` is a time: who enters something that is due earlier wakes the expirer. The expirer sets it before
+//! it asks the shards, one by one under their mutexes, when they are due next: what is entered is seen by
+//! that, or sees it.
+
+mod chunks;
+mod levels;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{OnceLock, PoisonError};
+use std::task::Waker;
+
+use levels::{Step, Wheel};
+
+use crate::gate::Lines;
+use crate::sync::{AtomicU64, Mutex, MutexGuard};
+
+/// Shards, by the lowest bits of the hash.
+pub(crate) const SHARDS: usize = 16;
+/// So many entries of items that are gone are always allowed.
+const STALE_MIN: u64 = 65_536;
+/// By so much a clock may go back, in milliseconds, and entries wait for it.
+const BACK_MAX: u64 = 1_000;
+/// No time is later: the index has no later expiries.
+const TIME_MAX: u64 = 1 << 62;
+
+/// The wheels of one store.
+pub(crate) struct Wheels {
+    shards: [Lines<Mutex<Shard>>; SHARDS],
+    /// See "Who sleeps".
+    wake_before: AtomicU64,
+    waker: OnceLock<Waker>,
+    /// The shard that a step begins with, so that none comes last for ever.
+    turn: AtomicU64,
+    /// Where the walk goes on, if there is one.
+    walk: Mutex<Option<u64>>,
+}
+
+struct Shard {
+    present: Wheel,
+    former: Option<Wheel>,
+}
+
+/// An entry that was taken, as it was due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) hash: u64,
+    is_former: bool,
+}
+
+/// What all shards have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) entries: u64,
+    /// When the next one is due at the earliest.
+    pub(crate) next: Option<u64>,
+    /// The time that they have come to.
+    elapsed: u64,
+}
+
+impl Totals {
+    /// Whether the entries are too many for these numbers of items and of those that expire, or the clock has gone
+    /// back.
+    pub(crate) fn is_worn(&self, counts: impl FnOnce() -> (u64, u64), now: u64) -> bool {
+        if self.elapsed > now.saturating_add(BACK_MAX) {
+            return true;
+        }
+        self.entries > STALE_MIN && {
+            let (items, expiring) = counts();
+            self.entries > STALE_MIN + 2 * expiring + items / 4
+        }
+    }
+}
+
+impl Wheels {
+    pub(crate) fn new() -> Wheels {
+        let shard = || Shard { present: Wheel::new(0), former: None };
+        Wheels {
+            shards: std::array::from_fn(|_| Lines(Mutex::new(shard()))),
+            wake_before: AtomicU64::new(0),
+            waker: OnceLock::new(),
+            turn: AtomicU64::new(0),
+            walk: Mutex::new(None),
+        }
+    }
+
+    /// Notes that an item of this hash expires at `due`. Called when it does so already.
+    pub(crate) fn enter(&self, hash: u64, due: u64, now: u64) {
+        self.shard(hash as usize % SHARDS).present.enter(hash, due, now.min(TIME_MAX));
+        // ORDERING: Relaxed; the shard's mutex orders it, see "Who sleeps".
+        if due < self.wake_before.load(Relaxed) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        // ORDERING: Relaxed, as above: one wakes, and who comes after it need not.
+        if self.wake_before.swap(0, Relaxed) > 0
+            && let Some(waker) = self.waker.get()
+        {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Takes who is woken; false if there is one.
+    pub(crate) fn set_waker(&self, waker: Waker) -> bool {
+        self.waker.set(waker).is_ok()
+    }
+
+    /// Enters an entry again that was taken too early.
+    pub(crate) fn enter_again(&self, taken: Taken, due: u64, now: u64) {
+        let mut shard = self.shard(taken.hash as usize % SHARDS);
+        if !taken.is_former {
+            shard.present.enter(taken.hash, due, now.min(TIME_MAX));
+        } else if let Some(former) = &mut shard.former {
+            former.enter(taken.hash, due, now.min(TIME_MAX));
+        }
+        // With the former wheel gone the item has its entry in the present one.
+    }
+
+    /// The shard to begin with.
+    pub(crate) fn turn(&self) -> usize {
+        // ORDERING: Relaxed, any number will do.
+        self.turn.fetch_add(1, Relaxed) as usize % SHARDS
+    }
+
+    /// Takes up to so many steps in a shard and adds what is due to `taken`. Returns how many it took, fewer than
+    /// asked for if nothing is left to do.
+    pub(crate) fn take(&self, shard: usize, now: u64, max: usize, taken: &mut Vec<Taken>) -> usize {
+        let mut shard = self.shard(shard);
+        let Shard { present, former } = &mut *shard;
+        let mut steps = 0;
+        for (wheel, is_former) in
+            former.iter_mut().map(|former| (former, true)).chain([(present, false)])
+        {
+            while steps < max {
+                match wheel.step(now.min(TIME_MAX)) {
+                    Step::Due(hash) => taken.push(Taken { hash, is_former }),
+                    Step::Moved => {}
+                    Step::Done => break,
+                }
+                steps += 1;
+            }
+        }
+        steps
+    }
+
+    /// When the next is due, and how many there are. Who enters an earlier one from now on wakes the expirer.
+    pub(crate) fn totals(&self) -> Totals {
+        // ORDERING: Relaxed; the mutexes order it, see "Who sleeps".
+        self.wake_before.store(u64::MAX, Relaxed);
+        let mut totals = Totals::default();
+        for shard in 0..SHARDS {
+            let shard = self.shard(shard);
+            for wheel in shard.former.iter().chain([&shard.present]) {
+                totals.entries += wheel.len() as u64;
+                totals.next = [totals.next, wheel.until()].into_iter().flatten().min();
+            }
+            totals.elapsed = totals.elapsed.max(shard.present.elapsed());
+        }
+        // ORDERING: Relaxed, as above. A wake in between has been given.
+        self.wake_before.store(totals.next.unwrap_or(u64::MAX), Relaxed);
+        totals
+    }
+
+    /// Entries, and the bytes that they take.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        let (mut entries, mut bytes) = (0, 0);
+        for shard in 0..SHARDS {
+            let shard = self.shard(shard);
+            for wheel in shard.former.iter().chain([&shard.present]) {
+                entries += wheel.len() as u64;
+                bytes += wheel.bytes() as u64;
+            }
+        }
+        (entries, bytes)
+    }
+
+    /// Begins to replace the wheels, unless that is under way.
+    pub(crate) fn begin_walk(&self, now: u64) {
+        let mut walk = self.lock_walk();
+        if walk.is_some() {
+            return;
+        }
+        for shard in 0..SHARDS {
+            let mut shard = self.shard(shard);
+            let former = std::mem::replace(&mut shard.present, Wheel::new(now.min(TIME_MAX)));
+            shard.former = Some(former);
+        }
+        *walk = Some(0);
+    }
+
+    /// Whether the wheels are being replaced.
+    pub(crate) fn is_walking(&self) -> bool {
+        self.lock_walk().is_some()
+    }
+
+    /// Has `go` do a part of the walk, from a cursor to the one that it returns, if there is a walk and nobody else
+    /// is at it. At the end the former wheels go.
+    pub(crate) fn walk(&self, go: impl FnOnce(u64) -> u64) {
+        let Ok(mut walk) = self.walk.try_lock() else { return };
+        let Some(cursor) = *walk else { return };
+        let next = go(cursor);
+        *walk = Some(next).filter(|next| *next != 0);
+        if walk.is_none() {
+            for shard in 0..SHARDS {
+                let former = self.shard(shard).former.take();
+                // Outside of the mutex.
+                drop(former);
+            }
+        }
+    }
+
+    /// Forgets all. Called by the holder of all stripes, when there are no items.
+    pub(crate) fn clear(&self) {
+        for shard in 0..SHARDS {
+            let mut shard = self.shard(shard);
+            let elapsed = shard.present.elapsed();
+            *shard = Shard { present: Wheel::new(elapsed), former: None };
+        }
+    }
+
+    fn shard(&self, shard: usize) -> MutexGuard<'_, Shard> {
+        // Nothing within panics but for lack of memory, and an entry that is lost is one key that lives longer.
+        self.shards[shard].0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_walk(&self) -> MutexGuard<'_, Option<u64>> {
+        // A cursor is whole whatever panicked.
+        self.walk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
