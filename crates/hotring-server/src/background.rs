@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use hotring_store::Session;
+
 use crate::clock;
 use crate::scrub::Walk;
 use crate::server::Server;
@@ -39,6 +41,7 @@ pub(crate) async fn run(server: Arc<Server>) {
     let mut timer = tokio::time::interval(TICK);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ticks = 0u64;
+    let mut upkeep = Upkeep::default();
     loop {
         timer.tick().await;
         ticks += 1;
@@ -46,7 +49,12 @@ pub(crate) async fn run(server: Arc<Server>) {
         server.memcached.flush_if_due(&mut store, &server.pause, clock::unix_ms());
         let clients_memory = server.clients_memory();
         let beside = (clients_memory + server.scripts.counts().1) as u64;
-        server.store.set_memory_beside(beside + server.store.stats().expiry_bytes);
+        let figures = server.store.stats();
+        server
+            .store
+            .set_memory_beside(beside + figures.expiry_bytes + figures.eviction_bytes as u64);
+        while store.evict_some() && clock::monotonic() < deadline {}
+        upkeep.run(&server, &mut store, figures.index.items as usize);
         close_greediest(&server, clients_memory);
         while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
             && clock::monotonic() < deadline
@@ -68,6 +76,34 @@ pub(crate) async fn run(server: Arc<Server>) {
             }
             server.rates.note(clock::monotonic(), &server.totals_ever());
         }
+    }
+}
+
+/// What eviction wants done now and then.
+#[derive(Default)]
+struct Upkeep {
+    decayed_to: u64,
+    /// Parts of an item that are still to be decayed.
+    owed: usize,
+    measured_to: Option<Box<[u8]>>,
+}
+
+impl Upkeep {
+    /// A tick's part of letting counts of accesses decay, and of measuring pinned keys.
+    fn run(&mut self, server: &Server, store: &mut Session, items: usize) {
+        let config = server.config();
+        server.ages.note(server.store.tick(), clock::unix_ms());
+        if config.lfu_decay_min > 0 {
+            let ticks = config.lfu_decay_min as usize * 60 * SECOND_TICKS as usize;
+            self.owed += items;
+            let count = self.owed / ticks;
+            self.owed %= ticks;
+            if count > 0 {
+                self.decayed_to = store.decay_some(self.decayed_to, count);
+            }
+        }
+        self.measured_to =
+            store.measure_pinned(self.measured_to.as_deref(), STEP_ITEMS, clock::unix_ms());
     }
 }
 

@@ -15,8 +15,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hotring_protocol::quoted;
-use hotring_store::Store;
 use hotring_store::index::Checksum;
+use hotring_store::{EvictionOptions, EvictionPolicy, Store};
 
 use crate::acl::Secret;
 use crate::engine::IndexSettings;
@@ -106,8 +106,14 @@ pub struct Config {
     /// Bytes of removed values that may wait for a thread that does not leave its command, before
     /// writes are refused; 0 for no limit.
     pub unreclaimed_max: usize,
-    /// Bytes of data, connections and scripts, above which what takes more is refused; 0 is no limit.
+    /// Bytes of data, connections and scripts, above which keys go or what takes more is refused; 0 is no limit.
     pub memory_max: usize,
+    /// What goes there.
+    pub eviction: EvictionOptions,
+    /// Minutes after which counts of accesses are one less; 0 never.
+    pub lfu_decay_min: u64,
+    /// The share of `memory_max` that pinned keys may take, in percent.
+    pub pinned_percent: u8,
     /// Whether items have checksums, and who looks at them.
     pub checksum: Checksum,
     /// Earlier values that are kept of each key; 0 for none.
@@ -187,6 +193,12 @@ impl Default for Config {
             tracking_memory_max: 128 << 20,
             unreclaimed_max: 1 << 30,
             memory_max: 0,
+            eviction: EvictionOptions {
+                policy: EvictionPolicy::Heat,
+                ..EvictionOptions::default()
+            },
+            lfu_decay_min: 1,
+            pinned_percent: 25,
             checksum: Checksum::default(),
             history: 0,
             history_bytes_max: 1 << 20,
@@ -364,10 +376,24 @@ impl Config {
     }
 
     /// Gives the store its limits of memory.
-    pub(crate) fn limit_memory(&self, store: &Store) {
+    ///
+    /// # Errors
+    /// The index has no room for what the policy wants to know of accesses, and there is a limit that it is for.
+    pub(crate) fn limit_memory(&self, store: &Store) -> Result<(), String> {
         let bytes = |max| if max == 0 { u64::MAX } else { max as u64 };
+        match store.set_eviction(self.eviction) {
+            Err(why) if self.memory_max > 0 => return Err(format!("maxmemory-policy: {why}")),
+            _ => {}
+        }
         store.set_limbo_max(bytes(self.unreclaimed_max));
         store.set_memory_max(bytes(self.memory_max));
+        let pinned = if self.memory_max == 0 {
+            usize::MAX
+        } else {
+            self.memory_max / 100 * usize::from(self.pinned_percent)
+        };
+        store.set_pinned_max(pinned);
+        Ok(())
     }
 
     /// The addresses to bind, as text.

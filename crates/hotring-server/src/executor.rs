@@ -164,6 +164,8 @@ impl Executor {
         }
         self.refresh_config();
         self.store.act_for(client.shared.id);
+        // ORDERING: Relaxed, only this thread changes it.
+        self.store.set_noted(!client.shared.no_touch.load(Ordering::Relaxed));
         if self.flush_if_due(now) {
             // It comes before the first request that meets no pause.
             self.is_watched = true;

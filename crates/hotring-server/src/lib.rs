@@ -19,6 +19,7 @@
 
 mod acl;
 mod admin;
+mod ages;
 mod answer;
 mod background;
 mod client;

@@ -17,12 +17,13 @@ pub struct Notify(u16);
 const GENERIC: u16 = 1;
 const STRING: u16 = 1 << 1;
 const HASH: u16 = 1 << 5;
+const EVICTED: u16 = 1 << 6;
 const EXPIRED: u16 = 1 << 7;
 const NEW: u16 = 1 << 11;
 const KEYSPACE: u16 = 1 << 12;
 const KEYEVENT: u16 = 1 << 13;
 
-/// Redis's letters, from the lowest bit on. Types that are not there, evictions and streams have no events.
+/// Redis's letters, from the lowest bit on. Types that are not there, and streams, have no events.
 const LETTERS: &str = "g$lszhexdtmnKE";
 const MISSES: u16 = 1 << 10;
 /// What the letter A stands for.
@@ -132,6 +133,7 @@ impl Teller<'_> {
             Changed::Expiry { expires: true } => self.event(GENERIC, "expire", key),
             Changed::Expiry { expires: false } => self.event(GENERIC, "persist", key),
             Changed::Expired => self.event(EXPIRED, "expired", key),
+            Changed::Evicted => self.event(EVICTED, "evicted", key),
         }
     }
 

@@ -191,7 +191,7 @@ fn start_with(
         index: IndexConfig { checksum: config.checksum, ..index },
     };
     let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
-    config.limit_memory(&store);
+    config.limit_memory(&store).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     let server = Arc::new(Server::new(Parts {
         store,
         addresses,

@@ -14,6 +14,7 @@ use hotring_store::index::Stalled;
 use tokio::sync::watch;
 
 use crate::acl::{Acl, Reason};
+use crate::ages::Ages;
 use crate::client::ClientShared;
 use crate::clock;
 use crate::config::{Config, LogLevel};
@@ -79,6 +80,8 @@ pub(crate) struct Server {
     pub background: Counters,
     /// The thread that removes keys when their time has come.
     pub expirer: Expirer,
+    /// When accesses were, for those who ask.
+    pub ages: Ages,
     /// TCP addresses that are really bound.
     pub addresses: Vec<SocketAddr>,
     /// What connections of memcached's protocol share.
@@ -152,6 +155,7 @@ pub(crate) struct Totals {
     pub rejected_stalled: u64,
     pub damaged_reads: u64,
     pub expired_keys: u64,
+    pub evicted_keys: u64,
     pub expire_lag: Distribution,
     pub accepted: u64,
     pub rejected: u64,
@@ -190,6 +194,7 @@ impl Totals {
         self.rejected_stalled = self.rejected_stalled.saturating_sub(base.rejected_stalled);
         self.damaged_reads = self.damaged_reads.saturating_sub(base.damaged_reads);
         self.expired_keys = self.expired_keys.saturating_sub(base.expired_keys);
+        self.evicted_keys = self.evicted_keys.saturating_sub(base.evicted_keys);
         self.expire_lag.subtract(&base.expire_lag);
         self.accepted = self.accepted.saturating_sub(base.accepted);
         self.rejected = self.rejected.saturating_sub(base.rejected);
@@ -247,6 +252,7 @@ impl Server {
             accepts: AcceptCounters::default(),
             background: Counters::default(),
             expirer: Expirer::default(),
+            ages: Ages::default(),
             addresses: parts.addresses,
             memcached: parts.memcached,
             unix_path: parts.unix_path,
@@ -291,7 +297,7 @@ impl Server {
     }
 
     /// Applies `change` to the settings, one at a time; nothing changes if it fails.
-    pub(crate) fn change_config<E>(
+    pub(crate) fn change_config<E: From<String>>(
         &self,
         change: impl FnOnce(&Config) -> Result<Config, E>,
     ) -> Result<(), E> {
@@ -301,7 +307,8 @@ impl Server {
         if changed.log_level != config.log_level {
             (self.log_level)(changed.log_level);
         }
-        changed.limit_memory(&self.store);
+        let failed = |why| format!("ERR CONFIG SET failed: {why}");
+        changed.limit_memory(&self.store).map_err(failed)?;
         self.store.set_watches_max(changed.waiting_max);
         self.slowlog.set(changed.slowlog_threshold_us, changed.slowlog_len_max);
         self.latency.set_threshold(changed.latency_threshold_ms);
@@ -486,6 +493,7 @@ impl Server {
         self.threads.iter().for_each(|t| totals.add(&t.counters));
         totals.add(&self.background);
         totals.expire_lag.add(&self.expirer.lag);
+        totals.evicted_keys = self.store.stats().evicted;
         totals
     }
 

@@ -123,6 +123,18 @@ impl Default for EvictionOptions {
     }
 }
 
+impl EvictionOptions {
+    /// What is to be noted of accesses, if so much memory may be used.
+    pub(crate) fn noting(self, memory_max: u64) -> Noting {
+        match self.policy {
+            Policy::Heat => Noting::Visits { fresh: YOUNG },
+            policy if policy.is_lru() => Noting::Ticks { every: memory_max / TICKS_A_TURN },
+            policy if policy.is_lfu() => Noting::Frequency { log_factor: self.lfu_log_factor },
+            _ => Noting::Off,
+        }
+    }
+}
+
 /// Bits of an item under [`Policy::Heat`], above the two of its visits.
 const YOUNG: u8 = 1 << 2;
 /// It was spared once because reads come to it first.
@@ -164,7 +176,7 @@ impl Eviction {
         Policy::ALL[usize::from(self.policy.load(Ordering::Relaxed))]
     }
 
-    pub(crate) fn options(&self) -> EvictionOptions {
+    fn options(&self) -> EvictionOptions {
         // ORDERING: Relaxed, as in `policy`.
         let lfu_log_factor = self.lfu_log_factor.load(Ordering::Relaxed) as u16;
         EvictionOptions { policy: self.policy(), samples: self.samples(), lfu_log_factor }
@@ -197,17 +209,7 @@ impl Eviction {
     fn noting(&self) -> Noting {
         // ORDERING: Relaxed, as in `policy`.
         let max = self.memory_max.load(Ordering::Relaxed);
-        match self.policy() {
-            _ if max == u64::MAX => Noting::Off,
-            Policy::Heat => Noting::Visits { fresh: YOUNG },
-            policy if policy.is_lru() => Noting::Ticks { every: max / TICKS_A_TURN },
-            policy if policy.is_lfu() => {
-                // ORDERING: Relaxed, as in `policy`.
-                let factor = self.lfu_log_factor.load(Ordering::Relaxed);
-                Noting::Frequency { log_factor: factor as u16 }
-            }
-            _ => Noting::Off,
-        }
+        if max == u64::MAX { Noting::Off } else { self.options().noting(max) }
     }
 
     fn samples(&self) -> usize {

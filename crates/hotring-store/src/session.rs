@@ -43,6 +43,8 @@ pub struct Session {
     /// The last number for compare-and-swap, shared by all sessions.
     pub(crate) cas: Arc<AtomicU64>,
     seed: u64,
+    /// See [`Session::set_noted`].
+    pub(crate) noted: bool,
     /// See [`Session::set_admitted`].
     admitted: Option<usize>,
     /// Reused by `mget` for its snapshot.
@@ -72,6 +74,7 @@ impl Session {
             changes: None,
             cas,
             seed,
+            noted: true,
             admitted: None,
             snapshot,
             not_sync: PhantomData,
@@ -177,6 +180,11 @@ impl Session {
 
     #[cold]
     fn admit_more(&mut self, len: usize) -> Result<(), StoreError> {
+        let evicts = self.eviction.policy() != EvictionPolicy::NoEviction;
+        if evicts && self.admitted.is_some_and(|admitted| len <= admitted) {
+            // Room was made for all of them, and none of them is to see another's keys go.
+            return Ok(());
+        }
         let admitted = match self.eviction.policy() {
             EvictionPolicy::NoEviction if len == 0 => self.index.admit(),
             EvictionPolicy::NoEviction => self.index.admit_bytes(len),
@@ -185,6 +193,15 @@ impl Session {
         match admitted {
             Ok(()) => Ok(()),
             Err(refused) => self.excuse(refused, len),
+        }
+    }
+
+    /// Whether what this session does counts as access to keys for the eviction policy, as it does at first.
+    #[inline]
+    pub fn set_noted(&mut self, noted: bool) {
+        if noted != self.noted {
+            self.noted = noted;
+            self.index.set_noted(noted);
         }
     }
 

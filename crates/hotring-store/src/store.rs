@@ -248,12 +248,16 @@ impl Store {
     /// # Errors
     /// The index's settings leave no room for what the policy wants to know of accesses.
     pub fn set_eviction(&self, options: EvictionOptions) -> Result<(), OpenError> {
-        let before = self.eviction.options();
+        // Whether the index could note it is asked although it may not have to, as there is no limit.
+        self.index.set_noting(options.noting(1)).map_err(OpenError::Index)?;
         let noting = self.eviction.set(options);
-        self.index.set_noting(noting).map_err(|why| {
-            self.eviction.set(before);
-            OpenError::Index(why)
-        })
+        self.index.set_noting(noting).map_err(OpenError::Index)
+    }
+
+    /// With a policy that goes by the last accesses, the tick that dates them now
+    /// ([`Accesses::Age`](crate::Accesses::Age)).
+    pub fn tick(&self) -> u8 {
+        self.index.tick()
     }
 
     /// Sets how much memory pinned keys may take ([`Session::pin`]). What is pinned stays.

@@ -303,6 +303,15 @@ table! {
         Persist = "persist" 2 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust))
             .since("2.2.0").args("key")
             .about("Takes a key's expiry away.");
+        Pin = "pin" -2 Generic .flags(WRITE_FAST).keys(&every(1, Access::Adjust)).since(OURS)
+            .args("key [key ...]").cost(EACH_KEY)
+            .about("Keeps keys from being evicted until they are unpinned; answers how many were not pinned.");
+        Unpin = "unpin" -2 Generic .flags(WRITE_FAST).keys(&every(1, Access::Adjust)).since(OURS)
+            .args("key [key ...]").cost(EACH_KEY)
+            .about("Lets keys be evicted again and answers how many were pinned.");
+        Pinned = "pinned" -1 Generic .flags(READ).since(OURS).categories_too(Categories::DANGEROUS)
+            .args("[AFTER key] [COUNT count]").cost("O(count)").tips(&[ALL_SHARDS])
+            .about("Lists pinned keys in the order of their bytes, 100 or so many of them.");
         Scan = "scan" -2 Generic .flags(READ).since("2.8.0")
             .args("cursor [MATCH pattern] [COUNT count] [TYPE type]")
             .cost("O(count) for each call").tips(&[VARIES, SPECIAL_REQUEST, SPECIAL_RESPONSE])

@@ -140,6 +140,15 @@ pub(super) static METRICS: &[Metric] = &[
             l.value(f.totals.expired_keys);
         },
     ),
+    counter("evicted_keys_total", "Keys that were removed to make room", |f, l| {
+        l.value(f.totals.evicted_keys);
+    }),
+    gauge("pinned_keys", "Keys that PIN keeps from being evicted", |f, l| {
+        l.value(f.facts.store.pinned.keys);
+    }),
+    gauge("pinned_bytes", "Memory of the items of pinned keys, and of their names", |f, l| {
+        l.value(f.facts.store.pinned.bytes);
+    }),
     Metric {
         name: "expire_lag_seconds",
         kind: Kind::Histogram,

@@ -144,7 +144,10 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     field(text, "used_memory_expiry", f.store.expiry_bytes);
     field(text, "maxmemory", f.config.memory_max);
     field(text, "maxmemory_human", human(f.config.memory_max as u64));
-    field(text, "maxmemory_policy", "noeviction");
+    field(text, "maxmemory_policy", f.config.eviction.policy.name());
+    let pinned = f.store.pinned;
+    field(text, "pinned_keys", pinned.keys);
+    field(text, "used_memory_pinned", pinned.bytes);
     field(text, "history_enabled", u8::from(f.config.history > 0));
     field(text, "history_values_per_key", f.config.history);
     field(text, "history_bytes_per_key", f.config.history_bytes_max);
@@ -177,7 +180,7 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     }
     let longest = f.server.expirer.lag_max().as_secs_f64() * 1000.0;
     line(text, format_args!("expired_lag_max_ms:{longest:.3}"));
-    field(text, "evicted_keys", 0);
+    field(text, "evicted_keys", t.evicted_keys);
     field(text, "keyspace_hits", t.keyspace_hits);
     field(text, "keyspace_misses", t.keyspace_misses);
     let (channels, patterns) = f.server.pubsub.counts();

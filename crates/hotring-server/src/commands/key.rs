@@ -35,7 +35,7 @@ fn count_lookups(c: &mut Context<'_>, n_found: usize) {
 }
 
 pub(crate) fn type_of(c: &mut Context<'_>) -> Outcome {
-    match c.store.get(&c.args[1], c.now, type_name) {
+    match c.store.peek_value(&c.args[1], c.now, type_name) {
         Some(name) => {
             c.hit();
             c.reply.simple(name);

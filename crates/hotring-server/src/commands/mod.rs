@@ -34,6 +34,7 @@ mod monitor;
 mod multi;
 mod numeric;
 mod object;
+mod pin;
 mod process;
 pub(crate) mod pubsub;
 mod range;
@@ -85,6 +86,9 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::Del | Id::Unlink => key::del(c),
         Id::Exists => key::exists(c),
         Id::Touch => key::touch(c),
+        Id::Pin => pin::pin(c),
+        Id::Unpin => pin::unpin(c),
+        Id::Pinned => pin::pinned(c),
         Id::Type => key::type_of(c),
         Id::Rename => key::rename(c),
         Id::RenameNx => key::renamenx(c),

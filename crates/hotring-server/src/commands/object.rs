@@ -1,6 +1,6 @@
 //! How values are held: OBJECT.
 
-use hotring_store::ValueRef;
+use hotring_store::{Accesses, ValueRef};
 
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
@@ -19,7 +19,7 @@ pub(super) fn encoding_name(value: ValueRef<'_>) -> &'static str {
 }
 
 pub(crate) fn encoding(c: &mut Context<'_>) -> Outcome {
-    match c.store.get(&c.args[2], c.now, encoding_name) {
+    match c.store.peek_value(&c.args[2], c.now, encoding_name) {
         Some(name) => c.reply.bulk(name.as_bytes()),
         None => c.reply.null(),
     }
@@ -35,23 +35,34 @@ pub(crate) fn refcount(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn freq(c: &mut Context<'_>) -> Outcome {
-    refuse(
-        c,
-        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
-         when switching between policies at runtime LRU and LFU data will take some time to adjust.",
-    )
-}
-
-pub(crate) fn idletime(c: &mut Context<'_>) -> Outcome {
-    refuse(c, "ERR the time of the last access is not tracked")
-}
-
-/// Null for a missing key, else the reason.
-fn refuse(c: &mut Context<'_>, reason: &'static str) -> Outcome {
-    if c.store.exists(&c.args[2], c.now) {
-        return Err(Failure::text(reason));
+    match c.store.accesses(&c.args[2], c.now) {
+        None => c.reply.null(),
+        Some(Accesses::Frequency(frequency)) => c.reply.int(frequency.into()),
+        Some(_) => {
+            return Err(Failure::text(
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
+                 when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+            ));
+        }
     }
-    c.reply.null();
+    Ok(())
+}
+
+/// In seconds, of which one is only known to about a 128th of the time in which `maxmemory` bytes are written.
+pub(crate) fn idletime(c: &mut Context<'_>) -> Outcome {
+    match c.store.accesses(&c.args[2], c.now) {
+        None => c.reply.null(),
+        Some(Accesses::Age(age)) => {
+            let idle_ms = c.server.ages.since(age, c.now);
+            c.reply.int((idle_ms / 1000) as i64);
+        }
+        Some(_) => {
+            return Err(Failure::text(
+                "ERR An LRU maxmemory policy is not selected, idle time not tracked. Please note that when \
+                 switching between policies at runtime LRU and LFU data will take some time to adjust.",
+            ));
+        }
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use hotring_protocol::memcached::{KEY_LEN_MAX, parse_u32};
-use hotring_store::ValueRef;
+use hotring_store::{EvictionPolicy, ValueRef};
 
 use super::context::{Context, Outcome, Refusal};
 use super::counts::NAMES;
@@ -80,7 +80,7 @@ fn general(c: &mut Context<'_>) {
     reply.stat("bytes", index.bytes.saturating_sub(index.limbo_bytes));
     reply.stat("curr_items", index.items);
     reply.stat("reclaimed", totals.expired_keys);
-    reply.stat("evictions", 0);
+    reply.stat("evictions", totals.evicted_keys);
 }
 
 fn settings(c: &mut Context<'_>) {
@@ -88,14 +88,15 @@ fn settings(c: &mut Context<'_>) {
     let own = &config.memcached;
     let address = c.server.memcached.addresses.first();
     let reply = &mut c.reply;
-    reply.stat("maxbytes", 0);
+    reply.stat("maxbytes", config.memory_max);
     reply.stat("maxconns", config.maxclients);
     reply.stat("tcpport", address.map_or(0, |address| address.port()));
     reply.stat("udpport", 0);
     reply.stat("inter", address.map(|address| address.ip().to_string()).unwrap_or_default());
     reply.stat("verbosity", 0);
     reply.stat("oldest", 0);
-    reply.stat("evictions", "off");
+    let evicts = config.eviction.policy != EvictionPolicy::NoEviction;
+    reply.stat("evictions", if evicts { "on" } else { "off" });
     reply.stat("num_threads", c.server.threads.len());
     reply.stat("stat_key_prefix", ":");
     reply.stat("detail_enabled", yes_no(c.server.memcached.detail.is_on()));

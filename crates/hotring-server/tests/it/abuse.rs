@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
+use hotring_store::EvictionPolicy;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
 
@@ -286,7 +287,10 @@ fn fill(wire: &mut Wire) {
 #[test]
 fn values_do_not_take_more_memory_than_there_is() {
     const MAX: usize = 8 << 20;
-    let server = Both::with(|c| c.memory_max = MAX);
+    let server = Both::with(|c| {
+        c.memory_max = MAX;
+        c.eviction.policy = EvictionPolicy::NoEviction;
+    });
     let mut good = Wire::connect(server.redis);
     assert_eq!(good.say("SET kept value"), ok());
     std::thread::scope(|scope| {

@@ -74,9 +74,13 @@ impl Session {
         self.peek(key, now, |_| ()).is_some()
     }
 
-    /// As [`exists`](Self::exists), and counts as an access, as what reads the value does.
+    /// As [`exists`](Self::exists), and counts as an access, whatever [`Session::set_noted`] was told.
     pub fn touch(&mut self, key: &[u8], now: u64) -> bool {
-        self.read(key, now, |_| ()).is_some()
+        let noted = self.noted;
+        self.set_noted(true);
+        let found = self.read(key, now, |_| ()).is_some();
+        self.set_noted(noted);
+        found
     }
 
     /// As [`get`](Self::get), and does not count as an access.

@@ -136,12 +136,20 @@ impl Session {
         if let [key] = keys {
             return usize::from(self.exists(key, now));
         }
+        self.count_many(keys, |index, key| index.peek(key, now, |_| ()).is_some())
+    }
+
+    fn count_many(
+        &mut self,
+        keys: &[&[u8]],
+        mut is_there: impl FnMut(&mut Index, Key<'_>) -> bool,
+    ) -> usize {
         self.read_many(keys, |index| {
             let mut present = 0;
             let mut room = no_keys();
             for batch in keys.chunks(PREFETCH_KEYS) {
                 let keys = prefetched(index, batch, &mut room).iter();
-                present += keys.filter(|key| index.get(**key, now, |_| ()).is_some()).count();
+                present += keys.filter(|key| is_there(index, **key)).count();
             }
             present
         })
@@ -149,7 +157,11 @@ impl Session {
 
     /// As [`exists_many`](Self::exists_many), and counts as an access, as every read does.
     pub fn touch_many(&mut self, keys: &[&[u8]], now: u64) -> usize {
-        self.exists_many(keys, now)
+        let noted = self.noted;
+        self.set_noted(true);
+        let found = self.count_many(keys, |index, key| index.get(key, now, |_| ()).is_some());
+        self.set_noted(noted);
+        found
     }
 
     /// Removes the keys and returns how many were present.

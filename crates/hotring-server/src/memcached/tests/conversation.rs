@@ -21,7 +21,7 @@ fn replies_are_the_same_wherever_the_input_is_cut() {
         let mut dialogue = Dialogue::new();
         let mut config = dialogue.server.config().as_ref().clone();
         config.memcached.value_len_max = 98;
-        dialogue.server.change_config(|_| Ok::<_, ()>(config)).unwrap();
+        dialogue.server.change_config(|_| Ok::<_, String>(config)).unwrap();
         let (mut out, mut start) = (Vec::new(), 0);
         for end in cuts.iter().copied().chain([input.len()]) {
             let piece = &input[start..end];

@@ -1,0 +1,163 @@
+//! What goes at maxmemory, over the wire: writes go on, what is pinned stays, and who wants to know is told.
+
+use hotring_store::EvictionPolicy;
+
+use crate::memcached::{Both, Lines};
+use crate::wire::{Reply, TestServer, Wire, bulk, ok, request};
+
+const MAX: usize = 8 << 20;
+const VALUE_LEN: usize = 1_000;
+
+fn server(policy: EvictionPolicy) -> TestServer {
+    TestServer::with(|config| {
+        config.memory_max = MAX;
+        config.eviction.policy = policy;
+    })
+}
+
+fn info(wire: &mut Wire, name: &str) -> String {
+    let text = wire.say("INFO").text();
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(field, _)| *field == name).expect("it is there");
+    value.trim_end().to_string()
+}
+
+/// Sets keys of this name, a run of requests at a time. All are answered with OK.
+fn set_all(wire: &mut Wire, name: &str, count: usize) {
+    let value = "v".repeat(VALUE_LEN);
+    for chunk in 0..count / 100 {
+        let sets = (0..100)
+            .flat_map(|i| request(&["SET", &format!("{name}:{chunk}:{i}"), &value, "EX", "1000"]));
+        wire.send(&sets.collect::<Vec<u8>>());
+        (0..100).for_each(|_| assert_eq!(wire.reply(), ok()));
+    }
+}
+
+#[test]
+fn writes_go_on_by_every_policy() {
+    for policy in EvictionPolicy::ALL {
+        if policy == EvictionPolicy::NoEviction {
+            continue;
+        }
+        let server = server(policy);
+        let mut wire = server.connect();
+        assert_eq!(wire.say("CONFIG GET maxmemory-policy").items()[1], bulk(policy.name()));
+        set_all(&mut wire, "k", 20_000);
+        let number = |wire: &mut Wire, name| info(wire, name).parse::<usize>().expect("a number");
+        let (evicted, used) = (number(&mut wire, "evicted_keys"), number(&mut wire, "used_memory"));
+        assert!(evicted > 10_000, "{policy:?}: {evicted} keys went");
+        assert!(used < MAX + MAX / 100 + (2 << 20), "{policy:?}: {used} bytes are used");
+        assert!(used > MAX * 8 / 10, "{policy:?}: {used} bytes only are used");
+        let Reply::Int(left) = wire.say("DBSIZE") else { panic!("no number") };
+        assert_eq!(left as usize + evicted, 20_000, "{policy:?}");
+        assert_eq!(info(&mut wire, "maxmemory_policy"), policy.name());
+    }
+}
+
+#[test]
+fn the_policy_can_be_changed_and_is_heat_at_first() {
+    let server = TestServer::new();
+    let mut wire = server.connect();
+    assert_eq!(wire.say("CONFIG GET maxmemory-policy").items()[1], bulk("heat"));
+    for policy in EvictionPolicy::ALL {
+        assert_eq!(wire.ask(&["CONFIG", "SET", "maxmemory-policy", policy.name()]), ok());
+    }
+    assert!(wire.say("CONFIG SET maxmemory-policy allkeys-best").is_error());
+    assert_eq!(wire.say("CONFIG SET maxmemory 8mb maxmemory-policy allkeys-lru"), ok());
+    set_all(&mut wire, "k", 10_000);
+    assert_eq!(wire.say("CONFIG SET maxmemory-policy noeviction"), ok());
+    let refused = (0..100_000).any(|i| wire.ask(&["APPEND", &format!("s:{i}"), "v"]).is_error());
+    assert!(refused, "nothing goes any more");
+    // Lowered under what there is, by its background task.
+    assert_eq!(wire.say("CONFIG SET maxmemory 6mb maxmemory-policy heat"), ok());
+    let number = |wire: &mut Wire, name| info(wire, name).parse::<usize>().expect("a number");
+    for _ in 0..600 {
+        if number(&mut wire, "used_memory") < (6 << 20) + (64 << 10) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("{} bytes are used", number(&mut wire, "used_memory"));
+}
+
+#[test]
+fn the_sampling_strategy_goes_with_policies_that_note_nothing() {
+    let server = TestServer::with(|config| {
+        config.index.strategy = "sampling".parse().expect("a strategy");
+        config.eviction.policy = EvictionPolicy::Heat;
+    });
+    let mut wire = server.connect();
+    let refused = wire.say("CONFIG SET maxmemory 8mb");
+    assert!(refused.text().contains("maxmemory-policy"), "{refused:?}");
+    assert_eq!(wire.say("CONFIG GET maxmemory").items()[1], bulk("0"));
+    assert_eq!(wire.say("CONFIG SET maxmemory-policy allkeys-random maxmemory 8mb"), ok());
+    set_all(&mut wire, "k", 10_000);
+}
+
+#[test]
+fn who_listens_is_told_what_went() {
+    let server = server(EvictionPolicy::AllKeysRandom);
+    let (mut wire, mut listener) = (server.connect(), server.connect());
+    assert_eq!(wire.say("CONFIG SET notify-keyspace-events Ee"), ok());
+    assert_eq!(wire.say("CONFIG GET notify-keyspace-events").items()[1], bulk("eE"));
+    listener.say("SUBSCRIBE __keyevent@0__:evicted");
+    set_all(&mut wire, "k", 9_000);
+    let Reply::Array(message) = listener.reply() else { panic!("no message") };
+    assert_eq!(message[1], bulk("__keyevent@0__:evicted"));
+    assert_eq!(wire.ask(&["EXISTS", &message[2].text()]), Reply::Int(0));
+}
+
+#[test]
+fn pinned_keys_stay() {
+    let server = server(EvictionPolicy::AllKeysRandom);
+    let mut wire = server.connect();
+    set_all(&mut wire, "pinned", 100);
+    let keys: Vec<String> = (0..100).map(|i| format!("pinned:0:{i}")).collect();
+    let mut pin = vec!["PIN"];
+    pin.extend(keys.iter().map(String::as_str));
+    assert_eq!(wire.ask(&pin), Reply::Int(100));
+    set_all(&mut wire, "k", 30_000);
+    pin[0] = "EXISTS";
+    assert_eq!(wire.ask(&pin), Reply::Int(100));
+    assert_eq!(info(&mut wire, "pinned_keys"), "100");
+    assert!(info(&mut wire, "used_memory_pinned").parse::<usize>().unwrap() > 100 * VALUE_LEN);
+    // A quarter of maxmemory by default.
+    set_all(&mut wire, "more", 3_000);
+    let refused = (0..30)
+        .any(|chunk| (0..100).any(|i| wire.ask(&["PIN", &format!("more:{chunk}:{i}")]).is_error()));
+    assert!(refused, "three megabytes of eight were pinned");
+}
+
+#[test]
+fn accesses_are_told_by_the_policies_that_know_them() {
+    let server = server(EvictionPolicy::AllKeysLfu);
+    let mut wire = server.connect();
+    set_all(&mut wire, "k", 100);
+    assert_eq!(wire.say("OBJECT FREQ k:0:0"), Reply::Int(5));
+    (0..2_000).for_each(|_| assert!(!wire.say("GET k:0:0").is_error()));
+    let Reply::Int(often) = wire.say("OBJECT FREQ k:0:0") else { panic!("no number") };
+    assert!(often > 10, "{often}");
+    assert!(wire.say("OBJECT IDLETIME k:0:0").is_error());
+    assert_eq!(wire.say("OBJECT FREQ none"), Reply::Null);
+    // Who only looks around does not change what goes.
+    assert_eq!(wire.say("CLIENT NO-TOUCH ON"), ok());
+    (0..2_000).for_each(|_| assert!(!wire.say("GET k:0:1").is_error()));
+    assert_eq!(wire.say("OBJECT FREQ k:0:1"), Reply::Int(5));
+    assert_eq!(wire.say("CONFIG SET maxmemory-policy allkeys-lru"), ok());
+    assert_eq!(wire.say("CLIENT NO-TOUCH OFF"), ok());
+    wire.say("GET k:0:0");
+    assert_eq!(wire.say("OBJECT IDLETIME k:0:0"), Reply::Int(0));
+    assert!(wire.say("OBJECT FREQ k:0:0").is_error());
+}
+
+#[test]
+fn memcached_evicts_as_well() {
+    let server = Both::with(|config| config.memory_max = MAX);
+    let mut lines = Lines::connect(server.memcached);
+    let value = "v".repeat(VALUE_LEN);
+    for i in 0..12_000 {
+        assert_eq!(lines.ask(&format!("set k{i} 0 0 {VALUE_LEN}\r\n{value}\r\n")), "STORED\r\n");
+    }
+    let mut wire = Wire::connect(server.redis);
+    assert!(info(&mut wire, "evicted_keys").parse::<usize>().unwrap() > 3_000);
+}
