@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::compare::CompareArgs;
+use crate::evict::EvictArgs;
 use crate::figures::FiguresArgs;
 use crate::gcuckoo::GCuckooArgs;
 use crate::memory::MemoryArgs;
@@ -31,6 +32,7 @@ enum Command {
     Figures(FiguresArgs),
     Replay(ReplayArgs),
     Generate(GenerateArgs),
+    Evict(EvictArgs),
     Ycsb(Box<YcsbArgs>),
     Compare(CompareArgs),
     Memory(MemoryArgs),
@@ -50,6 +52,7 @@ impl Cli {
             Command::Figures(args) => args.run(),
             Command::Replay(args) => args.run(),
             Command::Generate(args) => args.run(),
+            Command::Evict(args) => args.run(),
             Command::Ycsb(args) => args.run(),
             Command::Compare(args) => args.run(),
             Command::Memory(args) => args.run(),

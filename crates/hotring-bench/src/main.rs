@@ -5,6 +5,7 @@
 mod address;
 mod cli;
 mod compare;
+mod evict;
 mod figures;
 mod gcuckoo;
 mod machine;

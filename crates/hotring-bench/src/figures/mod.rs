@@ -23,7 +23,7 @@ mod rhkv;
 mod scale;
 mod servers;
 mod skew;
-mod svg;
+pub mod svg;
 #[cfg(test)]
 mod tests;
 mod throughput;

@@ -21,6 +21,8 @@ mod worker;
 use indicatif::ProgressBar;
 
 pub use bytes::Shape;
+#[cfg(feature = "peers")]
+pub use peers::Fold;
 pub use plan::{Plan, TargetName};
 pub use worker::{Mode, Tally};
 

@@ -53,7 +53,8 @@ impl Trace {
         parsed.with_context(|| format!("cannot read {}", path.display()))
     }
 
-    pub(super) fn parse(mut input: impl BufRead, format: Format, limit: u64) -> Result<Self> {
+    /// Reads at most `limit` accesses of what is not packed.
+    pub fn parse(mut input: impl BufRead, format: Format, limit: u64) -> Result<Self> {
         let mut trace = Trace::default();
         let mut numbers = HashMap::new();
         let mut record = Vec::new();

@@ -1,6 +1,7 @@
 //! The tool as its users meet it: through its command line.
 
 mod compare;
+mod evict;
 mod gcuckoo;
 mod measures;
 mod replay;

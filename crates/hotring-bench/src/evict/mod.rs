@@ -1,0 +1,165 @@
+//! `evict`: replays access traces against caches that are too small for them, one for each eviction policy and
+//! size, and counts hits. Every access is a read-through: a key that is missing is put, and something goes for it.
+//!
+//! What is counted is the policy alone: an item is an item, whatever its size, and nothing is timed. A policy is a
+//! file in `policies/`, behind the trait in `policy.rs`; what the papers say of each, this does not repeat.
+
+mod lists;
+mod plot;
+mod policies;
+mod policy;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+
+use crate::machine::Machine;
+use crate::report::{self, Files, Results, Table};
+use crate::workload::trace::Format;
+use policies::CONTESTANTS;
+use policy::{Contestant, Setting};
+use source::{Named, Source};
+
+/// Replay traces against caches of limited size, by every eviction policy, and count hits
+#[derive(Debug, Args)]
+pub struct EvictArgs {
+    /// Traces: files, plain or .xz; "scan" (hot keys, a loop and scans), "shift" (hot keys that become other ones)
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<Source>,
+    /// How files hold their accesses; nothing in them says so
+    #[arg(long, value_enum, default_value = "u32le")]
+    format: Format,
+    /// Replay this many accesses of each trace at most
+    #[arg(long, value_parser = crate::cli::count)]
+    limit: Option<u64>,
+    /// Sizes of the cache, in percent of a trace's distinct keys
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = percent)]
+    #[arg(default_value = "0.1,1,5,10,25")]
+    sizes: Vec<f64>,
+    /// Only these policies, by the names that the table has
+    #[arg(long, value_name = "POLICY", value_delimiter = ',')]
+    only: Vec<String>,
+    #[command(flatten)]
+    files: Files,
+    /// Also draw the hit ratios of each trace into this folder, as TRACE.svg
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+}
+
+/// What a policy reached at one size.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    trace: String,
+    policy: &'static str,
+    /// Of the distinct keys.
+    size_percent: f64,
+    /// Items that the cache holds.
+    items: usize,
+    accesses: u64,
+    distinct_keys: u64,
+    hits: u64,
+    hit_ratio: f64,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    number
+        .filter(|&percent| percent > 0.0)
+        .ok_or_else(|| format!("{text:?} is no percentage above 0"))
+}
+
+impl EvictArgs {
+    /// Replays and prints what came of it.
+    pub fn run(&self) -> Result<()> {
+        let contestants = self.contestants()?;
+        if self.plot.is_some() && contestants.iter().all(|contestant| contestant.name != plot::BASE)
+        {
+            bail!("--plot compares with {}: name it in --only, too", plot::BASE);
+        }
+        let machine = Machine::here();
+        let mut rows = Vec::new();
+        for source in &self.traces {
+            let named = source.read(self.format, self.limit.unwrap_or(u64::MAX))?;
+            if named.trace.accesses().is_empty() {
+                bail!("{source} holds no access");
+            }
+            let of_trace = self.replay(&named, &contestants);
+            self.print(&named, &of_trace);
+            if let Some(folder) = &self.plot {
+                plot::write(folder, &named.name, &of_trace)?;
+            }
+            rows.extend(of_trace);
+        }
+        self.files.write(&rows, &Results::new(machine, rows.clone()))
+    }
+
+    fn contestants(&self) -> Result<Vec<&'static Contestant>> {
+        let known = |name: &String| CONTESTANTS.iter().any(|contestant| contestant.name == *name);
+        if let Some(unknown) = self.only.iter().find(|name| !known(name)) {
+            let names: Vec<_> = CONTESTANTS.iter().map(|contestant| contestant.name).collect();
+            bail!("there is no policy {unknown:?}, but {}", names.join(", "));
+        }
+        let asked = |contestant: &&Contestant| {
+            self.only.is_empty() || self.only.iter().any(|name| name == contestant.name)
+        };
+        Ok(CONTESTANTS.iter().filter(asked).collect())
+    }
+
+    /// A row for each policy and size.
+    fn replay(&self, named: &Named, contestants: &[&'static Contestant]) -> Vec<Row> {
+        let Named { name, trace } = named;
+        let bar = report::progress((contestants.len() * self.sizes.len()) as u64, name);
+        let accesses = trace.accesses().len() as u64;
+        let row = |contestant: &Contestant, size_percent: f64| {
+            let setting = Setting { trace, items: items(trace.distinct(), size_percent) };
+            let hits = setting.hits(contestant);
+            bar.inc(1);
+            Row {
+                trace: name.clone(),
+                policy: contestant.name,
+                size_percent,
+                items: setting.items,
+                accesses,
+                distinct_keys: trace.distinct() as u64,
+                hits,
+                hit_ratio: hits as f64 / accesses as f64,
+            }
+        };
+        let each = contestants.iter().map(|contestant| (contestant, &self.sizes));
+        let rows =
+            each.flat_map(|(contestant, sizes)| sizes.iter().map(|&size| row(contestant, size)));
+        let rows = rows.collect();
+        bar.finish_and_clear();
+        rows
+    }
+
+    /// Hit ratios in percent, a line for each policy.
+    fn print(&self, named: &Named, rows: &[Row]) {
+        let (trace, sizes) = (&named.trace, &self.sizes);
+        println!(
+            "{}: {} accesses to {} keys; hits in percent by items that fit",
+            named.name,
+            trace.accesses().len(),
+            trace.distinct()
+        );
+        let of = |size: &f64| format!("{} ({size} %)", items(trace.distinct(), *size));
+        let columns: Vec<String> =
+            std::iter::once("policy".to_owned()).chain(sizes.iter().map(of)).collect();
+        let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
+        for of_policy in rows.chunks(sizes.len()) {
+            let ratios = of_policy.iter().map(|row| format!("{:.2}", row.hit_ratio * 100.0));
+            table.row(std::iter::once(of_policy[0].policy.to_owned()).chain(ratios).collect());
+        }
+        println!("{}", table.render());
+    }
+}
+
+/// Items of a cache for a part of all keys.
+fn items(distinct: usize, percent: f64) -> usize {
+    ((distinct as f64 * percent / 100.0).round() as usize).max(1)
+}

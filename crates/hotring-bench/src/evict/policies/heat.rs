@@ -1,0 +1,99 @@
+//! `heat`, the store's own policy, over a plain map: what the policy does, without the store around it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+use hotring_store::evict::heat::{Heat, Items, Judged, Marks, VISITS_MAX, Verdict};
+
+use super::{Policy, Setting};
+use crate::workload::random::mix;
+
+pub struct HeatCache {
+    items: usize,
+    heat: Heat,
+    map: Map,
+}
+
+/// The items, found by key and by hash.
+struct Map {
+    marks: Vec<Option<Marks>>,
+    /// By the hash with its bits reversed, the order of the index.
+    order: BTreeMap<u64, u32>,
+}
+
+impl HeatCache {
+    pub fn new(setting: &Setting) -> Self {
+        let map = Map { marks: vec![None; setting.trace.distinct()], order: BTreeMap::new() };
+        HeatCache { items: setting.items, heat: Heat::new(), map }
+    }
+}
+
+impl Policy for HeatCache {
+    fn access(&mut self, key: u32) -> bool {
+        if let Some(marks) = &mut self.map.marks[key as usize] {
+            marks.visits = (marks.visits + 1).min(VISITS_MAX);
+            return true;
+        }
+        if self.map.order.len() == self.items {
+            let evicted = self.heat.evict(&mut self.map);
+            assert!(evicted, "a cache has an item at least");
+        }
+        // 48 bits, which none of so few keys shares with another.
+        let hash = mix(u64::from(key) + 1) >> 16;
+        let young = self.heat.entered(hash);
+        self.map.marks[key as usize] = Some(Marks { visits: 0, young });
+        self.map.order.insert(hash.reverse_bits(), key);
+        false
+    }
+}
+
+impl Map {
+    /// Shows the item at a place and does what is said.
+    fn show(&mut self, place: u64, key: u32, verdict: impl FnOnce(Marks) -> Verdict) -> Judged {
+        let marks = self.marks[key as usize].as_mut().expect("what is in order has marks");
+        match verdict(*marks) {
+            Verdict::Keep(kept) => {
+                *marks = kept;
+                Judged::Kept
+            }
+            Verdict::Evict => {
+                self.marks[key as usize] = None;
+                self.order.remove(&place);
+                Judged::Evicted
+            }
+        }
+    }
+}
+
+impl Items for Map {
+    fn count(&self) -> usize {
+        self.order.len()
+    }
+
+    fn judge(&mut self, hash: u64, verdict: impl FnMut(Marks) -> Verdict) -> Judged {
+        let place = hash.reverse_bits();
+        let key = self.order.get(&place).copied();
+        key.map_or(Judged::Absent, |key| self.show(place, key, verdict))
+    }
+
+    fn judge_next(
+        &mut self,
+        hand: u64,
+        looks: usize,
+        mut verdict: impl FnMut(u64, Marks) -> Verdict,
+    ) -> (u64, Judged) {
+        let (mut from, mut judged) = (Included(hand), Judged::Absent);
+        for _ in 0..looks {
+            let Some((&place, &key)) = self.order.range((from, Unbounded)).next() else {
+                return (0, judged);
+            };
+            judged = self.show(place, key, |marks| verdict(place.reverse_bits(), marks));
+            if judged == Judged::Evicted {
+                return (place + 1, judged);
+            }
+            from = Excluded(place);
+        }
+        let Excluded(place) = from else { return (hand, judged) };
+        (place + 1, judged)
+    }
+}

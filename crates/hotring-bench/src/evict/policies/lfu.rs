@@ -1,0 +1,39 @@
+//! Exact LFU: of the items with the fewest accesses since they came, the one that was asked for longest ago goes.
+//! What has gone is forgotten.
+
+use std::collections::BTreeSet;
+
+use super::{Policy, Setting};
+
+pub struct Lfu {
+    items: usize,
+    /// Accesses, the last access, and the key.
+    order: BTreeSet<(u64, u64, u32)>,
+    /// By key, the first two of the above; no accesses: not there.
+    of: Vec<(u64, u64)>,
+    now: u64,
+}
+
+impl Lfu {
+    pub fn new(setting: &Setting) -> Self {
+        let of = vec![(0, 0); setting.trace.distinct()];
+        Lfu { items: setting.items, order: BTreeSet::new(), of, now: 0 }
+    }
+}
+
+impl Policy for Lfu {
+    fn access(&mut self, key: u32) -> bool {
+        let (count, last) = self.of[key as usize];
+        let hit = count > 0;
+        if hit {
+            self.order.remove(&(count, last, key));
+        } else if self.order.len() == self.items {
+            let (_, _, gone) = self.order.pop_first().expect("a cache has an item at least");
+            self.of[gone as usize] = (0, 0);
+        }
+        self.now += 1;
+        self.of[key as usize] = (count + 1, self.now);
+        self.order.insert((count + 1, self.now, key));
+        hit
+    }
+}

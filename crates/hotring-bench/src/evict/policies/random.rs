@@ -1,0 +1,32 @@
+//! Random: any item goes.
+
+use super::{Policy, Setting};
+use crate::workload::random::Random;
+
+pub struct Any {
+    items: usize,
+    keys: Vec<u32>,
+    there: Vec<bool>,
+    random: Random,
+}
+
+impl Any {
+    pub fn new(setting: &Setting) -> Self {
+        let there = vec![false; setting.trace.distinct()];
+        Any { items: setting.items, keys: Vec::new(), there, random: Random::new(1) }
+    }
+}
+
+impl Policy for Any {
+    fn access(&mut self, key: u32) -> bool {
+        if std::mem::replace(&mut self.there[key as usize], true) {
+            return true;
+        }
+        if self.keys.len() == self.items {
+            let gone = self.keys.swap_remove(self.random.below(self.items as u64) as usize);
+            self.there[gone as usize] = false;
+        }
+        self.keys.push(key);
+        false
+    }
+}

@@ -1,0 +1,45 @@
+//! SIEVE (Zhang and others, NSDI 2024): a hand goes from old to new and evicts what was not visited; what was
+//! stays where it is.
+
+use super::{Policy, Setting};
+use crate::evict::lists::Lists;
+
+pub struct Sieve {
+    items: usize,
+    queue: Lists<1>,
+    visited: Vec<bool>,
+    /// Where the hand goes on; at the oldest, if nowhere.
+    hand: Option<u32>,
+}
+
+impl Sieve {
+    pub fn new(setting: &Setting) -> Self {
+        let keys = setting.trace.distinct();
+        let (queue, visited) = (Lists::new(keys), vec![false; keys]);
+        Sieve { items: setting.items, queue, visited, hand: None }
+    }
+
+    fn evict(&mut self) {
+        while let Some(at) = self.hand.or(self.queue.oldest(0)) {
+            self.hand = self.queue.newer(at);
+            if !std::mem::take(&mut self.visited[at as usize]) {
+                self.queue.remove(at);
+                return;
+            }
+        }
+    }
+}
+
+impl Policy for Sieve {
+    fn access(&mut self, key: u32) -> bool {
+        if self.queue.list_of(key).is_some() {
+            self.visited[key as usize] = true;
+            return true;
+        }
+        if self.queue.len(0) == self.items {
+            self.evict();
+        }
+        self.queue.push(0, key);
+        false
+    }
+}

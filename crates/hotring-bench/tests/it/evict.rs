@@ -1,0 +1,75 @@
+//! The table of eviction policies: known hits of a small trace, files, and what is refused.
+
+use super::{bench, refused};
+
+/// The generated trace, which is always here.
+const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/zipf-0.99.u32le");
+
+/// A policy's cells.
+fn cells<'t>(text: &'t str, policy: &str) -> Vec<&'t str> {
+    let row = |line: &&str| line.trim_start_matches("| ").starts_with(&format!("{policy} "));
+    let line = text.lines().find(row).unwrap_or_else(|| panic!("no row {policy:?} in:\n{text}"));
+    line.trim_matches('|').split('|').skip(1).map(str::trim).collect()
+}
+
+#[test]
+fn the_small_trace_has_known_hits_by_every_policy() {
+    let text = bench(&["evict", SMALL, "--sizes", "5,20,100"]);
+    assert!(text.contains("zipf-0: 1500 accesses to 318 keys"), "{text}");
+    for of in ["16 (5 %)", "64 (20 %)", "318 (100 %)"] {
+        assert!(text.contains(of), "no {of:?} in:\n{text}");
+    }
+    let all = (1500.0 - 318.0) / 15.0;
+    for policy in
+        ["optimum", "heat", "s3-fifo", "sieve", "arc", "2q", "lru", "lfu", "clock", "fifo"]
+    {
+        assert_eq!(cells(&text, policy)[2], format!("{all:.2}"), "everything fits: {policy}");
+    }
+    // Counted by a few lines of Python.
+    assert_eq!(cells(&text, "optimum")[..2], ["51.93", "71.20"]);
+    assert_eq!(cells(&text, "lru")[..2], ["29.40", "53.80"]);
+    assert_eq!(cells(&text, "fifo")[..2], ["25.13", "49.60"]);
+}
+
+#[test]
+fn generated_traces_are_short_if_asked_and_figures_go_to_files() {
+    let dir = tempfile::tempdir().expect("a place for files");
+    let file = |name: &str| dir.path().join(name).to_str().expect("a plain path").to_owned();
+    let (csv, json, plots) = (file("evict.csv"), file("evict.json"), file("plots"));
+    let toy = ["evict", "scan", "shift", "--limit", "60k", "--sizes", "1,10"];
+    let files = ["--csv", &csv, "--json", &json, "--plot", &plots];
+    let text = bench(&[&toy[..], &files].concat());
+    assert!(text.contains("scan: 60000 accesses") && text.contains("shift: 60000 acc"), "{text}");
+    let read = |path: &str| std::fs::read_to_string(path).expect("it was written");
+    let rows = read(&csv);
+    assert_eq!(
+        rows.lines().count(),
+        1 + text.lines().filter(|l| cell_row(l)).count() * 2,
+        "{rows}"
+    );
+    assert!(rows.contains("scan,heat,1.0,") && rows.contains("shift,lru,10.0,"), "{rows}");
+    assert!(read(&json).contains("\"command\""));
+    for name in ["scan.svg", "shift.svg"] {
+        let plot = read(&format!("{plots}/{name}"));
+        assert!(plot.starts_with("<svg xmlns=") && plot.contains(">heat</text>"), "{plot}");
+    }
+}
+
+/// A row of a table, neither its head nor the line below.
+fn cell_row(line: &str) -> bool {
+    line.starts_with("| ") && !line.starts_with("| policy")
+}
+
+#[test]
+fn what_cannot_be_replayed_is_refused() {
+    let refusal = refused(&["evict", SMALL, "--only", "lru,most"]);
+    assert!(refusal.contains("no policy \"most\"") && refusal.contains("heat"), "{refusal}");
+    let refusal = refused(&["evict", SMALL, "--sizes", "0"]);
+    assert!(refusal.contains("no percentage above 0"), "{refusal}");
+    let refusal = refused(&["evict", SMALL, "--only", "heat", "--plot", "/nowhere"]);
+    assert!(refusal.contains("compares with lru"), "{refusal}");
+    let refusal = refused(&["evict", "no-such-file"]);
+    assert!(refusal.contains("cannot open no-such-file"), "{refusal}");
+    let text = bench(&["evict", SMALL, "--only", "lru,heat", "--sizes", "10"]);
+    assert_eq!(text.lines().filter(|line| cell_row(line)).count(), 2, "{text}");
+}
