@@ -33,9 +33,9 @@ pub const CONTESTANTS: &[Contestant] = &[
     Contestant { name: "redis lru", drawn: true, build: |s| Box::new(sampled::Sampled::lru(s)) },
     Contestant { name: "redis lfu", drawn: true, build: |s| Box::new(sampled::Sampled::lfu(s)) },
     #[cfg(feature = "peers")]
-    Contestant { name: "moka", drawn: true, build: |s| peers::moka(s) },
+    Contestant { name: "moka", drawn: false, build: |s| peers::moka(s) },
     #[cfg(feature = "peers")]
-    Contestant { name: "quick_cache", drawn: false, build: |s| peers::quick_cache(s) },
+    Contestant { name: "quick_cache", drawn: true, build: |s| peers::quick_cache(s) },
     #[cfg(feature = "peers")]
     Contestant { name: "foyer lru", drawn: false, build: |s| peers::foyer_lru(s) },
     #[cfg(feature = "peers")]
