@@ -129,6 +129,11 @@ fn old_items_lose_a_visit_a_round_and_then_go() {
     }
     assert!(heat.evict(&mut cache));
     assert!(!cache.items.contains_key(&place(1)));
+    heat.share = 0.5;
+    assert!(
+        !heat.entered(1) && heat.share < 0.5,
+        "a ghost of the old, which wants more room for them"
+    );
     // Whatever the hand has passed on the way here, the one with fewer visits goes first.
     assert!(heat.evict(&mut cache));
     assert!(cache.items.contains_key(&place(3)));
