@@ -1,5 +1,6 @@
 //! The table of eviction policies: known hits of a small trace, files, and what is refused.
 
+use super::replay::recorded;
 use super::{bench, refused};
 
 /// The generated trace, which is always here.
@@ -72,4 +73,22 @@ fn what_cannot_be_replayed_is_refused() {
     assert!(refusal.contains("cannot open no-such-file"), "{refusal}");
     let text = bench(&["evict", SMALL, "--only", "lru,heat", "--sizes", "10"]);
     assert_eq!(text.lines().filter(|line| cell_row(line)).count(), 2, "{text}");
+}
+
+// The trace: headissue GmbH, Jens Wilke (cache2k), CC BY 4.0.
+#[test]
+fn heat_has_more_hits_than_exact_lru_on_a_recorded_trace() {
+    let Some(path) = recorded("orm-busy.trace.xz") else { return };
+    let path = path.to_str().expect("a plain path");
+    let text = bench(&["evict", path, "--only", "heat,lru,s3-fifo", "--sizes", "1,5,10,25"]);
+    let ratios = |policy| {
+        let of = |cell: &str| cell.parse::<f64>().expect("a ratio");
+        cells(&text, policy).into_iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(cells(&text, "lru"), ["77.03", "84.13", "88.01", "93.37"], "as others count it");
+    for ((heat, lru), s3_fifo) in
+        ratios("heat").into_iter().zip(ratios("lru")).zip(ratios("s3-fifo"))
+    {
+        assert!(heat > lru && heat > s3_fifo - 1.0, "{text}");
+    }
 }

@@ -117,7 +117,7 @@ fn what_can_not_be_read_is_named() {
 }
 
 /// A recorded trace, if this machine has them.
-fn recorded(name: &str) -> Option<PathBuf> {
+pub fn recorded(name: &str) -> Option<PathBuf> {
     let Some(dir) = std::env::var_os("HOTRING_TRACES") else {
         // Straight to the terminal: the harness would swallow it for a test that passes.
         let _ = writeln!(std::io::stderr(), "skipped: {name}, as HOTRING_TRACES is not set");
