@@ -149,17 +149,19 @@ fn known_hits_of_what_has_ghosts() {
 
 #[test]
 fn no_policy_beats_the_optimum_and_all_hit_what_fits() {
+    // These may refuse what they are asked for, which the optimum does not.
+    const MAY_REFUSE: [&str; 3] = ["moka", "quick_cache", "foyer lfu"];
     let trace = mixed(9);
     for contestant in CONTESTANTS {
+        let counted = |items| hits(contestant.name, &trace, items);
+        let refuses = MAY_REFUSE.contains(&contestant.name);
         for items in [1, 2, 3, 10, 40] {
-            let (counted, most) =
-                (hits(contestant.name, &trace, items), hits("optimum", &trace, items));
-            assert!(counted <= most, "{} has {counted} of {most}", contestant.name);
+            let (counted, most) = (counted(items), hits("optimum", &trace, items));
+            assert!(refuses || counted <= most, "{} has {counted} of {most}", contestant.name);
         }
         let all = (trace.accesses().len() - trace.distinct()) as u64;
-        // Peers give part of their room to what is new, and may refuse it.
-        let least = if cfg!(feature = "peers") { all * 9 / 10 } else { all };
-        assert!(hits(contestant.name, &trace, trace.distinct()) >= least, "{}", contestant.name);
+        let least = if refuses { all * 9 / 10 } else { all };
+        assert!(counted(trace.distinct()) >= least, "{}", contestant.name);
     }
 }
 
