@@ -125,5 +125,10 @@ pub fn measure() -> Result<ExitCode> {
     let wire = format!("redis://127.0.0.1:{}", server.port);
     let mut memory = process::command(binary("release", "hotring-bench"));
     process::run(memory.args(["memory", "--target", &wire, "--pid", &server.pid().to_string()]))?;
+    drop(server);
+    let server = Server::start(&binary("release", "hotring"))?;
+    let wire = format!("redis://127.0.0.1:{}", server.port);
+    let mut expiry = process::command(binary("release", "hotring-bench"));
+    process::run(expiry.args(["expiry", "--target", &wire]))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 
 use crate::compare::CompareArgs;
 use crate::evict::EvictArgs;
+use crate::expiry::ExpiryArgs;
 use crate::figures::FiguresArgs;
 use crate::gcuckoo::GCuckooArgs;
 use crate::memory::MemoryArgs;
@@ -41,6 +42,7 @@ enum Command {
     Mercury(MercuryArgs),
     Torture(TortureArgs),
     Reclamation(ReclamationArgs),
+    Expiry(ExpiryArgs),
     #[command(name = "gcuckoo")]
     GCuckoo(GCuckooArgs),
 }
@@ -61,6 +63,7 @@ impl Cli {
             Command::Mercury(args) => args.run(),
             Command::Torture(args) => args.run(),
             Command::Reclamation(args) => args.run(),
+            Command::Expiry(args) => args.run(),
             Command::GCuckoo(args) => args.run(),
         }
     }

@@ -6,6 +6,7 @@ mod address;
 mod cli;
 mod compare;
 mod evict;
+mod expiry;
 mod figures;
 mod gcuckoo;
 mod machine;

@@ -97,6 +97,11 @@ impl<S: Read + Write> Client<S> {
         self.reply()
     }
 
+    /// The connection itself, for what is no reply to a request. Nothing was read ahead if nothing was asked for.
+    pub fn into_stream(self) -> S {
+        self.stream
+    }
+
     /// The server's INFO text of one section.
     pub fn info(&mut self, section: &str) -> Result<String> {
         match self.call(&[b"INFO", section.as_bytes()])? {

@@ -1,0 +1,230 @@
+//! `expiry`: how late a server removes keys whose time has come, and tells of it, under load.
+//!
+//! Keys are loaded whose times are spread evenly. While some expire all the time, connections store as many new
+//! ones, and read others as fast as they can. One connection listens to the events of expiry: a key's name says
+//! when it is due, so that each event says how late it is. The clocks are those of one machine.
+
+use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use crate::address::Address;
+use crate::machine::Machine;
+use crate::measure::latency::{self, Latencies};
+use crate::report::{self, Strides, Table};
+use crate::resp::{Client, Reply, info_field};
+use crate::workload::random::Random;
+
+/// Measure how late a server removes keys that expire, under load
+#[derive(Debug, Args)]
+pub struct ExpiryArgs {
+    /// The server, which must be empty
+    #[arg(long)]
+    target: Address,
+    /// Keys that are going to expire at any moment
+    #[arg(long, value_parser = crate::cli::count, default_value = "1M")]
+    keys: u64,
+    /// Seconds from a key's SET to its end: up to so many
+    #[arg(long, default_value_t = 60)]
+    spread: u64,
+    /// Seconds to measure
+    #[arg(long, default_value_t = 30)]
+    seconds: u64,
+    /// Connections that read and write meanwhile
+    #[arg(long, default_value_t = 2)]
+    connections: u64,
+}
+
+/// Requests in flight on a connection.
+const WINDOW: u64 = 16;
+/// The same while keys are loaded.
+const LOAD_WINDOW: u64 = 512;
+/// Keys that are read, and do not expire.
+const READ: u64 = 10_000;
+/// Milliseconds before the first of the keys is due: all are to be there by then.
+const LOAD_MAX: u64 = 20_000;
+/// What the names of keys that expire begin with.
+const NAME: &str = "due:";
+const VALUE: &[u8] = b"a value of 32 bytes, as many are";
+const CHANNEL: &[u8] = b"__keyevent@0__:expired";
+
+impl ExpiryArgs {
+    /// Measures and prints.
+    pub fn run(&self) -> Result<()> {
+        ensure!(
+            self.spread > 0 && self.keys < 1 << 32,
+            "--spread starts at 1, --keys ends at 2^32"
+        );
+        let mut control = Client::connect(&self.target)?;
+        let held = match control.call(&[b"DBSIZE"])? {
+            Reply::Integer(held) => held,
+            other => bail!("DBSIZE answers {other:?}"),
+        };
+        ensure!(held == 0, "the server holds {held} keys: empty it");
+        control.call(&[b"CONFIG", b"SET", b"notify-keyspace-events", b"Ex"])?;
+        self.load(&mut control)?;
+        control.call(&[b"CONFIG", b"RESETSTAT"])?;
+        let (told, requests, expiring) = self.measure(&mut control)?;
+        let info = control.info("stats")?;
+        print!("{}", Machine::here());
+        println!("keys that were going to expire: {} to {}", expiring.0, expiring.1);
+        println!("requests a second: {:.0}", requests as f64 / self.seconds as f64);
+        println!("events: {}", told.len());
+        let mut table = Table::new(&["lateness in ms", "p50", "p99", "max"]);
+        let ms = |q| format!("{:.3}", told.value_at_quantile(q) as f64 / 1e6);
+        table.row(vec!["as told".to_owned(), ms(0.5), ms(0.99), ms(1.0)]);
+        let fields = ["p50", "p99", "max"].map(|name| {
+            let value = info_field::<f64>(&info, &format!("expired_lag_{name}_ms"));
+            value.map_or("-".to_owned(), |value| format!("{value:.3}"))
+        });
+        table.row(std::iter::once("by the server's INFO".to_owned()).chain(fields).collect());
+        print!("{}", table.render());
+        Ok(())
+    }
+
+    /// Stores the keys that expire, as if they had been stored all along, and those that are read.
+    fn load(&self, control: &mut Client) -> Result<()> {
+        let bar = report::progress(self.keys, "load");
+        let mut strides = Strides::on(&bar);
+        let mut random = Random::new(1);
+        let begun = unix_ms();
+        for first in (0..READ + self.keys).step_by(LOAD_WINDOW as usize) {
+            let window = first..(first + LOAD_WINDOW).min(READ + self.keys);
+            for number in window.clone() {
+                if number < READ {
+                    control.push(&[b"SET", read_key(number).as_bytes(), VALUE]);
+                } else {
+                    push_expiring(control, number, begun + LOAD_MAX + self.age(&mut random));
+                }
+            }
+            control.flush()?;
+            for _ in window {
+                control.reply()?;
+                strides.add(1);
+            }
+        }
+        bar.finish_and_clear();
+        ensure!(unix_ms() < begun + LOAD_MAX, "the keys took longer to load than they live");
+        std::thread::sleep(Duration::from_millis((begun + LOAD_MAX).saturating_sub(unix_ms())));
+        Ok(())
+    }
+
+    fn age(&self, random: &mut Random) -> u64 {
+        random.below(self.spread * 1_000)
+    }
+
+    /// The events' lateness, the requests that were answered, and how many keys were going to expire.
+    fn measure(&self, control: &mut Client) -> Result<(Latencies, u64, (u64, u64))> {
+        let (stop, requests) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let (stop, requests) = (&stop, &requests);
+            let listener = Listener::connect(&self.target)?;
+            let told = scope.spawn(move || listener.listen(stop));
+            let workers: Vec<_> = (0..self.connections)
+                .map(|number| {
+                    scope.spawn(move || {
+                        let done = self.work(number, stop)?;
+                        // ORDERING: Relaxed, read after the thread has ended.
+                        requests.fetch_add(done, Ordering::Relaxed);
+                        anyhow::Ok(())
+                    })
+                })
+                .collect();
+            let (mut least, mut most) = (u64::MAX, 0);
+            for _ in 0..self.seconds {
+                std::thread::sleep(Duration::from_secs(1));
+                let info = control.info("keyspace")?;
+                let expires = info.split("expires=").nth(1).and_then(|rest| rest.split(',').next());
+                let expires = expires.and_then(|text| text.parse().ok());
+                let expires: u64 = expires.context("INFO tells no number of keys that expire")?;
+                (least, most) = (least.min(expires), most.max(expires));
+            }
+            // ORDERING: Relaxed, it says when to stop and nothing else.
+            stop.store(true, Ordering::Relaxed);
+            for worker in workers {
+                worker.join().expect("a connection's thread panicked")?;
+            }
+            let told = told.join().expect("the listening thread panicked")?;
+            // ORDERING: Relaxed, the threads have ended.
+            Ok((told, requests.load(Ordering::Relaxed), (least, most)))
+        })
+    }
+
+    /// One connection: its share of the keys that take the place of expired ones, and reads.
+    fn work(&self, connection: u64, stop: &AtomicBool) -> Result<u64> {
+        let mut client = Client::connect(&self.target)?;
+        let mut random = Random::new(connection + 2);
+        let begun = Instant::now();
+        let per_second = self.keys as f64 / self.spread as f64 / self.connections as f64;
+        let (mut stored, mut done) = (0, 0);
+        // ORDERING: Relaxed, as where it is set.
+        while !stop.load(Ordering::Relaxed) {
+            let owed = (begun.elapsed().as_secs_f64() * per_second) as u64 - stored;
+            for i in 0..WINDOW {
+                if i < owed {
+                    stored += 1;
+                    let number = self.keys * (connection + 2) + stored;
+                    // In the place of one whose time is over by now: as late as any is.
+                    push_expiring(&mut client, number, unix_ms() + self.spread * 1_000);
+                } else {
+                    client.push(&[b"GET", read_key(random.below(READ)).as_bytes()]);
+                }
+            }
+            client.flush()?;
+            for _ in 0..WINDOW {
+                client.reply()?;
+            }
+            done += WINDOW;
+        }
+        Ok(done)
+    }
+}
+
+fn read_key(number: u64) -> String {
+    format!("read:{number}")
+}
+
+fn push_expiring(client: &mut Client, number: u64, due: u64) {
+    let (key, due) = (format!("{NAME}{due}:{number}"), due.to_string());
+    client.push(&[b"SET", key.as_bytes(), VALUE, b"PXAT", due.as_bytes()]);
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn unix_ms() -> u64 {
+    since_epoch().as_millis() as u64
+}
+
+/// A connection that is told of keys that expire.
+struct Listener(BufReader<crate::address::Stream>);
+
+impl Listener {
+    fn connect(target: &Address) -> Result<Self> {
+        let mut client = Client::connect(target)?;
+        client.push(&[b"SUBSCRIBE", CHANNEL]);
+        client.flush()?;
+        Ok(Listener(BufReader::new(client.into_stream())))
+    }
+
+    /// Reads events until `stop`, for which it looks with each of them.
+    fn listen(mut self, stop: &AtomicBool) -> Result<Latencies> {
+        let (mut late, mut line) = (latency::none(), String::new());
+        // ORDERING: Relaxed, as where it is set.
+        while !stop.load(Ordering::Relaxed) {
+            line.clear();
+            ensure!(self.0.read_line(&mut line)? > 0, "the server closed the connection");
+            // Of an event's lines only the key is of interest.
+            let Some(rest) = line.strip_prefix(NAME) else { continue };
+            let due = rest.split(':').next().and_then(|due| due.parse().ok());
+            let due: u64 = due.with_context(|| format!("an event of {line:?}"))?;
+            let lateness = since_epoch().saturating_sub(Duration::from_millis(due));
+            late.saturating_record((lateness.as_nanos() as u64).max(1));
+        }
+        Ok(late)
+    }
+}
