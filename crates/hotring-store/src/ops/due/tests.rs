@@ -49,7 +49,7 @@ const WAYS: &[(&str, Operation)] = &[
         set_until(s, b"k", DUE);
     }),
     ("set over a later one", |s| {
-        set_until(s, b"k", DUE + 9);
+        set_until(s, b"k", 2 * DUE - NOW);
         set_until(s, b"k", DUE);
     }),
     ("set if present", |s| {
@@ -67,7 +67,7 @@ const WAYS: &[(&str, Operation)] = &[
         expire(s, b"k", DUE);
     }),
     ("expire earlier", |s| {
-        set_until(s, b"k", DUE + 1);
+        set_until(s, b"k", 2 * DUE - NOW);
         expire(s, b"k", DUE);
     }),
     ("expire later", |s| {
