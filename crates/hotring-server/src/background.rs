@@ -54,6 +54,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             .store
             .set_memory_beside(beside + figures.expiry_bytes + figures.eviction_bytes as u64);
         while store.evict_some() && clock::monotonic() < deadline {}
+        server.big_keys.step(&mut store, clock::unix_ms());
         upkeep.run(&server, &mut store, figures.index.items as usize);
         close_greediest(&server, clients_memory);
         while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())

@@ -22,6 +22,7 @@ mod admin;
 mod ages;
 mod answer;
 mod background;
+mod big_keys;
 mod client;
 mod clock;
 mod commands;

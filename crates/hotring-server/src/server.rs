@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::acl::{Acl, Reason};
 use crate::ages::Ages;
+use crate::big_keys::BigKeys;
 use crate::client::ClientShared;
 use crate::clock;
 use crate::config::{Config, LogLevel};
@@ -82,6 +83,8 @@ pub(crate) struct Server {
     pub expirer: Expirer,
     /// When accesses were, for those who ask.
     pub ages: Ages,
+    /// The keys with the largest values.
+    pub big_keys: BigKeys,
     /// TCP addresses that are really bound.
     pub addresses: Vec<SocketAddr>,
     /// What connections of memcached's protocol share.
@@ -253,6 +256,7 @@ impl Server {
             background: Counters::default(),
             expirer: Expirer::default(),
             ages: Ages::default(),
+            big_keys: BigKeys::default(),
             addresses: parts.addresses,
             memcached: parts.memcached,
             unix_path: parts.unix_path,

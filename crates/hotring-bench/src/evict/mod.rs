@@ -9,6 +9,7 @@ mod plot;
 mod policies;
 mod policy;
 mod source;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
+use crate::address::Address;
 use crate::machine::Machine;
 use crate::report::{self, Files, Results, Table};
 use crate::workload::trace::Format;
@@ -44,6 +46,16 @@ pub struct EvictArgs {
     /// Only these policies, by the names that the table has
     #[arg(long, value_name = "POLICY", value_delimiter = ',')]
     only: Vec<String>,
+    /// Also replay against hotring's store, by each of its policies
+    #[arg(long)]
+    store: bool,
+    /// Also replay over one connection to this hotring server, which must be empty, by each of its policies: changes
+    /// its settings of memory
+    #[arg(long, value_name = "ADDRESS")]
+    server: Option<Address>,
+    /// Bytes of the values that --store and --server store
+    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    value: usize,
     #[command(flatten)]
     files: Files,
     /// Also draw the hit ratios of each trace into this folder, as TRACE.svg
@@ -55,7 +67,7 @@ pub struct EvictArgs {
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     trace: String,
-    policy: &'static str,
+    policy: String,
     /// Of the distinct keys.
     size_percent: f64,
     /// Items that the cache holds.
@@ -88,7 +100,7 @@ impl EvictArgs {
             if named.trace.accesses().is_empty() {
                 bail!("{source} holds no access");
             }
-            let of_trace = self.replay(&named, &contestants);
+            let of_trace = self.replay(&named, &contestants)?;
             self.print(&named, &of_trace);
             if let Some(folder) = &self.plot {
                 plot::write(folder, &named.name, &of_trace)?;
@@ -111,31 +123,46 @@ impl EvictArgs {
     }
 
     /// A row for each policy and size.
-    fn replay(&self, named: &Named, contestants: &[&'static Contestant]) -> Vec<Row> {
+    fn replay(&self, named: &Named, contestants: &[&'static Contestant]) -> Result<Vec<Row>> {
         let Named { name, trace } = named;
-        let bar = report::progress((contestants.len() * self.sizes.len()) as u64, name);
+        type Hits<'a> = Box<dyn Fn(&Setting<'_>) -> Result<u64> + 'a>;
+        let mut each: Vec<(String, Hits<'_>)> = Vec::new();
+        for contestant in contestants {
+            each.push((contestant.name.into(), Box::new(|setting| Ok(setting.hits(contestant)))));
+        }
+        for policy in stored::policies().filter(|_| self.store) {
+            let hits = move |setting: &Setting<'_>| stored::in_store(setting, policy, self.value);
+            each.push((format!("store {}", policy.name()), Box::new(hits)));
+        }
+        for (policy, address) in stored::policies().zip(std::iter::repeat(&self.server)) {
+            let Some(address) = address else { break };
+            let hits = move |setting: &Setting<'_>| {
+                stored::in_server(setting, policy, self.value, address)
+            };
+            each.push((format!("server {}", policy.name()), Box::new(hits)));
+        }
+        let bar = report::progress((each.len() * self.sizes.len()) as u64, name);
         let accesses = trace.accesses().len() as u64;
-        let row = |contestant: &Contestant, size_percent: f64| {
-            let setting = Setting { trace, items: items(trace.distinct(), size_percent) };
-            let hits = setting.hits(contestant);
-            bar.inc(1);
-            Row {
-                trace: name.clone(),
-                policy: contestant.name,
-                size_percent,
-                items: setting.items,
-                accesses,
-                distinct_keys: trace.distinct() as u64,
-                hits,
-                hit_ratio: hits as f64 / accesses as f64,
+        let mut rows = Vec::new();
+        for (policy, hits) in each {
+            for &size_percent in &self.sizes {
+                let setting = Setting { trace, items: items(trace.distinct(), size_percent) };
+                let hits = hits(&setting)?;
+                bar.inc(1);
+                rows.push(Row {
+                    trace: name.clone(),
+                    policy: policy.clone(),
+                    size_percent,
+                    items: setting.items,
+                    accesses,
+                    distinct_keys: trace.distinct() as u64,
+                    hits,
+                    hit_ratio: hits as f64 / accesses as f64,
+                });
             }
-        };
-        let each = contestants.iter().map(|contestant| (contestant, &self.sizes));
-        let rows =
-            each.flat_map(|(contestant, sizes)| sizes.iter().map(|&size| row(contestant, size)));
-        let rows = rows.collect();
+        }
         bar.finish_and_clear();
-        rows
+        Ok(rows)
     }
 
     /// Hit ratios in percent, a line for each policy.
@@ -153,7 +180,7 @@ impl EvictArgs {
         let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
         for of_policy in rows.chunks(sizes.len()) {
             let ratios = of_policy.iter().map(|row| format!("{:.2}", row.hit_ratio * 100.0));
-            table.row(std::iter::once(of_policy[0].policy.to_owned()).chain(ratios).collect());
+            table.row(std::iter::once(of_policy[0].policy.clone()).chain(ratios).collect());
         }
         println!("{}", table.render());
     }

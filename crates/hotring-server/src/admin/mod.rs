@@ -4,14 +4,13 @@
 //! It only reads. No request of a client waits for it, and it answers while clients are being served,
 //! refused or let go: at the end of the server it is the last to go.
 
-mod big_keys;
 mod metrics;
 mod page;
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -34,7 +33,6 @@ use crate::clock;
 use crate::facts::Facts;
 use crate::server::Server;
 use crate::worker;
-use big_keys::Walk;
 use metrics::{CommandFigures, Figures};
 
 pub use metrics::markdown;
@@ -75,7 +73,6 @@ const END_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Clone)]
 struct Admin {
     server: Arc<Server>,
-    walk: Arc<Mutex<Walk>>,
 }
 
 /// Serves until the server has ended. Runs on its own OS thread.
@@ -83,8 +80,7 @@ pub(crate) fn run(server: &Arc<Server>, listener: TcpListener) -> io::Result<()>
     worker::runtime()?.block_on(async {
         let is_loopback = listener.local_addr()?.ip().is_loopback();
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let admin = Admin { server: server.clone(), walk: Arc::default() };
-        tokio::task::spawn_local(walk_on(admin.clone()));
+        let admin = Admin { server: server.clone() };
         tokio::task::spawn_local(accept(router(admin, is_loopback), listener, BOUNDS));
         server.stopping().await;
         // The threads let go of those that do not end by themselves.
@@ -93,18 +89,6 @@ pub(crate) fn run(server: &Arc<Server>, listener: TcpListener) -> io::Result<()>
         }
         Ok(())
     })
-}
-
-/// Looks for large values, bit by bit.
-async fn walk_on(admin: Admin) {
-    let mut store = admin.server.store.session_named(THREAD);
-    let mut timer = tokio::time::interval(big_keys::PAUSE);
-    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        timer.tick().await;
-        admin.walk().step(&mut store, clock::unix_ms());
-        store.collect();
-    }
 }
 
 async fn accept(router: Router, listener: tokio::net::TcpListener, bounds: Bounds) {
@@ -197,10 +181,6 @@ fn is_for_us(headers: &HeaderMap) -> bool {
 }
 
 impl Admin {
-    fn walk(&self) -> MutexGuard<'_, Walk> {
-        self.walk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn figures(&self) -> Figures<'_> {
         let of = |protocol| move |(name, totals)| CommandFigures { name, protocol, totals };
         let redis = self.server.command_totals_ever().into_iter();
@@ -219,7 +199,7 @@ async fn metrics(State(admin): State<Admin>) -> Response {
 }
 
 async fn status(State(admin): State<Admin>) -> Response {
-    let largest = admin.walk().largest();
+    let largest = admin.server.big_keys.largest();
     let mut response = typed("text/html; charset=utf-8", page::page(&admin.figures(), &largest));
     let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));

@@ -4,8 +4,8 @@
 use std::fmt::{self, Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::big_keys::{BigKey, shown};
 use super::metrics::{CommandFigures, Figures};
+use crate::big_keys::{BigKey, shown};
 use crate::client::ClientShared;
 use crate::facts::{human, rss_bytes};
 use crate::hot_keys::{HotKey, hottest};
@@ -233,7 +233,7 @@ fn hot(f: &Figures<'_>, html: &mut Html) {
 
 fn large(big_keys: &[BigKey], html: &mut Html) {
     html.heading("Largest values");
-    let row = |big: &BigKey| vec![big.key.clone(), human(big.bytes as u64)];
+    let row = |big: &BigKey| vec![shown(&big.key), human(big.bytes as u64)];
     let rows: Vec<Vec<String>> = big_keys.iter().map(row).collect();
     html.table(&["key", "#bytes"], &rows);
 }
@@ -296,7 +296,7 @@ mod tests {
     fn text_of_clients_is_no_markup() {
         assert_eq!(Plain("a<b>&\"c").to_string(), "a&lt;b&gt;&amp;&quot;c");
         let mut html = Html(String::new());
-        large(&[BigKey { bytes: 1 << 20, key: "<script>".to_string() }], &mut html);
+        large(&[BigKey { bytes: 1 << 20, key: (*b"<script>").into() }], &mut html);
         assert!(html.0.contains("<td>&lt;script&gt;<td class=n>1.00M"), "{}", html.0);
     }
 

@@ -5,8 +5,13 @@ use std::fmt::Write;
 use hotring_protocol::parse_i64;
 use hotring_store::index::Stats;
 
+use crate::big_keys::BigKey;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
+use crate::hot_keys::hottest;
+
+/// Keys of each kind that STATS names.
+const KEYS_SHOWN: usize = 10;
 
 /// Below this there is nothing to give advice about.
 const LITTLE: u64 = 5 << 20;
@@ -53,14 +58,18 @@ pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
         ("keys.count", index.items),
         ("keys.bytes-per-key", total / index.items.max(1)),
         ("dataset.bytes", dataset),
+        ("overhead.eviction", store.eviction_bytes as u64),
+        ("keys.pinned", store.pinned.keys as u64),
+        ("pinned.bytes", store.pinned.bytes as u64),
     ];
-    c.reply.map(numbers.len() + 2);
+    c.reply.map(numbers.len() + 4);
     for (name, number) in numbers {
         c.reply.bulk(name.as_bytes());
         c.reply.int(number as i64);
     }
     c.reply.bulk(b"dataset.percentage");
     c.reply.double(dataset as f64 * 100.0 / total.max(1) as f64);
+    notable_keys(c);
     c.reply.bulk(b"db.0");
     c.reply.map(2);
     c.reply.bulk(b"overhead.hashtable.main");
@@ -68,6 +77,27 @@ pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
     c.reply.bulk(b"overhead.hashtable.expires");
     c.reply.int(store.expiry_bytes as i64);
     Ok(())
+}
+
+/// The keys with the largest values, and those that are asked for most: these are hardly ever the same. Names are
+/// for who may read the values.
+fn notable_keys(c: &mut Context<'_>) {
+    let user = c.client.access().user();
+    let mut largest = c.server.big_keys.largest();
+    largest.retain(|big| user.may_read(&big.key));
+    let hottest = hottest(&c.server.threads, c.now, KEYS_SHOWN, |key| user.may_read(key));
+    c.reply.bulk(b"keys.largest");
+    c.reply.map(largest.len());
+    for BigKey { bytes, key } in largest {
+        c.reply.bulk(&key);
+        c.reply.count(bytes);
+    }
+    c.reply.bulk(b"keys.hottest.percentage");
+    c.reply.map(hottest.len());
+    for hot in hottest {
+        c.reply.bulk(&hot.key);
+        c.reply.double(hot.share * 100.0);
+    }
 }
 
 /// What the figures say, in sentences.
@@ -128,12 +158,14 @@ mod tests {
     fn figures_and_what_they_say() {
         let mut dialogue = Dialogue::new(Version::Resp3);
         let stats = dialogue.say("MEMORY STATS");
-        assert!(stats.starts_with("%8¶") && stats.contains("$10¶keys.count¶:0¶"), "{stats}");
+        assert!(stats.starts_with("%13¶") && stats.contains("$10¶keys.count¶:0¶"), "{stats}");
         assert!(dialogue.say("MEMORY DOCTOR").contains("next to nothing"));
         dialogue.say(&format!("SET k {}", "v".repeat(60_000)));
         dialogue.say("SETRANGE long 8000000 x");
+        dialogue.server().big_keys.step(&mut dialogue.server().store.session(), 0);
         let stats = dialogue.say("MEMORY STATS");
         assert!(stats.contains("$10¶keys.count¶:2¶"), "{stats}");
+        assert!(stats.contains("$12¶keys.largest¶%2¶$4¶long¶:8000001¶$1¶k¶:60000¶"), "{stats}");
         assert!(dialogue.say("MEMORY DOCTOR").contains("out of the ordinary"));
         for _ in 0..3 {
             dialogue.say("SETRANGE long 8000000 x");

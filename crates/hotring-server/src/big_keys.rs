@@ -4,12 +4,9 @@
 //! its time: about three minutes for each million keys.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use hotring_store::Session;
-
-/// Time between two steps.
-pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 /// Keys in a step; some 50 µs.
 const STEP_KEYS: usize = 512;
@@ -17,19 +14,39 @@ const STEP_KEYS: usize = 512;
 /// Keys that are kept.
 const KEPT: usize = 10;
 
-/// Bytes of a key that are shown.
+/// Longer ones are not kept.
+const KEY_LEN_MAX: usize = 4 << 10;
+
+/// Bytes of a key that are shown to people.
 const KEY_LEN_SHOWN: usize = 64;
 
 /// A key and the bytes of its value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct BigKey {
+pub(crate) struct BigKey {
     pub bytes: usize,
-    pub key: String,
+    pub key: Box<[u8]>,
+}
+
+/// What the walk has found, for all who ask.
+#[derive(Debug, Default)]
+pub(crate) struct BigKeys(Mutex<Walk>);
+
+impl BigKeys {
+    /// Looks at the next keys.
+    pub(crate) fn step(&self, store: &mut Session, now: u64) {
+        // Asked rarely, and each step leaves it whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).step(store, now);
+    }
+
+    /// The largest, the largest first.
+    pub(crate) fn largest(&self) -> Vec<BigKey> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).largest()
+    }
 }
 
 /// The walk, and what it has found.
 #[derive(Debug, Default)]
-pub(super) struct Walk {
+struct Walk {
     cursor: u64,
     /// The largest last.
     found: Vec<BigKey>,
@@ -39,11 +56,11 @@ pub(super) struct Walk {
 
 impl Walk {
     /// Looks at the next keys.
-    pub(super) fn step(&mut self, store: &mut Session, now: u64) {
+    fn step(&mut self, store: &mut Session, now: u64) {
         let found = &mut self.found;
         self.cursor = store.scan(self.cursor, STEP_KEYS, now, |key, value| {
             let bytes = value.len();
-            if found.len() < KEPT || found[0].bytes < bytes {
+            if key.len() <= KEY_LEN_MAX && (found.len() < KEPT || found[0].bytes < bytes) {
                 keep(found, key, bytes);
             }
         });
@@ -55,7 +72,7 @@ impl Walk {
     }
 
     /// The largest, the largest first.
-    pub(super) fn largest(&self) -> Vec<BigKey> {
+    fn largest(&self) -> Vec<BigKey> {
         let mut all: Vec<BigKey> = self.found.iter().chain(&self.before).cloned().collect();
         all.sort_by(|a, b| b.cmp(a));
         // Both rounds may have met a key: it is shown once, as it was largest.
@@ -67,14 +84,14 @@ impl Walk {
 }
 
 /// A key for people to read, or its beginning.
-pub(super) fn shown(key: &[u8]) -> String {
+pub(crate) fn shown(key: &[u8]) -> String {
     let start = &key[..key.len().min(KEY_LEN_SHOWN)];
     let more = if start.len() < key.len() { "…" } else { "" };
     format!("{}{more}", start.escape_ascii())
 }
 
 fn keep(found: &mut Vec<BigKey>, key: &[u8], bytes: usize) {
-    let big = BigKey { bytes, key: shown(key) };
+    let big = BigKey { bytes, key: key.into() };
     let at = found.partition_point(|other| *other < big);
     found.insert(at, big);
     if found.len() > KEPT {
@@ -111,12 +128,12 @@ mod tests {
         round(&mut walk, &mut session);
         let largest = walk.largest();
         assert_eq!(largest.len(), KEPT);
-        assert_eq!(largest[0].key, format!("\\n{}…", "k".repeat(KEY_LEN_SHOWN - 1)));
-        assert_eq!(largest[1], BigKey { bytes: 2_000, key: "big".to_string() });
+        assert_eq!(shown(&largest[0].key), format!("\\n{}…", "k".repeat(KEY_LEN_SHOWN - 1)));
+        assert_eq!(largest[1], BigKey { bytes: 2_000, key: (*b"big").into() });
         assert!(largest[2..].iter().all(|big| big.bytes == 99), "{largest:?}");
         session.remove_many(&[b"big"], NOW);
         round(&mut walk, &mut session);
         assert_eq!(walk.largest().iter().map(|big| big.bytes).max(), Some(3_000));
-        assert!(walk.largest().iter().all(|big| big.key != "big"));
+        assert!(walk.largest().iter().all(|big| *big.key != *b"big"));
     }
 }

@@ -1,0 +1,98 @@
+//! The policies of hotring's store, in the store itself and in a server: with real keys and values, a limit in bytes,
+//! and everything else that eviction has to do there. What the pure policies reach is what these are to reach.
+
+use anyhow::{Context, Result, ensure};
+use hotring_store::{
+    EvictionOptions, EvictionPolicy, Options, Session, SetExpiry, SetOptions, Store,
+};
+
+use super::policy::Setting;
+use crate::address::Address;
+use crate::resp::{Client, Reply, info_field};
+
+/// All that evict.
+pub fn policies() -> impl Iterator<Item = EvictionPolicy> {
+    EvictionPolicy::ALL.into_iter().filter(|policy| *policy != EvictionPolicy::NoEviction)
+}
+
+/// When the first key is stored, in Unix milliseconds.
+const NOW: u64 = 1_700_000_000_000;
+/// Keys live for longer than any replay, each for a millisecond longer than the one that was stored before it.
+const LIFE_MS: u64 = 1_000_000_000;
+
+/// Hits in a store that holds about as many items as the setting says, with values of so many bytes.
+pub fn in_store(setting: &Setting<'_>, policy: EvictionPolicy, value_len: usize) -> Result<u64> {
+    let store = Store::new(Options::default())?;
+    let value = vec![0x55; value_len];
+    let mut session = store.session();
+    let empty = store.stats().index.used_bytes();
+    put(&mut session, setting.trace.key(0), &value, 0)?;
+    let item = session.memory(setting.trace.key(0), NOW).context("it was stored")?;
+    session.clear();
+    store.set_eviction(EvictionOptions { policy, ..EvictionOptions::default() })?;
+    store.set_memory_max(empty + (setting.items * item) as u64);
+    let mut hits = 0;
+    for (n, key) in setting.trace.accesses().iter().enumerate() {
+        let key = setting.trace.key(*key);
+        if session.get(key, NOW, |_| ()).is_some() {
+            hits += 1;
+        } else {
+            put(&mut session, key, &value, n as u64)?;
+        }
+        if n % 4096 == 0 {
+            // What the policy takes itself counts, too, as a server has it.
+            store.set_memory_beside(store.stats().eviction_bytes as u64);
+        }
+    }
+    Ok(hits)
+}
+
+fn put(session: &mut Session, key: &[u8], value: &[u8], n: u64) -> Result<()> {
+    let expiry = SetExpiry::At(NOW + LIFE_MS + n);
+    session.set(key, value, SetOptions { expiry, ..SetOptions::default() }, NOW)?;
+    Ok(())
+}
+
+/// The same over one connection to a server, which must be empty, a request at a time as a client does. Its
+/// settings of memory are others afterwards.
+pub fn in_server(
+    setting: &Setting<'_>,
+    policy: EvictionPolicy,
+    value_len: usize,
+    address: &Address,
+) -> Result<u64> {
+    let value = vec![0x55; value_len];
+    let mut client = Client::connect(address)?;
+    ensure!(matches!(client.call(&[b"DBSIZE"])?, Reply::Integer(0)), "{address} is not empty");
+    set(&mut client, &[b"maxmemory", b"0"])?;
+    let used = |client: &mut Client| -> Result<u64> {
+        info_field(&client.info("memory")?, "used_memory").context("INFO has no used_memory")
+    };
+    let empty = used(&mut client)?;
+    let key = setting.trace.key(0);
+    client.call(&[b"SET", key, &value, b"EX", b"100"])?;
+    let Reply::Integer(item) = client.call(&[b"MEMORY", b"USAGE", key])? else {
+        anyhow::bail!("MEMORY USAGE answers no number")
+    };
+    client.call(&[b"DEL", key])?;
+    let max = empty + setting.items as u64 * item as u64;
+    set(&mut client, &[b"maxmemory-policy", policy.name().as_bytes()])?;
+    set(&mut client, &[b"maxmemory", max.to_string().as_bytes()])?;
+    let mut hits = 0;
+    for (n, key) in setting.trace.accesses().iter().enumerate() {
+        let key = setting.trace.key(*key);
+        if matches!(client.call(&[b"GET", key])?, Reply::Bulk(Some(_))) {
+            hits += 1;
+        } else {
+            let seconds = (LIFE_MS / 1000 + n as u64 / 1000).to_string();
+            client.call(&[b"SET", key, &value, b"EX", seconds.as_bytes()])?;
+        }
+    }
+    client.call(&[b"FLUSHALL"])?;
+    Ok(hits)
+}
+
+fn set(client: &mut Client, pairs: &[&[u8]]) -> Result<()> {
+    client.call(&[&[&b"CONFIG"[..], b"SET"], pairs].concat())?;
+    Ok(())
+}
