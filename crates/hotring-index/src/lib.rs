@@ -56,7 +56,7 @@ mod guard;
 mod index;
 mod item;
 mod limit;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg_attr(any(loom, shuttle), allow(dead_code))]
 mod memory;
 mod mercury;
 mod prefetch;

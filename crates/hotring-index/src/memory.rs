@@ -9,6 +9,9 @@ pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// A multiple of every page size that Linux uses for memory that is no huge page.
 const PAGE_MAX: usize = 64 << 10;
 
+/// A page, or several.
+pub(crate) const PAGE: usize = if cfg!(target_arch = "x86_64") { 4 << 10 } else { PAGE_MAX };
+
 /// Links keep an address in the low bits of a word.
 const ADDRESS_BITS: u32 = 48;
 
@@ -29,6 +32,37 @@ pub(crate) unsafe fn give_back(start: NonNull<u8>, len: usize) -> bool {
     }
     // SAFETY: the caller's promise.
     unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) == 0 }
+}
+
+/// Anonymous memory of whole pages, whose addresses fit into links. It reads as zeros.
+#[cfg_attr(any(loom, shuttle, hotring_plain_arena), allow(dead_code))]
+pub(crate) fn map_pages(len: usize) -> io::Result<NonNull<u8>> {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice aliases nothing.
+    let raw = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) };
+    if raw == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let block = NonNull::new(raw.cast()).expect("mmap never returns address 0 here");
+    assert!(is_addressable(block, len), "memory at {block:p} does not fit into a link");
+    Ok(block)
+}
+
+/// Gives back what `map_pages` returned.
+///
+/// # Safety
+/// It did with this length, and nobody uses what is there.
+#[cfg_attr(any(loom, shuttle, hotring_plain_arena), allow(dead_code))]
+pub(crate) unsafe fn unmap_pages(start: NonNull<u8>, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if libc::munmap(start.as_ptr().cast(), len) != 0 {
+            // The process has as many mappings as it may have, and this would split one. The address
+            // space is lost then, the memory is not.
+            libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED);
+        }
+    }
 }
 
 /// A mapped range, zeroed on first touch, given back on drop.

@@ -18,7 +18,7 @@ pub struct Stats {
     /// Bytes of address space that item memory was mapped for so far.
     pub mapped_bytes: u64,
     /// Of these, bytes that may be in memory: taken, and not given back to the system. Always a bit
-    /// more than what items take; items above 1 KiB are not in it.
+    /// more than what items take.
     pub held_bytes: u64,
     /// Bytes of the table in use.
     pub table_bytes: u64,
@@ -115,6 +115,11 @@ impl Stats {
     /// Bytes that count for the limit of all memory.
     pub fn used_bytes(&self) -> u64 {
         self.bytes + self.table_bytes + self.beside_bytes
+    }
+
+    /// Item memory that is held for each byte of it that items take; 1 where there is none.
+    pub fn fragmentation(&self) -> f64 {
+        if self.bytes == 0 { 1.0 } else { self.held_bytes as f64 / self.bytes as f64 }
     }
 
     /// Items visited per lookup, 0 without lookups.

@@ -2,14 +2,16 @@
 //! crate knows which.
 //!
 //! * `spans`: size classes in memory of our own, cached per session, given back to the system after
-//!   removals. What everybody uses.
+//!   removals; `large`: whole pages for what is longer. What everybody uses.
 //! * `plain`: every item from the process's allocator (`--cfg hotring_plain_arena`), so that a
 //!   sanitizer sees the life of each.
 //! * `checked`: no block is used twice, for model checkers.
 
 #[cfg(any(loom, shuttle))]
 mod checked;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg_attr(any(loom, shuttle, hotring_plain_arena), allow(dead_code))]
+mod classes;
+#[cfg(not(any(loom, shuttle, hotring_plain_arena)))]
 mod large;
 #[cfg(all(hotring_plain_arena, not(any(loom, shuttle))))]
 mod plain;
@@ -23,10 +25,4 @@ pub(crate) use plain::{Arena, LocalArena};
 #[cfg(not(any(loom, shuttle, hotring_plain_arena)))]
 pub(crate) use spans::{Arena, LocalArena};
 
-/// Sizes are multiples of this, and addresses too.
-const GRAIN: usize = 8;
-
-/// Bytes that an item of `size` bytes occupies.
-pub(crate) fn footprint(size: usize) -> usize {
-    size.next_multiple_of(GRAIN)
-}
+pub(crate) use classes::footprint;

@@ -3,18 +3,24 @@
 //! a leak, which the arena complains about and a leak checker names.
 
 use super::footprint;
-use super::large::Large;
-use crate::sync::Arc;
+use crate::memory::is_addressable;
+use crate::sync::{Arc, Ordering, TallyU64};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(footprint(size), 8).expect("an item is shorter than the address space")
+}
 
 /// What all sessions share: a count.
 pub(crate) struct Arena {
-    blocks: Large,
+    /// Of the blocks that are out.
+    bytes: TallyU64,
 }
 
 impl Arena {
     pub(crate) fn new(_huge_pages: bool, _whole_chunks: bool) -> Self {
-        Self { blocks: Large::new() }
+        Self { bytes: TallyU64::new(0) }
     }
 
     /// Nothing is mapped.
@@ -24,12 +30,13 @@ impl Arena {
 
     /// Bytes of all blocks that are out.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.blocks.bytes() as usize
+        // ORDERING: Relaxed, a sum that is exact when no other thread is left.
+        self.bytes.load(Ordering::Relaxed) as usize
     }
 
     /// Whether any block would outlive the arena.
     pub(crate) fn has_large(&self) -> bool {
-        self.blocks.is_any()
+        self.held_bytes() != 0
     }
 
     /// Frees a block: none goes with the arena.
@@ -37,14 +44,16 @@ impl Arena {
     /// # Safety
     /// As for [`LocalArena::free`].
     pub(crate) unsafe fn free_if_large(&self, block: NonNull<u8>, size: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { self.blocks.free(block, footprint(size)) };
+        // SAFETY: allocated with this layout, by the caller's promise.
+        unsafe { dealloc(block.as_ptr(), layout(size)) };
+        // ORDERING: Relaxed, as in `held_bytes`.
+        self.bytes.fetch_sub(footprint(size) as u64, Ordering::Relaxed);
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        let left = self.blocks.bytes();
+        let left = self.held_bytes();
         assert!(left == 0 || std::thread::panicking(), "{left} bytes of items were not found");
     }
 }
@@ -60,14 +69,21 @@ impl LocalArena {
 
     /// Uninitialised memory for `size` bytes, 8-aligned.
     pub(crate) fn alloc(&mut self, size: usize) -> NonNull<u8> {
-        self.0.blocks.alloc(footprint(size))
+        debug_assert!(size > 0, "items have a header");
+        // SAFETY: items have a header, so the layout is not empty.
+        let block = NonNull::new(unsafe { alloc(layout(size)) });
+        let Some(block) = block else { handle_alloc_error(layout(size)) };
+        assert!(is_addressable(block, size), "memory at {block:p} does not fit into a link");
+        // ORDERING: Relaxed, as in `held_bytes`.
+        self.0.bytes.fetch_add(footprint(size) as u64, Ordering::Relaxed);
+        block
     }
 
     /// # Safety
     /// `block` came from `alloc(size)` of the same arena, and nobody uses it any more.
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>, size: usize) {
         // SAFETY: the caller's promise.
-        unsafe { self.0.blocks.free(block, footprint(size)) };
+        unsafe { self.0.free_if_large(block, size) };
     }
 
     /// Nothing is cached.

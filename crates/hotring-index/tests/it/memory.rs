@@ -80,3 +80,24 @@ fn memory_follows_sizes_that_change() {
         assert!(stats.held_bytes < most, "values of {len} bytes: {stats:?}");
     }
 }
+
+/// What an entry is said to take is what its removal gives back, whatever its size.
+#[test]
+fn the_footprint_of_an_entry_is_what_its_removal_gives_back() {
+    let index = HotRing::<Bytes>::new(Config::default()).expect("a valid configuration");
+    let mut session = index.session();
+    for len in [0, 7, 100, 990, 1_000, 1_100, 5_000, 33_000, 200_000, 262_000, 300_000, 5_000_000] {
+        let bytes = vec![1; len].into();
+        session.put(b"key", NewValue::Bytes { kind: 0, bytes }, Expiry::Never, 1);
+        let footprint = session.get(b"key", 1, |entry| entry.footprint).expect("just put");
+        let full = index.stats();
+        assert_eq!(full.bytes, footprint as u64, "{len}");
+        assert!(footprint - len < 64 + len / 8, "{footprint} for {len}");
+        assert!(full.held_bytes >= full.bytes && full.fragmentation() >= 1.0, "{full:?}");
+        session.remove(b"key", 1);
+        (0..4).for_each(|_| session.collect());
+        let empty = index.stats();
+        assert_eq!((empty.bytes, empty.fragmentation()), (0, 1.0));
+        assert!(empty.held_bytes <= 2 * MIB, "{len}: one chunk stays: {empty:?}");
+    }
+}

@@ -7,10 +7,38 @@ use std::ptr::{NonNull, null_mut};
 pub(super) struct FreeList {
     head: *mut u8,
     len: u32,
+    /// So many are a batch; for who keeps batches.
+    batch: u32,
 }
 
 impl FreeList {
-    pub(super) const EMPTY: Self = Self { head: null_mut(), len: 0 };
+    pub(super) const EMPTY: Self = Self::of_batch(0);
+
+    /// No block, and a batch of so many.
+    pub(super) const fn of_batch(batch: u32) -> Self {
+        Self { head: null_mut(), len: 0, batch }
+    }
+
+    /// What there is, which the list gives up.
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::of_batch(self.batch))
+    }
+
+    /// Takes over another list's blocks, having none.
+    pub(super) fn fill(&mut self, from: Self) {
+        debug_assert!(self.len == 0, "what is there would be lost");
+        (self.head, self.len) = (from.head, from.len);
+    }
+
+    pub(super) fn batch(&self) -> u32 {
+        self.batch
+    }
+
+    /// Whether it has a batch.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.len >= self.batch
+    }
 
     #[inline]
     pub(super) fn len(&self) -> u32 {
@@ -34,6 +62,11 @@ impl FreeList {
         self.head = unsafe { block.cast::<*mut u8>().read() };
         self.len -= 1;
         Some(block)
+    }
+
+    /// The first block, or null.
+    pub(super) fn head(&self) -> *mut u8 {
+        self.head
     }
 
     /// Puts linked blocks in front, the first of which is `head` and the last `tail`.

@@ -1,22 +1,30 @@
 //! One session's cache of item memory: the path of every allocation.
 
+use super::Arena;
 use super::list::{FreeList, Run};
 use super::pool::Lot;
-use super::span::SPAN_LEN;
-use super::{Arena, CLASSED_MAX, CLASSES, GRAIN, footprint};
+use crate::arena::classes::{
+    CLASSED_MAX, CLASSES, FINE_MAX, GRAIN, UNIT, class_of, footprint, len_of,
+};
 use crate::sync::Arc;
 use std::ptr::NonNull;
 
 const RUN_LEN_MIN: u32 = 4 << 10;
-/// Blocks that go back together.
+/// Blocks that go back together, or so many bytes of them if they are long.
 pub(super) const BATCH: u32 = 256;
-/// Blocks that are enough for a visit to the class's spans.
-const ENOUGH: u32 = 64;
+const BATCH_BYTES: u32 = 32 << 10;
+/// Blocks that are enough for a visit to the class's spans: this part of a batch.
+const ENOUGH: u32 = 4;
+
+/// A batch of blocks of a length.
+fn batch(len: usize) -> u32 {
+    (BATCH_BYTES / len as u32).clamp(1, BATCH)
+}
 
 /// One session's cache of item memory.
 pub(crate) struct LocalArena {
     shared: Arc<Arena>,
-    classes: Box<[LocalClass]>,
+    classes: Box<[LocalClass; CLASSES]>,
     /// Spans that this session has taken and not begun.
     lot: Lot,
     /// The class whose cache is given back next (`age`).
@@ -43,14 +51,15 @@ unsafe impl Send for LocalArena {}
 impl LocalArena {
     pub(crate) fn new(shared: Arc<Arena>) -> Self {
         let whole = shared.pool.takes_whole_chunks();
-        let ask = if whole { SPAN_LEN as u32 } else { RUN_LEN_MIN };
-        let class = LocalClass {
-            current: FreeList::EMPTY,
+        let ask = if whole { UNIT as u32 } else { RUN_LEN_MIN };
+        let class = |number: usize| LocalClass {
+            // No block has class 0.
+            current: FreeList::of_batch(batch(len_of(number).max(1))),
             stock: FreeList::EMPTY,
             run: Run::empty(ask),
             spare: FreeList::EMPTY,
         };
-        let classes = vec![class; CLASSES].into_boxed_slice();
+        let classes = Box::new(std::array::from_fn(class));
         Self { shared, classes, lot: Lot::EMPTY, oldest: 0 }
     }
 
@@ -58,11 +67,25 @@ impl LocalArena {
     #[inline]
     pub(crate) fn alloc(&mut self, size: usize) -> NonNull<u8> {
         debug_assert!(size > 0, "items have a header");
-        let len = footprint(size);
-        if len > CLASSED_MAX {
-            return self.shared.large.alloc(len);
+        if size > FINE_MAX {
+            return self.alloc_coarse(size);
         }
-        let class = &mut self.classes[len / GRAIN];
+        let number = class_of(size);
+        self.alloc_classed(number, number * GRAIN)
+    }
+
+    #[inline(never)]
+    fn alloc_coarse(&mut self, size: usize) -> NonNull<u8> {
+        if size > CLASSED_MAX {
+            return self.shared.large.alloc(footprint(size));
+        }
+        let number = class_of(size);
+        self.alloc_classed(number, len_of(number))
+    }
+
+    #[inline(always)]
+    fn alloc_classed(&mut self, number: usize, len: usize) -> NonNull<u8> {
+        let class = &mut self.classes[number];
         if let Some(block) = class.current.pop() {
             return block;
         }
@@ -72,19 +95,20 @@ impl LocalArena {
         if let Some(block) = class.run.take(len) {
             return block;
         }
-        self.refill(len)
+        self.refill(number)
     }
 
     #[cold]
-    fn refill(&mut self, len: usize) -> NonNull<u8> {
-        let class = &mut self.classes[len / GRAIN];
-        class.current = std::mem::replace(&mut class.spare, FreeList::EMPTY);
+    fn refill(&mut self, number: usize) -> NonNull<u8> {
+        let class = &mut self.classes[number];
+        class.current.fill(class.spare.take());
         if let Some(block) = class.current.pop() {
             return block;
         }
+        let enough = (class.current.batch() / ENOUGH).max(1);
         let LocalClass { stock, run, .. } = class;
-        self.shared.take(len / GRAIN, stock, run, &mut self.lot, ENOUGH);
-        let block = class.stock.pop().or_else(|| class.run.take(len));
+        self.shared.take(number, stock, run, &mut self.lot, enough);
+        let block = class.stock.pop().or_else(|| class.run.take(len_of(number)));
         block.expect("a span that has anything has a block")
     }
 
@@ -92,20 +116,42 @@ impl LocalArena {
     /// `block` came from `alloc(size)` of a cache of the same arena, and nobody uses it any more.
     #[inline]
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>, size: usize) {
-        let len = footprint(size);
-        if len > CLASSED_MAX {
-            // SAFETY: the same length went to `alloc`.
-            unsafe { self.shared.large.free(block, len) };
-            return;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if size > FINE_MAX {
+                self.free_coarse(block, size);
+            } else {
+                self.free_classed(block, class_of(size));
+            }
         }
-        let class = &mut self.classes[len / GRAIN];
+    }
+
+    /// # Safety
+    /// As for `free`.
+    #[inline(never)]
+    unsafe fn free_coarse(&mut self, block: NonNull<u8>, size: usize) {
+        // SAFETY: the caller's promise; the same length went to `alloc`.
+        unsafe {
+            if size > CLASSED_MAX {
+                self.shared.large.free(block, footprint(size));
+            } else {
+                self.free_classed(block, class_of(size));
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for `free`; this is the class of the size.
+    #[inline(always)]
+    unsafe fn free_classed(&mut self, block: NonNull<u8>, number: usize) {
+        let class = &mut self.classes[number];
         // SAFETY: the caller gives up the block, which has this class's size.
         unsafe { class.current.push(block) };
-        if class.current.len() >= BATCH {
-            let full = std::mem::replace(&mut class.current, FreeList::EMPTY);
+        if class.current.is_full() {
+            let full = class.current.take();
             let older = std::mem::replace(&mut class.spare, full);
             if older.len() > 0 {
-                self.overflow(len / GRAIN, older);
+                self.overflow(number, older);
             }
         }
     }
@@ -131,12 +177,10 @@ impl LocalArena {
 
     fn give_back_class(&mut self, class: usize) {
         let local = &mut self.classes[class];
-        let lists = [local.current, local.stock, local.spare];
+        let lists = [local.current.take(), local.stock.take(), local.spare.take()];
         if lists.iter().all(|list| list.len() == 0) && local.run.is_empty() {
             return;
         }
-        (local.current, local.stock, local.spare) =
-            (FreeList::EMPTY, FreeList::EMPTY, FreeList::EMPTY);
         // SAFETY: the lists and the run are of this class, and ours.
         unsafe { self.shared.give(class, &lists, &mut local.run) };
     }

@@ -1,19 +1,20 @@
-//! Item memory by size classes of 8 bytes, cached per session, in memory that goes back to the
-//! system when it is free.
+//! Item memory by size classes, cached per session, in memory that goes back to the system when it is
+//! free.
 //!
 //! ```text
 //!  mapping   32 MiB of address space; never unmapped before the arena goes
 //!   chunk     2 MiB, a huge page: in memory, or given back to the system
-//!    span    64 KiB of blocks of one class; a free one serves any class
-//!     block   an item
+//!    span      of blocks of one class: 64 KiB, 256 KiB or a chunk, by the class
+//!     block     an item
 //! ```
 //!
-//! An item of up to `CLASSED_MAX` bytes comes from its class: from the session's own free blocks,
-//! else from the class's spans, else from a free span, else from a chunk that was given back or never
-//! used. What is fullest serves first, spans and chunks alike, so that others become empty. Larger
-//! items go to the process's allocator.
+//! An item of up to `CLASSED_MAX` bytes comes from its class ([`classes`](super::classes)): from the
+//! session's own free blocks, else from the class's spans, else from a free span, else from a chunk that
+//! was given back or never used. What is fullest serves first, spans and chunks alike, so that others
+//! become empty. All spans of a chunk that is in use are of one length. Longer items have pages of their
+//! own ([`Large`]).
 //!
-//! A session caches free blocks: less than two batches of what it freed, and what it last took from
+//! A session caches free blocks: less than two batches of what it freed (256 blocks or 32 KiB each), and what it last took from
 //! the class's spans, which is a run, or the free blocks of a few spans. Beyond two batches a batch
 //! goes back, each block to its own span. A span all of whose blocks are back goes to its chunk, a
 //! chunk all of whose spans are back to the system, except for one ([`pool`]).
@@ -43,23 +44,18 @@ mod tests;
 
 pub(crate) use local::LocalArena;
 
+use super::classes::{CLASSED_MAX, CLASSES, footprint, width_of};
 use super::large::Large;
-use super::{GRAIN, footprint};
 use crate::sync::Mutex;
 use list::{FreeList, Run};
 use pool::{Lot, Pool};
 use span::{Class, Emptied, Span};
 use std::ptr::NonNull;
 
-/// Largest size that is served from classes, in bytes.
-const CLASSED_MAX: usize = 1024;
-const CLASSES: usize = CLASSED_MAX / GRAIN + 1;
-
 /// The memory that all sessions of an index share.
 pub(crate) struct Arena {
     classes: Box<[Mutex<Class>]>,
     pool: Pool,
-    /// Blocks that are out of the process's allocator.
     large: Large,
 }
 
@@ -80,12 +76,12 @@ impl Arena {
 
     /// Bytes of address space that are mapped for items (in memory or not).
     pub(crate) fn mapped_bytes(&self) -> usize {
-        self.pool.mapped_bytes()
+        self.pool.mapped_bytes() + self.large.bytes()
     }
 
     /// Of these, bytes that may be in memory: taken, and not given back.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.pool.held_bytes()
+        self.pool.held_bytes() + self.large.bytes()
     }
 
     /// Frees a block if it is of those that do not go with the arena.
@@ -102,7 +98,7 @@ impl Arena {
 
     /// Whether any block would outlive the arena.
     pub(crate) fn has_large(&self) -> bool {
-        self.large.is_any()
+        self.large.bytes() > 0
     }
 
     fn class(&self, class: usize) -> std::sync::MutexGuard<'_, Class> {
@@ -113,7 +109,7 @@ impl Arena {
     fn take(&self, class: usize, list: &mut FreeList, run: &mut Run, lot: &mut Lot, enough: u32) {
         self.class(class).take(list, run, enough);
         if list.len() == 0 && run.is_empty() {
-            let span = self.pool.take(lot);
+            let span = self.pool.take(lot, width_of(class));
             span.begin(class);
             span.carve(run);
             // SAFETY: the span is of this class since `begin`, and was ours alone.
@@ -141,7 +137,7 @@ impl Arena {
             unsafe {
                 let span = node.cast::<Span>().as_ref();
                 emptied.place(&span.node, None);
-                self.pool.give(span);
+                self.pool.give(span, width_of(class));
             }
         }
     }

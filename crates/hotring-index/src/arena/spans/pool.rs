@@ -1,20 +1,22 @@
-//! Chunks: 2 MiB, a huge page, of 32 spans each. Here a class gets a span, and what is free goes
-//! back to the system.
+//! Chunks: 2 MiB, a huge page, of 32 spans each, or 8, or one. Here a class gets a span, and what is free
+//! goes back to the system.
 //!
-//! A chunk begins with the headers of its spans, so that an address leads to its span by masking.
+//! A chunk begins with the headers of its spans, so that an address leads to its span by masking. Of a
+//! longer span's headers the first one is used.
 //! Zeros are a valid header of a free chunk, so that one that was given back needs no other care.
 
 use super::bins::{Bins, Node};
-use super::span::{SPAN_LEN, Span};
-use crate::memory::{self, HUGE_PAGE, Mapping};
-use crate::sync::Mutex;
+use super::span::Span;
+use crate::arena::classes::{CHUNK_HEADER, CHUNK_LEN, UNIT, Width};
+use crate::memory::{self, Mapping};
+use crate::sync::{Mutex, Ordering, TallyU64};
 use std::alloc::{Layout, handle_alloc_error};
 use std::cell::Cell;
 use std::mem::offset_of;
 use std::ptr::{NonNull, null};
 
-const CHUNK_LEN: usize = HUGE_PAGE;
-const SPANS: usize = CHUNK_LEN / SPAN_LEN;
+/// Spans of a chunk, if they are narrow.
+const SPANS: usize = CHUNK_LEN / UNIT;
 /// Address space mapped at a time; touched piece by piece.
 const MAPPING_LEN: usize = 16 * CHUNK_LEN;
 /// Free chunks that stay in memory, so that a workload at the edge does not give back what it wants
@@ -25,39 +27,47 @@ pub(super) const FREE_CHUNKS_KEPT: usize = 1;
 #[repr(C, align(64))]
 struct Chunk {
     node: Node,
-    /// A bit for each span that is not free; under the pool's lock.
+    /// A bit for each unit that is of a span that is not free; under the pool's lock.
     used: Cell<u32>,
+    /// How long its spans are. Changes while all are free, under the pool's lock.
+    width: Cell<u8>,
     /// Each under the lock of its class, or its owner's alone.
     spans: [Span; SPANS],
 }
 
-const _: () = assert!(SPANS == u32::BITS as usize && size_of::<Chunk>() < SPAN_LEN / 2);
+const _: () = assert!(SPANS == u32::BITS as usize && size_of::<Chunk>() == CHUNK_HEADER);
 
 /// The header of the chunk that an address lies in.
 fn chunk_at(address: usize) -> *const Chunk {
     std::ptr::with_exposed_provenance(address & !(CHUNK_LEN - 1))
 }
 
-/// The span that a block lies in.
+/// The span of this width that a block lies in.
 ///
 /// # Safety
 /// The block came from `span_memory` of a span that is not free. The result is used while it is
 /// not, and under the lock of its class or as its only owner.
 #[inline]
-pub(super) unsafe fn span_of<'a>(block: NonNull<u8>) -> &'a Span {
+pub(super) unsafe fn span_of<'a>(block: NonNull<u8>, width: Width) -> &'a Span {
     let address = block.as_ptr().addr();
+    let first = (address / UNIT % SPANS) & !(width.units() - 1);
     // SAFETY: the chunk is not free, so it is in memory; its spans' headers are never moved, and
     // shared references are all that there are.
-    unsafe { &(*chunk_at(address)).spans[address / SPAN_LEN % SPANS] }
+    unsafe { &(*chunk_at(address)).spans[first] }
 }
 
 /// The bytes that blocks of a span are made of; the first one of a chunk has the header before it.
-pub(super) fn span_memory(span: &Span) -> (*mut u8, usize) {
+pub(super) fn span_memory(span: &Span, width: Width) -> (*mut u8, usize) {
     let chunk = chunk_at(std::ptr::from_ref(span).addr());
-    let from = index(span) * SPAN_LEN;
-    let header = if from == 0 { size_of::<Chunk>() } else { 0 };
+    let from = index(span) * UNIT;
+    let header = if from == 0 { CHUNK_HEADER } else { 0 };
     // SAFETY: from + header lies inside the chunk.
-    (unsafe { chunk.cast::<u8>().add(from + header) }.cast_mut(), SPAN_LEN - header)
+    (unsafe { chunk.cast::<u8>().add(from + header) }.cast_mut(), width.units() * UNIT - header)
+}
+
+/// The bits of a span's units, if it is the chunk's first one of this width.
+fn units(width: Width) -> u32 {
+    u32::MAX >> (SPANS - width.units())
 }
 
 /// A span's number in its chunk.
@@ -89,6 +99,9 @@ impl Lot {
 /// All chunks of an arena.
 pub(super) struct Pool {
     state: Mutex<State>,
+    /// Bytes of address space, and of chunks in memory; changed under the lock, read without.
+    mapped: TallyU64,
+    held: TallyU64,
     huge_pages: bool,
     /// Whether whoever takes a span takes all that are free of its chunk.
     whole_chunks: bool,
@@ -98,47 +111,74 @@ struct State {
     mappings: Vec<Mapping>,
     /// Chunks without memory: given back, or never used.
     absent: Vec<NonNull<Chunk>>,
-    /// Chunks in memory with a free span, by the number of those that are not.
-    bins: Bins<SPANS>,
-    /// Chunks in memory.
-    held: usize,
-    /// Of these, those of which all spans are free.
-    free: usize,
+    /// Chunks in memory with spans that are free and others that are not, for each width, by the number
+    /// of those that are not.
+    partly: [Bins<SPANS>; 3],
+    /// Chunks in memory of which all is free.
+    free: Bins<1>,
+    free_len: usize,
 }
 
 impl State {
-    /// Puts a chunk where it belongs now.
-    fn settle(&mut self, chunk: &Chunk) {
-        let used = chunk.used.get().count_ones();
-        // SAFETY: a chunk with memory is in these bins or none, and stays where it is.
-        unsafe { self.bins.place(&chunk.node, (used < SPANS as u32).then_some(used)) };
-    }
-
-    /// Hands out a span of a chunk that has a free one, or all of them.
-    fn take_from(&mut self, chunk: &Chunk, all: bool) -> Lot {
-        let used = chunk.used.get();
-        if used == 0 {
-            self.free -= 1;
+    /// Takes a chunk from where it belongs.
+    fn take_out(&mut self, chunk: &Chunk) {
+        // SAFETY: a chunk in memory is in these bins or none, by what of it is free, and stays where it is.
+        unsafe {
+            if chunk.used.get() == 0 {
+                self.free.place(&chunk.node, None);
+                self.free_len -= 1;
+            } else {
+                self.partly[usize::from(chunk.width.get())].place(&chunk.node, None);
+            }
         }
-        let spans = if all { !used } else { 1 << used.trailing_ones() };
-        chunk.used.set(used | spans);
-        self.settle(chunk);
-        Lot { chunk, spans }
     }
 
-    /// Takes note of a free chunk in memory.
-    fn add_free(&mut self, chunk: &Chunk) {
-        self.held += 1;
-        self.free += 1;
-        self.settle(chunk);
+    /// Puts a chunk that was taken out where it belongs now.
+    fn put_back(&mut self, chunk: &Chunk) {
+        let used = chunk.used.get().count_ones();
+        // SAFETY: as in `take_out`; it is in none.
+        unsafe {
+            if used == 0 {
+                self.free.place(&chunk.node, Some(0));
+                self.free_len += 1;
+            } else if used < SPANS as u32 {
+                self.partly[usize::from(chunk.width.get())].place(&chunk.node, Some(used));
+            }
+        }
+    }
+
+    /// The fullest chunk that has a free span of this width, or else one that is free.
+    fn fullest<'a>(&self, width: Width) -> Option<&'a Chunk> {
+        let node = self.partly[width as usize].fullest().or_else(|| self.free.fullest())?;
+        // SAFETY: the node is the first field of a chunk in memory.
+        Some(unsafe { node.cast::<Chunk>().as_ref() })
+    }
+
+    /// Hands out a span of such a chunk, or all that are free.
+    fn take_from(&mut self, chunk: &Chunk, width: Width, all: bool) -> Lot {
+        self.take_out(chunk);
+        let used = chunk.used.get();
+        let (step, one) = (width.units(), units(width));
+        let first = || (0..SPANS).step_by(step).map(|at| one << at).find(|span| used & span == 0);
+        let spans = if all { !used } else { first().expect("it has a free one") };
+        chunk.width.set(width as u8);
+        chunk.used.set(used | spans);
+        self.put_back(chunk);
+        Lot { chunk, spans }
     }
 }
 
 impl Pool {
     pub(super) fn new(huge_pages: bool, whole_chunks: bool) -> Self {
-        let state =
-            State { mappings: Vec::new(), absent: Vec::new(), bins: Bins::EMPTY, held: 0, free: 0 };
-        Self { state: Mutex::new(state), huge_pages, whole_chunks }
+        let state = State {
+            mappings: Vec::new(),
+            absent: Vec::new(),
+            partly: [const { Bins::EMPTY }; 3],
+            free: Bins::EMPTY,
+            free_len: 0,
+        };
+        let (mapped, held) = (TallyU64::new(0), TallyU64::new(0));
+        Self { state: Mutex::new(state), mapped, held, huge_pages, whole_chunks }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -146,25 +186,28 @@ impl Pool {
     }
 
     pub(super) fn mapped_bytes(&self) -> usize {
-        self.state().mappings.len() * MAPPING_LEN
+        // ORDERING: Relaxed, a report.
+        self.mapped.load(Ordering::Relaxed) as usize
     }
 
     pub(super) fn held_bytes(&self) -> usize {
-        self.state().held * CHUNK_LEN
+        // ORDERING: Relaxed, a report.
+        self.held.load(Ordering::Relaxed) as usize
     }
 
     pub(super) fn takes_whole_chunks(&self) -> bool {
         self.whole_chunks
     }
 
-    /// A free span, the caller's from now on: of its lot, or else of the fullest chunk that has one.
-    /// Aborts like any allocation failure when the system has no memory.
-    pub(super) fn take<'a>(&'a self, lot: &mut Lot) -> &'a Span {
-        if let Some(span) = lot.pop() {
+    /// A free span, the caller's from now on: of its lot if it is a narrow one, or else of the fullest
+    /// chunk that has one. Aborts like any allocation failure when the system has no memory.
+    pub(super) fn take<'a>(&'a self, lot: &mut Lot, width: Width) -> &'a Span {
+        let is_narrow = width == Width::Narrow;
+        if is_narrow && let Some(span) = lot.pop() {
             return span;
         }
         let mut state = self.state();
-        while state.bins.fullest().is_none() {
+        while state.fullest(width).is_none() {
             let chunk = state.absent.pop();
             drop(state);
             // Outside of the lock, as the first touch may take the kernel a while.
@@ -176,14 +219,24 @@ impl Pool {
             });
             state = self.state();
             if let Some(chunk) = chunk {
-                state.add_free(chunk);
+                self.add_free(chunk, &mut state);
             }
         }
-        let node = state.bins.fullest().expect("just seen");
-        // SAFETY: the node is the first field of a chunk in memory.
-        *lot = state.take_from(unsafe { node.cast::<Chunk>().as_ref() }, self.whole_chunks);
+        let chunk = state.fullest(width).expect("just seen");
+        let mut taken = state.take_from(chunk, width, is_narrow && self.whole_chunks);
         drop(state);
-        lot.pop().expect("it has a free one")
+        let span = taken.pop().expect("it has a free one");
+        if is_narrow {
+            *lot = taken;
+        }
+        span
+    }
+
+    /// Takes note of a free chunk in memory.
+    fn add_free(&self, chunk: &Chunk, state: &mut State) {
+        // ORDERING: Relaxed, a report.
+        self.held.fetch_add(CHUNK_LEN as u64, Ordering::Relaxed);
+        state.put_back(chunk);
     }
 
     /// A new chunk; others go to those without memory.
@@ -199,6 +252,8 @@ impl Pool {
         let chunks = chunks.filter_map(|offset| NonNull::new(unsafe { start.add(offset) }.cast()));
         let mut state = self.state();
         state.mappings.push(mapping);
+        // ORDERING: Relaxed, a report.
+        self.mapped.fetch_add(MAPPING_LEN as u64, Ordering::Relaxed);
         state.absent.extend(chunks);
         state.absent.pop()
     }
@@ -207,9 +262,10 @@ impl Pool {
     ///
     /// # Safety
     /// Nobody uses it or anything in it, and it is in no bins.
-    pub(super) unsafe fn give(&self, span: &Span) {
+    pub(super) unsafe fn give(&self, span: &Span, width: Width) {
+        let chunk = chunk_at(std::ptr::from_ref(span).addr());
         // SAFETY: the caller's promise.
-        unsafe { self.release(chunk_at(std::ptr::from_ref(span).addr()), 1 << index(span)) };
+        unsafe { self.release(chunk, units(width) << index(span)) };
     }
 
     /// Takes back what is left of a lot.
@@ -228,19 +284,15 @@ impl Pool {
         // SAFETY: a chunk is in memory as long as any span of it is not free.
         let chunk = unsafe { &*chunk };
         let mut state = self.state();
+        state.take_out(chunk);
         chunk.used.set(chunk.used.get() & !spans);
-        state.settle(chunk);
-        if chunk.used.get() != 0 {
+        state.put_back(chunk);
+        if chunk.used.get() != 0 || state.free_len <= FREE_CHUNKS_KEPT {
             return;
         }
-        state.free += 1;
-        if state.free <= FREE_CHUNKS_KEPT {
-            return;
-        }
-        // SAFETY: as in `settle`.
-        unsafe { state.bins.place(&chunk.node, None) };
-        state.free -= 1;
-        state.held -= 1;
+        state.take_out(chunk);
+        // ORDERING: Relaxed, a report.
+        self.held.fetch_sub(CHUNK_LEN as u64, Ordering::Relaxed);
         drop(state);
         let chunk = NonNull::from(chunk);
         // SAFETY: all of the chunk is free, and in no bins, so it is ours alone.
@@ -251,7 +303,7 @@ impl Pool {
         } else {
             // The process keeps its memory locked, perhaps.
             // SAFETY: the chunk is mapped; its header is as it was, or zeros, which say the same.
-            state.add_free(unsafe { chunk.as_ref() });
+            self.add_free(unsafe { chunk.as_ref() }, &mut state);
         }
     }
 }

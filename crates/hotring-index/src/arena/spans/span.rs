@@ -1,18 +1,15 @@
-//! Spans: 64 KiB of blocks of one class, and what of them is free. All of a class's spans are
+//! Spans: memory of blocks of one class, and what of them is free. All of a class's spans are
 //! looked at and changed under the class's lock, except for one that is in nobody's bins.
 
 use super::bins::{Bins, Node};
 use super::list::{FreeList, Run, link};
 use super::pool::{span_memory, span_of};
-use crate::arena::GRAIN;
+use crate::arena::classes::{UNIT, Width, len_of, width_of};
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
 
-/// Length and alignment of a span.
-pub(super) const SPAN_LEN: usize = 64 << 10;
-
 /// Of a span that has anything less than `1 << LEVELS` blocks are out.
-const LEVELS: usize = (SPAN_LEN / GRAIN).ilog2() as usize;
+const LEVELS: usize = (UNIT / 8).ilog2() as usize;
 
 /// A span's header. The bins find it by its first field.
 #[repr(C, align(64))]
@@ -46,8 +43,8 @@ impl Span {
 
     /// Makes blocks of a class out of a free span, which is the caller's.
     pub(super) fn begin(&self, class: usize) {
-        let (start, len) = span_memory(self);
-        let blocks = (len / (class * GRAIN)) as u32;
+        let (start, len) = span_memory(self, width_of(class));
+        let blocks = (len / len_of(class)) as u32;
         self.head.set(null_mut());
         self.tail.set(null_mut());
         self.fresh_at.set(start);
@@ -59,23 +56,37 @@ impl Span {
 
     /// Hands out as many fresh blocks as the run asks for, one at least.
     pub(super) fn carve(&self, run: &mut Run) {
-        let len = u32::from(self.class.get()) * GRAIN as u32;
+        let len = len_of(usize::from(self.class.get())) as u32;
         let blocks = self.fresh.get().min((run.ask / len).max(1));
         let (at, bytes) = (self.fresh_at.get(), blocks * len);
         // SAFETY: `fresh` blocks follow `fresh_at` inside the span.
         self.fresh_at.set(unsafe { at.add(bytes as usize) });
         self.fresh.set(self.fresh.get() - blocks);
-        run.ask = (run.ask * 2).min(SPAN_LEN as u32);
+        run.ask = (run.ask * 2).min(UNIT as u32);
         // SAFETY: the blocks were the span's and are the run's from now on.
         unsafe { run.fill(at, bytes) };
     }
 
-    /// Hands out all listed blocks.
+    /// Hands out listed blocks: one if they are long, else all.
     fn splice(&self, to: &mut FreeList) {
+        if width_of(usize::from(self.class.get())) != Width::Narrow {
+            return self.pop(to);
+        }
         let len = self.listed.replace(0);
         let (head, tail) = (self.head.replace(null_mut()), self.tail.replace(null_mut()));
         // SAFETY: so they are linked, and they are the list's from now on.
         unsafe { to.prepend(head, tail, len) };
+    }
+
+    fn pop(&self, to: &mut FreeList) {
+        let mut listed = FreeList::EMPTY;
+        // SAFETY: so they are linked, and they are the list's for now.
+        unsafe { listed.prepend(self.head.get(), self.tail.get(), self.listed.get()) };
+        let block = listed.pop().expect("who calls has seen one");
+        // SAFETY: it was the span's, of the list's class, and is the list's from now on.
+        unsafe { to.push(block) };
+        self.listed.set(listed.len());
+        self.head.set(listed.head());
     }
 
     /// # Safety
@@ -139,9 +150,10 @@ impl Class {
     /// # Safety
     /// They are unused blocks of this class, owned by the caller.
     pub(super) unsafe fn put(&mut self, class: usize, mut list: FreeList, emptied: &mut Emptied) {
+        let width = width_of(class);
         while let Some(block) = list.pop() {
             // SAFETY: the block lies in a span of this class, whose lock is held.
-            let span = unsafe { span_of(block) };
+            let span = unsafe { span_of(block, width) };
             debug_assert!(usize::from(span.class.get()) == class, "freed with another size");
             // SAFETY: the caller's promise.
             unsafe {
@@ -158,8 +170,8 @@ impl Class {
     pub(super) unsafe fn put_run(&mut self, class: usize, run: &mut Run, emptied: &mut Emptied) {
         let Some((at, bytes)) = run.empty_out() else { return };
         // SAFETY: as in `put`.
-        let span = unsafe { span_of(at) };
-        let len = class * GRAIN;
+        let span = unsafe { span_of(at, width_of(class)) };
+        let len = len_of(class);
         debug_assert!(usize::from(span.class.get()) == class, "freed with another size");
         // SAFETY: the run ends inside the span or at its end.
         if unsafe { at.add(bytes as usize) }.as_ptr() == span.fresh_at.get() {

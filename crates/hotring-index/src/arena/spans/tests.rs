@@ -2,8 +2,8 @@
 
 use super::local::BATCH;
 use super::pool::FREE_CHUNKS_KEPT;
-use super::span::SPAN_LEN;
 use super::*;
+use crate::arena::classes::{FINE_MAX, UNIT, Width};
 use crate::memory::HUGE_PAGE;
 use crate::sync::Arc;
 use std::collections::BTreeSet;
@@ -112,13 +112,13 @@ fn freed_memory_serves_other_classes() {
     let arena = arena();
     let mut local = LocalArena::new(arena.clone());
     let mut most = 0;
-    for size in (8..=CLASSED_MAX).step_by(40) {
+    for size in (8..FINE_MAX).step_by(40).chain((FINE_MAX..=CLASSED_MAX).step_by(2_600)) {
         let held = blocks(&mut local, (4 << 20) / size, size);
         most = most.max(arena.held_bytes());
         held.into_iter().for_each(|block| block.free(&mut local));
         local.give_back();
     }
-    assert!(most <= (4 << 20) + 2 * HUGE_PAGE, "{most} bytes held for 4 MiB at a time");
+    assert!(most <= (4 << 20) + 3 * HUGE_PAGE, "{most} bytes held for 4 MiB at a time");
     assert_eq!(arena.held_bytes(), FLOOR);
 }
 
@@ -157,7 +157,7 @@ fn sessions_that_end_give_all_back() {
         assert_eq!(arena.held_bytes(), FLOOR, "round {round}");
     }
     let mut local = LocalArena::new(arena.clone());
-    let all = blocks(&mut local, (SPAN_LEN - 2112) / 1024, 1024);
+    let all = blocks(&mut local, (UNIT - 2112) / 1024, 1024);
     assert!(arena.class(128).is_empty(), "the first span, whole again, was carved from its start");
     all.into_iter().for_each(|block| block.free(&mut local));
 }
@@ -207,7 +207,7 @@ fn a_run_that_goes_back_to_its_place_stays_untouched() {
     let mut local = LocalArena::new(arena.clone());
     let first = Block::new(&mut local, 24, 1);
     // SAFETY: the block is out, and no other thread is here.
-    let span = unsafe { pool::span_of(first.at) };
+    let span = unsafe { pool::span_of(first.at, Width::Narrow) };
     let (listed, fresh, all) = span.counts();
     assert_eq!((listed, all - fresh), (0, 4096 / 24), "a run of a page is out");
     local.give_back();
@@ -298,8 +298,9 @@ fn use_in_any_order(arena: Arc<Arena>) {
         let who = random.below(locals.len());
         let local = &mut locals[who];
         if grow {
-            let size = match random.below(4) {
-                0 => 1 + random.below(CLASSED_MAX + 300),
+            let size = match random.below(200) {
+                0 => 1 + random.below(CLASSED_MAX + (64 << 10)),
+                1..50 => 1 + random.below(2 * FINE_MAX),
                 _ => 8 * (1 + random.below(6)),
             };
             held.push(Block::new(local, size, step as u8));
@@ -360,4 +361,39 @@ fn use_on_threads(arena: Arc<Arena>) {
     left.into_iter().flatten().for_each(|block| block.free(&mut local));
     drop(local);
     assert_eq!(arena.held_bytes(), FLOOR);
+}
+
+/// An item that is longer than the longest class has pages of its own.
+#[test]
+fn long_blocks_are_held_as_long_as_they_are_out() {
+    let arena = arena();
+    let mut local = LocalArena::new(arena.clone());
+    let (mapped, sizes) = (arena.mapped_bytes(), [CLASSED_MAX + 1, 1 << 20, (5 << 20) + 8]);
+    let held: Vec<Block> = sizes.iter().map(|&size| Block::new(&mut local, size, 3)).collect();
+    let all = sizes.map(footprint).iter().sum::<usize>();
+    assert_eq!((arena.held_bytes(), arena.mapped_bytes()), (all, mapped + all));
+    assert!(arena.has_large());
+    held.into_iter().for_each(|block| block.free(&mut local));
+    assert_eq!((arena.held_bytes(), arena.has_large()), (0, false));
+}
+
+/// Whatever the size, little is held beside what is out.
+#[test]
+fn sizes_of_all_kinds_are_held_without_much_beside() {
+    for (from, to) in [(16, 4096), (4096, 64 << 10), (64 << 10, CLASSED_MAX)] {
+        let arena = arena();
+        let mut local = LocalArena::new(arena.clone());
+        let mut random = Random::of_test();
+        let (mut held, mut out) = (Vec::new(), 0);
+        while out < 128 << 20 {
+            let size = from + random.below(to - from);
+            out += footprint(size);
+            held.push(Block::new(&mut local, size, held.len() as u8));
+        }
+        let beside = arena.held_bytes() - out;
+        assert!(beside < out / 7, "{beside} bytes beside {out} of blocks from {from} to {to}");
+        held.into_iter().for_each(|block| block.free(&mut local));
+        local.give_back();
+        assert_eq!(arena.held_bytes(), FLOOR);
+    }
 }
