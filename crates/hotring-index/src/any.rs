@@ -8,6 +8,7 @@ use crate::bytes::{
     Action, Bytes, Damaged, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub,
 };
 use crate::chaining::Chaining;
+use crate::compact::Compacted;
 use crate::config::{Checksum, Config, ConfigError};
 use crate::gcuckoo::GCuckoo;
 use crate::index::Index;
@@ -414,6 +415,11 @@ impl AnySession {
     /// As [`Session::admit`].
     pub fn look_for_room(&mut self, bytes: usize) -> Result<(), Refused> {
         each!(&mut self.sessions, session => session.look_for_room(bytes))
+    }
+
+    /// As [`Session::compact_step`].
+    pub fn compact_step(&mut self, budget: usize) -> Compacted {
+        each!(&mut self.sessions, session => session.compact_step(budget))
     }
 
     /// As [`Session::collect`].

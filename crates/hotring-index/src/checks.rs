@@ -114,6 +114,8 @@ pub enum Fault {
     SplitUnfrozen,
     /// A scan copies a page while others change it.
     TornScan,
+    /// An item is moved without being frozen.
+    MoveUnfrozen,
     /// An item is copied without a sign of it in its word.
     CopyUnannounced,
     /// The item of a copy that is being written is taken out of its word.

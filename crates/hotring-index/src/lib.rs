@@ -48,6 +48,7 @@ mod chaining;
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
 pub mod checks;
+mod compact;
 mod config;
 mod engine;
 mod gcuckoo;
@@ -80,6 +81,7 @@ pub use bytes::{
     Scrub, ScrubCounts, Value,
 };
 pub use chaining::Chaining;
+pub use compact::Compacted;
 pub use config::{
     Atomicity, Checksum, Config, ConfigError, Expander, GCuckooConfig, Growth, MercuryConfig,
     RcuCounts, Strategy,

@@ -3,13 +3,14 @@
 use crate::arena::{Arena, LocalArena};
 use crate::budget::{Budget, Full, LOOK, Refused};
 use crate::bytes::Damaged;
+use crate::compact::Compaction;
 use crate::config::{Config, ConfigError};
 use crate::engine::Engine;
 use crate::item::{Item, Kind};
 use crate::limit::ADMIT_ROUNDS;
 use crate::reclaim::{Collector, Participant, Record};
 use crate::ring::Ring;
-use crate::sync::{Arc, Ordering, TallyU64};
+use crate::sync::{Arc, Mutex, Ordering, TallyU64};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
@@ -30,6 +31,8 @@ pub(crate) struct Shared<K: Kind, E: Engine> {
     pub(crate) collector: Arc<Collector>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) budget: Budget,
+    /// Nothing while a session is at it.
+    pub(crate) compaction: Mutex<Option<Compaction>>,
     /// Where `expire_step` goes on.
     pub(crate) expire_cursor: TallyU64,
     /// Where `sweep_some` goes on.
@@ -47,6 +50,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
             collector: Arc::new(collector(&config)),
             arena: Arc::new(Arena::new(config.huge_pages, E::WHOLE_CHUNKS)),
             budget: Budget::new(),
+            compaction: Mutex::new(Some(Compaction::default())),
             expire_cursor: TallyU64::new(0),
             sweep_cursor: TallyU64::new(0),
             versions: TallyU64::new(1),
@@ -64,9 +68,13 @@ impl<K: Kind, E: Engine> Shared<K, E> {
         self.sum(|record| record.items.load())
     }
 
+    /// Bytes of all items, those included that wait for readers.
+    pub(crate) fn item_bytes(&self) -> u64 {
+        self.sum(|record| record.item_bytes.load()).max(0).cast_unsigned()
+    }
+
     fn used_bytes(&self) -> u64 {
-        let items = self.sum(|record| record.item_bytes.load()).max(0).cast_unsigned();
-        items + self.engine.table_bytes() + self.budget.beside()
+        self.item_bytes() + self.engine.table_bytes() + self.budget.beside()
     }
 
     /// Whether there is memory for a table of twice the size. Lookups are slower without, but nothing is
@@ -304,6 +312,15 @@ impl<K: Kind, E: Engine> Session<K, E> {
     /// the free memory that it has kept for itself, so that it can go back to the system.
     pub fn collect(&mut self) {
         if self.local.participant.has_garbage() || self.shared.engine.is_busy() {
+            self.collect_garbage();
+        }
+        self.local.arena.give_back();
+    }
+
+    /// Frees what can be freed, and gives up the session's free memory, so that what is taken next is what
+    /// is to be taken first.
+    pub(crate) fn leave_caches(&mut self) {
+        if self.local.participant.has_garbage() {
             self.collect_garbage();
         }
         self.local.arena.give_back();

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use hotring_index::{AnyIndex, Damaged, Entry, Key, Part, Refused};
+use hotring_index::{AnyIndex, Compacted, Damaged, Entry, Key, Part, Refused};
 
 use crate::changes::Change;
 use crate::error::StoreError;
@@ -280,6 +280,13 @@ impl Session {
     /// Busy sessions do so by themselves; call this where a session goes idle.
     pub fn collect(&mut self) {
         self.index.collect();
+    }
+
+    /// Does a part of what brings item memory together where much of it is held and not used, looking at about
+    /// `budget` items ([`hotring_index::Session::compact_step`]). No operation notices, so none is waited
+    /// for.
+    pub fn compact_step(&mut self, budget: usize) -> Compacted {
+        self.index.compact_step(budget)
     }
 
     pub(crate) fn stripe(&self, key: &[u8]) -> u32 {

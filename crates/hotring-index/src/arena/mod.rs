@@ -19,10 +19,10 @@ mod plain;
 mod spans;
 
 #[cfg(any(loom, shuttle))]
-pub(crate) use checked::{Arena, LocalArena};
+pub(crate) use checked::{Arena, LocalArena, Survey};
 #[cfg(all(hotring_plain_arena, not(any(loom, shuttle))))]
-pub(crate) use plain::{Arena, LocalArena};
+pub(crate) use plain::{Arena, LocalArena, Survey};
 #[cfg(not(any(loom, shuttle, hotring_plain_arena)))]
-pub(crate) use spans::{Arena, LocalArena};
+pub(crate) use spans::{Arena, LocalArena, Survey};
 
 pub(crate) use classes::footprint;

@@ -22,6 +22,8 @@ pub(crate) use shuttle_points::one_step;
 #[cfg(shuttle)]
 pub(crate) use shuttle_points::{AtomicBool, AtomicPtr, AtomicU64, fence};
 
+#[cfg(not(any(loom, shuttle, hotring_plain_arena)))]
+pub(crate) use std::sync::atomic::AtomicU32 as TallyU32;
 pub(crate) use std::sync::atomic::{
     AtomicI64 as TallyI64, AtomicU64 as TallyU64, Ordering, compiler_fence,
 };

@@ -7,6 +7,7 @@ mod bytes;
 mod chaining;
 mod checksums;
 mod colliding;
+mod compaction;
 mod flooding;
 mod gcuckoo;
 mod guard;

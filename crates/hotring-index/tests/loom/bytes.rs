@@ -187,6 +187,47 @@ pub fn scenarios() -> Vec<Scenario> {
             holds: |answers, last| answers[1] && last.is_none(),
         },
         Scenario {
+            name: "move | write in place",
+            reclaim: Reclaim::Oracle,
+            setup: |s| {
+                s.put(b"k", word(7), Expiry::Never, 1);
+            },
+            threads: &[
+                |s| s.compact_step(100).visited > 0,
+                |s| s.put(b"k", word(8), Expiry::Never, 1),
+            ],
+            holds: |answers, last| answers[0] && answers[1] && last.as_deref() == Some(b"8"),
+        },
+        Scenario {
+            name: "move | get | remove",
+            reclaim: Reclaim::Oracle,
+            setup: |s| {
+                s.put(b"k", text("v"), Expiry::Never, 1);
+            },
+            threads: &[
+                |s| s.compact_step(100).visited > 0,
+                |s| s.get(b"k", 1, read).is_some_and(|value| value != b"v"),
+                |s| s.remove(b"k", 1),
+            ],
+            holds: |answers, last| answers[0] && !answers[1] && answers[2] && last.is_none(),
+        },
+        Scenario {
+            name: "move, and free | get, get",
+            reclaim: Reclaim::Epochs,
+            setup: |s| {
+                s.put(b"k", word(7), Expiry::Never, 1);
+            },
+            threads: &[
+                |s| {
+                    let moved = s.compact_step(100).moved == 1;
+                    (0..3).for_each(|_| s.collect());
+                    moved
+                },
+                |s| (0..2).all(|_| s.get(b"k", 1, read).as_deref() == Some(b"7")),
+            ],
+            holds: |answers, last| answers[0] && answers[1] && last.as_deref() == Some(b"7"),
+        },
+        Scenario {
             name: "replace, and free | replace, and free",
             reclaim: Reclaim::Epochs,
             setup: |s| {
@@ -249,8 +290,9 @@ pub fn explore(scenario: &Scenario, run: Run) -> Report {
 }
 
 /// Wrong variants, and the scenario that shows each.
-pub const CONTROLS: [(Fault, &str); 3] = [
+pub const CONTROLS: [(Fault, &str); 4] = [
     (Fault::NoDoom, "renew | remove what has expired"),
     (Fault::FreeEarly, "get | remove, and free | advance"),
     (Fault::NoPinFence, "get | replace, and free"),
+    (Fault::MoveUnfrozen, "move | write in place"),
 ];

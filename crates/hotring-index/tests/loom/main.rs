@@ -130,7 +130,8 @@ fn wrong_moves_are_caught() {
 
 #[test]
 fn byte_strings_and_reclamation() {
-    for scenario in bytes::scenarios() {
+    let only = std::env::var("HOTRING_LOOM_ONLY").unwrap_or_default();
+    for scenario in bytes::scenarios().into_iter().filter(|s| s.name.contains(&only)) {
         let report = bytes::explore(&scenario, Run::real());
         say(scenario.name, &report);
         if let Some(complaint) = report.complaint {

@@ -39,10 +39,12 @@ mod list;
 mod local;
 mod pool;
 mod span;
+mod sparse;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use local::LocalArena;
+pub(crate) use sparse::Survey;
 
 use super::classes::{CLASSED_MAX, CLASSES, footprint, width_of};
 use super::large::Large;

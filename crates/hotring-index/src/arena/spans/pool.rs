@@ -6,12 +6,11 @@
 //! Zeros are a valid header of a free chunk, so that one that was given back needs no other care.
 
 use super::bins::{Bins, Node};
-use super::span::Span;
-use crate::arena::classes::{CHUNK_HEADER, CHUNK_LEN, UNIT, Width};
+use super::span::{Figure, Span};
+use crate::arena::classes::{CHUNK_HEADER, CHUNK_LEN, CLASSES, UNIT, Width};
 use crate::memory::{self, Mapping};
-use crate::sync::{Mutex, Ordering, TallyU64};
+use crate::sync::{AtomicBool, Mutex, Ordering, TallyU64};
 use std::alloc::{Layout, handle_alloc_error};
-use std::cell::Cell;
 use std::mem::offset_of;
 use std::ptr::{NonNull, null};
 
@@ -28,9 +27,11 @@ pub(super) const FREE_CHUNKS_KEPT: usize = 1;
 struct Chunk {
     node: Node,
     /// A bit for each unit that is of a span that is not free; under the pool's lock.
-    used: Cell<u32>,
+    used: Figure,
     /// How long its spans are. Changes while all are free, under the pool's lock.
-    width: Cell<u8>,
+    width: Figure,
+    /// Whether nothing is taken of it any more, so that it becomes free.
+    closing: AtomicBool,
     /// Each under the lock of its class, or its owner's alone.
     spans: [Span; SPANS],
 }
@@ -40,6 +41,50 @@ const _: () = assert!(SPANS == u32::BITS as usize && size_of::<Chunk>() == CHUNK
 /// The header of the chunk that an address lies in.
 fn chunk_at(address: usize) -> *const Chunk {
     std::ptr::with_exposed_provenance(address & !(CHUNK_LEN - 1))
+}
+
+impl Chunk {
+    fn is_closing(&self) -> bool {
+        // ORDERING: Relaxed, advice: what is taken nevertheless is moved later.
+        self.closing.load(Ordering::Relaxed)
+    }
+
+    fn set_closing(&self, closing: bool) {
+        // ORDERING: Relaxed, as above.
+        self.closing.store(closing, Ordering::Relaxed);
+    }
+
+    /// Bytes of the blocks that somebody has; adds to `free` what is free, by class, and to `unused` the spans
+    /// that are. An estimate.
+    fn use_of(&self, free: &mut [usize], unused: &mut usize) -> usize {
+        let (used, step) = (self.used.get(), Width::ALL[self.width.get() as usize].units());
+        let mut out = 0;
+        for at in (0..SPANS).step_by(step) {
+            if used & 1 << at == 0 {
+                *unused += step * UNIT;
+                continue;
+            }
+            let (class, free_here, out_here) = self.spans[at].use_of();
+            free[class] += free_here;
+            out += out_here;
+        }
+        out
+    }
+}
+
+/// Whether nothing is to be taken of the span's chunk any more.
+pub(super) fn is_closing(span: &Span) -> bool {
+    // SAFETY: the header of the chunk that the span's is in.
+    unsafe { &*chunk_at(std::ptr::from_ref(span).addr()) }.is_closing()
+}
+
+/// As `is_closing`, of the chunk that a block lies in.
+///
+/// # Safety
+/// The block is out: its chunk is in memory.
+pub(super) unsafe fn leaves(block: NonNull<u8>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { &*chunk_at(block.as_ptr().addr()) }.is_closing()
 }
 
 /// The span of this width that a block lies in.
@@ -86,6 +131,12 @@ pub(super) struct Lot {
 impl Lot {
     pub(super) const EMPTY: Self = Self { chunk: null(), spans: 0 };
 
+    /// Whether nothing is to be taken of their chunk any more.
+    fn is_closing(&self) -> bool {
+        // SAFETY: none of a lot's spans is free, so its chunk is in memory.
+        self.spans != 0 && unsafe { &*self.chunk }.is_closing()
+    }
+
     /// One of them, the caller's from now on.
     fn pop<'a>(&mut self) -> Option<&'a Span> {
         let (span, others) = (self.spans.trailing_zeros(), self.spans.checked_sub(1)?);
@@ -128,7 +179,7 @@ impl State {
                 self.free.place(&chunk.node, None);
                 self.free_len -= 1;
             } else {
-                self.partly[usize::from(chunk.width.get())].place(&chunk.node, None);
+                self.partly[chunk.width.get() as usize].place(&chunk.node, None);
             }
         }
     }
@@ -141,8 +192,8 @@ impl State {
             if used == 0 {
                 self.free.place(&chunk.node, Some(0));
                 self.free_len += 1;
-            } else if used < SPANS as u32 {
-                self.partly[usize::from(chunk.width.get())].place(&chunk.node, Some(used));
+            } else if used < SPANS as u32 && !chunk.is_closing() {
+                self.partly[chunk.width.get() as usize].place(&chunk.node, Some(used));
             }
         }
     }
@@ -161,7 +212,7 @@ impl State {
         let (step, one) = (width.units(), units(width));
         let first = || (0..SPANS).step_by(step).map(|at| one << at).find(|span| used & span == 0);
         let spans = if all { !used } else { first().expect("it has a free one") };
-        chunk.width.set(width as u8);
+        chunk.width.set(width as u32);
         chunk.used.set(used | spans);
         self.put_back(chunk);
         Lot { chunk, spans }
@@ -203,6 +254,9 @@ impl Pool {
     /// chunk that has one. Aborts like any allocation failure when the system has no memory.
     pub(super) fn take<'a>(&'a self, lot: &mut Lot, width: Width) -> &'a Span {
         let is_narrow = width == Width::Narrow;
+        if lot.is_closing() {
+            self.give_lot(lot);
+        }
         if is_narrow && let Some(span) = lot.pop() {
             return span;
         }
@@ -286,6 +340,9 @@ impl Pool {
         let mut state = self.state();
         state.take_out(chunk);
         chunk.used.set(chunk.used.get() & !spans);
+        if chunk.used.get() == 0 {
+            chunk.set_closing(false);
+        }
         state.put_back(chunk);
         if chunk.used.get() != 0 || state.free_len <= FREE_CHUNKS_KEPT {
             return;
@@ -304,6 +361,70 @@ impl Pool {
             // The process keeps its memory locked, perhaps.
             // SAFETY: the chunk is mapped; its header is as it was, or zeros, which say the same.
             self.add_free(unsafe { chunk.as_ref() }, &mut state);
+        }
+    }
+}
+
+/// A chunk as a survey has found it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Surveyed {
+    /// Bytes of its blocks that are out.
+    pub(super) out: usize,
+    address: usize,
+}
+
+/// What a survey has found so far.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Chunks that are in use, and not closing.
+    pub(super) chunks: Vec<Surveyed>,
+    /// Of these, bytes that are free of each class's spans.
+    pub(super) free: Vec<usize>,
+    /// And of spans that are free.
+    pub(super) unused: usize,
+    /// Bytes that are free in chunks that are closing already.
+    pub(super) closing: usize,
+}
+
+impl Pool {
+    /// Looks at `count` chunks from number `from` on. False: these were the last ones.
+    pub(super) fn survey(&self, from: usize, count: usize, found: &mut Found) -> bool {
+        const OF_MAPPING: usize = MAPPING_LEN / CHUNK_LEN;
+        let state = self.state();
+        let chunk = |number: usize| {
+            let mapping = state.mappings.get(number / OF_MAPPING)?.start().as_ptr().addr();
+            Some(chunk_at(mapping + number % OF_MAPPING * CHUNK_LEN))
+        };
+        let chunks: Vec<_> = (from..from + count).map_while(chunk).collect();
+        drop(state);
+        found.free.resize(CLASSES, 0);
+        for &chunk in &chunks {
+            // SAFETY: a mapping stays, and what may change in a header meanwhile are atomics; where there is
+            // no memory zeros are read, which are a free chunk.
+            let chunk = unsafe { &*chunk };
+            if chunk.used.get() == 0 {
+                continue;
+            }
+            if chunk.is_closing() {
+                let out = chunk.use_of(&mut [0; CLASSES], &mut 0);
+                found.closing += CHUNK_LEN.saturating_sub(out);
+            } else {
+                let out = chunk.use_of(&mut found.free, &mut found.unused);
+                found.chunks.push(Surveyed { out, address: std::ptr::from_ref(chunk).addr() });
+            }
+        }
+        chunks.len() == count
+    }
+
+    /// Has nothing taken of a chunk any more until it is free.
+    pub(super) fn close(&self, surveyed: Surveyed) {
+        let mut state = self.state();
+        // SAFETY: as in `survey`.
+        let chunk = unsafe { &*chunk_at(surveyed.address) };
+        // One that became free meanwhile may have no memory.
+        if chunk.used.get() != 0 && !chunk.is_closing() {
+            state.take_out(chunk);
+            chunk.set_closing(true);
         }
     }
 }

@@ -3,8 +3,9 @@
 
 use super::bins::{Bins, Node};
 use super::list::{FreeList, Run, link};
-use super::pool::{span_memory, span_of};
-use crate::arena::classes::{UNIT, Width, len_of, width_of};
+use super::pool::{is_closing, span_memory, span_of};
+use crate::arena::classes::{CLASSES, UNIT, Width, len_of, width_of};
+use crate::sync::{Ordering, TallyU32};
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
 
@@ -20,25 +21,52 @@ pub(super) struct Span {
     tail: Cell<*mut u8>,
     /// Where blocks begin that were not handed out yet.
     fresh_at: Cell<*mut u8>,
-    listed: Cell<u32>,
-    fresh: Cell<u32>,
+    listed: Figure,
+    fresh: Figure,
     /// All blocks, whoever has them.
-    blocks: Cell<u32>,
-    class: Cell<u16>,
+    blocks: Figure,
+    class: Figure,
 }
 
 const _: () = assert!(size_of::<Span>() == 64, "a line, so that no two classes write the same one");
 
+/// A number that one at a time changes, and that anybody may look at for an estimate.
+#[derive(Default)]
+pub(super) struct Figure(TallyU32);
+
+impl Figure {
+    #[inline]
+    pub(super) fn get(&self) -> u32 {
+        // ORDERING: Relaxed: who decides on it holds the lock under which it changes, or owns it.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn set(&self, number: u32) {
+        // ORDERING: Relaxed, as in `get`.
+        self.0.store(number, Ordering::Relaxed);
+    }
+}
+
 impl Span {
+    /// Its class, and the bytes of the blocks that nobody has and that somebody has; an estimate where these
+    /// change meanwhile.
+    pub(super) fn use_of(&self) -> (usize, usize, usize) {
+        let class = (self.class.get() as usize).min(CLASSES - 1);
+        let (all, len) = (self.blocks.get(), len_of(class));
+        let free = (self.listed.get() + self.fresh.get()).min(all);
+        (class, free as usize * len, (all - free) as usize * len)
+    }
+
     /// Blocks that somebody has: they are in use, or in a session's cache.
     fn out(&self) -> u32 {
         self.blocks.get() - self.listed.get() - self.fresh.get()
     }
 
-    /// By use: nowhere if there is nothing to be had.
+    /// By use: nowhere if there is nothing to be had, or nothing to be taken any more.
     fn bin(&self) -> Option<u32> {
         let out = self.out();
-        (out < self.blocks.get()).then(|| out.checked_ilog2().unwrap_or(0))
+        (out < self.blocks.get() && !is_closing(self)).then(|| out.checked_ilog2().unwrap_or(0))
     }
 
     /// Makes blocks of a class out of a free span, which is the caller's.
@@ -51,12 +79,12 @@ impl Span {
         self.listed.set(0);
         self.fresh.set(blocks);
         self.blocks.set(blocks);
-        self.class.set(class as u16);
+        self.class.set(class as u32);
     }
 
     /// Hands out as many fresh blocks as the run asks for, one at least.
     pub(super) fn carve(&self, run: &mut Run) {
-        let len = len_of(usize::from(self.class.get())) as u32;
+        let len = len_of(self.class.get() as usize) as u32;
         let blocks = self.fresh.get().min((run.ask / len).max(1));
         let (at, bytes) = (self.fresh_at.get(), blocks * len);
         // SAFETY: `fresh` blocks follow `fresh_at` inside the span.
@@ -69,10 +97,11 @@ impl Span {
 
     /// Hands out listed blocks: one if they are long, else all.
     fn splice(&self, to: &mut FreeList) {
-        if width_of(usize::from(self.class.get())) != Width::Narrow {
+        if width_of(self.class.get() as usize) != Width::Narrow {
             return self.pop(to);
         }
-        let len = self.listed.replace(0);
+        let len = self.listed.get();
+        self.listed.set(0);
         let (head, tail) = (self.head.replace(null_mut()), self.tail.replace(null_mut()));
         // SAFETY: so they are linked, and they are the list's from now on.
         unsafe { to.prepend(head, tail, len) };
@@ -122,6 +151,11 @@ impl Class {
         {
             // SAFETY: the node is the first field of a span of this class.
             let span = unsafe { node.cast::<Span>().as_ref() };
+            if is_closing(span) {
+                // SAFETY: it is one of ours, and spans stay where they are.
+                unsafe { self.bins.place(&span.node, None) };
+                continue;
+            }
             let is_fresh = span.listed.get() == 0;
             if is_fresh {
                 span.carve(run);
@@ -154,7 +188,7 @@ impl Class {
         while let Some(block) = list.pop() {
             // SAFETY: the block lies in a span of this class, whose lock is held.
             let span = unsafe { span_of(block, width) };
-            debug_assert!(usize::from(span.class.get()) == class, "freed with another size");
+            debug_assert!(span.class.get() as usize == class, "freed with another size");
             // SAFETY: the caller's promise.
             unsafe {
                 span.push(block);
@@ -172,7 +206,7 @@ impl Class {
         // SAFETY: as in `put`.
         let span = unsafe { span_of(at, width_of(class)) };
         let len = len_of(class);
-        debug_assert!(usize::from(span.class.get()) == class, "freed with another size");
+        debug_assert!(span.class.get() as usize == class, "freed with another size");
         // SAFETY: the run ends inside the span or at its end.
         if unsafe { at.add(bytes as usize) }.as_ptr() == span.fresh_at.get() {
             span.fresh_at.set(at.as_ptr());
