@@ -1,5 +1,6 @@
-//! Work that no client waits for, and no key ([`crate::expirer`]): the walk of SCRUB, closing connections that are
-//! idle or do not finish a request, measuring the rate of commands, looking for stalled threads.
+//! Work that no client waits for, and no key ([`crate::expirer`]): the walk of SCRUB, moving items together so that
+//! memory goes back, evicting after a limit was lowered, closing connections that are idle or do not finish a
+//! request, measuring the rate of commands, looking for stalled threads.
 //!
 //! It runs on the accepting thread, which has little else to do: connections that are open never
 //! wait for it. New ones do, for as long as a tick lasts: at most `TICK_MAX` and a step of each.
@@ -26,6 +27,12 @@ const STEP_ITEMS: usize = 512;
 
 /// A tick ends after this time whatever is left, so that a walk takes at most a quarter of a core.
 const TICK_MAX: Duration = Duration::from_millis(25);
+
+/// Of which moving items together takes at most this, a tenth of a core.
+const COMPACT_MAX: Duration = Duration::from_millis(10);
+
+/// Items looked at between two looks at the clock meanwhile.
+const COMPACT_ITEMS: usize = 256;
 
 /// So many bytes of an unfinished request give it one second more.
 const REQUEST_SECOND_BYTES: usize = 64 << 10;
@@ -60,6 +67,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
             && clock::monotonic() < deadline
         {}
+        compact(&mut store, clock::monotonic() + COMPACT_MAX);
         store.collect();
         server.tracking.make_room(STEP_ITEMS);
         while server.tracking.drop_left(&mut tracking_walk) && clock::monotonic() < deadline {}
@@ -106,6 +114,11 @@ impl Upkeep {
         self.measured_to =
             store.measure_pinned(self.measured_to.as_deref(), STEP_ITEMS, clock::unix_ms());
     }
+}
+
+/// Moves items together where much memory is held and little of it used.
+fn compact(store: &mut Session, deadline: Instant) {
+    while store.compact_step(COMPACT_ITEMS).visited > 0 && clock::monotonic() < deadline {}
 }
 
 /// Closes the connections whose buffers take most, until those of the rest are within the limit.
@@ -191,7 +204,7 @@ fn close_silent(server: &Server) {
 mod tests {
     use std::task::Waker;
 
-    use hotring_store::Options;
+    use hotring_store::{Options, SetOptions};
 
     use super::*;
     use crate::client::{Client, KILLED, Wait};
@@ -225,5 +238,27 @@ mod tests {
         listener.active_at.store(1, Relaxed);
         close_silent(&server);
         assert_eq!(listener.signals(), 0, "it listens");
+    }
+
+    #[test]
+    fn memory_goes_back_after_a_mass_removal() {
+        const KEYS: u32 = 200_000;
+        let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
+        let mut store = server.store.session();
+        for key in 0..KEYS {
+            store.set(&key.to_le_bytes(), &[7; 150], SetOptions::default(), 0).unwrap();
+        }
+        for key in (0..KEYS).filter(|key| key.wrapping_mul(2_654_435_761) >> 28 != 0) {
+            store.remove(&key.to_le_bytes(), 0);
+        }
+        (0..200).for_each(|_| store.collect());
+        let held = || server.store.stats().index.held_bytes;
+        let sparse = held();
+        // As many ticks as a minute has.
+        for _ in 0..600 {
+            compact(&mut store, clock::monotonic() + COMPACT_MAX);
+            store.collect();
+        }
+        assert!(held() < sparse / 2, "{} of {sparse} bytes are held", held());
     }
 }

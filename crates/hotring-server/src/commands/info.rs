@@ -138,6 +138,15 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     field(text, "used_memory_rss_human", human(rss));
     field(text, "used_memory_dataset", dataset);
     field(text, "used_memory_overhead", used - dataset);
+    let index = &f.store.index;
+    field(text, "allocator_allocated", index.bytes);
+    field(text, "allocator_active", index.held_bytes);
+    field(text, "allocator_resident", index.held_bytes);
+    line(text, format_args!("allocator_frag_ratio:{:.2}", index.fragmentation()));
+    field(text, "allocator_frag_bytes", index.held_bytes.saturating_sub(index.bytes));
+    line(text, format_args!("mem_fragmentation_ratio:{:.2}", rss as f64 / used.max(1) as f64));
+    field(text, "mem_fragmentation_bytes", rss as i64 - used as i64);
+    field(text, "mem_allocator", "hotring");
     let (scripts, scripts_len) = f.server.scripts.counts();
     field(text, "number_of_cached_scripts", scripts);
     field(text, "used_memory_scripts", scripts_len);

@@ -1,11 +1,13 @@
 //! MEMORY: what values and all else take.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use hotring_protocol::parse_i64;
 use hotring_store::index::Stats;
 
 use crate::big_keys::BigKey;
+use crate::clock;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::hot_keys::hottest;
@@ -15,6 +17,10 @@ const KEYS_SHOWN: usize = 10;
 
 /// Below this there is nothing to give advice about.
 const LITTLE: u64 = 5 << 20;
+
+/// What PURGE takes at most, and items that it looks at between two looks at the clock.
+const PURGE_MAX: Duration = Duration::from_millis(20);
+const PURGE_ITEMS: usize = 256;
 
 /// The whole item; there is nothing to sample.
 pub(crate) fn usage(c: &mut Context<'_>) -> Outcome {
@@ -33,7 +39,11 @@ pub(crate) fn usage(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
+/// Frees what can be freed, and moves items together for as long as others may well wait; the background
+/// goes on with it.
 pub(crate) fn purge(c: &mut Context<'_>) -> Outcome {
+    let deadline = clock::monotonic() + PURGE_MAX;
+    while c.store.compact_step(PURGE_ITEMS).visited > 0 && clock::monotonic() < deadline {}
     c.store.collect();
     c.reply.ok();
     Ok(())
@@ -136,7 +146,8 @@ pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
         }
         if index.held_bytes > 2 * index.bytes + LITTLE {
             say(format_args!(
-                "{} bytes are held for items that take {}: memory of removed ones serves later ones.",
+                "{} bytes are held for items that take {}: memory of removed ones serves later ones, or goes back \
+                 as items are moved together.",
                 index.held_bytes, index.bytes
             ));
         }
