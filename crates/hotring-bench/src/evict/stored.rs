@@ -1,6 +1,8 @@
 //! The policies of hotring's store, in the store itself and in a server: with real keys and values, a limit in bytes,
 //! and everything else that eviction has to do there. What the pure policies reach is what these are to reach.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use hotring_store::{
     EvictionOptions, EvictionPolicy, Options, Session, SetExpiry, SetOptions, Store,
@@ -17,6 +19,9 @@ pub fn policies() -> impl Iterator<Item = EvictionPolicy> {
 
 /// When the first key is stored, in Unix milliseconds.
 const NOW: u64 = 1_700_000_000_000;
+/// Looks at a server's memory that have to be alike, and the time between two.
+const CALM: usize = 10;
+const LOOK: Duration = Duration::from_millis(100);
 /// Keys live for longer than any replay, each for a millisecond longer than the one that was stored before it.
 const LIFE_MS: u64 = 1_000_000_000;
 
@@ -65,10 +70,7 @@ pub fn in_server(
     let mut client = Client::connect(address)?;
     ensure!(matches!(client.call(&[b"DBSIZE"])?, Reply::Integer(0)), "{address} is not empty");
     set(&mut client, &[b"maxmemory", b"0"])?;
-    let used = |client: &mut Client| -> Result<u64> {
-        info_field(&client.info("memory")?, "used_memory").context("INFO has no used_memory")
-    };
-    let empty = used(&mut client)?;
+    let empty = settled(&mut client)?;
     let key = setting.trace.key(0);
     client.call(&[b"SET", key, &value, b"EX", b"100"])?;
     let Reply::Integer(item) = client.call(&[b"MEMORY", b"USAGE", key])? else {
@@ -90,6 +92,20 @@ pub fn in_server(
     }
     client.call(&[b"FLUSHALL"])?;
     Ok(hits)
+}
+
+/// The memory that the server uses, once it changes no more: what a replay has left is freed in the background.
+fn settled(client: &mut Client) -> Result<u64> {
+    let (mut last, mut calm) = (0, 0);
+    while calm < CALM {
+        std::thread::sleep(LOOK);
+        client.call(&[b"MEMORY", b"PURGE"])?;
+        let used = info_field(&client.info("memory")?, "used_memory")
+            .context("INFO has no used_memory")?;
+        calm = if used == last { calm + 1 } else { 0 };
+        last = used;
+    }
+    Ok(last)
 }
 
 fn set(client: &mut Client, pairs: &[&[u8]]) -> Result<()> {

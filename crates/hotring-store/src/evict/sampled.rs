@@ -7,7 +7,7 @@
 //! A tick that is 256 ticks ago looks like now. So with every draw a hand goes on through all items, twice
 //! for each time that the memory is written once, and sets what is older than [`AGE_MAX`] to that.
 
-use hotring_index::AnySession;
+use hotring_index::{AnySession, Marked};
 
 use super::room::Victim;
 use super::{Policy, TICKS_A_TURN};
@@ -15,6 +15,8 @@ use crate::pins::Pins;
 
 /// Best candidates of earlier draws that are kept.
 const POOL: usize = 16;
+/// Keys among which chance chooses.
+const RANDOM_SAMPLES: usize = 16;
 /// Items looked at under one pin.
 const PIECE: usize = 256;
 /// What an age is set to that is more.
@@ -46,12 +48,12 @@ pub(super) struct Draw<'a> {
 }
 
 impl Draw<'_> {
-    fn score(self, bits: u8, expire_at: Option<u64>) -> u64 {
+    fn score(self, Marked { bits, hash, .. }: Marked, expire_at: Option<u64>, luck: u64) -> u64 {
         match self.policy {
             Policy::AllKeysLru | Policy::VolatileLru => self.tick.wrapping_sub(bits).into(),
             Policy::AllKeysLfu | Policy::VolatileLfu => (u8::MAX - bits).into(),
             Policy::VolatileTtl => u64::MAX - expire_at.unwrap_or(u64::MAX),
-            _ => 0,
+            _ => (hash ^ luck).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         }
     }
 }
@@ -79,15 +81,17 @@ impl Sampled {
     }
 
     /// Enters keys near a random place. Returns how many there were.
-    fn draw(&mut self, index: &mut AnySession, draw: Draw<'_>) -> usize {
+    fn draw(&mut self, index: &mut AnySession, mut draw: Draw<'_>) -> usize {
         let mut seen = 0;
+        let luck = self.luck(&mut draw);
         // Twice through all, in the worst case: from the place to the end, and from the beginning.
         let (mut cursor, mut rounds) = (self.random(), 0);
         while seen < draw.samples && rounds < 2 {
             let mut candidates = Vec::new();
             cursor = index.review(cursor, draw.samples - seen, |entry, marked| {
                 if !draw.pins.has(entry.key) {
-                    candidates.push((draw.score(marked.bits, entry.expire_at), Victim::of(&entry)));
+                    candidates
+                        .push((draw.score(marked, entry.expire_at, luck), Victim::of(&entry)));
                 }
                 (marked.bits, true)
             });
@@ -99,17 +103,19 @@ impl Sampled {
     }
 
     /// Enters keys that expire, from where the last draw stopped: they may be few among many.
-    fn draw_volatile(&mut self, index: &mut AnySession, draw: Draw<'_>) -> usize {
+    fn draw_volatile(&mut self, index: &mut AnySession, mut draw: Draw<'_>) -> usize {
         if draw.policy == Policy::VolatileRandom {
             self.volatile_hand = self.random();
         }
+        let luck = self.luck(&mut draw);
         let (mut seen, mut rounds) = (0, 0);
         while seen < draw.samples && rounds < 2 {
             let mut candidates = Vec::new();
             let left = draw.samples - seen;
             self.volatile_hand = index.review(self.volatile_hand, PIECE, |entry, marked| {
                 if entry.expire_at.is_some() && !draw.pins.has(entry.key) {
-                    candidates.push((draw.score(marked.bits, entry.expire_at), Victim::of(&entry)));
+                    candidates
+                        .push((draw.score(marked, entry.expire_at, luck), Victim::of(&entry)));
                 }
                 (marked.bits, candidates.len() < left)
             });
@@ -150,6 +156,17 @@ impl Sampled {
             let age = tick.wrapping_sub(marked.bits);
             (tick.wrapping_sub(age.min(AGE_MAX)), true)
         });
+    }
+
+    /// For the policies that go by chance: what the scores of a draw are mixed with. A single key behind a random
+    /// place would be one with a wide gap before it, always the same ones; so chance chooses among more.
+    fn luck(&mut self, draw: &mut Draw<'_>) -> u64 {
+        if !matches!(draw.policy, Policy::AllKeysRandom | Policy::VolatileRandom) {
+            return 0;
+        }
+        draw.samples = draw.samples.max(RANDOM_SAMPLES);
+        self.pool.clear();
+        self.random()
     }
 
     /// A xorshift generator: which keys are looked at decides nothing that must not be foreseen.
