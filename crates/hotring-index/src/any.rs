@@ -181,6 +181,14 @@ impl AnyIndex {
         each_index!(&self.index, index => index.set_noting(noting))
     }
 
+    /// As [`Index::can_note`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn can_note(&self, noting: Noting) -> Result<(), ConfigError> {
+        each_index!(&self.index, index => index.can_note(noting))
+    }
+
     /// As [`Index::tick`].
     pub fn tick(&self) -> u8 {
         each_index!(&self.index, index => index.tick())

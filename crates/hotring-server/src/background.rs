@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use hotring_store::Session;
 
 use crate::clock;
+use crate::notify;
 use crate::scrub::Walk;
 use crate::server::Server;
 use crate::tracking;
@@ -60,7 +61,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         server
             .store
             .set_memory_beside(beside + figures.expiry_bytes + figures.eviction_bytes as u64);
-        while store.evict_some() && clock::monotonic() < deadline {}
+        evict(&server, &mut store, deadline);
         server.big_keys.step(&mut store, clock::unix_ms());
         upkeep.run(&server, &mut store, figures.index.items as usize);
         close_greediest(&server, clients_memory);
@@ -114,6 +115,15 @@ impl Upkeep {
         self.measured_to =
             store.measure_pinned(self.measured_to.as_deref(), STEP_ITEMS, clock::unix_ms());
     }
+}
+
+/// Evicts what is too much, as after the limit was lowered.
+fn evict(server: &Server, store: &mut Session, deadline: Instant) {
+    let config = server.config();
+    store.note_changes(config.notify.is_on());
+    while store.evict_some() && clock::monotonic() < deadline {}
+    notify::tell_evicted(&store.take_changes(), server, &config);
+    store.note_changes(false);
 }
 
 /// Moves items together where much memory is held and little of it used.

@@ -94,6 +94,14 @@ pub(crate) fn tell_expired(key: &[u8], server: &Server, config: &Config) {
     Teller { server, config }.event(EXPIRED, "expired", key);
 }
 
+/// Tells of what went to make room, among what a command without events of its own has done.
+pub(crate) fn tell_evicted(changes: &[Change], server: &Server, config: &Config) {
+    let teller = Teller { server, config };
+    for change in changes.iter().filter(|change| change.what == Changed::Evicted) {
+        teller.event(EVICTED, "evicted", &change.key);
+    }
+}
+
 struct Teller<'a> {
     server: &'a Server,
     config: &'a Config,

@@ -3,7 +3,7 @@
 //! them is [`room`]; keys that never go are [`crate::pins`].
 
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotring_index::Noting;
@@ -123,6 +123,9 @@ impl Default for EvictionOptions {
     }
 }
 
+/// The memory for which ticks are counted where there is no limit.
+const UNLIMITED: u64 = 64 << 30;
+
 impl EvictionOptions {
     /// What is to be noted of accesses, if so much memory may be used.
     pub(crate) fn noting(self, memory_max: u64) -> Noting {
@@ -154,6 +157,8 @@ pub(crate) struct Eviction {
     sampled: Mutex<Sampled>,
     pub(crate) pins: Pins,
     evicted: AtomicU64,
+    /// Memory of `heat`, as it was when it was last used.
+    heat_bytes: AtomicUsize,
 }
 
 impl Eviction {
@@ -168,6 +173,7 @@ impl Eviction {
             sampled: Mutex::new(Sampled::new(seed)),
             pins: Pins::new(),
             evicted: AtomicU64::new(0),
+            heat_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -205,11 +211,14 @@ impl Eviction {
         self.noting()
     }
 
-    /// Without a limit nothing is ever evicted, and accesses need not be noted.
+    /// Without a limit nothing is ever evicted; but who asks for a key's accesses is to be answered.
     fn noting(&self) -> Noting {
         // ORDERING: Relaxed, as in `policy`.
         let max = self.memory_max.load(Ordering::Relaxed);
-        if max == u64::MAX { Noting::Off } else { self.options().noting(max) }
+        match self.policy() {
+            Policy::Heat if max == u64::MAX => Noting::Off,
+            _ => self.options().noting(max.min(UNLIMITED)),
+        }
     }
 
     fn samples(&self) -> usize {
@@ -231,7 +240,13 @@ impl Eviction {
 
     /// Memory that the policy and the pins take.
     pub(crate) fn bytes(&self) -> usize {
-        self.heat().bytes() + self.pins.bytes()
+        // ORDERING: Relaxed, a figure.
+        self.heat_bytes.load(Ordering::Relaxed) + self.pins.bytes()
+    }
+
+    fn note_bytes(&self, heat: &Heat) {
+        // ORDERING: Relaxed, as in `bytes`.
+        self.heat_bytes.store(heat.bytes(), Ordering::Relaxed);
     }
 
     /// All keys are gone.

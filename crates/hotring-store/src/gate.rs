@@ -387,6 +387,11 @@ impl GateSession {
         self.held != 0
     }
 
+    /// Whether this session holds any stripe.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.held != 0
+    }
+
     /// True if this session holds all stripes.
     pub(crate) fn holds_all(&self) -> bool {
         self.held == STRIPES_ALL

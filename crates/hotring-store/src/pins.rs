@@ -17,15 +17,41 @@ use crate::session::Session;
 /// Memory of a name in the list, besides its length.
 const NAME_BYTES: usize = 48;
 
-type Names = BTreeMap<Box<[u8]>, usize>;
+/// The names, with the bytes of each item when it was last measured, and sums.
+#[derive(Default)]
+struct Names {
+    items: BTreeMap<Box<[u8]>, usize>,
+    list_bytes: usize,
+    item_bytes: usize,
+}
+
+impl Names {
+    /// Enters a name, or measures it anew.
+    fn set(&mut self, key: &[u8], bytes: usize) {
+        match self.items.get_mut(key) {
+            Some(known) => self.item_bytes -= std::mem::replace(known, bytes),
+            None => {
+                self.list_bytes += key.len() + NAME_BYTES;
+                self.items.insert(key.into(), bytes);
+            }
+        }
+        self.item_bytes += bytes;
+    }
+
+    fn remove(&mut self, key: &[u8]) -> bool {
+        let Some(bytes) = self.items.remove(key) else { return false };
+        self.list_bytes -= key.len() + NAME_BYTES;
+        self.item_bytes -= bytes;
+        true
+    }
+}
 
 /// What is pinned.
 pub(crate) struct Pins {
-    /// With the bytes of the item when it was last measured.
     names: RwLock<Names>,
     /// How many there are, so that who evicts need not look while there are none.
     count: AtomicUsize,
-    /// Of the list, and of the items. Changed by who has the list.
+    /// Of the list, and of the items, as who changed them last has said.
     list_bytes: AtomicUsize,
     item_bytes: AtomicUsize,
     bytes_max: AtomicUsize,
@@ -45,7 +71,7 @@ pub struct Pinned {
 impl Pins {
     pub(crate) fn new() -> Self {
         Pins {
-            names: RwLock::new(Names::new()),
+            names: RwLock::new(Names::default()),
             count: AtomicUsize::new(0),
             list_bytes: AtomicUsize::new(0),
             item_bytes: AtomicUsize::new(0),
@@ -61,14 +87,13 @@ impl Pins {
     fn change<R>(&self, f: impl FnOnce(&mut Names) -> R) -> R {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         let result = f(&mut names);
-        let list: usize = names.keys().map(|key| key.len() + NAME_BYTES).sum();
         // ORDERING: Relaxed, numbers; who pins passes the gate of the key after this (`Session::pin`), which orders
         // it for who evicts. So for all here.
-        self.list_bytes.store(list, Ordering::Relaxed);
+        self.list_bytes.store(names.list_bytes, Ordering::Relaxed);
         // ORDERING: Relaxed, as above.
-        self.item_bytes.store(names.values().sum(), Ordering::Relaxed);
+        self.item_bytes.store(names.item_bytes, Ordering::Relaxed);
         // ORDERING: Relaxed, as above.
-        self.count.store(names.len(), Ordering::Relaxed);
+        self.count.store(names.items.len(), Ordering::Relaxed);
         result
     }
 
@@ -76,7 +101,7 @@ impl Pins {
     #[inline]
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         // ORDERING: Relaxed, as in `change`.
-        self.count.load(Ordering::Relaxed) > 0 && self.names().contains_key(key)
+        self.count.load(Ordering::Relaxed) > 0 && self.names().items.contains_key(key)
     }
 
     pub(crate) fn set_bytes_max(&self, bytes: usize) {
@@ -103,26 +128,24 @@ impl Pins {
     fn pin(&self, keys: &[(&[u8], usize)]) -> Result<usize, StoreError> {
         self.change(|names| {
             let Pinned { bytes, bytes_max, .. } = self.pinned();
-            let new = keys.iter().filter(|(key, _)| !names.contains_key(*key));
-            let wanted: usize = new.map(|(key, item)| key.len() + NAME_BYTES + item).sum();
+            let new: BTreeMap<&[u8], usize> =
+                keys.iter().copied().filter(|(key, _)| !names.items.contains_key(*key)).collect();
+            let wanted: usize = new.iter().map(|(key, item)| key.len() + NAME_BYTES + item).sum();
             if wanted > 0 && bytes.saturating_add(wanted) > bytes_max {
                 return Err(StoreError::PinnedFull { bytes, wanted, bytes_max });
             }
-            let before = names.len();
-            for (key, item) in keys {
-                names.insert((*key).into(), *item);
-            }
-            Ok(names.len() - before)
+            keys.iter().for_each(|(key, item)| names.set(key, *item));
+            Ok(new.len())
         })
     }
 
     fn unpin(&self, keys: &[&[u8]]) -> usize {
-        self.change(|names| keys.iter().filter(|key| names.remove(**key).is_some()).count())
+        self.change(|names| keys.iter().filter(|key| names.remove(key)).count())
     }
 
     /// All keys are gone, and with them their pins.
     pub(crate) fn clear(&self) {
-        self.change(Names::clear);
+        self.change(|names| *names = Names::default());
     }
 }
 
@@ -158,13 +181,16 @@ impl Session {
         now: u64,
     ) -> Option<Box<[u8]>> {
         let keys = self.pinned_keys(after, count);
+        if keys.is_empty() {
+            return None;
+        }
         let measured: Vec<_> =
             keys.iter().map(|key| (key, self.memory(key, now).unwrap_or(0))).collect();
         self.eviction.pins.change(|names| {
             for (key, bytes) in measured {
                 // Unless it has been unpinned meanwhile.
-                if let Some(known) = names.get_mut(key) {
-                    *known = bytes;
+                if names.items.contains_key(key) {
+                    names.set(key, bytes);
                 }
             }
         });
@@ -181,6 +207,11 @@ impl Session {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
         let names = self.eviction.pins.names();
-        names.range::<[u8], _>((from, Unbounded)).take(count).map(|(key, _)| key.clone()).collect()
+        names
+            .items
+            .range::<[u8], _>((from, Unbounded))
+            .take(count)
+            .map(|(key, _)| key.clone())
+            .collect()
     }
 }

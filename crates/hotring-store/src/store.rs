@@ -248,8 +248,8 @@ impl Store {
     /// # Errors
     /// The index's settings leave no room for what the policy wants to know of accesses.
     pub fn set_eviction(&self, options: EvictionOptions) -> Result<(), OpenError> {
-        // Whether the index could note it is asked although it may not have to, as there is no limit.
-        self.index.set_noting(options.noting(1)).map_err(OpenError::Index)?;
+        // Asked although it may not have to be noted, as there is no limit.
+        self.index.can_note(options.noting(1)).map_err(OpenError::Index)?;
         let noting = self.eviction.set(options);
         self.index.set_noting(noting).map_err(OpenError::Index)
     }

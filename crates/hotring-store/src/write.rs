@@ -194,12 +194,14 @@ impl Write<'_> {
         removed
     }
 
-    /// Removes the key to make room. Returns the bytes of its item, 0 if it was absent.
-    pub(crate) fn evict(self) -> usize {
+    /// Removes the key to make room, if asked so only if it has an expiry. Returns the bytes of its item, 0 if it
+    /// stays or was absent.
+    pub(crate) fn evict(self, must_expire: bool) -> usize {
         let Write { index, key, stripe, due, .. } = self;
         // At time 0 nothing has expired: what has may go as well.
         let freed = index.update(key, 0, |entry| {
-            entry.map_or((Action::Keep, 0), |entry| (Action::Remove, entry.footprint))
+            let goes = entry.filter(|entry| !must_expire || entry.expire_at.is_some());
+            goes.map_or((Action::Keep, 0), |entry| (Action::Remove, entry.footprint))
         });
         if let Some(mut due) = due.filter(|_| freed > 0) {
             due.besides.watchers.tell(stripe, key.bytes(), &Event::Removed);

@@ -143,9 +143,16 @@ impl Marks {
     }
 
     fn set(&self, noting: Noting) {
-        let every = if let Noting::Ticks { every } = noting { every.max(1) } else { u64::MAX };
-        // ORDERING: Relaxed, as in `how`.
-        self.every.store(every, Ordering::Relaxed);
+        if let Noting::Ticks { every } = noting {
+            let every = every.max(1);
+            // The tick goes on where it is.
+            let now = u64::from(self.tick());
+            // ORDERING: Relaxed, as in `how`.
+            if self.every.swap(every, Ordering::Relaxed) != every {
+                // ORDERING: Relaxed, as in `how`.
+                self.written.store(now * every, Ordering::Relaxed);
+            }
+        }
         // ORDERING: Relaxed, as in `how`.
         self.how.store(How::of(noting, self.tick()).0, Ordering::Relaxed);
     }
@@ -181,13 +188,22 @@ impl<E: Engine> Index<Bytes, E> {
     /// # Errors
     /// The sampling strategy has no room for notes.
     pub fn set_noting(&self, noting: Noting) -> Result<(), ConfigError> {
+        self.can_note(noting)?;
+        self.shared.kind.marks.set(noting);
+        Ok(())
+    }
+
+    /// Whether that could be noted.
+    ///
+    /// # Errors
+    /// As [`set_noting`](Self::set_noting).
+    pub fn can_note(&self, noting: Noting) -> Result<(), ConfigError> {
         if noting != Noting::Off && self.shared.config.strategy == Strategy::Sampling {
             return Err(ConfigError::Unsupported(
                 "the sampling strategy counts where accesses would be noted: use another strategy, or \
                  an eviction policy that needs no notes",
             ));
         }
-        self.shared.kind.marks.set(noting);
         Ok(())
     }
 

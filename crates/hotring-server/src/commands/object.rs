@@ -58,8 +58,7 @@ pub(crate) fn idletime(c: &mut Context<'_>) -> Outcome {
         }
         Some(_) => {
             return Err(Failure::text(
-                "ERR An LRU maxmemory policy is not selected, idle time not tracked. Please note that when \
-                 switching between policies at runtime LRU and LFU data will take some time to adjust.",
+                "ERR the time of the last access is not tracked, but by the maxmemory policies with lru",
             ));
         }
     }

@@ -7,6 +7,8 @@ use crate::failure::{Failure, Outcome};
 
 /// Keys that PINNED lists if it is not told.
 const COUNT: usize = 100;
+/// The most that one call lists.
+const COUNT_MAX: usize = 10_000;
 
 pub(crate) fn pin(c: &mut Context<'_>) -> Outcome {
     let keys: Vec<&[u8]> = c.args.tail(1).iter().collect();
@@ -37,7 +39,7 @@ pub(crate) fn pinned(c: &mut Context<'_>) -> Outcome {
             return Err(Failure::Syntax);
         }
     }
-    let keys = c.store.pinned_keys(after, count);
+    let keys = c.store.pinned_keys(after, count.min(COUNT_MAX));
     c.reply.array(keys.len());
     keys.iter().for_each(|key| c.reply.bulk(key));
     c.check_room()

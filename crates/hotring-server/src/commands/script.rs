@@ -123,6 +123,8 @@ fn run(
     let read_only = read_only || script.no_writes;
     let all = Run { keys, args, read_only, has_all: true };
     let some = Run { has_all: false, ..all };
+    // Room is made before the hold, within which nothing is evicted. Without it the script's writes are refused.
+    let _ = c.store.admit();
     let is_alone = c.store.is_alone();
     let known = script.reach() == Reach::Declared;
     let ended = match (is_alone, known) {

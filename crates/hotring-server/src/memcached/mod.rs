@@ -236,8 +236,9 @@ impl Talk {
         }
         if means.config.notify.is_on() {
             let changes = means.store.take_changes();
-            if let Some(spec) = request.command.and_then(event) {
-                notify::tell(spec, &changes, means.server, means.config);
+            match request.command.and_then(event) {
+                Some(spec) => notify::tell(spec, &changes, means.server, means.config),
+                None => notify::tell_evicted(&changes, means.server, means.config),
             }
         }
     }

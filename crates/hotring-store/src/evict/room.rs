@@ -12,9 +12,12 @@
 //! which it waits some milliseconds if need be; or if it has evicted more than it is about to write, as after the limit
 //! was lowered, when no single write is to wait for all that is to go. Otherwise it is refused, as it is if nothing
 //! may go.
+//!
+//! Who holds stripes evicts nothing: a key that is to go may be in another stripe, and who holds several keys is to find
+//! them as they were. Room is made before the hold; within it only that little beyond the limit is let through.
 
+use std::collections::HashSet;
 use std::thread;
-use std::time::Duration;
 
 use hotring_index::{AnySession, Entry, Full, Marked, Refused};
 
@@ -32,24 +35,35 @@ const BATCH: u64 = 8 * RESERVE;
 const SLACK: u64 = 128;
 const CHUNK: u64 = 2 << 20;
 /// Times that a write lets others go on when more than that waits: who is in the way may have been interrupted.
-const WAITS: u32 = 64;
-const WAIT: Duration = Duration::from_micros(250);
+const WAITS: u32 = 4096;
 /// Times that a write looks whether there is room now.
 const ROUNDS: usize = 8;
 /// Calls of `heat` that may find nothing to evict: entries of keys that are gone, or an empty part of the table.
 const VAIN_MAX: usize = 256;
+/// Pinned keys that `heat` may choose before it is taken for granted that hardly anything else is there.
+const PINNED_MAX: usize = 1024;
 /// New keys of a session that the policy is told of together.
 const ENTERED: usize = 64;
 
 /// A key that is to go.
 pub(super) struct Victim {
     pub(super) key: Box<[u8]>,
+    pub(super) hash: u64,
     footprint: u64,
 }
 
+/// What became of an eviction.
+#[derive(Default)]
+struct Gone {
+    /// Keys that were to go, whether they were still there or not.
+    chosen: usize,
+    /// Bytes of those that went.
+    bytes: u64,
+}
+
 impl Victim {
-    pub(super) fn of(entry: &Entry<'_>) -> Self {
-        Victim { key: entry.key.into(), footprint: entry.footprint as u64 }
+    pub(super) fn of(entry: &Entry<'_>, hash: u64) -> Self {
+        Victim { key: entry.key.into(), hash, footprint: entry.footprint as u64 }
     }
 }
 
@@ -59,21 +73,24 @@ impl Session {
     /// # Errors
     /// What is in the way.
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), Refused> {
-        let mut evicted = 0;
         let mut refused = match self.index.look_for_room(bytes) {
             Ok(()) => return Ok(()),
             Err(refused) => refused,
         };
+        if self.gate.holds_any() {
+            return if is_little(&refused) { Ok(()) } else { Err(refused) };
+        }
+        let mut evicted = 0;
         for _ in 0..ROUNDS {
             let Refused::Full(full) = &refused else { return Err(refused) };
             if bytes as u64 > full.max {
                 return Err(refused);
             }
-            let excess = live(full).saturating_sub(full.max);
-            if excess > 0 || evicted == 0 {
-                let freed = self.evict((excess + RESERVE).min(bytes as u64 + BATCH), full.max);
-                evicted += freed;
-                if freed == 0 && excess > 0 {
+            let wanted = (live(full) + RESERVE).saturating_sub(full.max);
+            if wanted > 0 {
+                let gone = self.evict(wanted.min(bytes as u64 + BATCH), full.max);
+                evicted += gone.bytes;
+                if gone.chosen == 0 && live(full) > full.max {
                     break;
                 }
             }
@@ -92,12 +109,10 @@ impl Session {
     fn wait_for_readers(&mut self, bytes: usize, mut refused: Refused) -> Result<(), Refused> {
         for _ in 0..WAITS {
             match &refused {
-                Refused::Stalled(_) => break,
                 Refused::Full(full) if live(full) > full.max => break,
-                Refused::Full(full) if full.used_bytes <= full.max + full.max / SLACK + CHUNK => {
-                    return Ok(());
-                }
-                Refused::Full(_) => thread::sleep(WAIT),
+                Refused::Stalled(_) => break,
+                refused if is_little(refused) => return Ok(()),
+                Refused::Full(_) => thread::yield_now(),
             }
             match self.index.look_for_room(bytes) {
                 Ok(()) => return Ok(()),
@@ -114,7 +129,9 @@ impl Session {
             return false;
         }
         match self.index.look_for_room(0) {
-            Err(Refused::Full(full)) if live(&full) > full.max => self.evict(BATCH, full.max) > 0,
+            Err(Refused::Full(full)) if live(&full) > full.max => {
+                self.evict(BATCH, full.max).bytes > 0
+            }
             _ => false,
         }
     }
@@ -147,6 +164,7 @@ impl Session {
                 known.push(hash);
             }
         });
+        eviction.note_bytes(&heat);
         drop(heat);
         for hash in known {
             self.index.review(hash.reverse_bits(), 1, |_, marked| {
@@ -156,64 +174,74 @@ impl Session {
         }
     }
 
-    /// Evicts items of at least so many bytes, if there are. Returns how many bytes went.
-    fn evict(&mut self, wanted: u64, memory_max: u64) -> u64 {
+    /// Evicts items of at least so many bytes, if there are: a batch is chosen, then removed, and so on, so that
+    /// nobody waits long for the policy's lock.
+    fn evict(&mut self, wanted: u64, memory_max: u64) -> Gone {
         let eviction = self.eviction.clone();
         let policy = eviction.policy();
-        if policy == Policy::NoEviction {
-            return 0;
+        let (mut gone, mut claimed) = (Gone::default(), 0);
+        while claimed < wanted && policy != Policy::NoEviction {
+            let batch = (wanted - claimed).min(BATCH);
+            let victims = if policy == Policy::Heat {
+                self.enter_all();
+                self.choose_by_heat(&eviction, batch)
+            } else {
+                self.choose_by_sample(&eviction, batch, memory_max)
+            };
+            if victims.is_empty() {
+                break;
+            }
+            gone.chosen += victims.len();
+            for victim in victims {
+                claimed += victim.footprint;
+                gone.bytes += self.evict_key(&eviction, policy, &victim.key);
+            }
         }
-        let mut victims = Vec::new();
-        if policy == Policy::Heat {
-            self.enter_all();
-            self.choose_by_heat(&eviction, wanted, &mut victims);
-        } else {
-            self.choose_by_sample(&eviction, (wanted, memory_max), &mut victims);
-        }
-        let mut freed = 0;
-        for victim in victims {
-            freed += self.evict_key(&eviction, &victim.key);
-        }
-        freed
+        gone
     }
 
-    fn choose_by_heat(&mut self, eviction: &Eviction, wanted: u64, victims: &mut Vec<Victim>) {
+    fn choose_by_heat(&mut self, eviction: &Eviction, wanted: u64) -> Vec<Victim> {
         let count = self.index_len();
-        let mut view =
-            View { index: &mut self.index, pins: &eviction.pins, count, victims, bytes: 0 };
-        let mut heat = eviction.heat();
+        let (index, pins) = (&mut self.index, &eviction.pins);
+        let mut view = View { index, pins, count, victims: Vec::new(), bytes: 0, pinned: 0 };
         let mut vain = 0;
-        while view.bytes < wanted && vain < VAIN_MAX && view.count() > 0 {
+        let mut heat = eviction.heat();
+        while view.bytes < wanted && vain < VAIN_MAX && view.pinned < PINNED_MAX && view.count() > 0
+        {
             vain += usize::from(!heat.evict(&mut view));
         }
+        eviction.note_bytes(&heat);
+        view.victims
     }
 
     fn choose_by_sample(
         &mut self,
         eviction: &Eviction,
-        (wanted, memory_max): (u64, u64),
-        victims: &mut Vec<Victim>,
-    ) {
+        wanted: u64,
+        memory_max: u64,
+    ) -> Vec<Victim> {
         let (policy, tick, items) = (eviction.policy(), self.tick(), self.index_len());
-        let draw = Draw { policy, samples: eviction.samples(), tick, pins: &eviction.pins };
+        let (mut victims, mut chosen, mut bytes) = (Vec::new(), HashSet::new(), 0);
         let mut sampled = eviction.sampled();
-        let mut bytes = 0;
-        while bytes < wanted
-            && let Some(victim) = sampled.choose(&mut self.index, draw)
-        {
+        while bytes < wanted {
+            let (samples, pins) = (eviction.samples(), &eviction.pins);
+            let draw = Draw { policy, samples, tick, pins, chosen: &chosen };
+            let Some(victim) = sampled.choose(&mut self.index, draw) else { break };
             bytes += victim.footprint;
+            chosen.insert(victim.hash);
             victims.push(victim);
         }
         if policy.is_lru() {
             sampled.age(&mut self.index, tick, (wanted, memory_max), items);
         }
+        victims
     }
 
     /// Removes a key that was chosen, unless it has been pinned. Returns the bytes that were its item's.
-    fn evict_key(&mut self, eviction: &Eviction, key: &[u8]) -> u64 {
+    fn evict_key(&mut self, eviction: &Eviction, policy: Policy, key: &[u8]) -> u64 {
         let freed = self.change(key, |write| {
             // Within the gate: who pins waits for those that are in it.
-            if eviction.pins.has(key) { 0 } else { write.evict() }
+            if eviction.pins.has(key) { 0 } else { write.evict(policy.is_volatile()) }
         });
         eviction.count_evicted(freed > 0);
         freed as u64
@@ -225,20 +253,28 @@ fn live(full: &Full) -> u64 {
     full.used_bytes.saturating_sub(full.limbo_bytes)
 }
 
+/// Whether what is too much only waits for readers, and is little.
+fn is_little(refused: &Refused) -> bool {
+    let Refused::Full(full) = refused else { return false };
+    full.used_bytes <= full.max + full.max / SLACK + CHUNK
+}
+
 /// The items as `heat` sees them.
 struct View<'a> {
     index: &'a mut AnySession,
     pins: &'a Pins,
     count: usize,
-    victims: &'a mut Vec<Victim>,
+    victims: Vec<Victim>,
     /// Bytes of all that was chosen.
     bytes: u64,
+    /// Pinned keys that were to go.
+    pinned: usize,
 }
 
 impl View<'_> {
     /// What becomes of an item's bits, and of the item.
     fn judged(
-        pins: &Pins,
+        (pins, pinned): (&Pins, &mut usize),
         (entry, marked): (&Entry<'_>, Marked),
         verdict: impl FnOnce(Marks) -> Verdict,
     ) -> (u8, Option<Victim>) {
@@ -250,9 +286,10 @@ impl View<'_> {
         match verdict(shown) {
             Verdict::Keep(marks) => (bits_of(marks) | mark, None),
             Verdict::Evict if pins.has(entry.key) => {
+                *pinned += 1;
                 (bits_of(Marks { visits: 0, young: false }) | mark, None)
             }
-            Verdict::Evict => (marked.bits, Some(Victim::of(entry))),
+            Verdict::Evict => (marked.bits, Some(Victim::of(entry, marked.hash))),
         }
     }
 
@@ -274,11 +311,12 @@ impl Items for View<'_> {
 
     fn judge(&mut self, hash: u64, mut verdict: impl FnMut(Marks) -> Verdict) -> Judged {
         let (mut judged, mut chosen, pins) = (Judged::Absent, None, self.pins);
+        let pinned = &mut self.pinned;
         self.index.review(hash.reverse_bits(), 1, |entry, marked| {
             if marked.hash != hash || judged != Judged::Absent {
                 return (marked.bits, true);
             }
-            let (bits, victim) = Self::judged(pins, (&entry, marked), &mut verdict);
+            let (bits, victim) = Self::judged((pins, pinned), (&entry, marked), &mut verdict);
             judged = if victim.is_some() { Judged::Evicted } else { Judged::Kept };
             chosen = victim;
             (bits, true)
@@ -295,10 +333,10 @@ impl Items for View<'_> {
         looks: usize,
         mut verdict: impl FnMut(u64, Marks) -> Verdict,
     ) -> (u64, Judged) {
-        let (mut chosen, pins) = (None, self.pins);
+        let (mut chosen, pins, pinned) = (None, self.pins, &mut self.pinned);
         let hand = self.index.review(hand, looks, |entry, marked| {
             let (bits, victim) =
-                Self::judged(pins, (&entry, marked), |marks| verdict(marked.hash, marks));
+                Self::judged((pins, pinned), (&entry, marked), |marks| verdict(marked.hash, marks));
             chosen = victim;
             (bits, chosen.is_none())
         });

@@ -7,7 +7,9 @@
 //! A tick that is 256 ticks ago looks like now. So with every draw a hand goes on through all items, twice
 //! for each time that the memory is written once, and sets what is older than [`AGE_MAX`] to that.
 
-use hotring_index::{AnySession, Marked};
+use std::collections::HashSet;
+
+use hotring_index::{AnySession, Entry, Marked};
 
 use super::room::Victim;
 use super::{Policy, TICKS_A_TURN};
@@ -19,6 +21,8 @@ const POOL: usize = 16;
 const RANDOM_SAMPLES: usize = 16;
 /// Items looked at under one pin.
 const PIECE: usize = 256;
+/// Looks of a draw: some 30 ms of them where hardly any key may go. The next draw goes on behind them.
+const PIECES: usize = 4096;
 /// What an age is set to that is more.
 const AGE_MAX: u8 = 192;
 
@@ -45,9 +49,15 @@ pub(super) struct Draw<'a> {
     pub(super) samples: usize,
     pub(super) tick: u8,
     pub(super) pins: &'a Pins,
+    /// The hashes of those that were chosen already and may still be there.
+    pub(super) chosen: &'a HashSet<u64>,
 }
 
 impl Draw<'_> {
+    fn may_go(self, entry: &Entry<'_>, hash: u64) -> bool {
+        !self.chosen.contains(&hash) && !self.pins.has(entry.key)
+    }
+
     fn score(self, Marked { bits, hash, .. }: Marked, expire_at: Option<u64>, luck: u64) -> u64 {
         match self.policy {
             Policy::AllKeysLru | Policy::VolatileLru => self.tick.wrapping_sub(bits).into(),
@@ -69,6 +79,10 @@ impl Sampled {
 
     /// The next key to go; None if none may.
     pub(super) fn choose(&mut self, index: &mut AnySession, draw: Draw<'_>) -> Option<Victim> {
+        if draw.policy.is_volatile() && index.counts().1 == 0 {
+            self.pool.clear();
+            return None;
+        }
         let seen = if draw.policy.is_volatile() {
             self.draw_volatile(index, draw)
         } else {
@@ -85,13 +99,16 @@ impl Sampled {
         let mut seen = 0;
         let luck = self.luck(&mut draw);
         // Twice through all, in the worst case: from the place to the end, and from the beginning.
-        let (mut cursor, mut rounds) = (self.random(), 0);
-        while seen < draw.samples && rounds < 2 {
+        let (mut cursor, mut rounds, mut pieces) = (self.random(), 0, 0);
+        while seen < draw.samples && rounds < 2 && pieces < PIECES {
+            pieces += 1;
             let mut candidates = Vec::new();
-            cursor = index.review(cursor, draw.samples - seen, |entry, marked| {
-                if !draw.pins.has(entry.key) {
-                    candidates
-                        .push((draw.score(marked, entry.expire_at, luck), Victim::of(&entry)));
+            cursor = index.review(cursor, draw.samples, |entry, marked| {
+                if draw.may_go(&entry, marked.hash) {
+                    candidates.push((
+                        draw.score(marked, entry.expire_at, luck),
+                        Victim::of(&entry, marked.hash),
+                    ));
                 }
                 (marked.bits, true)
             });
@@ -108,14 +125,17 @@ impl Sampled {
             self.volatile_hand = self.random();
         }
         let luck = self.luck(&mut draw);
-        let (mut seen, mut rounds) = (0, 0);
-        while seen < draw.samples && rounds < 2 {
+        let (mut seen, mut rounds, mut pieces) = (0, 0, 0);
+        while seen < draw.samples && rounds < 2 && pieces < PIECES {
+            pieces += 1;
             let mut candidates = Vec::new();
             let left = draw.samples - seen;
             self.volatile_hand = index.review(self.volatile_hand, PIECE, |entry, marked| {
-                if entry.expire_at.is_some() && !draw.pins.has(entry.key) {
-                    candidates
-                        .push((draw.score(marked, entry.expire_at, luck), Victim::of(&entry)));
+                if entry.expire_at.is_some() && draw.may_go(&entry, marked.hash) {
+                    candidates.push((
+                        draw.score(marked, entry.expire_at, luck),
+                        Victim::of(&entry, marked.hash),
+                    ));
                 }
                 (marked.bits, candidates.len() < left)
             });

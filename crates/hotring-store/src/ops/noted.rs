@@ -104,26 +104,36 @@ impl Session {
         mut decide: impl FnMut(Option<Noted<'_>>) -> (NotedAction<'x>, R),
     ) -> Result<R, StoreError> {
         self.check_key(key)?;
-        let admitted = self.admit();
+        self.enter_new();
+        // Room is made only for what takes memory, which is known when it is decided.
+        let mut admitted = (!self.index.is_refusing()).then_some(Ok(()));
         let limits = self.limits;
-        self.change(key, |key| {
-            key.run(now, |entry| {
-                let (action, result) = match &entry {
-                    Some(entry) => show(entry, |noted| decide(Some(noted))),
-                    None => decide(None),
-                };
-                let acted = act(action, entry.as_ref(), limits, now);
-                let takes_memory =
-                    |action: &Action<'_>| matches!(action, Action::Put { .. } | Action::Expire(_));
-                match (acted, &admitted) {
-                    (Ok((_, action)), Err(error)) if takes_memory(&action) => {
-                        (Puts::Note, Action::Keep, Err(error.clone()))
+        loop {
+            let decided = self.change(key, |key| {
+                key.run(now, |entry| {
+                    let (action, result) = match &entry {
+                        Some(entry) => show(entry, |noted| decide(Some(noted))),
+                        None => decide(None),
+                    };
+                    let (puts, action) = match act(action, entry.as_ref(), limits, now) {
+                        Ok(acted) => acted,
+                        Err(error) => return (Puts::Note, Action::Keep, Some(Err(error))),
+                    };
+                    let takes_memory = matches!(action, Action::Put { .. } | Action::Expire(_));
+                    match &admitted {
+                        None if takes_memory => (Puts::Note, Action::Keep, None),
+                        Some(Err(error)) if takes_memory => {
+                            (Puts::Note, Action::Keep, Some(Err(StoreError::clone(error))))
+                        }
+                        _ => (puts, action, Some(Ok(result))),
                     }
-                    (Ok((puts, action)), _) => (puts, action, Ok(result)),
-                    (Err(error), _) => (Puts::Note, Action::Keep, Err(error)),
-                }
-            })
-        })
+                })
+            });
+            match decided {
+                Some(result) => return result,
+                None => admitted = Some(self.admit()),
+            }
+        }
     }
 }
 
