@@ -87,6 +87,8 @@ controls! {
     TrustAbsence => Some((gcuckoo::everything(), Random)),
     SplitUnfrozen => Some((gcuckoo::splits(), Bursts)),
     TornScan => Some((gcuckoo::scans(), Bursts)),
+    // A scenario of loom's.
+    MoveUnfrozen => Option::None,
     CopyUnannounced => find(effects(shapes::copies(3)), Random),
     CopyTaken => find(effects(shapes::copies(3)), Bursts),
     CopyAgain => find(effects(shapes::copies(3)), Bursts),
