@@ -387,6 +387,11 @@ impl GateSession {
         self.held != 0
     }
 
+    /// Whether another session holds one of these stripes at this moment.
+    pub(crate) fn is_held_by_others(&self, mask: u64) -> bool {
+        self.held & mask == 0 && self.gate.is_held(mask)
+    }
+
     /// Whether this session holds any stripe.
     pub(crate) fn holds_any(&self) -> bool {
         self.held != 0

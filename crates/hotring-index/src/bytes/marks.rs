@@ -116,7 +116,7 @@ impl How {
             FREQUENCY => {
                 let above = u64::from(bits.saturating_sub(FREQUENCY_NEW));
                 let factor = self.0 >> FACTOR_SHIFT & u64::from(u16::MAX);
-                bits.saturating_add((random() % (above * factor + 1) == 0).into())
+                bits.saturating_add(random().is_multiple_of(above * factor + 1).into())
             }
             _ => bits,
         }

@@ -42,6 +42,7 @@ fn check_len(c: &Context<'_>) -> Outcome {
 
 pub(crate) fn unpause(c: &mut Context<'_>) -> Outcome {
     c.server.pause.end();
+    c.server.expirer.wake();
     c.server.renew();
     // All of them: who has just looked at the pause may not be seen to wait yet.
     c.server.clients().iter().for_each(|client| client.wake());

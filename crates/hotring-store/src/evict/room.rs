@@ -102,15 +102,21 @@ impl Session {
                 return Ok(());
             }
         }
-        self.wait_for_readers(bytes, refused)
+        self.wait_for_readers(bytes, refused, evicted > 0)
     }
 
     /// Waits until what was evicted is free, or so little is not that the write may go on.
-    fn wait_for_readers(&mut self, bytes: usize, mut refused: Refused) -> Result<(), Refused> {
+    fn wait_for_readers(
+        &mut self,
+        bytes: usize,
+        mut refused: Refused,
+        has_evicted: bool,
+    ) -> Result<(), Refused> {
         for _ in 0..WAITS {
             match &refused {
-                Refused::Full(full) if live(full) > full.max => break,
                 Refused::Stalled(_) => break,
+                Refused::Full(full) if !has_evicted && live(full) > full.max => break,
+                // Another writer may have taken what was made room for: it makes some in turn.
                 refused if is_little(refused) => return Ok(()),
                 Refused::Full(_) => thread::yield_now(),
             }

@@ -43,6 +43,9 @@ impl Session {
                 let steps = wheels.take(shard, now, asked, &mut room);
                 is_over = steps < asked;
                 left -= steps;
+                // A key that is set with an expiry again and again has an entry for each; one sees to it.
+                room.sort_unstable();
+                room.dedup();
                 for taken in room.drain(..) {
                     removed += self.expire_entry(&wheels, taken, now, &mut f);
                 }
@@ -80,6 +83,11 @@ impl Session {
             let mut is_removed = false;
             if let Some(key) = key {
                 let stripe = self.stripe(&key);
+                if self.gate.is_held_by_others(1 << stripe) {
+                    // Other keys are not to wait for a script that holds this one.
+                    wheels.enter_again(taken, now + 1, now);
+                    return removed;
+                }
                 // As a write, so that no exclusive closure loses a key in the middle.
                 let _writing = self.gate.write(stripe);
                 match remove_expired(&mut self.index, &key, now) {

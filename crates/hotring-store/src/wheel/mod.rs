@@ -74,7 +74,7 @@ struct Shard {
 }
 
 /// An entry that was taken, as it was due.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Taken {
     pub(crate) hash: u64,
     is_former: bool,

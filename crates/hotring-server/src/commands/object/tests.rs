@@ -20,7 +20,7 @@ fn object() {
         OBJECT ENCODING l       -> $3¶raw¶
         OBJECT ENCODING h       -> $8¶listpack¶
         OBJECT REFCOUNT h       -> :1¶
-        OBJECT IDLETIME n       -> -ERR the time of the last access is not tracked¶
+        OBJECT IDLETIME n       -> -ERR the time of the last access is not tracked, but by the maxmemory policies with lru¶
         OBJECT ENCODING         -> -ERR wrong number of arguments for 'object|encoding' command¶
         OBJECT                  -> -ERR wrong number of arguments for 'object' command¶
         OBJECT WEIGHT n         -> -ERR unknown subcommand 'WEIGHT'. Try OBJECT HELP.¶
