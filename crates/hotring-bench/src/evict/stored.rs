@@ -70,13 +70,15 @@ pub fn in_server(
     let mut client = Client::connect(address)?;
     ensure!(matches!(client.call(&[b"DBSIZE"])?, Reply::Integer(0)), "{address} is not empty");
     set(&mut client, &[b"maxmemory", b"0"])?;
-    let empty = settled(&mut client)?;
     let key = setting.trace.key(0);
     client.call(&[b"SET", key, &value, b"EX", b"100"])?;
+    client.call(&[b"GET", key])?;
     let Reply::Integer(item) = client.call(&[b"MEMORY", b"USAGE", key])? else {
         anyhow::bail!("MEMORY USAGE answers no number")
     };
     client.call(&[b"DEL", key])?;
+    // With the buffers that the connection has now.
+    let empty = settled(&mut client)?;
     let max = empty + setting.items as u64 * item as u64;
     set(&mut client, &[b"maxmemory-policy", policy.name().as_bytes()])?;
     set(&mut client, &[b"maxmemory", max.to_string().as_bytes()])?;

@@ -107,6 +107,31 @@ fn who_listens_is_told_what_went() {
     assert_eq!(wire.ask(&["EXISTS", &message[2].text()]), Reply::Int(0));
 }
 
+/// What goes may be a key that others hold or not; who holds several evicts nothing.
+#[test]
+fn scripts_copies_and_transactions_at_the_limit_are_served() {
+    for policy in [EvictionPolicy::Heat, EvictionPolicy::AllKeysLru] {
+        let server = server(policy);
+        let mut wire = server.connect();
+        set_all(&mut wire, "k", 10_000);
+        let long = "v".repeat(20_000);
+        let script = "return redis.call('SET', KEYS[1], ARGV[1])";
+        for i in 0..300 {
+            let key = format!("long:{i}");
+            assert_eq!(wire.ask(&["EVAL", script, "1", &key, &long]), ok());
+            assert_eq!(wire.ask(&["SET", "source", &long]), ok());
+            assert_eq!(wire.ask(&["COPY", "source", &format!("copy:{i}")]), Reply::Int(1));
+            let bits = wire.ask(&["BITOP", "NOT", &format!("bits:{i}"), "source"]);
+            assert_eq!(bits, Reply::Int(20_000));
+            assert_eq!(wire.say("MULTI"), ok());
+            wire.ask(&["SETRANGE", &format!("range:{i}"), "100000", "x"]);
+            wire.say("INCR n");
+            assert_eq!(wire.say("EXEC").items()[0], Reply::Int(100_001));
+        }
+        assert!(info(&mut wire, "evicted_keys").parse::<usize>().unwrap() > 10_000);
+    }
+}
+
 #[test]
 fn pinned_keys_stay() {
     let server = server(EvictionPolicy::AllKeysRandom);

@@ -103,6 +103,24 @@ fn volatile_policies_leave_the_others() {
     }
 }
 
+/// A key may lose its expiry between the choice and the removal, and long before, as choices are kept.
+#[test]
+fn volatile_policies_leave_what_has_become_persistent() {
+    for policy in evicting().filter(|policy| policy.is_volatile()) {
+        let store = hotring(policy, 1 << 20);
+        let mut session = store.session();
+        let expiry = SetExpiry::At(NOW + 1_000);
+        (0..1000).for_each(|key| set_until(&mut session, key, expiry).unwrap());
+        (1000..6000).for_each(|key| set_until(&mut session, key, expiry).unwrap());
+        let kept: Vec<_> = (0..6000).filter(|key| has(&mut session, *key)).step_by(4).collect();
+        for key in &kept {
+            assert_eq!(session.persist(&key.to_le_bytes(), NOW), Ok(true));
+        }
+        (6000..20_000).for_each(|key| set_until(&mut session, key, expiry).unwrap());
+        assert!(kept.iter().all(|key| has(&mut session, *key)), "{policy:?}");
+    }
+}
+
 #[test]
 fn ttl_takes_those_that_expire_first() {
     let store = hotring(EvictionPolicy::VolatileTtl, 1 << 20);
