@@ -1,6 +1,6 @@
 //! Which items go when memory is short. Policies know hashes and a few bits of each item, and own neither
-//! items nor memory: [`heat`], which is hotring's own, and [`sampled`], which are Redis's. Who makes room with
-//! them is [`room`]; keys that never go are [`crate::pins`].
+//! items nor memory: [`heat`], which is hotring's own, and `sampled`, which are Redis's. Who makes room with
+//! them is `room`; keys that never go are `pins.rs`.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
