@@ -12,7 +12,7 @@
 //! three bits of its own and nothing here; and with a share of the young that adapts.
 //!
 //! # Words
-//! *Visits*: accesses since the item was last looked at, counted up to [`VISITS_MAX`]. *Young*: on probation. A
+//! *Visits*: accesses since the item was last looked at, counted up to `VISITS_MAX`. *Young*: on probation. A
 //! *look* shows an item to the policy. The *hand* is a position in the order of reversed hashes, in which the index
 //! walks without memory of its own. *Ghosts* are hashes of what was evicted.
 //!
@@ -22,12 +22,12 @@
 //! larger table, as they also tell who is known; only its newest part tells what a little more room would do.
 //!
 //! # Bounds
-//! H1. A call of [`Heat::evict`] looks at [`LOOKS`] items, of which [`QUEUE_LOOKS`] are of the queue, and asks
+//! H1. A call of [`Heat::evict`] looks at `LOOKS` items, of which `QUEUE_LOOKS` are of the queue, and asks
 //!     for items at most as often. The last look evicts whatever it meets.
-//! H2. The queue has as many entries as there were items at the last eviction, or [`QUEUE_FREE`]. A key that enters
+//! H2. The queue has as many entries as there were items at the last eviction, or `QUEUE_FREE`. A key that enters
 //!     while it is full begins old. An entry whose item is gone or old is dropped when it comes up.
 //! H3. No item stays young for ever, though its entry be lost (by [`Heat::clear`], or as two keys have one
-//!     hash): in each round the hand makes one in [`ROUNDS`] of the young items old that it meets, another part each
+//!     hash): in each round the hand makes one in `ROUNDS` of the young items old that it meets, another part each
 //!     round; with an empty queue, all.
 //! H4. Ghosts take 1.5 bytes an item, the queue 8 bytes an entry.
 //!
@@ -52,7 +52,7 @@ const ROUNDS: u64 = 64;
 /// The least and the greatest share of the young.
 const SHARE_MIN: f64 = 0.1;
 const SHARE_MAX: f64 = 0.9;
-/// Items by which a ghost hit moves the share. These, the sizes of the tables and [`FRESH`] are from replays of
+/// Items by which a ghost hit moves the share. These, the sizes of the tables and `FRESH` are from replays of
 /// recorded traces (docs/decisions/0019-heat.md): a hit of the young shows less, as most of what they miss is not
 /// asked for again.
 const RAISE: f64 = 2.5;

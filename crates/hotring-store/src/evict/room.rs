@@ -7,8 +7,8 @@
 //! # How much goes, and what is kept to
 //! The index says every 16 KiB that a session has written whether all memory is within the limit
 //! (`hotring_index::Session::admit`). If it is not, the session that asks next evicts what is too much, without what
-//! is removed and only waits for readers, and [`RESERVE`] more, so that the next one need not. Then it frees what it
-//! can. It goes on if that suffices; or if the rest only waits for readers and is little ([`SLACK`], [`CHUNK`]), for
+//! is removed and only waits for readers, and `RESERVE` more, so that the next one need not. Then it frees what it
+//! can. It goes on if that suffices; or if the rest only waits for readers and is little (`SLACK`, `CHUNK`), for
 //! which it waits some milliseconds if need be; or if it has evicted more than it is about to write, as after the limit
 //! was lowered, when no single write is to wait for all that is to go. Otherwise it is refused, as it is if nothing
 //! may go.

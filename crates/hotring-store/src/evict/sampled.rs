@@ -5,7 +5,7 @@
 //! keys near a place follow each other in the index's order of hashes, which is as good as any.
 //!
 //! A tick that is 256 ticks ago looks like now. So with every draw a hand goes on through all items, twice
-//! for each time that the memory is written once, and sets what is older than [`AGE_MAX`] to that.
+//! for each time that the memory is written once, and sets what is older than `AGE_MAX` to that.
 
 use std::collections::HashSet;
 
