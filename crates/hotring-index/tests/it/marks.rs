@@ -99,8 +99,11 @@ fn ticks_are_those_of_the_last_access() {
         put(&mut session, b"b", b"a value that is longer");
         assert_eq!(bits(&mut session, b"b"), 0, "nor is what this session does");
         session.set_noted(true);
-        write(&mut session, 256 * (64 << 10));
-        assert!(index.tick().abs_diff(now) <= 8, "they begin anew after 256");
+        let begins_anew = (0..300).any(|_| {
+            write(&mut session, 64 << 10);
+            index.tick() < now
+        });
+        assert!(begins_anew, "there are 256 ticks");
     });
 }
 

@@ -530,8 +530,8 @@ fn compare_command(ours: &Reply, theirs: &Reply) {
 
 /// Commands that Redis 7 does not have.
 const OURS: [&str; 10] = [
-    "delex", "delifeq", "digest", "history", "increx", "msetex", "rollback", "scrub", "waitaof",
-    "waitkey",
+    "delex", "delifeq", "digest", "history", "increx", "msetex", "pin", "pinned", "rollback",
+    "scrub", "unpin", "waitaof", "waitkey",
 ];
 
 #[test]
