@@ -312,9 +312,9 @@ impl AnySession {
         each!(&mut self.sessions, session => session.scan(cursor, count, now, f))
     }
 
-    /// As [`Session::hash_of`].
-    pub fn hash_of<'k>(&self, key: impl Into<Key<'k>>) -> u64 {
-        each!(&self.sessions, session => session.hash_of(key))
+    /// As [`Session::key_hash`].
+    pub fn key_hash<'k>(&self, key: impl Into<Key<'k>>) -> u64 {
+        each!(&self.sessions, session => session.key_hash(key))
     }
 
     /// As [`Session::counts`].

@@ -260,7 +260,7 @@ impl Besides {
 
 /// Notes when the key expires, which it does from now on.
 fn enter(wheels: &Wheels, index: &Index, key: Key<'_>, at: u64, now: u64) {
-    wheels.enter(index.hash_of(key), at, now);
+    wheels.enter(index.key_hash(key), at, now);
 }
 
 /// The expiry that a decision gives an item, unless the item had one that is not later: that was entered

@@ -10,7 +10,7 @@ use crate::session::Session;
 impl<E: Engine> Session<Bytes, E> {
     /// The hash of a key in this index: 48 bits.
     #[inline]
-    pub fn hash_of<'k>(&self, key: impl Into<Key<'k>>) -> u64 {
+    pub fn key_hash<'k>(&self, key: impl Into<Key<'k>>) -> u64 {
         key.into().hash_or(|bytes| self.shared().kind.hash(bytes))
     }
 

@@ -73,7 +73,7 @@ fn items_are_found_by_their_hashes() {
         }
         assert_eq!(seen.len(), 5_000, "{engine:?}: those that have expired, too");
         for i in 0..5_000u32 {
-            let (key, hash) = (i.to_be_bytes(), s.hash_of(&i.to_be_bytes()));
+            let (key, hash) = (i.to_be_bytes(), s.key_hash(&i.to_be_bytes()));
             let expire_at = (i % 2 == 0).then_some(100);
             assert_eq!(seen[&key[..]], (hash, expire_at), "{engine:?}");
             let mut found = Vec::new();
