@@ -16,7 +16,7 @@ const CLIENTS: &[&str] =
     &["redis-cli", "redis-py", "go-redis", "ioredis", "pymemcache", "memccapable"];
 
 /// How long each target is fuzzed each time, side by side.
-const FUZZ_SECONDS: u64 = 60;
+const FUZZ_SECONDS: u64 = 20;
 
 /// The quick round.
 pub fn check() -> Result<ExitCode> {
@@ -45,7 +45,8 @@ pub fn test() -> Result<ExitCode> {
     suite.step("tests, built", || tests(&["--all-targets", "--no-run"]).and(Ok(Done::Passed(1))));
     // Tests wait for sockets and clocks; meanwhile the processor has time for what comes later.
     let ahead = std::thread::spawn(|| AHEAD.iter().for_each(|words| build_quietly(words)));
-    suite.step("tests", || tests(&["--all-targets"]));
+    // Moving hundreds of thousands of items is left to optimised code, a few steps below.
+    suite.step("tests", || tests(&["--all-targets", "--", "--skip", "compaction::"]));
     suite.step("doc tests", || tests(&["--doc"]));
     suite.step("documentation", documentation);
     suite.step("generated pages", docs::check);

@@ -29,9 +29,11 @@ use world::{Report, Run, Scenario, explore};
 
 /// A quarter of all the time, and what smaller scenarios and shuttle's larger ones look at as well: for
 /// the long form.
-const LARGEST: [&str; 5] = [
+const LARGEST: [&str; 7] = [
+    "displace | remove | get, get",
     "grow, split | get, miss",
     "lazy update, update | update | remove, get",
+    "no candidate: becomes one | insert, get | advance, complete, get",
     "split hands head over | remove, get | head move",
     "update hot | head move | remove",
     "update hot | remove | get, get",
