@@ -5,7 +5,7 @@
 
 use crate::budget::Refused;
 use crate::bytes::{
-    Action, Bytes, Damaged, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub,
+    Action, Buffer, Bytes, Damaged, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub,
 };
 use crate::chaining::Chaining;
 use crate::compact::Compacted;
@@ -166,6 +166,14 @@ impl AnyIndex {
     /// As [`Index::set_memory_max`].
     pub fn set_memory_max(&self, bytes: u64) {
         each_index!(&self.index, index => index.set_memory_max(bytes));
+    }
+
+    /// As [`Index::buffer`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn buffer(&self, capacity: usize) -> std::io::Result<Buffer> {
+        each_index!(&self.index, index => index.buffer(capacity))
     }
 
     /// As [`Index::set_memory_beside`].

@@ -1,5 +1,6 @@
 //! The shared handle to an index.
 
+use crate::bytes::Buffer;
 use crate::chaining::Chaining;
 use crate::config::{Config, ConfigError};
 use crate::engine::Engine;
@@ -108,6 +109,14 @@ impl<K: Kind, E: Engine> Index<K, E> {
         self.shared.budget.set_beside(bytes);
     }
 
+    /// Memory for about so many bytes that are to become a value ([`Buffer`]).
+    ///
+    /// # Errors
+    /// The system has no address space left.
+    pub fn buffer(&self, capacity: usize) -> std::io::Result<Buffer> {
+        Buffer::new(self.shared.blocks.clone(), capacity)
+    }
+
     /// Items present; exact when no operation is running.
     pub fn len(&self) -> usize {
         self.shared.items().max(0) as usize
@@ -125,11 +134,12 @@ impl<K: Kind, E: Engine> Index<K, E> {
         Stats {
             items: sum(|r| r.items.load()),
             expiring: sum(|r| r.expiring.load()),
-            bytes: sum(|r| r.item_bytes.load()),
+            bytes: sum(|r| r.item_bytes.load()) + shared.blocks.bytes(),
+            block_bytes: shared.blocks.bytes(),
             limbo_bytes: shared.collector.limbo_bytes().max(0) as u64,
             limbo_max: shared.collector.limit().max(),
-            mapped_bytes: shared.arena.mapped_bytes() as u64,
-            held_bytes: shared.arena.held_bytes() as u64,
+            mapped_bytes: shared.arena.mapped_bytes() as u64 + shared.blocks.bytes(),
+            held_bytes: shared.arena.held_bytes() as u64 + shared.blocks.bytes(),
             table_bytes: shared.engine.table_bytes(),
             beside_bytes: shared.budget.beside(),
             memory_max: shared.budget.max(),

@@ -112,6 +112,17 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Bytes that were allocated for the item; 0 if it is damaged so that they are not known.
     #[doc(hidden)]
     fn size(&self, item: Item) -> usize;
+    /// Bytes of memory that it has elsewhere, and perhaps shares. Asked of no damaged item.
+    #[doc(hidden)]
+    fn elsewhere(_item: Item) -> usize {
+        0
+    }
+    /// Gives up what the item has elsewhere; what is left to be freed is what its size says, as which it is
+    /// returned. Called once, by who frees it, if it has anything.
+    #[doc(hidden)]
+    fn release(&self, item: Item) -> usize {
+        self.size(item)
+    }
     /// Whether the item has an expiry field (for the count of expiring items).
     #[doc(hidden)]
     fn expires(item: Item) -> bool;

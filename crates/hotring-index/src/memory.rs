@@ -35,7 +35,6 @@ pub(crate) unsafe fn give_back(start: NonNull<u8>, len: usize) -> bool {
 }
 
 /// Anonymous memory of whole pages, whose addresses fit into links. It reads as zeros.
-#[cfg_attr(any(loom, shuttle, hotring_plain_arena), allow(dead_code))]
 pub(crate) fn map_pages(len: usize) -> io::Result<NonNull<u8>> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -49,11 +48,28 @@ pub(crate) fn map_pages(len: usize) -> io::Result<NonNull<u8>> {
     Ok(block)
 }
 
+/// Makes what `map_pages` returned longer, perhaps at another address. What is new reads as zeros.
+///
+/// # Safety
+/// It returned it with this length, and nobody uses what is there. After an error it is as before.
+pub(crate) unsafe fn grow_pages(
+    start: NonNull<u8>,
+    len: usize,
+    new_len: usize,
+) -> io::Result<NonNull<u8>> {
+    let start = start.as_ptr().cast();
+    // SAFETY: the caller's promise.
+    let raw = unsafe { libc::mremap(start, len, new_len, libc::MREMAP_MAYMOVE) };
+    if raw == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(NonNull::new(raw.cast()).expect("mremap never returns address 0 here"))
+}
+
 /// Gives back what `map_pages` returned.
 ///
 /// # Safety
 /// It did with this length, and nobody uses what is there.
-#[cfg_attr(any(loom, shuttle, hotring_plain_arena), allow(dead_code))]
 pub(crate) unsafe fn unmap_pages(start: NonNull<u8>, len: usize) {
     // SAFETY: the caller's promise.
     unsafe {

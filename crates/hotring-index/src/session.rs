@@ -1,8 +1,9 @@
 //! The shared state of an index, and what a session adds to it.
 
-use crate::arena::{Arena, LocalArena};
+use crate::arena::{Arena, CLASSED_MAX, LocalArena, footprint};
 use crate::budget::{Budget, Full, LOOK, Refused};
 use crate::bytes::Damaged;
+use crate::bytes::block::Blocks;
 use crate::compact::Compaction;
 use crate::config::{Config, ConfigError};
 use crate::engine::Engine;
@@ -30,6 +31,7 @@ pub(crate) struct Shared<K: Kind, E: Engine> {
     pub(crate) config: Config,
     pub(crate) collector: Arc<Collector>,
     pub(crate) arena: Arc<Arena>,
+    pub(crate) blocks: Arc<Blocks>,
     pub(crate) budget: Budget,
     /// Nothing while a session is at it.
     pub(crate) compaction: Mutex<Option<Compaction>>,
@@ -49,6 +51,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
             engine: E::new(&config)?,
             collector: Arc::new(collector(&config)),
             arena: Arc::new(Arena::new(config.huge_pages, E::WHOLE_CHUNKS)),
+            blocks: Arc::new(Blocks::new()),
             budget: Budget::new(),
             compaction: Mutex::new(Some(Compaction::default())),
             expire_cursor: TallyU64::new(0),
@@ -74,7 +77,8 @@ impl<K: Kind, E: Engine> Shared<K, E> {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.item_bytes() + self.engine.table_bytes() + self.budget.beside()
+        let beside = self.engine.table_bytes() + self.budget.beside();
+        self.item_bytes() + self.blocks.bytes() + beside
     }
 
     /// Whether there is memory for a table of twice the size. Lookups are slower without, but nothing is
@@ -92,7 +96,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
             return Ok(());
         }
         let used = self.used_bytes();
-        let limbo = self.collector.limbo_bytes().max(0).cast_unsigned();
+        let limbo = self.collector.limbo_bytes().max(0).cast_unsigned() + self.blocks.dying_bytes();
         self.collector.shown().show_full(self.budget.check(used, limbo).is_err());
         self.budget.check(used.saturating_add(more), limbo)
     }
@@ -118,16 +122,25 @@ impl<K: Kind, E: Engine> Drop for Shared<K, E> {
     /// for readers, and those that the engine still holds.
     fn drop(&mut self) {
         let orphans = self.collector.take_orphans();
-        if !self.arena.has_large() {
+        if !self.arena.has_large() && self.blocks.bytes() == 0 {
             return;
         }
-        // SAFETY: sessions hold the index, so none is left; an item is either an orphan or still
-        // held by the engine, which hands each out once.
-        let free = |block: NonNull<u8>, size| unsafe { self.arena.free_if_large(block, size) };
+        let free = |item: Item, mut size: usize| {
+            if size > CLASSED_MAX {
+                size = self.kind.release(item);
+            }
+            // SAFETY: sessions hold the index, so none is left; an item is either an orphan or still
+            // held by the engine, which hands each out once.
+            unsafe { self.arena.free_if_large(item.start(), size) };
+        };
         for orphan in orphans {
-            free(orphan.block, orphan.size);
+            // SAFETY: P: nobody has freed it.
+            free(unsafe { Item::new(orphan.block) }, orphan.size);
         }
-        self.engine.drain::<K>(|item| free(item.start(), self.kind.size(item)));
+        self.engine.drain::<K>(|item| {
+            let size = self.kind.size(item);
+            free(item, if size > 0 { size + K::elsewhere(item) } else { 0 });
+        });
     }
 }
 
@@ -314,6 +327,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         if self.local.participant.has_garbage() || self.shared.engine.is_busy() {
             self.collect_garbage();
         }
+        self.shared.blocks.step();
         self.local.arena.give_back();
     }
 
@@ -399,12 +413,18 @@ impl<K: Kind, E: Engine> Session<K, E> {
     fn collect_garbage(&mut self) -> i64 {
         let Local { participant, arena, .. } = &mut self.local;
         participant.end_forgotten_guard();
-        let mut freed = 0;
+        let (kind, mut freed) = (&self.shared.kind, 0);
         participant.collect(|retired| {
-            freed += retired.size as i64;
+            let mut size = retired.size;
+            if size > CLASSED_MAX {
+                // SAFETY: P: it is freed only below.
+                size = kind.release(unsafe { Item::new(retired.block) });
+            }
+            freed += footprint(size) as i64;
             // SAFETY: the collector hands out a block once, after its last reader (E3).
-            unsafe { arena.free(retired.block, retired.size) };
+            unsafe { arena.free(retired.block, size) };
         });
+        self.shared.blocks.step();
         participant.record().item_bytes.add(-freed);
         arena.age();
         if self.shared.engine.is_busy() {
@@ -499,13 +519,18 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     }
 
     pub(crate) fn alloc(&mut self, size: usize) -> NonNull<u8> {
-        let len = crate::arena::footprint(size) as i64;
+        let len = footprint(size) as i64;
         self.record().item_bytes.add(len);
         self.local.until_look -= len;
         if self.local.until_look < 0 {
             self.look_at_memory();
         }
         self.local.arena.alloc(size)
+    }
+
+    /// Has the next allocation look how much memory is used.
+    pub(crate) fn look_at_memory_soon(&mut self) {
+        self.local.until_look = self.local.until_look.min(0);
     }
 
     #[cold]
@@ -519,10 +544,13 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     /// Frees an item that was never published.
     pub(crate) fn discard(&mut self, item: Item) {
         let size = self.shared.kind.size(item);
-        self.record().item_bytes.add(-(crate::arena::footprint(size) as i64));
+        self.record().item_bytes.add(-(footprint(size) as i64));
         item.ghost().free();
         // As in `retire`: a copy of what is damaged is, too.
         if size > 0 {
+            if K::elsewhere(item) > 0 {
+                self.shared.kind.release(item);
+            }
             // SAFETY: the item is its maker's alone, who gives it up here.
             unsafe { self.local.arena.free(item.start(), size) };
         }
@@ -530,10 +558,11 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
 
     /// Hands an item that nobody can find any more to the collector, once.
     pub(crate) fn retire(&mut self, item: Item) {
-        let size = crate::arena::footprint(self.shared.kind.size(item));
+        let size = footprint(self.shared.kind.size(item));
         // What is damaged beyond knowing its size is lost: better than giving it back with another.
         if size > 0 {
-            self.local.participant.retire(item, size);
+            // What tells, too, that there is something to release: blocks are long.
+            self.local.participant.retire(item, size + K::elsewhere(item));
         }
     }
 

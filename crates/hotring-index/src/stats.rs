@@ -11,6 +11,8 @@ pub struct Stats {
     pub expiring: u64,
     /// Bytes of all items, headers and rounding included, those in limbo too.
     pub bytes: u64,
+    /// Of these, bytes of long values, in limbo, kept by readers or being given back too, and of buffers.
+    pub block_bytes: u64,
     /// Bytes of removed items that wait for readers.
     pub limbo_bytes: u64,
     /// Above so many of them [`Session::admit`](crate::Session::admit) may refuse.

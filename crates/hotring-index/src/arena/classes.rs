@@ -96,7 +96,7 @@ const LENS: [u32; 257] = {
 };
 
 /// The longest block of a class.
-pub(super) const CLASSED_MAX: usize = LENS[CLASSES - 1] as usize;
+pub(crate) const CLASSED_MAX: usize = LENS[CLASSES - 1] as usize;
 
 /// Sizes above 1 KiB are looked up by pieces of so many bytes: none has the ends of two classes.
 const PIECE: usize = 64;

@@ -25,4 +25,4 @@ pub(crate) use plain::{Arena, LocalArena, Survey};
 #[cfg(not(any(loom, shuttle, hotring_plain_arena)))]
 pub(crate) use spans::{Arena, LocalArena, Survey};
 
-pub(crate) use classes::footprint;
+pub(crate) use classes::{CLASSED_MAX, footprint};

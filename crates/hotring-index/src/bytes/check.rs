@@ -154,7 +154,7 @@ pub(crate) fn place(item: Item, part: Part) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
     use crate::bytes::item::{self, Bytes, Parts, expiry_of, value};
-    use crate::bytes::value::Value;
+    use crate::bytes::value::Content;
     use crate::item::Kind;
     use crate::word::{FROZEN, SIGN};
     use std::ptr::NonNull;
@@ -166,8 +166,8 @@ mod tests {
     fn each_shape(mut f: impl FnMut(Item, &Parts<'_>)) {
         let long = vec![b'k'; 300];
         let keys: [&[u8]; 4] = [b"", b"k", b"a key", &long];
-        let bytes = |bytes| Value::Bytes { kind: 3, bytes };
-        let word = |word| Value::Word { kind: 9, word };
+        let bytes = |bytes| Content::Bytes { kind: 3, bytes };
+        let word = |word| Content::Word { kind: 9, word };
         let values =
             [bytes(&b""[..]), bytes(b"v"), bytes(&long), word(0), word(41), word(u64::MAX)];
         for (i, key) in keys.into_iter().enumerate() {
@@ -223,7 +223,7 @@ mod tests {
             }
             for (at, len) in PARTS.into_iter().filter_map(|part| place(item, part)) {
                 for bit in 0..len * 8 {
-                    let frozen = matches!(parts.value, Value::Word { .. })
+                    let frozen = matches!(parts.value, Content::Word { .. })
                         && Some((at, len)) == place(item, Part::Word);
                     flip(item, at, bit);
                     let expected = if frozen && bit == 63 { State::Sound } else { State::Damaged };
@@ -236,7 +236,7 @@ mod tests {
                 }
             }
             let next = item.next().fetch_xor(SIGN, Ordering::Relaxed);
-            let expected = if matches!(parts.value, Value::Word { .. }) {
+            let expected = if matches!(parts.value, Content::Word { .. }) {
                 State::Damaged
             } else {
                 State::Sound

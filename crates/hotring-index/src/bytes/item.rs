@@ -10,13 +10,15 @@
 //! ```
 //!
 //! A word (an 8-byte value that is updated in place) has no value length; a key length of 255 means
-//! that a longer one follows. `meta` and `check` (`check.rs`) never change. Bit 63 of the word is FROZEN, its real bit 63
+//! that a longer one follows; a value length of all ones, that the value is elsewhere (`block.rs`), and what
+//! the item has in its place says where. `meta` and `check` (`check.rs`) never change. Bit 63 of the word is FROZEN, its real bit 63
 //! is SIGN in `next`.
 
+use crate::bytes::block::{BlockRef, STORED};
 use crate::bytes::check;
 use crate::bytes::marks::Marks;
 use crate::bytes::sip::{self, Vectors};
-use crate::bytes::value::Value;
+use crate::bytes::value::{Content, Value};
 use crate::config::{Checksum, Config, ConfigError};
 use crate::item::{Header, Item, Kind, sealed};
 use crate::sync::{AtomicU64, Ordering, TallyU64};
@@ -43,6 +45,8 @@ pub(crate) const CHECKSUM: u64 = 1 << 3;
 const KIND_SHIFT: u32 = 4;
 const KEY_LEN_SHIFT: u32 = 8;
 pub(crate) const KEY_LEN_LONG: u64 = 255;
+/// The value length of an item whose value is in a block.
+const ELSEWHERE: usize = u32::MAX as usize;
 const HASH_SHIFT: u32 = 16;
 const HASH_MASK: u64 = (1 << 48) - 1;
 pub(crate) const META: usize = size_of::<Header>();
@@ -130,6 +134,18 @@ impl Kind for Bytes {
         if self.checksum == Checksum::Off { size(item) } else { check::size(item) }
     }
 
+    fn elsewhere(item: Item) -> usize {
+        block_of(item).map_or(0, BlockRef::footprint)
+    }
+
+    fn release(&self, item: Item) -> usize {
+        if let Some(place) = block_place(item) {
+            // SAFETY: P: the item is its last user's alone, who frees it once, by this.
+            unsafe { BlockRef::take(place) };
+        }
+        self.size(item)
+    }
+
     fn expires(item: Item) -> bool {
         meta(item) & EXPIRY != 0
     }
@@ -173,6 +189,10 @@ impl Kind for Bytes {
                 block.add(at).cast::<AtomicU64>().write(AtomicU64::new(word));
             }
             block.add(rest).copy_from_nonoverlapping(item.start().add(rest), size - rest);
+            if let Some(place) = block_place(item) {
+                // In place of the copied bits, which are the item's own share.
+                BlockRef::at(place).store(block.add(size - STORED));
+            }
         }
         // SAFETY: just initialised, and private (P).
         let copy = unsafe { Item::new(block) };
@@ -253,7 +273,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// Where the item ends.
     pub(crate) fn end(&self) -> usize {
-        self.value + self.value_len
+        self.value + if self.value_len == ELSEWHERE { STORED } else { self.value_len }
     }
 }
 
@@ -308,6 +328,25 @@ fn key_of<'a>(item: Item, meta: u64) -> &'a [u8] {
     unsafe { bytes(item, layout.key, layout.key_len) }
 }
 
+/// Where the item has its block, if its value is in one.
+#[inline(always)]
+fn block_place(item: Item) -> Option<NonNull<u8>> {
+    let meta = meta(item);
+    if meta & (WORD | CHECKSUM) != 0 {
+        return None;
+    }
+    let layout = layout_of(item, meta);
+    // SAFETY: inside of the item, from the layout.
+    (layout.value_len == ELSEWHERE).then(|| unsafe { item.start().add(layout.value) })
+}
+
+/// The item's block, if its value is in one.
+#[inline(always)]
+pub(crate) fn block_of<'a>(item: Item) -> Option<BlockRef<'a>> {
+    // SAFETY: P: the item has it until it is freed. The lifetime is that of the pin.
+    block_place(item).map(|place| unsafe { BlockRef::at(place) })
+}
+
 /// The item's expiry field. An item whose flags are damaged has none: it must neither look expired
 /// nor be changed where its expiry isn't.
 #[inline(always)]
@@ -360,6 +399,9 @@ pub(crate) fn value<'a>(item: Item, next: Next, word: Option<u64>) -> Value<'a> 
         Some(word) => Value::Word { kind, word: join(word, next) },
         None => {
             let layout = layout_of(item, meta);
+            if layout.value_len == ELSEWHERE {
+                return long_value(item, kind);
+            }
             // SAFETY: from the layout.
             let bytes = unsafe { bytes(item, layout.value, layout.value_len) };
             Value::Bytes { kind, bytes }
@@ -367,12 +409,18 @@ pub(crate) fn value<'a>(item: Item, next: Next, word: Option<u64>) -> Value<'a> 
     }
 }
 
+#[cold]
+fn long_value<'a>(item: Item, kind: u8) -> Value<'a> {
+    // None of an item whose checksum's flag is damaged, which nobody is handed.
+    Value::Bytes { kind, bytes: block_of(item).map_or(&[], BlockRef::bytes) }
+}
+
 /// What a new item is made from.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
     pub(crate) hash: u64,
     pub(crate) key: &'a [u8],
-    pub(crate) value: Value<'a>,
+    pub(crate) value: Content<'a>,
     pub(crate) expire_at: Option<u64>,
     pub(crate) version: Option<u64>,
     pub(crate) checksum: bool,
@@ -380,7 +428,7 @@ pub(crate) struct Parts<'a> {
 
 impl Parts<'_> {
     fn is_word(&self) -> bool {
-        matches!(self.value, Value::Word { .. })
+        matches!(self.value, Content::Word { .. })
     }
 
     fn has_long_key(&self) -> bool {
@@ -395,16 +443,15 @@ impl Parts<'_> {
             + usize::from(self.is_word());
         let lens = usize::from(!self.is_word()) + usize::from(self.has_long_key());
         let value_len = match self.value {
-            Value::Word { .. } => 0,
-            Value::Bytes { bytes, .. } => bytes.len(),
+            Content::Word { .. } => 0,
+            Content::Bytes { bytes, .. } => bytes.len(),
+            Content::Block { .. } => STORED,
         };
         FIELDS + 8 * words + 4 * lens + self.key.len() + value_len
     }
 
     fn meta(&self) -> u64 {
-        let kind = match self.value {
-            Value::Word { kind, .. } | Value::Bytes { kind, .. } => u64::from(kind),
-        };
+        let kind = u64::from(self.value.kind());
         let mut meta = self.hash << HASH_SHIFT
             | (self.key.len() as u64).min(KEY_LEN_LONG) << KEY_LEN_SHIFT
             | kind << KIND_SHIFT;
@@ -422,12 +469,13 @@ impl Parts<'_> {
 
     /// Refuses what no item can hold, before memory is taken for it.
     pub(crate) fn check(&self) {
-        let (kind, value_len) = match self.value {
-            Value::Word { kind, .. } => (kind, 0),
-            Value::Bytes { kind, bytes } => (kind, bytes.len()),
+        assert!(self.value.kind() < 16, "a value kind has 4 bits");
+        let value_len = match self.value {
+            Content::Word { .. } => 0,
+            Content::Bytes { bytes, .. } => bytes.len(),
+            Content::Block { block, .. } => block.bytes().len(),
         };
-        assert!(kind < 16, "a value kind has 4 bits");
-        assert!(u32::try_from(value_len).is_ok(), "a value is shorter than 4 GiB");
+        assert!(value_len < ELSEWHERE, "a value is shorter than 4 GiB");
         assert!(u32::try_from(self.key.len()).is_ok(), "a key is shorter than 4 GiB");
     }
 
@@ -437,7 +485,7 @@ impl Parts<'_> {
     /// `block` is unused, 8-aligned, and holds `size()` bytes.
     pub(crate) unsafe fn write(&self, block: NonNull<u8>) -> Item {
         let sign = match self.value {
-            Value::Word { word, .. } if word & FROZEN != 0 => SIGN,
+            Content::Word { word, .. } if word & FROZEN != 0 => SIGN,
             _ => 0,
         };
         // SAFETY: lengths fit (`check`); all writes stay below `size()`, which sums up the same parts; the cursor is a
@@ -456,13 +504,17 @@ impl Parts<'_> {
             }
             let mut value_bytes: &[u8] = &[];
             match self.value {
-                Value::Word { word, .. } => {
+                Content::Word { word, .. } => {
                     at.cast::<AtomicU64>().write(AtomicU64::new(word & !FROZEN));
                     at = at.add(8);
                 }
-                Value::Bytes { bytes, .. } => {
+                Content::Bytes { bytes, .. } => {
                     value_bytes = bytes;
                     at.cast::<u32>().write(bytes.len() as u32);
+                    at = at.add(4);
+                }
+                Content::Block { .. } => {
+                    at.cast::<u32>().write(ELSEWHERE as u32);
                     at = at.add(4);
                 }
             }
@@ -471,8 +523,11 @@ impl Parts<'_> {
                 at = at.add(4);
             }
             at.copy_from_nonoverlapping(NonNull::from(self.key).cast(), self.key.len());
-            at.add(self.key.len())
-                .copy_from_nonoverlapping(NonNull::from(value_bytes).cast(), value_bytes.len());
+            at = at.add(self.key.len());
+            at.copy_from_nonoverlapping(NonNull::from(value_bytes).cast(), value_bytes.len());
+            if let Content::Block { block, .. } = self.value {
+                block.store(at);
+            }
             let item = Item::new(block);
             if self.checksum {
                 check::seal(item);

@@ -1,5 +1,6 @@
 //! Byte-string keys and values: reads without copying, one atomic read-modify-write for the rest.
 
+pub(crate) mod block;
 mod by_hash;
 mod check;
 pub(crate) mod item;
@@ -11,6 +12,7 @@ mod sip;
 mod update;
 pub(crate) mod value;
 
+pub use block::{Block, Buffer, LONG_LEN};
 #[doc(hidden)]
 pub use check::Part;
 pub use item::Bytes;
@@ -131,7 +133,7 @@ impl<E: Engine> Session<Bytes, E> {
         };
         let mut pinned = self.pin();
         let goal = pinned.bytes_goal(key);
-        pinned.put_blind(goal, value.as_value(), expire_at, now)
+        pinned.put_blind(goal, value.content(), expire_at, now)
     }
 
     /// Removes a key; true if it was present.

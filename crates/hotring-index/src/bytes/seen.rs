@@ -6,10 +6,10 @@
 //! nobody can tell.
 
 use crate::bytes::item::{
-    Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, expiry_of, expiry_time, is_fixed, is_past, kind_of,
-    size, value, version_of, word_of,
+    Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, block_of, expiry_of, expiry_time, is_fixed, is_past,
+    kind_of, size, value, version_of, word_of,
 };
-use crate::bytes::value::{Entry, Expiry, Value};
+use crate::bytes::value::{Content, Entry, Expiry};
 use crate::engine::Hit;
 use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes};
@@ -59,8 +59,8 @@ pub(crate) enum Written {
 }
 
 /// Writes a value into the item's word, if it has one of the same kind that may change.
-pub(crate) fn write_word(hit: Hit, value: Value<'_>, expected: Option<u64>) -> Written {
-    let Value::Word { kind, word: new } = value else { return Written::NeedsCopy };
+pub(crate) fn write_word(hit: Hit, value: Content<'_>, expected: Option<u64>) -> Written {
+    let Content::Word { kind, word: new } = value else { return Written::NeedsCopy };
     let Some(word) = word_of(hit.item) else { return Written::NeedsCopy };
     let same_sign = (new & FROZEN != 0) == hit.word.is(SIGN);
     let fixed = expiry_of(hit.item).is_some() && expected.is_none();
@@ -106,7 +106,8 @@ impl Seen {
             value: value(item, self.hit.word, self.word),
             expire_at: self.expiry.and_then(expiry_time),
             version: version_of(item),
-            footprint: crate::arena::footprint(size(item)),
+            footprint: crate::arena::footprint(size(item)) + Bytes::elsewhere(item),
+            block: block_of(item),
         }
     }
 

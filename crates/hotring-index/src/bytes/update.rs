@@ -1,14 +1,17 @@
 //! The operations on byte-string items.
 
+use crate::bytes::block::{Block, LONG_LEN};
 use crate::bytes::item::{Bytes, Parts, is_expired, version_of};
 use crate::bytes::key::Key;
 use crate::bytes::seen::{Seen, Written, doom, stays_live, write_word};
-use crate::bytes::value::{Action, Entry, Expiry, Value};
+use crate::bytes::value::{Action, Content, Entry, Expiry};
 use crate::config::{Checksum, RcuCounts, Strategy};
 use crate::engine::{Engine, Found, Hit, KeyGoal};
 use crate::item::{Item, Kind};
+use crate::memory::PAGE;
 use crate::rare::wrong;
 use crate::session::Pinned;
+use std::alloc::{Layout, handle_alloc_error};
 
 pub(crate) type Goal<'k> = KeyGoal<'k, Bytes>;
 
@@ -33,14 +36,48 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
     fn make(
         &mut self,
         goal: Goal<'_>,
-        value: Value<'_>,
+        value: Content<'_>,
         expire_at: Option<u64>,
         version: Option<u64>,
     ) -> Item {
         let checksum = self.shared.kind.checksum != Checksum::Off;
         let parts = Parts { hash: goal.hash, key: goal.key, value, expire_at, version, checksum };
         parts.check();
+        let is_long = match value {
+            Content::Word { .. } => false,
+            Content::Bytes { bytes, .. } => bytes.len() > LONG_LEN && !checksum,
+            Content::Block { .. } => true,
+        };
+        if is_long {
+            return self.make_long(parts);
+        }
         let block = self.alloc(parts.size());
+        // SAFETY: the block is fresh, 8-aligned, and as large as the parts say.
+        unsafe { parts.write(block) }
+    }
+
+    /// Makes an item with its value in a block, unless it has a checksum.
+    #[cold]
+    #[inline(never)]
+    fn make_long(&mut self, parts: Parts<'_>) -> Item {
+        let copied;
+        let value = match parts.value {
+            Content::Block { kind, block } if parts.checksum => {
+                Content::Bytes { kind, bytes: block.bytes() }
+            }
+            Content::Bytes { kind, bytes } => {
+                copied = Block::copy_of(&self.shared.blocks, bytes).unwrap_or_else(|_| {
+                    let layout = Layout::from_size_align(bytes.len(), PAGE);
+                    handle_alloc_error(layout.expect("a value is shorter than the address space"))
+                });
+                Content::Block { kind, block: copied.lend() }
+            }
+            stored => stored,
+        };
+        let parts = Parts { value, ..parts };
+        let block = self.alloc(parts.size());
+        // Others are to know soon that so much more is in use.
+        self.look_at_memory_soon();
         // SAFETY: the block is fresh, 8-aligned, and as large as the parts say.
         unsafe { parts.write(block) }
     }
@@ -75,7 +112,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
     pub(crate) fn put_blind(
         &mut self,
         goal: Goal<'_>,
-        value: Value<'_>,
+        value: Content<'_>,
         expire_at: Option<u64>,
         now: u64,
     ) -> bool {
@@ -103,7 +140,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
     fn put_by_walk(
         &mut self,
         goal: Goal<'_>,
-        value: Value<'_>,
+        value: Content<'_>,
         expire_at: Option<u64>,
         now: u64,
     ) -> bool {
@@ -211,7 +248,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             Expiry::At(at) => Some(at.max(1)),
             Expiry::Never | Expiry::Keep => None,
         };
-        let item = self.make(goal, value.as_value(), expire_at, None);
+        let item = self.make(goal, value.content(), expire_at, None);
         self.mark(item, None);
         let mut reservation = E::Reservation::default();
         let linked = E::link(self, goal, bucket, found, item, &mut reservation);
@@ -248,7 +285,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             }
             Action::Put { value, expiry } => {
                 if seen.may_stay(expiry) {
-                    match write_word(hit, value.as_value(), seen.word) {
+                    match write_word(hit, value.content(), seen.word) {
                         Written::Yes => {
                             self.accessed(goal.hash, hit);
                             return true;
@@ -258,14 +295,14 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
                     }
                 }
                 let expire_at = seen.next_expiry(expiry);
-                self.replace_seen(goal, bucket, seen, found, value.as_value(), expire_at)
+                self.replace_seen(goal, bucket, seen, found, value.content(), expire_at)
             }
             Action::Expire(expiry) => {
                 if let Some(done) = seen.expire_in_place(expiry) {
                     self.accessed(goal.hash, hit);
                     return done;
                 }
-                let (value, expire_at) = (seen.entry().value, seen.next_expiry(expiry));
+                let (value, expire_at) = (seen.entry().content(), seen.next_expiry(expiry));
                 self.replace_seen(goal, bucket, seen, found, value, expire_at)
             }
             Action::Remove => self.remove_seen(goal, bucket, seen),
@@ -278,7 +315,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         bucket: E::Bucket,
         seen: Seen,
         found: Option<&Found<E::Place<'s>>>,
-        value: Value<'_>,
+        value: Content<'_>,
         expire_at: Option<u64>,
     ) -> bool {
         if !wrong!(self, NoFreeze) && !seen.freeze() {
@@ -352,7 +389,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             }
             let version = self.fresh_version();
             let entry = seen.entry();
-            let copy = self.make(goal, entry.value, entry.expire_at, Some(version));
+            let copy = self.make(goal, entry.content(), entry.expire_at, Some(version));
             if self.put_copy(goal, bucket, seen, Some(&found), copy) {
                 return Some(version);
             }

@@ -1,5 +1,6 @@
 //! What goes into and comes out of a byte-string index.
 
+use crate::bytes::block::{Block, BlockRef};
 use std::borrow::Cow;
 
 /// A stored value. `kind` is 0 to 15 and means nothing to the index.
@@ -38,13 +39,47 @@ pub enum NewValue<'a> {
         /// The bytes.
         bytes: Cow<'a, [u8]>,
     },
+    /// As [`Value::Bytes`], of bytes that the index already has and need not copy.
+    Block {
+        /// The caller's type of value, 0 to 15.
+        kind: u8,
+        /// The bytes.
+        block: Block,
+    },
 }
 
 impl NewValue<'_> {
-    pub(crate) fn as_value(&self) -> Value<'_> {
+    /// As it will be read.
+    pub fn as_value(&self) -> Value<'_> {
         match self {
             Self::Word { kind, word } => Value::Word { kind: *kind, word: *word },
             Self::Bytes { kind, bytes } => Value::Bytes { kind: *kind, bytes },
+            Self::Block { kind, block } => Value::Bytes { kind: *kind, bytes: block },
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn content(&self) -> Content<'_> {
+        match self {
+            Self::Word { kind, word } => Content::Word { kind: *kind, word: *word },
+            Self::Bytes { kind, bytes } => Content::Bytes { kind: *kind, bytes },
+            Self::Block { kind, block } => Content::Block { kind: *kind, block: block.lend() },
+        }
+    }
+}
+
+/// What a new item is to have as its value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Content<'a> {
+    Word { kind: u8, word: u64 },
+    Bytes { kind: u8, bytes: &'a [u8] },
+    Block { kind: u8, block: BlockRef<'a> },
+}
+
+impl Content<'_> {
+    pub(crate) fn kind(&self) -> u8 {
+        match self {
+            Self::Word { kind, .. } | Self::Bytes { kind, .. } | Self::Block { kind, .. } => *kind,
         }
     }
 }
@@ -62,13 +97,30 @@ pub struct Entry<'a> {
     pub version: Option<u64>,
     /// Bytes of memory that the item takes.
     pub footprint: usize,
+    pub(crate) block: Option<BlockRef<'a>>,
 }
 
 impl<'a> Entry<'a> {
     /// What is shown of a damaged item.
     pub(crate) fn without_value(key: &'a [u8]) -> Self {
         let value = Value::Bytes { kind: 0, bytes: &[] };
-        Self { key, value, expire_at: None, version: None, footprint: 0 }
+        Self { key, value, expire_at: None, version: None, footprint: 0, block: None }
+    }
+
+    /// A share of the value's memory, if the value is long ([`LONG_LEN`](crate::LONG_LEN)): for who wants to have it beyond this
+    /// call, without a copy.
+    #[inline]
+    pub fn block(&self) -> Option<Block> {
+        self.block.map(BlockRef::to_block)
+    }
+
+    /// The value, to be stored again.
+    pub(crate) fn content(&self) -> Content<'a> {
+        match (self.value, self.block) {
+            (Value::Word { kind, word }, _) => Content::Word { kind, word },
+            (Value::Bytes { kind, .. }, Some(block)) => Content::Block { kind, block },
+            (Value::Bytes { kind, bytes }, None) => Content::Bytes { kind, bytes },
+        }
     }
 }
 

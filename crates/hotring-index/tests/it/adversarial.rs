@@ -113,9 +113,9 @@ fn values_are_kept<E: Engine>(session: &mut Session<Bytes, E>, key: &[u8]) {
         word(1 << 62),
     ];
     for (i, value) in values.iter().enumerate() {
-        let expected = match value {
-            NewValue::Word { kind, word } => (*kind, Vec::new(), *word),
-            NewValue::Bytes { kind, bytes } => (*kind, bytes.to_vec(), 0),
+        let expected = match value.as_value() {
+            Value::Word { kind, word } => (kind, Vec::new(), word),
+            Value::Bytes { kind, bytes } => (kind, bytes.to_vec(), 0),
         };
         if i % 2 == 0 {
             session.put(key, value.clone(), Expiry::Never, 1);

@@ -36,13 +36,7 @@ fn items() -> Vec<(Vec<u8>, NewValue<'static>, Expiry, bool)> {
     for value in values {
         for (expiry, version) in [(Expiry::Never, false), (Expiry::At(50), true)] {
             let key = format!("key:{}", items.len()).into_bytes();
-            let value = match &value {
-                NewValue::Word { kind, word } => NewValue::Word { kind: *kind, word: *word },
-                NewValue::Bytes { kind, bytes } => {
-                    NewValue::Bytes { kind: *kind, bytes: bytes.clone().into_owned().into() }
-                }
-            };
-            items.push((key, value, expiry, version));
+            items.push((key, value.clone(), expiry, version));
         }
     }
     items.push((Vec::new(), word(7), Expiry::Never, false));
@@ -136,10 +130,7 @@ fn every_bit<E: Engine>(config: &Config) -> usize {
     let n = index.len();
     let mut flips = 0;
     for (key, value, _, _) in items() {
-        let as_value = match &value {
-            NewValue::Word { kind, word } => Value::Word { kind: *kind, word: *word },
-            NewValue::Bytes { kind, bytes } => Value::Bytes { kind: *kind, bytes },
-        };
+        let as_value = value.as_value();
         for (part, bit, is_found) in bits(matches!(value, NewValue::Word { .. })) {
             let flipped = damager.with_damage(&key, part, bit, || {
                 read_damaged(&mut reader, &key, is_found);

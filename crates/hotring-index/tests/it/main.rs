@@ -2,6 +2,7 @@
 
 mod adversarial;
 mod ahead;
+mod blocks;
 mod budget;
 mod bytes;
 mod chaining;
