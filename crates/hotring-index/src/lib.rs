@@ -77,8 +77,8 @@ pub use any::{AnyIndex, AnySession, EngineChoice};
 pub use budget::{Full, Refused};
 pub use bytes::Part;
 pub use bytes::{
-    Action, Block, Buffer, Bytes, Damaged, Entry, Expiry, FREQUENCY_NEW, Key, KeyHash, LONG_LEN,
-    Marked, NewValue, Noting, Scrub, ScrubCounts, Value,
+    Action, Block, BlockRef, Buffer, Bytes, Damaged, Entry, Expiry, FREQUENCY_NEW, Key, KeyHash,
+    LONG_LEN, Marked, NewValue, Noting, Scrub, ScrubCounts, Value,
 };
 pub use chaining::Chaining;
 pub use compact::Compacted;

@@ -10,6 +10,7 @@ use hotring_store::{Key, KeyHash, Session};
 use crate::client::Client;
 use crate::counters::Counters;
 use crate::failure::{Failure, Outcome};
+use crate::lent::Lent;
 use crate::random::Random;
 use crate::script::Interpreter;
 use crate::server::Server;
@@ -20,6 +21,8 @@ pub(crate) struct Own {
     pub random: Random,
     /// What runs its scripts, once there has been one. Taken out while a script runs.
     pub interpreter: Option<Box<Interpreter>>,
+    /// Where long values are that need not be copied. Taken away while the reply is not the client's own.
+    pub lent: Lent,
 }
 
 /// Everything that one command may read and change while it runs.

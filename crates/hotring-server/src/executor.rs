@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use hotring_protocol::{ArgsView, CommandError, CommandId, Decoder, Limits, Spec, Writer, resolve};
-use hotring_store::{KeyHash, Session};
+use hotring_store::{Buffer, KeyHash, Session};
 
 use crate::acl::{Access, Origin};
 use crate::answer::{answer, deny};
@@ -27,6 +27,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::context::{Context, Own};
 use crate::counters::Counters;
+use crate::lent::{Attached, Lent};
 use crate::memcached::{self, Talk};
 use crate::monitors;
 use crate::notify;
@@ -46,6 +47,9 @@ pub(crate) use waits::WaitEnd;
 /// How often the store is asked to free a part (about 1,000 items) at one time. Where there is nothing
 /// to free, each is a comparison; where there is much, all of them are about a millisecond.
 const COLLECT_STEPS: usize = 16;
+
+/// Bytes that arrive for each step of evictions, which evicts as many or more.
+const ROOM_STEP: usize = 128 << 10;
 
 /// One connection's part of the protocol state.
 #[derive(Debug)]
@@ -118,7 +122,7 @@ impl Executor {
         let mut executor = Executor {
             thread,
             store: server.store.session_named(&worker::name(thread)),
-            own: Own { random: Random::new(seed), interpreter: None },
+            own: Own { random: Random::new(seed), interpreter: None, lent: Lent::default() },
             config_version,
             is_watched: false,
             limits: limits(&config),
@@ -136,6 +140,36 @@ impl Executor {
     /// The settings, as of the last batch.
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// As [`feed`](Self::feed), of an input that lies in memory of the store if it is a long one: values are neither
+    /// copied out of it, nor into the replies. Those that belong into them are `attached`.
+    pub(crate) fn feed_lent(
+        &mut self,
+        conversation: &mut Conversation,
+        (input, buffer): (&[u8], Option<&Arc<Buffer>>),
+        now: u64,
+        (out, attached): (&mut Vec<u8>, &mut Vec<Attached>),
+    ) -> Fed {
+        debug_assert!(out.is_empty(), "places are counted from the beginning");
+        let attaches = Some(std::mem::take(attached));
+        self.own.lent = Lent { buffer: buffer.cloned(), attached: attaches, len: 0 };
+        let fed = self.feed(conversation, input, now, out);
+        let lent = std::mem::take(&mut self.own.lent);
+        *attached = lent.attached.unwrap_or_default();
+        fed
+    }
+
+    /// Memory for a request that is to have so many bytes, if there is any to be had.
+    pub(crate) fn buffer(&self, capacity: usize) -> Option<Buffer> {
+        self.server.store.buffer(capacity).ok()
+    }
+
+    /// Makes room for about so many bytes that have come, as far as the policy lets items go: so a long value need
+    /// not do so all at once when it is stored.
+    pub(crate) fn make_room(&mut self, bytes: usize) {
+        let steps = bytes.div_ceil(ROOM_STEP);
+        (0..steps).all(|_| self.store.evict_some());
     }
 
     /// Gives back a part of the memory that this thread's commands have removed. Busy threads do so
@@ -320,7 +354,7 @@ impl Executor {
         };
         let mut ran = 0;
         for i in requests {
-            if context.reply.written() > run.out_max {
+            if context.reply.written() + context.own.lent.len > run.out_max {
                 break;
             }
             context.args = self.batch.args(i, run.input);
@@ -348,7 +382,7 @@ impl Executor {
         // Messages that come in between are no reason not to run a request that has begun.
         let one = Run { out_max: usize::MAX, ..*run };
         for i in 0..len {
-            if out.len() > run.out_max {
+            if out.len() + self.own.lent.len > run.out_max {
                 return i;
             }
             if let Some(pause) = self.pause_of(i, run, client) {
@@ -370,6 +404,7 @@ impl Executor {
                 self.tell(i, run.input, client);
             }
             client.end_request(self.batch.spec(i), start, out);
+            self.own.lent.cut(out.len());
             client.fetch_messages(out);
             if client.is_interrupted() {
                 return i + 1;

@@ -41,6 +41,7 @@ mod guard;
 mod histogram;
 mod hot_keys;
 mod latency;
+mod lent;
 mod listen;
 mod log;
 mod memcached;

@@ -12,6 +12,8 @@
 //! A connection whose command waits for a key (`wait`) is read, so that its end is noticed, but runs
 //! nothing until that command has its reply.
 
+mod input;
+mod output;
 mod wait;
 
 use std::cell::RefCell;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use crate::client::{Closing, KILLED, MESSAGES, OVERFLOWED, USERS_CHANGED};
@@ -31,7 +33,10 @@ use crate::clock;
 use crate::commands::pubsub::leave_all;
 use crate::counters::Counters;
 use crate::executor::{Conversation, Executor};
+use crate::lent::Attached;
 use crate::server::Server;
+use input::Input;
+use output::Output;
 use wait::Alarm;
 
 /// Size of a thread's read buffer. A full one holds about 1,500 small requests; twice as much did
@@ -44,6 +49,9 @@ const CARRIED_MAX: usize = 4 << 10;
 
 /// A reply buffer that has grown past this is given back after use.
 const REPLY_KEPT_MAX: usize = 1 << 20;
+
+/// Bytes that are read of a long request at one time, and sent of a long reply before others have a turn.
+const LONG_TURN: usize = 256 << 10;
 
 /// What all connections of one thread share.
 pub(crate) struct Thread {
@@ -60,12 +68,15 @@ struct Work {
     executor: Executor,
     read: Box<[u8]>,
     replies: Vec<u8>,
+    /// Long values that belong into the replies.
+    attached: Vec<Attached>,
 }
 
 impl Work {
     /// Empties the reply buffer; a large one is freed.
     fn give_back_replies(&mut self) {
         self.replies.clear();
+        self.attached.clear();
         if self.replies.capacity() > REPLY_KEPT_MAX {
             self.replies = Vec::new();
         }
@@ -79,6 +90,7 @@ impl Thread {
             executor: Executor::new(server.clone(), index, seed),
             read: vec![0; READ_LEN].into_boxed_slice(),
             replies: Vec::new(),
+            attached: Vec::new(),
         };
         Thread { server, index, finishing: std::cell::Cell::new(false), work: RefCell::new(work) }
     }
@@ -95,14 +107,11 @@ pub(crate) struct Socket<S> {
     thread: Rc<Thread>,
     conversation: Conversation,
     /// The start of a request whose rest has not come, or what has come behind a wait.
-    input: Vec<u8>,
-    /// So much of `input` has been run; more than 0 only while the rest waits.
-    ran: usize,
+    input: Input,
     /// `input` may hold complete requests, which wait for room in the output or for their turn.
     stalled: bool,
     /// Replies that the kernel has not taken yet, from `sent` on.
-    unsent: Vec<u8>,
-    sent: usize,
+    unsent: Output,
     /// Nothing is sent and nothing read until then.
     held: Option<Pin<Box<Sleep>>>,
     /// Of a wait that has been looked at.
@@ -131,11 +140,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             stream,
             conversation,
             thread,
-            input: Vec::new(),
-            ran: 0,
+            input: Input::default(),
             stalled: false,
-            unsent: Vec::new(),
-            sent: 0,
+            unsent: Output::default(),
             held: None,
             alarm: None,
             waker_known: false,
@@ -182,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             let is_closing = self.conversation.client.closing.is_some();
             if signals & MESSAGES != 0 && !blocked && !is_closing {
                 // They are the next thing to send.
-                self.conversation.client.shared.fetch(&mut self.unsent);
+                self.conversation.client.shared.fetch(self.unsent.bytes());
                 self.publish_lengths();
                 continue;
             }
@@ -191,7 +198,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 self.conversation.client.shared.closes.store(true, Ordering::Relaxed);
                 return if blocked { Poll::Pending } else { Poll::Ready(Ok(())) };
             }
-            if blocked && self.unsent_len() > self.soft_max() {
+            if blocked && self.unsent.len() > self.soft_max() {
                 return Poll::Pending;
             }
             if self.stalled {
@@ -248,10 +255,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         goes_on
     }
 
-    fn unsent_len(&self) -> usize {
-        self.unsent.len() - self.sent
-    }
-
     fn soft_max(&self) -> usize {
         let work = self.thread.work.borrow();
         self.conversation.client.output_soft_max(work.executor.config())
@@ -259,20 +262,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     /// Sends what is unsent; pending while some is left.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.sent < self.unsent.len() {
-            let n = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.unsent[self.sent..]))?;
+        let mut turn = 0;
+        while let Some(next) = self.unsent.next() {
+            if turn >= LONG_TURN && self.unsent.lent() > 0 {
+                // Let the other connections have a turn.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let n = ready!(Pin::new(&mut self.stream).poll_write(cx, next))?;
             if n == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
+            turn += n;
             self.count_sent(n);
-            self.sent += n;
+            self.unsent.advance(n);
             self.publish_lengths();
             // A client that is busy fetching a large reply is not idle.
             self.conversation.client.shared.active_at.store(clock::unix_ms(), Ordering::Relaxed);
         }
-        if !self.unsent.is_empty() {
-            self.unsent = Vec::new();
-            self.sent = 0;
+        if self.unsent.end() {
             self.publish_lengths();
             // What came after those replies' requests was not read meanwhile.
             self.wait_for_request(clock::unix_ms(), true);
@@ -301,10 +309,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         if n == 0 {
             return Poll::Ready(Ok(0));
         }
-        work.read[..carried].copy_from_slice(&self.input);
+        work.read[..carried].copy_from_slice(self.input.bytes());
         let now = self.received(n);
         let input = &work.read[..carried + n];
-        let fed = work.executor.feed(&mut self.conversation, input, now, &mut work.replies);
+        let replies = (&mut work.replies, &mut work.attached);
+        let fed = work.executor.feed_lent(&mut self.conversation, (input, None), now, replies);
         self.stalled = fed.stalled;
         let left = &input[fed.consumed..];
         let carries = !(left.is_empty() && self.input.is_empty());
@@ -318,39 +327,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Poll::Ready(Ok(n))
     }
 
-    /// Keeps what was not consumed, in a buffer that is no larger than it has to be.
+    /// Keeps what was not consumed.
     fn keep_input(&mut self, left: &[u8]) {
-        if left.is_empty() {
-            self.input = Vec::new();
-        } else {
-            self.input.clear();
-            self.input.extend_from_slice(left);
-        }
+        self.input.keep(left);
         self.publish_lengths();
     }
 
     /// Reads behind a long unfinished request, in its own buffer.
     fn poll_receive_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let len = self.input.len();
-        if self.input.capacity() - len < READ_LEN {
-            // Growth follows the bytes that have arrived, and never only the length that a client
-            // announces; that length is where it ends.
-            let missing = self.conversation.input_len_wanted().saturating_sub(len);
-            self.input.reserve_exact(missing.clamp(READ_LEN, len.max(READ_LEN)));
-            self.publish_lengths();
-        }
-        let read = std::pin::pin!(self.stream.read_buf(&mut self.input));
-        let n = ready!(read.poll(cx))?;
+        let wanted = self.conversation.input_len_wanted();
+        let thread = self.thread.clone();
+        self.input.lend(wanted, |len| thread.work.borrow().executor.buffer(len));
+        let most = if self.input.lent() > 0 { LONG_TURN } else { READ_LEN };
+        let stream = Pin::new(&mut self.stream);
+        let n = ready!(self.input.fill(wanted, most, |room| {
+            let mut room = ReadBuf::new(room);
+            let polled = stream.poll_read(cx, &mut room);
+            let n = room.filled().len();
+            (n, polled.map_ok(|()| n))
+        })?)?;
         if n == 0 {
             return Poll::Ready(Ok(0));
         }
         self.received(n);
-        if self.input.len() >= self.conversation.input_len_wanted() {
+        if self.input.lent() > 0 {
+            thread.work.borrow_mut().executor.make_room(n);
+        }
+        if self.input.len() >= wanted {
             self.run_own(cx)?;
         } else {
             self.publish_lengths();
         }
-        let max = self.thread.work.borrow().executor.config().query_buffer_max;
+        let max = thread.work.borrow().executor.config().query_buffer_max;
         self.check_input_limit(max)?;
         Poll::Ready(Ok(n))
     }
@@ -360,12 +368,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let thread = self.thread.clone();
         let work = &mut *thread.work.borrow_mut();
         let now = clock::unix_ms();
-        let input = &self.input[self.ran..];
-        let fed = work.executor.feed(&mut self.conversation, input, now, &mut work.replies);
+        self.input.trim();
+        let input = (self.input.bytes(), self.input.buffer());
+        let replies = (&mut work.replies, &mut work.attached);
+        let fed = work.executor.feed_lent(&mut self.conversation, input, now, replies);
         self.stalled = fed.stalled;
-        self.ran += fed.consumed;
         let rest_waits = self.stalled || self.conversation.client.wait().is_some();
-        drop_ran(&mut self.input, &mut self.ran, rest_waits);
+        self.input.drop_ran(fed.consumed, rest_waits);
         self.publish_lengths();
         self.send_replies(cx, work)?;
         self.wait_for_request(now, fed.consumed > 0);
@@ -431,7 +440,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             return Ok(());
         }
         let mut sent = 0;
-        if self.unsent.is_empty() && self.held.is_none() {
+        if self.unsent.is_empty() && self.held.is_none() && work.attached.is_empty() {
             match Pin::new(&mut self.stream).poll_write(cx, &work.replies) {
                 Poll::Ready(Ok(n)) => {
                     self.count_sent(n);
@@ -445,25 +454,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             }
         }
         if sent < work.replies.len() {
-            if self.unsent.is_empty() && work.replies.len() > REPLY_KEPT_MAX {
+            let is_large = work.replies.len() > REPLY_KEPT_MAX;
+            if is_large && self.unsent.is_empty() && work.attached.is_empty() {
                 // Large enough to be worth a move instead of a copy.
-                self.unsent = std::mem::take(&mut work.replies);
-                self.sent = sent;
+                self.unsent.take(std::mem::take(&mut work.replies), sent);
             } else {
-                self.unsent.extend_from_slice(&work.replies[sent..]);
+                self.unsent.extend(&work.replies, sent, &mut work.attached);
             }
             self.publish_lengths();
         }
         work.give_back_replies();
         let hard_max = work.executor.config().output_hard_max;
-        if hard_max > 0 && self.unsent_len() > hard_max {
+        if hard_max > 0 && self.unsent.len() > hard_max {
             return Err(self.over_output_limit());
         }
         Ok(())
     }
 
     fn check_input_limit(&self, max: usize) -> io::Result<()> {
-        if self.input.len() - self.ran > max {
+        if self.input.len() > max {
             return Err(self.over_input_limit());
         }
         Ok(())
@@ -488,55 +497,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     fn publish_lengths(&self) {
         let shared = &self.conversation.client.shared;
         // ORDERING: Relaxed, shown to people.
-        let len = self.input.len() - self.ran;
-        shared.input_len.store(len, Ordering::Relaxed);
-        shared.input_free.store(self.input.capacity() - len, Ordering::Relaxed);
-        shared.unsent_len.store(self.unsent_len(), Ordering::Relaxed);
-    }
-}
-
-/// Drops what has been run of an input, and memory that the rest does not need. Where the rest will run
-/// bit by bit, only once that is the shorter part: to move it each time would be quadratic.
-fn drop_ran(input: &mut Vec<u8>, ran: &mut usize, rest_waits: bool) {
-    let rest = &input[*ran..];
-    if rest.is_empty() || (*ran > 0 && !(rest_waits && rest.len() > *ran)) {
-        *input = rest.to_vec();
-        *ran = 0;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn input_that_runs_bit_by_bit_is_rarely_moved() {
-        const LEN: usize = 1 << 20;
-        const BIT: usize = 10;
-        let (mut input, mut ran): (Vec<u8>, _) = ((0..LEN).map(|i| i as u8).collect(), 0);
-        let mut moved = 0;
-        for done in (0..LEN).step_by(BIT) {
-            assert_eq!(input.len() - ran, LEN - done);
-            assert_eq!(input[ran], done as u8);
-            ran += BIT.min(input.len() - ran);
-            let before = input.len();
-            drop_ran(&mut input, &mut ran, true);
-            moved += if input.len() < before { input.len() } else { 0 };
-        }
-        assert_eq!((input.len(), input.capacity(), ran), (0, 0, 0));
-        assert!(moved <= LEN, "{moved} bytes");
-    }
-
-    #[test]
-    fn the_start_of_a_request_keeps_no_memory_for_what_has_run() {
-        let (mut input, mut ran) = (vec![b'x'; 1 << 20], (1 << 20) - 3);
-        drop_ran(&mut input, &mut ran, false);
-        assert_eq!((input.as_slice(), ran), (&b"xxx"[..], 0));
-        assert!(input.capacity() < 100, "{} bytes", input.capacity());
-        // Nothing has run: it goes on to grow where it is.
-        let mut input = Vec::with_capacity(1000);
-        input.extend_from_slice(b"xxx");
-        drop_ran(&mut input, &mut ran, false);
-        assert_eq!(input.capacity(), 1000);
+        shared.input_len.store(self.input.len(), Ordering::Relaxed);
+        shared.input_free.store(self.input.free(), Ordering::Relaxed);
+        shared.unsent_len.store(self.unsent.len(), Ordering::Relaxed);
+        shared.lent_len.store(self.input.lent() + self.unsent.lent(), Ordering::Relaxed);
     }
 }

@@ -313,16 +313,16 @@ fn crc64(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::{as_value, encode, view};
+    use crate::value::{encode, view};
 
     const LIMITS: Limits = Limits { key_len_max: 1 << 10, value_len_max: 1 << 20 };
 
     fn restored(payload: &[u8]) -> Result<Vec<u8>, StoreError> {
-        restore(payload, LIMITS).map(|value| view(as_value(&value), |value| value.to_vec()))
+        restore(payload, LIMITS).map(|value| view(value.as_value(), |value| value.to_vec()))
     }
 
     fn dumped(text: &[u8]) -> Vec<u8> {
-        view(as_value(&encode(text)), dump)
+        view(encode(text).as_value(), dump)
     }
 
     /// A value with the right sum behind it.
@@ -358,7 +358,7 @@ mod tests {
             b"\x10\x17\x17\x00\x00\x00\x04\x00\x81a\x02\x01\x01\x82bb\x03\x85hello\x06\xff\n\x00\
                      \xc4\xf7\xcft@y\x08X";
         let value = restore(hash, LIMITS).unwrap();
-        view(as_value(&value), |value| {
+        view(value.as_value(), |value| {
             let ValueRef::Hash(hash) = value else { panic!("{value:?} is not a hash") };
             let pairs: Vec<_> = hash.iter().collect();
             assert_eq!(pairs, [(&b"a"[..], &b"1"[..]), (b"bb", b"hello")]);

@@ -15,7 +15,7 @@
 use hotring_index::{NewValue, Value};
 
 use crate::note::{self, Note};
-use crate::value::{KIND_HISTORY, KIND_NOTED, as_value, view};
+use crate::value::{KIND_HISTORY, KIND_NOTED, view};
 
 /// Length of what stands before the value: its version and length.
 pub(crate) const HEAD_LEN: usize = 12;
@@ -140,7 +140,7 @@ impl Kept {
         });
         match Note::of(new) {
             note if note.is_empty() => kept,
-            note => note.amend(as_value(&kept)),
+            note => note.amend(kept.as_value()),
         }
     }
 }
@@ -152,9 +152,9 @@ mod tests {
 
     fn texts(value: &NewValue<'_>) -> (String, u64, Vec<(u64, u64, String)>) {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let history = History::of(as_value(value));
+        let history = History::of(value.as_value());
         let earlier = history.earlier().map(|e| (e.version, e.replaced_at, text(e.value)));
-        (view(as_value(value), |v| text(&v.to_vec())), history.version(), earlier.collect())
+        (view(value.as_value(), |v| text(&v.to_vec())), history.version(), earlier.collect())
     }
 
     /// What is held after writing these values at the times 10, 20, ...
@@ -162,7 +162,7 @@ mod tests {
         let mut held = encode(values[0].as_bytes());
         for (i, value) in values.iter().enumerate().skip(1) {
             let new = encode(value.as_bytes());
-            held = kept.keep(as_value(&held), as_value(&new), 10 * i as u64);
+            held = kept.keep(held.as_value(), new.as_value(), 10 * i as u64);
         }
         held
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn an_integer_with_a_history_is_still_one() {
         let kept = Kept { values: 1, bytes_max: 1 << 20 };
-        let is_int = |held: &NewValue<'_>| view(as_value(held), |v| matches!(v, ValueRef::Int(_)));
+        let is_int = |held: &NewValue<'_>| view(held.as_value(), |v| matches!(v, ValueRef::Int(_)));
         assert!(is_int(&written(kept, &["a", "-12"])));
         assert!(!is_int(&written(kept, &["1", "012"])));
     }

@@ -78,6 +78,8 @@ pub use hash::HashRef;
 pub use history::{Earlier, History};
 /// The index underneath, whose settings are part of [`Options`].
 pub use hotring_index as index;
+/// Long values, which nobody copies.
+pub use hotring_index::{Block, BlockRef, Buffer, LONG_LEN};
 /// A key, which may know its hash.
 pub use hotring_index::{Key, KeyHash};
 pub use note::{Access, Note};
@@ -94,5 +96,5 @@ pub use ops::watch::Watched;
 pub use pins::Pinned;
 pub use session::Session;
 pub use store::{OpenError, Options, Stats, Store};
-pub use value::ValueRef;
+pub use value::{Text, ValueRef};
 pub use watch::{Observer, Watch};

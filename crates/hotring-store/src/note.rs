@@ -16,9 +16,7 @@ use std::borrow::Cow;
 use hotring_index::{Entry, NewValue, Value};
 
 use crate::history;
-use crate::value::{
-    KIND_HASH, KIND_HISTORY, KIND_NOTED, as_value, detach, encode, encode_owned, view,
-};
+use crate::value::{KIND_HASH, KIND_HISTORY, KIND_NOTED, detach, encode, encode_owned, view};
 
 /// Bytes that a note takes at most.
 pub(crate) const LEN_MAX: usize = 1 + 4 + 8 + 4;
@@ -185,7 +183,7 @@ pub(crate) fn carried<'a>(old: Option<Entry<'_>>, new: NewValue<'a>) -> NewValue
 fn carry<'a>(old: Note, new: NewValue<'a>) -> NewValue<'a> {
     let flags = Note { flags: old.flags, ..Note::default() };
     let is_longest = matches!(&new, NewValue::Bytes { bytes, .. } if !fits(bytes.len()));
-    if flags.is_empty() || is_longest { new } else { flags.amend(as_value(&new)) }
+    if flags.is_empty() || is_longest { new } else { flags.amend(new.as_value()) }
 }
 
 /// Whether a string of this length can have a note: an item holds less than 4 GiB.
@@ -219,14 +217,14 @@ mod tests {
         for note in notes() {
             for text in [&b""[..], b"7", b"abc", b"a string that is longer than a word"] {
                 let held = note.encode(Cow::Borrowed(text));
-                assert_eq!(Note::of(as_value(&held)), note);
-                view(as_value(&held), |value| {
+                assert_eq!(Note::of(held.as_value()), note);
+                view(held.as_value(), |value| {
                     assert_eq!(value.to_vec(), text);
                     assert_eq!(matches!(value, ValueRef::Int(7)), text == b"7");
                 });
-                let plain = Note::default().amend(as_value(&held));
+                let plain = Note::default().amend(held.as_value());
                 assert_eq!(plain, encode(text), "without a note it is held as ever");
-                assert_eq!(note.amend(as_value(&plain)), held.clone());
+                assert_eq!(note.amend(plain.as_value()), held.clone());
             }
         }
     }
@@ -235,10 +233,10 @@ mod tests {
     fn a_changed_string_keeps_its_flags_and_nothing_else() {
         for note in notes() {
             let old = note.encode(Cow::Borrowed(b"1"));
-            let new = carry(Note::of(as_value(&old)), encode(b"2"));
+            let new = carry(Note::of(old.as_value()), encode(b"2"));
             let kept = Note { flags: note.flags, ..Note::default() };
-            assert_eq!(Note::of(as_value(&new)), kept);
-            assert_eq!(view(as_value(&new), |value| value.to_vec()), b"2");
+            assert_eq!(Note::of(new.as_value()), kept);
+            assert_eq!(view(new.as_value(), |value| value.to_vec()), b"2");
         }
     }
 

@@ -250,6 +250,12 @@ impl Session {
         self.admit_more(len)
     }
 
+    /// As [`admit`](Self::admit), for a value that is in memory and counted already: looks at what is used now.
+    #[cold]
+    pub(crate) fn admit_now(&mut self) -> Result<(), StoreError> {
+        self.admit_more(0)
+    }
+
     /// Whether the whole store is this session's alone ([`Session::exclusive`]).
     pub fn is_alone(&self) -> bool {
         self.gate.holds_all()

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::task::Waker;
 
-use hotring_index::{AnyIndex, AnySession, Checksum, Config, ConfigError, EngineChoice, Stalled};
+use hotring_index::{
+    AnyIndex, AnySession, Buffer, Checksum, Config, ConfigError, EngineChoice, Stalled,
+};
 
 use crate::evict::{Eviction, EvictionOptions};
 use crate::gate::{Fault, Gate};
@@ -268,6 +270,15 @@ impl Store {
     /// Says how much memory the owner of the store uses beside it that is to count.
     pub fn set_memory_beside(&self, bytes: u64) {
         self.index.set_memory_beside(bytes);
+    }
+
+    /// Memory for a long value that is to arrive, about so many bytes, which counts as the values do
+    /// ([`SetOptions::buffer`](crate::SetOptions::buffer)).
+    ///
+    /// # Errors
+    /// The system has no address space left.
+    pub fn buffer(&self, capacity: usize) -> std::io::Result<Buffer> {
+        self.index.buffer(capacity)
     }
 
     /// Which engine the index has.

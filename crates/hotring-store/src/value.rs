@@ -14,8 +14,9 @@
 //! not one for INCR. The remaining kinds (10..=15 as a word, 4..=15 as bytes) are free for later types.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 
-use hotring_index::{Entry, NewValue, Value};
+use hotring_index::{Block, BlockRef, Entry, NewValue, Value};
 
 use crate::error::StoreError;
 use crate::hash::HashRef;
@@ -81,6 +82,58 @@ impl ValueRef<'_> {
     }
 }
 
+/// A string that an operation hands over.
+#[derive(Clone, Debug)]
+pub enum Text {
+    /// A copy of it.
+    Owned(Vec<u8>),
+    /// A long one, which need not be copied.
+    Shared(Block),
+}
+
+impl Text {
+    /// An owned copy, if it is none.
+    pub fn into_vec(self) -> Vec<u8> {
+        match self {
+            Text::Owned(text) => text,
+            Text::Shared(text) => text.to_vec(),
+        }
+    }
+
+    /// Where it lies, if it is long.
+    pub fn block(&self) -> Option<BlockRef<'_>> {
+        match self {
+            Text::Owned(_) => None,
+            Text::Shared(text) => Some(text.lend()),
+        }
+    }
+}
+
+impl Deref for Text {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Text::Owned(text) => text,
+            Text::Shared(text) => text,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Text {
+    fn from(text: Vec<u8>) -> Text {
+        Text::Owned(text)
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Text) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Text {}
+
 /// Shows an index value. Inlined, so that a read loads of an item what it shows.
 #[inline(always)]
 pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
@@ -128,12 +181,21 @@ pub(crate) fn is_hash(value: Value<'_>) -> bool {
     matches!(value, Value::Bytes { kind: KIND_HASH, .. })
 }
 
-/// An owned copy of an optional entry's string.
+/// An optional entry's string, to be kept.
 ///
 /// # Errors
 /// [`StoreError::WrongType`]
-pub(crate) fn copied(entry: Option<&Entry<'_>>) -> Result<Option<Vec<u8>>, StoreError> {
-    entry.map(|entry| view_string(entry.value, |value| value.to_vec())).transpose()
+pub(crate) fn copied(entry: Option<&Entry<'_>>) -> Result<Option<Text>, StoreError> {
+    let text = |entry: &Entry<'_>| {
+        view_string(entry.value, |value| {
+            let shared = |block: BlockRef<'_>| value.with_bytes(|text| block.to_block().part(text));
+            match entry.block().and_then(shared) {
+                Some(block) => Text::Shared(block),
+                None => Text::Owned(value.to_vec()),
+            }
+        })
+    };
+    entry.map(text).transpose()
 }
 
 /// The integer form.
@@ -144,6 +206,11 @@ pub(crate) fn int(n: i64) -> NewValue<'static> {
 /// The one form in which this string is stored.
 pub(crate) fn encode(bytes: &[u8]) -> NewValue<'_> {
     encode_word(bytes).unwrap_or(NewValue::Bytes { kind: KIND_STRING, bytes: Cow::Borrowed(bytes) })
+}
+
+/// As [`encode`], of a long string that the index has.
+pub(crate) fn encode_block(block: Block) -> NewValue<'static> {
+    NewValue::Block { kind: KIND_STRING, block }
 }
 
 /// As [`encode`], for bytes that were built for this write.
@@ -161,7 +228,17 @@ fn encode_word(bytes: &[u8]) -> Option<NewValue<'static>> {
     Some(NewValue::Word { kind: bytes.len() as u8, word: u64::from_le_bytes(word) })
 }
 
-/// Copies an index value so that it can be stored under another key, form and all.
+/// An entry's value so that it can be stored under another key, form and all.
+pub(crate) fn detach_entry(entry: &Entry<'_>) -> NewValue<'static> {
+    match (entry.value, entry.block()) {
+        (Value::Bytes { kind, .. }, Some(block)) => {
+            NewValue::Block { kind, block: block.to_block() }
+        }
+        (value, _) => detach(value),
+    }
+}
+
+/// Copies an index value so that it can be stored again, form and all.
 pub(crate) fn detach(value: Value<'_>) -> NewValue<'static> {
     match value {
         Value::Word { kind, word } => NewValue::Word { kind, word },
@@ -169,19 +246,13 @@ pub(crate) fn detach(value: Value<'_>) -> NewValue<'static> {
     }
 }
 
-/// A new value as one that is stored.
-pub(crate) fn as_value<'a>(value: &'a NewValue<'_>) -> Value<'a> {
-    match value {
-        NewValue::Word { kind, word } => Value::Word { kind: *kind, word: *word },
-        NewValue::Bytes { kind, bytes } => Value::Bytes { kind: *kind, bytes },
-    }
-}
-
-/// Bytes that a value takes in its item.
+/// Bytes that a value will take.
 pub(crate) fn len_of(value: &NewValue<'_>) -> usize {
     match value {
         NewValue::Word { .. } => size_of::<u64>(),
         NewValue::Bytes { bytes, .. } => bytes.len(),
+        // It is there and counted.
+        NewValue::Block { .. } => 0,
     }
 }
 
@@ -192,6 +263,7 @@ pub(crate) fn reborrow<'a>(value: &'a NewValue<'_>) -> NewValue<'a> {
         NewValue::Bytes { kind, bytes } => {
             NewValue::Bytes { kind: *kind, bytes: Cow::Borrowed(bytes) }
         }
+        NewValue::Block { kind, block } => NewValue::Block { kind: *kind, block: block.clone() },
     }
 }
 
@@ -224,7 +296,7 @@ mod tests {
     fn form(text: &[u8]) -> (u8, bool) {
         match encode(text) {
             NewValue::Word { kind, .. } => (kind, true),
-            NewValue::Bytes { kind, .. } => (kind, false),
+            NewValue::Bytes { kind, .. } | NewValue::Block { kind, .. } => (kind, false),
         }
     }
 
@@ -251,7 +323,7 @@ mod tests {
             [b"", b"a", b"\0", b"\0\0", b"12345678", b"abcdefgh", b"abcdefghi", b"-7", &long];
         for text in cases {
             let stored = encode(text);
-            let value = as_value(&stored);
+            let value = stored.as_value();
             assert_eq!(view(value, |v| v.to_vec()), text);
             assert_eq!(view(value, |v| v.len()), text.len());
             assert_eq!(view(value, |v| v.is_empty()), text.is_empty());

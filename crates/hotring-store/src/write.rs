@@ -11,7 +11,7 @@ use crate::changes::{Change, Changed, remove_expired};
 use crate::history::Kept;
 use crate::session::Index;
 use crate::sync::Arc;
-use crate::value::{as_value, is_hash, reborrow, view_string};
+use crate::value::{is_hash, reborrow, view_string};
 use crate::watch::{Event, Watchers};
 use crate::wheel::Wheels;
 
@@ -117,7 +117,7 @@ impl Write<'_> {
             if let Expiry::At(at) = expiry {
                 enter(wheels, index, key, at, now);
             }
-            let text = string(as_value(&value));
+            let text = string(value.as_value());
             due.besides.watchers.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
             let expires = matches!(expiry, Expiry::At(_));
             due.note(key.bytes(), Changed::Stored { is_new: false, expires });
@@ -308,14 +308,14 @@ impl<'a> Notes<'a> {
                     Puts::Same => Done::Expiry { expires },
                     Puts::Note => Done::Nothing,
                     _ => {
-                        let text = self.is_watched.then(|| string(as_value(value))).flatten();
+                        let text = self.is_watched.then(|| string(value.as_value())).flatten();
                         Done::Stored { text, is_new: old.is_none(), expires }
                     }
                 };
                 let kept = self.due.besides.kept;
-                let keeps = |old| !kept.is_off() && !is_hash(old) && !is_hash(as_value(value));
+                let keeps = |old| !kept.is_off() && !is_hash(old) && !is_hash(value.as_value());
                 if let (Puts::Value, Some(old)) = (puts, old.filter(|old| keeps(*old))) {
-                    *value = kept.keep(old, as_value(value), now);
+                    *value = kept.keep(old, value.as_value(), now);
                 }
                 done
             }

@@ -276,7 +276,7 @@ impl Block {
     }
 
     /// Shows it, for as long as there is this reference.
-    pub(crate) fn lend(&self) -> BlockRef<'_> {
+    pub fn lend(&self) -> BlockRef<'_> {
         let buffer = Arc::as_ptr(&self.buffer).cast_mut();
         let buffer = NonNull::new(buffer).expect("an Arc is somewhere");
         BlockRef { raw: Raw { buffer, from: self.from, len: self.len }, lent: PhantomData }
@@ -327,7 +327,7 @@ pub(crate) const STORED: usize = size_of::<Raw>();
 
 /// A block that somebody else keeps for so long.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BlockRef<'a> {
+pub struct BlockRef<'a> {
     raw: Raw,
     lent: PhantomData<&'a Buffer>,
 }
@@ -362,7 +362,8 @@ impl<'a> BlockRef<'a> {
         drop(unsafe { Arc::from_raw(raw.buffer.as_ptr()) });
     }
 
-    pub(crate) fn bytes(self) -> &'a [u8] {
+    /// All of its bytes.
+    pub fn bytes(self) -> &'a [u8] {
         // SAFETY: somebody has a share for 'a.
         let buffer = unsafe { self.raw.buffer.as_ref() };
         &buffer[self.raw.from..self.raw.from + self.raw.len]
@@ -373,8 +374,8 @@ impl<'a> BlockRef<'a> {
         unsafe { self.raw.buffer.as_ref() }.footprint()
     }
 
-    /// A share of it.
-    pub(crate) fn to_block(self) -> Block {
+    /// A share of it, to have it for longer.
+    pub fn to_block(self) -> Block {
         let Raw { buffer, from, len } = self.raw;
         // SAFETY: as in `bytes`; the pointer is that of an `Arc`, and this is a count of it.
         let buffer = unsafe {

@@ -12,7 +12,7 @@ mod sip;
 mod update;
 pub(crate) mod value;
 
-pub use block::{Block, Buffer, LONG_LEN};
+pub use block::{Block, BlockRef, Buffer, LONG_LEN};
 #[doc(hidden)]
 pub use check::Part;
 pub use item::Bytes;

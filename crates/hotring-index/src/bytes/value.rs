@@ -107,11 +107,11 @@ impl<'a> Entry<'a> {
         Self { key, value, expire_at: None, version: None, footprint: 0, block: None }
     }
 
-    /// A share of the value's memory, if the value is long ([`LONG_LEN`](crate::LONG_LEN)): for who wants to have it beyond this
-    /// call, without a copy.
+    /// Where the value lies, if it is long ([`LONG_LEN`](crate::LONG_LEN)): for who wants to have it beyond
+    /// this call, without a copy.
     #[inline]
-    pub fn block(&self) -> Option<Block> {
-        self.block.map(BlockRef::to_block)
+    pub fn block(&self) -> Option<BlockRef<'a>> {
+        self.block
     }
 
     /// The value, to be stored again.

@@ -1,8 +1,8 @@
 //! Long values: shared instead of copied, kept for as long as anybody has them, and gone after that.
 
 use hotring_index::{
-    Action, Block, Buffer, Bytes, ChainingHash, Checksum, Config, Engine, Expiry, GCuckooHash,
-    HotRing, Index, LONG_LEN, MercuryHash, NewValue, Session, Value,
+    Action, Block, BlockRef, Buffer, Bytes, ChainingHash, Checksum, Config, Engine, Expiry,
+    GCuckooHash, HotRing, Index, LONG_LEN, MercuryHash, NewValue, Session, Value,
 };
 use std::sync::Arc;
 use std::thread;
@@ -20,8 +20,11 @@ fn put<E: Engine>(session: &mut Session<Bytes, E>, key: &[u8], bytes: &[u8]) {
 
 fn block<E: Engine>(session: &mut Session<Bytes, E>, key: &[u8]) -> Block {
     let block = session.get(key, 1, |entry| {
-        assert_eq!(entry.value, Value::Bytes { kind: 3, bytes: &entry.block().expect("a block") });
-        entry.block()
+        assert_eq!(
+            entry.value,
+            Value::Bytes { kind: 3, bytes: entry.block().expect("a block").bytes() }
+        );
+        entry.block().map(BlockRef::to_block)
     });
     block.flatten().expect("a long value")
 }
@@ -189,7 +192,11 @@ fn blocks_are_whole_whoever_writes_meanwhile() {
                         0 => put(&mut session, key, &vec![step as u8; LEN]),
                         1 => session.update(key, 1, |_| (Action::Expire(Expiry::At(1 << 40)), ())),
                         2 if step % 4 == 0 => _ = session.remove(key, 1),
-                        _ => kept.extend(session.get(key, 1, |entry| entry.block()).flatten()),
+                        _ => kept.extend(
+                            session
+                                .get(key, 1, |entry| entry.block().map(BlockRef::to_block))
+                                .flatten(),
+                        ),
                     }
                     if kept.len() > 4 {
                         let block = kept.remove(0);

@@ -109,6 +109,13 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// What is around a bulk string of `len` bytes that are sent from elsewhere; `mark` is told where they belong.
+    pub fn bulk_around(&mut self, len: usize, mark: impl FnOnce(usize)) {
+        self.number_line(b'$', len);
+        mark(self.out.len());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
     /// A bulk string that holds a number's decimal text.
     #[inline]
     pub fn bulk_int(&mut self, number: i64) {

@@ -72,6 +72,8 @@ pub(crate) struct ClientShared {
     pub locked_since: AtomicU64,
     /// Bytes that wait to be sent.
     pub unsent_len: AtomicUsize,
+    /// Of all these, bytes in memory of the store, which counts them.
+    pub lent_len: AtomicUsize,
     /// Channels that it listens to.
     pub channels: AtomicUsize,
     /// Patterns that it listens to.
@@ -152,6 +154,7 @@ impl ClientShared {
             request_since: AtomicU64::new(0),
             locked_since: AtomicU64::new(0),
             unsent_len: AtomicUsize::new(0),
+            lent_len: AtomicUsize::new(0),
             channels: AtomicUsize::new(0),
             patterns: AtomicUsize::new(0),
             queued: AtomicI64::new(-1),
@@ -293,7 +296,9 @@ impl ClientShared {
         let fields = [&self.input_len, &self.input_free, &self.queued_len, &self.unsent_len];
         // ORDERING: Relaxed, each is published on its own, and the sum is compared with a limit.
         let own: usize = fields.iter().map(|field| field.load(Ordering::Relaxed)).sum();
-        own + self.inbox().memory()
+        // ORDERING: Relaxed, as above.
+        let lent = self.lent_len.load(Ordering::Relaxed);
+        own.saturating_sub(lent) + self.inbox().memory()
     }
 
     /// Tells the connection that users have changed.

@@ -1,6 +1,7 @@
 //! Parts of strings: GETRANGE (and its old name SUBSTR), SETRANGE.
 
 use hotring_protocol::parse_i64;
+use hotring_store::ValueRef;
 
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
@@ -8,7 +9,9 @@ use crate::failure::{Failure, Outcome};
 pub(crate) fn getrange(c: &mut Context<'_>) -> Outcome {
     let start = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
     let end = parse_i64(&c.args[3]).ok_or(Failure::NotAnInteger)?;
-    c.store.get_range(&c.args[1], start, end, c.now, |part| c.reply.bulk(part))?;
+    c.store.get_range(&c.args[1], start, end, c.now, |part, block| {
+        c.own.lent.reply(&mut c.reply, ValueRef::Bytes(part), block);
+    })?;
     Ok(())
 }
 

@@ -87,7 +87,9 @@ fn with_interpreter(
         None => new_interpreter(c)?,
     };
     let last = c.client.last;
+    let lent = std::mem::take(&mut c.own.lent);
     let outcome = f(&mut interpreter, c);
+    c.own.lent = lent;
     c.client.last = last;
     if !interpreter.is_spent() {
         c.own.interpreter = Some(interpreter);

@@ -1,7 +1,7 @@
 //! Strings as a whole: GET, SET and their variants, APPEND, STRLEN.
 
 use hotring_protocol::{ArgsView, Writer};
-use hotring_store::{SetCondition, SetExpiry, SetOptions, TtlChange, ValueRef};
+use hotring_store::{SetCondition, SetExpiry, SetOptions, Text, TtlChange, ValueRef};
 
 use super::compare::Comparison;
 use super::expire::{Moment, deadline};
@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome};
 
 /// Writes a value as the bulk string that it is to clients.
 #[inline]
-pub(super) fn bulk(reply: &mut Writer<'_>, value: ValueRef<'_>) {
+pub(crate) fn bulk(reply: &mut Writer<'_>, value: ValueRef<'_>) {
     match value {
         ValueRef::Int(number) => reply.bulk_int(number),
         ValueRef::Bytes(bytes) => reply.bulk(bytes),
@@ -18,12 +18,12 @@ pub(super) fn bulk(reply: &mut Writer<'_>, value: ValueRef<'_>) {
     }
 }
 
-/// Writes an old value that the store had to copy, or null.
-fn old_value(c: &mut Context<'_>, old: Option<Vec<u8>>) {
+/// Writes an old value that the store has handed over, or null.
+fn old_value(c: &mut Context<'_>, old: Option<Text>) {
     match old {
-        Some(bytes) => {
+        Some(text) => {
             c.hit();
-            c.reply.bulk(&bytes);
+            c.own.lent.reply(&mut c.reply, ValueRef::Bytes(&text), text.block());
         }
         None => {
             c.miss();
@@ -33,7 +33,9 @@ fn old_value(c: &mut Context<'_>, old: Option<Vec<u8>>) {
 }
 
 pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
-    let found = c.store.get_string(c.key(), c.now, |value| bulk(&mut c.reply, value))?;
+    let found = c.store.get_shared(c.key(), c.now, |value, block| {
+        c.own.lent.reply(&mut c.reply, value, block);
+    })?;
     null_unless_found(c, found);
     Ok(())
 }
@@ -50,11 +52,13 @@ fn null_unless_found(c: &mut Context<'_>, found: Option<()>) {
 
 pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
     if c.args.len() == 3 {
-        c.store.set(c.key(), &c.args[2], SetOptions::default(), c.now)?;
+        let options = SetOptions { buffer: c.own.lent.buffer.as_ref(), ..SetOptions::default() };
+        c.store.set(c.key(), &c.args[2], options, c.now)?;
         c.reply.ok();
         return Ok(());
     }
-    let options = set_options(c.args.tail(3), c.now)?;
+    let mut options = set_options(c.args.tail(3), c.now)?;
+    options.buffer = c.own.lent.buffer.as_ref();
     let outcome = c.store.set(c.key(), &c.args[2], options, c.now)?;
     match outcome.stored {
         _ if options.return_old => old_value(c, outcome.old),
@@ -138,7 +142,7 @@ fn set_options(options: ArgsView<'_>, now: u64) -> Result<SetOptions<'_>, Failur
         When::Present => SetCondition::IfPresent,
         When::Compared(comparison, operand) => comparison.with(operand)?,
     };
-    Ok(SetOptions { condition, expiry, return_old })
+    Ok(SetOptions { condition, expiry, return_old, buffer: None })
 }
 
 /// The same comparison may stand twice, any two others may not.
@@ -168,7 +172,8 @@ pub(super) fn set_expiry(ttl: Ttl<'_>, now: u64, command: &str) -> Result<SetExp
 }
 
 pub(crate) fn setnx(c: &mut Context<'_>) -> Outcome {
-    let outcome = c.store.set(&c.args[1], &c.args[2], SetOptions::if_absent(), c.now)?;
+    let options = SetOptions { buffer: c.own.lent.buffer.as_ref(), ..SetOptions::if_absent() };
+    let outcome = c.store.set(&c.args[1], &c.args[2], options, c.now)?;
     c.reply.int(outcome.stored.into());
     Ok(())
 }
@@ -183,15 +188,18 @@ pub(crate) fn psetex(c: &mut Context<'_>) -> Outcome {
 
 fn set_for(c: &mut Context<'_>, moment: Moment, name: &str) -> Outcome {
     let at = deadline(moment, &c.args[2], c.now, name)?;
-    let options = SetOptions { expiry: SetExpiry::At(at), ..SetOptions::default() };
+    let buffer = c.own.lent.buffer.as_ref();
+    let options = SetOptions { expiry: SetExpiry::At(at), buffer, ..SetOptions::default() };
     c.store.set(&c.args[1], &c.args[3], options, c.now)?;
     c.reply.ok();
     Ok(())
 }
 
 pub(crate) fn getset(c: &mut Context<'_>) -> Outcome {
-    let old = c.store.get_set(&c.args[1], &c.args[2], c.now)?;
-    old_value(c, old);
+    let buffer = c.own.lent.buffer.as_ref();
+    let options = SetOptions { return_old: true, buffer, ..SetOptions::default() };
+    let outcome = c.store.set(&c.args[1], &c.args[2], options, c.now)?;
+    old_value(c, outcome.old);
     Ok(())
 }
 
@@ -220,7 +228,9 @@ pub(crate) fn getex(c: &mut Context<'_>) -> Outcome {
             Err(_) => TtlChange::Leave,
         },
     };
-    let found = c.store.get_ex(&c.args[1], change, c.now, |value| bulk(&mut c.reply, value))?;
+    let found = c.store.get_ex(&c.args[1], change, c.now, |value, block| {
+        c.own.lent.reply(&mut c.reply, value, block);
+    })?;
     null_unless_found(c, found);
     Ok(())
 }

@@ -143,6 +143,8 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
         return;
     }
     c.counters.commands.add(queue.len() as u64);
+    // Messages may be put before the reply, which is then elsewhere.
+    let lent = std::mem::take(&mut c.own.lent);
     let start = c.reply.written();
     c.client.begin_exec();
     c.reply.array(queue.len());
@@ -181,6 +183,7 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
             c.reply.buffer().truncate(start);
         }
     }
+    c.own.lent = lent;
     c.client.end_exec(start, c.reply.buffer());
 }
 

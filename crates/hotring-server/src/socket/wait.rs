@@ -96,7 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
         let n = buffer.filled().len();
         if n > 0 {
-            self.input.extend_from_slice(buffer.filled());
+            self.input.extend(buffer.filled())?;
             self.received(n);
             self.publish_lengths();
             self.check_input_limit(work.executor.config().query_buffer_max)?;

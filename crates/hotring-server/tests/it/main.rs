@@ -17,6 +17,7 @@ mod expiry;
 mod handshakes;
 mod history;
 mod limits;
+mod long_values;
 mod memcached;
 mod memcached_differential;
 mod pipeline;

@@ -165,6 +165,12 @@ impl Wire {
         self.stream.write_all(bytes).expect("sends");
     }
 
+    /// Sends while replies are read.
+    pub fn send_beside(&mut self, bytes: Vec<u8>) {
+        let mut stream = self.stream.try_clone().unwrap();
+        std::thread::spawn(move || stream.write_all(&bytes).expect("sends"));
+    }
+
     pub fn ask(&mut self, args: &[&str]) -> Reply {
         self.send(&request(args));
         self.reply()

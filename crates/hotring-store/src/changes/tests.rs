@@ -59,7 +59,7 @@ fn what_takes_effect_is_noted_with_and_without_history_and_watchers() {
         assert!(s.expire_at(b"a", NOW + 10, ExpireCondition::Always, NOW).unwrap());
         assert!(s.persist(b"a", NOW).unwrap());
         assert!(!s.persist(b"a", NOW).unwrap());
-        s.get_ex(b"a", TtlChange::At(NOW + 5), NOW, |_| ()).unwrap();
+        s.get_ex(b"a", TtlChange::At(NOW + 5), NOW, |_, _| ()).unwrap();
         assert!(s.expire_at(b"a", NOW, ExpireCondition::Always, NOW).unwrap());
         noted(
             &mut s,

@@ -131,7 +131,7 @@ impl Session {
     /// Evicts while memory is above the limit, a bounded part of it: for who has time. True if there may be
     /// more to do.
     pub fn evict_some(&mut self) -> bool {
-        if !self.index.is_refusing() || self.eviction.policy() == Policy::NoEviction {
+        if self.eviction.policy() == Policy::NoEviction {
             return false;
         }
         match self.index.look_for_room(0) {

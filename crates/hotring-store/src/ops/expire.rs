@@ -1,6 +1,6 @@
 //! Operations on a key's expiry: single-key writes that leave the value as it is.
 
-use hotring_index::{Action, Expiry, Value};
+use hotring_index::{Action, BlockRef, Expiry, Value};
 
 use crate::error::StoreError;
 use crate::session::Session;
@@ -86,16 +86,16 @@ impl Session {
         })
     }
 
-    /// Hands the value to `f` and changes the expiry. None if the key is absent.
+    /// Hands the value to `f`, as [`get_shared`](Self::get_shared), and changes the expiry. None if the key is absent.
     pub fn get_ex<R>(
         &mut self,
         key: &[u8],
         change: TtlChange,
         now: u64,
-        f: impl FnOnce(ValueRef<'_>) -> R,
+        f: impl FnOnce(ValueRef<'_>, Option<BlockRef<'_>>) -> R,
     ) -> Result<Option<R>, StoreError> {
         let at = match change {
-            TtlChange::Leave => return self.get_string(key, now, f),
+            TtlChange::Leave => return self.get_shared(key, now, f),
             TtlChange::Persist => None,
             TtlChange::At(at) => Some(at),
         };
@@ -121,7 +121,7 @@ impl Session {
                 (action, Ok(value))
             })
         })?;
-        Ok(value.map(|value| f(ValueRef::Bytes(&value))))
+        Ok(value.map(|value| f(ValueRef::Bytes(&value), value.block())))
     }
 }
 

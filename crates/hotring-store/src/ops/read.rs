@@ -1,6 +1,6 @@
 //! Operations that look at one key and change nothing.
 
-use hotring_index::Key;
+use hotring_index::{BlockRef, Key};
 
 use crate::error::StoreError;
 use crate::session::Session;
@@ -39,6 +39,23 @@ impl Session {
         self.read(key, now, |entry| view_string(entry.value, f)).transpose()
     }
 
+    /// As [`get_string`](Self::get_string), with the block that the value lies in if it is long: who wants to
+    /// use it beyond this call keeps that ([`BlockRef::to_block`], [`Block::part`](hotring_index::Block::part))
+    /// instead of a copy.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`]
+    #[inline]
+    pub fn get_shared<'k, R>(
+        &mut self,
+        key: impl Into<Key<'k>>,
+        now: u64,
+        f: impl FnOnce(ValueRef<'_>, Option<BlockRef<'_>>) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.read(key, now, |entry| view_string(entry.value, |value| f(value, entry.block())))
+            .transpose()
+    }
+
     /// Length of the string, 0 if the key is absent.
     ///
     /// # Errors
@@ -48,7 +65,7 @@ impl Session {
     }
 
     /// Hands the bytes from `start` to `end` to `f`, both inclusive, negative ones counted from
-    /// the end; the empty string if there are none.
+    /// the end, and where they lie, as [`get_shared`](Self::get_shared); the empty string if there are none.
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
@@ -58,15 +75,16 @@ impl Session {
         start: i64,
         end: i64,
         now: u64,
-        f: impl FnOnce(&[u8]) -> R,
+        f: impl FnOnce(&[u8], Option<BlockRef<'_>>) -> R,
     ) -> Result<R, StoreError> {
         // Either closure may be the one that consumes `f`.
         let mut f = Some(f);
-        let mut call = |bytes: &[u8]| f.take().map(|f| f(bytes));
-        let found = self.get_string(key, now, |value| {
-            value.with_bytes(|bytes| call(range(bytes, start, end)))
+        let mut call =
+            |bytes: &[u8], block: Option<BlockRef<'_>>| f.take().map(|f| f(bytes, block));
+        let found = self.get_shared(key, now, |value, block| {
+            value.with_bytes(|bytes| call(range(bytes, start, end), block))
         })?;
-        Ok(found.unwrap_or_else(|| call(b"")).expect("exactly one of the two calls runs"))
+        Ok(found.unwrap_or_else(|| call(b"", None)).expect("exactly one of the two calls runs"))
     }
 
     /// True if the key is present.

@@ -1,11 +1,12 @@
 //! SET with its conditions, and the single-key operations that replace or remove a value whole.
 
-use hotring_index::{Action, Entry, Expiry, Key};
+use hotring_index::{Action, Buffer, Entry, Expiry, Key, LONG_LEN};
 use twox_hash::XxHash3_64;
 
 use crate::error::StoreError;
 use crate::session::Session;
-use crate::value::{copied, encode, is_hash, reborrow, view};
+use crate::sync::Arc;
+use crate::value::{Text, copied, encode, encode_block, is_hash, reborrow, view};
 use crate::write::Puts;
 
 /// When a set takes place.
@@ -101,6 +102,9 @@ pub struct SetOptions<'a> {
     pub expiry: SetExpiry,
     /// Return the old value, also when the condition fails.
     pub return_old: bool,
+    /// Where the value has arrived, if that is a buffer of this store: it need not be copied from there then, if it
+    /// is long and most of the buffer ([`Buffer::share`]).
+    pub buffer: Option<&'a Arc<Buffer>>,
 }
 
 impl SetOptions<'_> {
@@ -121,7 +125,7 @@ pub struct SetOutcome {
     /// The condition held and the set took place.
     pub stored: bool,
     /// The old value, if it was asked for and there was one.
-    pub old: Option<Vec<u8>>,
+    pub old: Option<Text>,
 }
 
 impl Session {
@@ -135,13 +139,24 @@ impl Session {
     ) -> Result<SetOutcome, StoreError> {
         let key = key.into();
         self.check_key(key.bytes())?;
-        self.check_value(value.len())?;
+        let is_long = value.len() > LONG_LEN;
+        let block = options.buffer.filter(|_| is_long).and_then(|buffer| buffer.share(value));
+        let new = match block {
+            Some(block) => {
+                self.limits.check_value(value.len())?;
+                self.admit_now()?;
+                encode_block(block)
+            }
+            None => {
+                self.check_value(value.len())?;
+                encode(value)
+            }
+        };
         let expiry = options.expiry.of_item(now);
         // Without one this is a removal.
         if expiry.is_some() {
             self.admit()?;
         }
-        let new = encode(value);
         if let (SetCondition::Always, false, Some(expiry)) =
             (options.condition, options.return_old, expiry)
         {
@@ -172,7 +187,7 @@ impl Session {
         key: &[u8],
         value: &[u8],
         now: u64,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
+    ) -> Result<Option<Text>, StoreError> {
         let options = SetOptions { return_old: true, ..SetOptions::default() };
         self.set(key, value, options, now).map(|outcome| outcome.old)
     }
@@ -181,7 +196,7 @@ impl Session {
     ///
     /// # Errors
     /// [`StoreError::WrongType`]
-    pub fn get_del(&mut self, key: &[u8], now: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    pub fn get_del(&mut self, key: &[u8], now: u64) -> Result<Option<Text>, StoreError> {
         self.change(key, |key| {
             key.update(now, |entry| match copied(entry.as_ref()) {
                 Ok(old) => (Action::Remove, Ok(old)),

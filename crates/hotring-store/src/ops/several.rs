@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::gate::{Hold, STRIPES_ALL};
 use crate::ops::set::SetExpiry;
 use crate::session::{Index, Session};
-use crate::value::{ValueRef, detach, encode, len_of, reborrow, view};
+use crate::value::{ValueRef, detach_entry, encode, len_of, reborrow, view};
 
 /// Keys whose cache lines are fetched ahead at once.
 const PREFETCH_KEYS: usize = 64;
@@ -225,7 +225,7 @@ impl Session {
     }
 
     /// Gives a copy of `from`'s value, earlier values and expiry to `to`, which must be absent unless
-    /// `replace`.
+    /// `replace`. A long value they have together, until one of them is written.
     /// False if it was not, or `from` is absent, or both are one key.
     pub fn copy(
         &mut self,
@@ -323,10 +323,10 @@ impl Session {
         !self.exists(key, now) && self.index.damages() == damages
     }
 
-    /// A copy of what a key holds, ready to be put under another.
+    /// What a key holds, ready to be put under another.
     fn item(&mut self, key: &[u8], now: u64) -> Option<(NewValue<'static>, Expiry)> {
         self.read(key, now, |entry| {
-            (detach(entry.value), entry.expire_at.map_or(Expiry::Never, Expiry::At))
+            (detach_entry(&entry), entry.expire_at.map_or(Expiry::Never, Expiry::At))
         })
     }
 

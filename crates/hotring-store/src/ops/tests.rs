@@ -81,8 +81,8 @@ fn set_returns_the_old_value_also_when_it_does_not_store() {
     let outcome = s.set(b"k", b"1", get_nx, NOW).unwrap();
     assert_eq!((outcome.stored, outcome.old), (true, None));
     let outcome = s.set(b"k", b"2", get_nx, NOW).unwrap();
-    assert_eq!((outcome.stored, outcome.old), (false, Some(b"1".to_vec())));
-    assert_eq!(s.get_set(b"k", b"3", NOW), Ok(Some(b"1".to_vec())));
+    assert_eq!((outcome.stored, outcome.old), (false, Some(b"1".to_vec().into())));
+    assert_eq!(s.get_set(b"k", b"3", NOW), Ok(Some(b"1".to_vec().into())));
     assert_eq!(s.get_set(b"new", b"3", NOW), Ok(None));
     assert_eq!(text(&mut s, "new").as_deref(), Some("3"));
 }
@@ -100,7 +100,7 @@ fn set_clears_keeps_or_sets_the_expiry() {
     s.set(b"k", b"w", keep, NOW).unwrap();
     assert_eq!(ttl(&mut s, "k"), Some(None));
     put_until(&mut s, "k", "v", NOW + 50);
-    assert_eq!(s.get_set(b"k", b"y", NOW), Ok(Some(b"v".to_vec())));
+    assert_eq!(s.get_set(b"k", b"y", NOW), Ok(Some(b"v".to_vec().into())));
     assert_eq!(ttl(&mut s, "k"), Some(None), "GETSET clears it");
 }
 
@@ -112,7 +112,7 @@ fn an_expiry_in_the_past_removes() {
         let options =
             SetOptions { expiry: SetExpiry::At(at), return_old: true, ..SetOptions::default() };
         let outcome = s.set(b"k", b"w", options, NOW).unwrap();
-        assert_eq!((outcome.stored, outcome.old), (true, Some(b"v".to_vec())));
+        assert_eq!((outcome.stored, outcome.old), (true, Some(b"v".to_vec().into())));
         assert!(!s.exists(b"k", NOW));
     }
     put(&mut s, "k", "v");
@@ -149,7 +149,7 @@ fn an_expired_key_is_absent_for_every_operation() {
     prepare(&mut s);
     assert!(!s.persist(b"k", late).unwrap());
     assert!(!s.expire_at(b"k", late + 5, ExpireCondition::Always, late).unwrap());
-    assert_eq!(s.get_ex(b"k", TtlChange::Persist, late, |_| ()).unwrap(), None);
+    assert_eq!(s.get_ex(b"k", TtlChange::Persist, late, |_, _| ()).unwrap(), None);
     assert!(!s.exists(b"k", late));
     prepare(&mut s);
     assert!(s.set(b"k", b"6", SetOptions::if_absent(), late).unwrap().stored);
@@ -169,7 +169,7 @@ fn an_expired_key_is_absent_for_every_operation() {
 #[test]
 fn get_ex_changes_the_expiry_only() {
     let mut s = session();
-    let get_ex = |s: &mut Session, change| s.get_ex(b"k", change, NOW, |v| v.to_vec()).unwrap();
+    let get_ex = |s: &mut Session, change| s.get_ex(b"k", change, NOW, |v, _| v.to_vec()).unwrap();
     assert_eq!(get_ex(&mut s, TtlChange::At(NOW + 5)), None);
     put(&mut s, "k", "value");
     for (change, expiry) in [
@@ -189,7 +189,7 @@ fn get_ex_changes_the_expiry_only() {
 fn get_del_and_remove() {
     let mut s = session();
     put(&mut s, "k", "12");
-    assert_eq!(s.get_del(b"k", NOW).unwrap(), Some(b"12".to_vec()));
+    assert_eq!(s.get_del(b"k", NOW).unwrap(), Some(b"12".to_vec().into()));
     assert_eq!(s.get_del(b"k", NOW).unwrap(), None);
     put(&mut s, "k", "v");
     assert!(s.remove(b"k", NOW));
@@ -216,7 +216,7 @@ fn get_range_clamps_as_redis_does() {
     let mut s = session();
     put(&mut s, "k", "This is a string");
     let mut range = |start, end| {
-        s.get_range(b"k", start, end, NOW, |bytes| String::from_utf8(bytes.to_vec()).unwrap())
+        s.get_range(b"k", start, end, NOW, |bytes, _| String::from_utf8(bytes.to_vec()).unwrap())
             .unwrap()
     };
     for (start, end, expected) in [
@@ -236,11 +236,11 @@ fn get_range_clamps_as_redis_does() {
     ] {
         assert_eq!(range(start, end), expected, "{start} {end}");
     }
-    assert_eq!(s.get_range(b"none", 0, -1, NOW, <[u8]>::to_vec).unwrap(), b"");
+    assert_eq!(s.get_range(b"none", 0, -1, NOW, |bytes, _| bytes.to_vec()).unwrap(), b"");
     put(&mut s, "k", "-1234");
-    assert_eq!(s.get_range(b"k", 0, 1, NOW, <[u8]>::to_vec).unwrap(), b"-1");
+    assert_eq!(s.get_range(b"k", 0, 1, NOW, |bytes, _| bytes.to_vec()).unwrap(), b"-1");
     put(&mut s, "k", "");
-    assert_eq!(s.get_range(b"k", 0, -1, NOW, <[u8]>::to_vec).unwrap(), b"");
+    assert_eq!(s.get_range(b"k", 0, -1, NOW, |bytes, _| bytes.to_vec()).unwrap(), b"");
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn reads_see_nothing_and_note_it() {
         noted(s, key);
         assert_eq!(s.strlen(key, NOW).unwrap(), 0);
         noted(s, key);
-        s.get_range(key, 0, -1, NOW, |bytes| assert!(bytes.is_empty())).unwrap();
+        s.get_range(key, 0, -1, NOW, |bytes, _| assert!(bytes.is_empty())).unwrap();
         noted(s, key);
         assert!(s.expiry(key, NOW).is_none());
         noted(s, key);
@@ -131,7 +131,7 @@ fn what_looks_at_the_value_changes_nothing() {
         untouched(s, key);
         assert_eq!(s.get_del(key, NOW).unwrap(), None);
         untouched(s, key);
-        assert_eq!(s.get_ex(key, TtlChange::At(NOW + 9), NOW, |_| never::<()>()), Ok(None));
+        assert_eq!(s.get_ex(key, TtlChange::At(NOW + 9), NOW, |_, _| never::<()>()), Ok(None));
         untouched(s, key);
         assert_eq!(s.expire_at(key, NOW + 9, ExpireCondition::Always, NOW), Ok(false));
         untouched(s, key);

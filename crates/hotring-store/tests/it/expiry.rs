@@ -67,7 +67,7 @@ impl Writer<'_> {
                 known.map(|_| None)
             }
             5 => {
-                let got = s.get_ex(&key, TtlChange::At(at), now, |_| ()).unwrap();
+                let got = s.get_ex(&key, TtlChange::At(at), now, |_, _| ()).unwrap();
                 assert_eq!(got, known.map(|_| ()), "GETEX at {now} of {known:?}");
                 known.map(|_| Some(at))
             }

@@ -198,7 +198,7 @@ impl<'a> Runner<'a> {
                 let change = if expires { TtlChange::At(LATER) } else { TtlChange::Persist };
                 let key = self.keys.get(key);
                 Out::Value(
-                    session.get_ex(key, change, NOW, |v| v.with_bytes(Self::decode)).unwrap(),
+                    session.get_ex(key, change, NOW, |v, _| v.with_bytes(Self::decode)).unwrap(),
                 )
             }
             Op::ExpireNx(key) => {

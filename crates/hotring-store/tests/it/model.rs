@@ -183,19 +183,24 @@ fn run(s: &mut Session, op: &Op, now: u64, remembered: &mut u64) -> Out {
                 Condition::Equal(text) => SetCondition::IfEqual(text.as_bytes()),
                 Condition::Remembered => SetCondition::IfVersion(*remembered),
             };
-            let options = SetOptions { condition, expiry: *expiry, return_old: *return_old };
-            out(s.set(k.as_bytes(), v.as_bytes(), options, now), |o| Out::Set(o.stored, o.old))
+            let options =
+                SetOptions { condition, expiry: *expiry, return_old: *return_old, buffer: None };
+            out(s.set(k.as_bytes(), v.as_bytes(), options, now), |o| {
+                Out::Set(o.stored, o.old.map(Text::into_vec))
+            })
         }
         Op::GetEx(k, change) => {
-            Out::Text(s.get_ex(k.as_bytes(), *change, now, |v| v.to_vec()).unwrap())
+            Out::Text(s.get_ex(k.as_bytes(), *change, now, |v, _| v.to_vec()).unwrap())
         }
-        Op::GetDel(k) => Out::Text(s.get_del(k.as_bytes(), now).unwrap()),
-        Op::GetSet(k, v) => out(s.get_set(k.as_bytes(), v.as_bytes(), now), Out::Text),
+        Op::GetDel(k) => Out::Text(s.get_del(k.as_bytes(), now).unwrap().map(Text::into_vec)),
+        Op::GetSet(k, v) => out(s.get_set(k.as_bytes(), v.as_bytes(), now), |old| {
+            Out::Text(old.map(Text::into_vec))
+        }),
         Op::Append(k, v) => out(s.append(k.as_bytes(), v.as_bytes(), now), number),
         Op::Strlen(k) => number(s.strlen(k.as_bytes(), now).unwrap()),
-        Op::GetRange(k, start, end) => {
-            Out::Text(Some(s.get_range(k.as_bytes(), *start, *end, now, <[u8]>::to_vec).unwrap()))
-        }
+        Op::GetRange(k, start, end) => Out::Text(Some(
+            s.get_range(k.as_bytes(), *start, *end, now, |bytes, _| bytes.to_vec()).unwrap(),
+        )),
         Op::SetRange(k, at, v) => out(s.set_range(k.as_bytes(), *at, v.as_bytes(), now), number),
         Op::Incr(k, delta) => out(s.incr_by(k.as_bytes(), *delta, now), Out::Number),
         Op::IncrFloat(k, delta) => {

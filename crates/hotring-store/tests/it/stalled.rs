@@ -128,8 +128,8 @@ const TAKING: &[(&str, Call)] = &[
     ("copy", |s| s.copy(b"key:1", b"x", true, NOW).map(drop)),
     ("expire_at", |s| s.expire_at(b"key:1", LATER, ExpireCondition::Always, NOW).map(drop)),
     ("persist", |s| s.persist(b"n", NOW).map(drop)),
-    ("get_ex", |s| s.get_ex(b"key:1", TtlChange::At(LATER), NOW, |_| ()).map(drop)),
-    ("get_ex persist", |s| s.get_ex(b"n", TtlChange::Persist, NOW, |_| ()).map(drop)),
+    ("get_ex", |s| s.get_ex(b"key:1", TtlChange::At(LATER), NOW, |_, _| ()).map(drop)),
+    ("get_ex persist", |s| s.get_ex(b"n", TtlChange::Persist, NOW, |_, _| ()).map(drop)),
     ("version", |s| s.version(b"key:1", NOW).map(drop)),
     // Not in the stripe of what is being read, which an exclusive closure would wait for.
     ("within a closure", |s| s.exclusive(&[b"key:1"], |s| overwrite(s, 1))),
@@ -144,11 +144,11 @@ const OTHERS: &[(&str, Check)] = &[
         found == 2
     }),
     ("strlen", |s| s.strlen(b"key:1", NOW).unwrap() == 100),
-    ("get_range", |s| s.get_range(b"key:1", 0, 3, NOW, |bytes| bytes == b"vvvv").unwrap()),
+    ("get_range", |s| s.get_range(b"key:1", 0, 3, NOW, |bytes, _| bytes == b"vvvv").unwrap()),
     ("exists", |s| s.exists_many(&[b"key:1", b"key:2"], NOW) == 2),
     ("expiry", |s| s.expiry(b"n", NOW) == Some(Some(LATER))),
     ("memory", |s| s.memory(b"key:1", NOW).is_some()),
-    ("get_ex", |s| s.get_ex(b"n", TtlChange::Leave, NOW, |_| ()) == Ok(Some(()))),
+    ("get_ex", |s| s.get_ex(b"n", TtlChange::Leave, NOW, |_, _| ()) == Ok(Some(()))),
     ("scan", |s| {
         let mut keys = 0;
         s.scan(0, 10, NOW, |_, _| keys += 1);
@@ -162,7 +162,7 @@ const OTHERS: &[(&str, Check)] = &[
         s.expire_at(b"key:14", NOW, ExpireCondition::Always, NOW) == Ok(true)
     }),
     ("get_ex in the past", |s| {
-        s.get_ex(b"key:15", TtlChange::At(NOW), NOW, |_| ()) == Ok(Some(()))
+        s.get_ex(b"key:15", TtlChange::At(NOW), NOW, |_, _| ()) == Ok(Some(()))
     }),
     ("set in the past", |s| {
         let options = SetOptions { expiry: SetExpiry::At(NOW), ..SetOptions::default() };

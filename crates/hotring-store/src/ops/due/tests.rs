@@ -86,11 +86,11 @@ const WAYS: &[(&str, Operation)] = &[
     }),
     ("get_ex", |s| {
         set(s, b"k");
-        s.get_ex(b"k", TtlChange::At(DUE), NOW, |_| ()).unwrap();
+        s.get_ex(b"k", TtlChange::At(DUE), NOW, |_, _| ()).unwrap();
     }),
     ("get_ex of bytes", |s| {
         s.append(b"k", b"longer than a word", NOW).unwrap();
-        s.get_ex(b"k", TtlChange::At(DUE), NOW, |_| ()).unwrap();
+        s.get_ex(b"k", TtlChange::At(DUE), NOW, |_, _| ()).unwrap();
     }),
     ("incr_ex", |s| {
         let expiry = CounterExpiry::At(DUE);

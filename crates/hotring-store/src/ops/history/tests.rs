@@ -44,7 +44,7 @@ fn every_write_of_a_value_keeps_the_one_before() {
     assert_eq!(s.incr_by_float(b"k", b"0.5", NOW + 3), Ok(b"-0.5".to_vec()));
     assert_eq!(s.append(b"k", b"!", NOW + 4), Ok(5));
     assert_eq!(s.set_range(b"k", 6, b"x", NOW + 5), Ok(7));
-    assert_eq!(s.get_set(b"k", b"a", NOW + 6), Ok(Some(b"-0.5!\0x".to_vec())));
+    assert_eq!(s.get_set(b"k", b"a", NOW + 6), Ok(Some(b"-0.5!\0x".to_vec().into())));
     let equal = SetOptions { condition: SetCondition::IfEqual(b"a"), ..SetOptions::default() };
     assert!(s.set(b"k", b"b", equal, NOW + 7).unwrap().stored);
     s.mset(&[(b"k", b"c")], NOW + 8).unwrap();
@@ -66,8 +66,8 @@ fn what_writes_no_value_keeps_none() {
     for key in ["k", "long"] {
         let bytes = key.as_bytes();
         assert!(s.expire_at(bytes, NOW + 50, ExpireCondition::Always, NOW).unwrap());
-        assert!(s.get_ex(bytes, TtlChange::At(NOW + 60), NOW, |_| ()).unwrap().is_some());
-        assert!(s.get_ex(bytes, TtlChange::Persist, NOW, |_| ()).unwrap().is_some());
+        assert!(s.get_ex(bytes, TtlChange::At(NOW + 60), NOW, |_, _| ()).unwrap().is_some());
+        assert!(s.get_ex(bytes, TtlChange::Persist, NOW, |_, _| ()).unwrap().is_some());
         assert!(s.expire_at(bytes, NOW + 50, ExpireCondition::Always, NOW).unwrap());
         assert!(s.persist(bytes, NOW).unwrap());
         assert!(s.version(bytes, NOW).unwrap().is_some());

@@ -90,7 +90,7 @@ fn a_write_is_noticed_whatever_it_leaves() {
                 assert!(s.persist(b"k", NOW).unwrap());
             }),
             ("get with expiry", |s| {
-                s.get_ex(b"k", TtlChange::At(NOW + 1), NOW, |_| ()).unwrap();
+                s.get_ex(b"k", TtlChange::At(NOW + 1), NOW, |_, _| ()).unwrap();
             }),
         ],
     );

@@ -100,7 +100,7 @@ fn every_write_of_the_value_is_a_change() {
                 assert!(s.expire_at(b"k", NOW, ExpireCondition::Always, NOW).unwrap());
             }),
             ("GETEX in the past", |s| {
-                s.get_ex(b"k", TtlChange::At(NOW), NOW, |_| ()).unwrap().unwrap();
+                s.get_ex(b"k", TtlChange::At(NOW), NOW, |_, _| ()).unwrap().unwrap();
             }),
             ("FLUSHALL", |s| s.clear()),
             ("a transaction", |s| s.exclusive(&[b"k"], |s| set(s, b"k", b"6"))),
@@ -134,8 +134,8 @@ fn what_writes_no_value_is_no_change() {
             }),
             ("PERSIST", |s| assert!(!s.persist(b"k", NOW).unwrap())),
             ("GETEX", |s| {
-                s.get_ex(b"k", TtlChange::At(NOW + 9), NOW, |_| ()).unwrap().unwrap();
-                s.get_ex(b"k", TtlChange::Persist, NOW, |_| ()).unwrap().unwrap();
+                s.get_ex(b"k", TtlChange::At(NOW + 9), NOW, |_, _| ()).unwrap().unwrap();
+                s.get_ex(b"k", TtlChange::Persist, NOW, |_, _| ()).unwrap().unwrap();
             }),
             ("a version", |s| assert!(s.version(b"k", NOW).unwrap().is_some())),
             ("COPY from", |s| assert!(s.copy(b"k", b"x", true, NOW).unwrap())),
@@ -234,7 +234,7 @@ fn who_waits_for_a_change_looks_again_when_the_key_expires() {
     assert_eq!(s.look(&watched, NOW + 10), Watched::Waiting { until: Some(NOW + 20) });
     assert!(s.persist(b"k", NOW).unwrap());
     assert_eq!(s.look(&watched, NOW + 20), Watched::Waiting { until: None });
-    s.get_ex(b"k", TtlChange::At(NOW + 30), NOW, |_| ()).unwrap().unwrap();
+    s.get_ex(b"k", TtlChange::At(NOW + 30), NOW, |_, _| ()).unwrap().unwrap();
     assert_eq!(bell.0.load(Relaxed), 3);
     assert_eq!(s.look(&watched, NOW + 30), Watched::Fired);
     assert!(!watched.has_fired(), "nobody has written");

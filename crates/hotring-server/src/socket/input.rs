@@ -1,0 +1,205 @@
+//! What has arrived of a connection's requests and could not be run yet, in memory that is no larger than it has to
+//! be: the thread's buffer serves all connections in between.
+//!
+//! The start of a request that is long is kept in memory of the store, if there is any to be had: so its value
+//! need not be copied when all of it has come.
+
+use std::io;
+use std::sync::Arc;
+
+use hotring_store::{Buffer, LONG_LEN};
+
+/// At least so much is asked for at one time of what comes behind a request's long argument.
+const BEHIND: usize = 4 << 10;
+
+/// Bytes of requests.
+#[derive(Default)]
+pub(super) struct Input {
+    held: Held,
+    /// So many of the first have been run; more than 0 only while the rest waits.
+    ran: usize,
+}
+
+enum Held {
+    Own(Vec<u8>),
+    /// Nobody else has it, but for as long as a request of it is run.
+    Lent(Arc<Buffer>),
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Held::Own(Vec::new())
+    }
+}
+
+impl Input {
+    /// What has not been run.
+    pub(super) fn bytes(&self) -> &[u8] {
+        let all: &[u8] = match &self.held {
+            Held::Own(bytes) => bytes,
+            Held::Lent(buffer) => buffer,
+        };
+        &all[self.ran..]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that it has memory for, beyond those that it has.
+    pub(super) fn free(&self) -> usize {
+        match &self.held {
+            Held::Own(bytes) => bytes.capacity() - self.len(),
+            Held::Lent(buffer) => buffer.footprint() - self.len(),
+        }
+    }
+
+    /// Bytes of memory that the store counts.
+    pub(super) fn lent(&self) -> usize {
+        match &self.held {
+            Held::Own(_) => 0,
+            Held::Lent(buffer) => buffer.footprint(),
+        }
+    }
+
+    /// The buffer that it lies in, if that is the store's.
+    pub(super) fn buffer(&self) -> Option<&Arc<Buffer>> {
+        match &self.held {
+            Held::Own(_) => None,
+            Held::Lent(buffer) => Some(buffer),
+        }
+    }
+
+    /// Appends what has arrived.
+    pub(super) fn extend(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.held {
+            Held::Own(own) => own.extend_from_slice(bytes),
+            Held::Lent(buffer) => alone(buffer)?.extend(bytes)?,
+        }
+        Ok(())
+    }
+
+    /// Keeps nothing but `left`.
+    pub(super) fn keep(&mut self, left: &[u8]) {
+        self.ran = 0;
+        match &mut self.held {
+            Held::Own(own) if !left.is_empty() => {
+                own.clear();
+                own.extend_from_slice(left);
+            }
+            held => *held = Held::Own(left.to_vec()),
+        }
+    }
+
+    /// Moves the start of a request that is to have so many bytes into memory of the store, if it is long.
+    pub(super) fn lend(&mut self, wanted: usize, buffer: impl FnOnce(usize) -> Option<Buffer>) {
+        let Held::Own(own) = &self.held else { return };
+        if wanted <= LONG_LEN || self.ran > 0 {
+            return;
+        }
+        let filled = buffer(wanted + BEHIND).and_then(|mut buffer| {
+            buffer.extend(own).ok()?;
+            Some(buffer)
+        });
+        if let Some(buffer) = filled {
+            self.held = Held::Lent(Arc::new(buffer));
+        }
+    }
+
+    /// Hands room behind it to `read`, which says how much of that it has filled. A request of `wanted` bytes is
+    /// what is waited for: growth follows the bytes that have arrived, and never only the length that a client
+    /// announces; that length is where it ends. Most at one time is `most`.
+    pub(super) fn fill<R>(
+        &mut self,
+        wanted: usize,
+        most: usize,
+        read: impl FnOnce(&mut [u8]) -> (usize, R),
+    ) -> io::Result<R> {
+        let missing = wanted.saturating_sub(self.len());
+        Ok(match &mut self.held {
+            Held::Own(own) => {
+                let len = own.len();
+                if own.capacity() - len < most {
+                    own.reserve_exact(missing.clamp(most, len.max(most)));
+                }
+                own.resize(len + most.min(own.capacity() - len), 0);
+                let (n, result) = read(&mut own[len..]);
+                own.truncate(len + n);
+                result
+            }
+            Held::Lent(buffer) => {
+                let buffer = alone(buffer)?;
+                let most = missing.clamp(BEHIND, most);
+                let (n, result) = read(&mut buffer.spare(most)?[..most]);
+                buffer.advance(n);
+                result
+            }
+        })
+    }
+
+    /// Gives back memory that nothing has arrived in: it is to be run.
+    pub(super) fn trim(&mut self) {
+        if let Held::Lent(buffer) = &mut self.held
+            && let Some(buffer) = Arc::get_mut(buffer)
+        {
+            buffer.trim();
+        }
+    }
+
+    /// Drops what has been run now, and memory that the rest does not need. Where the rest will run bit by bit
+    /// (`rest_waits`), only once that is the shorter part: to move it each time would be quadratic.
+    pub(super) fn drop_ran(&mut self, consumed: usize, rest_waits: bool) {
+        self.ran += consumed;
+        let rest = self.bytes();
+        if rest.is_empty() || (self.ran > 0 && !(rest_waits && rest.len() > self.ran)) {
+            self.held = Held::Own(rest.to_vec());
+            self.ran = 0;
+        }
+    }
+}
+
+/// The buffer, to be filled.
+fn alone(buffer: &mut Arc<Buffer>) -> io::Result<&mut Buffer> {
+    Arc::get_mut(buffer).ok_or_else(|| io::Error::other("a request's buffer is a value already"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_that_runs_bit_by_bit_is_rarely_moved() {
+        const LEN: usize = 1 << 20;
+        const BIT: usize = 10;
+        let mut input = Input::default();
+        input.extend(&(0..LEN).map(|i| i as u8).collect::<Vec<_>>()).expect("it is its own");
+        let mut moved = 0;
+        for done in (0..LEN).step_by(BIT) {
+            assert_eq!(input.len(), LEN - done);
+            assert_eq!(input.bytes()[0], done as u8);
+            let before = input.ran;
+            input.drop_ran(BIT.min(input.len()), true);
+            moved += if input.ran <= before { input.len() } else { 0 };
+        }
+        assert_eq!((input.len(), input.free(), input.ran), (0, 0, 0));
+        assert!(moved <= LEN, "{moved} bytes");
+    }
+
+    #[test]
+    fn the_start_of_a_request_keeps_no_memory_for_what_has_run() {
+        let mut input = Input::default();
+        input.extend(&[b'x'; 1 << 20]).expect("it is its own");
+        input.drop_ran((1 << 20) - 3, false);
+        assert_eq!((input.bytes(), input.ran), (&b"xxx"[..], 0));
+        assert!(input.free() < 100, "{} bytes", input.free());
+        // Nothing has run: it goes on to grow where it is.
+        let mut input = Input { held: Held::Own(Vec::with_capacity(1000)), ran: 0 };
+        input.extend(b"xxx").expect("it is its own");
+        input.drop_ran(0, false);
+        assert_eq!(input.free(), 997);
+    }
+}
