@@ -100,6 +100,15 @@ impl<K: Kind, E: Engine> Shared<K, E> {
         self.collector.shown().show_full(self.budget.check(used, limbo).is_err());
         self.budget.check(used.saturating_add(more), limbo)
     }
+
+    /// As [`look_at_memory`](Self::look_at_memory), for who wants to go on: pages that nobody uses, and that would go
+    /// back to the system by and by, go at once as far as they are in the way.
+    fn look_again(&self, more: u64) -> Result<(), Full> {
+        self.look_at_memory(more).or_else(|full| {
+            self.blocks.give_back(full.used_bytes - full.max);
+            self.look_at_memory(more)
+        })
+    }
 }
 
 #[cfg(not(any(loom, shuttle)))]
@@ -261,13 +270,13 @@ impl<K: Kind, E: Engine> Session<K, E> {
         if self.local.participant.is_over_limit() {
             self.admit_over_limit()?;
         }
-        if self.shared.look_at_memory(bytes as u64).is_ok() {
+        if self.shared.look_again(bytes as u64).is_ok() {
             return Ok(());
         }
         if self.local.participant.has_garbage() {
             self.collect_garbage();
         }
-        self.shared.look_at_memory(bytes as u64).map_err(Refused::Full)
+        self.shared.look_again(bytes as u64).map_err(Refused::Full)
     }
 
     #[cold]
@@ -276,7 +285,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
             self.admit_over_limit()?;
         }
         for _ in 0..FULL_ROUNDS {
-            match self.shared.look_at_memory(bytes) {
+            match self.shared.look_again(bytes) {
                 Ok(()) => return Ok(()),
                 Err(full) if bytes > full.max => return Err(Refused::Full(full)),
                 Err(_) => {}
@@ -287,7 +296,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
                 self.collect_garbage();
             }
         }
-        self.shared.look_at_memory(bytes).map_err(Refused::Full)
+        self.shared.look_again(bytes).map_err(Refused::Full)
     }
 
     /// Has a part of the table let go of dead versions that nobody has come by.

@@ -127,6 +127,13 @@ impl<S> Socket<S> {
     }
 }
 
+/// Has the task go on after the others that are ready, those among them that nobody knows yet to be ready: a task
+/// that only wakes itself goes on many times before the runtime looks for these.
+fn yield_turn(cx: &mut Context<'_>) {
+    let asked = std::pin::pin!(tokio::task::yield_now()).poll(cx);
+    debug_assert!(asked.is_pending(), "the first time it always is");
+}
+
 impl<S> Drop for Socket<S> {
     fn drop(&mut self) {
         self.leave();
@@ -205,7 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 self.run_own(cx)?;
                 if self.stalled {
                     // Let the other connections have a turn.
-                    cx.waker().wake_by_ref();
+                    yield_turn(cx);
                     return Poll::Pending;
                 }
                 continue;
@@ -219,7 +226,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 Poll::Ready(Ok(0)) => self.conversation.client.closing = Some(Closing::Asked),
                 Poll::Ready(Ok(n)) if n >= READ_LEN - CARRIED_MAX => {
                     // More is probably there already: let the other connections have a turn.
-                    cx.waker().wake_by_ref();
+                    yield_turn(cx);
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(_)) => {}
@@ -266,7 +273,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         while let Some(next) = self.unsent.next() {
             if turn >= LONG_TURN && self.unsent.lent() > 0 {
                 // Let the other connections have a turn.
-                cx.waker().wake_by_ref();
+                yield_turn(cx);
                 return Poll::Pending;
             }
             let n = ready!(Pin::new(&mut self.stream).poll_write(cx, next))?;

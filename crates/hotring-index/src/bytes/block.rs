@@ -66,6 +66,18 @@ impl Blocks {
         }
     }
 
+    /// Gives back so many bytes at once, if as many are free.
+    #[cold]
+    pub(crate) fn give_back(&self, bytes: u64) {
+        let steps = bytes.div_ceil(AT_ONCE as u64);
+        for _ in 0..steps {
+            if self.dying_bytes() == 0 {
+                break;
+            }
+            self.give_back_some();
+        }
+    }
+
     #[cold]
     fn give_back_some(&self) {
         let mut dying = self.dying.lock().expect("no code panics under this lock");

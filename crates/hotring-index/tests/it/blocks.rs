@@ -172,6 +172,12 @@ fn the_limit_counts_what_arrives_and_no_dead_value_twice() {
     session.admit_bytes(0).expect_err("a buffer counts");
     drop(buffer);
     session.admit_bytes(0).expect("until it goes");
+    session.remove(b"key", 1);
+    (0..4).for_each(|_| session.collect());
+    index.set_memory_max(index.stats().table_bytes + 20 * LEN as u64);
+    put(&mut session, b"key", &vec![1; 15 * LEN]);
+    session.remove(b"key", 1);
+    session.admit_bytes(15 * LEN).expect("what is free is not in the way, however long it was");
 }
 
 /// Readers who keep blocks, writers who replace, expire and remove: each reads one whole value.
