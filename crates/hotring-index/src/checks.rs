@@ -130,6 +130,10 @@ pub enum Fault {
     CopyOutlives,
     /// The table shrinks without an end of the copies in slots that go.
     ShrinkKeepsCopies,
+    /// An access is noted by a plain store of the word that was read.
+    NoteStored,
+    /// A review clears what was noted, and then sets what is to be.
+    NoteTorn,
 }
 
 /// What decides that memory is free.

@@ -15,7 +15,7 @@
 use crate::arena::{Survey, footprint};
 use crate::engine::{Engine, Hit, KeyGoal};
 use crate::item::{Item, Kind};
-use crate::rare::wrong;
+use crate::rare::{sometimes, wrong};
 use crate::session::{Pinned, Session};
 use std::sync::MutexGuard;
 
@@ -190,6 +190,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
             }
             let copy = kind.copy_of(item, |size| self.alloc(size));
             if E::replace(self, goal, bucket, hit, copy, Some(&found)) {
+                sometimes!(Moved);
                 return footprint(kind.size(copy));
             }
             self.discard(copy);

@@ -148,6 +148,8 @@ mod kept {
         GraphRebuilt,
         /// A page was to be split that had been split meanwhile.
         SplitLate,
+        /// An item was moved to other memory.
+        Moved,
         /// A copy of an item was made.
         Copied,
         /// It answered a read.

@@ -7,8 +7,8 @@
 //! as good as one that came a moment later, whereas who reads is not to wait.
 //!
 //! A write carries the bits over to the new item, as an access. Where it decides by a compare-exchange of
-//! the whole word (the ring, chains) none that was set before is lost; under Mercury's and G-Cuckoo's
-//! locks one that is set at the same moment may be.
+//! the whole word (the ring, chains) none that was set before is lost, but by a chain's split, which copies
+//! under readers; under Mercury's and G-Cuckoo's locks one that is set at the same moment may be.
 
 use crate::bytes::item::Bytes;
 use crate::bytes::seen::Seen;
@@ -17,6 +17,7 @@ use crate::config::{ConfigError, Strategy};
 use crate::engine::{Engine, Hit};
 use crate::index::Index;
 use crate::item::{Item, Kind};
+use crate::rare::wrong;
 use crate::session::{Pinned, Session};
 use crate::sync::{Ordering, TallyU64};
 use crate::word::{COUNTER, MARK, Next};
@@ -247,7 +248,7 @@ impl<E: Engine> Session<Bytes, E> {
             let word = Next(hit.item.next().load(Ordering::Relaxed));
             let marked = Marked { hash, bits: word.count() as u8, is_hot: E::is_hot(pinned, hit) };
             let (bits, on) = f(Seen::of(hit).entry(), marked);
-            set_bits(hit.item, word, bits);
+            pinned.set_bits(hit, word, bits);
             goes_on = on;
             if on { 1 } else { count }
         });
@@ -269,20 +270,6 @@ impl<E: Engine> Session<Bytes, E> {
     #[inline]
     pub fn entered(&mut self) -> usize {
         self.local().entered.len()
-    }
-}
-
-/// Sets the bits of an item whose word was `word`, unless it is dead.
-fn set_bits(item: Item, mut word: Next, bits: u8) {
-    let next = item.next();
-    while !word.is(MARK) && word.count() != u64::from(bits) {
-        let new = word.with_bits(bits).0;
-        // ORDERING: Relaxed: a read-modify-write, so that who reads the successor from this word has what
-        // its writer published; and the bits say nothing of other memory.
-        match next.compare_exchange_weak(word.0, new, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => return,
-            Err(now) => word = Next(now),
-        }
     }
 }
 
@@ -309,8 +296,31 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         }
         let bits = how.after(hit.word.count() as u8, || self.local.random());
         let (word, new) = (hit.word.0, hit.word.with_bits(bits).0);
+        // ORDERING: the fault.
+        wrong!(self, NoteStored => return hit.item.next().store(new, Ordering::Relaxed););
         // ORDERING: Relaxed, as in `set_bits`. One try: see above.
         let _ = hit.item.next().compare_exchange(word, new, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Sets the bits of an item whose word was `word`, unless it is dead.
+    fn set_bits(&self, hit: Hit, mut word: Next, bits: u8) {
+        let next = hit.item.next();
+        wrong!(self, NoteTorn => {
+            // ORDERING: the fault.
+            next.fetch_and(!COUNTER, Ordering::Relaxed);
+            // ORDERING: the fault.
+            next.fetch_or(Next(0).with_bits(bits).0, Ordering::Relaxed);
+            return;
+        });
+        while !word.is(MARK) && word.count() != u64::from(bits) {
+            let new = word.with_bits(bits).0;
+            // ORDERING: Relaxed: a read-modify-write, so that who reads the successor from this word has what
+            // its writer published; and the bits say nothing of other memory.
+            match next.compare_exchange_weak(word.0, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => word = Next(now),
+            }
+        }
     }
 
     /// Gives a private item, which is about to take the place of `old` or of nothing, its bits.

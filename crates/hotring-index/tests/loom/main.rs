@@ -18,13 +18,14 @@ mod copies;
 #[allow(dead_code)]
 mod history;
 mod mercury;
+mod notes;
 #[path = "../it/operate.rs"]
 mod operate;
 mod scenarios;
 mod world;
 
 use hotring_index::checks::{Checked, Fault};
-use hotring_index::{Chaining, Mercury, OsMutex, Ring, TestAndSet};
+use hotring_index::{Chaining, Mercury, OsMutex, Ring, Strategy, TestAndSet};
 use world::{Report, Run, Scenario, explore};
 
 /// More than half of all the time, and what smaller scenarios and shuttle's larger ones look at as well: for
@@ -156,6 +157,44 @@ fn wrong_expiries_and_frees_are_caught() {
         let report = bytes::explore(scenario, Run { fault, ..Run::real() });
         println!("{fault:?}: {} executions of {name:?}: {:?}", report.executions, report.complaint);
         assert!(report.complaint.is_some(), "{fault:?} passes");
+    }
+}
+
+fn notes_pass<E: Checked>(strategy: Strategy) {
+    let only = std::env::var("HOTRING_LOOM_ONLY").unwrap_or_default();
+    let wanted = |s: &&notes::Scenario| s.name.contains(&only) && s.is_for::<E>();
+    for scenario in notes::SCENARIOS.iter().filter(wanted) {
+        let report = notes::explore::<E>(scenario, strategy, Run::real());
+        say(scenario.name, &report);
+        if let Some(complaint) = report.complaint {
+            panic!("{}, {}: {complaint}", E::NAME, scenario.name);
+        }
+    }
+}
+
+#[test]
+fn notes_of_accesses() {
+    // Items that are hinted from the start, and others that a read gives a hint.
+    notes_pass::<Ring<2>>(Strategy::Vote);
+    notes_pass::<Ring<1>>(Strategy::Random);
+    notes_pass::<Chaining>(Strategy::Vote);
+    notes_pass::<Mercury<TestAndSet>>(Strategy::Vote);
+}
+
+#[test]
+fn wrong_notes_are_caught() {
+    std::panic::set_hook(Box::new(|_| {}));
+    for (fault, name) in notes::CONTROLS {
+        let scenario = notes::SCENARIOS.iter().find(|s| s.name == name);
+        let scenario = scenario.expect("a scenario of the list");
+        let run = Run { fault, ..Run::real() };
+        let reports = [
+            notes::explore::<Ring<2>>(scenario, Strategy::Vote, run),
+            notes::explore::<Ring<1>>(scenario, Strategy::Random, run),
+        ];
+        let found = reports.into_iter().find(|report| report.complaint.is_some());
+        let report = found.unwrap_or_else(|| panic!("{fault:?} passes"));
+        println!("{fault:?}: {} executions of {name:?}: {:?}", report.executions, report.complaint);
     }
 }
 

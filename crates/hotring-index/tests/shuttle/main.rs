@@ -28,6 +28,7 @@ mod faults;
 mod gcuckoo;
 #[path = "../it/history.rs"]
 mod history;
+mod notes;
 #[path = "../it/operate.rs"]
 mod operate;
 mod plan;

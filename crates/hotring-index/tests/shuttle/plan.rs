@@ -1,8 +1,9 @@
 //! What a run does: a shape says what may happen, a plan is drawn from it.
 
 use crate::history::Op;
+use crate::notes;
 use hotring_index::checks::{Fault, Reclaim};
-use hotring_index::{Atomicity, Config, GCuckooConfig, Growth, RcuCounts, Strategy};
+use hotring_index::{Atomicity, Config, GCuckooConfig, Growth, Noting, RcuCounts, Strategy};
 
 /// Most keys of a run.
 pub const KEYS_MAX: usize = 4;
@@ -85,6 +86,12 @@ pub enum Pick {
     Complete,
     Advance,
     NewSession,
+    /// Moves items to other memory.
+    Compact,
+    /// Looks at what is noted of a key, reviews all keys, or changes whether anything is noted.
+    Look,
+    Review,
+    SetNoting,
 }
 
 /// One thing that a thread does.
@@ -105,6 +112,13 @@ pub enum Action {
     Complete(usize),
     Advance,
     NewSession,
+    /// A step that moves about so many items.
+    Compact(usize),
+    /// Looks at what is noted of a key.
+    Look(usize),
+    /// A review of everything, so many at a time.
+    Review(usize),
+    SetNoting(bool),
     /// Tells those who wait, in scripts.
     Signal,
     /// Waits for so many signals.
@@ -193,6 +207,10 @@ pub const EVERYTHING: &[(Pick, u64)] = &[
     (Pick::Complete, 2),
     (Pick::Advance, 2),
     (Pick::NewSession, 1),
+    (Pick::Compact, 1),
+    (Pick::Look, 3),
+    (Pick::Review, 1),
+    (Pick::SetNoting, 1),
 ];
 
 impl Shape {
@@ -248,6 +266,11 @@ impl Shape {
         Self { reclaim: Reclaim::Oracle, shrinking: 0, ..self }
     }
 
+    /// Whether accesses can be noted.
+    pub fn notes(&self) -> bool {
+        self.items == Items::Bytes && self.strategy != Strategy::Sampling
+    }
+
     pub fn config(&self, random: &mut Random) -> Config {
         let config = self.config_of_all(random);
         match self.form {
@@ -296,6 +319,8 @@ impl Shape {
 pub struct Plan {
     pub place: Place,
     pub prefill: Vec<Option<u64>>,
+    /// What is noted of accesses.
+    pub noting: Noting,
     /// Of the values at the start.
     pub style: u64,
     pub grows: u64,
@@ -315,6 +340,7 @@ impl Plan {
         Self {
             place: *random.of(shape.places),
             prefill,
+            noting: if shape.notes() { notes::draw(random) } else { Noting::Off },
             style: random.next(),
             grows: random.within(shape.grows),
             warm: random.percent(shape.heat),
@@ -392,6 +418,10 @@ fn action(shape: &Shape, keys: usize, values: &mut Values, random: &mut Random) 
         Pick::Complete => return Action::Complete(key),
         Pick::Advance => return Action::Advance,
         Pick::NewSession => return Action::NewSession,
+        Pick::Compact => return Action::Compact(random.within((1, 4)) as usize),
+        Pick::Look => return Action::Look(key),
+        Pick::Review => return Action::Review(random.within((1, 4)) as usize),
+        Pick::SetNoting => return Action::SetNoting(random.percent(50)),
     };
     Action::Op(key, op, random.percent(shape.heat), random.next())
 }
@@ -401,6 +431,7 @@ fn pick(shape: &Shape, random: &mut Random) -> Pick {
         Pick::Shrink => shape.reclaim == Reclaim::Epochs,
         Pick::Complete => shape.complete_lines,
         Pick::Timed | Pick::SwapVersion | Pick::ExpireStep => shape.items == Items::Bytes,
+        Pick::Look | Pick::Review | Pick::SetNoting => shape.notes(),
         _ => true,
     };
     let all = || shape.weights.iter().filter(usable);

@@ -4,11 +4,12 @@
 //! was retired must be freed once all sessions but one have ended.
 
 use crate::history::{Event, Op, Outcome, State, is_linearizable};
+use crate::notes::{self, Sight};
 use crate::plan::{Action, Form, Items, KEYS_MAX, Place, Plan, Random, SLOTS_MAX, Shape};
 use crate::target::Target;
 use hotring_index::checks::Checked;
 use hotring_index::{
-    Bytes, Chaining, GCuckoo, Index, Mercury, OsMutex, Ring, Session, TestAndSet, U64,
+    Bytes, Chaining, GCuckoo, Index, Mercury, Noting, OsMutex, Ring, Session, TestAndSet, U64,
 };
 use shuttle::rand::RngCore;
 use shuttle::sync::{Condvar, Mutex};
@@ -24,6 +25,9 @@ use std::sync::{Arc, OnceLock};
 pub struct Record {
     pub plan: String,
     pub history: Vec<Event>,
+    /// What was seen of notes, and when reviews were.
+    pub sights: Vec<Sight>,
+    pub reviews: Vec<(u64, u64)>,
     pub clock: u64,
 }
 
@@ -134,6 +138,7 @@ fn run_as<K: Target, E: Checked>(shape: &Shape) {
     for _ in 0..random.below(8) {
         drop(index.session());
     }
+    K::note(&index, Some(plan.noting));
     let mut session = index.session();
     let mut names = keys_at(&session, plan.place);
     names.truncate(plan.prefill.len());
@@ -147,13 +152,14 @@ fn run_as<K: Target, E: Checked>(shape: &Shape) {
         .zip(plan.threads.iter().cloned())
         .map(|(early, actions)| {
             let (index, names, signals) = (index.clone(), names.clone(), signals.clone());
+            let noting = plan.noting;
             shuttle::thread::spawn(move || {
                 let mut session = early.unwrap_or_else(|| index.session());
                 for action in actions {
                     match action {
                         Action::Signal => signals.send(),
                         Action::Await(n) => signals.wait(n),
-                        action => act(&index, &mut session, &names, action),
+                        action => act(&index, &mut session, &names, noting, action),
                     }
                 }
             })
@@ -197,6 +203,7 @@ fn act<K: Target, E: Checked>(
     index: &Index<K, E>,
     session: &mut Session<K, E>,
     names: &[K::Name],
+    noting: Noting,
     action: Action,
 ) {
     let call = tick();
@@ -238,7 +245,25 @@ fn act<K: Target, E: Checked>(
         Action::Complete(key) => E::complete(session, session.hash_of(names[key].borrow())),
         Action::Advance => session.advance(),
         Action::NewSession => *session = index.session(),
+        Action::Compact(count) => drop(session.compact_step(count)),
+        Action::Look(key) => look(session, key, &names[key]),
+        Action::Review(count) => {
+            K::review(session, count, |name, bits| {
+                let key = names.iter().position(|n| *n == name);
+                notes::sight(key.expect("a review shows only what was put"), bits, call);
+                notes::aged(noting, bits)
+            });
+            notes::reviewed(call);
+        }
+        Action::SetNoting(on) => drop(K::note(index, Some(if on { noting } else { Noting::Off }))),
         Action::Signal | Action::Await(_) => unreachable!("not for sessions"),
+    }
+}
+
+fn look<K: Target, E: Checked>(session: &mut Session<K, E>, key: usize, name: &K::Name) {
+    let call = tick();
+    if let Some(bits) = K::look(session, name) {
+        notes::sight(key, bits, call);
     }
 }
 
@@ -281,6 +306,8 @@ fn conclude<K: Target, E: Checked>(
     if shape.at_rest {
         E::check_at_rest(session, index);
     }
+    names.iter().enumerate().for_each(|(key, name)| look(session, key, name));
+    notes::judge(shape, plan, K::note(index, None));
     let last: Vec<State> = names.iter().map(|name| K::state(session, name)).collect();
     for (key, &last) in last.iter().enumerate() {
         judge(key, State::of(plan.prefill[key]), last);

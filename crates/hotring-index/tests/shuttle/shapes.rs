@@ -109,6 +109,27 @@ pub fn lapse() -> Shape {
     Shape { keys: (1, 1), prefill: 100, heat: 0, ..small("lapse", Items::Bytes, weights) }
 }
 
+/// Writes in place beside moves.
+pub fn move_and_add() -> Shape {
+    let weights = &[(Pick::Add, 4), (Pick::Get, 2), (Pick::Compact, 4)];
+    Shape { prefill: 100, ..small("move-and-add", Items::U64, weights) }
+}
+
+/// Notes of accesses beside whatever else changes an item's word.
+pub fn notes() -> Shape {
+    let weights = &[
+        (Pick::Get, 5),
+        (Pick::GetMany, 1),
+        (Pick::Put, 3),
+        (Pick::Remove, 1),
+        (Pick::Insert, 1),
+        (Pick::Compact, 1),
+        (Pick::Look, 5),
+        (Pick::Review, 2),
+    ];
+    Shape { prefill: 100, heat: 30, actions: (2, 7), ..small("notes", Items::Bytes, weights) }
+}
+
 /// Slots that come and go.
 pub fn breathe() -> Shape {
     let weights = &[
@@ -243,6 +264,8 @@ pub fn all() -> Vec<Scenario> {
         insert_complete(),
         replace_complete(),
         lapse(),
+        move_and_add(),
+        notes(),
         breathe(),
         expand(),
         Shape { name: "breathe-complete", ..breathe().complete() },

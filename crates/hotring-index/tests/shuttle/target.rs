@@ -6,7 +6,9 @@
 use crate::colliding;
 use crate::history::{Op, Outcome, State};
 use crate::operate::operate;
-use hotring_index::{Action, Bytes, Engine, Entry, Expiry, Kind, NewValue, Session, U64, Value};
+use hotring_index::{
+    Action, Bytes, Engine, Entry, Expiry, Index, Kind, NewValue, Noting, Session, U64, Value,
+};
 use std::borrow::{Borrow, Cow};
 
 /// The time of every operation.
@@ -48,6 +50,24 @@ pub trait Target: Kind {
 
     /// Removes what has expired, if anything can.
     fn expire_step<E: Engine>(_session: &mut Session<Self, E>) {}
+
+    /// Sets what is noted of accesses, if anything can be, and says which tick it is.
+    fn note<E: Engine>(_index: &Index<Self, E>, _noting: Option<Noting>) -> u8 {
+        0
+    }
+
+    /// What is noted of a key that is present.
+    fn look<E: Engine>(_session: &mut Session<Self, E>, _key: &Self::Name) -> Option<u8> {
+        None
+    }
+
+    /// A review of everything, so many at a time.
+    fn review<E: Engine>(
+        _session: &mut Session<Self, E>,
+        _count: usize,
+        _f: impl FnMut(Self::Name, u8) -> u8,
+    ) {
+    }
 }
 
 impl Target for U64 {
@@ -212,5 +232,31 @@ impl Target for Bytes {
 
     fn expire_step<E: Engine>(s: &mut Session<Self, E>) {
         s.expire_step(4, NOW);
+    }
+
+    fn note<E: Engine>(index: &Index<Self, E>, noting: Option<Noting>) -> u8 {
+        if let Some(noting) = noting {
+            index.set_noting(noting).expect("the shape says that it can be");
+        }
+        index.tick()
+    }
+
+    fn look<E: Engine>(s: &mut Session<Self, E>, key: &Vec<u8>) -> Option<u8> {
+        s.peek_marked(key, NOW, |_, bits| bits)
+    }
+
+    fn review<E: Engine>(
+        s: &mut Session<Self, E>,
+        count: usize,
+        mut f: impl FnMut(Vec<u8>, u8) -> u8,
+    ) {
+        let mut cursor = 0;
+        loop {
+            cursor =
+                s.review(cursor, count, |entry, marked| (f(entry.key.to_vec(), marked.bits), true));
+            if cursor == 0 {
+                return;
+            }
+        }
     }
 }
