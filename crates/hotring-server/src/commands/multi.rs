@@ -3,7 +3,7 @@
 use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{MSetCondition, SetExpiry};
 
-use super::string::{Ttl, bulk, set_expiry};
+use super::string::{Ttl, set_expiry};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 
@@ -51,10 +51,10 @@ pub(crate) fn mget(c: &mut Context<'_>) -> Outcome {
     c.reply.array(keys.len());
     let room = c.room();
     with_keys(keys, |keys| {
-        c.store.mget_within(keys, room, c.now, |_, value| match value {
+        c.store.mget_within(keys, room, c.now, |_, value, block| match value {
             Some(value) => {
                 n_hits += 1;
-                bulk(&mut c.reply, value);
+                c.own.lent.reply(&mut c.reply, value, block);
             }
             None => c.reply.null(),
         })

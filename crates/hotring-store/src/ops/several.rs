@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use hotring_index::{Expiry, Key, NewValue};
+use hotring_index::{Block, BlockRef, Expiry, Key, NewValue};
 
 use crate::error::StoreError;
 use crate::gate::{Hold, STRIPES_ALL};
@@ -40,30 +40,36 @@ pub enum MSetCondition {
 /// A key and its value.
 type Pair<'p> = (&'p [u8], &'p [u8]);
 
-/// Owned copies of the values of one `mget`.
+/// The values of one `mget`: copies, and shares of long ones.
 #[derive(Default)]
 pub(crate) struct Snapshot {
     parts: Vec<Part>,
     bytes: Vec<u8>,
+    /// Bytes of those that are not copied.
+    shared_len: usize,
 }
 
 enum Part {
     Absent,
     Int(i64),
     Bytes { start: usize, end: usize },
+    Shared(Block),
 }
 
 impl Snapshot {
-    /// Copies the values; false if they are longer than `bytes_max` together.
+    /// Takes the values; false if they are longer than `bytes_max` together.
     fn fill(&mut self, index: &mut Index, keys: &[&[u8]], bytes_max: usize, now: u64) -> bool {
         self.parts.clear();
         self.bytes.clear();
+        self.shared_len = 0;
         let mut room = no_keys();
         for batch in keys.chunks(PREFETCH_KEYS) {
             for &key in prefetched(index, batch, &mut room) {
-                let part = index.get(key, now, |entry| view(entry.value, |v| self.push(v)));
+                let part = index.get(key, now, |entry| {
+                    view(entry.value, |value| self.push(value, entry.block()))
+                });
                 self.parts.push(part.unwrap_or(Part::Absent));
-                if self.bytes.len() > bytes_max {
+                if self.bytes.len() + self.shared_len > bytes_max {
                     return false;
                 }
             }
@@ -71,10 +77,14 @@ impl Snapshot {
         true
     }
 
-    fn push(&mut self, value: ValueRef<'_>) -> Part {
+    fn push(&mut self, value: ValueRef<'_>, block: Option<BlockRef<'_>>) -> Part {
         match value {
             ValueRef::Int(n) => Part::Int(n),
             ValueRef::Bytes(bytes) => {
+                if let Some(part) = block.and_then(|block| block.to_block().part(bytes)) {
+                    self.shared_len += part.len();
+                    return Part::Shared(part);
+                }
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(bytes);
                 Part::Bytes { start, end: self.bytes.len() }
@@ -83,11 +93,12 @@ impl Snapshot {
         }
     }
 
-    fn part(&self, i: usize) -> Option<ValueRef<'_>> {
-        match self.parts[i] {
-            Part::Absent => None,
-            Part::Int(n) => Some(ValueRef::Int(n)),
-            Part::Bytes { start, end } => Some(ValueRef::Bytes(&self.bytes[start..end])),
+    fn part(&self, i: usize) -> (Option<ValueRef<'_>>, Option<BlockRef<'_>>) {
+        match &self.parts[i] {
+            Part::Absent => (None, None),
+            Part::Int(n) => (Some(ValueRef::Int(*n)), None),
+            Part::Bytes { start, end } => (Some(ValueRef::Bytes(&self.bytes[*start..*end])), None),
+            Part::Shared(block) => (Some(ValueRef::Bytes(block)), Some(block.lend())),
         }
     }
 }
@@ -95,12 +106,19 @@ impl Snapshot {
 impl Session {
     /// Calls `f` with each key's number and value, in order; the values are those of one moment. A
     /// key that does not hold a string counts as absent.
-    pub fn mget(&mut self, keys: &[&[u8]], now: u64, f: impl FnMut(usize, Option<ValueRef<'_>>)) {
-        self.mget_within(keys, usize::MAX, now, f).expect("no values are longer than memory");
+    pub fn mget(
+        &mut self,
+        keys: &[&[u8]],
+        now: u64,
+        mut f: impl FnMut(usize, Option<ValueRef<'_>>),
+    ) {
+        self.mget_within(keys, usize::MAX, now, |i, value, _| f(i, value))
+            .expect("no values are longer than memory");
     }
 
     /// As [`mget`](Self::mget), for callers with a limit: the values are copied first, which takes
-    /// up to `bytes_max` bytes and one value more.
+    /// up to `bytes_max` bytes and one value more. Long ones are not, but count; `f` is told where they lie
+    /// ([`get_shared`](Self::get_shared)).
     ///
     /// # Errors
     /// [`StoreError::ReplyTooLong`] if the values of several keys are longer than that together;
@@ -110,11 +128,12 @@ impl Session {
         keys: &[&[u8]],
         bytes_max: usize,
         now: u64,
-        mut f: impl FnMut(usize, Option<ValueRef<'_>>),
+        mut f: impl FnMut(usize, Option<ValueRef<'_>>, Option<BlockRef<'_>>),
     ) -> Result<(), StoreError> {
         if let [key] = keys {
-            if !matches!(self.get_string(key, now, |value| f(0, Some(value))), Ok(Some(()))) {
-                f(0, None);
+            let found = self.get_shared(key, now, |value, block| f(0, Some(value), block));
+            if !matches!(found, Ok(Some(()))) {
+                f(0, None, None);
             }
             return Ok(());
         }
@@ -122,10 +141,12 @@ impl Session {
         let fits = self.read_many(keys, |index| snapshot.fill(index, keys, bytes_max, now));
         if fits {
             for i in 0..keys.len() {
-                f(i, snapshot.part(i));
+                let (value, block) = snapshot.part(i);
+                f(i, value, block);
             }
         }
-        if snapshot.bytes.capacity() <= SNAPSHOT_LEN_KEPT {
+        // Shares would keep their memory.
+        if snapshot.shared_len == 0 && snapshot.bytes.capacity() <= SNAPSHOT_LEN_KEPT {
             self.snapshot = snapshot;
         }
         if fits { Ok(()) } else { Err(StoreError::ReplyTooLong { len_max: bytes_max }) }

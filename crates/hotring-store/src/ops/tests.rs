@@ -436,10 +436,10 @@ fn mget_gives_every_key_in_order() {
     s.mget(&[b"none"], NOW, |i, v| seen.push((i, v.map(|v| v.to_vec()))));
     s.mget(&[], NOW, |_, _| panic!("no key, no call"));
     s.set(b"long", &[b'x'; 100], SetOptions::default(), NOW).unwrap();
-    let refused = s.mget_within(&[b"long", b"long"], 150, NOW, |_, _| panic!("too long"));
+    let refused = s.mget_within(&[b"long", b"long"], 150, NOW, |_, _, _| panic!("too long"));
     assert_eq!(refused, Err(StoreError::ReplyTooLong { len_max: 150 }));
     let mut calls = 0;
-    s.mget_within(&[b"long", b"long"], 200, NOW, |_, _| calls += 1).unwrap();
+    s.mget_within(&[b"long", b"long"], 200, NOW, |_, _, _| calls += 1).unwrap();
     assert_eq!(calls, 2);
     assert_eq!(seen, [(0, one), (0, None)]);
 }

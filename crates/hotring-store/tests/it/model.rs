@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use hotring_store::index::Config;
 use hotring_store::{
     ExpireCondition, Options, Session, SetCondition, SetExpiry, SetOptions, Store, StoreError,
-    TtlChange,
+    Text, TtlChange,
 };
 
 use crate::random::Random;
