@@ -197,6 +197,16 @@ impl AnyIndex {
         each_index!(&self.index, index => index.can_note(noting))
     }
 
+    /// As [`Index::set_stamp`].
+    pub fn set_stamp(&self, stamp: u8) {
+        each_index!(&self.index, index => index.set_stamp(stamp));
+    }
+
+    /// As [`Index::stamp`].
+    pub fn stamp(&self) -> Option<u8> {
+        each_index!(&self.index, index => index.stamp())
+    }
+
     /// As [`Index::tick`].
     pub fn tick(&self) -> u8 {
         each_index!(&self.index, index => index.tick())

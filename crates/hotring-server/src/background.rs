@@ -41,6 +41,9 @@ const REQUEST_SECOND_BYTES: usize = 64 << 10;
 /// Ticks in a second: idle connections are looked for, and commands counted, once a second.
 const SECOND_TICKS: u64 = 10;
 
+/// Ticks in which all dates of accesses are looked at once.
+const AGE_ROUND_TICKS: usize = (Session::AGE_ROUND_MS / TICK.as_millis() as u64) as usize;
+
 /// Runs until the server stops.
 pub(crate) async fn run(server: Arc<Server>) {
     let mut store = server.store.session_named(THREAD);
@@ -89,31 +92,46 @@ pub(crate) async fn run(server: Arc<Server>) {
     }
 }
 
-/// What eviction wants done now and then.
+/// A walk over all items, again and again, by a part in each tick.
+#[derive(Default)]
+struct Round {
+    cursor: u64,
+    /// Parts of an item that are still to be visited.
+    owed: usize,
+}
+
+impl Round {
+    /// Visits as many items as it takes to come round in so many ticks.
+    fn step(&mut self, items: usize, ticks: usize, visit: impl FnOnce(u64, usize) -> u64) {
+        self.owed += items;
+        let count = self.owed / ticks;
+        self.owed %= ticks;
+        if count > 0 {
+            self.cursor = visit(self.cursor, count);
+        }
+    }
+}
+
+/// What eviction, and who asks for accesses, want done now and then.
 #[derive(Default)]
 struct Upkeep {
-    decayed_to: u64,
-    /// Parts of an item that are still to be decayed.
-    owed: usize,
+    decay: Round,
+    aging: Round,
     measured_to: Option<Box<[u8]>>,
 }
 
 impl Upkeep {
-    /// A tick's part of letting counts of accesses decay, and of measuring pinned keys.
+    /// A tick's part of letting counts of accesses decay, of dating accesses, and of measuring pinned keys.
     fn run(&mut self, server: &Server, store: &mut Session, items: usize) {
-        let config = server.config();
-        server.ages.note(server.store.tick(), clock::unix_ms());
+        let (config, now) = (server.config(), clock::unix_ms());
+        server.ages.note(server.store.tick(), now);
+        server.store.date_accesses(now);
+        self.aging.step(items, AGE_ROUND_TICKS, |cursor, count| store.age_some(cursor, count, now));
         if config.lfu_decay_min > 0 {
             let ticks = config.lfu_decay_min as usize * 60 * SECOND_TICKS as usize;
-            self.owed += items;
-            let count = self.owed / ticks;
-            self.owed %= ticks;
-            if count > 0 {
-                self.decayed_to = store.decay_some(self.decayed_to, count);
-            }
+            self.decay.step(items, ticks, |cursor, count| store.decay_some(cursor, count));
         }
-        self.measured_to =
-            store.measure_pinned(self.measured_to.as_deref(), STEP_ITEMS, clock::unix_ms());
+        self.measured_to = store.measure_pinned(self.measured_to.as_deref(), STEP_ITEMS, now);
     }
 }
 

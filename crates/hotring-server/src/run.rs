@@ -192,6 +192,7 @@ fn start_with(
     };
     let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
     config.limit_memory(&store).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+    store.date_accesses(clock::unix_ms());
     let server = Arc::new(Server::new(Parts {
         store,
         addresses,

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotring_index::Noting;
 
+use crate::idle::Dated;
 use crate::pins::Pins;
 use heat::Heat;
 use sampled::Sampled;
@@ -156,6 +157,7 @@ pub(crate) struct Eviction {
     heat: Mutex<Heat>,
     sampled: Mutex<Sampled>,
     pub(crate) pins: Pins,
+    pub(crate) dated: Dated,
     evicted: AtomicU64,
     /// Memory of `heat`, as it was when it was last used.
     heat_bytes: AtomicUsize,
@@ -172,6 +174,7 @@ impl Eviction {
             heat: Mutex::new(Heat::new()),
             sampled: Mutex::new(Sampled::new(seed)),
             pins: Pins::new(),
+            dated: Dated::default(),
             evicted: AtomicU64::new(0),
             heat_bytes: AtomicUsize::new(0),
         }

@@ -57,6 +57,7 @@ mod gate;
 mod gate_tests;
 mod hash;
 mod history;
+mod idle;
 mod note;
 mod ops;
 mod pins;

@@ -215,6 +215,11 @@ impl Session {
         self.store.tick()
     }
 
+    /// Whether accesses are dated by time.
+    pub(crate) fn dates_accesses(&self) -> bool {
+        self.store.stamp().is_some()
+    }
+
     /// As [`admit`](Self::admit), for what gives a key an expiry or a number, or takes something away: the limit
     /// of all memory is no reason to refuse that.
     pub(crate) fn admit_little(&mut self) -> Result<(), StoreError> {

@@ -150,11 +150,11 @@ pub struct Stats {
 /// Work is done through a [`Session`], one for each thread.
 #[derive(Clone)]
 pub struct Store {
-    index: AnyIndex,
+    pub(crate) index: AnyIndex,
     gate: Arc<Gate>,
     limits: Limits,
     besides: Besides,
-    eviction: Arc<Eviction>,
+    pub(crate) eviction: Arc<Eviction>,
     wheels: Arc<Wheels>,
     /// The last number that [`CasNumbers`](crate::CasNumbers) gave.
     cas: Arc<AtomicU64>,

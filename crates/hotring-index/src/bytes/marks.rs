@@ -60,6 +60,8 @@ const MASK_SHIFT: u32 = 8;
 const FRESH_SHIFT: u32 = 40;
 const FACTOR_SHIFT: u32 = 8;
 const MODE: u64 = 3;
+/// A stamp, whose word is not 0; or nothing, whose word is.
+const STAMP: u64 = 0;
 const VISITS: u64 = 1;
 const TICKS: u64 = 2;
 const FREQUENCY: u64 = 3;
@@ -105,6 +107,10 @@ impl How {
         self.0 == 0
     }
 
+    fn stamp(self) -> Option<u8> {
+        (self.0 & MODE == STAMP && !self.is_off()).then(|| self.fresh())
+    }
+
     fn fresh(self) -> u8 {
         (self.0 >> FRESH_SHIFT) as u8
     }
@@ -113,13 +119,13 @@ impl How {
     fn after(self, bits: u8, random: impl FnOnce() -> u64) -> u8 {
         match self.0 & MODE {
             VISITS => bits | if bits & 1 == 0 { 1 } else { 2 },
-            TICKS => (self.0 >> BITS_SHIFT) as u8,
+            TICKS | STAMP => (self.0 >> BITS_SHIFT) as u8,
             FREQUENCY => {
                 let above = u64::from(bits.saturating_sub(FREQUENCY_NEW));
                 let factor = self.0 >> FACTOR_SHIFT & u64::from(u16::MAX);
                 bits.saturating_add(random().is_multiple_of(above * factor + 1).into())
             }
-            _ => bits,
+            _ => unreachable!("MODE has two bits"),
         }
     }
 }
@@ -156,6 +162,15 @@ impl Marks {
         }
         // ORDERING: Relaxed, as in `how`.
         self.how.store(How::of(noting, self.tick()).0, Ordering::Relaxed);
+    }
+
+    fn set_stamp(&self, stamp: u8) {
+        let (old, new) = (self.how(), How::new(STAMP, stamp.into(), 0xff, stamp));
+        if old.0 & MODE == STAMP && old.0 != new.0 {
+            // Who has set something else meanwhile is right.
+            // ORDERING: Relaxed, as in `how`.
+            let _ = self.how.compare_exchange(old.0, new.0, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     fn tick(&self) -> u8 {
@@ -206,6 +221,20 @@ impl<E: Engine> Index<Bytes, E> {
             ));
         }
         Ok(())
+    }
+
+    /// Where nothing is noted of accesses ([`Noting::Off`]), has each leave this stamp in the item from now on. What
+    /// stamps mean is up to who gives them, a new one as time passes. Nothing is done under other settings, nor
+    /// with the sampling strategy.
+    pub fn set_stamp(&self, stamp: u8) {
+        if self.shared.config.strategy != Strategy::Sampling {
+            self.shared.kind.marks.set_stamp(stamp);
+        }
+    }
+
+    /// The stamp that accesses leave, if they do.
+    pub fn stamp(&self) -> Option<u8> {
+        self.shared.kind.marks.how().stamp()
     }
 
     /// With [`Noting::Ticks`], the tick that it is now.

@@ -108,6 +108,31 @@ fn ticks_are_those_of_the_last_access() {
 }
 
 #[test]
+fn stamps_are_left_where_nothing_else_is_noted() {
+    each_engine(Noting::Off, |index, mut session| {
+        put(&mut session, b"before", b"a value");
+        assert_eq!(index.stamp(), None);
+        index.set_stamp(7);
+        assert_eq!(index.stamp(), Some(7));
+        put(&mut session, b"a", b"a value");
+        index.set_stamp(0);
+        put(&mut session, b"b", b"a value");
+        assert_eq!((index.stamp(), bits(&mut session, b"before")), (Some(0), 0));
+        assert_eq!((bits(&mut session, b"a"), bits(&mut session, b"b")), (7, 0));
+        index.set_stamp(9);
+        session.get(&b"a"[..], 1, |_| ());
+        assert_eq!((bits(&mut session, b"a"), bits(&mut session, b"b")), (9, 0));
+        index
+            .set_noting(Noting::Frequency { log_factor: 0 })
+            .expect("no engine samples by default");
+        index.set_stamp(10);
+        assert_eq!(index.stamp(), None, "the bits are another's now");
+        put(&mut session, b"c", b"a value");
+        assert_eq!(bits(&mut session, b"c"), FREQUENCY_NEW);
+    });
+}
+
+#[test]
 fn frequencies_grow_like_logarithms() {
     each_engine(Noting::Frequency { log_factor: 10 }, |_, mut session| {
         put(&mut session, b"once", b"a value");
@@ -183,4 +208,6 @@ fn the_sampling_strategy_has_no_room() {
         Err(ConfigError::Unsupported(_))
     ));
     index.set_noting(Noting::Off).expect("nothing needs no room");
+    index.set_stamp(1);
+    assert_eq!(index.stamp(), None);
 }

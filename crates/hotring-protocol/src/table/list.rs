@@ -526,10 +526,10 @@ table! {
             .about("Answers int, embstr, raw or listpack, by what Redis calls such values.");
         ObjectFreq of Object = "object|freq" 3 Generic .flags(READ).since("4.0.0")
             .keys(&second(Access::Look)).args("key").tips(&[VARIES])
-            .about("Refused: how often a key is used is not counted.");
+            .about("Tells about the logarithm of how often a key was used, under the policies that go by that.");
         ObjectIdleTime of Object = "object|idletime" 3 Generic .flags(READ).since("2.2.3")
             .keys(&second(Access::Look)).args("key").tips(&[VARIES])
-            .about("Refused: when a key was used last is not noted.");
+            .about("Tells for how many seconds a key was not used, at least.");
         ObjectRefCount of Object = "object|refcount" 3 Generic .flags(READ).since("2.2.3")
             .keys(&second(Access::Look)).args("key").tips(&[VARIES])
             .about("Answers 1: no two keys share a value.");

@@ -48,19 +48,20 @@ pub(crate) fn freq(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// In seconds, of which one is only known to about a 128th of the time in which `maxmemory` bytes are written.
+/// In seconds, as many as are certain: by the policies with lru to a 128th of the time in which `maxmemory` bytes are
+/// written; by `heat`, which counts visits and has no time of them, none; else by the clock.
 pub(crate) fn idletime(c: &mut Context<'_>) -> Outcome {
     match c.store.accesses(&c.args[2], c.now) {
         None => c.reply.null(),
-        Some(Accesses::Age(age)) => {
-            let idle_ms = c.server.ages.since(age, c.now);
-            c.reply.int((idle_ms / 1000) as i64);
-        }
-        Some(_) => {
+        Some(Accesses::Frequency(_)) => {
             return Err(Failure::text(
-                "ERR the time of the last access is not tracked, but by the maxmemory policies with lru",
+                "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
+                 switching between policies at runtime LRU and LFU data will take some time to adjust.",
             ));
         }
+        Some(Accesses::Age(age)) => c.reply.int((c.server.ages.since(age, c.now) / 1000) as i64),
+        Some(Accesses::Idle(ms)) => c.reply.int((ms / 1000) as i64),
+        Some(_) => c.reply.int(0),
     }
     Ok(())
 }

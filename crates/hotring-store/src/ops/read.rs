@@ -14,6 +14,8 @@ pub enum Accesses {
     Unknown,
     /// About the logarithm of their number, as Redis's LFU has it.
     Frequency(u8),
+    /// For how many milliseconds there was none, at least ([`Store::date_accesses`](crate::Store::date_accesses)).
+    Idle(u64),
     /// How long ago the last was: in 128ths of the time in which all of the memory that may be used is written
     /// once.
     Age(u8),
@@ -111,14 +113,15 @@ impl Session {
         self.peek(key, now, |entry| view(entry.value, f))
     }
 
-    /// What the eviction policy knows of the accesses to the key; None if the key is absent.
+    /// What the eviction policy knows, or who needs no policy, of the accesses to the key; None if the key is absent.
     pub fn accesses(&mut self, key: &[u8], now: u64) -> Option<Accesses> {
-        let (policy, tick) = (self.eviction.policy(), self.tick());
+        let (policy, tick, dates) = (self.eviction.policy(), self.tick(), self.dates_accesses());
         let _reading = self.gate.read(1 << self.stripe(key));
         let bits = self.index.peek_marked(key, now, |_, bits| bits)?;
         Some(match () {
             () if policy.is_lfu() => Accesses::Frequency(bits),
             () if policy.is_lru() => Accesses::Age(tick.wrapping_sub(bits)),
+            () if dates => Accesses::Idle(self.eviction.dated.idle_ms(bits, now)),
             () => Accesses::Unknown,
         })
     }

@@ -244,6 +244,52 @@ fn accesses_can_be_asked_for() {
     assert_eq!(session.accesses(b"absent", NOW), None);
 }
 
+/// Redis tells of all keys but under policies of frequency; here it was an error under all but those of ages.
+#[test]
+fn idle_times_are_told_where_no_policy_needs_the_bits() {
+    const MINUTE: u64 = 60_000;
+    use EvictionPolicy::{AllKeysRandom, Heat, NoEviction, VolatileTtl};
+    for policy in [NoEviction, Heat, AllKeysRandom, VolatileTtl] {
+        let store = Store::new(Options::default()).unwrap();
+        store.set_eviction(EvictionOptions { policy, ..EvictionOptions::default() }).unwrap();
+        let mut session = store.session();
+        let idle = |session: &mut Session, key: u32, minutes| match session
+            .accesses(&key.to_le_bytes(), NOW + minutes * MINUTE)
+        {
+            Some(Accesses::Idle(ms)) => ms / MINUTE,
+            other => panic!("{policy:?} tells {other:?}"),
+        };
+        set(&mut session, 0).unwrap();
+        assert_eq!(session.accesses(&0u32.to_le_bytes(), NOW), Some(Accesses::Unknown));
+        store.date_accesses(NOW);
+        set(&mut session, 1).unwrap();
+        set(&mut session, 2).unwrap();
+        assert_eq!(idle(&mut session, 1, 0), 0);
+        // Ten hours, in which one of them is read.
+        let mut cursor = 0;
+        for minute in 0..600 {
+            store.date_accesses(NOW + minute * MINUTE);
+            cursor = session.age_some(cursor, 1, NOW + minute * MINUTE);
+            if minute % 10 == 0 {
+                assert!(has(&mut session, 2));
+            }
+        }
+        assert!((500..=600).contains(&idle(&mut session, 1, 600)));
+        assert!((8..=10).contains(&idle(&mut session, 2, 600)));
+        assert!(idle(&mut session, 0, 600) <= 600, "as long as times are noted");
+        // With a policy that needs the bits, nothing is told; and what it leaves there is no time afterwards.
+        let policy = EvictionPolicy::AllKeysLfu;
+        store.set_eviction(EvictionOptions { policy, ..EvictionOptions::default() }).unwrap();
+        store.date_accesses(NOW + 600 * MINUTE);
+        assert!(matches!(session.accesses(&1u32.to_le_bytes(), NOW), Some(Accesses::Frequency(_))));
+        assert_eq!(session.age_some(0, 10, NOW), 0);
+        let policy = NoEviction;
+        store.set_eviction(EvictionOptions { policy, ..EvictionOptions::default() }).unwrap();
+        store.date_accesses(NOW + 601 * MINUTE);
+        (0..3).for_each(|key| assert!(idle(&mut session, key, 602) <= 1));
+    }
+}
+
 #[test]
 fn a_limit_that_is_lowered_is_reached_again_without_a_long_write() {
     let store = hotring(EvictionPolicy::Heat, 16 << 20);

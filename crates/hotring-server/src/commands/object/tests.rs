@@ -20,12 +20,37 @@ fn object() {
         OBJECT ENCODING l       -> $3¶raw¶
         OBJECT ENCODING h       -> $8¶listpack¶
         OBJECT REFCOUNT h       -> :1¶
-        OBJECT IDLETIME n       -> -ERR the time of the last access is not tracked, but by the maxmemory policies with lru¶
+        OBJECT IDLETIME n       -> :0¶
         OBJECT ENCODING         -> -ERR wrong number of arguments for 'object|encoding' command¶
         OBJECT                  -> -ERR wrong number of arguments for 'object' command¶
         OBJECT WEIGHT n         -> -ERR unknown subcommand 'WEIGHT'. Try OBJECT HELP.¶
         "
     ));
+}
+
+/// It was an error but by the policies with lru: Redis's clients ask by any.
+#[test]
+fn idle_time_is_told_by_every_policy_that_does_not_count_frequencies() {
+    const NOW: u64 = 1_700_000_000_000;
+    let mut dialogue = Dialogue::new(Version::Resp2);
+    dialogue.server().store.date_accesses(NOW);
+    dialogue.say("SET k v");
+    for minutes in (0..60).step_by(5) {
+        let now = NOW + minutes * 60_000;
+        dialogue.server().store.date_accesses(now);
+        dialogue.server().store.session().age_some(0, 10, now);
+    }
+    dialogue.pass(3_600_000);
+    let reply = dialogue.say("OBJECT IDLETIME k");
+    let seconds: u64 = reply.trim_matches([':', '¶']).parse().unwrap();
+    assert!((3_000..=3_600).contains(&seconds), "{reply}");
+    for policy in ["noeviction", "heat", "allkeys-random", "volatile-ttl", "allkeys-lru"] {
+        dialogue.say(&format!("CONFIG SET maxmemory-policy {policy} maxmemory 1gb"));
+        let reply = dialogue.say("OBJECT IDLETIME k");
+        assert!(reply.starts_with(':'), "{policy}: {reply}");
+    }
+    dialogue.say("CONFIG SET maxmemory-policy volatile-lfu");
+    assert!(dialogue.say("OBJECT IDLETIME k").starts_with("-ERR An LFU maxmemory policy"));
 }
 
 #[test]

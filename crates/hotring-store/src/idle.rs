@@ -1,0 +1,163 @@
+//! How long ago a key was accessed last, where no eviction policy has a use for its byte of notes: eight bits that date
+//! accesses for weeks, and to half a minute what was just now.
+//!
+//! # Picture
+//! ```text
+//!   stamp  | ring | label |    2 and 6 bits: an access in a span of time of the ring's unit
+//!
+//!   ring 0   64 labels of 30 s       an access leaves the label of its time
+//!   ring 1   64 labels of 4 min      what is older than `OLD` labels has moved here
+//!   ring 2   64 labels of 32 min     and so on
+//!   ring 3   64 labels of 4.3 h      nothing gets older here than `AGE_MAX`, 8 days
+//! ```
+//! Labels come round: one that is 64 units old looks like now. So the owner's walk over all items
+//! ([`Session::age_some`]) moves each that is old to the next ring, where its time is known less exactly. It has
+//! `ROUND_MS` for a round.
+//!
+//! # What is told
+//! The least time that an item has been idle for. A stamp is moved to a label that ends no earlier, one that has come
+//! round looks younger, and what was in the byte before times were noted is no older than that. So all errors
+//! are to one side: who removes what nobody has used for long removes nothing else.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::session::Session;
+use crate::store::Store;
+
+const LABEL_BITS: u32 = 6;
+const LABELS: u64 = 1 << LABEL_BITS;
+const RING_LAST: u8 = 3;
+/// Milliseconds of a label in ring 0; each further ring has 8 times those of the one before.
+const UNIT_MS: u64 = 30_000;
+/// Labels after which a stamp moves on. Three of the next ring, so that little is lost.
+const OLD: u64 = 24;
+/// Labels that the last ring's stamps are kept within.
+const AGE_MAX: u64 = 48;
+/// In so much time a walk is to have come by each item: before labels of ring 0 that are old come round.
+const ROUND_MS: u64 = (LABELS - OLD) * 3 / 4 * UNIT_MS;
+
+fn unit(ring: u8) -> u64 {
+    UNIT_MS << (3 * u32::from(ring))
+}
+
+/// The stamp of an access.
+fn stamp(now: u64) -> u8 {
+    (now / UNIT_MS % LABELS) as u8
+}
+
+/// How many labels ago a stamp's was.
+fn age(stamp: u8, now: u64) -> u64 {
+    let (ring, label) = (stamp >> LABEL_BITS, u64::from(stamp) % LABELS);
+    (now / unit(ring)).wrapping_sub(label) % LABELS
+}
+
+/// The least time that an access with this stamp can be ago.
+fn since(stamp: u8, now: u64) -> u64 {
+    let unit = unit(stamp >> LABEL_BITS);
+    // Its label ended when the next one began.
+    age(stamp, now).checked_sub(1).map_or(0, |whole| whole * unit + now % unit)
+}
+
+/// The stamp of an item that nobody has accessed meanwhile.
+fn aged(stamp: u8, now: u64) -> u8 {
+    let ring = stamp >> LABEL_BITS;
+    let label = if ring < RING_LAST && age(stamp, now) > OLD {
+        // The first label that ends no earlier.
+        (now - since(stamp, now)).div_ceil(unit(ring + 1)).wrapping_sub(1)
+    } else if ring == RING_LAST && age(stamp, now) > AGE_MAX {
+        (now / unit(ring)).wrapping_sub(AGE_MAX)
+    } else {
+        return stamp;
+    };
+    (ring + 1).min(RING_LAST) << LABEL_BITS | (label % LABELS) as u8
+}
+
+/// Since when times have been noted, in Unix milliseconds.
+#[derive(Default)]
+pub(crate) struct Dated(AtomicU64);
+
+impl Dated {
+    fn begin(&self, now: u64) {
+        // ORDERING: Relaxed, a figure for people; so for the load.
+        self.0.store(now, Ordering::Relaxed);
+    }
+
+    /// The least time that an item with this stamp has been idle for.
+    pub(crate) fn idle_ms(&self, stamp: u8, now: u64) -> u64 {
+        // ORDERING: Relaxed, as above.
+        since(stamp, now).min(now.saturating_sub(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+impl Store {
+    /// Says what time it is, so that accesses are dated ([`Accesses::Idle`](crate::Accesses::Idle)) where nothing else
+    /// is noted of them: without a policy that goes by accesses, or without a limit of memory for
+    /// [`EvictionPolicy::Heat`](crate::EvictionPolicy::Heat). Whoever begins with it goes on, some times in half a
+    /// minute, and calls [`Session::age_some`]. With an index of [`Strategy::Sampling`](crate::index::Strategy), it does
+    /// nothing. At first accesses are not dated, which costs nothing.
+    pub fn date_accesses(&self, now: u64) {
+        if self.index.stamp().is_none() {
+            self.eviction.dated.begin(now);
+        }
+        self.index.set_stamp(stamp(now));
+    }
+}
+
+impl Session {
+    /// In so many milliseconds [`age_some`](Self::age_some) is to have come by all keys.
+    pub const AGE_ROUND_MS: u64 = ROUND_MS;
+
+    /// Keeps the dates of about `count` keys from `cursor` on from coming round
+    /// ([`Store::date_accesses`](crate::Store::date_accesses)): a walk over all keys in
+    /// [`AGE_ROUND_MS`](Self::AGE_ROUND_MS) does so for all. Returns where to go on, 0 at the end, or where accesses are
+    /// not dated.
+    pub fn age_some(&mut self, cursor: u64, count: usize, now: u64) -> u64 {
+        if !self.dates_accesses() {
+            return 0;
+        }
+        self.index.review(cursor, count, |_, marked| (aged(marked.bits, now), true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000_000;
+    const DAY_MS: u64 = 86_400_000;
+
+    /// Wherever in its label an access was, what is told is never too much, and too little by a third at most.
+    #[test]
+    fn what_is_told_is_less_than_the_truth_and_near_it() {
+        for begun in (NOW..NOW + 2 * unit(1)).step_by(7_919) {
+            let (mut bits, mut last, mut passed) = (stamp(begun), 0, 0);
+            while passed < 30 * DAY_MS {
+                let now = begun + passed;
+                let told = since(bits, now);
+                assert!(told <= passed, "{told} ms are told after {passed}");
+                let near = passed.min(7 * DAY_MS);
+                assert!(told + UNIT_MS >= near - near / 3, "{told} ms after {passed}");
+                // Nobody sees a key become younger by much that was not accessed.
+                assert!(told + told / 2 + UNIT_MS >= last, "{told} ms after {last}");
+                last = told;
+                bits = aged(bits, now);
+                passed += if passed < DAY_MS { ROUND_MS / 7 } else { ROUND_MS };
+            }
+            assert!(last > 7 * DAY_MS, "{last}");
+        }
+    }
+
+    #[test]
+    fn a_stamp_of_before_is_no_older_than_the_first_of_them() {
+        let dated = Dated::default();
+        dated.begin(NOW);
+        for bits in 0..=u8::MAX {
+            assert!(dated.idle_ms(bits, NOW + 5) <= 5);
+            assert!(since(aged(bits, NOW), NOW) <= since(bits, NOW));
+        }
+        assert_eq!(
+            dated.idle_ms(stamp(NOW), NOW + DAY_MS / 96),
+            since(stamp(NOW), NOW + DAY_MS / 96)
+        );
+    }
+}
