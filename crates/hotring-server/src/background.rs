@@ -140,7 +140,7 @@ fn evict(server: &Server, store: &mut Session, deadline: Instant) {
     let config = server.config();
     store.note_changes(config.notify.is_on());
     while store.evict_some() && clock::monotonic() < deadline {}
-    notify::tell_evicted(&store.take_changes(), server, &config);
+    notify::tell_evicted(store, server, &config);
     store.note_changes(false);
 }
 

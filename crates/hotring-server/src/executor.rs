@@ -441,9 +441,8 @@ impl Executor {
 
     /// Tells who listens what a request has done to keys, and shows it to who is shown all.
     fn tell(&mut self, i: usize, input: &[u8], client: &Client) {
-        let changes = self.store.take_changes();
         if let Some(spec) = self.batch.spec(i) {
-            notify::tell(spec, &changes, &self.server, &self.config);
+            notify::tell(spec, &mut self.store, &self.server, &self.config);
             let args = self.batch.args(i, input);
             monitors::show(spec, args, monitors::From::Client(&client.shared), &self.server);
         }

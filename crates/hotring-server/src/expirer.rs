@@ -49,7 +49,7 @@ impl Expirer {
         }
     }
 
-    fn note(&self, lag: Duration) {
+    pub(crate) fn note(&self, lag: Duration) {
         self.lag.note(lag);
         let nanoseconds = u64::try_from(lag.as_nanos()).unwrap_or(u64::MAX);
         // ORDERING: Relaxed, as every figure.
@@ -111,7 +111,7 @@ fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64
             return Some(until);
         }
         let due = store.expire_due(now, STEPS, |key, late| {
-            notify::tell_expired(key, server, &config);
+            notify::expired(key, server, &config);
             server.expirer.note(clock::since(now - late));
         });
         server.background.expired_keys.add(due.removed as u64);

@@ -4,8 +4,10 @@
 //! The store's session notes its changes while the setting asks for any ([`hotring_store::Change`]); here
 //! they get the names that Redis gives them. With the setting off, no command pays for it.
 
+use std::time::Duration;
+
 use hotring_protocol::{CommandId, Group, Spec};
-use hotring_store::{Change, Changed};
+use hotring_store::{Change, Changed, Session};
 
 use crate::config::Config;
 use crate::server::Server;
@@ -71,7 +73,8 @@ impl Notify {
 }
 
 /// Tells what a command has done.
-pub(crate) fn tell(spec: &Spec, changes: &[Change], server: &Server, config: &Config) {
+pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &Config) {
+    let changes = take_changes(store, server, config);
     let teller = Teller { server, config };
     if is_rename(spec) {
         // The old name goes first, as if the steps had been the other way round.
@@ -79,10 +82,22 @@ pub(crate) fn tell(spec: &Spec, changes: &[Change], server: &Server, config: &Co
         changes.iter().rev().for_each(|change| teller.change(spec, change));
         return;
     }
-    for change in changes {
+    for change in &changes {
         teller.creation(spec, change);
         teller.change(spec, change);
     }
+}
+
+/// What there is to tell of, once what has expired before is told.
+fn take_changes(store: &mut Session, server: &Server, config: &Config) -> Vec<Change> {
+    let changes = store.take_changes();
+    if !changes.is_empty() {
+        store.tell_expired(|key, late| {
+            expired(key, server, config);
+            server.expirer.note(Duration::from_millis(late));
+        });
+    }
+    changes
 }
 
 fn is_rename(spec: &Spec) -> bool {
@@ -90,13 +105,14 @@ fn is_rename(spec: &Spec) -> bool {
 }
 
 /// Tells that a key's time was over.
-pub(crate) fn tell_expired(key: &[u8], server: &Server, config: &Config) {
+pub(crate) fn expired(key: &[u8], server: &Server, config: &Config) {
     Teller { server, config }.event(EXPIRED, "expired", key);
 }
 
 /// Tells of what went to make room, among what a command without events of its own has done.
-pub(crate) fn tell_evicted(changes: &[Change], server: &Server, config: &Config) {
+pub(crate) fn tell_evicted(store: &mut Session, server: &Server, config: &Config) {
     let teller = Teller { server, config };
+    let changes = take_changes(store, server, config);
     for change in changes.iter().filter(|change| change.what == Changed::Evicted) {
         teller.event(EVICTED, "evicted", &change.key);
     }

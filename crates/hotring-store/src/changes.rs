@@ -49,6 +49,11 @@ impl Session {
         self.besides.set_noting(on);
     }
 
+    /// Whether changes are noted.
+    pub fn notes_changes(&self) -> bool {
+        self.changes.is_some()
+    }
+
     /// What this session's writes have done since this was last asked for.
     pub fn take_changes(&mut self) -> Vec<Change> {
         self.changes.as_mut().map(std::mem::take).unwrap_or_default()

@@ -51,6 +51,7 @@ mod dump;
 mod error;
 #[doc(hidden)]
 pub mod evict;
+mod expired;
 mod gate;
 #[cfg(test)]
 #[path = "gate/tests.rs"]

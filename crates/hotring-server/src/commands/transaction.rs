@@ -165,9 +165,8 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
             tracking::before(spec, args, inner.client, inner.server);
             answer(spec, &mut inner);
         }
-        let changes = inner.store.take_changes();
-        if !changes.is_empty() {
-            notify::tell(spec, &changes, inner.server, &inner.server.config());
+        if inner.store.notes_changes() {
+            notify::tell(spec, inner.store, inner.server, &inner.server.config());
         }
         monitors::show(spec, args, monitors::From::Client(&inner.client.shared), inner.server);
         if inner.client.wait().is_some() {

@@ -235,10 +235,9 @@ impl Talk {
             context.refuse(start, refusal);
         }
         if means.config.notify.is_on() {
-            let changes = means.store.take_changes();
             match request.command.and_then(event) {
-                Some(spec) => notify::tell(spec, &changes, means.server, means.config),
-                None => notify::tell_evicted(&changes, means.server, means.config),
+                Some(spec) => notify::tell(spec, means.store, means.server, means.config),
+                None => notify::tell_evicted(means.store, means.server, means.config),
             }
         }
     }

@@ -153,9 +153,8 @@ impl<'a, 'c> Caller<'a, 'c> {
         let mut inner = context.inner(args, reply, state.version(), len_max);
         tracking::before(spec, args, inner.client, inner.server);
         answer(spec, &mut inner);
-        let changes = inner.store.take_changes();
-        if !changes.is_empty() {
-            notify::tell(spec, &changes, inner.server, &inner.server.config());
+        if inner.store.notes_changes() {
+            notify::tell(spec, inner.store, inner.server, &inner.server.config());
         }
         monitors::show(spec, args, monitors::From::Script, inner.server);
         let client = &mut *context.client;

@@ -1,6 +1,7 @@
 //! Removing keys whose time has come: a step with a budget over the timing wheel ([`crate::wheel`]).
 
 use crate::changes::remove_expired;
+use crate::expired::Gone;
 use crate::session::Session;
 use crate::sync::Arc;
 use crate::wheel::{SHARDS, Taken, Wheels};
@@ -25,7 +26,8 @@ pub struct Due {
 pub(crate) type Room = Vec<Taken>;
 
 impl Session {
-    /// Removes keys whose time is over, and calls `f` with each and with how many milliseconds ago that was. The
+    /// Removes keys whose time is over, and calls `f` with each and with how many milliseconds ago that was, unless
+    /// another session has been faster with [`Session::tell_expired`]. The
     /// store's observer is told of them ([`Session::observe`]), this session's changes are not.
     ///
     /// Takes about `budget` steps: entries of the timing wheel that are due, whether their keys are still there or
@@ -90,18 +92,21 @@ impl Session {
                 }
                 // As a write, so that no exclusive closure loses a key in the middle.
                 let _writing = self.gate.write(stripe);
+                let mut expired = wheels.expired.lock();
                 match remove_expired(&mut self.index, &key, now) {
                     Some(at) if at <= now => {
-                        self.besides.watchers.tell_observer(&key, 0);
-                        f(&key, now - at);
+                        expired.push(Gone { key, late: now - at });
                         is_removed = true;
                     }
                     // Its time has changed in between.
                     at => later = [later, at].into_iter().flatten().min(),
                 }
             }
-            removed += usize::from(is_removed);
-            if !is_removed {
+            if is_removed {
+                removed += 1;
+                // Outside of the gate: there may be many to be told.
+                self.tell_expired(&mut *f);
+            } else {
                 if let Some(at) = later {
                     wheels.enter_again(taken, at, now);
                 }

@@ -44,6 +44,7 @@ use std::task::Waker;
 
 use levels::{Step, Wheel};
 
+use crate::expired::Expired;
 use crate::gate::Lines;
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 
@@ -66,6 +67,8 @@ pub(crate) struct Wheels {
     turn: AtomicU64,
     /// Where the walk goes on, if there is one.
     walk: Mutex<Option<u64>>,
+    /// What was removed.
+    pub(crate) expired: Expired,
 }
 
 struct Shard {
@@ -113,6 +116,7 @@ impl Wheels {
             waker: OnceLock::new(),
             turn: AtomicU64::new(0),
             walk: Mutex::new(None),
+            expired: Expired::new(),
         }
     }
 

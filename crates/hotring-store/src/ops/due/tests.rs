@@ -2,7 +2,10 @@
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, mpsc};
 use std::task::{Wake, Waker};
+use std::thread;
+use std::time::Duration;
 
 use super::*;
 use crate::index::EngineChoice;
@@ -308,6 +311,58 @@ fn a_clock_that_goes_back_is_followed() {
     assert_eq!(due(&mut s, NOW + 19), []);
     assert_eq!(due(&mut s, NOW + 20), [(b"b".to_vec(), 0)]);
     assert_eq!(due(&mut s, NOW + 10_000_000), [(b"a".to_vec(), 0)]);
+}
+
+/// What a write told of another connection's key was once told before what had expired there: who listens took
+/// the new key for gone.
+#[test]
+fn what_has_expired_is_told_of_before_what_was_written_after_it() {
+    let store = Store::new(Options::default()).unwrap();
+    let (mut expirer, mut writer) = (store.session(), store.session());
+    set_until(&mut expirer, b"k", NOW + 1);
+    let told = Mutex::new(Vec::new());
+    let tell = |what| told.lock().unwrap().push(what);
+    let (begins, has_begun) = mpsc::channel();
+    thread::scope(|scope| {
+        let (writer, tell) = (&mut writer, &tell);
+        scope.spawn(move || {
+            has_begun.recv().unwrap();
+            // The key is gone, and not told of yet.
+            writer.set(b"k", b"new", SetOptions::default(), NOW + 1).unwrap();
+            writer.tell_expired(|_, _| tell("expired"));
+            tell("set");
+        });
+        expirer.expire_due(NOW + 1, 100, |_, _| {
+            begins.send(()).unwrap();
+            // It may take its time.
+            thread::sleep(Duration::from_millis(50));
+            tell("expired");
+        });
+    });
+    assert_eq!(*told.lock().unwrap(), ["expired", "set"]);
+}
+
+/// Who listens was once served in the middle of the write, and whoever wanted the stripe waited for that.
+#[test]
+fn who_is_told_of_what_has_expired_keeps_nobody_from_the_key() {
+    let store = Store::new(Options::default()).unwrap();
+    let (mut expirer, mut other) = (store.session(), store.session());
+    set_until(&mut expirer, b"k", NOW + 1);
+    let (begins, has_begun) = mpsc::channel();
+    let (ends, has_ended) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            has_begun.recv().unwrap();
+            other.exclusive(&[b"k"], |_| ());
+            ends.send(()).unwrap();
+        });
+        let mut waited = None;
+        expirer.expire_due(NOW + 1, 100, |_, _| {
+            begins.send(()).unwrap();
+            waited = Some(has_ended.recv_timeout(Duration::from_secs(10)));
+        });
+        assert_eq!(waited, Some(Ok(())));
+    });
 }
 
 #[derive(Default)]
