@@ -92,13 +92,25 @@ impl Write<'_> {
 
     #[inline(always)]
     fn put_as(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        if self.due.is_none() {
-            self.index.put(self.key, value, expiry, now);
-            if let Expiry::At(at) = expiry {
-                enter(self.wheels, self.index, self.key, at, now);
-            }
-        } else {
-            self.put_noted(puts, value, expiry, now);
+        match expiry {
+            _ if self.due.is_some() => self.put_noted(puts, value, expiry, now),
+            Expiry::At(at) => self.put_until(value, at, now),
+            _ => _ = self.index.put(self.key, value, expiry, now),
+        }
+    }
+
+    /// Stores a value that expires, by a decision: that shows the time which the key had, and a key that gets later ones
+    /// again and again needs no entry for each.
+    fn put_until(self, value: NewValue<'_>, at: u64, now: u64) {
+        let Write { index, key, stripe, wheels, due } = self;
+        let (damages, expiry) = (index.damages(), Expiry::At(at));
+        let write = Write { index: &mut *index, key, stripe, wheels, due };
+        write.update(now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
+        if index.damages() != damages {
+            // This write is the repair.
+            index.take_damage();
+            index.put(key, value, expiry, now);
+            enter(wheels, index, key, at, now);
         }
     }
 

@@ -268,6 +268,23 @@ fn entries_of_what_is_gone_are_bounded() {
     }
 }
 
+/// Each SETEX once left an entry: of a few keys so many that all of a large store was walked every few seconds.
+#[test]
+fn a_key_that_gets_later_times_again_and_again_has_one_entry() {
+    for notes in [false, true] {
+        let store = Store::new(Options::default()).unwrap();
+        let mut s = store.session();
+        s.note_changes(notes);
+        for i in 0..100_000u64 {
+            set_until(&mut s, &[(i % 10) as u8], DUE + i);
+            s.take_changes();
+        }
+        assert_eq!(store.stats().expiry_entries, 10);
+        assert_eq!(due(&mut s, DUE + 99_989), []);
+        assert_eq!(due(&mut s, DUE + 100_000).len(), 10);
+    }
+}
+
 #[test]
 fn replacing_the_wheels_loses_no_item() {
     for engine in EngineChoice::ALL {
