@@ -133,7 +133,8 @@ impl Seen {
     pub(crate) fn expire_in_place(&self, expiry: Expiry) -> Option<bool> {
         let item = self.hit.item;
         let at = match expiry {
-            Expiry::Never => 0,
+            // Whoever counts items that expire goes by the field.
+            Expiry::Never => return None,
             Expiry::At(at) => at.clamp(1, EXPIRY_MAX),
             Expiry::Keep => return Some(true),
         };

@@ -382,6 +382,25 @@ fn who_is_told_of_what_has_expired_keeps_nobody_from_the_key() {
     });
 }
 
+/// It once left the field, so that `expires` of INFO and the bound of entries counted the key as before.
+#[test]
+fn a_key_that_persists_does_not_count_as_one_that_expires() {
+    for engine in EngineChoice::ALL {
+        let store = Store::new(Options { engine: *engine, ..Options::default() }).unwrap();
+        let mut s = store.session();
+        let bytes = SetOptions { expiry: SetExpiry::At(DUE), ..SetOptions::default() };
+        s.set(b"bytes", b"longer than a word is", bytes, NOW).unwrap();
+        s.set(b"other", b"longer than a word is", bytes, NOW).unwrap();
+        set_until(&mut s, b"word", DUE);
+        assert_eq!(store.stats().index.expiring, 3);
+        assert!(s.persist(b"bytes", NOW).unwrap() && s.persist(b"word", NOW).unwrap());
+        s.get_ex(b"other", TtlChange::Persist, NOW, |_| ()).unwrap();
+        assert_eq!(store.stats().index.expiring, 0, "{engine:?}");
+        expire(&mut s, b"bytes", DUE);
+        assert_eq!(store.stats().index.expiring, 1, "{engine:?}");
+    }
+}
+
 #[derive(Default)]
 struct Bell(AtomicUsize);
 
