@@ -55,8 +55,6 @@ impl Session {
         }
         self.walk_some(&wheels, now);
         self.collect();
-        // Damaged items are for who reads them.
-        self.take_damage();
         let totals = wheels.totals();
         if totals.is_worn(|| self.index.counts(), now) {
             wheels.begin_walk(now);

@@ -104,6 +104,16 @@ fn reads_see_nothing_and_note_it() {
     });
 }
 
+/// A note of a read was once taken away by the expiry step behind it.
+#[test]
+fn expiring_keys_takes_no_note_away() {
+    each(|s, key| {
+        assert!(!s.exists(key, NOW));
+        s.expire_due(NOW, 1_000, |_, _| {});
+        noted(s, key);
+    });
+}
+
 #[test]
 fn what_looks_at_the_value_changes_nothing() {
     each(|s, key| {
