@@ -252,11 +252,11 @@ impl Eviction {
         self.heat_bytes.store(heat.bytes(), Ordering::Relaxed);
     }
 
-    /// All keys are gone.
-    pub(crate) fn cleared(&self) {
-        self.heat().clear();
+    /// All keys are gone. What this returns is to be dropped when nobody waits for that.
+    #[must_use]
+    pub(crate) fn cleared(&self) -> impl Sized + use<> {
         self.sampled().clear();
-        self.pins.clear();
+        (std::mem::take(&mut *self.heat()), self.pins.clear())
     }
 
     fn heat(&self) -> MutexGuard<'_, Heat> {

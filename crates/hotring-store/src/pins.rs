@@ -143,9 +143,10 @@ impl Pins {
         self.change(|names| keys.iter().filter(|key| names.remove(key)).count())
     }
 
-    /// All keys are gone, and with them their pins.
-    pub(crate) fn clear(&self) {
-        self.change(|names| *names = Names::default());
+    /// All keys are gone, and with them their pins, which are returned.
+    #[must_use]
+    pub(crate) fn clear(&self) -> impl Sized + use<> {
+        self.change(std::mem::take)
     }
 }
 

@@ -46,12 +46,13 @@ impl Session {
 
     /// Removes every key, at one moment for every observer.
     pub fn clear(&mut self) {
-        self.hold(STRIPES_ALL, Hold::WriteOnce, |session| {
+        let before = self.hold(STRIPES_ALL, Hold::WriteOnce, |session| {
             session.index.clear();
-            session.eviction.cleared();
-            session.wheels.clear();
             session.besides.watchers.tell_cleared(session.besides.actor);
+            (session.eviction.cleared(), session.wheels.clear())
         });
+        // Now that nobody waits for it.
+        drop(before);
     }
 }
 

@@ -71,7 +71,8 @@ pub(crate) struct Wheels {
     pub(crate) expired: Expired,
 }
 
-struct Shard {
+/// The wheels of the hashes with certain lowest bits.
+pub(crate) struct Shard {
     present: Wheel,
     former: Option<Wheel>,
 }
@@ -248,13 +249,15 @@ impl Wheels {
         }
     }
 
-    /// Forgets all. Called by the holder of all stripes, when there are no items.
-    pub(crate) fn clear(&self) {
-        for shard in 0..SHARDS {
+    /// Forgets all. Called by the holder of all stripes, when there are no items; what it returns is to be dropped when
+    /// nobody waits for that.
+    #[must_use]
+    pub(crate) fn clear(&self) -> [Shard; SHARDS] {
+        std::array::from_fn(|shard| {
             let mut shard = self.shard(shard);
-            let elapsed = shard.present.elapsed();
-            *shard = Shard { present: Wheel::new(elapsed), former: None };
-        }
+            let present = Wheel::new(shard.present.elapsed());
+            std::mem::replace(&mut *shard, Shard { present, former: None })
+        })
     }
 
     fn shard(&self, shard: usize) -> MutexGuard<'_, Shard> {
@@ -265,5 +268,25 @@ impl Wheels {
     fn lock_walk(&self) -> MutexGuard<'_, Option<u64>> {
         // A cursor is whole whatever panicked.
         self.walk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hundreds of megabytes of entries were once freed by FLUSHALL while it held the store.
+    #[test]
+    fn who_forgets_all_frees_nothing() {
+        let wheels = Wheels::new();
+        (0..10_000).for_each(|hash| wheels.enter(hash, 1_000 + hash, 1));
+        wheels.begin_walk(2);
+        (0..500).for_each(|hash| wheels.enter(hash, 1_000 + hash, 2));
+        let before = wheels.clear();
+        assert_eq!(wheels.size().0, 0);
+        let entries = |shard: &Shard| {
+            shard.present.len() + shard.former.as_ref().map_or(0, |former| former.len())
+        };
+        assert_eq!(before.iter().map(entries).sum::<usize>(), 10_500);
     }
 }
