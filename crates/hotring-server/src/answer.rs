@@ -37,7 +37,7 @@ fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
     if !matches!(failure, Failure::Counted(_)) {
         c.counters.error(&message);
     }
-    note_stalled(c, failure);
+    note_refusal(c, failure);
     // A command that fails half-way must not leave half a reply, nor wait for another one.
     c.reply.buffer().truncate(start);
     c.own.lent.cut(start);
@@ -52,10 +52,17 @@ fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
 }
 
 /// Counts a refusal for want of memory, and says so in the log now and then.
-pub(crate) fn note_stalled(c: &Context<'_>, failure: &Failure) {
-    if let Failure::Store(StoreError::Stalled(stalled)) = failure {
-        c.counters.rejected_stalled.add(1);
-        c.server.warn_of_stalled(stalled, c.now);
+pub(crate) fn note_refusal(c: &Context<'_>, failure: &Failure) {
+    match failure {
+        Failure::Store(StoreError::Stalled(stalled)) => {
+            c.counters.rejected_stalled.add(1);
+            c.server.warn_of_stalled(stalled, c.now);
+        }
+        Failure::Store(StoreError::OutOfMemory(full)) => {
+            c.counters.rejected_maxmemory.add(1);
+            c.server.warn_of_maxmemory(full, c.now);
+        }
+        _ => {}
     }
 }
 

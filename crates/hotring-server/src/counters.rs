@@ -58,6 +58,8 @@ pub(crate) struct Counters {
     pub output_limit_closed: Counter,
     /// Commands refused because removed memory waits for a stalled thread.
     pub rejected_stalled: Counter,
+    /// Commands refused because `maxmemory` is reached.
+    pub rejected_maxmemory: Counter,
     /// Commands that met a damaged item.
     pub damaged_reads: Counter,
     /// Expired items that the expirer removed. Not those that a command met and removed or

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use hotring_protocol::{Spec, quoted, specs};
 use hotring_store::Store;
-use hotring_store::index::Stalled;
+use hotring_store::index::{Full, Stalled};
 use tokio::sync::watch;
 
 use crate::acl::{Acl, Reason};
@@ -128,6 +128,7 @@ pub(crate) struct Server {
     /// The requests that took longest.
     pub slowlog: SlowLog,
     stalled_log: Pause,
+    maxmemory_log: Pause,
     damage_log: Pause,
     login_log: Pause,
     stop: watch::Sender<bool>,
@@ -156,6 +157,7 @@ pub(crate) struct Totals {
     pub input_limit_closed: u64,
     pub output_limit_closed: u64,
     pub rejected_stalled: u64,
+    pub rejected_maxmemory: u64,
     pub damaged_reads: u64,
     pub expired_keys: u64,
     pub evicted_keys: u64,
@@ -178,6 +180,7 @@ impl Totals {
         self.input_limit_closed += c.input_limit_closed.value();
         self.output_limit_closed += c.output_limit_closed.value();
         self.rejected_stalled += c.rejected_stalled.value();
+        self.rejected_maxmemory += c.rejected_maxmemory.value();
         self.damaged_reads += c.damaged_reads.value();
         self.expired_keys += c.expired_keys.value();
     }
@@ -195,6 +198,7 @@ impl Totals {
         self.output_limit_closed =
             self.output_limit_closed.saturating_sub(base.output_limit_closed);
         self.rejected_stalled = self.rejected_stalled.saturating_sub(base.rejected_stalled);
+        self.rejected_maxmemory = self.rejected_maxmemory.saturating_sub(base.rejected_maxmemory);
         self.damaged_reads = self.damaged_reads.saturating_sub(base.damaged_reads);
         self.expired_keys = self.expired_keys.saturating_sub(base.expired_keys);
         self.evicted_keys = self.evicted_keys.saturating_sub(base.evicted_keys);
@@ -281,6 +285,7 @@ impl Server {
             scrubber: Scrubber::default(),
             slowlog,
             stalled_log: Pause::default(),
+            maxmemory_log: Pause::default(),
             damage_log: Pause::default(),
             login_log: Pause::default(),
             stop: watch::Sender::new(false),
@@ -515,6 +520,20 @@ impl Server {
             "a thread does not leave its command: what others remove or overwrite meanwhile cannot \
              be freed; while that is more than unreclaimed-limit, writes are refused"
         );
+    }
+
+    /// Says in the log, now and then, that writes are refused because `maxmemory` is reached.
+    #[cold]
+    pub(crate) fn warn_of_maxmemory(&self, full: &Full, now: u64) {
+        if self.maxmemory_log.is_over(now) {
+            tracing::warn!(
+                used = full.used_bytes,
+                unreclaimed = full.limbo_bytes,
+                limit = full.max,
+                policy = self.config().eviction.policy.name(),
+                "maxmemory is reached, and nothing may be evicted to make room: writes are refused"
+            );
+        }
     }
 
     /// Says in the log, now and then, that somebody gives wrong passwords. The name that was given may be

@@ -143,6 +143,9 @@ pub(super) static METRICS: &[Metric] = &[
     counter("evicted_keys_total", "Keys that were removed to make room", |f, l| {
         l.value(f.totals.evicted_keys);
     }),
+    counter("maxmemory_rejections_total", "Writes refused because maxmemory is reached", |f, l| {
+        l.value(f.totals.rejected_maxmemory);
+    }),
     gauge("pinned_keys", "Keys that PIN keeps from being evicted", |f, l| {
         l.value(f.facts.store.pinned.keys);
     }),

@@ -181,6 +181,7 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     // Redis counts both as one.
     field(text, "rejected_connections", t.rejected + t.protected);
     field(text, "rejected_stalled", t.rejected_stalled);
+    field(text, "rejected_maxmemory", t.rejected_maxmemory);
     // Only those that were removed when their time came, not by a command that met them.
     field(text, "expired_keys", t.expired_keys);
     for (name, q) in [("p50", 0.5), ("p99", 0.99)] {

@@ -11,7 +11,7 @@ use hotring_protocol::{CommandId, Flags, Group, Spec, Writer};
 use hotring_store::{Key, KeyHash, Stamp};
 
 use crate::acl::{Denied, Origin};
-use crate::answer::{answer, deny, note_stalled};
+use crate::answer::{answer, deny, note_refusal};
 use crate::client::Closing;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
@@ -90,7 +90,7 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
         && let Err(refusal) = c.store.admit().and_then(|()| c.store.admit_bytes(queue.memory()))
     {
         let refusal = Failure::from(refusal);
-        note_stalled(c, &refusal);
+        note_refusal(c, &refusal);
         return Err(aborted(&refusal.message()).into());
     }
     c.store.set_admitted(Some(queue.memory()));

@@ -365,6 +365,31 @@ fn writes_are_refused_while_a_thread_is_stalled() {
     assert!(ask("INFO index", NOW).contains("index_stalled_session:none\r\nindex_stalled_bytes:0"));
 }
 
+/// What was refused at maxmemory was once counted nowhere, and the log did not say it.
+#[test]
+fn refusals_at_maxmemory_are_counted_and_told() {
+    let _alone = STALLING.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = server(Config::default());
+    let (mut executor, mut conversation) = talk(&server);
+    let mut ask = |line: &str, now| say(&mut executor, &mut conversation, line, now);
+    assert_eq!(ask(&format!("SET a {}", "v".repeat(60_000)), NOW), "+OK\r\n");
+    (0..100).for_each(|i| _ = ask(&format!("COPY a a{i}"), NOW));
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    let _log = tracing::subscriber::set_default(subscriber.finish());
+    let full = "CONFIG SET maxmemory-policy noeviction maxmemory 4mb";
+    assert_eq!(ask(full, NOW), "+OK\r\n");
+    (0..50).for_each(|_| assert!(ask("SET b v", NOW).starts_with("-OOM ")));
+    assert_eq!(ask("MULTI\r\nSET b v\r\nEXEC", NOW).matches("OOM ").count(), 1);
+    assert_eq!(lines.that_name("maxmemory is reached"), 1, "one line, however many are refused");
+    assert!(ask("INCR n", NOW + 10_000).starts_with("-OOM "));
+    assert_eq!(lines.that_name("policy=\"noeviction\""), 2);
+    assert!(ask("INFO", NOW).contains("rejected_maxmemory:52\r\n"));
+    assert_eq!(ask("CONFIG RESETSTAT", NOW), "+OK\r\n");
+    assert!(ask("INFO", NOW).contains("rejected_maxmemory:0\r\n"));
+}
+
 #[test]
 fn calls_are_counted_by_command_and_a_few_are_timed() {
     let server = server(Config::default());

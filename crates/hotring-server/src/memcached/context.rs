@@ -128,7 +128,9 @@ impl Context<'_> {
                 self.server.warn_of_stalled(&stalled, self.now);
                 self.reply.line("SERVER_ERROR out of memory storing object");
             }
-            Refusal::Store(StoreError::OutOfMemory(_)) => {
+            Refusal::Store(StoreError::OutOfMemory(full)) => {
+                self.counters.rejected_maxmemory.add(1);
+                self.server.warn_of_maxmemory(&full, self.now);
                 self.reply.line("SERVER_ERROR out of memory storing object");
             }
             Refusal::Store(error) => self.reply.line(format!("SERVER_ERROR {error}")),
