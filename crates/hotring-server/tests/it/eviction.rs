@@ -1,5 +1,6 @@
 //! What goes at maxmemory, over the wire: writes go on, what is pinned stays, and who wants to know is told.
 
+use hotring_protocol::{Flags, commands};
 use hotring_store::EvictionPolicy;
 
 use crate::memcached::{Both, Lines};
@@ -151,6 +152,88 @@ fn pinned_keys_stay() {
     let refused = (0..30)
         .any(|chunk| (0..100).any(|i| wire.ask(&["PIN", &format!("more:{chunk}:{i}")]).is_error()));
     assert!(refused, "three megabytes of eight were pinned");
+}
+
+/// Every command that writes, with what is there before it: some that only take away were refused with the others.
+const WRITES: &[(&str, &str)] = &[
+    ("", "SET k v"),
+    ("", "SETNX k v"),
+    ("", "SETEX k 100 v"),
+    ("", "PSETEX k 100000 v"),
+    ("SET k v", "GETSET k w"),
+    ("", "MSET k v l v"),
+    ("", "MSETNX k v l v"),
+    ("", "MSETEX 1 k v EX 100"),
+    ("SET k 1", "INCREX k"),
+    ("SET k v", "APPEND k v"),
+    ("SET k v", "SETRANGE k 1 v"),
+    ("SET k 1", "INCR k"),
+    ("SET k 1", "DECR k"),
+    ("SET k 1", "INCRBY k 2"),
+    ("SET k 1", "DECRBY k 2"),
+    ("SET k 1", "INCRBYFLOAT k 0.5"),
+    ("MSET k v k w", "ROLLBACK k 1"),
+    ("SET k v", "SETBIT k 7 1"),
+    ("SET k v", "BITOP NOT l k"),
+    ("HSET k f v", "HSET k g v"),
+    ("HSET k f v", "HSETNX k g v"),
+    ("HSET k f v", "HMSET k g v"),
+    ("HSET k f 1", "HINCRBY k f 1"),
+    ("HSET k f 1", "HINCRBYFLOAT k f 0.5"),
+    ("SET k v", "COPY k l"),
+    ("", "RESTORE k 0 DUMP"),
+    ("SET k v", "GETDEL k"),
+    ("SET k v", "GETEX k EX 100"),
+    ("SET k v", "DELEX k IFEQ v"),
+    ("SET k v", "DELIFEQ k v"),
+    ("HSET k f v g w", "HDEL k f"),
+    ("SET k v", "DEL k"),
+    ("SET k v", "UNLINK k"),
+    ("SET k v", "EXPIRE k 100"),
+    ("SET k v", "PEXPIRE k 100000"),
+    ("SET k v", "EXPIREAT k 9000000000"),
+    ("SET k v", "PEXPIREAT k 9000000000000"),
+    ("SET k v EX 100", "PERSIST k"),
+    ("SET k v", "PIN k"),
+    ("SET k v", "UNPIN k"),
+    ("SET k v", "RENAME k l"),
+    ("SET k v", "RENAMENX k l"),
+    ("SET k v", "FLUSHALL"),
+    ("SET k v", "FLUSHDB"),
+];
+
+#[test]
+fn at_the_limit_those_commands_are_refused_that_redis_refuses() {
+    let server = TestServer::with(|config| {
+        config.eviction.policy = EvictionPolicy::NoEviction;
+        config.history = 2;
+    });
+    let mut wire = server.connect();
+    for spec in commands().iter().filter(|spec| spec.flags.contains(Flags::WRITE)) {
+        let name = spec.name.to_uppercase();
+        let (before, request) = WRITES
+            .iter()
+            .find(|(_, request)| request.split(' ').next() == Some(&name))
+            .unwrap_or_else(|| panic!("{name} is to be in the list"));
+        assert_eq!(wire.say("CONFIG SET maxmemory 0"), ok());
+        wire.say("FLUSHALL");
+        set_all(&mut wire, "filler", 6_000);
+        assert_eq!(wire.say("SET dumped v"), ok());
+        let Reply::Bulk(dump) = wire.say("DUMP dumped") else { panic!("it is there") };
+        assert!(before.is_empty() || !wire.say(before).is_error(), "{before}");
+        assert_eq!(wire.say("CONFIG SET maxmemory 4mb"), ok());
+        let arguments: Vec<&[u8]> = request
+            .split(' ')
+            .map(|argument| if argument == "DUMP" { &dump[..] } else { argument.as_bytes() })
+            .collect();
+        let refused: u64 = info(&mut wire, "rejected_maxmemory").parse().unwrap();
+        let reply = wire.ask(&arguments);
+        let is_refused = reply.is_error() && reply.text().starts_with("OOM ");
+        assert_eq!(is_refused, spec.flags.contains(Flags::DENYOOM), "{request}: {reply:?}");
+        assert_eq!(reply.is_error(), is_refused, "{request}: {reply:?}");
+        let refused_now: u64 = info(&mut wire, "rejected_maxmemory").parse().unwrap();
+        assert_eq!(refused_now - refused, u64::from(is_refused), "{request}");
+    }
 }
 
 #[test]

@@ -62,7 +62,8 @@ impl Session {
     /// Removes fields and returns how many were there. With the last field goes the key.
     ///
     /// # Errors
-    /// As [`hash_set`](Self::hash_set): the hash without them is stored anew.
+    /// As [`hash_set`](Self::hash_set), but for [`StoreError::OutOfMemory`]: the hash without them is stored anew, and
+    /// takes less.
     pub fn hash_remove(
         &mut self,
         key: &[u8],
@@ -70,7 +71,9 @@ impl Session {
         now: u64,
     ) -> Result<usize, StoreError> {
         let changes: Vec<Change<'_>> = fields.iter().map(|field| (*field, None)).collect();
-        self.update_hash(key, now, |hash| {
+        self.check_key(key)?;
+        self.admit_little()?;
+        self.change_hash(key, now, |hash| {
             let changed = hash.changed(&changes);
             let removed = changed.removed;
             Ok(((removed > 0).then_some(changed), removed))
@@ -126,9 +129,20 @@ impl Session {
         &mut self,
         key: &[u8],
         now: u64,
-        mut decide: impl FnMut(HashRef<'_>) -> Result<(Option<Changed>, R), StoreError>,
+        decide: impl FnMut(HashRef<'_>) -> Result<(Option<Changed>, R), StoreError>,
     ) -> Result<R, StoreError> {
         self.check_key(key)?;
+        self.admit()?;
+        self.change_hash(key, now, decide)
+    }
+
+    /// As `update_hash`, for what has been admitted.
+    fn change_hash<R>(
+        &mut self,
+        key: &[u8],
+        now: u64,
+        mut decide: impl FnMut(HashRef<'_>) -> Result<(Option<Changed>, R), StoreError>,
+    ) -> Result<R, StoreError> {
         let limits = self.limits;
         let mut decide = |entry: Option<Entry<'_>>| {
             let (changed, result) = match entry {
@@ -145,7 +159,6 @@ impl Session {
             };
             Ok((action, result))
         };
-        self.admit()?;
         self.change(key, |key| {
             key.update(now, |entry| match decide(entry) {
                 Ok((action, result)) => (action, Ok(result)),
