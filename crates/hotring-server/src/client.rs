@@ -66,6 +66,9 @@ pub(crate) struct Client {
     special: u8,
 }
 
+/// What a name takes besides its own bytes, which are in two lists: nodes of both, and what the allocator adds.
+const NAME_MEMORY: usize = 160;
+
 /// There is an open transaction.
 const QUEUES: u8 = 1;
 /// It listens to channels.
@@ -255,6 +258,20 @@ impl Client {
             [Kind::Channel, Kind::Pattern].map(|kind| self.subscriptions.of(kind).len());
         self.shared.channels.store(channels, Ordering::Relaxed);
         self.shared.patterns.store(patterns, Ordering::Relaxed);
+        self.publish_names();
+    }
+
+    /// Shows others what its names take.
+    fn publish_names(&self) {
+        let prefixes = self.tracking().into_iter().flat_map(|options| &options.prefixes);
+        let others = prefixes.map(|prefix| prefix.len());
+        let others = others.chain(self.transaction.watched.iter().map(|stamp| stamp.key().len()));
+        let (names, len) = others.fold(
+            (self.subscriptions.len(), self.subscriptions.names_len()),
+            |(names, sum), len| (names + 1, sum + len),
+        );
+        // ORDERING: Relaxed, a figure.
+        self.shared.names_memory.store(names * NAME_MEMORY + 2 * len, Ordering::Relaxed);
     }
 
     /// Moves the messages that have come to before the reply, which has not begun: something has ended that they are
@@ -347,6 +364,7 @@ impl Client {
     /// Shows others what it watches.
     pub(crate) fn publish_watched(&self) {
         self.shared.show_watched(&self.transaction.watched);
+        self.publish_names();
     }
 
     /// Shows others how far the transaction is. After every change of that.
@@ -376,6 +394,7 @@ impl Client {
         self.mark(TRACKS, options.is_some());
         self.shared.show_tracking(options.as_ref());
         self.tracking = options.map(Box::new);
+        self.publish_names();
     }
 
     /// Chooses which replies it wants.

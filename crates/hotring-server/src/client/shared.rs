@@ -82,6 +82,8 @@ pub(crate) struct ClientShared {
     pub queued: AtomicI64,
     /// Bytes of memory that they take.
     pub queued_len: AtomicUsize,
+    /// About what the names take that it listens to, tracks by, or watches, in its own lists and in those of all.
+    pub names_memory: AtomicUsize,
     /// It ends once its replies are sent.
     pub closes: AtomicBool,
     /// It is shown every request.
@@ -159,6 +161,7 @@ impl ClientShared {
             patterns: AtomicUsize::new(0),
             queued: AtomicI64::new(-1),
             queued_len: AtomicUsize::new(0),
+            names_memory: AtomicUsize::new(0),
             closes: AtomicBool::new(false),
             monitors: AtomicBool::new(false),
             waiting: AtomicU8::new(RUNS),
@@ -291,14 +294,20 @@ impl ClientShared {
         self.tracking.fetch_or(BROKEN_REDIRECT, Ordering::Relaxed);
     }
 
-    /// Bytes that its buffers take.
+    /// Bytes that its buffers and lists take.
     pub(crate) fn buffers_memory(&self) -> usize {
-        let fields = [&self.input_len, &self.input_free, &self.queued_len, &self.unsent_len];
+        self.own_memory() + self.inbox().memory()
+    }
+
+    /// The same without messages on their way to it.
+    pub(crate) fn own_memory(&self) -> usize {
+        let buffers = [&self.input_len, &self.input_free, &self.unsent_len];
+        let lists = [&self.queued_len, &self.names_memory];
         // ORDERING: Relaxed, each is published on its own, and the sum is compared with a limit.
-        let own: usize = fields.iter().map(|field| field.load(Ordering::Relaxed)).sum();
+        let sum: usize =
+            buffers.iter().chain(&lists).map(|field| field.load(Ordering::Relaxed)).sum();
         // ORDERING: Relaxed, as above.
-        let lent = self.lent_len.load(Ordering::Relaxed);
-        own.saturating_sub(lent) + self.inbox().memory()
+        sum.saturating_sub(self.lent_len.load(Ordering::Relaxed))
     }
 
     /// Tells the connection that users have changed.

@@ -204,7 +204,7 @@ fn describe(client: &ClientShared, is_dirty: bool, now: u64, text: &mut String) 
         input_free,
         usize::from(unsent_len > 0),
         unsent_len,
-        input_len + input_free + queued_len + unsent_len + std::mem::size_of::<ClientShared>(),
+        client.own_memory() + std::mem::size_of::<ClientShared>(),
         command_name(client.last_command.load(Ordering::Relaxed)),
         labels.user,
         client.redirect.load(Ordering::Relaxed),

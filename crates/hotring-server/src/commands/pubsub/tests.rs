@@ -24,6 +24,30 @@ fn subscriptions_are_confirmed_one_by_one() {
     );
 }
 
+/// A million names of channels were once memory that no limit knew of.
+#[test]
+fn names_count_as_memory_of_their_connection() {
+    for (one, other, end) in [
+        ("SUBSCRIBE", "", "UNSUBSCRIBE"),
+        ("PSUBSCRIBE", "", "PUNSUBSCRIBE"),
+        ("WATCH", "", "UNWATCH"),
+        ("CLIENT TRACKING ON BCAST", "PREFIX ", "CLIENT TRACKING OFF"),
+        ("SUBSCRIBE", "", "RESET"),
+        ("WATCH", "", "MULTI\r\nEXEC"),
+    ] {
+        let mut dialogue = Dialogue::new(Version::Resp3);
+        let server = dialogue.server();
+        let before = server.clients_memory();
+        let name = |i| format!(" {other}{i:03}{}", "n".repeat(997));
+        dialogue.say(&format!("{one}{}", (0..50).map(name).collect::<String>()));
+        let names = server.clients_memory() - before;
+        assert!((50_000..150_000).contains(&names), "{one}: {names}");
+        assert!(dialogue.say("CLIENT INFO").contains("tot-mem="));
+        dialogue.say(end);
+        assert_eq!(server.clients_memory(), before, "{end}");
+    }
+}
+
 #[test]
 fn who_listens_in_resp2_may_do_little_besides() {
     let refused = |name: &str| {
