@@ -24,7 +24,9 @@ const PIECE: usize = 256;
 /// Looks of a draw: some 30 ms of them where hardly any key may go. The next draw goes on behind them.
 const PIECES: usize = 4096;
 /// What an age is set to that is more.
-const AGE_MAX: u8 = 192;
+const AGE_MAX: u8 = 191;
+/// In half a turn the hand comes by each item: before one of that age looks like now.
+const _: () = assert!(TICKS_A_TURN / 2 + (AGE_MAX as u64) < 256);
 
 /// Who may go, and how well that would be: more is better.
 struct Candidate {
@@ -83,55 +85,27 @@ impl Sampled {
             self.pool.clear();
             return None;
         }
-        let seen = if draw.policy.is_volatile() {
-            self.draw_volatile(index, draw)
-        } else {
-            self.draw(index, draw)
-        };
-        if seen == 0 && self.pool.is_empty() {
-            return None;
-        }
+        self.draw(index, draw);
         self.pool.pop().map(|best| best.victim)
     }
 
-    /// Enters keys near a random place. Returns how many there were.
-    fn draw(&mut self, index: &mut AnySession, mut draw: Draw<'_>) -> usize {
-        let mut seen = 0;
+    /// Enters keys that follow each other: near a random place; or those that expire, from where the last draw stopped,
+    /// as they may be few among many.
+    fn draw(&mut self, index: &mut AnySession, mut draw: Draw<'_>) {
         let luck = self.luck(&mut draw);
+        let is_volatile = draw.policy.is_volatile();
+        let goes_on = is_volatile && draw.policy != Policy::VolatileRandom;
+        let mut cursor = if goes_on { self.volatile_hand } else { self.random() };
+        let piece = if is_volatile { PIECE } else { draw.samples };
         // Twice through all, in the worst case: from the place to the end, and from the beginning.
-        let (mut cursor, mut rounds, mut pieces) = (self.random(), 0, 0);
-        while seen < draw.samples && rounds < 2 && pieces < PIECES {
-            pieces += 1;
-            let mut candidates = Vec::new();
-            cursor = index.review(cursor, draw.samples, |entry, marked| {
-                if draw.may_go(&entry, marked.hash) {
-                    candidates.push((
-                        draw.score(marked, entry.expire_at, luck),
-                        Victim::of(&entry, marked.hash),
-                    ));
-                }
-                (marked.bits, true)
-            });
-            rounds += usize::from(cursor == 0);
-            seen += candidates.len();
-            self.enter_all(candidates);
-        }
-        seen
-    }
-
-    /// Enters keys that expire, from where the last draw stopped: they may be few among many.
-    fn draw_volatile(&mut self, index: &mut AnySession, mut draw: Draw<'_>) -> usize {
-        if draw.policy == Policy::VolatileRandom {
-            self.volatile_hand = self.random();
-        }
-        let luck = self.luck(&mut draw);
         let (mut seen, mut rounds, mut pieces) = (0, 0, 0);
         while seen < draw.samples && rounds < 2 && pieces < PIECES {
             pieces += 1;
             let mut candidates = Vec::new();
             let left = draw.samples - seen;
-            self.volatile_hand = index.review(self.volatile_hand, PIECE, |entry, marked| {
-                if entry.expire_at.is_some() && draw.may_go(&entry, marked.hash) {
+            cursor = index.review(cursor, piece, |entry, marked| {
+                let is_eligible = !is_volatile || entry.expire_at.is_some();
+                if is_eligible && draw.may_go(&entry, marked.hash) {
                     candidates.push((
                         draw.score(marked, entry.expire_at, luck),
                         Victim::of(&entry, marked.hash),
@@ -139,11 +113,13 @@ impl Sampled {
                 }
                 (marked.bits, candidates.len() < left)
             });
-            rounds += usize::from(self.volatile_hand == 0);
+            rounds += usize::from(cursor == 0);
             seen += candidates.len();
             self.enter_all(candidates);
         }
-        seen
+        if is_volatile {
+            self.volatile_hand = cursor;
+        }
     }
 
     fn enter_all(&mut self, candidates: Vec<(u64, Victim)>) {
@@ -171,7 +147,6 @@ impl Sampled {
     ) {
         // Two rounds a turn; a turn is half of the ticks that there are.
         let count = (items as u128 * 2 * u128::from(written) / u128::from(all.max(1))) as usize;
-        debug_assert!(TICKS_A_TURN / 2 + u64::from(AGE_MAX) < 256 + TICKS_A_TURN);
         self.age_hand = index.review(self.age_hand, count.clamp(1, 64 * PIECE), |_, marked| {
             let age = tick.wrapping_sub(marked.bits);
             (tick.wrapping_sub(age.min(AGE_MAX)), true)
