@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::bounds::BoundsArgs;
 use crate::compare::CompareArgs;
 use crate::evict::EvictArgs;
 use crate::expiry::ExpiryArgs;
@@ -37,6 +38,7 @@ enum Command {
     Ycsb(Box<YcsbArgs>),
     Compare(CompareArgs),
     Memory(MemoryArgs),
+    Bounds(BoundsArgs),
     Servers(Box<ServersArgs>),
     NullServer(NullServerArgs),
     Mercury(MercuryArgs),
@@ -58,6 +60,7 @@ impl Cli {
             Command::Ycsb(args) => args.run(),
             Command::Compare(args) => args.run(),
             Command::Memory(args) => args.run(),
+            Command::Bounds(args) => args.run(),
             Command::Servers(args) => args.run(),
             Command::NullServer(args) => args.run(),
             Command::Mercury(args) => args.run(),

@@ -113,9 +113,24 @@ pub fn resident() -> Result<u64> {
 
 /// The most memory that this process ever had in use, in bytes.
 pub fn resident_peak() -> Result<u64> {
-    let kib = field("/proc/self/status", "VmHWM").context("the kernel counts no peak memory")?;
+    peak_at("/proc/self/status")
+}
+
+/// The most memory that another process had in use, in bytes: ever, or since [`reset_peak_of`].
+pub fn resident_peak_of(pid: u32) -> Result<u64> {
+    peak_at(&format!("/proc/{pid}/status"))
+}
+
+fn peak_at(path: &str) -> Result<u64> {
+    let kib = field(path, "VmHWM").context("the kernel counts no peak memory")?;
     let kib: u64 = kib.trim_end_matches(" kB").parse().with_context(|| format!("VmHWM {kib}"))?;
     Ok(kib * 1024)
+}
+
+/// From now on another process's peak is what it has in use now, or will have.
+pub fn reset_peak_of(pid: u32) -> Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
 }
 
 /// The memory that another process has in use, in bytes.

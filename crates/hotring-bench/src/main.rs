@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod bounds;
 mod cli;
 mod compare;
 mod evict;

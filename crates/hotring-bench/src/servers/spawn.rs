@@ -50,6 +50,8 @@ pub enum Transport {
 pub struct Plan {
     /// Which one.
     pub kind: Kind,
+    /// Its program, where it is another than [`Kind::program`].
+    pub program: Option<PathBuf>,
     /// How it is talked to.
     pub transport: Transport,
     /// Threads that serve.
@@ -139,6 +141,7 @@ impl Plan {
         let each = (data.key_len + data.value_len) as u64 + OVERHEAD;
         Plan {
             kind,
+            program: None,
             transport,
             threads,
             engine: engine.to_owned(),
@@ -164,7 +167,7 @@ impl Plan {
     pub fn start(&self) -> Result<Spawned> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         end_all_with_this();
-        let program = self.kind.program()?;
+        let program = self.program.clone().map_or_else(|| self.kind.program(), Ok)?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("hotring-bench-{}-{number}", std::process::id());
         let log = std::env::temp_dir().join(format!("{name}.log"));

@@ -1,5 +1,6 @@
 //! The tool as its users meet it: through its command line.
 
+mod bounds;
 mod compare;
 mod evict;
 mod gcuckoo;

@@ -1,0 +1,90 @@
+//! `fall`: nine tenths of the values are removed, in random order. While some hundred requests a second go on, memory
+//! goes back to the system, until the process is hardly larger than one that never had more than the rest.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::measure::{Measure, mib};
+use super::subject::Subject;
+use super::values::{self, Values};
+use super::{BoundsArgs, Scenario};
+use crate::workload::random::Random;
+use crate::workload::scramble::Scramble;
+
+/// Of so many values one stays.
+const STAYS: u64 = 10;
+/// Time between two requests of the load that goes on.
+const PAUSE: Duration = Duration::from_millis(3);
+/// Seconds between two rows.
+const LOOK: u64 = 5;
+/// What the process may take when the time is over, of one that was loaded with the rest alone.
+const PROMISE: f64 = 1.3;
+const THREADS: usize = 2;
+
+pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
+    let values = Values::of_version(1);
+    let count = values.count(args.data);
+    let (stays, order) = (count / STAYS, Scramble::new(count, 1));
+    let stay = |nth: u64| order.key(nth);
+
+    let mut fresh = args.start(THREADS)?;
+    let mut clients = fresh.connect_all()?;
+    let set = |client: &mut _, nth| values.set(client, stay(nth));
+    values::by_all(&mut clients, stays, "load the rest alone", set, values::is_ok)?;
+    let aim = fresh.rested()?.resident;
+    drop((clients, fresh));
+
+    let subject = args.start(THREADS)?;
+    let mut clients = subject.connect_all()?;
+    let set = |client: &mut _, n| values.set(client, n);
+    values::by_all(&mut clients, count, "load", set, values::is_ok)?;
+    let of = |case: &str, figure, value| Measure::new(Scenario::Fall, case, figure, value);
+    let loaded = subject.resident()?;
+    let alone = "the rest alone, in a fresh server";
+    let mut measures = vec![
+        of(alone, "keys", stays as f64),
+        of(alone, "resident MiB", mib(aim)),
+        of(alone, "times the rest alone", 1.0),
+        of("loaded", "keys", count as f64),
+        of("loaded", "resident MiB", mib(loaded)),
+        of("loaded", "times the rest alone", loaded as f64 / aim as f64),
+    ];
+    let del = |client: &mut _, nth| values::del(client, stay(stays + nth));
+    values::by_all(&mut clients, count - stays, "remove", del, values::is_one)?;
+    let begun = Instant::now();
+    let mut client = subject.connect()?;
+    let mut random = Random::new(2);
+    for second in 0..=args.seconds {
+        while begun.elapsed() < Duration::from_secs(second) {
+            values.check(&mut client, stay(random.below(stays)))?;
+            std::thread::sleep(PAUSE);
+        }
+        let resident = subject.resident()?;
+        let times = resident as f64 / aim as f64;
+        let ends = second == args.seconds || args.stop_when_kept && times <= PROMISE;
+        if ends || second.is_multiple_of(LOOK) {
+            let case = format!("{second} s after the removals");
+            let ratio = of(&case, "times the rest alone", times);
+            measures.push(of(&case, "keys", stays as f64));
+            measures.push(of(&case, "resident MiB", mib(resident)));
+            measures.push(if ends { ratio.at_most(PROMISE) } else { ratio });
+        }
+        if ends {
+            break;
+        }
+    }
+    all_stay(&subject, &values, stays, stay)?;
+    Ok(measures)
+}
+
+/// What was not removed is there.
+fn all_stay(
+    subject: &Subject,
+    values: &Values,
+    stays: u64,
+    stay: impl Fn(u64) -> u64,
+) -> Result<()> {
+    let mut client = subject.connect()?;
+    (0..stays).try_for_each(|nth| values.check(&mut client, stay(nth)))
+}

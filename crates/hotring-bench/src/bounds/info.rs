@@ -1,0 +1,71 @@
+//! `info`: how far what a server tells of its memory is from what its process takes: by how much both have grown
+//! since it was empty, after a load, and after all keys got values of other lengths, some of them twice or removed.
+
+use anyhow::Result;
+
+use super::measure::{Measure, mib};
+use super::subject::{Memory, Subject};
+use super::values::{self, Values};
+use super::{BoundsArgs, Scenario};
+use crate::workload::random::Random;
+
+/// Growth that is told, of growth that is: within this.
+const PROMISE: f64 = 0.03;
+/// Times that all keys are written, on average, one after the other at random.
+const TURNS: u64 = 3;
+/// Of so many keys one is removed in the end.
+const REMOVED: u64 = 5;
+const THREADS: usize = 2;
+
+pub fn measure(args: &BoundsArgs) -> Result<Vec<Measure>> {
+    let mut subject = args.start(THREADS)?;
+    let mut clients = subject.connect_all()?;
+    let values = Values::of_version(1);
+    let count = values.count(args.data);
+    let set = |client: &mut _, n| values.set(client, n);
+    values::by_all(&mut clients, count, "load", set, values::is_ok)?;
+    let mut measures = look(&mut subject, "after the load")?;
+
+    let others: Vec<Values> = (2..2 + TURNS).map(Values::of_version).collect();
+    let set = |client: &mut _, n: u64| {
+        let number = Random::new(n).below(count);
+        others[(n / count) as usize].set(client, number);
+    };
+    values::by_all(&mut clients, count * TURNS, "overwrite", set, values::is_ok)?;
+    measures.extend(look(&mut subject, "after all were overwritten at random")?);
+
+    let del = |client: &mut _, n| values::del(client, n * REMOVED);
+    values::by_all(&mut clients, count / REMOVED, "remove", del, values::is_one)?;
+    measures.extend(look(&mut subject, "after a fifth was removed")?);
+    Ok(measures)
+}
+
+/// What INFO tells, field by field, and what is.
+fn look(subject: &mut Subject, case: &str) -> Result<Vec<Measure>> {
+    let now = subject.rested()?;
+    let growth = |of: fn(&Memory) -> i64| of(&now) - of(&subject.empty);
+    let resident = growth(|m| m.resident);
+    let told = [
+        ("used_memory", growth(|m| m.used)),
+        ("used_memory with allocator_active", growth(|m| m.used - m.allocated + m.active)),
+        ("used_memory_rss", growth(|m| m.rss)),
+    ];
+    let mut measures = Vec::new();
+    for (field, grown) in told {
+        let of =
+            |figure, value| Measure::new(Scenario::Info, format!("{case}: {field}"), figure, value);
+        let off = (grown - resident).unsigned_abs() as f64 / resident as f64;
+        measures.push(of("growth told, MiB", mib(grown)));
+        measures.push(of("growth of the process, MiB", mib(resident)));
+        measures.push(of("off by, of the latter", off).at_most(PROMISE));
+    }
+    // What INFO calls so is of the whole process, not of its growth.
+    let is = now.resident as f64 / now.used as f64;
+    let field = format!("{case}: mem_fragmentation_ratio");
+    let of = |figure, value| Measure::new(Scenario::Info, field.clone(), figure, value);
+    measures.push(of("ratio told", now.fragmentation));
+    measures.push(of("ratio of the process to used_memory", is));
+    measures
+        .push(of("off by, of the latter", (now.fragmentation / is - 1.0).abs()).at_most(PROMISE));
+    Ok(measures)
+}

@@ -1,0 +1,103 @@
+//! `bounds`: what memory a server's process takes, held against what it promises.
+//!
+//! Each scenario starts servers of its own on loopback and asks the kernel for the resident size of their processes:
+//! `fall` after most of the data was removed, `info` beside what INFO tells, `limit` at `maxmemory`, `large` around
+//! requests of one very long value, together with how long requests of others wait meanwhile. A promise that is not
+//! kept is said, and is no error: these are measurements.
+
+mod fall;
+mod info;
+mod large;
+mod limit;
+mod measure;
+mod subject;
+mod values;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::machine::Machine;
+use crate::report::{Files, Results};
+
+/// Measure a server's memory: after removals, beside INFO, at its limit, around long values
+#[derive(Debug, Args)]
+pub struct BoundsArgs {
+    /// What to measure [default: all]
+    #[arg(value_enum, value_name = "SCENARIO")]
+    scenarios: Vec<Scenario>,
+    /// The server's program [default: hotring beside this one]
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Bytes of the values that fall and info load
+    #[arg(long, value_name = "BYTES", value_parser = crate::cli::count, default_value = "537M")]
+    data: u64,
+    /// The limit of memory that limit sets, in bytes
+    #[arg(long, value_name = "BYTES", value_parser = crate::cli::count, default_value = "268M")]
+    maxmemory: u64,
+    /// Bytes of the value of large
+    #[arg(long, value_name = "BYTES", value_parser = crate::cli::count, default_value = "500M")]
+    value: u64,
+    /// Seconds that fall looks on
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// End fall as soon as its promise is kept
+    #[arg(long)]
+    stop_when_kept: bool,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// What is measured, each with servers of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Scenario {
+    /// Nine tenths of the values are removed: how much memory goes back
+    Fall,
+    /// How far what INFO tells is from what the process takes
+    Info,
+    /// Writes beyond maxmemory, by three policies: how far the process goes beyond it
+    Limit,
+    /// One very long value: the memory that its requests take, and how long others wait
+    Large,
+}
+
+impl BoundsArgs {
+    /// Measures and prints.
+    pub fn run(&self) -> Result<()> {
+        ensure!(self.data >= values::DATA_MIN, "--data starts at {}", values::DATA_MIN);
+        ensure!(self.maxmemory >= 4 << 20, "--maxmemory starts at 4 MiB");
+        ensure!(self.seconds > 0, "--seconds starts at 1");
+        if cfg!(debug_assertions) {
+            eprintln!("note: a debug build, the times mean nothing");
+        }
+        let machine = Machine::here();
+        println!("{machine}");
+        let all = Scenario::value_variants();
+        let scenarios = if self.scenarios.is_empty() { all } else { &self.scenarios[..] };
+        let mut measures = Vec::new();
+        for scenario in scenarios {
+            let of_scenario = match scenario {
+                Scenario::Fall => fall::measure(self)?,
+                Scenario::Info => info::measure(self)?,
+                Scenario::Limit => limit::measure(self)?,
+                Scenario::Large => large::measure(self)?,
+            };
+            println!("{}", measure::shown(&of_scenario));
+            measures.extend(of_scenario);
+        }
+        let results = Results::new(machine, measures);
+        self.files.write(&results.rows, &results)
+    }
+
+    fn start(&self, threads: usize) -> Result<subject::Subject> {
+        subject::Subject::start(self.program.clone(), threads)
+    }
+}
+
+impl Scenario {
+    /// As the command line has it.
+    fn name(self) -> String {
+        self.to_possible_value().expect("none is hidden").get_name().to_owned()
+    }
+}

@@ -1,0 +1,110 @@
+//! A server in a process of its own, and what is known of its memory.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::values::CONNECTIONS;
+use crate::machine::{reset_peak_of, resident_of, resident_peak_of};
+use crate::resp::{Client, info_field};
+use crate::servers::{Data, Kind, Plan, Spawned, Transport};
+
+/// A server, as it was when it was empty.
+pub struct Subject {
+    server: Spawned,
+    pub control: Client,
+    /// Its memory before anything was stored.
+    pub empty: Memory,
+}
+
+/// What a server's process takes, and what it tells of that, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// By the kernel.
+    pub resident: i64,
+    /// The fields of `INFO memory`.
+    pub used: i64,
+    pub rss: i64,
+    pub allocated: i64,
+    pub active: i64,
+    pub fragmentation: f64,
+}
+
+/// Requests before the first look: what the program needs to answer at all is in memory then.
+const FIRST: usize = 1000;
+/// What a server does by itself after such a request, it has done after this time.
+const REST: Duration = Duration::from_secs(1);
+
+impl Subject {
+    /// Starts one and asks it for what it does not have.
+    pub fn start(program: Option<PathBuf>, threads: usize) -> Result<Self> {
+        let none = Data { keys: 0, key_len: 0, value_len: 0 };
+        let plan = Plan::new(Kind::Hotring, Transport::Tcp, threads, "hotring", &none);
+        let server = Plan { program, ..plan }.start()?;
+        let mut control = Client::connect(&server.address)?;
+        for _ in 0..FIRST {
+            control.call(&[b"GET", b"none"])?;
+            control.call(&[b"DEL", b"none"])?;
+        }
+        let pid = server.pid();
+        memory(&mut control, pid)?;
+        std::thread::sleep(REST);
+        let empty = memory(&mut control, pid)?;
+        Ok(Subject { server, control, empty })
+    }
+
+    pub fn connect(&self) -> Result<Client> {
+        Client::connect(&self.server.address)
+    }
+
+    pub fn connect_all(&self) -> Result<Vec<Client>> {
+        (0..CONNECTIONS).map(|_| self.connect()).collect()
+    }
+
+    /// What its process takes now.
+    pub fn resident(&self) -> Result<i64> {
+        signed(resident_of(self.server.pid())?)
+    }
+
+    /// What it takes and tells once it has nothing left to do.
+    pub fn rested(&mut self) -> Result<Memory> {
+        std::thread::sleep(REST);
+        memory(&mut self.control, self.server.pid())
+    }
+
+    pub fn reset_peak(&self) -> Result<()> {
+        reset_peak_of(self.server.pid())
+    }
+
+    /// The most that its process has taken since then.
+    pub fn peak(&self) -> Result<i64> {
+        signed(resident_peak_of(self.server.pid())?)
+    }
+
+    pub fn config(&mut self, name: &str, value: &str) -> Result<()> {
+        self.control.call(&[b"CONFIG", b"SET", name.as_bytes(), value.as_bytes()])?;
+        Ok(())
+    }
+}
+
+fn memory(control: &mut Client, pid: u32) -> Result<Memory> {
+    let info = control.info("memory")?;
+    let resident = signed(resident_of(pid)?)?;
+    let field = |name: &str| -> Result<i64> {
+        info_field(&info, name).with_context(|| format!("INFO has no {name}"))
+    };
+    Ok(Memory {
+        resident,
+        used: field("used_memory")?,
+        rss: field("used_memory_rss")?,
+        allocated: field("allocator_allocated")?,
+        active: field("allocator_active")?,
+        fragmentation: info_field(&info, "mem_fragmentation_ratio")
+            .context("INFO has no mem_fragmentation_ratio")?,
+    })
+}
+
+fn signed(bytes: u64) -> Result<i64> {
+    i64::try_from(bytes).context("more memory than there is")
+}

@@ -1,0 +1,104 @@
+//! What a server promises of its memory, in a short form: a server of this very code in a process of its own.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use hotring_server::Config;
+
+use super::bench;
+
+/// What the process may take for a request beside what was there, of the value: the value, where one is stored.
+const LARGE_MAX: f64 = 1.1;
+
+/// Where [`serve`] is told what it is to be.
+const LISTEN: &str = "HOTRING_BENCH_LISTEN";
+const THREADS: &str = "HOTRING_BENCH_THREADS";
+
+/// A server until somebody ends the process: what [`program`] begins.
+#[test]
+#[ignore = "a server for the tests beside it"]
+fn serve() {
+    let (Ok(listen), Ok(threads)) = (std::env::var(LISTEN), std::env::var(THREADS)) else { return };
+    let threads = threads.parse().expect("a number");
+    let config = Config { listen: vec![listen], threads, ..Config::default() };
+    hotring_server::start(config).expect("it can listen").wait();
+}
+
+/// A program that takes the flags of hotring's that the tool uses. What lies beside the tool may be an old build.
+fn program(folder: &Path) -> PathBuf {
+    let this = std::env::current_exe().expect("this test has a file");
+    let script = format!(
+        "#!/bin/sh\n\
+         [ \"$1 $2 $4\" = 'serve --listen --threads' ] || exit 1\n\
+         {LISTEN}=\"$3\" {THREADS}=\"$5\" exec '{}' --exact bounds::serve --ignored\n",
+        this.display()
+    );
+    let path = folder.join("serve");
+    std::fs::write(&path, script).expect("a place for a file");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).expect("it is ours");
+    path
+}
+
+/// A figure.
+#[derive(Debug)]
+struct Figure {
+    case: String,
+    name: String,
+    value: f64,
+}
+
+fn figures(args: &[&str]) -> Vec<Figure> {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let (program, json) = (program(folder.path()), folder.path().join("figures.json"));
+    let path = |path: &Path| path.to_str().expect("a plain path").to_owned();
+    let files = ["--program", &path(&program), "--json", &path(&json)];
+    let text = bench(&[&["bounds"], args, &files].concat());
+    assert!(text.contains(&format!("| {} ", args[0])), "{text}");
+    let results = std::fs::read_to_string(json).expect("it was written");
+    let results: serde_json::Value = serde_json::from_str(&results).expect("one JSON value");
+    let rows = results["rows"].as_array().expect("rows").iter();
+    let word = |row: &serde_json::Value| row.as_str().expect("a word").to_owned();
+    rows.map(|row| Figure {
+        case: word(&row["case"]),
+        name: word(&row["figure"]),
+        value: row["value"].as_f64().expect("a number"),
+    })
+    .collect()
+}
+
+/// All of this name, which is to be at most so much, in so many cases.
+fn at_most(figures: &[Figure], name: &str, max: f64, cases: usize) {
+    let named: Vec<_> = figures.iter().filter(|figure| figure.name == name).collect();
+    assert_eq!(named.len(), cases, "{name}: {figures:#?}");
+    let more: Vec<_> = named.iter().filter(|figure| figure.value > max).collect();
+    assert!(more.is_empty(), "{name} above {max}: {more:#?}");
+}
+
+#[test]
+fn memory_goes_back_after_most_was_removed() {
+    // However long it takes on a busy machine: a minute at most.
+    let mut figures = figures(&["fall", "--data", "64M", "--stop-when-kept"]);
+    let end = figures.pop().expect("a figure");
+    at_most(&[end], "times the rest alone", 1.3, 1);
+}
+
+#[test]
+fn what_info_tells_is_what_the_process_takes() {
+    let mut figures = figures(&["info", "--data", "64M"]);
+    // It counts items without what is held beside them.
+    figures.retain(|figure| !figure.case.ends_with(": used_memory"));
+    at_most(&figures, "off by, of the latter", 0.03, 9);
+}
+
+#[test]
+fn the_process_stays_near_maxmemory() {
+    // Free memory between items does not count against the limit: it is an eighth and 8 MiB, and more while items are moved.
+    at_most(&figures(&["limit", "--maxmemory", "32M"]), "over MiB", 20.0, 3);
+}
+
+#[test]
+fn a_long_value_takes_no_more_than_itself() {
+    let figures = figures(&["large", "--value", "50M"]);
+    at_most(&figures, "peak more, of the value", LARGE_MAX, 8);
+    at_most(&figures, "afterwards more, of the value", 1.1, 8);
+}
