@@ -1,7 +1,7 @@
 //! The table of eviction policies: known hits of a small trace, files, and what is refused.
 
 use super::replay::recorded;
-use super::{bench, refused};
+use super::{Server, bench, refused};
 
 /// The generated trace, which is always here.
 const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/zipf-0.99.u32le");
@@ -91,4 +91,47 @@ fn heat_has_more_hits_than_exact_lru_on_a_recorded_trace() {
     {
         assert!(heat > lru && heat > s3_fifo - 1.0, "{text}");
     }
+}
+
+/// Hits in percent of a policy that is in the table, at one size.
+fn ratio(text: &str, policy: &str) -> f64 {
+    cells(text, policy)[0].parse().expect("a ratio")
+}
+
+/// The store's policies, and what does the same with nothing around it.
+const STORED: [(&str, &str); 8] = [
+    ("heat", "heat"),
+    ("allkeys-lru", "redis lru"),
+    ("allkeys-lfu", "redis lfu"),
+    ("allkeys-random", "random"),
+    ("volatile-lru", "redis lru"),
+    ("volatile-lfu", "redis lfu"),
+    ("volatile-random", "random"),
+    // What was stored first expires first.
+    ("volatile-ttl", "fifo"),
+];
+
+#[test]
+fn the_stores_policies_hit_like_the_pure_ones() {
+    let server = Server::start();
+    let only = ["--only", "heat,fifo,random,redis lru,redis lfu"];
+    // So long that what a session writes between two looks at the limit is little of an item.
+    let value = ["--sizes", "20", "--value", "131072"];
+    let more = ["--store", "--server", &server.address()];
+    let text = bench(&[&["evict", SMALL], &only[..], &value, &more].concat());
+    for (policy, pure) in STORED {
+        let pure = ratio(&text, pure);
+        for place in ["store", "server"] {
+            let here = ratio(&text, &format!("{place} {policy}"));
+            assert!((here - pure).abs() < 3.0, "{place} {policy}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_in_use_is_not_replayed_against() {
+    let server = Server::start();
+    bench(&["replay", SMALL, "--target", &server.address()]);
+    let refusal = refused(&["evict", SMALL, "--server", &server.address()]);
+    assert!(refusal.contains("is not empty"), "{refusal}");
 }
