@@ -65,16 +65,9 @@ fn lengthen(command: &mut Command) {
 /// Replays every trace of `HOTRING_TRACES` in process, over the wire and against a plain map: all
 /// three must find the same hits.
 fn traces() -> Result<Done> {
-    let Some(folder) = std::env::var_os("HOTRING_TRACES") else {
+    let Some(files) = trace_files()? else {
         return Ok(Done::Skipped("HOTRING_TRACES names no folder of traces".into()));
     };
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
-        .with_context(|| format!("cannot list {}", folder.display()))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.to_string_lossy().contains(".trace"))
-        .collect();
-    files.sort();
-    ensure!(!files.is_empty(), "{} holds no file *.trace or *.trace.xz", folder.display());
     for file in &files {
         let server = Server::start(&binary("release", "hotring"))?;
         let wire = format!("redis://127.0.0.1:{}", server.port);
@@ -86,6 +79,22 @@ fn traces() -> Result<Done> {
         }
     }
     Ok(Done::Passed(2 * files.len()))
+}
+
+/// The traces in the folder that `HOTRING_TRACES` names, if it names one.
+fn trace_files() -> Result<Option<Vec<PathBuf>>> {
+    let Some(folder) = std::env::var_os("HOTRING_TRACES") else { return Ok(None) };
+    let folder = PathBuf::from(folder);
+    // Where it is read from may be another folder.
+    let folder = folder.canonicalize().with_context(|| format!("no {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .with_context(|| format!("cannot list {}", folder.display()))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.to_string_lossy().contains(".trace"))
+        .collect();
+    files.sort();
+    ensure!(!files.is_empty(), "{} holds no file *.trace or *.trace.xz", folder.display());
+    Ok(Some(files))
 }
 
 fn hits(file: &PathBuf, target: &str) -> Result<u64> {
@@ -107,8 +116,16 @@ const MEASUREMENTS: &[&[&str]] = &[
     &["compare", "--parts", "tails", "--ops", "2M"],
     &["memory"],
     &["reclamation"],
+    &["bounds", "--csv", "bounds.csv"],
     &["servers", "--skew", "uniform,0.99", "--csv", "servers.csv"],
     &["servers", "--pipeline", "1", "--rate", "20k,50k", "--csv", "servers-paced.csv"],
+];
+
+/// Eviction at all sizes, by the policies alone; and at one size in the store and in a server beside those that
+/// these have, with each hit over the wire.
+const EVICTION: [&[&str]; 2] = [
+    &["--csv", "evict.csv", "--plot", "evict"],
+    &["--only", "heat,fifo,random,redis lru,redis lfu", "--sizes", "10", "--store"],
 ];
 
 /// Runs the measurements; files go to `target/measure`.
@@ -117,18 +134,34 @@ pub fn measure() -> Result<ExitCode> {
     std::fs::create_dir_all(&folder)?;
     release_build()?;
     println!("files go to {}; keep the machine quiet meanwhile", folder.display());
-    for words in MEASUREMENTS {
+    let bench = || {
         let mut bench = process::command(binary("release", "hotring-bench"));
-        process::run(bench.current_dir(&folder).args(*words))?;
+        bench.current_dir(&folder);
+        bench
+    };
+    for words in MEASUREMENTS {
+        process::run(bench().args(*words))?;
     }
-    let server = Server::start(&binary("release", "hotring"))?;
-    let wire = format!("redis://127.0.0.1:{}", server.port);
-    let mut memory = process::command(binary("release", "hotring-bench"));
-    process::run(memory.args(["memory", "--target", &wire, "--pid", &server.pid().to_string()]))?;
-    drop(server);
-    let server = Server::start(&binary("release", "hotring"))?;
-    let wire = format!("redis://127.0.0.1:{}", server.port);
-    let mut expiry = process::command(binary("release", "hotring-bench"));
-    process::run(expiry.args(["expiry", "--target", &wire]))?;
+    let traces = trace_files()?.unwrap_or_default();
+    let evict = |words: &[&str]| {
+        let mut evict = bench();
+        evict.arg("evict").args(&traces).args(["scan", "shift"]).args(words);
+        evict
+    };
+    let [alone, at_one_size] = EVICTION;
+    process::run(&mut evict(alone))?;
+    with_server(|wire, _| {
+        process::run(evict(at_one_size).args(["--server", wire, "--csv", "evict-server.csv"]))
+    })?;
+    with_server(|wire, pid| {
+        process::run(bench().args(["memory", "--target", wire, "--pid", pid]))
+    })?;
+    with_server(|wire, _| process::run(bench().args(["expiry", "--target", wire])))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Does something with a fresh server: its address and its process.
+fn with_server(measure: impl FnOnce(&str, &str) -> Result<()>) -> Result<()> {
+    let server = Server::start(&binary("release", "hotring"))?;
+    measure(&format!("redis://127.0.0.1:{}", server.port), &server.pid().to_string())
 }

@@ -47,7 +47,8 @@ Usage: cargo xtask TASK
                  unit, or those that are named. Begins with their tools
   long           Hours instead of minutes: long histories, torture, real traces (HOTRING_TRACES); and
                  licences of dependencies, whose checker takes long to build
-  measure        Runs the measurements of docs/results on this machine
+  measure        Runs the measurements of docs/results on this machine: compare, memory, reclamation, bounds,
+                 servers, evict (with the traces of HOTRING_TRACES, too), expiry
 
 Environment: CI=true makes a tool that cannot be installed a failure instead of a skipped step.";
 
