@@ -22,7 +22,8 @@ const NOW: u64 = 1_700_000_000_000;
 /// Looks at a server's memory that have to be alike, and the time between two.
 const CALM: usize = 10;
 const LOOK: Duration = Duration::from_millis(100);
-/// Keys live for longer than any replay, each for a millisecond longer than the one that was stored before it.
+/// Where only keys that expire may go all do, after any replay, each a millisecond later than the one that was stored
+/// before it. Elsewhere none does, as the entries of those that have gone would take the place of items.
 const LIFE_MS: u64 = 1_000_000_000;
 
 /// Hits in a store that holds about as many items as the setting says, with values of so many bytes.
@@ -31,7 +32,7 @@ pub fn in_store(setting: &Setting<'_>, policy: EvictionPolicy, value_len: usize)
     let value = vec![0x55; value_len];
     let mut session = store.session();
     let empty = store.stats().index.used_bytes();
-    put(&mut session, setting.trace.key(0), &value, 0)?;
+    put(&mut session, policy, setting.trace.key(0), &value, 0)?;
     let item = session.memory(setting.trace.key(0), NOW).context("it was stored")?;
     session.clear();
     store.set_eviction(EvictionOptions { policy, ..EvictionOptions::default() })?;
@@ -42,7 +43,7 @@ pub fn in_store(setting: &Setting<'_>, policy: EvictionPolicy, value_len: usize)
         if session.get(key, NOW, |_| ()).is_some() {
             hits += 1;
         } else {
-            put(&mut session, key, &value, n as u64)?;
+            put(&mut session, policy, key, &value, n as u64)?;
         }
         if n % 4096 == 0 {
             // What the policy takes itself counts, too, as a server has it.
@@ -52,8 +53,20 @@ pub fn in_store(setting: &Setting<'_>, policy: EvictionPolicy, value_len: usize)
     Ok(hits)
 }
 
-fn put(session: &mut Session, key: &[u8], value: &[u8], n: u64) -> Result<()> {
-    let expiry = SetExpiry::At(NOW + LIFE_MS + n);
+/// Whether keys only go that expire.
+fn needs_expiry(policy: EvictionPolicy) -> bool {
+    policy.name().starts_with("volatile-")
+}
+
+fn put(
+    session: &mut Session,
+    policy: EvictionPolicy,
+    key: &[u8],
+    value: &[u8],
+    n: u64,
+) -> Result<()> {
+    let expiry =
+        if needs_expiry(policy) { SetExpiry::At(NOW + LIFE_MS + n) } else { SetExpiry::Clear };
     session.set(key, value, SetOptions { expiry, ..SetOptions::default() }, NOW)?;
     Ok(())
 }
@@ -71,7 +84,7 @@ pub fn in_server(
     ensure!(matches!(client.call(&[b"DBSIZE"])?, Reply::Integer(0)), "{address} is not empty");
     set(&mut client, &[b"maxmemory", b"0"])?;
     let key = setting.trace.key(0);
-    client.call(&[b"SET", key, &value, b"EX", b"100"])?;
+    put_by(&mut client, policy, key, &value, 0)?;
     client.call(&[b"GET", key])?;
     let Reply::Integer(item) = client.call(&[b"MEMORY", b"USAGE", key])? else {
         anyhow::bail!("MEMORY USAGE answers no number")
@@ -88,12 +101,24 @@ pub fn in_server(
         if matches!(client.call(&[b"GET", key])?, Reply::Bulk(Some(_))) {
             hits += 1;
         } else {
-            let seconds = (LIFE_MS / 1000 + n as u64 / 1000).to_string();
-            client.call(&[b"SET", key, &value, b"EX", seconds.as_bytes()])?;
+            put_by(&mut client, policy, key, &value, n as u64)?;
         }
     }
     client.call(&[b"FLUSHALL"])?;
     Ok(hits)
+}
+
+fn put_by(
+    client: &mut Client,
+    policy: EvictionPolicy,
+    key: &[u8],
+    value: &[u8],
+    n: u64,
+) -> Result<()> {
+    let seconds = ((LIFE_MS + n) / 1000).to_string();
+    let request: [&[u8]; 5] = [b"SET", key, value, b"EX", seconds.as_bytes()];
+    client.call(if needs_expiry(policy) { &request } else { &request[..3] })?;
+    Ok(())
 }
 
 /// The memory that the server uses, once it changes no more: what a replay has left is freed in the background.
