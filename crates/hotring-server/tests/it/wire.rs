@@ -171,7 +171,7 @@ impl Wire {
         std::thread::spawn(move || stream.write_all(&bytes).expect("sends"));
     }
 
-    pub fn ask(&mut self, args: &[&str]) -> Reply {
+    pub fn ask<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
         self.send(&request(args));
         self.reply()
     }
