@@ -394,7 +394,7 @@ fn a_key_that_persists_does_not_count_as_one_that_expires() {
         set_until(&mut s, b"word", DUE);
         assert_eq!(store.stats().index.expiring, 3);
         assert!(s.persist(b"bytes", NOW).unwrap() && s.persist(b"word", NOW).unwrap());
-        s.get_ex(b"other", TtlChange::Persist, NOW, |_| ()).unwrap();
+        s.get_ex(b"other", TtlChange::Persist, NOW, |_, _| ()).unwrap();
         assert_eq!(store.stats().index.expiring, 0, "{engine:?}");
         expire(&mut s, b"bytes", DUE);
         assert_eq!(store.stats().index.expiring, 1, "{engine:?}");
