@@ -112,17 +112,15 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Bytes that were allocated for the item; 0 if it is damaged so that they are not known.
     #[doc(hidden)]
     fn size(&self, item: Item) -> usize;
-    /// Bytes of memory that it has elsewhere, and perhaps shares. Asked of no damaged item.
+    /// Whether it has memory elsewhere, and how many bytes of that are free when the item is. Asked of no damaged
+    /// item.
     #[doc(hidden)]
-    fn elsewhere(_item: Item) -> usize {
-        0
+    fn elsewhere(_item: Item) -> Option<usize> {
+        None
     }
-    /// Gives up what the item has elsewhere; what is left to be freed is what its size says, as which it is
-    /// returned. Called once, by who frees it, if it has anything.
+    /// Gives up what the item has elsewhere, if anything. Called once, by who frees it, of no damaged item.
     #[doc(hidden)]
-    fn release(&self, item: Item) -> usize {
-        self.size(item)
-    }
+    fn release(_item: Item) {}
     /// Whether the item has an expiry field (for the count of expiring items).
     #[doc(hidden)]
     fn expires(item: Item) -> bool;

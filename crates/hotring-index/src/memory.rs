@@ -35,6 +35,7 @@ pub(crate) unsafe fn give_back(start: NonNull<u8>, len: usize) -> bool {
 }
 
 /// Anonymous memory of whole pages, whose addresses fit into links. It reads as zeros.
+#[cfg_attr(any(loom, shuttle, hotring_plain_arena), allow(dead_code))]
 pub(crate) fn map_pages(len: usize) -> io::Result<NonNull<u8>> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -48,7 +49,22 @@ pub(crate) fn map_pages(len: usize) -> io::Result<NonNull<u8>> {
     Ok(block)
 }
 
-/// Makes what `map_pages` returned longer, perhaps at another address. What is new reads as zeros.
+/// As `map_pages`, of pages that take memory one by one, as they are touched, and of which most may never be.
+pub(crate) fn map_sparse(len: usize) -> io::Result<NonNull<u8>> {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice aliases nothing.
+    let raw = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) };
+    if raw == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // Only advice: where it is refused, a touched byte may take a huge page.
+    // SAFETY: the range is ours, and the advice does not change its contents.
+    unsafe { libc::madvise(raw, len, libc::MADV_NOHUGEPAGE) };
+    Ok(NonNull::new(raw.cast()).expect("mmap never returns address 0 here"))
+}
+
+/// Makes what `map_sparse` returned longer, perhaps at another address. What is new reads as zeros.
 ///
 /// # Safety
 /// It returned it with this length, and nobody uses what is there. After an error it is as before.
@@ -66,7 +82,7 @@ pub(crate) unsafe fn grow_pages(
     Ok(NonNull::new(raw.cast()).expect("mremap never returns address 0 here"))
 }
 
-/// Gives back what `map_pages` returned.
+/// Gives back what `map_pages` or `map_sparse` returned, or its end.
 ///
 /// # Safety
 /// It did with this length, and nobody uses what is there.

@@ -1,6 +1,6 @@
 //! The shared state of an index, and what a session adds to it.
 
-use crate::arena::{Arena, CLASSED_MAX, LocalArena, footprint};
+use crate::arena::{Arena, LocalArena, footprint};
 use crate::budget::{Budget, Full, LOOK, Refused};
 use crate::bytes::Damaged;
 use crate::bytes::block::Blocks;
@@ -9,11 +9,25 @@ use crate::config::{Config, ConfigError};
 use crate::engine::Engine;
 use crate::item::{Item, Kind};
 use crate::limit::ADMIT_ROUNDS;
-use crate::reclaim::{Collector, Participant, Record};
+use crate::reclaim::{Collector, Participant, Record, Retired};
 use crate::ring::Ring;
 use crate::sync::{Arc, Mutex, Ordering, TallyU64};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+
+/// The size with which an item is retired that has something elsewhere is odd, which footprints are not.
+const HAS_MORE: usize = 1;
+
+/// Gives up what a retired item has elsewhere; bytes of its block.
+fn released<K: Kind>(kind: &K, retired: &Retired) -> usize {
+    if retired.size & HAS_MORE == 0 {
+        return retired.size;
+    }
+    // SAFETY: P: nobody has freed it.
+    let item = unsafe { Item::new(retired.block) };
+    K::release(item);
+    footprint(kind.size(item))
+}
 
 /// Versions that a session draws from the shared counter at a time.
 const VERSION_BLOCK: u64 = 1024;
@@ -134,21 +148,18 @@ impl<K: Kind, E: Engine> Drop for Shared<K, E> {
         if !self.arena.has_large() && self.blocks.bytes() == 0 {
             return;
         }
-        let free = |item: Item, mut size: usize| {
-            if size > CLASSED_MAX {
-                size = self.kind.release(item);
-            }
-            // SAFETY: sessions hold the index, so none is left; an item is either an orphan or still
-            // held by the engine, which hands each out once.
-            unsafe { self.arena.free_if_large(item.start(), size) };
-        };
+        // SAFETY: sessions hold the index, so none is left; an item is either an orphan or still
+        // held by the engine, which hands each out once.
+        let free = |block: NonNull<u8>, size| unsafe { self.arena.free_if_large(block, size) };
         for orphan in orphans {
-            // SAFETY: P: nobody has freed it.
-            free(unsafe { Item::new(orphan.block) }, orphan.size);
+            free(orphan.block, released(&self.kind, &orphan));
         }
         self.engine.drain::<K>(|item| {
             let size = self.kind.size(item);
-            free(item, if size > 0 { size + K::elsewhere(item) } else { 0 });
+            if size > 0 {
+                K::release(item);
+            }
+            free(item.start(), size);
         });
     }
 }
@@ -424,12 +435,8 @@ impl<K: Kind, E: Engine> Session<K, E> {
         participant.end_forgotten_guard();
         let (kind, mut freed) = (&self.shared.kind, 0);
         participant.collect(|retired| {
-            let mut size = retired.size;
-            if size > CLASSED_MAX {
-                // SAFETY: P: it is freed only below.
-                size = kind.release(unsafe { Item::new(retired.block) });
-            }
-            freed += footprint(size) as i64;
+            let size = released(kind, &retired);
+            freed += size as i64;
             // SAFETY: the collector hands out a block once, after its last reader (E3).
             unsafe { arena.free(retired.block, size) };
         });
@@ -537,9 +544,9 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         self.local.arena.alloc(size)
     }
 
-    /// Has the next allocation look how much memory is used.
-    pub(crate) fn look_at_memory_soon(&mut self) {
-        self.local.until_look = self.local.until_look.min(0);
+    /// Takes note of memory that the next item has elsewhere.
+    pub(crate) fn took(&mut self, bytes: usize) {
+        self.local.until_look -= bytes as i64;
     }
 
     #[cold]
@@ -557,9 +564,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         item.ghost().free();
         // As in `retire`: a copy of what is damaged is, too.
         if size > 0 {
-            if K::elsewhere(item) > 0 {
-                self.shared.kind.release(item);
-            }
+            K::release(item);
             // SAFETY: the item is its maker's alone, who gives it up here.
             unsafe { self.local.arena.free(item.start(), size) };
         }
@@ -570,8 +575,8 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         let size = footprint(self.shared.kind.size(item));
         // What is damaged beyond knowing its size is lost: better than giving it back with another.
         if size > 0 {
-            // What tells, too, that there is something to release: blocks are long.
-            self.local.participant.retire(item, size + K::elsewhere(item));
+            let size = K::elsewhere(item).map_or(size, |bytes| size + bytes + HAS_MORE);
+            self.local.participant.retire(item, size);
         }
     }
 

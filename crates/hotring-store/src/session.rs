@@ -258,7 +258,11 @@ impl Session {
     /// As [`admit`](Self::admit), for a value that is in memory and counted already: looks at what is used now.
     #[cold]
     pub(crate) fn admit_now(&mut self) -> Result<(), StoreError> {
-        self.admit_more(0)
+        let admitted = match self.eviction.policy() {
+            EvictionPolicy::NoEviction => self.index.admit_bytes(0),
+            _ => self.make_room(0),
+        };
+        admitted.or_else(|refused| self.excuse(refused, 0))
     }
 
     /// Whether the whole store is this session's alone ([`Session::exclusive`]).

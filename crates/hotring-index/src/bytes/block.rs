@@ -14,7 +14,7 @@
 //! from the bytes behind its key, and vouches for no address.
 
 use crate::arena::CLASSED_MAX;
-use crate::memory::{PAGE, grow_pages, map_pages, unmap_pages};
+use crate::memory::{PAGE, grow_pages, map_sparse, unmap_pages};
 use crate::sync::{Arc, Mutex, Ordering, TallyU64};
 use std::fmt;
 use std::io;
@@ -67,7 +67,6 @@ impl Blocks {
     }
 
     /// Gives back so many bytes at once, if as many are free.
-    #[cold]
     pub(crate) fn give_back(&self, bytes: u64) {
         let steps = bytes.div_ceil(AT_ONCE as u64);
         for _ in 0..steps {
@@ -121,6 +120,10 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
+    fn map(len: usize) -> io::Result<Pages> {
+        Ok(Pages { start: map_sparse(len)?, len })
+    }
+
     /// Takes away what lies behind `len`, a multiple of a page.
     fn cut(&mut self, len: usize) -> Pages {
         let len = len.next_multiple_of(PAGE).min(self.len);
@@ -158,7 +161,7 @@ impl Buffer {
     pub(crate) fn new(blocks: Arc<Blocks>, capacity: usize) -> io::Result<Buffer> {
         let len =
             capacity.max(1).checked_next_multiple_of(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
-        let pages = Pages { start: map_pages(len)?, len };
+        let pages = Pages::map(len)?;
         Ok(Buffer { pages, len: 0, counted: 0, blocks })
     }
 
@@ -170,6 +173,8 @@ impl Buffer {
     pub fn spare(&mut self, at_least: usize) -> io::Result<&mut [u8]> {
         let wanted = self.len.checked_add(at_least.max(1)).ok_or(io::ErrorKind::OutOfMemory)?;
         if wanted > self.pages.len {
+            // Address space costs nothing, to move pages does.
+            let wanted = wanted.max(self.pages.len + self.pages.len / 4);
             let len = wanted.checked_next_multiple_of(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
             // SAFETY: the mapping is this one's; nobody has a reference into it.
             self.pages.start = unsafe { grow_pages(self.pages.start, self.pages.len, len) }?;
@@ -193,6 +198,8 @@ impl Buffer {
         // ORDERING: Relaxed, a sum.
         self.blocks.bytes.fetch_add((counted - self.counted) as u64, Ordering::Relaxed);
         self.counted = counted;
+        // Who takes memory gives back as much, or it would not come to an end where values are replaced all the time.
+        self.blocks.give_back(n as u64);
     }
 
     /// Appends bytes.
@@ -207,11 +214,6 @@ impl Buffer {
         Ok(())
     }
 
-    /// Gives back what nothing has arrived in.
-    pub fn trim(&mut self) {
-        drop(self.pages.cut(self.counted));
-    }
-
     /// Bytes of memory that it takes.
     pub fn footprint(&self) -> usize {
         self.counted
@@ -221,9 +223,9 @@ impl Buffer {
     /// that a copy is better.
     pub fn share(self: &Arc<Self>, part: &[u8]) -> Option<Block> {
         let whole = Block { buffer: self.clone(), from: 0, len: self.len };
-        let is_most =
-            part.len() > LONG_LEN && self.pages.len - part.len() <= self.pages.len / PARTS;
-        if is_most { whole.part(part) } else { None }
+        let block = whole.part(part)?;
+        let rest = self.counted - part.len().min(self.counted);
+        (part.len() > LONG_LEN && rest <= self.counted / PARTS).then_some(block)
     }
 }
 
@@ -239,7 +241,7 @@ impl Deref for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         // What nothing has arrived in is no memory.
-        self.trim();
+        drop(self.pages.cut(self.counted));
         let nothing = Pages { start: self.pages.start, len: 0 };
         self.blocks.bury(std::mem::replace(&mut self.pages, nothing));
     }
@@ -285,6 +287,16 @@ impl Block {
     /// Bytes of memory that are free when nobody has it any more.
     pub fn footprint(&self) -> usize {
         self.buffer.footprint()
+    }
+
+    /// The part of them for each of all who have it now: keys, readers, connections.
+    pub fn fair_share(&self) -> usize {
+        self.footprint() / Arc::strong_count(&self.buffer)
+    }
+
+    /// Whether it counts where the others of these count.
+    pub(crate) fn is_of(&self, blocks: &Arc<Blocks>) -> bool {
+        Arc::ptr_eq(&self.buffer.blocks, blocks)
     }
 
     /// Shows it, for as long as there is this reference.
@@ -381,9 +393,17 @@ impl<'a> BlockRef<'a> {
         &buffer[self.raw.from..self.raw.from + self.raw.len]
     }
 
-    pub(crate) fn footprint(self) -> usize {
-        // SAFETY: as in `bytes`.
-        unsafe { self.raw.buffer.as_ref() }.footprint()
+    /// As [`Block::fair_share`].
+    pub(crate) fn fair_share(self) -> usize {
+        let block = self.to_block();
+        // Without the one that is just this.
+        block.footprint() / (Arc::strong_count(&block.buffer) - 1).max(1)
+    }
+
+    /// Bytes of memory that go with it: none if others have it, too.
+    pub(crate) fn sole(self) -> usize {
+        let block = self.to_block();
+        if Arc::strong_count(&block.buffer) == 2 { block.footprint() } else { 0 }
     }
 
     /// A share of it, to have it for longer.

@@ -134,16 +134,15 @@ impl Kind for Bytes {
         if self.checksum == Checksum::Off { size(item) } else { check::size(item) }
     }
 
-    fn elsewhere(item: Item) -> usize {
-        block_of(item).map_or(0, BlockRef::footprint)
+    fn elsewhere(item: Item) -> Option<usize> {
+        block_of(item).map(BlockRef::sole)
     }
 
-    fn release(&self, item: Item) -> usize {
+    fn release(item: Item) {
         if let Some(place) = block_place(item) {
             // SAFETY: P: the item is its last user's alone, who frees it once, by this.
             unsafe { BlockRef::take(place) };
         }
-        self.size(item)
     }
 
     fn expires(item: Item) -> bool {

@@ -5,6 +5,7 @@
 //! change that lands on an item that is marked meanwhile takes effect just before the mark, where
 //! nobody can tell.
 
+use crate::bytes::block::BlockRef;
 use crate::bytes::item::{
     Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, block_of, expiry_of, expiry_time, is_fixed, is_past,
     kind_of, size, value, version_of, word_of,
@@ -47,6 +48,13 @@ pub(crate) fn stays_live(kind: &Bytes, item: Item, now: u64) -> bool {
     let Some(word) = kind.expiry(item) else { return true };
     // ORDERING: AcqRel: changes come before (we see them) or fail.
     !is_past(word.fetch_or(EXPIRY_FROZEN, Ordering::AcqRel), now)
+}
+
+/// Bytes of memory that an item takes, with its part of what it has elsewhere.
+#[inline(always)]
+fn footprint_of(item: Item) -> usize {
+    let elsewhere = block_of(item).map_or(0, BlockRef::fair_share);
+    crate::arena::footprint(size(item)) + elsewhere
 }
 
 #[derive(PartialEq, Eq)]
@@ -106,7 +114,7 @@ impl Seen {
             value: value(item, self.hit.word, self.word),
             expire_at: self.expiry.and_then(expiry_time),
             version: version_of(item),
-            footprint: crate::arena::footprint(size(item)) + Bytes::elsewhere(item),
+            footprint: footprint_of(item),
             block: block_of(item),
         }
     }

@@ -1,6 +1,6 @@
 //! The operations on byte-string items.
 
-use crate::bytes::block::{Block, LONG_LEN};
+use crate::bytes::block::{Block, BlockRef, LONG_LEN};
 use crate::bytes::item::{Bytes, Parts, is_expired, version_of};
 use crate::bytes::key::Key;
 use crate::bytes::seen::{Seen, Written, doom, stays_live, write_word};
@@ -61,10 +61,16 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
     #[inline(never)]
     fn make_long(&mut self, parts: Parts<'_>) -> Item {
         let copied;
+        // One that is another index's would not count here.
+        let own = |block: BlockRef<'_>| block.to_block().is_of(&self.shared.blocks);
         let value = match parts.value {
-            Content::Block { kind, block } if parts.checksum => {
+            Content::Block { kind, block } if parts.checksum || !own(block) => {
                 Content::Bytes { kind, bytes: block.bytes() }
             }
+            stored => stored,
+        };
+        let value = match value {
+            Content::Bytes { .. } if parts.checksum => value,
             Content::Bytes { kind, bytes } => {
                 copied = Block::copy_of(&self.shared.blocks, bytes).unwrap_or_else(|_| {
                     let layout = Layout::from_size_align(bytes.len(), PAGE);
@@ -75,9 +81,11 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             stored => stored,
         };
         let parts = Parts { value, ..parts };
+        // Also for a copy of an item, which takes none: that is rare.
+        if let Content::Block { block, .. } = value {
+            self.took(block.bytes().len());
+        }
         let block = self.alloc(parts.size());
-        // Others are to know soon that so much more is in use.
-        self.look_at_memory_soon();
         // SAFETY: the block is fresh, 8-aligned, and as large as the parts say.
         unsafe { parts.write(block) }
     }

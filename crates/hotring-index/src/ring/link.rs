@@ -144,7 +144,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             && word.debt() < DEBT_MAX
             && !self.local.participant.is_refusing()
             && self.may_leave(goal.hash(), size)
-            && (size == 0 || K::elsewhere(old) == 0);
+            && (size == 0 || K::elsewhere(old).is_none());
         let debt = if lazy { word.debt() + 1 } else { 0 };
         let flags = Next((item_flags(copy) & MADE_WITH) | (word.0 & HINTED)).with_debt(debt);
         // ORDERING: Relaxed, private until the CAS below.

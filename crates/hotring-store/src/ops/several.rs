@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use hotring_index::{Block, BlockRef, Expiry, Key, NewValue};
+use hotring_index::{Block, BlockRef, Expiry, Key, LONG_LEN, NewValue};
 
 use crate::error::StoreError;
 use crate::gate::{Hold, STRIPES_ALL};
@@ -81,6 +81,7 @@ impl Snapshot {
         match value {
             ValueRef::Int(n) => Part::Int(n),
             ValueRef::Bytes(bytes) => {
+                let block = block.filter(|_| bytes.len() > LONG_LEN);
                 if let Some(part) = block.and_then(|block| block.to_block().part(bytes)) {
                     self.shared_len += part.len();
                     return Part::Shared(part);
