@@ -211,9 +211,9 @@ fn at_the_limit_those_commands_are_refused_that_redis_refuses() {
     let mut wire = server.connect();
     for spec in commands().iter().filter(|spec| spec.flags.contains(Flags::WRITE)) {
         let name = spec.name.to_uppercase();
-        let (before, request) = WRITES
+        let (before, asked) = WRITES
             .iter()
-            .find(|(_, request)| request.split(' ').next() == Some(&name))
+            .find(|(_, asked)| asked.split(' ').next() == Some(&name))
             .unwrap_or_else(|| panic!("{name} is to be in the list"));
         assert_eq!(wire.say("CONFIG SET maxmemory 0"), ok());
         wire.say("FLUSHALL");
@@ -222,17 +222,18 @@ fn at_the_limit_those_commands_are_refused_that_redis_refuses() {
         let Reply::Bulk(dump) = wire.say("DUMP dumped") else { panic!("it is there") };
         assert!(before.is_empty() || !wire.say(before).is_error(), "{before}");
         assert_eq!(wire.say("CONFIG SET maxmemory 4mb"), ok());
-        let arguments: Vec<&[u8]> = request
+        let arguments: Vec<&[u8]> = asked
             .split(' ')
             .map(|argument| if argument == "DUMP" { &dump[..] } else { argument.as_bytes() })
             .collect();
         let refused: u64 = info(&mut wire, "rejected_maxmemory").parse().unwrap();
-        let reply = wire.ask(&arguments);
+        wire.send(&request(&arguments));
+        let reply = wire.reply();
         let is_refused = reply.is_error() && reply.text().starts_with("OOM ");
-        assert_eq!(is_refused, spec.flags.contains(Flags::DENYOOM), "{request}: {reply:?}");
-        assert_eq!(reply.is_error(), is_refused, "{request}: {reply:?}");
+        assert_eq!(is_refused, spec.flags.contains(Flags::DENYOOM), "{asked}: {reply:?}");
+        assert_eq!(reply.is_error(), is_refused, "{asked}: {reply:?}");
         let refused_now: u64 = info(&mut wire, "rejected_maxmemory").parse().unwrap();
-        assert_eq!(refused_now - refused, u64::from(is_refused), "{request}");
+        assert_eq!(refused_now - refused, u64::from(is_refused), "{asked}");
     }
 }
 
