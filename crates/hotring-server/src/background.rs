@@ -59,7 +59,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         let deadline = clock::monotonic() + TICK_MAX;
         server.memcached.flush_if_due(&mut store, &server.pause, clock::unix_ms());
         let clients_memory = server.clients_memory();
-        let beside = (clients_memory + server.scripts.counts().1) as u64;
+        let beside = (server.clients_memory_beside() + server.scripts.counts().1) as u64;
         let figures = server.store.stats();
         server
             .store
@@ -150,7 +150,7 @@ fn compact(store: &mut Session, deadline: Instant) {
 }
 
 /// Closes the connections whose buffers take most, until those of the rest are within the limit.
-fn close_greediest(server: &Server, mut total: usize) {
+fn close_greediest(server: &Server, total: usize) {
     let config = server.config();
     // Buffers may have half of the memory at most: with all of it in them nothing could be stored.
     let limits = [config.client_memory_max, config.memory_max / 2];
@@ -161,6 +161,8 @@ fn close_greediest(server: &Server, mut total: usize) {
     let mut clients: Vec<_> =
         server.clients().into_iter().map(|client| (client.buffers_memory(), client)).collect();
     clients.sort_by_key(|(memory, _)| std::cmp::Reverse(*memory));
+    // Not what it was: nobody is to be closed for what has been sent meanwhile.
+    let mut total: usize = clients.iter().map(|(memory, _)| memory).sum();
     // ORDERING: Relaxed, a moment earlier or later does not matter.
     for (memory, client) in clients.into_iter().filter(|(_, c)| !c.no_evict.load(Relaxed)) {
         if total <= max {

@@ -170,6 +170,7 @@ impl Executor {
     pub(crate) fn make_room(&mut self, bytes: usize) {
         let steps = bytes.div_ceil(ROOM_STEP);
         (0..steps).all(|_| self.store.evict_some());
+        notify::tell_evicted(&mut self.store, &self.server, &self.config);
     }
 
     /// Gives back a part of the memory that this thread's commands have removed. Busy threads do so

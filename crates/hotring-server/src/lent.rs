@@ -57,7 +57,9 @@ impl Lent {
     pub(crate) fn reply_long(&mut self, reply: &mut Writer<'_>, bytes: &[u8], block: BlockRef<'_>) {
         let attached = self.attached.as_mut().filter(|_| bytes.len() >= SENT_MIN);
         let part = attached.and_then(|all| Some((all, block.to_block().part(bytes)?)));
-        let Some((all, block)) = part else { return reply.bulk(bytes) };
+        // A short part would keep the memory of the whole.
+        let is_most = |(_, part): &(_, Block)| part.footprint() / 2 <= bytes.len();
+        let Some((all, block)) = part.filter(is_most) else { return reply.bulk(bytes) };
         self.len += bytes.len();
         reply.bulk_around(bytes.len(), |at| all.push(Attached { at, block }));
     }

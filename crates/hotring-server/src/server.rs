@@ -423,6 +423,11 @@ impl Server {
         self.lock_clients().values().map(|client| client.buffers_memory()).sum()
     }
 
+    /// Of these, bytes that the store does not count.
+    pub(crate) fn clients_memory_beside(&self) -> usize {
+        self.lock_clients().values().map(|client| client.memory_beside()).sum()
+    }
+
     /// Number of connections.
     pub(crate) fn clients_len(&self) -> usize {
         self.lock_clients().len()

@@ -344,20 +344,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     fn poll_receive_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let wanted = self.conversation.input_len_wanted();
         let thread = self.thread.clone();
-        self.input.lend(wanted, |len| thread.work.borrow().executor.buffer(len));
-        let most = if self.input.lent() > 0 { LONG_TURN } else { READ_LEN };
-        let stream = Pin::new(&mut self.stream);
-        let n = ready!(self.input.fill(wanted, most, |room| {
-            let mut room = ReadBuf::new(room);
-            let polled = stream.poll_read(cx, &mut room);
-            let n = room.filled().len();
-            (n, polled.map_ok(|()| n))
-        })?)?;
+        self.input.make_room(wanted, |len| thread.work.borrow().executor.buffer(len));
+        self.publish_lengths();
+        let n = ready!(self.input.poll_fill(&mut self.stream, wanted, cx))?;
         if n == 0 {
             return Poll::Ready(Ok(0));
         }
         self.received(n);
-        if self.input.lent() > 0 {
+        if self.input.buffer().is_some() {
             thread.work.borrow_mut().executor.make_room(n);
         }
         if self.input.len() >= wanted {
@@ -375,7 +369,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let thread = self.thread.clone();
         let work = &mut *thread.work.borrow_mut();
         let now = clock::unix_ms();
-        self.input.trim();
         let input = (self.input.bytes(), self.input.buffer());
         let replies = (&mut work.replies, &mut work.attached);
         let fed = work.executor.feed_lent(&mut self.conversation, input, now, replies);
@@ -507,6 +500,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         shared.input_len.store(self.input.len(), Ordering::Relaxed);
         shared.input_free.store(self.input.free(), Ordering::Relaxed);
         shared.unsent_len.store(self.unsent.len(), Ordering::Relaxed);
-        shared.lent_len.store(self.input.lent() + self.unsent.lent(), Ordering::Relaxed);
+        let own = self.unsent.own_memory();
+        shared.output_memory.store(own + self.unsent.shared_memory(), Ordering::Relaxed);
+        shared.beside_memory.store(self.input.own_memory() + own, Ordering::Relaxed);
     }
 }

@@ -72,8 +72,10 @@ pub(crate) struct ClientShared {
     pub locked_since: AtomicU64,
     /// Bytes that wait to be sent.
     pub unsent_len: AtomicUsize,
-    /// Of all these, bytes in memory of the store, which counts them.
-    pub lent_len: AtomicUsize,
+    /// Bytes of memory that these take, with its part of long values that others have, too.
+    pub output_memory: AtomicUsize,
+    /// Bytes of memory of both buffers that the store does not count.
+    pub beside_memory: AtomicUsize,
     /// Channels that it listens to.
     pub channels: AtomicUsize,
     /// Patterns that it listens to.
@@ -156,7 +158,8 @@ impl ClientShared {
             request_since: AtomicU64::new(0),
             locked_since: AtomicU64::new(0),
             unsent_len: AtomicUsize::new(0),
-            lent_len: AtomicUsize::new(0),
+            output_memory: AtomicUsize::new(0),
+            beside_memory: AtomicUsize::new(0),
             channels: AtomicUsize::new(0),
             patterns: AtomicUsize::new(0),
             queued: AtomicI64::new(-1),
@@ -301,13 +304,18 @@ impl ClientShared {
 
     /// The same without messages on their way to it.
     pub(crate) fn own_memory(&self) -> usize {
-        let buffers = [&self.input_len, &self.input_free, &self.unsent_len];
+        let buffers = [&self.input_len, &self.input_free, &self.output_memory];
         let lists = [&self.queued_len, &self.names_memory];
         // ORDERING: Relaxed, each is published on its own, and the sum is compared with a limit.
-        let sum: usize =
-            buffers.iter().chain(&lists).map(|field| field.load(Ordering::Relaxed)).sum();
+        buffers.iter().chain(&lists).map(|field| field.load(Ordering::Relaxed)).sum()
+    }
+
+    /// As [`buffers_memory`](Self::buffers_memory), without what the store counts: long values that arrive or leave.
+    pub(crate) fn memory_beside(&self) -> usize {
+        let own = [&self.beside_memory, &self.queued_len, &self.names_memory];
         // ORDERING: Relaxed, as above.
-        sum.saturating_sub(self.lent_len.load(Ordering::Relaxed))
+        let own: usize = own.iter().map(|field| field.load(Ordering::Relaxed)).sum();
+        own + self.inbox().memory()
     }
 
     /// Tells the connection that users have changed.

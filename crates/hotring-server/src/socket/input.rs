@@ -4,10 +4,16 @@
 //! The start of a request that is long is kept in memory of the store, if there is any to be had: so its value
 //! need not be copied when all of it has come.
 
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use hotring_store::{Buffer, LONG_LEN};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+use super::{LONG_TURN, READ_LEN};
 
 /// At least so much is asked for at one time of what comes behind a request's long argument.
 const BEHIND: usize = 4 << 10;
@@ -58,11 +64,11 @@ impl Input {
         }
     }
 
-    /// Bytes of memory that the store counts.
-    pub(super) fn lent(&self) -> usize {
+    /// Bytes of memory that the store does not count.
+    pub(super) fn own_memory(&self) -> usize {
         match &self.held {
-            Held::Own(_) => 0,
-            Held::Lent(buffer) => buffer.footprint(),
+            Held::Own(bytes) => bytes.capacity(),
+            Held::Lent(_) => 0,
         }
     }
 
@@ -95,58 +101,51 @@ impl Input {
         }
     }
 
-    /// Moves the start of a request that is to have so many bytes into memory of the store, if it is long.
-    pub(super) fn lend(&mut self, wanted: usize, buffer: impl FnOnce(usize) -> Option<Buffer>) {
-        let Held::Own(own) = &self.held else { return };
-        if wanted <= LONG_LEN || self.ran > 0 {
-            return;
-        }
-        let filled = buffer(wanted + BEHIND).and_then(|mut buffer| {
-            buffer.extend(own).ok()?;
-            Some(buffer)
-        });
-        if let Some(buffer) = filled {
-            self.held = Held::Lent(Arc::new(buffer));
-        }
-    }
-
-    /// Hands room behind it to `read`, which says how much of that it has filled. A request of `wanted` bytes is
-    /// what is waited for: growth follows the bytes that have arrived, and never only the length that a client
-    /// announces; that length is where it ends. Most at one time is `most`.
-    pub(super) fn fill<R>(
+    /// Makes room behind it, for most `READ_LEN` bytes or, of a long request, as many as it lacks. A request of `wanted`
+    /// bytes is what is waited for: growth follows the bytes that have arrived, and never only the length that a
+    /// client announces; that length is where it ends. The start of a request that lacks a long argument is moved into
+    /// memory of the store.
+    pub(super) fn make_room(
         &mut self,
         wanted: usize,
-        most: usize,
-        read: impl FnOnce(&mut [u8]) -> (usize, R),
-    ) -> io::Result<R> {
-        let missing = wanted.saturating_sub(self.len());
-        Ok(match &mut self.held {
-            Held::Own(own) => {
-                let len = own.len();
-                if own.capacity() - len < most {
-                    own.reserve_exact(missing.clamp(most, len.max(most)));
-                }
-                own.resize(len + most.min(own.capacity() - len), 0);
-                let (n, result) = read(&mut own[len..]);
-                own.truncate(len + n);
-                result
+        buffer: impl FnOnce(usize) -> Option<Buffer>,
+    ) {
+        let Held::Own(own) = &mut self.held else { return };
+        let (len, missing) = (own.len(), wanted.saturating_sub(self.ran + own.len()));
+        if missing > LONG_LEN / 2 && wanted > LONG_LEN && len <= LONG_LEN && self.ran == 0 {
+            let filled = buffer(wanted + BEHIND).and_then(|mut buffer| {
+                buffer.extend(own).ok()?;
+                Some(buffer)
+            });
+            if let Some(buffer) = filled {
+                self.held = Held::Lent(Arc::new(buffer));
+                return;
             }
-            Held::Lent(buffer) => {
-                let buffer = alone(buffer)?;
-                let most = missing.clamp(BEHIND, most);
-                let (n, result) = read(&mut buffer.spare(most)?[..most]);
-                buffer.advance(n);
-                result
-            }
-        })
+        }
+        if own.capacity() - len < READ_LEN {
+            own.reserve_exact(missing.clamp(READ_LEN, len.max(READ_LEN)));
+        }
     }
 
-    /// Gives back memory that nothing has arrived in: it is to be run.
-    pub(super) fn trim(&mut self) {
-        if let Held::Lent(buffer) = &mut self.held
-            && let Some(buffer) = Arc::get_mut(buffer)
-        {
-            buffer.trim();
+    /// Reads into the room behind it; 0 at the end of the stream.
+    pub(super) fn poll_fill<S: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut S,
+        wanted: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let missing = wanted.saturating_sub(self.len());
+        match &mut self.held {
+            Held::Own(own) => std::pin::pin!(stream.read_buf(own)).poll(cx),
+            Held::Lent(buffer) => {
+                let buffer = alone(buffer)?;
+                let most = missing.clamp(BEHIND, LONG_TURN);
+                let mut room = ReadBuf::new(&mut buffer.spare(most)?[..most]);
+                ready!(Pin::new(stream).poll_read(cx, &mut room))?;
+                let n = room.filled().len();
+                buffer.advance(n);
+                Poll::Ready(Ok(n))
+            }
         }
     }
 

@@ -41,13 +41,38 @@ impl Output {
         self.attached.as_ref().map_or(0, |lying| lying.len)
     }
 
+    /// Bytes of memory that are its own.
+    pub(super) fn own_memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Its part of the memory of values.
+    pub(super) fn shared_memory(&self) -> usize {
+        let lying = self.attached.as_ref();
+        lying.map_or(0, |lying| lying.all.iter().map(|value| value.block.fair_share()).sum())
+    }
+
     /// The bytes, to append some.
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
+        self.drop_sent();
         &mut self.bytes
+    }
+
+    /// Drops what has been sent, once that is more than half: who always has something unsent would never end
+    /// to grow.
+    fn drop_sent(&mut self) {
+        if self.sent > self.bytes.len() / 2 {
+            self.bytes.drain(..self.sent);
+            self.bytes.shrink_to(2 * self.bytes.len());
+            let all = self.attached.iter_mut().flat_map(|lying| &mut lying.all);
+            all.for_each(|value| value.at -= self.sent);
+            self.sent = 0;
+        }
     }
 
     /// Appends replies of which so many bytes have been sent, and their values.
     pub(super) fn extend(&mut self, replies: &[u8], sent: usize, attached: &mut Vec<Attached>) {
+        self.drop_sent();
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&replies[sent..]);
         if attached.is_empty() {
@@ -124,7 +149,6 @@ mod tests {
         let store = Store::new(Options::default()).expect("the settings are good");
         let mut buffer = store.buffer(len).expect("there is memory");
         buffer.extend(&vec![byte; len]).expect("there is memory");
-        buffer.trim();
         let buffer = Arc::new(buffer);
         buffer.share(&buffer).expect("all of it")
     }
@@ -135,10 +159,11 @@ mod tests {
         let mut output = Output::default();
         let at = |at, byte| Attached { at, block: block(LEN, byte) };
         output.extend(b"+OK\r\n[][]", 2, &mut vec![at(6, b'a'), at(8, b'b')]);
+        let mut sent = output.next().expect("bytes before the value").to_vec();
+        output.advance(sent.len());
         output.extend(b"<>", 0, &mut vec![at(0, b'c')]);
-        let len = |n| 9 + n * LEN;
-        assert_eq!((output.len(), output.lent()), (len(3), 3 * LEN));
-        let mut sent = Vec::new();
+        assert_eq!((output.len(), output.lent()), (5 + 3 * LEN, 3 * LEN));
+        assert!(output.bytes.len() <= 5, "what was sent is dropped");
         while let Some(next) = output.next() {
             // By odd steps, as a kernel takes them.
             let n = next.len().min(100_003);
