@@ -5,11 +5,12 @@
 //! ```
 //! Keeps so many MiB of items (256), replaces ten times as much at random in each of some ranges of sizes, one
 //! after the other in the same index, removes nine tenths in the end, and says what is held for one byte of
-//! items: as the index counts it, and as the system does (resident, of the whole process, tables included).
+//! items: as the index counts it, and as the system does (resident, of the whole process, tables included); and in
+//! the end what a new index holds that has been loaded with the rest alone.
 
 use std::time::Instant;
 
-use hotring_index::{Bytes, Config, ConfigError, Expiry, HotRing, NewValue, Session};
+use hotring_index::{Bytes, Config, ConfigError, Entry, Expiry, HotRing, NewValue, Session, Value};
 
 /// Ranges of lengths of values.
 const SIZES: [(u64, u64); 5] = [(16, 4096), (16, 128), (512, 1024), (4096, 65_536), (16, 4096)];
@@ -29,6 +30,29 @@ struct Churn {
 }
 
 impl Churn {
+    fn new() -> Result<Self, ConfigError> {
+        let index = HotRing::<Bytes>::new(Config::default())?;
+        let session = index.session();
+        Ok(Self { index, session, random: 7, keys: Vec::new(), next: 0, moved_bytes: 0 })
+    }
+
+    fn put(&mut self, key: u64, len: u64) {
+        let value = NewValue::Bytes { kind: 0, bytes: vec![1; len as usize].into() };
+        self.session.put(&key.to_le_bytes(), value, Expiry::Never, 1);
+        self.keys.push(key);
+    }
+
+    /// The keys that are there, with the lengths of their values.
+    fn entries(&mut self) -> Vec<(u64, u64)> {
+        let keys = std::mem::take(&mut self.keys);
+        let len = |entry: Entry<'_>| match entry.value {
+            Value::Bytes { bytes, .. } => bytes.len() as u64,
+            Value::Word { .. } => 8,
+        };
+        let mut entry = |key: u64| Some((key, self.session.get(&key.to_le_bytes(), 1, len)?));
+        keys.into_iter().filter_map(&mut entry).collect()
+    }
+
     fn below(&mut self, n: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -51,9 +75,7 @@ impl Churn {
         let (mut written, mut stepped, mut most) = (0, 0, 0.0f64);
         while written < bytes {
             let len = from + self.below(to - from);
-            let value = NewValue::Bytes { kind: 0, bytes: vec![1; len as usize].into() };
-            self.session.put(&self.next.to_le_bytes(), value, Expiry::Never, 1);
-            self.keys.push(self.next);
+            self.put(self.next, len);
             self.next += 1;
             written += len;
             while self.index.stats().bytes > live {
@@ -91,9 +113,7 @@ fn resident_mib() -> u64 {
 
 fn main() -> Result<(), ConfigError> {
     let live = std::env::args().nth(1).and_then(|mib| mib.parse::<u64>().ok()).unwrap_or(256) << 20;
-    let index = HotRing::<Bytes>::new(Config::default())?;
-    let session = index.session();
-    let mut churn = Churn { index, session, random: 7, keys: Vec::new(), next: 0, moved_bytes: 0 };
+    let mut churn = Churn::new()?;
     churn.write(live, live, SIZES[0]);
     churn.say("load", 0.0);
     for sizes in SIZES {
@@ -112,5 +132,10 @@ fn main() -> Result<(), ConfigError> {
     }
     churn.say("compacted", 0.0);
     println!("{steps} steps of {BUDGET} items in {:.3} s", begun.elapsed().as_secs_f64());
+    let rest = churn.entries();
+    drop(churn);
+    let mut churn = Churn::new()?;
+    rest.into_iter().for_each(|(key, len)| churn.put(key, len));
+    churn.say("loaded anew", 0.0);
     Ok(())
 }

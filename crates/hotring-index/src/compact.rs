@@ -10,7 +10,7 @@
 //! One session at a time does it, in steps: a look at the chunks, a walk, and from the start as long as too much
 //! is wasted. What cannot be gained does not count: what classes with few items have free of their spans. Items
 //! that were removed and wait for readers, and free blocks in sessions' caches, keep their chunk until they
-//! come back; a walk that finds nothing to move waits for that.
+//! come back; after a walk by which nothing was gained it waits for that.
 
 use crate::arena::{Survey, footprint};
 use crate::engine::{Engine, Hit, KeyGoal};
@@ -63,7 +63,8 @@ enum Phase {
 
 struct Walk {
     cursor: u64,
-    moved: usize,
+    /// Bytes that were held when it began.
+    held: usize,
 }
 
 impl Compaction {
@@ -75,7 +76,7 @@ impl Compaction {
 
 impl<K: Kind, E: Engine> Session<K, E> {
     /// Does a part of what brings item memory together where much of it is held and not used (more than an
-    /// eighth, and 8 MiB): looks at up to about `budget` items. Call it now and then, more often while it
+    /// eighth, and 2 MiB, as far as that can be gained): looks at up to about `budget` items. Call it now and then, more often while it
     /// has something to do; calls by several sessions at once do no harm, and only one of them does anything.
     ///
     /// Moved items take memory twice until [`Session::collect`] frees them, 256 KiB for each piece of 256
@@ -117,30 +118,27 @@ impl<K: Kind, E: Engine> Session<K, E> {
             }
             Phase::Survey(survey) => {
                 done.visited += CHUNKS;
-                if arena.survey(survey, CHUNKS) {
-                    let survey = std::mem::take(survey);
-                    let waste = arena.waste(items).unwrap_or(0);
-                    if !arena.close(survey, waste, items) {
-                        compaction.rest(waste);
+                if arena.survey(survey, CHUNKS, items) {
+                    let Some(held) = arena.close(std::mem::take(survey), items) else {
+                        compaction.rest(arena.waste(items).unwrap_or(0));
                         return false;
-                    }
-                    compaction.phase = Phase::Walk(Walk { cursor: 0, moved: 0 });
+                    };
+                    compaction.phase = Phase::Walk(Walk { cursor: 0, held });
                 }
             }
             Phase::Walk(walk) => {
                 self.leave_caches();
-                let before = done.moved;
                 let count = (budget - done.visited).min(PIECE);
                 walk.cursor = self.move_piece(walk.cursor, count, done);
-                walk.moved += done.moved - before;
                 if walk.cursor == 0 {
-                    if walk.moved == 0 {
-                        compaction.rest(self.shared().arena.waste(items).unwrap_or(0));
-                    } else {
-                        *compaction = Compaction::default();
-                    }
                     // What was moved last is freed, if nobody is in the way.
                     (0..GRACE).for_each(|_| self.leave_caches());
+                    let arena = &self.shared().arena;
+                    if arena.has_gained(walk.held) {
+                        *compaction = Compaction::default();
+                    } else {
+                        compaction.rest(arena.waste(items).unwrap_or(0));
+                    }
                     return false;
                 }
             }

@@ -46,11 +46,16 @@ impl Width {
         }
     }
 
+    /// Bytes of a span.
+    pub(super) const fn len(self) -> usize {
+        self.units() * UNIT
+    }
+
     /// Bytes for blocks.
     const fn room(self) -> usize {
         match self {
             Self::Whole => CHUNK_LEN - CHUNK_HEADER,
-            _ => self.units() * UNIT,
+            _ => self.len(),
         }
     }
 }

@@ -69,11 +69,15 @@ impl Arena {
         None
     }
 
-    pub(crate) fn survey(&self, _survey: &mut Survey, _count: usize) -> bool {
+    pub(crate) fn survey(&self, _survey: &mut Survey, _count: usize, _items: usize) -> bool {
         true
     }
 
-    pub(crate) fn close(&self, _survey: Survey, _waste: usize, _items: usize) -> bool {
+    pub(crate) fn close(&self, _survey: Survey, _items: usize) -> Option<usize> {
+        None
+    }
+
+    pub(crate) fn has_gained(&self, _held: usize) -> bool {
         false
     }
 

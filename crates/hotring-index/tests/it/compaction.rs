@@ -1,5 +1,6 @@
 //! Compaction: memory of which little is used goes back, and nobody notices that items move.
 
+use crate::u64s::Random;
 use hotring_index::{
     Action, AnyIndex, AnySession, Bytes, Checksum, Config, EngineChoice, Entry, Expiry, HotRing,
     NewValue, Session, Stats, Value,
@@ -9,22 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const MIB: u64 = 1 << 20;
 
-struct Random(u64);
-
-impl Random {
-    /// From HOTRING_SEED, or a fixed one; printed, for the log of a failure.
-    fn of_test() -> Self {
-        let seed = std::env::var("HOTRING_SEED").map_or(7, |seed| seed.parse().expect("a number"));
-        println!("HOTRING_SEED={seed}");
-        Self(seed | 1)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % n
-    }
+/// From HOTRING_SEED, or a fixed seed; printed, for the log of a failure.
+fn random_of_test() -> Random {
+    let seed = std::env::var("HOTRING_SEED").map_or(7, |seed| seed.parse().expect("a number"));
+    println!("HOTRING_SEED={seed}");
+    Random(seed | 1)
 }
 
 /// What can be told of an entry.
@@ -79,7 +69,7 @@ fn removed_at_random(engine: EngineChoice, keys: u64, len_max: u64) -> (Stats, S
     let new = || AnyIndex::new(engine, config.clone()).expect("a valid configuration");
     let (index, fresh) = (new(), new());
     let mut session = index.try_session(None).expect("the first session");
-    let mut random = Random::of_test();
+    let mut random = random_of_test();
     (0..keys).for_each(|key| put(&mut session, key, len_max));
     let mut left: HashMap<u64, Seen> = HashMap::new();
     for key in 0..keys {
@@ -116,6 +106,17 @@ fn what_is_left_of_a_mass_removal_is_brought_together() {
     assert!(dense.held_bytes <= most, "{dense:?}, {fresh:?}");
 }
 
+/// In chunks of 2 MiB there is nothing to round: what is left takes as many as if it were alone.
+#[test]
+fn small_stores_are_left_like_fresh_ones() {
+    // About 16 MiB and 60 MiB of items, of few lengths and of many.
+    for (keys, len_max) in [(130_000, 200), (28_000, 1_300), (8_200, 4_500), (104_000, 1_300)] {
+        let (dense, fresh) = removed_at_random(EngineChoice::HotRing, keys, len_max);
+        let most = fresh.held_bytes + fresh.held_bytes / 10 * 3;
+        assert!(dense.held_bytes <= most, "{keys} keys: {dense:?}, {fresh:?}");
+    }
+}
+
 #[test]
 fn items_move_with_any_engine() {
     for &engine in EngineChoice::ALL {
@@ -132,15 +133,21 @@ struct Churn {
     random: Random,
     keys: Vec<u64>,
     next: u64,
+    live: u64,
+    moved_bytes: usize,
 }
 
 impl Churn {
-    const LIVE: u64 = 96 * MIB;
+    fn new(live: u64) -> Self {
+        let index = HotRing::<Bytes>::new(Config::default()).expect("a valid configuration");
+        let (session, random) = (index.session(), random_of_test());
+        Self { session, index, random, keys: Vec::new(), next: 0, live, moved_bytes: 0 }
+    }
 
     /// Writes so many times as much in sizes up to `len_max`; the most that was held for one byte of items.
     fn write(&mut self, times: u64, len_max: u64) -> f64 {
         let (mut written, mut most) = (0, 0.0f64);
-        while written < times * Self::LIVE {
+        while written < times * self.live {
             let len = 16 + self.random.below(len_max - 16);
             let bytes = vec![self.next as u8; len as usize].into();
             let value = NewValue::Bytes { kind: 0, bytes };
@@ -148,7 +155,7 @@ impl Churn {
             self.keys.push(self.next);
             self.next += 1;
             written += len;
-            while self.index.stats().bytes > Self::LIVE {
+            while self.index.stats().bytes > self.live {
                 let key = self.keys.swap_remove(self.random.below(self.keys.len() as u64) as usize);
                 self.session.remove(&key.to_le_bytes(), 1);
                 // What is removed counts until it is free.
@@ -157,7 +164,7 @@ impl Churn {
                 }
             }
             if self.next.is_multiple_of(64) {
-                self.session.compact_step(1_000);
+                self.moved_bytes += self.session.compact_step(1_000).moved_bytes;
                 most = most.max(self.index.stats().fragmentation());
             }
         }
@@ -168,15 +175,7 @@ impl Churn {
 /// Ten times as much is written as is there; then in sizes that were rare before.
 #[test]
 fn churn_of_mixed_sizes_wastes_little() {
-    let index = HotRing::<Bytes>::new(Config::default()).expect("a valid configuration");
-    let session = index.session();
-    let mut churn = Churn {
-        session,
-        index: index.clone(),
-        random: Random::of_test(),
-        keys: Vec::new(),
-        next: 0,
-    };
+    let mut churn = Churn::new(96 * MIB);
     churn.write(1, 4096);
     let most = churn.write(10, 4096);
     let of_other_sizes = churn.write(2, 256);
@@ -186,12 +185,26 @@ fn churn_of_mixed_sizes_wastes_little() {
     while churn.session.compact_step(1_000).visited > 0 {
         churn.session.collect();
     }
-    let stats = index.stats();
+    let stats = churn.index.stats();
     if !cfg!(hotring_plain_arena) {
         assert!(most < 1.15, "{most}");
         assert!(of_other_sizes < 1.35, "{of_other_sizes}");
         // The classes of which there are few items now have most of their last spans for nothing.
         assert!(stats.fragmentation() < 1.2, "{} {stats:?}", stats.fragmentation());
+    }
+}
+
+/// What is free at one time is in use at another: that is not worth moving items again and again.
+#[test]
+fn a_small_store_in_a_steady_state_moves_little() {
+    for live in [4 * MIB, 16 * MIB] {
+        let mut churn = Churn::new(live);
+        churn.write(5, 4096);
+        let before = churn.moved_bytes;
+        churn.write(20, 4096);
+        let moved = (churn.moved_bytes - before) as u64;
+        println!("{moved} bytes moved for {} written", 20 * live);
+        assert!(moved <= 2 * live, "{moved} bytes moved for {} written", 20 * live);
     }
 }
 

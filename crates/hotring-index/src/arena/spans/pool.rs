@@ -13,6 +13,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering, TallyU64};
 use std::alloc::{Layout, handle_alloc_error};
 use std::mem::offset_of;
 use std::ptr::{NonNull, null};
+use std::sync::MutexGuard;
 
 /// Spans of a chunk, if they are narrow.
 const SPANS: usize = CHUNK_LEN / UNIT;
@@ -54,21 +55,13 @@ impl Chunk {
         self.closing.store(closing, Ordering::Relaxed);
     }
 
-    /// Bytes of the blocks that somebody has; adds to `free` what is free, by class, and to `unused` the spans
-    /// that are. An estimate.
-    fn use_of(&self, free: &mut [usize], unused: &mut usize) -> usize {
-        let (used, step) = (self.used.get(), Width::ALL[self.width.get() as usize].units());
-        let mut out = 0;
-        for at in (0..SPANS).step_by(step) {
-            if used & 1 << at == 0 {
-                *unused += step * UNIT;
-                continue;
-            }
-            let (class, free_here, out_here) = self.spans[at].use_of();
-            free[class] += free_here;
-            out += out_here;
+    /// Calls `f` with the width of each span and, of one that is used, its class and the bytes of its blocks that
+    /// nobody has and that somebody has. An estimate.
+    fn each_span(&self, mut f: impl FnMut(Width, Option<(usize, usize, usize)>)) {
+        let (used, width) = (self.used.get(), Width::ALL[self.width.get() as usize]);
+        for at in (0..SPANS).step_by(width.units()) {
+            f(width, (used & 1 << at != 0).then(|| self.spans[at].use_of()));
         }
-        out
     }
 }
 
@@ -232,7 +225,7 @@ impl Pool {
         Self { state: Mutex::new(state), mapped, held, huge_pages, whole_chunks }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no code panics under this lock")
     }
 
@@ -347,6 +340,20 @@ impl Pool {
         if chunk.used.get() != 0 || state.free_len <= FREE_CHUNKS_KEPT {
             return;
         }
+        self.give_back(chunk, state);
+    }
+
+    /// Gives a free chunk back, if one is kept.
+    pub(super) fn trim(&self) {
+        let state = self.state();
+        if let Some(node) = state.free.fullest() {
+            // SAFETY: the node is the first field of a chunk in memory.
+            self.give_back(unsafe { node.cast::<Chunk>().as_ref() }, state);
+        }
+    }
+
+    /// Gives the memory of a free chunk back to the system.
+    fn give_back(&self, chunk: &Chunk, mut state: MutexGuard<'_, State>) {
         state.take_out(chunk);
         // ORDERING: Relaxed, a report.
         self.held.fetch_sub(CHUNK_LEN as u64, Ordering::Relaxed);
@@ -365,23 +372,36 @@ impl Pool {
     }
 }
 
-/// A chunk as a survey has found it.
+/// A chunk as a survey has found it, which may be chosen.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Surveyed {
+pub(super) struct Chosen {
     /// Bytes of its blocks that are out.
     pub(super) out: usize,
     address: usize,
+}
+
+impl Chosen {
+    fn chunk<'a>(self) -> &'a Chunk {
+        // SAFETY: of a survey, whose arena is there: a mapping stays, and what may change in a header are
+        // atomics; where there is no memory zeros are read, which are a free chunk.
+        unsafe { &*chunk_at(self.address) }
+    }
+
+    /// As [`Chunk::each_span`].
+    pub(super) fn each_span(self, f: impl FnMut(Width, Option<(usize, usize, usize)>)) {
+        self.chunk().each_span(f);
+    }
 }
 
 /// What a survey has found so far.
 #[derive(Default)]
 pub(super) struct Found {
     /// Chunks that are in use, and not closing.
-    pub(super) chunks: Vec<Surveyed>,
+    pub(super) chunks: Vec<Chosen>,
     /// Of these, bytes that are free of each class's spans.
     pub(super) free: Vec<usize>,
-    /// And of spans that are free.
-    pub(super) unused: usize,
+    /// And of spans that are free, for each width.
+    pub(super) unused: [usize; Width::ALL.len()],
     /// Bytes that are free in chunks that are closing already.
     pub(super) closing: usize,
 }
@@ -405,22 +425,28 @@ impl Pool {
             if chunk.used.get() == 0 {
                 continue;
             }
-            if chunk.is_closing() {
-                let out = chunk.use_of(&mut [0; CLASSES], &mut 0);
-                found.closing += CHUNK_LEN.saturating_sub(out);
+            let (closing, mut out_here) = (chunk.is_closing(), 0);
+            chunk.each_span(|width, used| match used {
+                Some((class, free, out)) => {
+                    out_here += out;
+                    found.free[class] += if closing { 0 } else { free };
+                }
+                None => found.unused[width as usize] += if closing { 0 } else { width.len() },
+            });
+            if closing {
+                found.closing += CHUNK_LEN.saturating_sub(out_here);
             } else {
-                let out = chunk.use_of(&mut found.free, &mut found.unused);
-                found.chunks.push(Surveyed { out, address: std::ptr::from_ref(chunk).addr() });
+                let address = std::ptr::from_ref(chunk).addr();
+                found.chunks.push(Chosen { out: out_here, address });
             }
         }
         chunks.len() == count
     }
 
     /// Has nothing taken of a chunk any more until it is free.
-    pub(super) fn close(&self, surveyed: Surveyed) {
+    pub(super) fn close(&self, chosen: Chosen) {
         let mut state = self.state();
-        // SAFETY: as in `survey`.
-        let chunk = unsafe { &*chunk_at(surveyed.address) };
+        let chunk = chosen.chunk();
         // One that became free meanwhile may have no memory.
         if chunk.used.get() != 0 && !chunk.is_closing() {
             state.take_out(chunk);

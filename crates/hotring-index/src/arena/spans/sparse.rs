@@ -4,45 +4,125 @@
 //! Nothing is taken any more of a chunk that is closing: its spans leave the bins of their classes as they
 //! are met there, and it leaves those of the pool. What sessions have cached of it they may still use, which
 //! the next walk moves again. Once its last block is back it is an ordinary free chunk.
+//!
+//! What is free is worth nothing where it cannot be gained: a class keeps the rest of its last span, and a
+//! width that of its last chunk. So a choice goes through the chunks, those of which least is out first, and
+//! reckons where their blocks would go: into what their classes have free elsewhere, else into free spans, else
+//! into another chunk. The row is closed that gains most for what it moves. Where less than half of them are left
+//! by that, all are closed, as most of what is in use moves anyway: it then lies as after a load, and of what classes
+//! have begun no more pages are in memory than are used.
 
 use super::Arena;
-use super::pool::{Found, leaves};
-use crate::arena::classes::{CHUNK_LEN, CLASSED_MAX, UNIT, Width, width_of};
+use super::pool::{Chosen, Found, leaves};
+use crate::arena::classes::{CHUNK_LEN, CLASSED_MAX, Width, len_of, width_of};
 use std::ptr::NonNull;
 
-/// Below so many bytes there is nothing to gain.
-const WASTE_MIN: usize = 8 << 20;
+/// Up to so many bytes there is nothing to gain.
+const WASTE_MIN: usize = CHUNK_LEN;
 /// Memory that is held may be more than what is out by one part in so many.
 const WASTE_PARTS: usize = 8;
-/// When it is more, it is brought down to one part in so many.
+/// When it is more, it is brought down to one part in so many, and what gains less is not begun.
 const GOAL_PARTS: usize = 16;
-/// Fewer bytes are no gain.
-const GAIN_MIN: usize = 2 << 20;
+/// So many bytes may be moved for one that is gained: what is in closed chunks is moved, and what is free in them is of
+/// no use meanwhile.
+const PRICE: usize = 4;
 /// Chunks of which more than this is out are left alone.
 const DENSE: usize = CHUNK_LEN / 8 * 7;
 
-/// A look at all chunks, some at a time.
+/// A look at all chunks, and then a choice, some chunks at a time.
 #[derive(Default)]
 pub(crate) struct Survey {
     next: usize,
     found: Found,
+    choice: Option<Choice>,
 }
 
-impl Survey {
-    /// Bytes that would be free if the blocks of each class were in as few spans as can be, and these in as
-    /// few chunks.
-    fn spare(&self) -> usize {
-        let spans = self.found.free.iter().enumerate().map(|(class, free)| {
-            let len = width_of(class).units() * UNIT;
-            free / len * len
+/// Which chunks to close.
+#[derive(Default)]
+struct Choice {
+    /// All, the ones first of which least is out, and how many of them were reckoned with.
+    chunks: Vec<Chosen>,
+    reckoned: usize,
+    room: Room,
+    /// Bytes that are out of these.
+    moved: usize,
+    /// The first so many are to be closed, so many are gained, and what that is worth in bytes moved.
+    len: usize,
+    gained: usize,
+    worth: usize,
+}
+
+/// What is free in the chunks that stay.
+#[derive(Default)]
+struct Room {
+    /// Bytes of each class's spans.
+    free: Vec<isize>,
+    /// Bytes of free spans, for each width. Below zero: of other chunks, which are taken for them.
+    unused: [isize; Width::ALL.len()],
+}
+
+impl Room {
+    /// Takes a chunk away, and puts what is out of it elsewhere.
+    fn empty(&mut self, chunk: Chosen) {
+        chunk.each_span(|width, used| match used {
+            Some((class, free, out)) => self.free[class] -= (free + out) as isize,
+            None => self.unused[width as usize] -= width.len() as isize,
         });
-        let spare = spans.sum::<usize>() + self.found.unused;
-        spare.saturating_sub(Width::ALL.len() * CHUNK_LEN)
+        chunk.each_span(|_, used| {
+            if let Some((class, ..)) = used {
+                self.begin_spans(class);
+            }
+        });
+    }
+
+    /// Begins as many spans as a class lacks.
+    fn begin_spans(&mut self, class: usize) {
+        let (free, len) = (&mut self.free[class], len_of(class));
+        if *free < 0 && len > 0 {
+            let width = width_of(class);
+            let of_span = width.len() / len * len;
+            let spans = free.unsigned_abs().div_ceil(of_span);
+            *free += (spans * of_span) as isize;
+            self.unused[width as usize] -= (spans * width.len()) as isize;
+        }
+    }
+
+    /// Chunks that are taken for what has no room in the others.
+    fn taken(&self) -> usize {
+        self.unused.iter().map(|&free| free.min(0).unsigned_abs().div_ceil(CHUNK_LEN)).sum()
+    }
+}
+
+impl Choice {
+    fn of(found: &mut Found) -> Self {
+        let mut chunks = std::mem::take(&mut found.chunks);
+        chunks.sort_unstable();
+        let free = found.free.iter().map(|&free| free as isize).collect();
+        let room = Room { free, unused: found.unused.map(usize::cast_signed) };
+        Self { chunks, room, ..Self::default() }
+    }
+
+    /// Reckons with `count` chunks more, until so many bytes are gained. True: that was all.
+    fn reckon(&mut self, count: usize, goal: usize) -> bool {
+        for &chunk in self.chunks.iter().skip(self.reckoned).take(count) {
+            if self.gained * CHUNK_LEN >= goal || chunk.out > DENSE {
+                return true;
+            }
+            self.room.empty(chunk);
+            self.reckoned += 1;
+            self.moved += chunk.out;
+            let gained = self.reckoned.saturating_sub(self.room.taken());
+            let worth = (gained * CHUNK_LEN * PRICE).saturating_sub(self.moved);
+            if worth > self.worth {
+                (self.len, self.gained, self.worth) = (self.reckoned, gained, worth);
+            }
+        }
+        self.reckoned == self.chunks.len()
     }
 }
 
 impl Arena {
-    /// Bytes that are held and not out, if they are worth moving items; `items` is what these take.
+    /// Bytes that are held and not out, if they may be worth moving items; `items` is what these take.
     pub(crate) fn waste(&self, items: usize) -> Option<usize> {
         let out = self.classed(items);
         let waste = self.pool.held_bytes().saturating_sub(out);
@@ -55,28 +135,39 @@ impl Arena {
     }
 
     /// Looks at `count` chunks more. True: that was all.
-    pub(crate) fn survey(&self, survey: &mut Survey, count: usize) -> bool {
+    pub(crate) fn survey(&self, survey: &mut Survey, count: usize, items: usize) -> bool {
+        if let Some(choice) = &mut survey.choice {
+            let waste = self.waste(items).unwrap_or(0);
+            return choice.reckon(count, waste.saturating_sub(self.classed(items) / GOAL_PARTS));
+        }
         let from = survey.next;
         survey.next += count;
-        !self.pool.survey(from, count, &mut survey.found)
+        if !self.pool.survey(from, count, &mut survey.found) {
+            survey.choice = Some(Choice::of(&mut survey.found));
+        }
+        false
     }
 
-    /// Closes the chunks of which least is out, until what is free in those that are closing is what is
-    /// too much. False: there is nothing to gain.
-    pub(crate) fn close(&self, survey: Survey, waste: usize, items: usize) -> bool {
-        let goal = waste.saturating_sub(self.classed(items) / GOAL_PARTS).min(survey.spare());
-        let Found { mut chunks, closing: mut gain, .. } = survey.found;
-        if goal > GAIN_MIN {
-            chunks.sort_unstable();
-            for chunk in chunks.into_iter().take_while(|chunk| chunk.out <= DENSE) {
-                if gain >= goal {
-                    break;
-                }
-                gain += CHUNK_LEN - chunk.out;
-                self.pool.close(chunk);
+    /// Closes the chunks that were chosen. Returns what is held, less than which it is to be once they are empty;
+    /// `None`: there is nothing to gain.
+    pub(crate) fn close(&self, survey: Survey, items: usize) -> Option<usize> {
+        let held = self.pool.held_bytes();
+        let Choice { chunks, len, gained, .. } = survey.choice.unwrap_or_default();
+        if gained > 0 && gained * CHUNK_LEN >= held / GOAL_PARTS {
+            let len = if gained > chunks.len() / 2 { chunks.len() } else { len };
+            chunks[..len].iter().for_each(|&chunk| self.pool.close(chunk));
+        } else if survey.found.closing == 0 {
+            if self.classed(items) < CHUNK_LEN * GOAL_PARTS {
+                self.pool.trim();
             }
+            return None;
         }
-        gain > 0
+        Some(held)
+    }
+
+    /// Whether less is held than when chunks were closed.
+    pub(crate) fn has_gained(&self, held: usize) -> bool {
+        self.pool.held_bytes() < held
     }
 
     /// Whether the item's block, which is out, is in a chunk that is closing.
