@@ -125,7 +125,12 @@ impl Session {
                 Err(why) => refused = why,
             }
         }
-        Err(refused)
+        // Enough has gone: who is interrupted in the middle of an operation is no reason to refuse others theirs. How much
+        // may wait for him has a limit of its own (`Refused::Stalled`).
+        match refused {
+            Refused::Full(full) if has_evicted && live(&full) <= full.max => Ok(()),
+            refused => Err(refused),
+        }
     }
 
     /// Evicts while memory is above the limit, a bounded part of it: for who has time. True if there may be
