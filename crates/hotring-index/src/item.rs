@@ -112,13 +112,18 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Bytes that were allocated for the item; 0 if it is damaged so that they are not known.
     #[doc(hidden)]
     fn size(&self, item: Item) -> usize;
-    /// Whether it has memory elsewhere, and how many bytes of that are free when the item is. Asked of no damaged
-    /// item.
+    /// As `size`, and whether the item has memory elsewhere.
     #[doc(hidden)]
-    fn elsewhere(_item: Item) -> Option<usize> {
-        None
+    #[inline(always)]
+    fn extent(&self, item: Item) -> (usize, bool) {
+        (self.size(item), false)
     }
-    /// Gives up what the item has elsewhere, if anything. Called once, by who frees it, of no damaged item.
+    /// Of what the item has elsewhere, bytes that are free when the item is.
+    #[doc(hidden)]
+    fn elsewhere(_item: Item) -> usize {
+        0
+    }
+    /// Gives up what the item has elsewhere. Called once, by who frees it.
     #[doc(hidden)]
     fn release(_item: Item) {}
     /// Whether the item has an expiry field (for the count of expiring items).

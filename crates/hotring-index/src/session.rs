@@ -19,10 +19,14 @@ use std::ptr::NonNull;
 const HAS_MORE: usize = 1;
 
 /// Gives up what a retired item has elsewhere; bytes of its block.
+#[inline(always)]
 fn released<K: Kind>(kind: &K, retired: &Retired) -> usize {
-    if retired.size & HAS_MORE == 0 {
-        return retired.size;
-    }
+    if retired.size & HAS_MORE == 0 { retired.size } else { release_more(kind, retired) }
+}
+
+#[cold]
+#[inline(never)]
+fn release_more<K: Kind>(kind: &K, retired: &Retired) -> usize {
     // SAFETY: P: nobody has freed it.
     let item = unsafe { Item::new(retired.block) };
     K::release(item);
@@ -155,8 +159,8 @@ impl<K: Kind, E: Engine> Drop for Shared<K, E> {
             free(orphan.block, released(&self.kind, &orphan));
         }
         self.engine.drain::<K>(|item| {
-            let size = self.kind.size(item);
-            if size > 0 {
+            let (size, has_more) = self.kind.extent(item);
+            if has_more {
                 K::release(item);
             }
             free(item.start(), size);
@@ -559,12 +563,14 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
 
     /// Frees an item that was never published.
     pub(crate) fn discard(&mut self, item: Item) {
-        let size = self.shared.kind.size(item);
+        let (size, has_more) = self.shared.kind.extent(item);
         self.record().item_bytes.add(-(footprint(size) as i64));
         item.ghost().free();
         // As in `retire`: a copy of what is damaged is, too.
         if size > 0 {
-            K::release(item);
+            if has_more {
+                K::release(item);
+            }
             // SAFETY: the item is its maker's alone, who gives it up here.
             unsafe { self.local.arena.free(item.start(), size) };
         }
@@ -572,10 +578,11 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
 
     /// Hands an item that nobody can find any more to the collector, once.
     pub(crate) fn retire(&mut self, item: Item) {
-        let size = footprint(self.shared.kind.size(item));
+        let (size, has_more) = self.shared.kind.extent(item);
+        let size = footprint(size);
         // What is damaged beyond knowing its size is lost: better than giving it back with another.
         if size > 0 {
-            let size = K::elsewhere(item).map_or(size, |bytes| size + bytes + HAS_MORE);
+            let size = if has_more { size + K::elsewhere(item) + HAS_MORE } else { size };
             self.local.participant.retire(item, size);
         }
     }

@@ -370,6 +370,8 @@ impl<'a> BlockRef<'a> {
     ///
     /// # Safety
     /// The place has room for `STORED` bytes. Whoever has it calls [`take`](Self::take) once.
+    #[cold]
+    #[inline(never)]
     pub(crate) unsafe fn store(self, place: NonNull<u8>) {
         // SAFETY: the caller's promise; the place need not be aligned.
         unsafe { place.cast::<Raw>().write_unaligned(self.to_block().into_raw()) };
@@ -379,6 +381,8 @@ impl<'a> BlockRef<'a> {
     ///
     /// # Safety
     /// As for [`at`](Self::at), and it is taken away by this.
+    #[cold]
+    #[inline(never)]
     pub(crate) unsafe fn take(place: NonNull<u8>) {
         // SAFETY: the caller's promise.
         let raw = unsafe { Self::at(place) }.raw;
@@ -394,6 +398,7 @@ impl<'a> BlockRef<'a> {
     }
 
     /// As [`Block::fair_share`].
+    #[cold]
     pub(crate) fn fair_share(self) -> usize {
         let block = self.to_block();
         // Without the one that is just this.
@@ -401,6 +406,7 @@ impl<'a> BlockRef<'a> {
     }
 
     /// Bytes of memory that go with it: none if others have it, too.
+    #[cold]
     pub(crate) fn sole(self) -> usize {
         let block = self.to_block();
         if Arc::strong_count(&block.buffer) == 2 { block.footprint() } else { 0 }

@@ -134,10 +134,21 @@ impl Kind for Bytes {
         if self.checksum == Checksum::Off { size(item) } else { check::size(item) }
     }
 
-    fn elsewhere(item: Item) -> Option<usize> {
-        block_of(item).map(BlockRef::sole)
+    #[inline(always)]
+    fn extent(&self, item: Item) -> (usize, bool) {
+        if self.checksum != Checksum::Off {
+            return (check::size(item), false);
+        }
+        let layout = layout_of(item, meta(item));
+        (layout.end(), layout.value_len == ELSEWHERE)
     }
 
+    #[cold]
+    fn elsewhere(item: Item) -> usize {
+        block_of(item).map_or(0, BlockRef::sole)
+    }
+
+    #[cold]
     fn release(item: Item) {
         if let Some(place) = block_place(item) {
             // SAFETY: P: the item is its last user's alone, who frees it once, by this.
@@ -327,6 +338,12 @@ fn key_of<'a>(item: Item, meta: u64) -> &'a [u8] {
     unsafe { bytes(item, layout.key, layout.key_len) }
 }
 
+/// Whether the item's value is in a block.
+#[inline(always)]
+pub(crate) fn is_long(item: Item) -> bool {
+    block_place(item).is_some()
+}
+
 /// Where the item has its block, if its value is in one.
 #[inline(always)]
 fn block_place(item: Item) -> Option<NonNull<u8>> {
@@ -340,7 +357,6 @@ fn block_place(item: Item) -> Option<NonNull<u8>> {
 }
 
 /// The item's block, if its value is in one.
-#[inline(always)]
 pub(crate) fn block_of<'a>(item: Item) -> Option<BlockRef<'a>> {
     // SAFETY: P: the item has it until it is freed. The lifetime is that of the pin.
     block_place(item).map(|place| unsafe { BlockRef::at(place) })
@@ -389,7 +405,7 @@ pub(crate) fn join(word: u64, next: Next) -> u64 {
     word & !FROZEN | if next.is(SIGN) { FROZEN } else { 0 }
 }
 
-/// The item's value, whose word was `word` if it has one.
+/// The value, whose word was `word` if it has one, of an item that has it inside.
 #[inline(always)]
 pub(crate) fn value<'a>(item: Item, next: Next, word: Option<u64>) -> Value<'a> {
     let meta = meta(item);
@@ -398,20 +414,11 @@ pub(crate) fn value<'a>(item: Item, next: Next, word: Option<u64>) -> Value<'a> 
         Some(word) => Value::Word { kind, word: join(word, next) },
         None => {
             let layout = layout_of(item, meta);
-            if layout.value_len == ELSEWHERE {
-                return long_value(item, kind);
-            }
             // SAFETY: from the layout.
             let bytes = unsafe { bytes(item, layout.value, layout.value_len) };
             Value::Bytes { kind, bytes }
         }
     }
-}
-
-#[cold]
-fn long_value<'a>(item: Item, kind: u8) -> Value<'a> {
-    // None of an item whose checksum's flag is damaged, which nobody is handed.
-    Value::Bytes { kind, bytes: block_of(item).map_or(&[], BlockRef::bytes) }
 }
 
 /// What a new item is made from.

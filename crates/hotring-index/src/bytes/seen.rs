@@ -5,12 +5,11 @@
 //! change that lands on an item that is marked meanwhile takes effect just before the mark, where
 //! nobody can tell.
 
-use crate::bytes::block::BlockRef;
 use crate::bytes::item::{
-    Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, block_of, expiry_of, expiry_time, is_fixed, is_past,
-    kind_of, size, value, version_of, word_of,
+    Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, block_of, expiry_of, expiry_time, is_fixed, is_long,
+    is_past, kind_of, size, value, version_of, word_of,
 };
-use crate::bytes::value::{Content, Entry, Expiry};
+use crate::bytes::value::{Content, Entry, Expiry, Value};
 use crate::engine::Hit;
 use crate::item::{Item, Kind};
 use crate::rare::{lost, sometimes};
@@ -48,13 +47,6 @@ pub(crate) fn stays_live(kind: &Bytes, item: Item, now: u64) -> bool {
     let Some(word) = kind.expiry(item) else { return true };
     // ORDERING: AcqRel: changes come before (we see them) or fail.
     !is_past(word.fetch_or(EXPIRY_FROZEN, Ordering::AcqRel), now)
-}
-
-/// Bytes of memory that an item takes, with its part of what it has elsewhere.
-#[inline(always)]
-fn footprint_of(item: Item) -> usize {
-    let elsewhere = block_of(item).map_or(0, BlockRef::fair_share);
-    crate::arena::footprint(size(item)) + elsewhere
 }
 
 #[derive(PartialEq, Eq)]
@@ -109,13 +101,32 @@ impl Seen {
     #[inline]
     pub(crate) fn entry<'a>(&self) -> Entry<'a> {
         let item = self.hit.item;
+        if is_long(item) {
+            return self.long_entry();
+        }
         Entry {
             key: Bytes::key(item),
             value: value(item, self.hit.word, self.word),
             expire_at: self.expiry.and_then(expiry_time),
             version: version_of(item),
-            footprint: footprint_of(item),
-            block: block_of(item),
+            footprint: crate::arena::footprint(size(item)),
+            block: None,
+        }
+    }
+
+    /// As `entry`, of an item whose value is in a block.
+    #[cold]
+    #[inline(never)]
+    fn long_entry<'a>(&self) -> Entry<'a> {
+        let item = self.hit.item;
+        let block = block_of(item).expect("it is long");
+        Entry {
+            key: Bytes::key(item),
+            value: Value::Bytes { kind: kind_of(item), bytes: block.bytes() },
+            expire_at: self.expiry.and_then(expiry_time),
+            version: version_of(item),
+            footprint: crate::arena::footprint(size(item)) + block.fair_share(),
+            block: Some(block),
         }
     }
 

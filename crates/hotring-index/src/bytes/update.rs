@@ -49,7 +49,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             Content::Block { .. } => true,
         };
         if is_long {
-            return self.make_long(parts);
+            return self.make_long(&parts);
         }
         let block = self.alloc(parts.size());
         // SAFETY: the block is fresh, 8-aligned, and as large as the parts say.
@@ -59,7 +59,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
     /// Makes an item with its value in a block, unless it has a checksum.
     #[cold]
     #[inline(never)]
-    fn make_long(&mut self, parts: Parts<'_>) -> Item {
+    fn make_long(&mut self, parts: &Parts<'_>) -> Item {
         let copied;
         // One that is another index's would not count here.
         let own = |block: BlockRef<'_>| block.to_block().is_of(&self.shared.blocks);
@@ -80,7 +80,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
             }
             stored => stored,
         };
-        let parts = Parts { value, ..parts };
+        let parts = Parts { value, ..*parts };
         // Also for a copy of an item, which takes none: that is rare.
         if let Content::Block { block, .. } = value {
             self.took(block.bytes().len());

@@ -137,14 +137,17 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         copy: Item,
         found: Option<&Found<'s>>,
     ) -> bool {
-        let size = if found.is_none() { self.shared.kind.size(old) } else { 0 };
+        let (size, has_more) = match found {
+            None => self.shared.kind.extent(old),
+            Some(_) => (0, false),
+        };
         // The write of a hinted item needs no predecessor: the dead version may wait for a walk.
         let lazy = found.is_none()
             && word.is(HINTED)
             && word.debt() < DEBT_MAX
             && !self.local.participant.is_refusing()
-            && self.may_leave(goal.hash(), size)
-            && (size == 0 || K::elsewhere(old).is_none());
+            && !has_more
+            && self.may_leave(goal.hash(), size);
         let debt = if lazy { word.debt() + 1 } else { 0 };
         let flags = Next((item_flags(copy) & MADE_WITH) | (word.0 & HINTED)).with_debt(debt);
         // ORDERING: Relaxed, private until the CAS below.
