@@ -41,6 +41,13 @@ const REQUEST_SECOND_BYTES: usize = 64 << 10;
 /// Ticks in a second: idle connections are looked for, and commands counted, once a second.
 const SECOND_TICKS: u64 = 10;
 
+/// Free memory between items that does not count at `maxmemory`: one part in so many of that, and a chunk.
+const WASTE_SPARED: u64 = 100;
+const CHUNK: u64 = 2 << 20;
+
+/// Most of it that does: one part in so many.
+const WASTE_COUNTED: u64 = 32;
+
 /// Ticks in which all dates of accesses are looked at once.
 const AGE_ROUND_TICKS: usize = (Session::AGE_ROUND_MS / TICK.as_millis() as u64) as usize;
 
@@ -61,9 +68,8 @@ pub(crate) async fn run(server: Arc<Server>) {
         let clients_memory = server.clients_memory();
         let beside = (server.clients_memory_beside() + server.scripts.counts().1) as u64;
         let figures = server.store.stats();
-        server
-            .store
-            .set_memory_beside(beside + figures.expiry_bytes + figures.eviction_bytes as u64);
+        let beside = beside + figures.expiry_bytes + figures.eviction_bytes as u64;
+        server.store.set_memory_beside(beside + counted_waste(&figures.index));
         evict(&server, &mut store, deadline);
         server.big_keys.step(&mut store, clock::unix_ms());
         upkeep.run(&server, &mut store, figures.index.items as usize);
@@ -133,6 +139,18 @@ impl Upkeep {
         }
         self.measured_to = store.measure_pinned(self.measured_to.as_deref(), STEP_ITEMS, now);
     }
+}
+
+/// Bytes that lie free between items and count as used, so that the process keeps to `maxmemory`. A little does not
+/// count: a small store would be made smaller for it. Nor does much: evictions only add to it until items have been
+/// moved together, so they must not go on for it.
+fn counted_waste(index: &hotring_store::index::Stats) -> u64 {
+    let max = index.memory_max;
+    if max == u64::MAX {
+        return 0;
+    }
+    let waste = index.held_bytes.saturating_sub(index.bytes);
+    waste.saturating_sub(max / WASTE_SPARED + CHUNK).min(max / WASTE_COUNTED)
 }
 
 /// Evicts what is too much, as after the limit was lowered.
@@ -290,5 +308,22 @@ mod tests {
             store.collect();
         }
         assert!(held() < sparse / 2, "{} of {sparse} bytes are held", held());
+    }
+
+    #[test]
+    fn free_memory_between_items_counts_within_bounds() {
+        const MIB: u64 = 1 << 20;
+        let stats = |memory_max, held_bytes, bytes| hotring_store::index::Stats {
+            memory_max,
+            held_bytes,
+            bytes,
+            ..Default::default()
+        };
+        let counted = |max, waste| counted_waste(&stats(max, MIB + waste, MIB));
+        assert_eq!(counted(u64::MAX, 100 * MIB), 0, "without a limit");
+        assert_eq!(counted(200 * MIB, 4 * MIB), 0, "a little");
+        assert_eq!(counted(200 * MIB, 7 * MIB), 3 * MIB);
+        assert_eq!(counted(200 * MIB, 100 * MIB), 200 * MIB / 32, "much");
+        assert_eq!(counted_waste(&stats(MIB, 1, 2)), 0, "figures of different moments");
     }
 }
