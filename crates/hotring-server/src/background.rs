@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use hotring_store::Session;
+use hotring_store::{EvictionPolicy, Session};
 
 use crate::clock;
 use crate::notify;
@@ -69,7 +69,9 @@ pub(crate) async fn run(server: Arc<Server>) {
         let beside = (server.clients_memory_beside() + server.scripts.counts().1) as u64;
         let figures = server.store.stats();
         let beside = beside + figures.expiry_bytes + figures.eviction_bytes as u64;
-        server.store.set_memory_beside(beside + counted_waste(&figures.index));
+        let evicts = server.config().eviction.policy != EvictionPolicy::NoEviction;
+        let waste = if evicts { counted_waste(&figures.index) } else { 0 };
+        server.store.set_memory_beside(beside + waste);
         evict(&server, &mut store, deadline);
         server.big_keys.step(&mut store, clock::unix_ms());
         upkeep.run(&server, &mut store, figures.index.items as usize);
@@ -143,7 +145,8 @@ impl Upkeep {
 
 /// Bytes that lie free between items and count as used, so that the process keeps to `maxmemory`. A little does not
 /// count: a small store would be made smaller for it. Nor does much: evictions only add to it until items have been
-/// moved together, so they must not go on for it.
+/// moved together, so they must not go on for it. Where nothing is evicted none does: who removes something is to
+/// have its room at once.
 fn counted_waste(index: &hotring_store::index::Stats) -> u64 {
     let max = index.memory_max;
     if max == u64::MAX {
