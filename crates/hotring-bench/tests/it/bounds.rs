@@ -3,26 +3,11 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use hotring_server::Config;
-
 use super::bench;
+use super::process::{LISTEN, THREADS};
 
 /// What the process may take for a request beside what was there, of the value: the value, where one is stored.
 const LARGE_MAX: f64 = 1.1;
-
-/// Where [`serve`] is told what it is to be.
-const LISTEN: &str = "HOTRING_BENCH_LISTEN";
-const THREADS: &str = "HOTRING_BENCH_THREADS";
-
-/// A server until somebody ends the process: what [`program`] begins.
-#[test]
-#[ignore = "a server for the tests beside it"]
-fn serve() {
-    let (Ok(listen), Ok(threads)) = (std::env::var(LISTEN), std::env::var(THREADS)) else { return };
-    let threads = threads.parse().expect("a number");
-    let config = Config { listen: vec![listen], threads, ..Config::default() };
-    hotring_server::start(config).expect("it can listen").wait();
-}
 
 /// A program that takes the flags of hotring's that the tool uses. What lies beside the tool may be an old build.
 fn program(folder: &Path) -> PathBuf {
@@ -30,7 +15,7 @@ fn program(folder: &Path) -> PathBuf {
     let script = format!(
         "#!/bin/sh\n\
          [ \"$1 $2 $4\" = 'serve --listen --threads' ] || exit 1\n\
-         {LISTEN}=\"$3\" {THREADS}=\"$5\" exec '{}' --exact bounds::serve --ignored\n",
+         {LISTEN}=\"$3\" {THREADS}=\"$5\" exec '{}' --exact process::serve --ignored\n",
         this.display()
     );
     let path = folder.join("serve");

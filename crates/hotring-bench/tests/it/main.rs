@@ -5,6 +5,7 @@ mod compare;
 mod evict;
 mod gcuckoo;
 mod measures;
+mod process;
 mod replay;
 mod servers;
 mod torture;

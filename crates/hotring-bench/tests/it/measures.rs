@@ -1,5 +1,6 @@
 //! Measurements at toy size: they run, they check their targets, they say what they ran on.
 
+use super::process::Process;
 use super::{bench, number, refused};
 
 const TOY: [&str; 9] =
@@ -105,17 +106,14 @@ fn memory_adds_up() {
 
 #[test]
 fn memory_of_a_server_is_that_of_its_process() {
-    let config = hotring_server::Config { port: 0, ..Default::default() };
-    let running = hotring_server::start(config).expect("loopback has a free port");
-    let address = format!("redis://127.0.0.1:{}", running.addresses()[0].port());
-    let pid = std::process::id().to_string();
+    // What other tests allocate and free is no part of it.
+    let server = Process::start();
+    let (address, pid) = (server.address(), server.pid().to_string());
     let load = ["memory", "--keys", "200k", "--target", &address, "--pid", &pid];
     let text = bench(&load);
     assert!(number(&text, "total_bytes_per_key") > 16.0, "{text}");
     let refusal = refused(&load);
     assert!(refusal.contains("holds 200000 keys"), "{refusal}");
-    running.stop();
-    running.wait();
 }
 
 #[test]
