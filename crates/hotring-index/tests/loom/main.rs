@@ -30,18 +30,28 @@ use world::{Report, Run, Scenario, explore};
 
 /// More than half of all the time, and what smaller scenarios and shuttle's larger ones look at as well: for
 /// the long form.
-const LARGEST: [&str; 13] = [
+const LARGEST: [&str; 23] = [
+    "candidate with room: complete | insert, get | get",
     "candidate: complete | insert, get | get",
     "displace | remove | get, get",
     "displace | remove, complete | get, get",
     "full: insert, get | get, get | remove",
+    "give back, grow, split | insert, get",
     "grow, split | get, miss",
     "halve a complete table | get, get | insert, get",
+    "halve, undo | insert, get | complete, get",
     "lazy update, update | update | remove, get",
+    "lazy updates | update, get | get behind",
     "no candidate: becomes one | insert, get | advance, complete, get",
+    "no candidate: complete | insert, get | get",
+    "reserve | reserve | remove",
+    "room: insert | put, get | get",
     "split hands head over | remove, get | head move",
+    "split, complete | insert, get",
+    "split, miss | insert, get",
     "split, search | remove, get | insert, get",
     "sweep | remove, get | insert before it",
+    "sweep | update hinted | remove",
     "update hot | head move | remove",
     "update hot | remove | get, get",
 ];

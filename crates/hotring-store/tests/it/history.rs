@@ -430,7 +430,7 @@ fn show(before: State, events: &[Event]) -> String {
 fn assert_linearizable(values: Values, stripes: Stripes) {
     // HOTRING_SOAK=n makes it n times as long.
     let soak = std::env::var("HOTRING_SOAK").map_or(1, |n| n.parse().expect("a number"));
-    for (threads, rounds) in [(2, 8_000), (3, 3_000), (4, 1_500)] {
+    for (threads, rounds) in [(2, 4_000), (3, 2_000), (4, 1_000)] {
         let rounds = rounds * soak;
         let setting = Setting { threads, rounds, values, stripes, fault: Fault::None };
         if let Some((before, events)) = find_violation(setting) {
