@@ -120,10 +120,35 @@ impl Round {
     }
 }
 
+/// Items whose notes are forgotten in one tick, when they mean something else from then on.
+const FORGOTTEN_ITEMS: usize = 64 << 10;
+
+/// A walk that forgets what was noted of accesses before what is noted became something else.
+#[derive(Default)]
+struct Forgetting {
+    /// Up to which change that is done, or is being done; what there was at the start had nothing before it.
+    notings: Option<u64>,
+    cursor: Option<u64>,
+}
+
+impl Forgetting {
+    fn step(&mut self, server: &Server, store: &mut Session) {
+        let notings = server.store.notings();
+        if self.notings.replace(notings).is_some_and(|before| before != notings) {
+            self.cursor = Some(0);
+        }
+        if let Some(cursor) = self.cursor {
+            let next = store.forget_accesses(cursor, FORGOTTEN_ITEMS);
+            self.cursor = (next != 0).then_some(next);
+        }
+    }
+}
+
 /// What eviction, and who asks for accesses, want done now and then.
 #[derive(Default)]
 struct Upkeep {
     decay: Round,
+    forgetting: Forgetting,
     aging: Round,
     measured_to: Option<Box<[u8]>>,
 }
@@ -135,6 +160,7 @@ impl Upkeep {
         server.ages.note(server.store.tick(), now);
         server.store.date_accesses(now);
         self.aging.step(items, AGE_ROUND_TICKS, |cursor, count| store.age_some(cursor, count, now));
+        self.forgetting.step(server, store);
         if config.lfu_decay_min > 0 {
             let ticks = config.lfu_decay_min as usize * 60 * SECOND_TICKS as usize;
             self.decay.step(items, ticks, |cursor, count| store.decay_some(cursor, count));

@@ -102,12 +102,17 @@ impl<'a> Context<'a> {
 
     /// How much longer the reply may get.
     pub(crate) fn room(&self) -> usize {
-        self.reply_len_max.saturating_sub(self.reply.written())
+        self.reply_len_max.saturating_sub(self.replied())
     }
 
     /// Fails when the reply has become too long.
     pub(crate) fn check_room(&self) -> Outcome {
-        if self.reply.written() > self.reply_len_max { Err(Failure::ReplyTooLong) } else { Ok(()) }
+        if self.replied() > self.reply_len_max { Err(Failure::ReplyTooLong) } else { Ok(()) }
+    }
+
+    /// Bytes that are to be sent, with the values that are not copied into the reply.
+    fn replied(&self) -> usize {
+        self.reply.written() + self.own.lent.len
     }
 
     /// Counts a key that was looked up and found, for `INFO`.

@@ -11,8 +11,6 @@ use std::sync::Arc;
 use hotring_protocol::Writer;
 use hotring_store::{Block, BlockRef, Buffer, ValueRef};
 
-use crate::commands::string::bulk;
-
 /// Parts of long values that are shorter are copied: to send them by themselves costs more.
 const SENT_MIN: usize = 64 << 10;
 
@@ -72,5 +70,15 @@ impl Lent {
                 self.len -= taken.block.len();
             }
         }
+    }
+}
+
+/// Writes a value as the bulk string that it is to clients.
+#[inline]
+fn bulk(reply: &mut Writer<'_>, value: ValueRef<'_>) {
+    match value {
+        ValueRef::Int(number) => reply.bulk_int(number),
+        ValueRef::Bytes(bytes) => reply.bulk(bytes),
+        ValueRef::Hash(_) => unreachable!("operations on strings show strings only"),
     }
 }

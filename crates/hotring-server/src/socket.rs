@@ -110,7 +110,7 @@ pub(crate) struct Socket<S> {
     input: Input,
     /// `input` may hold complete requests, which wait for room in the output or for their turn.
     stalled: bool,
-    /// Replies that the kernel has not taken yet, from `sent` on.
+    /// Replies that the kernel has not taken yet.
     unsent: Output,
     /// Nothing is sent and nothing read until then.
     held: Option<Pin<Box<Sleep>>>,

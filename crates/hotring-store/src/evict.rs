@@ -161,6 +161,8 @@ pub(crate) struct Eviction {
     evicted: AtomicU64,
     /// Memory of `heat`, as it was when it was last used.
     heat_bytes: AtomicUsize,
+    /// How often what is noted of accesses has become something else.
+    turns: AtomicU64,
 }
 
 impl Eviction {
@@ -177,6 +179,7 @@ impl Eviction {
             dated: Dated::default(),
             evicted: AtomicU64::new(0),
             heat_bytes: AtomicUsize::new(0),
+            turns: AtomicU64::new(0),
         }
     }
 
@@ -193,25 +196,37 @@ impl Eviction {
 
     /// Takes the options; what is to be noted of accesses from now on.
     pub(crate) fn set(&self, options: EvictionOptions) -> Noting {
+        let before = self.noting();
         // ORDERING: Relaxed, as in `policy`.
         self.samples.store(options.samples.clamp(1, 64) as u64, Ordering::Relaxed);
         // ORDERING: Relaxed, as in `policy`.
         self.lfu_log_factor.store(options.lfu_log_factor.into(), Ordering::Relaxed);
         if self.policy() != options.policy {
             // What one policy has in mind means nothing to another.
-            self.heat().clear();
+            drop(self.empty_heat());
             self.sampled().clear();
         }
         // ORDERING: Relaxed, as in `policy`.
         self.policy.store(options.policy as u8, Ordering::Relaxed);
-        self.noting()
+        self.turned(before)
     }
 
     /// Takes the limit of all memory; what is to be noted from now on.
     pub(crate) fn set_memory_max(&self, bytes: u64) -> Noting {
+        let before = self.noting();
         // ORDERING: Relaxed, as in `policy`.
         self.memory_max.store(bytes, Ordering::Relaxed);
-        self.noting()
+        self.turned(before)
+    }
+
+    /// What is noted from now on, which may be something else than before.
+    fn turned(&self, before: Noting) -> Noting {
+        let noting = self.noting();
+        if std::mem::discriminant(&noting) != std::mem::discriminant(&before) {
+            // ORDERING: Relaxed, as in `policy`.
+            self.turns.fetch_add(1, Ordering::Relaxed);
+        }
+        noting
     }
 
     /// Without a limit nothing is ever evicted; but who asks for a key's accesses is to be answered.
@@ -247,6 +262,12 @@ impl Eviction {
         self.heat_bytes.load(Ordering::Relaxed) + self.pins.bytes()
     }
 
+    /// See [`Store::notings`](crate::Store::notings).
+    pub(crate) fn turns(&self) -> u64 {
+        // ORDERING: Relaxed, as in `policy`.
+        self.turns.load(Ordering::Relaxed)
+    }
+
     fn note_bytes(&self, heat: &Heat) {
         // ORDERING: Relaxed, as in `bytes`.
         self.heat_bytes.store(heat.bytes(), Ordering::Relaxed);
@@ -256,7 +277,15 @@ impl Eviction {
     #[must_use]
     pub(crate) fn cleared(&self) -> impl Sized + use<> {
         self.sampled().clear();
-        (std::mem::take(&mut *self.heat()), self.pins.clear())
+        (self.empty_heat(), self.pins.clear())
+    }
+
+    /// What heat has in mind, which it has no more.
+    fn empty_heat(&self) -> Heat {
+        let mut heat = self.heat();
+        let before = std::mem::take(&mut *heat);
+        self.note_bytes(&heat);
+        before
     }
 
     fn heat(&self) -> MutexGuard<'_, Heat> {

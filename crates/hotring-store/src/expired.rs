@@ -1,5 +1,5 @@
 //! Keys that have been removed because their time was over, until somebody is told of them: in the order of what
-//! happened, and in nobody's gate.
+//! happened.
 //!
 //! # The order
 //! Whoever removes such a key does it and enters it here as one step under the mutex. Who has written a key and is

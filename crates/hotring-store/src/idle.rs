@@ -16,7 +16,7 @@
 //!
 //! # What is told
 //! The least time that an item has been idle for. A stamp is moved to a label that ends no earlier, one that has come
-//! round looks younger, and what was in the byte before times were noted is no older than that. So all errors
+//! round looks younger, and what was in the byte before times were noted is no older than that. So errors
 //! are to one side: who removes what nobody has used for long removes nothing else.
 
 use std::sync::atomic::{AtomicU64, Ordering};

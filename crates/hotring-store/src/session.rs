@@ -178,15 +178,15 @@ impl Session {
         if self.index.is_refusing() { self.admit_more(0) } else { Ok(()) }
     }
 
+    /// As [`admit`](Self::admit), with so many bytes more than there are now.
     #[cold]
-    fn admit_more(&mut self, len: usize) -> Result<(), StoreError> {
+    pub(crate) fn admit_more(&mut self, len: usize) -> Result<(), StoreError> {
         let evicts = self.eviction.policy() != EvictionPolicy::NoEviction;
         if evicts && self.admitted.is_some_and(|admitted| len <= admitted) {
             // Room was made for all of them, and none of them is to see another's keys go.
             return Ok(());
         }
         let admitted = match self.eviction.policy() {
-            EvictionPolicy::NoEviction if len == 0 => self.index.admit(),
             EvictionPolicy::NoEviction => self.index.admit_bytes(len),
             _ => self.make_room(len),
         };
@@ -249,20 +249,10 @@ impl Session {
     /// As `admit`.
     #[inline(always)]
     pub fn admit_bytes(&mut self, len: usize) -> Result<(), StoreError> {
-        if len < LONG_LEN {
+        if len < ASKED_LEN {
             return Ok(());
         }
         self.admit_more(len)
-    }
-
-    /// As [`admit`](Self::admit), for a value that is in memory and counted already: looks at what is used now.
-    #[cold]
-    pub(crate) fn admit_now(&mut self) -> Result<(), StoreError> {
-        let admitted = match self.eviction.policy() {
-            EvictionPolicy::NoEviction => self.index.admit_bytes(0),
-            _ => self.make_room(0),
-        };
-        admitted.or_else(|refused| self.excuse(refused, 0))
     }
 
     /// Whether the whole store is this session's alone ([`Session::exclusive`]).
@@ -329,7 +319,7 @@ impl Session {
 }
 
 /// By some kilobytes each session may be above the limit of all memory; what is longer is to fit below it.
-const LONG_LEN: usize = 16 << 10;
+const ASKED_LEN: usize = 16 << 10;
 
 impl Limits {
     pub(crate) fn check_value(&self, len: usize) -> Result<(), StoreError> {

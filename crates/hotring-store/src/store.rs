@@ -256,6 +256,12 @@ impl Store {
         self.index.set_noting(noting).map_err(OpenError::Index)
     }
 
+    /// How often what is noted of accesses has become something else, by another policy or by the first limit of
+    /// memory: what was noted before means something else then ([`Session::forget_accesses`]).
+    pub fn notings(&self) -> u64 {
+        self.eviction.turns()
+    }
+
     /// With a policy that goes by the last accesses, the tick that dates them now
     /// ([`Accesses::Age`](crate::Accesses::Age)).
     pub fn tick(&self) -> u8 {

@@ -53,11 +53,6 @@ pub fn in_store(setting: &Setting<'_>, policy: EvictionPolicy, value_len: usize)
     Ok(hits)
 }
 
-/// Whether keys only go that expire.
-fn needs_expiry(policy: EvictionPolicy) -> bool {
-    policy.name().starts_with("volatile-")
-}
-
 fn put(
     session: &mut Session,
     policy: EvictionPolicy,
@@ -66,7 +61,7 @@ fn put(
     n: u64,
 ) -> Result<()> {
     let expiry =
-        if needs_expiry(policy) { SetExpiry::At(NOW + LIFE_MS + n) } else { SetExpiry::Clear };
+        if policy.is_volatile() { SetExpiry::At(NOW + LIFE_MS + n) } else { SetExpiry::Clear };
     session.set(key, value, SetOptions { expiry, ..SetOptions::default() }, NOW)?;
     Ok(())
 }
@@ -117,7 +112,7 @@ fn put_by(
 ) -> Result<()> {
     let seconds = ((LIFE_MS + n) / 1000).to_string();
     let request: [&[u8]; 5] = [b"SET", key, value, b"EX", seconds.as_bytes()];
-    client.call(if needs_expiry(policy) { &request } else { &request[..3] })?;
+    client.call(if policy.is_volatile() { &request } else { &request[..3] })?;
     Ok(())
 }
 

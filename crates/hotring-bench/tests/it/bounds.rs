@@ -62,7 +62,7 @@ fn at_most(figures: &[Figure], name: &str, max: f64, cases: usize) {
 #[test]
 fn memory_goes_back_after_most_was_removed() {
     // However long it takes on a busy machine: a minute at most.
-    // 8 MiB may always be held beside items: of less data they would be a large part.
+    // Some MiB may always be held beside items: of less data they would be a large part.
     let mut figures = figures(&["fall", "--data", "192M", "--stop-when-kept"]);
     let end = figures.pop().expect("a figure");
     at_most(&[end], "times the rest alone", 1.3, 1);
@@ -78,7 +78,7 @@ fn what_info_tells_is_what_the_process_takes() {
 
 #[test]
 fn the_process_stays_near_maxmemory() {
-    // Free memory between items does not count against the limit: it is an eighth and 8 MiB, and more while items are moved.
+    // What is free between items counts against the limit in part only.
     at_most(&figures(&["limit", "--maxmemory", "8M"]), "over MiB", 16.0, 3);
 }
 

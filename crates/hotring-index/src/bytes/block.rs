@@ -222,10 +222,10 @@ impl Buffer {
     /// These bytes of it, as a value that is stored as it is; None if they are not, or are so little of it
     /// that a copy is better.
     pub fn share(self: &Arc<Self>, part: &[u8]) -> Option<Block> {
-        let whole = Block { buffer: self.clone(), from: 0, len: self.len };
-        let block = whole.part(part)?;
-        let rest = self.counted - part.len().min(self.counted);
-        (part.len() > LONG_LEN && rest <= self.counted / PARTS).then_some(block)
+        if part.len() <= LONG_LEN || part.len() < self.counted - self.counted / PARTS {
+            return None;
+        }
+        Block { buffer: self.clone(), from: 0, len: self.len }.part(part)
     }
 }
 
@@ -292,11 +292,6 @@ impl Block {
     /// The part of them for each of all who have it now: keys, readers, connections.
     pub fn fair_share(&self) -> usize {
         self.footprint() / Arc::strong_count(&self.buffer)
-    }
-
-    /// Whether it counts where the others of these count.
-    pub(crate) fn is_of(&self, blocks: &Arc<Blocks>) -> bool {
-        Arc::ptr_eq(&self.buffer.blocks, blocks)
     }
 
     /// Shows it, for as long as there is this reference.
@@ -392,24 +387,36 @@ impl<'a> BlockRef<'a> {
 
     /// All of its bytes.
     pub fn bytes(self) -> &'a [u8] {
+        &self.buffer()[self.raw.from..self.raw.from + self.raw.len]
+    }
+
+    fn buffer(self) -> &'a Buffer {
         // SAFETY: somebody has a share for 'a.
-        let buffer = unsafe { self.raw.buffer.as_ref() };
-        &buffer[self.raw.from..self.raw.from + self.raw.len]
+        unsafe { self.raw.buffer.as_ref() }
+    }
+
+    /// How many have it.
+    fn shares(self) -> usize {
+        // SAFETY: the pointer is that of an `Arc`, of which somebody has a share for 'a; this one's is not given up.
+        let buffer = ManuallyDrop::new(unsafe { Arc::from_raw(self.raw.buffer.as_ptr()) });
+        Arc::strong_count(&buffer)
     }
 
     /// As [`Block::fair_share`].
     #[cold]
     pub(crate) fn fair_share(self) -> usize {
-        let block = self.to_block();
-        // Without the one that is just this.
-        block.footprint() / (Arc::strong_count(&block.buffer) - 1).max(1)
+        self.buffer().footprint() / self.shares()
     }
 
     /// Bytes of memory that go with it: none if others have it, too.
     #[cold]
     pub(crate) fn sole(self) -> usize {
-        let block = self.to_block();
-        if Arc::strong_count(&block.buffer) == 2 { block.footprint() } else { 0 }
+        if self.shares() == 1 { self.buffer().footprint() } else { 0 }
+    }
+
+    /// Whether it counts where the others of these count.
+    pub(crate) fn is_of(self, blocks: &Arc<Blocks>) -> bool {
+        Arc::ptr_eq(&self.buffer().blocks, blocks)
     }
 
     /// A share of it, to have it for longer.

@@ -532,7 +532,7 @@ table! {
             .about("Tells for how many seconds a key was not used, at least.");
         ObjectRefCount of Object = "object|refcount" 3 Generic .flags(READ).since("2.2.3")
             .keys(&second(Access::Look)).args("key").tips(&[VARIES])
-            .about("Answers 1: no two keys share a value.");
+            .about("Answers 1 for each key.");
         ObjectHelp of Object = "object|help" 2 Generic .flags(ALWAYS).since("6.2.0")
             .about("Lists the subcommands.");
         SlowLogGet of SlowLog = "slowlog|get" -2 Server .flags(WATCHING).since("2.2.12")

@@ -1,22 +1,12 @@
 //! Strings as a whole: GET, SET and their variants, APPEND, STRLEN.
 
-use hotring_protocol::{ArgsView, Writer};
+use hotring_protocol::ArgsView;
 use hotring_store::{SetCondition, SetExpiry, SetOptions, Text, TtlChange, ValueRef};
 
 use super::compare::Comparison;
 use super::expire::{Moment, deadline};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
-
-/// Writes a value as the bulk string that it is to clients.
-#[inline]
-pub(crate) fn bulk(reply: &mut Writer<'_>, value: ValueRef<'_>) {
-    match value {
-        ValueRef::Int(number) => reply.bulk_int(number),
-        ValueRef::Bytes(bytes) => reply.bulk(bytes),
-        ValueRef::Hash(_) => unreachable!("operations on strings show strings only"),
-    }
-}
 
 /// Writes an old value that the store has handed over, or null.
 fn old_value(c: &mut Context<'_>, old: Option<Text>) {

@@ -1,5 +1,7 @@
 //! What goes at maxmemory, over the wire: writes go on, what is pinned stays, and who wants to know is told.
 
+use std::time::{Duration, Instant};
+
 use hotring_protocol::{Flags, commands};
 use hotring_store::EvictionPolicy;
 
@@ -269,4 +271,18 @@ fn memcached_evicts_as_well() {
     }
     let mut wire = Wire::connect(server.redis);
     assert!(info(&mut wire, "evicted_keys").parse::<usize>().unwrap() > 3_000);
+}
+
+/// What was noted before is not taken for what another policy notes: times of accesses were once taken for counts.
+#[test]
+fn another_policy_begins_anew() {
+    let server = TestServer::new();
+    let mut wire = server.connect();
+    assert_eq!(wire.say("SET k v"), ok());
+    assert_eq!(wire.say("CONFIG SET maxmemory-policy allkeys-lfu"), ok());
+    let begun = Instant::now();
+    while wire.say("OBJECT FREQ k") != Reply::Int(0) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", wire.say("OBJECT FREQ k"));
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }

@@ -179,11 +179,6 @@ impl Heat {
         self.queue.bytes() + self.young_ghosts.bytes() + self.old_ghosts.bytes()
     }
 
-    /// Forgets everything, as all items are gone.
-    pub fn clear(&mut self) {
-        *self = Heat::new();
-    }
-
     /// Whether the key was evicted lately; if so, it says whether the young or the old want more room.
     fn known(&mut self, hash: u64) -> bool {
         let (young, old) = (self.young_ghosts.take(hash), self.old_ghosts.take(hash));

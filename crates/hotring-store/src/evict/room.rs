@@ -147,6 +147,13 @@ impl Session {
         }
     }
 
+    /// Forgets what was noted of the accesses to about `count` keys from `cursor` on, which means nothing to another
+    /// policy: a walk over all keys when [`Store::notings`](crate::Store::notings) has changed. Returns where to go on, 0
+    /// at the end.
+    pub fn forget_accesses(&mut self, cursor: u64, count: usize) -> u64 {
+        self.index.review(cursor, count, |_, _| (0, true))
+    }
+
     /// Takes one from the frequencies of about `count` keys from `cursor` on, as Redis does with those that are
     /// idle for `lfu-decay-time`: a walk over all keys in that time does the same. Returns where to go on, 0 at the
     /// end, or where the policy does not go by frequencies.

@@ -1,6 +1,6 @@
 //! SET with its conditions, and the single-key operations that replace or remove a value whole.
 
-use hotring_index::{Action, Buffer, Entry, Expiry, Key, LONG_LEN};
+use hotring_index::{Action, Buffer, Entry, Expiry, Key};
 use twox_hash::XxHash3_64;
 
 use crate::error::StoreError;
@@ -139,12 +139,11 @@ impl Session {
     ) -> Result<SetOutcome, StoreError> {
         let key = key.into();
         self.check_key(key.bytes())?;
-        let is_long = value.len() > LONG_LEN;
-        let block = options.buffer.filter(|_| is_long).and_then(|buffer| buffer.share(value));
+        let block = options.buffer.and_then(|buffer| buffer.share(value));
         let new = match block {
             Some(block) => {
                 self.limits.check_value(value.len())?;
-                self.admit_now()?;
+                self.admit_more(0)?;
                 encode_block(block)
             }
             None => {

@@ -189,7 +189,7 @@ fn entries_of_removed_keys_are_bounded_and_drop_out() {
         assert_eq!(cache.items.len(), left);
     }
     assert!(heat.queue.len() < 20_000 && heat.bytes() < bytes / 2, "{} entries", heat.queue.len());
-    heat.clear();
+    heat = Heat::new();
     assert_eq!(heat.bytes(), 0);
 }
 
@@ -225,7 +225,7 @@ fn whatever_is_asked_one_item_goes_and_the_same_one_each_time() {
             let number = random(40) * random(40) + step / 1_000;
             match random(20) {
                 0 => drop(cache.items.remove(&place(hash(number)))),
-                1 if step % 5_000 == 0 => heat.clear(),
+                1 if step % 5_000 == 0 => heat = Heat::new(),
                 _ if cache.items.len() > 200 => assert!(heat.evict(&mut cache), "seed {seed}"),
                 _ => hits += u64::from(cache.access(&mut heat, number, 200)),
             }
