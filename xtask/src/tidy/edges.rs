@@ -8,8 +8,9 @@ use crate::workspace::packages;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-index", &[]),
     ("hotring-protocol", &[]),
-    ("hotring-store", &["hotring-index"]),
-    ("hotring-server", &["hotring-store", "hotring-protocol"]),
+    ("hotring-log", &[]),
+    ("hotring-store", &["hotring-index", "hotring-log"]),
+    ("hotring-server", &["hotring-store", "hotring-protocol", "hotring-log"]),
     ("hotring", &["hotring-server", "hotring-protocol"]),
     ("hotring-cpp-peers", &[]),
     ("hotring-bench", &["hotring-index", "hotring-store", "hotring-protocol", "hotring-cpp-peers"]),

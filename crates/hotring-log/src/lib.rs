@@ -1,0 +1,22 @@
+//! The write-ahead log of hotring: what is in it, how it gets to the disk, and how it is read again.
+//!
+//! ```text
+//!  sessions --Records--> Log (the hand-over) --> Writer --> segments on a Storage
+//!                         |                        |
+//!                         +--- poll_reached <------+    a reply waits here for its record
+//! ```
+//!
+//! A record says what a write did to a key, not what was asked for: replaying it twice is replaying it once. The
+//! order of records is the order of [`Log::append`]; a caller that appends within what makes its writes to a key
+//! exclude each other has the key's records in the order of its writes.
+//!
+//! The crate owns no thread and reads no clock: [`Writer::step`] is called by one thread of the owner's, with the
+//! time. Files are used through [`Storage`] only.
+
+#![forbid(unsafe_code)]
+
+mod log;
+mod record;
+
+pub use log::{Log, Lsn, Trouble, When};
+pub use record::{Attached, Bad, Effect, Found, Mark, Records, read};

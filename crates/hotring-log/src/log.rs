@@ -1,0 +1,377 @@
+//! The hand-over: sessions append records, one writer takes them, and who must not answer before its records are
+//! safe waits for the writer's word.
+//!
+//! Records get their numbers by their place in the queue. One mutex guards it: it is held for a copy of the records,
+//! by sessions that hold no other lock which the writer needs.
+//!
+//! Nothing acknowledged is lost by a wake-up that is missed: the writer stores how far it has come before it looks
+//! for who waits, and who waits looks at that again with its waker in the list.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use crate::record::{Group, Records};
+
+/// A record's number. The first record ever has 1.
+pub type Lsn = u64;
+
+/// When a write may be acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum When {
+    /// At once: its record is in the queue. If the process is killed, what was handed over within
+    /// [`Log::LINGER`] before and what the queue may hold is lost.
+    Handed = 0,
+    /// Its record was written to the file: nothing is lost if the process is killed. The file is synced each second.
+    #[default]
+    Written = 1,
+    /// Its record is on the disk: nothing is lost if the power fails.
+    Synced = 2,
+}
+
+impl When {
+    fn of(number: u8) -> When {
+        match number {
+            0 => When::Handed,
+            1 => When::Written,
+            _ => When::Synced,
+        }
+    }
+}
+
+/// Why records cannot be written.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// What was being done.
+    pub what: &'static str,
+    /// What the system said.
+    pub error: Arc<io::Error>,
+    /// It is tried again: the disk is full, and nothing that was written is in doubt. Otherwise it is not, as what
+    /// was written may be lost although a second attempt succeeds; what is handed over from now on is dropped.
+    pub may_pass: bool,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.error)
+    }
+}
+
+impl std::error::Error for Trouble {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.error)
+    }
+}
+
+/// The queue between sessions and the writer.
+pub struct Log {
+    queue: Mutex<Queue>,
+    /// The writer waits here.
+    work: Condvar,
+    /// Bytes that were handed over and are not written yet.
+    unwritten: AtomicU64,
+    unwritten_max: AtomicU64,
+    when: AtomicU8,
+    /// The last record that was handed over, written, synced.
+    handed: AtomicU64,
+    written: AtomicU64,
+    synced: AtomicU64,
+    /// Whether there is trouble: the cheap form of the question.
+    troubled: AtomicBool,
+    trouble: Mutex<Option<Trouble>>,
+    waiters: Mutex<Vec<Waiter>>,
+}
+
+struct Queue {
+    group: Group,
+    /// The number of the last record that was handed over.
+    last: Lsn,
+    writer: Attention,
+    closed: bool,
+}
+
+/// What the writer is to be woken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attention {
+    /// Nothing: it comes by itself.
+    Busy,
+    /// Somebody waits for a record, or there is much to write.
+    Hurry,
+    /// A record.
+    Any,
+}
+
+struct Waiter {
+    /// The record that is waited for; None is for room in the queue.
+    lsn: Option<Lsn>,
+    waker: Waker,
+}
+
+impl Log {
+    /// How long a record may be in the queue while nobody waits for it, before the writer takes it.
+    pub const LINGER: Duration = Duration::from_millis(10);
+
+    /// Queued bytes that the writer is woken for although nobody waits.
+    const HURRY_LEN: usize = 256 << 10;
+
+    /// A log whose last record so far was `last`, with room for about so many bytes that are not written yet.
+    pub fn new(last: Lsn, when: When, unwritten_max: u64) -> Log {
+        let group = Group::default();
+        Log {
+            queue: Mutex::new(Queue { group, last, writer: Attention::Busy, closed: false }),
+            work: Condvar::new(),
+            unwritten: AtomicU64::new(0),
+            unwritten_max: AtomicU64::new(unwritten_max),
+            when: AtomicU8::new(when as u8),
+            handed: AtomicU64::new(last),
+            written: AtomicU64::new(last),
+            synced: AtomicU64::new(last),
+            troubled: AtomicBool::new(false),
+            trouble: Mutex::new(None),
+            waiters: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // Nothing panics between its changes. So for the other mutexes.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiters(&self) -> MutexGuard<'_, Vec<Waiter>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands over the records, which are empty afterwards, and returns the number of the last one. They take effect
+    /// together. Never waits for the disk.
+    pub fn append(&self, records: &mut Records) -> Lsn {
+        if self.is_lost() {
+            records.reset();
+            return self.handed();
+        }
+        let (count, bytes) = (records.count(), records.len() as u64);
+        let mut queue = self.queue();
+        queue.group.append(records);
+        queue.last += count;
+        let last = queue.last;
+        // ORDERING: Release, for who reads it without the mutex: what the records tell of was done before.
+        self.handed.store(last, Ordering::Release);
+        // ORDERING: Relaxed, a figure.
+        self.unwritten.fetch_add(bytes, Ordering::Relaxed);
+        let wakes = match queue.writer {
+            Attention::Busy => false,
+            Attention::Hurry => queue.group.len() >= Self::HURRY_LEN,
+            Attention::Any => true,
+        };
+        self.wake_writer(queue, wakes);
+        last
+    }
+
+    fn wake_writer(&self, mut queue: MutexGuard<'_, Queue>, wakes: bool) {
+        if wakes {
+            queue.writer = Attention::Busy;
+            drop(queue);
+            self.work.notify_one();
+        }
+    }
+
+    /// When a write may be acknowledged.
+    pub fn when(&self) -> When {
+        // ORDERING: Relaxed, a setting.
+        When::of(self.when.load(Ordering::Relaxed))
+    }
+
+    /// Changes when a write may be acknowledged, also for those that wait.
+    pub fn set_when(&self, when: When) {
+        // ORDERING: Relaxed; who waits meanwhile looks again once it is woken, by way of the mutex.
+        self.when.store(when as u8, Ordering::Relaxed);
+        self.wake_waiters(|_| true);
+    }
+
+    /// Changes how many bytes may be unwritten.
+    pub fn set_unwritten_max(&self, bytes: u64) {
+        // ORDERING: Relaxed, a setting.
+        self.unwritten_max.store(bytes, Ordering::Relaxed);
+        self.wake_waiters(|waiter| waiter.lsn.is_none());
+    }
+
+    /// The last record that was handed over.
+    pub fn handed(&self) -> Lsn {
+        // ORDERING: Acquire pairs with the Release in `append`.
+        self.handed.load(Ordering::Acquire)
+    }
+
+    /// The last record that was written: a kill of the process does not lose it.
+    pub fn written(&self) -> Lsn {
+        // ORDERING: Acquire pairs with the Release in `wrote`.
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// The last record that was synced: a power cut does not lose it.
+    pub fn synced(&self) -> Lsn {
+        // ORDERING: Acquire pairs with the Release in `has_synced`.
+        self.synced.load(Ordering::Acquire)
+    }
+
+    /// Bytes that were handed over and are not written yet.
+    pub fn unwritten(&self) -> u64 {
+        // ORDERING: Relaxed, a figure.
+        self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Why nothing is written at present, if so.
+    pub fn trouble(&self) -> Option<Trouble> {
+        // ORDERING: Relaxed; who finds it false before its record was handed over is told by `poll_reached`.
+        if !self.troubled.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether nothing will be written any more.
+    fn is_lost(&self) -> bool {
+        self.trouble().is_some_and(|trouble| !trouble.may_pass)
+    }
+
+    /// Whether writes up to this record may be acknowledged.
+    #[inline]
+    pub fn has_reached(&self, lsn: Lsn) -> bool {
+        match self.when() {
+            When::Handed => true,
+            When::Written => self.written() >= lsn,
+            When::Synced => self.synced() >= lsn,
+        }
+    }
+
+    /// Ready once writes up to this record may be acknowledged, or with the reason why they must not be.
+    pub fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), Trouble>> {
+        if self.has_reached(lsn) {
+            return Poll::Ready(Ok(()));
+        }
+        let mut waiters = self.waiters();
+        // Again: from here on the writer finds the waker.
+        if self.has_reached(lsn) {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(trouble) = self.trouble() {
+            return Poll::Ready(Err(trouble));
+        }
+        waiters.push(Waiter { lsn: Some(lsn), waker: waker.clone() });
+        drop(waiters);
+        let queue = self.queue();
+        let wakes = queue.writer != Attention::Busy;
+        self.wake_writer(queue, wakes);
+        Poll::Pending
+    }
+
+    /// Whether more is unwritten than may be.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        // ORDERING: Relaxed, figures.
+        self.unwritten() > self.unwritten_max.load(Ordering::Relaxed)
+    }
+
+    /// Ready once there is room in the queue, or when there is none to be had.
+    pub fn poll_room(&self, waker: &Waker) -> Poll<()> {
+        let is_ready = || !self.is_full() || self.trouble().is_some();
+        if is_ready() {
+            return Poll::Ready(());
+        }
+        let mut waiters = self.waiters();
+        if is_ready() {
+            return Poll::Ready(());
+        }
+        waiters.push(Waiter { lsn: None, waker: waker.clone() });
+        Poll::Pending
+    }
+
+    fn wake_waiters(&self, which: impl Fn(&Waiter) -> bool) {
+        let woken: Vec<Waiter> = self.waiters().extract_if(.., |waiter| which(waiter)).collect();
+        woken.into_iter().for_each(|waiter| waiter.waker.wake());
+    }
+
+    /// Says that nothing more will be handed over: the writer is to write what there is.
+    pub fn close(&self) {
+        let mut queue = self.queue();
+        queue.closed = true;
+        self.wake_writer(queue, true);
+    }
+
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.queue().closed
+    }
+}
+
+/// The writer's side.
+impl Log {
+    /// Waits until there is something to write, `max` at most; if `hurried`, only what is in a hurry ends it earlier.
+    pub(crate) fn wait(&self, max: Duration, hurried: bool) {
+        let mut queue = self.queue();
+        if queue.closed || (!hurried && !queue.group.is_empty()) || self.is_waited_for() {
+            return;
+        }
+        queue.writer = if hurried { Attention::Hurry } else { Attention::Any };
+        let goes_on = |queue: &mut Queue| queue.writer != Attention::Busy;
+        let waited = self.work.wait_timeout_while(queue, max, goes_on);
+        waited.unwrap_or_else(PoisonError::into_inner).0.writer = Attention::Busy;
+    }
+
+    /// Whether somebody waits for a record.
+    fn is_waited_for(&self) -> bool {
+        self.waiters().iter().any(|waiter| waiter.lsn.is_some())
+    }
+
+    /// Takes what has been handed over, in exchange for an empty group; returns the number of its first record.
+    pub(crate) fn take(&self, group: &mut Group) -> Lsn {
+        debug_assert!(group.is_empty());
+        let mut queue = self.queue();
+        std::mem::swap(&mut queue.group, group);
+        queue.last + 1 - group.count()
+    }
+
+    /// So many bytes of the queue, up to this record, were written.
+    pub(crate) fn has_written(&self, last: Lsn, bytes: u64) {
+        // ORDERING: Relaxed, a figure.
+        self.unwritten.fetch_sub(bytes, Ordering::Relaxed);
+        // ORDERING: Release pairs with the Acquire in `written`. The mutex in `wake_waiters` orders it for who waits.
+        self.written.store(last, Ordering::Release);
+        self.wake_reached();
+    }
+
+    /// All records up to this one were synced.
+    pub(crate) fn has_synced(&self, last: Lsn) {
+        // ORDERING: Release pairs with the Acquire in `synced`.
+        self.synced.fetch_max(last, Ordering::Release);
+        self.wake_reached();
+    }
+
+    fn wake_reached(&self) {
+        let has_room = !self.is_full();
+        self.wake_waiters(|waiter| waiter.lsn.map_or(has_room, |lsn| self.has_reached(lsn)));
+    }
+
+    /// There is trouble, or it has passed. All who wait are told.
+    pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
+        let is_troubled = trouble.is_some();
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        // ORDERING: Relaxed, see `trouble`; the mutex in `wake_waiters` orders it for who waits.
+        self.troubled.store(is_troubled, Ordering::Relaxed);
+        self.wake_waiters(|_| true);
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (handed, written, synced) = (self.handed(), self.written(), self.synced());
+        f.debug_struct("Log")
+            .field("when", &self.when())
+            .field("handed", &handed)
+            .field("written", &written)
+            .field("synced", &synced)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,392 @@
+//! What a record says, and its bytes. Only this file knows them.
+//!
+//! ```text
+//!  length u32 | CRC-32C u32 | sequence number u64 | body, of that length
+//!
+//!  body:  type u8, 0x80 added if the next record belongs to the same batch
+//!         put:     form u8 | key length, LEB128 | expiry u64, if the type says so | key | value
+//!         remove:  key
+//!         clear:   nothing
+//!         pin:     key
+//!         unpin:   key
+//!         durable: sequence number u64: all records up to this one had been synced when this was written
+//! ```
+//! Numbers are little endian. The checksum is of the sequence number and the body. A length is never 0, so that
+//! zeros are no record. The form of a value is the store's; the log does not interpret values.
+//!
+//! Records of one batch follow each other and take effect together: the last of them is the one without 0x80.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::log::Lsn;
+
+/// Length of what stands before a body.
+pub(crate) const HEAD_LEN: usize = 16;
+
+const PUT: u8 = 1;
+const PUT_EXPIRING: u8 = 2;
+const REMOVE: u8 = 3;
+const CLEAR: u8 = 4;
+const PIN: u8 = 5;
+const UNPIN: u8 = 6;
+const DURABLE: u8 = 7;
+/// The next record belongs to the same batch.
+const MORE: u8 = 0x80;
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect<'a> {
+    /// The key has this value from now on.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// How the store holds the value.
+        form: u8,
+        /// When it ends, in Unix milliseconds.
+        expire_at: Option<u64>,
+        /// The value, as the store holds it.
+        value: &'a [u8],
+    },
+    /// The key is gone.
+    Remove {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// All keys and pins are gone.
+    Clear,
+    /// The key is never evicted.
+    Pin {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// It may be evicted again.
+    Unpin {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// The log's own: all records up to this one had been synced when this record was written.
+    Durable {
+        /// The last of them.
+        upto: Lsn,
+    },
+}
+
+/// A value that is long and shared, so that it is not copied into the records.
+pub type Attached = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Records that have no numbers yet: what one write did, or several that take effect together.
+#[derive(Default)]
+pub struct Records {
+    bytes: Vec<u8>,
+    /// Values that belong at these places of `bytes`, each at the end of a record.
+    attached: Vec<(usize, Attached)>,
+    attached_len: usize,
+    count: u64,
+    /// Where the last record begins.
+    last: usize,
+}
+
+/// A state of [`Records`] to go back to.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    len: usize,
+    attached: usize,
+    attached_len: usize,
+    count: u64,
+    last: usize,
+}
+
+impl Records {
+    /// None.
+    pub fn new() -> Records {
+        Records::default()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes that they will take in the log.
+    pub fn len(&self) -> usize {
+        self.bytes.len() + self.attached_len
+    }
+
+    /// The present state.
+    pub fn mark(&self) -> Mark {
+        let Records { bytes, attached, attached_len, count, last } = self;
+        let (len, attached) = (bytes.len(), attached.len());
+        Mark { len, attached, attached_len: *attached_len, count: *count, last: *last }
+    }
+
+    /// Forgets what was added since.
+    pub fn roll_back(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.len);
+        self.attached.truncate(mark.attached);
+        (self.attached_len, self.count, self.last) = (mark.attached_len, mark.count, mark.last);
+        if self.count > 0 {
+            self.bytes[self.last + HEAD_LEN] &= !MORE;
+        }
+    }
+
+    /// Forgets all; a large buffer is given back.
+    pub fn reset(&mut self) {
+        const KEPT_MAX: usize = 64 << 10;
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_MAX);
+        self.attached.clear();
+        (self.attached_len, self.count, self.last) = (0, 0, 0);
+    }
+
+    /// Adds an effect. It takes place together with those that are there already.
+    ///
+    /// # Panics
+    /// Key and value are 4 GiB together, or more.
+    pub fn push(&mut self, effect: &Effect<'_>) {
+        match *effect {
+            Effect::Put { key, form, expire_at, value } => {
+                self.begin_put(key, form, expire_at, value.len());
+                self.bytes.extend_from_slice(value);
+            }
+            Effect::Remove { key } => self.plain(REMOVE, key),
+            Effect::Clear => self.plain(CLEAR, b""),
+            Effect::Pin { key } => self.plain(PIN, key),
+            Effect::Unpin { key } => self.plain(UNPIN, key),
+            Effect::Durable { upto } => self.plain(DURABLE, &upto.to_le_bytes()),
+        }
+    }
+
+    /// Adds a put of a value that is not copied.
+    ///
+    /// # Panics
+    /// As [`push`](Self::push).
+    pub fn push_attached(&mut self, key: &[u8], form: u8, expire_at: Option<u64>, value: Attached) {
+        let len = (*value).as_ref().len();
+        self.begin_put(key, form, expire_at, len);
+        self.attached.push((self.bytes.len(), value));
+        self.attached_len += len;
+    }
+
+    fn begin_put(&mut self, key: &[u8], form: u8, expire_at: Option<u64>, value_len: usize) {
+        let mut key_len = [0; 10];
+        let key_len = leb128(key.len() as u64, &mut key_len);
+        let expiry_len = if expire_at.is_some() { 8 } else { 0 };
+        let body_len = 2 + key_len.len() + expiry_len + key.len() + value_len;
+        self.begin(if expire_at.is_some() { PUT_EXPIRING } else { PUT }, body_len);
+        self.bytes.push(form);
+        self.bytes.extend_from_slice(key_len);
+        if let Some(at) = expire_at {
+            self.bytes.extend_from_slice(&at.to_le_bytes());
+        }
+        self.bytes.extend_from_slice(key);
+    }
+
+    fn plain(&mut self, what: u8, rest: &[u8]) {
+        self.begin(what, 1 + rest.len());
+        self.bytes.extend_from_slice(rest);
+    }
+
+    fn begin(&mut self, what: u8, body_len: usize) {
+        if self.count > 0 {
+            self.bytes[self.last + HEAD_LEN] |= MORE;
+        }
+        let body_len = u32::try_from(body_len).expect("the store keeps key and value below 4 GiB");
+        self.last = self.bytes.len();
+        self.count += 1;
+        let mut head = [0; HEAD_LEN + 1];
+        head[..4].copy_from_slice(&body_len.to_le_bytes());
+        head[HEAD_LEN] = what;
+        self.bytes.extend_from_slice(&head);
+    }
+}
+
+impl fmt::Debug for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Records").field("count", &self.count).field("len", &self.len()).finish()
+    }
+}
+
+/// Records of several sessions, one after the other as they were appended, which get their numbers here.
+#[derive(Default)]
+pub(crate) struct Group {
+    bytes: Vec<u8>,
+    attached: Vec<(usize, Attached)>,
+    attached_len: usize,
+    count: u64,
+}
+
+impl Group {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes that it will take in the log.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() + self.attached_len
+    }
+
+    /// Takes these in.
+    pub(crate) fn append(&mut self, records: &mut Records) {
+        let base = self.bytes.len();
+        self.bytes.extend_from_slice(&records.bytes);
+        self.attached.extend(records.attached.drain(..).map(|(at, value)| (base + at, value)));
+        self.attached_len += records.attached_len;
+        self.count += records.count;
+        records.reset();
+    }
+
+    /// Forgets all; a large buffer is given back.
+    pub(crate) fn reset(&mut self, kept_max: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(kept_max);
+        self.attached.clear();
+        (self.attached_len, self.count) = (0, 0);
+    }
+
+    /// Numbers the records from `first` on and hands out their bytes, in pieces of which each but the last ends
+    /// with an attached value's beginning.
+    pub(crate) fn seal<'a>(&'a mut self, first: Lsn) -> impl Iterator<Item = &'a [u8]> {
+        let Group { bytes, attached, .. } = self;
+        number(bytes, attached, first);
+        let bytes = &bytes[..];
+        let ends = attached.iter().map(|(at, value)| (*at, Some((**value).as_ref())));
+        let mut from = 0;
+        ends.chain([(bytes.len(), None)]).flat_map(move |(end, value)| {
+            let inline = &bytes[from..end];
+            from = end;
+            [inline].into_iter().chain(value)
+        })
+    }
+}
+
+/// Gives each record its number and its checksum.
+fn number(bytes: &mut [u8], attached: &[(usize, Attached)], first: Lsn) {
+    let (mut at, mut lsn, mut attached) = (0, first, attached.iter().peekable());
+    while at < bytes.len() {
+        let len = u32::from_le_bytes(word(&bytes[at..])) as usize;
+        bytes[at + 8..at + HEAD_LEN].copy_from_slice(&lsn.to_le_bytes());
+        let end = at + HEAD_LEN + len;
+        // Its value is elsewhere if one is attached before the record would end.
+        let value = attached.next_if(|(place, _)| *place <= end);
+        let inline_end = value.map_or(end, |(place, _)| *place);
+        let mut crc = crc32c::crc32c(&bytes[at + 8..inline_end]);
+        if let Some((_, value)) = value {
+            crc = crc32c::crc32c_append(crc, (**value).as_ref());
+        }
+        bytes[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
+        (at, lsn) = (inline_end, lsn + 1);
+    }
+}
+
+/// A record as it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found<'a> {
+    /// Its number.
+    pub lsn: Lsn,
+    /// What it says.
+    pub effect: Effect<'a>,
+    /// The next record belongs to the same batch.
+    pub more: bool,
+    /// Bytes that it takes.
+    pub len: usize,
+}
+
+/// Why there is no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bad {
+    /// The bytes end before it does: so many are needed.
+    Short {
+        /// Bytes of the whole record, as its length says.
+        needed: usize,
+    },
+    /// Its length is 0: nothing has been written here.
+    Zero,
+    /// Its checksum is not that of its content.
+    Checksum,
+    /// The checksum holds, and what it says can't be understood: a later version wrote it.
+    Unknown,
+}
+
+/// The record at the beginning of `bytes`.
+pub fn read(bytes: &[u8]) -> Result<Found<'_>, Bad> {
+    let Some(head) = bytes.first_chunk::<HEAD_LEN>() else {
+        let is_zero = bytes.iter().all(|byte| *byte == 0);
+        return Err(if is_zero { Bad::Zero } else { Bad::Short { needed: HEAD_LEN + 1 } });
+    };
+    let len = match u32::from_le_bytes(word(head)) {
+        0 => return Err(Bad::Zero),
+        len => HEAD_LEN + len as usize,
+    };
+    let record = bytes.get(..len).ok_or(Bad::Short { needed: len })?;
+    if crc32c::crc32c(&record[8..]) != u32::from_le_bytes(word(&record[4..])) {
+        return Err(Bad::Checksum);
+    }
+    let lsn = u64::from_le_bytes(record[8..HEAD_LEN].try_into().expect("eight bytes"));
+    let (what, rest) = record[HEAD_LEN..].split_first().expect("a body is not empty");
+    let effect = effect(what & !MORE, rest).ok_or(Bad::Unknown)?;
+    Ok(Found { lsn, effect, more: what & MORE != 0, len })
+}
+
+fn effect(what: u8, rest: &[u8]) -> Option<Effect<'_>> {
+    Some(match what {
+        PUT | PUT_EXPIRING => {
+            let (form, rest) = rest.split_first()?;
+            let (key_len, mut rest) = read_leb128(rest)?;
+            let mut expire_at = None;
+            if what == PUT_EXPIRING {
+                let (at, behind) = rest.split_first_chunk()?;
+                (expire_at, rest) = (Some(u64::from_le_bytes(*at)), behind);
+            }
+            let (key, value) = rest.split_at_checked(usize::try_from(key_len).ok()?)?;
+            Effect::Put { key, form: *form, expire_at, value }
+        }
+        REMOVE => Effect::Remove { key: rest },
+        CLEAR if rest.is_empty() => Effect::Clear,
+        PIN => Effect::Pin { key: rest },
+        UNPIN => Effect::Unpin { key: rest },
+        DURABLE => Effect::Durable { upto: u64::from_le_bytes(rest.try_into().ok()?) },
+        _ => return None,
+    })
+}
+
+/// The first four bytes.
+fn word(bytes: &[u8]) -> [u8; 4] {
+    bytes[..4].try_into().expect("four bytes")
+}
+
+fn leb128(mut number: u64, buffer: &mut [u8; 10]) -> &[u8] {
+    let mut len = 0;
+    loop {
+        let low = (number & 0x7f) as u8;
+        number >>= 7;
+        buffer[len] = if number == 0 { low } else { low | 0x80 };
+        len += 1;
+        if number == 0 {
+            return &buffer[..len];
+        }
+    }
+}
+
+fn read_leb128(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0;
+    for (i, byte) in bytes.iter().enumerate().take(9) {
+        number |= u64::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 {
+            return Some((number, &bytes[i + 1..]));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;
