@@ -232,7 +232,7 @@ impl Log {
     }
 
     /// Whether nothing will be written any more.
-    fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.trouble().is_some_and(|trouble| !trouble.may_pass)
     }
 
@@ -342,6 +342,12 @@ impl Log {
         self.wake_reached();
     }
 
+    /// So many bytes of the queue were dropped, as nothing will be written any more.
+    pub(crate) fn has_dropped(&self, bytes: u64) {
+        // ORDERING: Relaxed, a figure.
+        self.unwritten.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// All records up to this one were synced.
     pub(crate) fn has_synced(&self, last: Lsn) {
         // ORDERING: Release pairs with the Acquire in `synced`.
@@ -354,12 +360,17 @@ impl Log {
         self.wake_waiters(|waiter| waiter.lsn.map_or(has_room, |lsn| self.has_reached(lsn)));
     }
 
-    /// There is trouble, or it has passed. All who wait are told.
+    /// There is trouble, or it has passed: what cannot pass stays. All who wait are told.
     pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
+        let mut present = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if present.as_ref().is_some_and(|trouble| !trouble.may_pass) {
+            return;
+        }
         let is_troubled = trouble.is_some();
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        *present = trouble;
         // ORDERING: Relaxed, see `trouble`; the mutex in `wake_waiters` orders it for who waits.
         self.troubled.store(is_troubled, Ordering::Relaxed);
+        drop(present);
         self.wake_waiters(|_| true);
     }
 }

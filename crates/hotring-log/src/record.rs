@@ -14,6 +14,9 @@
 //! Numbers are little endian. The checksum is of the sequence number and the body. A length is never 0, so that
 //! zeros are no record. The form of a value is the store's; the log does not interpret values.
 //!
+//! A durable record is the log's own remark and not counted: in place of a number of its own it has the store's
+//! mark, by which it is known from bytes in a value that only look like one.
+//!
 //! Records of one batch follow each other and take effect together: the last of them is the one without 0x80.
 
 use std::fmt;
@@ -212,13 +215,25 @@ impl fmt::Debug for Records {
     }
 }
 
-/// Records of several sessions, one after the other as they were appended, which get their numbers here.
-#[derive(Default)]
+/// Bytes of a durable record.
+const DURABLE_LEN: usize = HEAD_LEN + 1 + 8;
+
+/// Records of several sessions, one after the other as they were appended, which get their numbers here. There is
+/// room for a durable record before the first.
 pub(crate) struct Group {
     bytes: Vec<u8>,
     attached: Vec<(usize, Attached)>,
     attached_len: usize,
     count: u64,
+    /// What is written begins here.
+    start: usize,
+}
+
+impl Default for Group {
+    fn default() -> Group {
+        let bytes = vec![0; DURABLE_LEN];
+        Group { bytes, attached: Vec::new(), attached_len: 0, count: 0, start: DURABLE_LEN }
+    }
 }
 
 impl Group {
@@ -230,9 +245,9 @@ impl Group {
         self.count
     }
 
-    /// Bytes that it will take in the log.
+    /// Bytes that the records will take in the log.
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len() + self.attached_len
+        self.bytes.len() - DURABLE_LEN + self.attached_len
     }
 
     /// Takes these in.
@@ -247,31 +262,47 @@ impl Group {
 
     /// Forgets all; a large buffer is given back.
     pub(crate) fn reset(&mut self, kept_max: usize) {
-        self.bytes.clear();
+        self.bytes.truncate(DURABLE_LEN);
         self.bytes.shrink_to(kept_max);
         self.attached.clear();
         (self.attached_len, self.count) = (0, 0);
     }
 
-    /// Numbers the records from `first` on and hands out their bytes, in pieces of which each but the last ends
-    /// with an attached value's beginning.
-    pub(crate) fn seal<'a>(&'a mut self, first: Lsn) -> impl Iterator<Item = &'a [u8]> {
-        let Group { bytes, attached, .. } = self;
-        number(bytes, attached, first);
-        let bytes = &bytes[..];
-        let ends = attached.iter().map(|(at, value)| (*at, Some((**value).as_ref())));
-        let mut from = 0;
-        ends.chain([(bytes.len(), None)]).flat_map(move |(end, value)| {
-            let inline = &bytes[from..end];
+    /// Numbers the records from `first` on, after a durable record for `upto` and the store's mark if one is wanted.
+    /// Returns the checksum of the last record. It may be done again.
+    pub(crate) fn seal(&mut self, first: Lsn, durable: Option<(Lsn, u64)>) -> Option<u32> {
+        self.start = DURABLE_LEN;
+        if let Some((upto, mark)) = durable {
+            self.start = 0;
+            self.bytes[..4].copy_from_slice(&((DURABLE_LEN - HEAD_LEN) as u32).to_le_bytes());
+            self.bytes[HEAD_LEN] = DURABLE;
+            self.bytes[HEAD_LEN + 1..DURABLE_LEN].copy_from_slice(&upto.to_le_bytes());
+            number(&mut self.bytes[..DURABLE_LEN], 0, &[], mark);
+        }
+        number(&mut self.bytes, DURABLE_LEN, &self.attached, first)
+    }
+
+    /// What is to be written, in pieces of which each but the last ends with an attached value's beginning.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let ends = self.attached.iter().map(|(at, value)| (*at, Some((**value).as_ref())));
+        let mut from = self.start;
+        let pieces = ends.chain([(self.bytes.len(), None)]).flat_map(move |(end, value)| {
+            let inline = &self.bytes[from..end];
             from = end;
             [inline].into_iter().chain(value)
-        })
+        });
+        pieces.filter(|piece| !piece.is_empty())
     }
 }
 
-/// Gives each record its number and its checksum.
-fn number(bytes: &mut [u8], attached: &[(usize, Attached)], first: Lsn) {
-    let (mut at, mut lsn, mut attached) = (0, first, attached.iter().peekable());
+/// Gives each record from `at` on its number and its checksum; the last checksum is returned.
+fn number(
+    bytes: &mut [u8],
+    mut at: usize,
+    attached: &[(usize, Attached)],
+    first: Lsn,
+) -> Option<u32> {
+    let (mut lsn, mut attached, mut last) = (first, attached.iter().peekable(), None);
     while at < bytes.len() {
         let len = u32::from_le_bytes(word(&bytes[at..])) as usize;
         bytes[at + 8..at + HEAD_LEN].copy_from_slice(&lsn.to_le_bytes());
@@ -284,14 +315,35 @@ fn number(bytes: &mut [u8], attached: &[(usize, Attached)], first: Lsn) {
             crc = crc32c::crc32c_append(crc, (**value).as_ref());
         }
         bytes[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
-        (at, lsn) = (inline_end, lsn + 1);
+        (at, lsn, last) = (inline_end, lsn + 1, Some(crc));
     }
+    last
+}
+
+/// The highest number up to which a durable record anywhere in `bytes` says that all had been synced; of this mark,
+/// if it is known.
+pub(crate) fn highest_durable(bytes: &[u8], mark: Option<u64>) -> Option<Lsn> {
+    let length = ((DURABLE_LEN - HEAD_LEN) as u32).to_le_bytes();
+    let candidates =
+        bytes.windows(DURABLE_LEN).filter(|w| w[..4] == length && w[HEAD_LEN] == DURABLE);
+    let found = candidates.filter_map(|window| match read(window) {
+        Ok(Found { lsn, effect: Effect::Durable { upto }, .. }) => {
+            mark.is_none_or(|mark| mark == lsn).then_some(upto)
+        }
+        _ => None,
+    });
+    found.max()
+}
+
+/// The checksum that a record was found with.
+pub(crate) fn checksum(record: &[u8]) -> u32 {
+    u32::from_le_bytes(word(&record[4..]))
 }
 
 /// A record as it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found<'a> {
-    /// Its number.
+    /// Its number; of a durable record the store's mark.
     pub lsn: Lsn,
     /// What it says.
     pub effect: Effect<'a>,

@@ -21,7 +21,12 @@ fn sealed(batches: &mut [Records], first: Lsn) -> Vec<u8> {
     let mut group = Group::default();
     batches.iter_mut().for_each(|records| group.append(records));
     let len = group.len();
-    let bytes = group.seal(first).collect::<Vec<_>>().concat();
+    let last = group.seal(first, None);
+    let bytes = group.pieces().collect::<Vec<_>>().concat();
+    assert_eq!(
+        last,
+        read_all(&bytes).last().map(|found| checksum(&bytes[bytes.len() - found.len..]))
+    );
     assert_eq!(bytes.len(), len);
     bytes
 }
@@ -70,7 +75,7 @@ fn a_batch_says_which_records_belong_to_it() {
     let start = batch.mark();
     batch.push(&Effect::Clear);
     batch.roll_back(start);
-    assert!(batch.is_empty() && batch.len() == 0);
+    assert_eq!((batch.count(), batch.len()), (0, 0));
 }
 
 #[test]
@@ -118,4 +123,23 @@ fn a_type_of_a_later_version_is_not_taken_for_damage() {
     let crc = crc32c::crc32c(&bytes[8..]);
     bytes[4..8].copy_from_slice(&crc.to_le_bytes());
     assert_eq!(read(&bytes), Err(Bad::Unknown));
+}
+
+#[test]
+fn a_durable_record_is_found_by_its_mark() {
+    let mut records = Records::new();
+    records.push(&Effect::Remove { key: b"a" });
+    let mut group = Group::default();
+    group.append(&mut records);
+    group.seal(8, Some((7, 99)));
+    let bytes = group.pieces().collect::<Vec<_>>().concat();
+    let found = read_all(&bytes);
+    assert_eq!((found[0].lsn, found[0].effect), (99, Effect::Durable { upto: 7 }));
+    assert_eq!((found[1].lsn, found[1].effect), (8, Effect::Remove { key: b"a" }));
+    let behind = [b"damage".as_slice(), &bytes].concat();
+    assert_eq!(highest_durable(&behind, Some(99)), Some(7));
+    assert_eq!(highest_durable(&behind, None), Some(7));
+    assert_eq!(highest_durable(&behind, Some(98)), None);
+    group.seal(8, None);
+    assert_eq!(group.pieces().collect::<Vec<_>>().concat().len(), group.len());
 }

@@ -1,0 +1,372 @@
+//! Recovery: reads the log, hands out what it says, and cuts off what a crash left unfinished.
+//!
+//! The rule for damage: the log says itself up to which record it had been synced, in durable records and headers,
+//! and such a word is true wherever it is found. Up to there everything must be whole; if it is not, that is an
+//! error, and a person decides. Behind it, what cannot be read is what a crash left: it is cut off together with all
+//! that follows, as records count only without a gap.
+//!
+//! The log goes on in a new segment afterwards, whose header says that what was kept is synced. It is, by then.
+
+use std::fmt;
+use std::io;
+
+use crate::log::Lsn;
+use crate::segment::{self, HEADER_LEN, Header, Id, mark};
+use crate::storage::Storage;
+use crate::walk::{Apply, Broken, Damage, Part, Reading, Refused, Window};
+
+/// What was recovered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// The store's id, if there is a segment.
+    pub id: Option<Id>,
+    /// Records that were read.
+    pub records: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Bytes that were cut off, as a crash had left them unfinished.
+    pub cut: u64,
+    /// The number of the last record.
+    pub last: Lsn,
+    /// Segments that are left.
+    pub segments: usize,
+    /// The last record's checksum.
+    pub(crate) chain: u32,
+}
+
+impl Recovered {
+    /// Of a log that is to begin with this record.
+    pub fn nothing(first: Lsn) -> Recovered {
+        Recovered { last: first - 1, ..Recovered::default() }
+    }
+}
+
+/// Why the log was not recovered. Nothing was changed.
+#[derive(Debug)]
+pub enum RecoverError {
+    /// A file cannot be read, or not be cut.
+    Io {
+        /// The file, or the directory.
+        name: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// What had been synced is damaged.
+    Damaged {
+        /// The directory.
+        place: String,
+        /// The segment.
+        segment: String,
+        /// Where in it, in bytes.
+        at: u64,
+        /// What is wrong there.
+        damage: Damage,
+        /// The first record that is lost.
+        lost: Lsn,
+        /// The last record that is known to have been synced.
+        synced: Lsn,
+    },
+    /// A segment is of a later version of the format.
+    Format {
+        /// The segment.
+        segment: String,
+        /// Its version.
+        format: u32,
+    },
+    /// A record is whole, and of a kind that this version does not know.
+    Unknown {
+        /// The segment.
+        segment: String,
+        /// Where in it, in bytes.
+        at: u64,
+    },
+    /// A segment is another store's.
+    Foreign {
+        /// The segment.
+        segment: String,
+    },
+}
+
+impl fmt::Display for RecoverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecoverError::Io { name, error } => write!(f, "{name}: {error}"),
+            RecoverError::Damaged { place, segment, at, damage, lost, synced } => write!(
+                f,
+                "{place}/{segment} is damaged at byte {at}: {damage}. Records {lost} to {synced} had been synced and \
+                 are lost at least in part. `hotring check --repair {place} NEWDIR` copies what can be read"
+            ),
+            RecoverError::Format { segment, format } => {
+                write!(
+                    f,
+                    "{segment} has format {format}: a later version of hotring wrote it, and is needed to read it"
+                )
+            }
+            RecoverError::Unknown { segment, at } => write!(
+                f,
+                "{segment} has a record of an unknown kind at byte {at}: a later version of hotring wrote it, and is \
+                 needed to read it"
+            ),
+            RecoverError::Foreign { segment } => {
+                write!(f, "{segment} belongs to another store: it has another id")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RecoverError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            RecoverError::Io { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+fn io_error(name: &str) -> impl FnOnce(io::Error) -> RecoverError + '_ {
+    move |error| RecoverError::Io { name: name.into(), error }
+}
+
+/// Reads the log and hands over the effects of each batch, with the number of its last record, in their order. What
+/// a crash left unfinished is cut off. Records before `from` are not needed: segments of them may be missing, and
+/// they are not handed over. If the store's id is known, only its segments are accepted.
+pub fn recover(
+    storage: &dyn Storage,
+    id: Option<Id>,
+    from: Lsn,
+    apply: &mut Apply<'_>,
+) -> Result<Recovered, RecoverError> {
+    let mut walk = Walk::new(storage, id, from)?;
+    let broken = walk.run(apply)?;
+    let claim = match &broken {
+        None => walk.claim,
+        Some(broken) => walk.judge(broken)?,
+    };
+    let cut = walk.cut(broken.as_ref())?;
+    walk.settle(claim)?;
+    let Walk { id, next, chain, parts, .. } = walk;
+    Ok(Recovered {
+        id,
+        records: parts.iter().map(|part| part.records).sum(),
+        bytes: parts.iter().map(|part| part.end - HEADER_LEN).sum(),
+        cut,
+        last: next.max(from) - 1,
+        segments: parts.len(),
+        chain,
+    })
+}
+
+/// What [`check`] found.
+#[derive(Debug)]
+pub struct Checked {
+    /// What could be read, by segment.
+    pub parts: Vec<Part>,
+    /// The number of the last record.
+    pub last: Lsn,
+    /// Where reading ended, if that is not the end of the log, and recovery would cut it off: the segment, the byte,
+    /// and what is wrong there.
+    pub torn: Option<(String, u64, Damage)>,
+    /// Why recovery would fail.
+    pub error: Option<RecoverError>,
+}
+
+/// What [`recover`] would do, without doing it.
+pub fn check(
+    storage: &dyn Storage,
+    id: Option<Id>,
+    from: Lsn,
+    apply: &mut Apply<'_>,
+) -> Result<Checked, RecoverError> {
+    let mut walk = Walk::new(storage, id, from)?;
+    let (mut torn, mut error) = (None, None);
+    match walk.run(apply) {
+        Err(refused) => error = Some(refused),
+        Ok(None) => {}
+        Ok(Some(broken)) => match walk.judge(&broken) {
+            Ok(_) => {
+                torn = Some((walk.segments[broken.index].1.clone(), broken.at, broken.damage));
+            }
+            Err(damaged) => error = Some(damaged),
+        },
+    }
+    Ok(Checked { parts: walk.parts, last: walk.next.max(from) - 1, torn, error })
+}
+
+/// Going through the segments.
+struct Walk<'a> {
+    storage: &'a dyn Storage,
+    segments: Vec<(Lsn, String)>,
+    id: Option<Id>,
+    from: Lsn,
+    /// The next record.
+    next: Lsn,
+    /// The last record's checksum.
+    chain: u32,
+    claim: Lsn,
+    parts: Vec<Part>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(storage: &'a dyn Storage, id: Option<Id>, from: Lsn) -> Result<Self, RecoverError> {
+        let mut segments = segment::list(storage).map_err(io_error(&storage.place()))?;
+        // What is before the segment that has `from` is not needed.
+        let needed = segments.iter().rposition(|(first, _)| *first <= from);
+        segments.drain(..needed.unwrap_or(0));
+        Ok(Walk { storage, segments, id, from, next: from, chain: 0, claim: 0, parts: Vec::new() })
+    }
+
+    /// Reads on until the end, or to where that is not possible.
+    fn run(&mut self, apply: &mut Apply<'_>) -> Result<Option<Broken>, RecoverError> {
+        // How the segment before ended, if not well. That does not matter if the next one follows what was read: then
+        // nothing is missing between them.
+        let mut before: Option<Broken> = None;
+        for index in 0..self.segments.len() {
+            let (first, name) = self.segments[index].clone();
+            let mut window = Window::open(self.storage, &name).map_err(io_error(&name))?;
+            let lost = self.next;
+            let header = match self.enter(&mut window, first, &name)? {
+                Ok(header) if before.is_none_or(|broken| !broken.within_batch) => header,
+                followed => {
+                    let damage = followed.err().unwrap_or(Damage::Chain);
+                    let here = Broken { index, at: 0, damage, lost, within_batch: false };
+                    return Ok(Some(before.unwrap_or(here)));
+                }
+            };
+            before = self.read(index, window, header, apply)?;
+        }
+        Ok(before)
+    }
+
+    /// Whether this segment follows what was read.
+    fn enter(
+        &mut self,
+        window: &mut Window,
+        first: Lsn,
+        name: &str,
+    ) -> Result<Result<Header, Damage>, RecoverError> {
+        let Some(header) = self.header(window, name)? else { return Ok(Err(Damage::Header)) };
+        if header.first != first {
+            return Ok(Err(Damage::Header));
+        }
+        if self.parts.is_empty() {
+            if first > self.from {
+                return Ok(Err(Damage::Number { found: first }));
+            }
+            (self.next, self.chain) = (first, header.chain);
+        } else if first != self.next {
+            return Ok(Err(Damage::Number { found: first }));
+        } else if header.chain != self.chain {
+            return Ok(Err(Damage::Chain));
+        }
+        self.claim = self.claim.max(header.synced);
+        Ok(Ok(header))
+    }
+
+    /// The header of a segment of this store; None if it is damaged.
+    fn header(&mut self, window: &mut Window, name: &str) -> Result<Option<Header>, RecoverError> {
+        let header = window.header().map_err(|refused| told(name, refused))?;
+        if let Some(header) = header
+            && *self.id.get_or_insert(header.id) != header.id
+        {
+            return Err(RecoverError::Foreign { segment: name.into() });
+        }
+        Ok(header)
+    }
+
+    fn read(
+        &mut self,
+        index: usize,
+        window: Window,
+        header: Header,
+        apply: &mut Apply<'_>,
+    ) -> Result<Option<Broken>, RecoverError> {
+        let (first, name) = self.segments[index].clone();
+        let Walk { from, next, chain, claim, .. } = *self;
+        let (records, end, batch) = (0, HEADER_LEN, Vec::new());
+        let mut reading =
+            Reading { window, header, from, apply, next, chain, claim, records, end, batch };
+        let stopped = reading.run().map_err(|refused| told(&name, refused))?;
+        let (lost, len) = (reading.lost(), reading.window.len());
+        let within_batch = !reading.batch.is_empty();
+        let broken = stopped.map(|(at, damage)| Broken { index, at, damage, lost, within_batch });
+        self.parts.push(Part { name, first, records: reading.records, end: reading.end, len });
+        // Of a batch that is not whole nothing counts; that is the end of the log, or it is an error.
+        (self.next, self.chain, self.claim) = (lost, reading.chain, reading.claim);
+        Ok(broken)
+    }
+
+    /// Whether what is lost may be: returns up to where the log had been synced.
+    fn judge(&mut self, broken: &Broken) -> Result<Lsn, RecoverError> {
+        let mut synced = self.claim;
+        for index in broken.index..self.segments.len() {
+            let name = self.segments[index].1.clone();
+            let mut window = Window::open(self.storage, &name).map_err(io_error(&name))?;
+            let header = self.header(&mut window, &name)?;
+            synced = synced.max(header.map_or(0, |header| header.synced));
+            let at = if index == broken.index { broken.at } else { 0 };
+            let mark = self.id.as_ref().map(mark);
+            synced = synced.max(window.remains(at, mark).map_err(io_error(&name))?.0);
+        }
+        if synced < broken.lost {
+            return Ok(synced);
+        }
+        Err(RecoverError::Damaged {
+            place: self.storage.place(),
+            segment: self.segments[broken.index].1.clone(),
+            at: broken.at,
+            damage: broken.damage,
+            lost: broken.lost,
+            synced,
+        })
+    }
+
+    /// Cuts off what is behind the last whole batch, and segments without any. Returns how many bytes of it were not
+    /// just room.
+    fn cut(&mut self, broken: Option<&Broken>) -> Result<u64, RecoverError> {
+        while self.parts.last().is_some_and(|part| part.records == 0) {
+            self.parts.pop();
+        }
+        let mut cut = 0;
+        let mut removed = false;
+        // From the last one on, so that no gap is left if this is interrupted.
+        for (_, name) in self.segments[self.parts.len()..].iter().rev() {
+            if broken.is_some() {
+                let mut window = Window::open(self.storage, name).map_err(io_error(name))?;
+                cut += window.remains(0, None).map_err(io_error(name))?.1;
+            }
+            self.storage.remove(name).map_err(io_error(name))?;
+            removed = true;
+        }
+        if let Some(Part { name, end, len, .. }) = self.parts.last().filter(|p| p.end < p.len) {
+            let mut window = Window::open(self.storage, name).map_err(io_error(name))?;
+            cut += window.remains(*end, None).map_err(io_error(name))?.1 - end;
+            debug_assert!(end < len);
+            let file = self.storage.open_to_write(name).map_err(io_error(name))?;
+            file.set_len(*end).and_then(|()| file.sync()).map_err(io_error(name))?;
+        }
+        if removed || broken.is_some() {
+            self.storage.sync().map_err(io_error(&self.storage.place()))?;
+        }
+        Ok(cut)
+    }
+
+    /// Syncs what was kept and is not known to be.
+    fn settle(&self, claim: Lsn) -> Result<(), RecoverError> {
+        let unsure = |part: &&Part| part.records > 0 && part.first + part.records - 1 > claim;
+        for Part { name, .. } in self.parts.iter().filter(unsure) {
+            let file = self.storage.open_to_write(name).map_err(io_error(name))?;
+            file.sync().map_err(io_error(name))?;
+        }
+        self.storage.sync().map_err(io_error(&self.storage.place()))
+    }
+}
+
+fn told(name: &str, refused: Refused) -> RecoverError {
+    let segment = name.into();
+    match refused {
+        Refused::Io(error) => RecoverError::Io { name: segment, error },
+        Refused::Format(format) => RecoverError::Format { segment, format },
+        Refused::Unknown(at) => RecoverError::Unknown { segment, at },
+    }
+}

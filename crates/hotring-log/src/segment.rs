@@ -1,0 +1,179 @@
+//! Segments: the files that the records are in, one after the other.
+//!
+//! ```text
+//!  log-<number of the first record, 20 digits>.hrl
+//!
+//!  magic 8 | format u32 | zero u32 | store's id 16 | first record u64 | synced u64 | chain u32 | zero 8 | CRC-32C u32
+//!  records ...
+//!  zeros up to the length that was preallocated
+//! ```
+//! `synced`: all records up to this one had been synced when the segment was begun. `chain`: the checksum of the
+//! record before the first; a segment follows that one and no other. The last four of the header's 64 bytes are the
+//! checksum of those before, in each version of the format, so that damage is told from a later version.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::log::Lsn;
+use crate::storage::{File, Storage};
+
+/// What tells one store's log from another's: random bytes, which no client is to learn.
+pub type Id = [u8; 16];
+
+pub(crate) const HEADER_LEN: u64 = 64;
+
+const MAGIC: &[u8; 8] = b"hotr-log";
+
+/// The version that is written; readers accept it and those before.
+const FORMAT: u32 = 1;
+
+/// What makes the store's durable records known.
+pub(crate) fn mark(id: &Id) -> u64 {
+    u64::from_le_bytes(*id.first_chunk().expect("16 bytes"))
+}
+
+/// What stands before the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) id: Id,
+    pub(crate) first: Lsn,
+    pub(crate) synced: Lsn,
+    pub(crate) chain: u32,
+}
+
+/// Why there is no header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadHeader {
+    Damaged,
+    /// A later version's.
+    Format(u32),
+}
+
+impl Header {
+    pub(crate) fn to_bytes(self) -> [u8; HEADER_LEN as usize] {
+        let mut bytes = [0; HEADER_LEN as usize];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.id);
+        bytes[32..40].copy_from_slice(&self.first.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.synced.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.chain.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Result<Header, BadHeader> {
+        let bytes: &[u8; HEADER_LEN as usize] = bytes.first_chunk().ok_or(BadHeader::Damaged)?;
+        let word =
+            |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let long =
+            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        if bytes[..8] != *MAGIC || crc32c::crc32c(&bytes[..60]) != word(60) {
+            return Err(BadHeader::Damaged);
+        }
+        match word(8) {
+            1..=FORMAT => {}
+            format => return Err(BadHeader::Format(format)),
+        }
+        let id = bytes[16..32].try_into().expect("16 bytes");
+        Ok(Header { id, first: long(32), synced: long(40), chain: word(48) })
+    }
+}
+
+pub(crate) fn name(first: Lsn) -> String {
+    format!("log-{first:020}.hrl")
+}
+
+fn first_of(name: &str) -> Option<Lsn> {
+    let digits = name.strip_prefix("log-")?.strip_suffix(".hrl")?;
+    let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
+}
+
+/// The segments of a directory in their order: the number of the first record that the name tells, and the name.
+pub(crate) fn list(storage: &dyn Storage) -> io::Result<Vec<(Lsn, String)>> {
+    let names = storage.list()?.into_iter();
+    let mut found: Vec<_> = names.filter_map(|name| Some((first_of(&name)?, name))).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The segment that is written to.
+pub(crate) struct Segment {
+    pub(crate) file: Arc<dyn File>,
+    /// Where the last record ends.
+    len: u64,
+}
+
+impl Segment {
+    /// Begins a segment. What is left of one that could not be begun is taken away.
+    pub(crate) fn create(storage: &dyn Storage, header: Header, room: u64) -> io::Result<Segment> {
+        let name = name(header.first);
+        let file = storage.create(&name)?;
+        let begun = file.preallocate(room).and_then(|()| file.write_all_at(&header.to_bytes(), 0));
+        if let Err(error) = begun {
+            storage.remove(&name)?;
+            return Err(error);
+        }
+        Ok(Segment { file, len: HEADER_LEN })
+    }
+
+    /// Whether so many bytes more belong into the next segment. A segment has at least one record, however long.
+    pub(crate) fn is_full(&self, more: u64, max: u64) -> bool {
+        self.len > HEADER_LEN && self.len + more > max
+    }
+
+    /// Writes what follows. If that fails, it is as if nothing had been written until [`end`](Self::end).
+    pub(crate) fn write<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
+        let mut at = self.len;
+        for piece in pieces {
+            self.file.write_all_at(piece, at)?;
+            at += piece.len() as u64;
+        }
+        self.len = at;
+        Ok(())
+    }
+
+    /// Cuts off what is behind the last record: room, or a part of a record.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        self.file.set_len(self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_written_and_not_otherwise() {
+        let header = Header { id: [7; 16], first: 41, synced: 39, chain: 0x1234_5678 };
+        let bytes = header.to_bytes();
+        assert_eq!(Header::read(&bytes), Ok(header));
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes;
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Header::read(&changed), Err(BadHeader::Damaged), "bit {bit}");
+        }
+        for format in [0, FORMAT + 1] {
+            let mut later = bytes;
+            later[8..12].copy_from_slice(&format.to_le_bytes());
+            let crc = crc32c::crc32c(&later[..60]);
+            later[60..].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(Header::read(&later), Err(BadHeader::Format(format)));
+        }
+    }
+
+    #[test]
+    fn names_tell_the_order() {
+        assert_eq!(name(17), "log-00000000000000000017.hrl");
+        for first in [1, 17, u64::MAX] {
+            assert_eq!(first_of(&name(first)), Some(first));
+        }
+        for other in
+            ["log-17.hrl", "log-0000000000000000001x.hrl", "lock", "log-99999999999999999999.hrl"]
+        {
+            assert_eq!(first_of(other), None, "{other}");
+        }
+    }
+}

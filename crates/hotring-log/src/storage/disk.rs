@@ -1,0 +1,181 @@
+//! Files on the disk. Nothing else in the crate touches any.
+
+use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{File, Storage};
+
+/// The file whose lock says that the directory is in use.
+const LOCK: &str = "lock";
+
+/// A directory on the disk that no other process has as its log.
+#[derive(Debug)]
+pub struct Disk {
+    path: PathBuf,
+    directory: fs::File,
+    /// Held as long as it is open.
+    _lock: fs::File,
+}
+
+impl Disk {
+    /// Opens the directory, or makes it, and locks it.
+    pub fn open(path: impl Into<PathBuf>) -> io::Result<Disk> {
+        let path = path.into();
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(named)?;
+        let directory = fs::File::open(&path).map_err(named)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = options.open(path.join(LOCK)).map_err(named)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Disk { path, directory, _lock: lock }),
+            Err(TryLockError::WouldBlock) => {
+                let text = format!("{} is in use by another server", path.display());
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
+            }
+            Err(TryLockError::Error(error)) => Err(named(error)),
+        }
+    }
+
+    fn opened(&self, options: &OpenOptions, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(DiskFile(options.open(self.path.join(name))?)))
+    }
+}
+
+impl Storage for Disk {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            // A name that is no text is none of ours.
+            names.extend(entry?.file_name().into_string().ok());
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.opened(OpenOptions::new().read(true).write(true).create_new(true).mode(0o600), name)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.opened(OpenOptions::new().read(true), name)
+    }
+
+    fn open_to_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.opened(OpenOptions::new().read(true).write(true), name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.directory.sync_all()
+    }
+}
+
+struct DiskFile(fs::File);
+
+impl File for DiskFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, at)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, at)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{FallocateFlags, fallocate};
+            match fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+                // Without it, only syncing is slower.
+                Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = len;
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory that goes away with the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path =
+                std::env::temp_dir().join(format!("hotring-log-{}-{name}", std::process::id()));
+            Folder(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_directory_has_one_user() {
+        let folder = Folder::new("lock");
+        let first = Disk::open(&folder.0).unwrap();
+        let error = Disk::open(&folder.0).unwrap_err();
+        assert!(error.to_string().contains(folder.0.to_str().unwrap()), "{error}");
+        drop(first);
+        Disk::open(&folder.0).unwrap();
+    }
+
+    #[test]
+    fn files_hold_what_was_written() {
+        let folder = Folder::new("files");
+        let disk = Disk::open(&folder.0).unwrap();
+        let file = disk.create("a").unwrap();
+        assert_eq!(disk.create("a").err().unwrap().kind(), io::ErrorKind::AlreadyExists);
+        file.preallocate(10_000).unwrap();
+        file.write_all_at(b"abc", 5).unwrap();
+        file.sync().unwrap();
+        file.set_len(7).unwrap();
+        disk.rename("a", "b").unwrap();
+        disk.sync().unwrap();
+        let file = disk.open("b").unwrap();
+        let mut buffer = [9; 10];
+        assert_eq!((file.size().unwrap(), file.read_at(&mut buffer, 0).unwrap()), (7, 7));
+        assert_eq!(&buffer[..7], b"\0\0\0\0\0ab");
+        assert!(file.write_all_at(b"x", 0).is_err());
+        disk.open_to_write("b").unwrap().write_all_at(b"x", 0).unwrap();
+        disk.remove("b").unwrap();
+        assert_eq!(disk.list().unwrap(), [LOCK]);
+    }
+}

@@ -1,0 +1,420 @@
+//! For tests: a directory in memory that knows what a crash may leave of it.
+//!
+//! It holds what was synced, and the changes since, one after the other: writes by blocks of 512 bytes, which a disk
+//! writes whole, changes of a file's length, and changes of names. A crash leaves what was synced and any of the
+//! changes: a power cut none, some or all of them in whatever order, a kill of the process all. [`Memory::image`]
+//! makes the directory as it is then; [`Memory::power_cuts`] draws cuts worth a try.
+//!
+//! It can fail where it is told to ([`Memory::fail`]), pretend to sync ([`Memory::pretend`]), and call a function
+//! before each change and each sync ([`Memory::before_each`]), which is when a crash is of interest.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{File, Storage};
+
+/// What a disk writes whole.
+pub const BLOCK: usize = 512;
+
+/// What can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A write to a file: half of it is done.
+    Write,
+    /// Syncing a file.
+    Sync,
+    /// Making a file.
+    Create,
+    /// Taking room.
+    Preallocate,
+    /// Changing a length.
+    SetLen,
+    /// Syncing the directory.
+    SyncDirectory,
+}
+
+/// Something changed that a crash may undo as long as it is not synced.
+#[derive(Clone, Debug)]
+enum Change {
+    Bytes { file: usize, at: u64, bytes: Vec<u8> },
+    Len { file: usize, len: u64 },
+    Create { name: String, file: usize },
+    Rename { from: String, to: String },
+    Remove { name: String },
+}
+
+impl Change {
+    /// The file whose content it changes; None if it changes the directory.
+    fn file(&self) -> Option<usize> {
+        match self {
+            Change::Bytes { file, .. } | Change::Len { file, .. } => Some(*file),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Content {
+    files: Vec<Vec<u8>>,
+    names: BTreeMap<String, usize>,
+}
+
+impl Content {
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Bytes { file, at, bytes } => {
+                let (file, at) = (&mut self.files[*file], *at as usize);
+                file.resize(file.len().max(at + bytes.len()), 0);
+                file[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            Change::Len { file, len } => self.files[*file].resize(*len as usize, 0),
+            Change::Create { name, file } => drop(self.names.insert(name.clone(), *file)),
+            Change::Rename { from, to } => {
+                if let Some(file) = self.names.remove(from) {
+                    self.names.insert(to.clone(), file);
+                }
+            }
+            Change::Remove { name } => drop(self.names.remove(name)),
+        }
+    }
+}
+
+struct Failure {
+    step: Step,
+    /// So many of them succeed first.
+    after: usize,
+    times: usize,
+    kind: io::ErrorKind,
+}
+
+#[derive(Default)]
+struct State {
+    now: Content,
+    synced: Content,
+    changes: Vec<Change>,
+    failures: Vec<Failure>,
+    pretends: bool,
+    last_step: Option<Step>,
+}
+
+impl State {
+    /// What is to fail of this step, if anything is.
+    fn failure(&mut self, step: Step) -> io::Result<()> {
+        self.last_step = Some(step);
+        let Some(at) = self.failures.iter().position(|failure| failure.step == step) else {
+            return Ok(());
+        };
+        let failure = &mut self.failures[at];
+        if failure.after > 0 {
+            failure.after -= 1;
+            return Ok(());
+        }
+        let kind = failure.kind;
+        failure.times -= 1;
+        if failure.times == 0 {
+            self.failures.remove(at);
+        }
+        Err(kind.into())
+    }
+
+    fn change(&mut self, change: Change) {
+        self.now.apply(&change);
+        self.changes.push(change);
+    }
+
+    fn write(&mut self, file: usize, mut bytes: &[u8], mut at: u64) {
+        while !bytes.is_empty() {
+            let room = BLOCK - at as usize % BLOCK;
+            let (block, rest) = bytes.split_at(room.min(bytes.len()));
+            self.change(Change::Bytes { file, at, bytes: block.to_vec() });
+            (at, bytes) = (at + block.len() as u64, rest);
+        }
+    }
+
+    fn sync(&mut self, which: impl Fn(&Change) -> bool) {
+        if !self.pretends {
+            let State { changes, synced, .. } = self;
+            changes.extract_if(.., |change| which(change)).for_each(|change| synced.apply(&change));
+        }
+    }
+}
+
+type Hook = dyn Fn(&Memory, Step) + Send + Sync;
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    hook: Mutex<Option<Arc<Hook>>>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A directory in memory; a copy is the same directory.
+#[derive(Clone, Default)]
+pub struct Memory {
+    shared: Arc<Shared>,
+}
+
+/// A power cut.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// Which of the changes since the last sync took place, in their order; of the last one of them only so many
+    /// bytes if it is [`torn`](Self::torn).
+    pub kept: Vec<bool>,
+    /// Bytes of the last kept change that took place, if not all of them.
+    pub torn: Option<usize>,
+}
+
+impl Memory {
+    /// An empty directory.
+    pub fn new() -> Memory {
+        Memory::default()
+    }
+
+    /// From now on so many steps of this kind succeed, and so many after them fail.
+    pub fn fail(&self, step: Step, after: usize, times: usize, kind: io::ErrorKind) {
+        self.shared.state().failures.push(Failure { step, after, times, kind });
+    }
+
+    /// Whether syncing does nothing from now on, and says that it did.
+    pub fn pretend(&self, pretends: bool) {
+        self.shared.state().pretends = pretends;
+    }
+
+    /// Calls this before each step that changes or syncs something.
+    pub fn before_each(&self, hook: impl Fn(&Memory, Step) + Send + Sync + 'static) {
+        *self.shared.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
+    }
+
+    /// The last step that was taken, or failed.
+    pub fn last_step(&self) -> Option<Step> {
+        self.shared.state().last_step
+    }
+
+    /// Changes that a power cut may undo.
+    pub fn unsynced(&self) -> usize {
+        self.shared.state().changes.len()
+    }
+
+    /// The directory after a power cut.
+    pub fn image(&self, cut: &Cut) -> Memory {
+        let state = self.shared.state();
+        let mut content = state.synced.clone();
+        content.files.resize(state.now.files.len(), Vec::new());
+        let kept = state.changes.iter().zip(&cut.kept).filter(|(_, kept)| **kept);
+        let mut kept = kept.map(|(change, _)| change).peekable();
+        while let Some(change) = kept.next() {
+            match (change, cut.torn) {
+                (Change::Bytes { file, at, bytes }, Some(len)) if kept.peek().is_none() => {
+                    let bytes = bytes[..len.min(bytes.len())].to_vec();
+                    content.apply(&Change::Bytes { file: *file, at: *at, bytes });
+                }
+                _ => content.apply(change),
+            }
+        }
+        Memory::of(content)
+    }
+
+    /// The directory after a kill of the process.
+    pub fn killed(&self) -> Memory {
+        Memory::of(self.shared.state().now.clone())
+    }
+
+    fn of(content: Content) -> Memory {
+        let memory = Memory::new();
+        {
+            let mut state = memory.shared.state();
+            (state.now, state.synced) = (content.clone(), content);
+        }
+        memory
+    }
+
+    /// Power cuts worth a try: nothing happened since the last sync; the first changes, with the last of them whole
+    /// or torn; each subset if there are at most `drawn` of them, otherwise so many that are drawn.
+    pub fn power_cuts(&self, drawn: usize, seed: u64) -> Vec<Cut> {
+        let count = self.unsynced();
+        let mut random = Random(seed);
+        let mut cuts = Vec::new();
+        let first = |n: usize| (0..count).map(|i| i < n).collect::<Vec<bool>>();
+        for n in (0..=count).rev().take(drawn).chain([0]) {
+            cuts.push(Cut { kept: first(n), torn: None });
+            let torn = random.below(BLOCK);
+            cuts.push(Cut { kept: first(n), torn: Some(torn) });
+        }
+        if count < usize::BITS as usize && 1 << count <= drawn {
+            let kept = |subset: usize| (0..count).map(|i| subset >> i & 1 == 1).collect();
+            cuts.extend((0..1 << count).map(|subset| Cut { kept: kept(subset), torn: None }));
+            return cuts;
+        }
+        for i in 0..drawn {
+            // Few are lost, half of them, or nearly all.
+            let share = [1, 4, 7][i % 3];
+            let kept = (0..count).map(|_| random.below(8) >= share).collect();
+            let torn = (random.below(2) == 0).then(|| random.below(BLOCK));
+            cuts.push(Cut { kept, torn });
+        }
+        cuts
+    }
+
+    /// The content of a file, if there is one of this name.
+    pub fn content(&self, name: &str) -> Option<Vec<u8>> {
+        let state = self.shared.state();
+        state.now.names.get(name).map(|file| state.now.files[*file].clone())
+    }
+
+    /// Makes a file of this content, or changes it, and syncs it.
+    pub fn set_content(&self, name: &str, content: &[u8]) {
+        let mut state = self.shared.state();
+        state.now.files.push(content.to_vec());
+        let file = state.now.files.len() - 1;
+        state.now.names.insert(name.into(), file);
+        state.synced = state.now.clone();
+        state.changes.clear();
+    }
+
+    /// Before a step: calls the hook, and fails if the step is to.
+    fn begin(&self, step: Step) -> (MutexGuard<'_, State>, io::Result<()>) {
+        let hook = self.shared.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(hook) = hook {
+            hook(self, step);
+        }
+        let mut state = self.shared.state();
+        let failure = state.failure(step);
+        (state, failure)
+    }
+
+    fn opened(&self, name: &str, writes: bool) -> io::Result<Arc<dyn File>> {
+        let file = *self.shared.state().now.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(MemoryFile { memory: self.clone(), file, writes }))
+    }
+}
+
+impl Storage for Memory {
+    fn place(&self) -> String {
+        "memory".into()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.shared.state().now.names.keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let (mut state, failure) = self.begin(Step::Create);
+        failure?;
+        if state.now.names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = state.now.files.len();
+        state.now.files.push(Vec::new());
+        state.synced.files.resize(file + 1, Vec::new());
+        state.change(Change::Create { name: name.into(), file });
+        drop(state);
+        self.opened(name, true)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.opened(name, false)
+    }
+
+    fn open_to_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.opened(name, true)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.shared.state();
+        state.now.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        state.change(Change::Rename { from: from.into(), to: to.into() });
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.shared.state();
+        state.now.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        state.change(Change::Remove { name: name.into() });
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let (mut state, failure) = self.begin(Step::SyncDirectory);
+        failure?;
+        state.sync(|change| change.file().is_none());
+        Ok(())
+    }
+}
+
+struct MemoryFile {
+    memory: Memory,
+    file: usize,
+    writes: bool,
+}
+
+impl MemoryFile {
+    fn begin_change(&self, step: Step) -> (MutexGuard<'_, State>, io::Result<()>) {
+        assert!(self.writes, "the file was opened to be read");
+        self.memory.begin(step)
+    }
+}
+
+impl File for MemoryFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.memory.shared.state().now.files[self.file].len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let state = self.memory.shared.state();
+        let bytes = state.now.files[self.file].get(at as usize..).unwrap_or_default();
+        let len = bytes.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&bytes[..len]);
+        Ok(len)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let (mut state, failure) = self.begin_change(Step::Write);
+        let done = if failure.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };
+        state.write(self.file, done, at);
+        failure
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let (mut state, failure) = self.begin_change(Step::SetLen);
+        failure?;
+        state.change(Change::Len { file: self.file, len });
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let (mut state, failure) = self.begin_change(Step::Sync);
+        failure?;
+        state.sync(|change| change.file() == Some(self.file));
+        Ok(())
+    }
+
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        let (mut state, failure) = self.begin_change(Step::Preallocate);
+        failure?;
+        let len = len.max(state.now.files[self.file].len() as u64);
+        state.change(Change::Len { file: self.file, len });
+        Ok(())
+    }
+}
+
+/// Numbers that a seed decides.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % end as u64) as usize
+    }
+}

@@ -1,0 +1,138 @@
+//! Syncing: what was written and is not synced yet, and who sees to it.
+//!
+//! Where writes are acknowledged once they are synced, the writer syncs each group. Otherwise [`Syncer`] does, each
+//! second, on a thread of its own, and the writer goes on writing meanwhile. The writer steps in when the oldest
+//! bytes are [`OVERDUE`] old: it waits then, and what a power cut may take grows no further.
+//!
+//! One sync at a time: of two that wait for the same failed write, the system tells only one.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::log::{Log, Lsn, Trouble, When};
+use crate::storage::{File, Storage};
+
+/// How often files are synced.
+const EACH: Duration = Duration::from_secs(1);
+
+/// The age at which unsynced bytes hold up the writer: a sync has been due for two seconds.
+pub(crate) const OVERDUE: Duration = Duration::from_secs(3);
+
+/// What was written since the last sync.
+pub(crate) struct Unsynced {
+    log: Arc<Log>,
+    storage: Arc<dyn Storage>,
+    state: Mutex<State>,
+    /// Held by who syncs.
+    turn: Mutex<()>,
+    closed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    files: Vec<Arc<dyn File>>,
+    /// Names have changed.
+    directory: bool,
+    /// The last record that was written.
+    last: Lsn,
+    /// When the oldest of it was written.
+    since: Option<Duration>,
+    /// The same of what is being synced.
+    syncing: Option<Duration>,
+    closed: bool,
+}
+
+impl Unsynced {
+    pub(crate) fn new(log: Arc<Log>, storage: Arc<dyn Storage>) -> Unsynced {
+        let state = Mutex::new(State { last: log.synced(), ..State::default() });
+        Unsynced { log, storage, state, turn: Mutex::new(()), closed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics between its changes.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The names in the directory have changed.
+    pub(crate) fn directory_changed(&self) {
+        self.state().directory = true;
+    }
+
+    /// Records up to `last` were written to this file.
+    pub(crate) fn wrote(&self, file: &Arc<dyn File>, last: Lsn, now: Duration) {
+        let mut state = self.state();
+        if !state.files.last().is_some_and(|known| Arc::ptr_eq(known, file)) {
+            state.files.push(file.clone());
+        }
+        state.last = last;
+        state.since.get_or_insert(now);
+    }
+
+    /// Whether something has been unsynced for too long.
+    pub(crate) fn is_overdue(&self, now: Duration) -> bool {
+        let state = self.state();
+        let oldest = state.syncing.or(state.since);
+        oldest.is_some_and(|since| now.saturating_sub(since) >= OVERDUE)
+    }
+
+    /// Syncs everything that was written, after the sync that is under way. A failure is for good.
+    pub(crate) fn sync(&self) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.log.is_lost() {
+            return;
+        }
+        let (files, directory, last) = {
+            let mut state = self.state();
+            state.syncing = state.since.take();
+            let directory = std::mem::take(&mut state.directory);
+            (std::mem::take(&mut state.files), directory, state.last)
+        };
+        if files.is_empty() && !directory {
+            return;
+        }
+        let result = self.sync_these(&files, directory);
+        self.state().syncing = None;
+        match result {
+            Ok(()) => self.log.has_synced(last),
+            Err(trouble) => self.log.set_trouble(Some(trouble)),
+        }
+    }
+
+    fn sync_these(&self, files: &[Arc<dyn File>], directory: bool) -> Result<(), Trouble> {
+        let trouble = |what| move |error| Trouble { what, error: Arc::new(error), may_pass: false };
+        files.iter().try_for_each(|file| file.sync()).map_err(trouble("syncing the log"))?;
+        if directory {
+            self.storage.sync().map_err(trouble("syncing the log's directory"))?;
+        }
+        Ok(())
+    }
+
+    /// There will be nothing more to sync.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.closed.notify_all();
+    }
+}
+
+/// Syncs each second where writes are acknowledged before. A thread of the owner's:
+/// `while syncer.wait() { syncer.step() }`.
+pub struct Syncer {
+    pub(crate) unsynced: Arc<Unsynced>,
+}
+
+impl Syncer {
+    /// Waits for a second. False once the writer has ended.
+    pub fn wait(&self) -> bool {
+        let goes_on = |state: &mut State| !state.closed;
+        let state = self.unsynced.state();
+        let waited = self.unsynced.closed.wait_timeout_while(state, EACH, goes_on);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+    }
+
+    /// Syncs what there is, unless the writer does that by itself.
+    pub fn step(&self) {
+        if self.unsynced.log.when() != When::Synced {
+            self.unsynced.sync();
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Reading segments: their records, batch by batch, from a buffer that holds a piece of a file; and where a segment
+//! ends, and why. What that means for the log is the business of `recover.rs`.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use crate::log::Lsn;
+use crate::record::{Bad, Effect, Found, HEAD_LEN, checksum, highest_durable, read};
+use crate::segment::{BadHeader, HEADER_LEN, Header, mark};
+use crate::storage::{File, Storage};
+
+/// Bytes that are read at once.
+const PIECE: u64 = 1 << 20;
+
+/// What is wrong at a place of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// The header of the segment cannot be read.
+    Header,
+    /// The segment does not follow the one before.
+    Chain,
+    /// Here is a record where another is expected.
+    Number {
+        /// The number of the one that is here.
+        found: Lsn,
+    },
+    /// The log ends within a record or a batch.
+    Cut,
+    /// The checksum is not that of the content.
+    Checksum,
+    /// Zeros, and something behind them.
+    Hole,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Damage::Header => f.write_str("the header cannot be read"),
+            Damage::Chain => f.write_str("it does not follow the segment before"),
+            Damage::Number { found } => write!(f, "record {found} is where another is expected"),
+            Damage::Cut => f.write_str("it ends within a record or a batch"),
+            Damage::Checksum => f.write_str("a checksum is wrong"),
+            Damage::Hole => f.write_str("there are zeros where a record is expected"),
+        }
+    }
+}
+
+/// A place where the log cannot be read on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Broken {
+    /// Which of the segments.
+    pub(crate) index: usize,
+    /// Where in it.
+    pub(crate) at: u64,
+    pub(crate) damage: Damage,
+    /// The first record that is not whole, or does not have its whole batch.
+    pub(crate) lost: Lsn,
+    /// Records of the batch have been read.
+    pub(crate) within_batch: bool,
+}
+
+/// What was read of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The segment's name.
+    pub name: String,
+    /// The number of the first record, as the name tells it.
+    pub first: Lsn,
+    /// Records in whole batches.
+    pub records: u64,
+    /// Where the last whole batch ends.
+    pub end: u64,
+    /// The length of the file.
+    pub len: u64,
+}
+
+/// Why a segment cannot be read at all.
+pub(crate) enum Refused {
+    Io(io::Error),
+    Format(u32),
+    /// A record at this place is of a kind that this version does not know.
+    Unknown(u64),
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Refused {
+        Refused::Io(error)
+    }
+}
+
+/// A piece of a file.
+pub(crate) struct Window {
+    file: Arc<dyn File>,
+    len: u64,
+    buffer: Vec<u8>,
+    /// Where in the file the buffer begins.
+    from: u64,
+}
+
+impl Window {
+    pub(crate) fn open(storage: &dyn Storage, name: &str) -> io::Result<Window> {
+        let file = storage.open(name)?;
+        let len = file.size()?;
+        Ok(Window { file, len, buffer: Vec::new(), from: 0 })
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The bytes from `at` on: so many at least, if the file has them. What is before `keep` is forgotten.
+    fn bytes(&mut self, keep: u64, at: u64, needed: u64) -> io::Result<&[u8]> {
+        let have = self.from + self.buffer.len() as u64;
+        let wanted = self.len.min(at.saturating_add(needed));
+        if have < wanted {
+            self.buffer.drain(..(keep - self.from) as usize);
+            self.from = keep;
+            self.fill(have, self.len.min(wanted.max(have + PIECE)))?;
+        }
+        Ok(self.buffer.get((at - self.from) as usize..).unwrap_or_default())
+    }
+
+    /// Adds what is in the file from `have` to `end`, in pieces: the buffer never grows ahead of what is there.
+    fn fill(&mut self, mut have: u64, end: u64) -> io::Result<()> {
+        while have < end {
+            let old = self.buffer.len();
+            self.buffer.resize(old + PIECE.min(end - have) as usize, 0);
+            let read = match self.file.read_at(&mut self.buffer[old..], have) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                Err(error) => return Err(error),
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => read,
+            };
+            self.buffer.truncate(old + read);
+            have += read as u64;
+        }
+        Ok(())
+    }
+
+    /// The header; None if it is damaged.
+    pub(crate) fn header(&mut self) -> Result<Option<Header>, Refused> {
+        match Header::read(self.bytes(0, 0, HEADER_LEN)?) {
+            Ok(header) => Ok(Some(header)),
+            Err(BadHeader::Damaged) => Ok(None),
+            Err(BadHeader::Format(format)) => Err(Refused::Format(format)),
+        }
+    }
+
+    /// What is from `at` on: the highest number up to which it says that all had been synced, and where the last
+    /// byte that is not 0 ends.
+    pub(crate) fn remains(&mut self, at: u64, mark: Option<u64>) -> io::Result<(Lsn, u64)> {
+        // A record that a piece does not hold whole begins so close to its end.
+        const OVERLAP: u64 = 64;
+        let (mut claim, mut end) = (0, at);
+        let (mut file_at, file_end) = (at, self.len);
+        self.buffer.clear();
+        self.from = at;
+        while file_at < file_end {
+            let bytes = self.bytes(file_at, file_at, PIECE)?;
+            claim = claim.max(highest_durable(bytes, mark).unwrap_or(0));
+            if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+                end = file_at + last as u64 + 1;
+            }
+            let len = bytes.len() as u64;
+            file_at += if file_at + len < file_end { len - OVERLAP } else { len };
+        }
+        Ok((claim, end))
+    }
+}
+
+/// Who takes what was read: the number of the last record, and all effects of its batch.
+pub type Apply<'a> = dyn FnMut(Lsn, &[Effect<'_>]) + 'a;
+
+/// Reads the records of a segment.
+pub(crate) struct Reading<'a, 'b> {
+    pub(crate) window: Window,
+    pub(crate) header: Header,
+    /// Batches up to before this record are not handed over.
+    pub(crate) from: Lsn,
+    pub(crate) apply: &'a mut Apply<'b>,
+    /// The next record.
+    pub(crate) next: Lsn,
+    /// The checksum of the last record that has its whole batch.
+    pub(crate) chain: u32,
+    /// The highest number up to which all had been synced.
+    pub(crate) claim: Lsn,
+    /// Records in whole batches, and where the last of them ends.
+    pub(crate) records: u64,
+    pub(crate) end: u64,
+    /// Where the records of the batch begin that is not whole yet.
+    pub(crate) batch: Vec<u64>,
+}
+
+impl Reading<'_, '_> {
+    /// Reads to the end; returns where it stopped, if that is not the end, and why.
+    pub(crate) fn run(&mut self) -> Result<Option<(u64, Damage)>, Refused> {
+        let (mut at, mut needed) = (HEADER_LEN, HEAD_LEN as u64 + 1);
+        loop {
+            let bytes = self.window.bytes(self.end, at, needed)?;
+            let bad = match read(bytes) {
+                Ok(found) => {
+                    let (len, crc) = (found.len as u64, checksum(bytes));
+                    let what = Seen::of(&found);
+                    if let Err(damage) = self.take(at, len, crc, what) {
+                        return Ok(Some((at, damage)));
+                    }
+                    (at, needed) = (at + len, HEAD_LEN as u64 + 1);
+                    continue;
+                }
+                Err(bad) => bad,
+            };
+            let left = self.window.len - at;
+            match bad {
+                Bad::Short { needed: more } if more as u64 <= left => needed = more as u64,
+                Bad::Unknown => return Err(Refused::Unknown(at)),
+                _ => return Ok(self.stopped(at, bad)?.map(|damage| (at, damage))),
+            }
+        }
+    }
+
+    /// There is no record at `at`: the end, or damage.
+    fn stopped(&mut self, at: u64, bad: Bad) -> Result<Option<Damage>, Refused> {
+        let is_whole = self.batch.is_empty();
+        Ok(match bad {
+            Bad::Zero if self.window.remains(at, None)?.1 > at => Some(Damage::Hole),
+            Bad::Zero => (!is_whole).then_some(Damage::Cut),
+            Bad::Short { .. } if at == self.window.len => (!is_whole).then_some(Damage::Cut),
+            Bad::Short { .. } => Some(Damage::Cut),
+            Bad::Checksum | Bad::Unknown => Some(Damage::Checksum),
+        })
+    }
+
+    /// A record was found at `at`.
+    fn take(&mut self, at: u64, len: u64, crc: u32, what: Seen) -> Result<(), Damage> {
+        if let Some(upto) = what.durable {
+            // Within a batch there is none.
+            if !self.batch.is_empty() || what.more || what.lsn != mark(&self.header.id) {
+                return Err(Damage::Number { found: what.lsn });
+            }
+            self.claim = self.claim.max(upto);
+            self.end = at + len;
+            return Ok(());
+        }
+        if what.lsn != self.next {
+            return Err(Damage::Number { found: what.lsn });
+        }
+        self.next += 1;
+        self.batch.push(at);
+        if !what.more {
+            if self.next > self.from {
+                self.hand_over();
+            }
+            self.records += self.batch.len() as u64;
+            (self.end, self.chain) = (at + len, crc);
+            self.batch.clear();
+        }
+        Ok(())
+    }
+
+    /// The batch is whole, and in the buffer.
+    fn hand_over(&mut self) {
+        let Window { buffer, from, .. } = &self.window;
+        let at = |place: u64| read(&buffer[(place - from) as usize..]).expect("it was read before");
+        match *self.batch {
+            [one] => (self.apply)(self.next - 1, &[at(one).effect]),
+            ref batch => {
+                let effects: Vec<Effect<'_>> = batch.iter().map(|one| at(*one).effect).collect();
+                (self.apply)(self.next - 1, &effects);
+            }
+        }
+    }
+
+    /// The first record that has not been handed over with its batch.
+    pub(crate) fn lost(&self) -> Lsn {
+        self.next - self.batch.len() as u64
+    }
+}
+
+/// What matters of a record besides its effect.
+struct Seen {
+    lsn: Lsn,
+    more: bool,
+    durable: Option<Lsn>,
+}
+
+impl Seen {
+    fn of(found: &Found<'_>) -> Seen {
+        let durable = match found.effect {
+            Effect::Durable { upto } => Some(upto),
+            _ => None,
+        };
+        Seen { lsn: found.lsn, more: found.more, durable }
+    }
+}

@@ -1,0 +1,234 @@
+//! The writer: takes what was handed over and writes it, a group at a time, in the order of its numbers.
+//!
+//! A segment is ended before the group that would make it too long, never within one, hence never within a batch.
+//! The first segment is made with the first record.
+//!
+//! **Faults.** If a group cannot be written, the file is cut back to the group before. If the disk is full, the
+//! group is kept and tried again, once a second. All else is for good, as is each failed sync: what the file holds
+//! is in doubt then, and nothing is written or acknowledged any more.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::log::{Log, Lsn, Trouble, When};
+use crate::record::Group;
+use crate::recover::Recovered;
+use crate::segment::{self, Header, Id, Segment};
+use crate::storage::Storage;
+use crate::syncer::{Syncer, Unsynced};
+
+/// How the log is written.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The store's id, which all segments have.
+    pub id: Id,
+    /// Bytes at which the next segment begins.
+    pub segment_len: u64,
+}
+
+impl Options {
+    /// Long enough that segments are begun rarely, short enough that room comes back soon once they go.
+    pub const SEGMENT_LEN: u64 = 64 << 20;
+
+    /// The usual ones, for the store of this id.
+    pub fn new(id: Id) -> Options {
+        Options { id, segment_len: Options::SEGMENT_LEN }
+    }
+}
+
+/// Writes the log. A thread of the owner's: `while writer.step(now) { writer.wait() }`.
+pub struct Writer {
+    log: Arc<Log>,
+    storage: Arc<dyn Storage>,
+    unsynced: Arc<Unsynced>,
+    options: Options,
+    /// What was taken and is not written yet, and the number of its first record.
+    group: Group,
+    first: Lsn,
+    segment: Option<Segment>,
+    /// The checksum of the last record.
+    chain: u32,
+    /// Up to where the log itself says that it is synced.
+    told: Lsn,
+    /// When what failed is tried again.
+    retry_at: Option<Duration>,
+}
+
+impl Writer {
+    /// What a buffer may keep from one group to the next.
+    const KEPT_MAX: usize = 1 << 20;
+
+    /// How often it is tried to write to a full disk.
+    const RETRY: Duration = Duration::from_secs(1);
+
+    /// Goes on with the log that was recovered; `log` is new and goes on from there, too.
+    pub fn new(
+        log: Arc<Log>,
+        storage: Arc<dyn Storage>,
+        options: Options,
+        recovered: &Recovered,
+    ) -> (Writer, Syncer) {
+        assert_eq!(log.written(), recovered.last, "the log goes on where it ended");
+        let unsynced = Arc::new(Unsynced::new(log.clone(), storage.clone()));
+        let syncer = Syncer { unsynced: unsynced.clone() };
+        let (first, chain) = (recovered.last + 1, recovered.chain);
+        let (group, segment, retry_at) = (Group::default(), None, None);
+        let writer = Writer {
+            log,
+            storage,
+            unsynced,
+            options,
+            group,
+            first,
+            segment,
+            chain,
+            told: 0,
+            retry_at,
+        };
+        (writer, syncer)
+    }
+
+    /// Waits until there is something to do, a second at most.
+    pub fn wait(&self) {
+        const IDLE: Duration = Duration::from_secs(1);
+        if self.retry_at.is_none() {
+            self.log.wait(IDLE, false);
+            self.log.wait(Log::LINGER, true);
+        } else {
+            self.log.wait(Self::RETRY, true);
+        }
+    }
+
+    /// Writes what was handed over, and syncs it if that is the writer's to do. `now` is the time since whenever.
+    /// False once the log is closed and nothing is left to do.
+    pub fn step(&mut self, now: Duration) -> bool {
+        // Asked first: what was handed over before it was closed is taken below.
+        let closed = self.log.is_closed();
+        while self.has_group() {
+            if !closed && self.retry_at.is_some_and(|at| now < at) {
+                return true;
+            }
+            if self.unsynced.is_overdue(now) {
+                self.unsynced.sync();
+            }
+            self.write_or_tell(now);
+            if self.retry_at.is_some() || !closed {
+                break;
+            }
+        }
+        if closed {
+            self.finish(now);
+            return false;
+        }
+        if self.log.when() == When::Synced || self.unsynced.is_overdue(now) {
+            self.unsynced.sync();
+        }
+        true
+    }
+
+    /// Takes what was handed over, if nothing is left. If nothing can be written any more, it is dropped.
+    fn has_group(&mut self) -> bool {
+        if self.group.is_empty() {
+            self.first = self.log.take(&mut self.group);
+        }
+        if self.log.is_lost() {
+            self.log.has_dropped(self.group.len() as u64);
+            self.group.reset(0);
+        }
+        !self.group.is_empty()
+    }
+
+    fn write_or_tell(&mut self, now: Duration) {
+        match self.write(now) {
+            Ok(()) => {
+                if self.retry_at.take().is_some() {
+                    self.log.set_trouble(None);
+                }
+            }
+            Err(trouble) => {
+                self.retry_at = trouble.may_pass.then_some(now + Self::RETRY);
+                self.log.set_trouble(Some(trouble));
+            }
+        }
+    }
+
+    /// Writes the group and tells those who wait.
+    fn write(&mut self, now: Duration) -> Result<(), Trouble> {
+        let len = self.group.len() as u64;
+        if self.segment.as_ref().is_none_or(|s| s.is_full(len, self.options.segment_len)) {
+            self.begin_segment()?;
+        }
+        let last = self.first - 1 + self.group.count();
+        self.put_down(last, now)?;
+        self.group.reset(Self::KEPT_MAX);
+        // A sync may have failed meanwhile.
+        if !self.log.is_lost() {
+            self.log.has_written(last, len);
+        }
+        Ok(())
+    }
+
+    /// Writes the group to the segment, and before it up to where all is synced, if that is news.
+    fn put_down(&mut self, last: Lsn, now: Duration) -> Result<(), Trouble> {
+        let synced = self.log.synced();
+        let durable = (synced > self.told).then(|| (synced, segment::mark(&self.options.id)));
+        let crc = self.group.seal(self.first, durable);
+        let segment = self.segment.as_mut().expect("a segment was begun");
+        if let Err(error) = segment.write(self.group.pieces()) {
+            segment.end().map_err(trouble("cutting off what could not be written to the log"))?;
+            return Err(trouble("writing the log")(error));
+        }
+        self.unsynced.wrote(&segment.file, last, now);
+        self.told = synced;
+        self.chain = crc.unwrap_or(self.chain);
+        Ok(())
+    }
+
+    fn begin_segment(&mut self) -> Result<(), Trouble> {
+        if let Some(segment) = self.segment.take() {
+            // Whether this survives a power cut does not matter: zeros are no records.
+            segment.end().map_err(trouble("ending a segment of the log"))?;
+        }
+        let Options { id, segment_len } = self.options;
+        let synced = self.log.synced();
+        let header = Header { id, first: self.first, synced, chain: self.chain };
+        // Not longer for a long group: it may be the only one.
+        let begun = Segment::create(&*self.storage, header, segment_len);
+        self.unsynced.directory_changed();
+        self.segment = Some(begun.map_err(trouble("beginning a segment of the log"))?);
+        self.told = synced;
+        Ok(())
+    }
+
+    /// Syncs all, says so at the end of the log, and syncs that.
+    fn finish(&mut self, now: Duration) {
+        self.unsynced.sync();
+        if self.segment.is_some() && self.group.is_empty() && !self.log.is_lost() {
+            let last = self.log.written();
+            if self.log.synced() > self.told {
+                if let Err(trouble) = self.put_down(last, now) {
+                    self.log.set_trouble(Some(trouble));
+                } else {
+                    self.unsynced.sync();
+                }
+            }
+        }
+        self.unsynced.close();
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.unsynced.close();
+    }
+}
+
+/// What went wrong, and whether it may pass.
+fn trouble(what: &'static str) -> impl FnOnce(io::Error) -> Trouble {
+    move |error| {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        let may_pass = full.contains(&error.kind());
+        Trouble { what, error: Arc::new(error), may_pass }
+    }
+}

@@ -1,0 +1,221 @@
+//! Crashes: before each write and each sync of a random workload, in each setting, the directory is what a kill or
+//! a power cut may leave. Recovery gives a beginning of what was handed over then, in its order, batches whole, and
+//! with everything that was acknowledged. The log goes on from there.
+//!
+//! Not checked: a disk that loses what it said was synced, blocks that are torn within 512 bytes other than at the
+//! last change.
+
+use std::sync::{Arc, Mutex};
+
+use hotring_log::storage::memory::{Cut, Memory, Random, Step};
+use hotring_log::{Log, Recovered, Syncer, When};
+
+use crate::number;
+use crate::workload::{Batch, Running, draw, recovered};
+
+const SEGMENT_LEN: u64 = 4096;
+
+/// What the checker knows.
+struct Witness {
+    log: Arc<Log>,
+    /// What was handed over, in its order.
+    order: Mutex<Vec<Batch>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    random: Random,
+    /// What had been written before the last step.
+    written: u64,
+    images: usize,
+    /// What was wrong first.
+    wrong: Option<String>,
+}
+
+impl Witness {
+    /// Checks what recovery makes of this image, if everything up to `acknowledged` must be there.
+    fn check(
+        &self,
+        image: &Memory,
+        acknowledged: u64,
+        state: &mut State,
+        what: &dyn Fn() -> String,
+    ) {
+        state.images += 1;
+        let order = self.order.lock().unwrap();
+        let wrong = match recovered(image, 1) {
+            Err(error) => Some(error.to_string()),
+            Ok((report, batches)) => {
+                let is_start = batches.len() <= order.len() && batches == order[..batches.len()];
+                let last = batches.last().map_or(0, |(last, _)| *last);
+                if !is_start || report.last != last {
+                    Some(format!("{last} is the last record and the order is wrong: {report:?}"))
+                } else if last < acknowledged {
+                    Some(format!("{last} is the last record, {acknowledged} was acknowledged"))
+                } else {
+                    None
+                }
+            }
+        };
+        if let (Some(wrong), None) = (wrong, &state.wrong) {
+            state.wrong = Some(format!("{}: {wrong}", what()));
+        }
+    }
+
+    /// The log goes on from this image and crashes again.
+    fn go_on(&self, image: &Memory, state: &mut State, cuts: bool) {
+        let copy = image.killed();
+        let Ok((report, mut batches)) = recovered(image, 1) else { return };
+        let image = if cuts { image } else { &copy };
+        let mut next = Running::new(image, When::Synced, SEGMENT_LEN, &report);
+        for _ in 0..3 {
+            let (mut records, bytes) = draw(&mut state.random, 9);
+            batches.push((next.log.append(&mut records), bytes));
+            next.step();
+        }
+        let cut = Cut { kept: vec![false; image.unsynced()], torn: None };
+        let wrong = match recovered(&image.image(&cut), 1) {
+            Err(error) => error.to_string(),
+            Ok((_, again)) if again != batches => {
+                "it does not go on where it had ended".to_string()
+            }
+            Ok(_) => return,
+        };
+        state.wrong.get_or_insert(format!("after recovery: {wrong}"));
+    }
+
+    /// Before each step: all that may be if it crashes now.
+    fn look(&self, memory: &Memory, drawn: usize, cuts: bool) {
+        let state = &mut *self.state.lock().unwrap();
+        let (written, synced) = (self.log.written(), self.log.synced());
+        let seed = state.random.below(1 << 40) as u64;
+        for cut in memory.power_cuts(drawn, seed) {
+            let image = memory.image(&cut);
+            // What recovery does to it comes later.
+            let copy = state.random.below(16).eq(&0).then(|| image.killed());
+            self.check(&image, synced, state, &|| format!("power cut, {cut:?}"));
+            if let Some(copy) = copy {
+                self.go_on(&copy, state, cuts);
+            }
+        }
+        let before = std::mem::replace(&mut state.written, written);
+        if memory.last_step() == Some(Step::Write) {
+            let kept = vec![true; memory.unsynced()];
+            let torn = Cut { kept, torn: Some(state.random.below(512)) };
+            self.check(&memory.image(&torn), before, state, &|| "killed while it wrote".into());
+        }
+        self.check(&memory.killed(), written, state, &|| "killed".into());
+    }
+}
+
+/// A run: its setting, and what is wrong with it on purpose.
+struct Run {
+    when: When,
+    seed: u64,
+    batches: usize,
+    /// Of each step so many power cuts.
+    drawn: usize,
+    /// Syncing does nothing.
+    pretends: bool,
+    /// Recovery cuts off what it is to.
+    cuts: bool,
+}
+
+impl Run {
+    fn new(when: When, seed: u64) -> Run {
+        Run { when, seed, batches: 40, drawn: 8, pretends: false, cuts: true }
+    }
+
+    /// Returns how many images were looked at, and what was wrong first.
+    fn go(self) -> (usize, Option<String>) {
+        let memory = Memory::new();
+        memory.pretend(self.pretends);
+        let mut running = Running::new(&memory, self.when, SEGMENT_LEN, &Recovered::nothing(1));
+        let state = State { random: Random(self.seed), written: 0, images: 0, wrong: None };
+        let witness = Arc::new(Witness {
+            log: running.log.clone(),
+            order: Mutex::default(),
+            state: Mutex::new(state),
+        });
+        let looks = witness.clone();
+        memory.before_each(move |memory, _: Step| looks.look(memory, self.drawn, self.cuts));
+        let mut random = Random(self.seed ^ 0xfeed);
+        for _ in 0..self.batches {
+            let (mut records, bytes) = draw(&mut random, self.seed as usize % 4);
+            let mut order = witness.order.lock().unwrap();
+            let last = running.log.append(&mut records);
+            order.push((last, bytes));
+            drop(order);
+            if random.below(3) > 0 {
+                running.step();
+            }
+            if random.below(6) == 0 {
+                running.syncer.step();
+            }
+        }
+        running.close();
+        witness.look(&memory, self.drawn, self.cuts);
+        let state = witness.state.lock().unwrap();
+        (state.images, state.wrong.clone())
+    }
+}
+
+/// Runs of one setting; the seeds come from `HOTRING_SEED` and `HOTRING_SEQUENCES`.
+fn crash(when: When) {
+    let seed = number("HOTRING_SEED", 1);
+    let mut images = 0;
+    for seed in seed..seed + number("HOTRING_SEQUENCES", 2) {
+        let (looked, wrong) = Run::new(when, seed).go();
+        assert_eq!(wrong, None, "{when:?}, seed {seed}");
+        images += looked;
+    }
+    println!("{when:?}, seeds from {seed} on: {images} crashes");
+}
+
+#[test]
+fn a_crash_loses_nothing_that_was_synced() {
+    crash(When::Synced);
+}
+
+#[test]
+fn a_kill_loses_nothing_that_was_written() {
+    crash(When::Written);
+}
+
+#[test]
+fn a_kill_loses_only_what_was_not_written() {
+    crash(When::Handed);
+}
+
+#[test]
+fn acknowledging_before_the_sync_is_noticed() {
+    let run = Run { pretends: true, ..Run::new(When::Synced, 1) };
+    let wrong = run.go().1.expect("what is not synced gets lost");
+    assert!(wrong.contains("was acknowledged"), "{wrong}");
+}
+
+#[test]
+fn a_recovery_that_does_not_cut_is_noticed() {
+    let noticed = (1..=4).any(|seed| {
+        let run = Run { cuts: false, ..Run::new(When::Written, seed) };
+        run.go().1.is_some_and(|wrong| wrong.contains("after recovery"))
+    });
+    assert!(noticed);
+}
+
+#[test]
+fn the_syncer_may_be_at_work_in_any_setting() {
+    fn is_send<T: Send>(_: &T) {}
+    let memory = Memory::new();
+    let mut running = Running::new(&memory, When::Written, SEGMENT_LEN, &Recovered::nothing(1));
+    let syncer: &Syncer = &running.syncer;
+    is_send(syncer);
+    is_send(&running.writer);
+    running.put(b"k", b"v");
+    running.step();
+    assert_eq!((running.log.written(), running.log.synced()), (1, 0));
+    running.syncer.step();
+    assert_eq!(running.log.synced(), 1);
+    running.close();
+    assert!(!running.syncer.wait());
+}

@@ -1,0 +1,10 @@
+//! Tests of the log as a whole, in one binary.
+
+mod crash;
+mod workload;
+
+/// The number that a variable has, or another one.
+fn number(variable: &str, otherwise: u64) -> u64 {
+    let set = std::env::var(variable).ok();
+    set.map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
+}

@@ -1,0 +1,112 @@
+//! Random batches for the log, and what recovery makes of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotring_log::storage::memory::{Memory, Random};
+use hotring_log::{
+    Effect, Id, Log, Lsn, Options, Records, RecoverError, Recovered, Storage, Syncer, When, Writer,
+    recover,
+};
+
+pub const ID: Id = *b"the id of a test";
+
+/// The number of a batch's last record, and its effects as bytes.
+pub type Batch = (Lsn, Vec<u8>);
+
+fn put_down(bytes: &mut Vec<u8>, effect: &Effect<'_>) {
+    let (what, key) = match effect {
+        Effect::Put { key, .. } => (1, *key),
+        Effect::Remove { key } => (2, *key),
+        Effect::Clear => (3, b"".as_slice()),
+        Effect::Pin { key } => (4, *key),
+        Effect::Unpin { key } => (5, *key),
+        Effect::Durable { .. } => panic!("the log's own records are not handed over"),
+    };
+    bytes.push(what);
+    bytes.extend_from_slice(key);
+    if let Effect::Put { form, expire_at, value, .. } = effect {
+        bytes.push(*form);
+        bytes.extend_from_slice(&expire_at.unwrap_or(0).to_le_bytes());
+        bytes.extend_from_slice(value);
+    }
+}
+
+pub fn as_bytes(effects: &[Effect<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    effects.iter().for_each(|effect| put_down(&mut bytes, effect));
+    bytes
+}
+
+/// Draws a batch: its records, and its effects as bytes.
+pub fn draw(random: &mut Random, thread: usize) -> (Records, Vec<u8>) {
+    let (mut records, mut bytes) = (Records::new(), Vec::new());
+    for _ in 0..[1, 1, 1, 2, 4][random.below(5)] {
+        let key = format!("{thread}:{}", random.below(20)).into_bytes();
+        let expire_at = (random.below(3) == 0).then(|| random.below(1 << 40) as u64);
+        let len = [0, 8, 100, 700, 3_000][random.below(5)];
+        let value = vec![b'a' + random.below(26) as u8; len];
+        let effect = match random.below(10) {
+            0 => Effect::Remove { key: &key },
+            1 => Effect::Pin { key: &key },
+            2 => Effect::Unpin { key: &key },
+            3 => Effect::Clear,
+            form => Effect::Put { key: &key, form: form as u8, expire_at, value: &value },
+        };
+        put_down(&mut bytes, &effect);
+        match effect {
+            Effect::Put { key, form, .. } if len > 500 => {
+                records.push_attached(key, form, expire_at, Arc::new(value.clone()));
+            }
+            effect => records.push(&effect),
+        }
+    }
+    (records, bytes)
+}
+
+/// What is in the log, as recovery tells it.
+pub fn recovered(
+    storage: &dyn Storage,
+    from: Lsn,
+) -> Result<(Recovered, Vec<Batch>), RecoverError> {
+    let mut batches = Vec::new();
+    let report = recover(storage, Some(ID), from, &mut |lsn, effects| {
+        batches.push((lsn, as_bytes(effects)));
+    })?;
+    Ok((report, batches))
+}
+
+/// A log on a storage: its ends, and its clock.
+pub struct Running {
+    pub log: Arc<Log>,
+    pub writer: Writer,
+    pub syncer: Syncer,
+    pub now: Duration,
+    records: Records,
+}
+
+impl Running {
+    pub fn new(memory: &Memory, when: When, segment_len: u64, recovered: &Recovered) -> Running {
+        let log = Arc::new(Log::new(recovered.last, when, 1 << 20));
+        let options = Options { segment_len, ..Options::new(ID) };
+        let storage = Arc::new(memory.clone());
+        let (writer, syncer) = Writer::new(log.clone(), storage, options, recovered);
+        Running { log, writer, syncer, now: Duration::ZERO, records: Records::new() }
+    }
+
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Batch {
+        let effect = Effect::Put { key, form: 1, expire_at: None, value };
+        self.records.push(&effect);
+        (self.log.append(&mut self.records), as_bytes(&[effect]))
+    }
+
+    pub fn step(&mut self) -> bool {
+        self.now += Duration::from_millis(100);
+        self.writer.step(self.now)
+    }
+
+    pub fn close(&mut self) {
+        self.log.close();
+        assert!(!self.step(), "it has ended");
+    }
+}
