@@ -205,16 +205,19 @@ impl Writer {
     fn finish(&mut self, now: Duration) {
         self.unsynced.sync();
         if self.segment.is_some() && self.group.is_empty() && !self.log.is_lost() {
-            let last = self.log.written();
-            if self.log.synced() > self.told {
-                if let Err(trouble) = self.put_down(last, now) {
-                    self.log.set_trouble(Some(trouble));
-                } else {
-                    self.unsynced.sync();
-                }
+            match self.say_the_last(now) {
+                Ok(()) => self.unsynced.sync(),
+                Err(trouble) => self.log.set_trouble(Some(trouble)),
             }
         }
         self.unsynced.close();
+    }
+
+    /// Ends the log with up to where it is synced, and gives the room behind it back.
+    fn say_the_last(&mut self, now: Duration) -> Result<(), Trouble> {
+        self.put_down(self.log.written(), now)?;
+        let segment = self.segment.as_ref().expect("it was written to");
+        segment.end().map_err(trouble("ending the log"))
     }
 }
 

@@ -1,6 +1,9 @@
 //! Tests of the log as a whole, in one binary.
 
 mod crash;
+mod damage;
+mod faults;
+mod threads;
 mod workload;
 
 /// The number that a variable has, or another one.

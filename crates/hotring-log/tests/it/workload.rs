@@ -105,6 +105,10 @@ impl Running {
         self.writer.step(self.now)
     }
 
+    pub fn steps(&mut self, count: usize) {
+        (0..count).for_each(|_| assert!(self.step()));
+    }
+
     pub fn close(&mut self) {
         self.log.close();
         assert!(!self.step(), "it has ended");

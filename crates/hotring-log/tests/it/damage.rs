@@ -1,0 +1,250 @@
+//! Damage: each changed byte of what had been synced is an error that names its place, or loses nothing; behind
+//! that, it costs what follows and nothing else. Whatever the bytes are, nothing panics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotring_log::storage::memory::{Memory, Random};
+use hotring_log::{
+    Damage, Effect, Log, Lsn, Options, Records, RecoverError, Recovered, Storage, When, Writer,
+    check, recover,
+};
+
+use crate::workload::{Batch, ID, Running, draw, recovered};
+
+const SEGMENT_LEN: u64 = 1024;
+
+/// A log of some segments, and what is in it.
+fn written(when: When, closes: bool, seed: u64) -> (Memory, Vec<Batch>) {
+    let memory = Memory::new();
+    let mut running = Running::new(&memory, when, SEGMENT_LEN, &Recovered::nothing(1));
+    let (mut random, mut order) = (Random(seed), Vec::new());
+    while order.len() < 12 {
+        let (mut records, bytes) = draw(&mut random, 1);
+        if records.len() < 900 {
+            order.push((running.log.append(&mut records), bytes));
+            running.step();
+        }
+    }
+    if closes {
+        running.close();
+    }
+    (memory, order)
+}
+
+fn segments(memory: &Memory) -> Vec<String> {
+    memory.list().unwrap().into_iter().filter(|name| name.starts_with("log-")).collect()
+}
+
+/// The same directory with another content of this file.
+fn with(memory: &Memory, name: &str, content: &[u8]) -> Memory {
+    let copy = memory.killed();
+    copy.set_content(name, content);
+    copy
+}
+
+fn position(memory: &Memory, segment: &str) -> usize {
+    segments(memory).iter().position(|name| name == segment).expect("the error names a segment")
+}
+
+#[test]
+fn each_changed_byte_of_what_was_synced_is_noticed() {
+    let (memory, order) = written(When::Synced, true, 5);
+    let names = segments(&memory);
+    assert!(names.len() > 2, "{names:?}");
+    let (mut errors, mut harmless) = (0, 0);
+    for (index, name) in names.iter().enumerate() {
+        let content = memory.content(name).unwrap();
+        for at in 0..content.len() {
+            let mut changed = content.clone();
+            changed[at] ^= 1 << (at % 8);
+            let changed = with(&memory, name, &changed);
+            match recovered(&changed, 1) {
+                Err(error @ RecoverError::Damaged { .. }) => {
+                    let RecoverError::Damaged { segment, at: told, .. } = &error else { continue };
+                    let place = (position(&memory, segment), *told);
+                    assert!(place <= (index, at as u64), "{name}, byte {at}: {error}");
+                    assert!(index - place.0 <= 1, "{name}, byte {at}: {error}");
+                    assert!(error.to_string().contains("--repair memory NEWDIR"), "{error}");
+                    // Nothing was touched.
+                    assert_eq!(changed.unsynced(), 0);
+                    errors += 1;
+                }
+                Err(error) => panic!("{name}, byte {at}: {error}"),
+                Ok((_, batches)) => {
+                    assert_eq!(batches, order, "{name}, byte {at}");
+                    harmless += 1;
+                }
+            }
+        }
+    }
+    // That is the last word on what was synced, with which nothing else is lost.
+    assert_eq!(harmless, 25);
+    assert!(errors > 1_000);
+}
+
+#[test]
+fn each_changed_byte_behind_what_was_synced_costs_what_follows() {
+    let (memory, order) = written(When::Written, false, 6);
+    for name in segments(&memory) {
+        let content = memory.content(&name).unwrap();
+        for at in 0..content.len() {
+            let mut changed = content.clone();
+            changed[at] ^= 0x10;
+            let changed = with(&memory, &name, &changed);
+            let checked = check(&changed, Some(ID), 1, &mut |_, _| {}).unwrap();
+            let (report, batches) = recovered(&changed, 1).unwrap();
+            assert_eq!(batches, order[..batches.len()], "{name}, byte {at}");
+            assert_eq!(checked.last, report.last);
+            assert!(checked.error.is_none());
+            assert_eq!(report.cut == 0, checked.torn.is_none(), "{name}, byte {at}");
+            // What was cut is gone.
+            let (again, same) = recovered(&changed, 1).unwrap();
+            assert_eq!((again.cut, same), (0, batches));
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_too_short_is_noticed_or_cut() {
+    let (memory, order) = written(When::Synced, true, 7);
+    for name in segments(&memory) {
+        let content = memory.content(&name).unwrap();
+        for len in 0..content.len() {
+            let cut = with(&memory, &name, &content[..len]);
+            match recovered(&cut, 1) {
+                Ok((_, batches)) => {
+                    assert_eq!(batches, order[..batches.len()]);
+                    // The last group is known to be synced by the last word only.
+                    assert!(batches.len() + 1 >= order.len(), "{name} of {len} bytes");
+                }
+                Err(RecoverError::Damaged { .. }) => {}
+                Err(error) => panic!("{name} of {len} bytes: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_segment_is_an_error_unless_it_is_not_needed() {
+    let (memory, order) = written(When::Synced, true, 8);
+    let names = segments(&memory);
+    let first_of = |name: &str| name[4..24].parse::<Lsn>().unwrap();
+    for (index, name) in names.iter().enumerate() {
+        let without = memory.killed();
+        without.remove(name).unwrap();
+        match recovered(&without, 1) {
+            Err(RecoverError::Damaged { damage: Damage::Number { .. }, .. }) => {}
+            // It holds the only word on its own records.
+            Ok(_) if index == names.len() - 1 => {}
+            other => panic!("without {name}: {other:?}"),
+        }
+    }
+    let without = memory.killed();
+    without.remove(&names[0]).unwrap();
+    let from = first_of(&names[1]);
+    let (report, batches) = recovered(&without, from).unwrap();
+    assert_eq!(
+        batches,
+        order.iter().filter(|(last, _)| *last >= from).cloned().collect::<Vec<_>>()
+    );
+    assert_eq!(report.segments, names.len() - 1);
+    // What is not needed is not read.
+    without.set_content(&names[1], b"anything");
+    let from = first_of(&names[2]);
+    assert_eq!(recovered(&without, from).unwrap().1.last(), order.last());
+}
+
+/// The content of the first segment, changed and with its checksums renewed.
+fn forged(memory: &Memory, change: impl FnOnce(&mut Vec<u8>)) -> Memory {
+    let name = &segments(memory)[0];
+    let mut content = memory.content(name).unwrap();
+    change(&mut content);
+    let crc = crc32c::crc32c(&content[..60]);
+    content[60..64].copy_from_slice(&crc.to_le_bytes());
+    let len = u32::from_le_bytes(content[64..68].try_into().unwrap()) as usize;
+    let crc = crc32c::crc32c(&content[72..80 + len]);
+    content[68..72].copy_from_slice(&crc.to_le_bytes());
+    with(memory, name, &content)
+}
+
+#[test]
+fn what_a_later_version_or_another_store_wrote_is_refused() {
+    let (memory, _) = written(When::Written, false, 9);
+    let later = forged(&memory, |content| content[8] = 2);
+    let error = recovered(&later, 1).unwrap_err();
+    assert!(matches!(error, RecoverError::Format { format: 2, .. }), "{error}");
+    let unknown = forged(&memory, |content| content[80] = 0x70);
+    let error = recovered(&unknown, 1).unwrap_err();
+    assert!(matches!(error, RecoverError::Unknown { at: 64, .. }), "{error}");
+    let error = recover(&memory, Some(*b"another store's."), 1, &mut |_, _| {}).unwrap_err();
+    assert!(matches!(error, RecoverError::Foreign { .. }), "{error}");
+    // The id is known from any of the segments.
+    let mixed = forged(&memory, |content| content[16] ^= 1);
+    let error = recover(&mixed, None, 1, &mut |_, _| {}).unwrap_err();
+    assert!(matches!(error, RecoverError::Foreign { .. }), "{error}");
+    let report = recover(&memory, None, 1, &mut |_, _| {}).unwrap();
+    assert_eq!(report.id, Some(ID));
+}
+
+#[test]
+fn a_value_that_looks_like_a_log_proves_nothing() {
+    // Another store's log, which says that far more had been synced.
+    let other = Memory::new();
+    let log = Arc::new(Log::new(999, When::Synced, 1 << 20));
+    let (options, before) = (Options::new(*b"an id, not ours!"), Recovered::nothing(1_000));
+    let (mut writer, _) = Writer::new(log.clone(), Arc::new(other.clone()), options, &before);
+    for _ in 0..2 {
+        let mut records = Records::new();
+        records.push(&Effect::Clear);
+        log.append(&mut records);
+        writer.step(Duration::ZERO);
+    }
+    let lie = other.content(&segments(&other)[0]).unwrap()[64..124].to_vec();
+    assert!(lie.contains(&7));
+
+    let memory = Memory::new();
+    let mut running = Running::new(&memory, When::Written, 64 << 10, &Recovered::nothing(1));
+    let mut order = vec![running.put(b"a", b"kept")];
+    running.step();
+    order.push(running.put(b"b", b"torn"));
+    running.put(b"c", &lie);
+    running.step();
+    let name = &segments(&memory)[0];
+    let mut content = memory.content(name).unwrap();
+    let torn = content.windows(4).position(|bytes| bytes == b"torn").unwrap();
+    content[torn] = b'T';
+    let (report, batches) = recovered(&with(&memory, name, &content), 1).unwrap();
+    assert_eq!((report.last, batches), (1, order[..1].to_vec()));
+    assert!(report.cut > lie.len() as u64);
+}
+
+#[test]
+fn random_bytes_are_no_reason_to_panic() {
+    let (memory, order) = written(When::Written, true, 10);
+    let names = segments(&memory);
+    let mut random = Random(11);
+    for round in 0..2_000 {
+        let name = &names[random.below(names.len())];
+        let mut content = memory.content(name).unwrap();
+        for _ in 0..=random.below(4) {
+            let at = random.below(content.len().max(1));
+            let len = random.below(40).min(content.len() - at);
+            let other = random.below(content.len() + 1 - len);
+            match random.below(4) {
+                0 => content[at..at + len].fill(random.below(256) as u8),
+                1 => content.copy_within(other..other + len, at),
+                2 => content.truncate(at.max(1)),
+                _ => content.extend((0..len).map(|i| (i * round) as u8)),
+            }
+        }
+        let changed = with(&memory, name, &content);
+        let checked = check(&changed, None, 1, &mut |_, _| {}).unwrap();
+        if let Ok((report, batches)) = recovered(&changed, 1) {
+            assert_eq!(batches, order[..batches.len()]);
+            assert!(checked.error.is_none() && checked.last == report.last);
+        } else {
+            assert!(checked.error.is_some());
+        }
+    }
+}

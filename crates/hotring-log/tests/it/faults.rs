@@ -1,0 +1,235 @@
+//! Faults of the disk: what passes is tried again, what does not is never acknowledged nor tried again; and what the
+//! writer does when nobody else syncs.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use hotring_log::storage::memory::{Memory, Step};
+use hotring_log::{Disk, Effect, Log, Options, Records, Recovered, Storage, When, Writer};
+
+use crate::workload::{ID, Running, recovered};
+
+fn running(memory: &Memory, when: When) -> Running {
+    Running::new(memory, when, 4096, &Recovered::nothing(1))
+}
+
+/// Counts the steps of this kind.
+fn counted(memory: &Memory, step: Step) -> Arc<AtomicUsize> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counts = count.clone();
+    memory.before_each(move |_, taken| {
+        // ORDERING: Relaxed, one thread.
+        counts.fetch_add(usize::from(taken == step), Ordering::Relaxed);
+    });
+    count
+}
+
+/// Whether the record was refused for good, or for now.
+fn refused(log: &Log, lsn: u64) -> Option<bool> {
+    match log.poll_reached(lsn, Waker::noop()) {
+        Poll::Ready(Err(trouble)) => Some(!trouble.may_pass),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_write_that_fails_is_for_good() {
+    for (step, when) in [(Step::Write, When::Written), (Step::Create, When::Synced)] {
+        let memory = Memory::new();
+        let mut running = running(&memory, when);
+        let mut order = vec![running.put(b"a", b"1")];
+        if step == Step::Create {
+            order.clear();
+        } else {
+            running.step();
+        }
+        memory.fail(step, 0, 1, ErrorKind::Other);
+        let (lost, _) = running.put(b"b", &[2; 700]);
+        running.step();
+        assert_eq!(refused(&running.log, lost), Some(true));
+        // The disk is well again, and nothing is acknowledged all the same.
+        let (dropped, _) = running.put(b"c", b"3");
+        running.step();
+        assert_eq!(refused(&running.log, dropped.max(lost)), Some(true));
+        assert_eq!(running.log.unwritten(), 0);
+        running.close();
+        assert_eq!(recovered(&memory.killed(), 1).unwrap().1, order);
+    }
+}
+
+#[test]
+fn a_sync_that_fails_is_for_good_and_not_tried_again() {
+    for when in [When::Synced, When::Written] {
+        let memory = Memory::new();
+        let mut running = running(&memory, when);
+        running.put(b"a", b"1");
+        running.step();
+        running.syncer.step();
+        assert_eq!(running.log.synced(), 1);
+        memory.fail(Step::Sync, 0, 1, ErrorKind::Other);
+        let syncs = counted(&memory, Step::Sync);
+        let (lost, _) = running.put(b"b", b"2");
+        running.step();
+        running.syncer.step();
+        assert_eq!(refused(&running.log, lost + 1), Some(true));
+        assert!(running.log.trouble().unwrap().to_string().contains("syncing the log"));
+        for _ in 0..50 {
+            running.put(b"c", b"3");
+            running.step();
+            running.syncer.step();
+        }
+        running.close();
+        // ORDERING: Relaxed, one thread.
+        assert_eq!(syncs.load(Ordering::Relaxed), 1);
+        assert_eq!(running.log.synced(), 1);
+    }
+}
+
+#[test]
+fn a_sync_of_the_directory_that_fails_is_for_good() {
+    let memory = Memory::new();
+    let mut running = running(&memory, When::Synced);
+    memory.fail(Step::SyncDirectory, 0, 1, ErrorKind::StorageFull);
+    let (lost, _) = running.put(b"a", b"1");
+    running.step();
+    assert_eq!(refused(&running.log, lost), Some(true));
+}
+
+#[test]
+fn a_full_disk_may_pass() {
+    for step in [Step::Write, Step::Create, Step::Preallocate] {
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded] {
+            let memory = Memory::new();
+            let mut running = running(&memory, When::Synced);
+            let mut order = vec![running.put(b"a", b"1")];
+            running.step();
+            // So long that it needs a segment of its own.
+            order.push(running.put(b"b", &[2; 4000]));
+            memory.fail(step, 0, 2, kind);
+            let tries = counted(&memory, step);
+            running.step();
+            assert_eq!(refused(&running.log, 2), Some(false), "{step:?}");
+            order.push(running.put(b"c", b"3"));
+            // It is not tried again before a second has passed.
+            running.steps(8);
+            // ORDERING: Relaxed, one thread. So below.
+            assert_eq!(tries.load(Ordering::Relaxed), 1);
+            // A crash meanwhile loses what was not acknowledged.
+            assert_eq!(recovered(&memory.killed(), 1).unwrap().1, order[..1]);
+            running.steps(30);
+            assert!(running.log.trouble().is_none());
+            assert_eq!(running.log.synced(), 3);
+            assert_eq!(running.log.unwritten(), 0);
+            assert_eq!(recovered(&memory.killed(), 1).unwrap().1, order);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_cut_off_is_for_good() {
+    let memory = Memory::new();
+    let mut running = running(&memory, When::Written);
+    let order = vec![running.put(b"a", b"1")];
+    running.step();
+    memory.fail(Step::Write, 0, 1, ErrorKind::StorageFull);
+    memory.fail(Step::SetLen, 0, 1, ErrorKind::Other);
+    let (lost, _) = running.put(b"b", &[2; 1000]);
+    running.step();
+    assert_eq!(refused(&running.log, lost), Some(true));
+    let (report, batches) = recovered(&memory.killed(), 1).unwrap();
+    assert_eq!(batches, order);
+    assert!(report.cut > 500, "{report:?}");
+}
+
+#[test]
+fn closing_on_a_full_disk_ends() {
+    let memory = Memory::new();
+    let mut running = running(&memory, When::Written);
+    let order = vec![running.put(b"a", b"1")];
+    running.step();
+    memory.fail(Step::Write, 0, 100, ErrorKind::StorageFull);
+    running.put(b"b", b"2");
+    running.step();
+    running.close();
+    assert!(running.log.trouble().is_some());
+    assert_eq!(running.log.synced(), 1);
+    assert_eq!(recovered(&memory.killed(), 1).unwrap().1, order);
+}
+
+#[test]
+fn the_writer_syncs_when_nobody_has_for_too_long() {
+    let memory = Memory::new();
+    let mut running = running(&memory, When::Written);
+    running.put(b"a", b"1");
+    running.step();
+    running.steps(29);
+    assert_eq!(running.log.synced(), 0);
+    running.step();
+    assert_eq!(running.log.synced(), 1);
+}
+
+#[test]
+fn a_stricter_setting_holds_for_what_was_written_before() {
+    let memory = Memory::new();
+    let mut running = running(&memory, When::Handed);
+    let (last, _) = running.put(b"a", b"1");
+    assert!(running.log.has_reached(last));
+    running.step();
+    running.log.set_when(When::Synced);
+    assert!(!running.log.has_reached(last));
+    running.step();
+    assert!(running.log.has_reached(last));
+}
+
+#[test]
+fn what_is_far_longer_than_a_segment_is_recovered() {
+    let memory = Memory::new();
+    let mut running = running(&memory, When::Written);
+    let long = vec![7; 3 << 20];
+    let mut order = vec![running.put(b"before", b"1")];
+    order.push(running.put(b"long", &long));
+    running.step();
+    let mut batch = Records::new();
+    for key in [b"x", b"y"] {
+        batch.push_attached(key, 1, None, Arc::new(long.clone()));
+    }
+    let last = running.log.append(&mut batch);
+    let put = |key| Effect::Put { key, form: 1, expire_at: None, value: &long };
+    order.push((last, crate::workload::as_bytes(&[put(b"x"), put(b"y")])));
+    order.push(running.put(b"after", b"2"));
+    running.step();
+    let (report, batches) = recovered(&memory.killed(), 1).unwrap();
+    assert!(batches == order, "{report:?}");
+    assert_eq!((report.cut, report.records, report.segments), (0, 5, 2));
+}
+
+#[test]
+fn a_disk_keeps_a_log() {
+    let folder = std::env::temp_dir().join(format!("hotring-log-{}-kept", std::process::id()));
+    let mut expected = Vec::new();
+    for round in 0..3 {
+        let disk: Arc<dyn Storage> = Arc::new(Disk::open(&folder).unwrap());
+        let (report, batches) = recovered(&*disk, 1).unwrap();
+        assert_eq!(batches, expected, "round {round}");
+        let log = Arc::new(Log::new(report.last, When::Synced, 1 << 20));
+        let options = Options { segment_len: 2000, ..Options::new(ID) };
+        let (mut writer, _syncer) = Writer::new(log.clone(), disk, options, &report);
+        for i in 0..20u8 {
+            let (mut records, value) = (Records::new(), vec![i; 300]);
+            let effect = Effect::Put { key: &[round, i], form: 1, expire_at: None, value: &value };
+            records.push(&effect);
+            expected.push((log.append(&mut records), crate::workload::as_bytes(&[effect])));
+            writer.step(Duration::ZERO);
+            assert!(log.has_reached(expected.last().unwrap().0));
+        }
+        // Once it is closed, otherwise it is dropped as by a kill.
+        if round == 1 {
+            log.close();
+            writer.step(Duration::ZERO);
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

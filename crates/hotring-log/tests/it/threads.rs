@@ -1,0 +1,152 @@
+//! Threads: many append while the writer and the syncer run, and each that waits is woken. A wake-up that got lost
+//! ends in a timeout.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use hotring_log::storage::memory::{Memory, Random};
+use hotring_log::{Log, Options, Recovered, Syncer, When, Writer};
+
+use crate::workload::{Batch, ID, draw, recovered};
+
+/// Far more than anything here takes.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits until it is ready.
+fn wait_for<T>(what: &str, mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        if let Poll::Ready(value) = poll(&waker) {
+            return value;
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        assert!(!left.is_zero(), "nobody woke who waited for {what}");
+        thread::park_timeout(left);
+    }
+}
+
+fn run_writer(mut writer: Writer) {
+    let start = Instant::now();
+    while writer.step(start.elapsed()) {
+        writer.wait();
+    }
+}
+
+fn run_syncer(syncer: &Syncer) {
+    while syncer.wait() {
+        syncer.step();
+    }
+}
+
+/// Each thread appends so many batches and waits for each, or for some.
+fn append(log: &Log, thread: usize, count: usize) -> Vec<Batch> {
+    let (mut random, mut order) = (Random(thread as u64), Vec::new());
+    for _ in 0..count {
+        let (mut records, bytes) = draw(&mut random, thread);
+        wait_for("room", |waker| log.poll_room(waker));
+        let last = log.append(&mut records);
+        if random.below(4) > 0 {
+            wait_for("a record", |waker| log.poll_reached(last, waker)).unwrap();
+            assert!(log.has_reached(last));
+        }
+        order.push((last, bytes));
+    }
+    order
+}
+
+fn threads(when: When, unwritten_max: u64) {
+    let memory = Memory::new();
+    let log = Arc::new(Log::new(0, when, unwritten_max));
+    let options = Options { segment_len: 256 << 10, ..Options::new(ID) };
+    let storage = Arc::new(memory.clone());
+    let (writer, syncer) = Writer::new(log.clone(), storage, options, &Recovered::nothing(1));
+    let mut order: Vec<Batch> = thread::scope(|scope| {
+        let writing = scope.spawn(|| run_writer(writer));
+        let syncing = scope.spawn(|| run_syncer(&syncer));
+        let appending: Vec<_> = (0..4)
+            .map(|n| {
+                scope.spawn({
+                    let log = log.clone();
+                    move || append(&log, n, 300)
+                })
+            })
+            .collect();
+        let order = appending.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        log.close();
+        writing.join().unwrap();
+        syncing.join().unwrap();
+        order
+    });
+    order.sort_unstable();
+    assert_eq!((log.written(), log.synced(), log.unwritten()), (log.handed(), log.handed(), 0));
+    let (report, batches) = recovered(&memory, 1).unwrap();
+    assert_eq!(report.last, log.handed());
+    assert!(batches == order, "what was recovered is something else");
+}
+
+#[test]
+fn each_thread_is_woken_once_its_record_is_synced() {
+    threads(When::Synced, 1 << 20);
+}
+
+#[test]
+fn each_thread_is_woken_once_its_record_is_written() {
+    threads(When::Written, 1 << 20);
+}
+
+#[test]
+fn a_thread_that_waits_for_room_gets_it() {
+    threads(When::Written, 2_000);
+    threads(When::Handed, 2_000);
+}
+
+#[test]
+fn who_waits_is_woken_by_a_change_of_the_setting_and_by_trouble() {
+    let memory = Memory::new();
+    let log = Arc::new(Log::new(0, When::Synced, 1 << 20));
+    let storage = Arc::new(memory.clone());
+    let (writer, _syncer) =
+        Writer::new(log.clone(), storage, Options::new(ID), &Recovered::nothing(1));
+    let waiting = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let wait = || {
+            wait_for("a word", |waker| {
+                let polled = log.poll_reached(100, waker);
+                // ORDERING: Release pairs with the Acquire below.
+                waiting.fetch_add(usize::from(polled.is_pending()), Ordering::Release);
+                polled
+            })
+        };
+        let let_wait = |count| {
+            // ORDERING: Acquire pairs with the Release above.
+            while waiting.load(Ordering::Acquire) < count {
+                thread::yield_now();
+            }
+        };
+        let first = scope.spawn(wait);
+        let_wait(1);
+        log.set_when(When::Handed);
+        assert!(first.join().unwrap().is_ok());
+        log.set_when(When::Written);
+        let second = scope.spawn(wait);
+        let_wait(2);
+        memory.fail(hotring_log::storage::memory::Step::Write, 0, 1, std::io::ErrorKind::Other);
+        let writing = scope.spawn(|| run_writer(writer));
+        log.append(&mut draw(&mut Random(1), 0).0);
+        assert!(!second.join().unwrap().unwrap_err().may_pass);
+        log.close();
+        writing.join().unwrap();
+    });
+}
