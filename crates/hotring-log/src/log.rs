@@ -146,11 +146,12 @@ impl Log {
     }
 
     /// Hands over the records, which are empty afterwards, and returns the number of the last one. They take effect
-    /// together. Never waits for the disk.
+    /// together. Never waits for the disk. If nothing is written any more they are dropped, and the number is one
+    /// that is never reached.
     pub fn append(&self, records: &mut Records) -> Lsn {
         if self.is_lost() {
             records.reset();
-            return self.handed();
+            return Lsn::MAX;
         }
         let (count, bytes) = (records.count(), records.len() as u64);
         let mut queue = self.queue();
@@ -240,7 +241,7 @@ impl Log {
     #[inline]
     pub fn has_reached(&self, lsn: Lsn) -> bool {
         match self.when() {
-            When::Handed => true,
+            When::Handed => self.handed() >= lsn,
             When::Written => self.written() >= lsn,
             When::Synced => self.synced() >= lsn,
         }

@@ -226,10 +226,9 @@ impl<'a> Walk<'a> {
             let mut window = Window::open(self.storage, &name).map_err(io_error(&name))?;
             let lost = self.next;
             let header = match self.enter(&mut window, first, &name)? {
-                Ok(header) if before.is_none_or(|broken| !broken.within_batch) => header,
-                followed => {
-                    let damage = followed.err().unwrap_or(Damage::Chain);
-                    let here = Broken { index, at: 0, damage, lost, within_batch: false };
+                Ok(header) => header,
+                Err(damage) => {
+                    let here = Broken { index, at: 0, damage, lost };
                     return Ok(Some(before.unwrap_or(here)));
                 }
             };
@@ -288,10 +287,9 @@ impl<'a> Walk<'a> {
             Reading { window, header, from, apply, next, chain, claim, records, end, batch };
         let stopped = reading.run().map_err(|refused| told(&name, refused))?;
         let (lost, len) = (reading.lost(), reading.window.len());
-        let within_batch = !reading.batch.is_empty();
-        let broken = stopped.map(|(at, damage)| Broken { index, at, damage, lost, within_batch });
+        let broken = stopped.map(|(at, damage)| Broken { index, at, damage, lost });
         self.parts.push(Part { name, first, records: reading.records, end: reading.end, len });
-        // Of a batch that is not whole nothing counts; that is the end of the log, or it is an error.
+        // Of a batch that is not whole nothing counts.
         (self.next, self.chain, self.claim) = (lost, reading.chain, reading.claim);
         Ok(broken)
     }

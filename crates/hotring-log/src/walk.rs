@@ -56,8 +56,6 @@ pub(crate) struct Broken {
     pub(crate) damage: Damage,
     /// The first record that is not whole, or does not have its whole batch.
     pub(crate) lost: Lsn,
-    /// Records of the batch have been read.
-    pub(crate) within_batch: bool,
 }
 
 /// What was read of a segment.

@@ -418,3 +418,80 @@ impl Random {
         ((z ^ (z >> 31)) % end as u64) as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [bool; 8] = [true; 8];
+
+    fn kept(changes: &[bool]) -> Cut {
+        Cut { kept: changes.to_vec(), torn: None }
+    }
+
+    /// A synced file of 4 bytes, then a write of two blocks, and a file whose name is not synced.
+    fn example() -> Memory {
+        let memory = Memory::new();
+        let file = memory.create("a").unwrap();
+        file.write_all_at(b"aaaa", 0).unwrap();
+        file.sync().unwrap();
+        Storage::sync(&memory).unwrap();
+        file.write_all_at(&[b'b'; 600], 100).unwrap();
+        memory.create("new").unwrap().sync().unwrap();
+        memory
+    }
+
+    #[test]
+    fn a_power_cut_leaves_any_of_what_was_not_synced() {
+        let memory = example();
+        assert_eq!(memory.unsynced(), 3);
+        let content = |cut: &Cut| memory.image(cut).content("a").unwrap();
+        assert_eq!(content(&kept(&[false; 3])), b"aaaa");
+        assert_eq!(memory.image(&kept(&[false; 3])).list().unwrap(), ["a"]);
+        assert_eq!(memory.image(&kept(&[false, false, true])).list().unwrap(), ["a", "new"]);
+        // The second block without the first.
+        let second = content(&kept(&[false, true, false]));
+        assert_eq!((second.len(), second[511], second[512]), (700, 0, b'b'));
+        let torn = content(&Cut { kept: vec![true, false, false], torn: Some(10) });
+        assert_eq!((torn.len(), torn[109]), (110, b'b'));
+        assert_eq!(memory.killed().content("a"), Some(content(&kept(&ALL))));
+    }
+
+    #[test]
+    fn what_was_synced_stays() {
+        let memory = example();
+        memory.open_to_write("a").unwrap().sync().unwrap();
+        assert_eq!(memory.image(&kept(&[])).content("a").unwrap().len(), 700);
+        assert_eq!(memory.image(&kept(&[])).list().unwrap(), ["a"]);
+        memory.rename("new", "b").unwrap();
+        memory.remove("a").unwrap();
+        Storage::sync(&memory).unwrap();
+        assert_eq!(memory.image(&kept(&[])).list().unwrap(), ["b"]);
+    }
+
+    #[test]
+    fn cuts_worth_a_try_have_none_all_and_each_of_few() {
+        let memory = example();
+        let cuts = memory.power_cuts(8, 1);
+        for subset in 0..8 {
+            let changes: Vec<bool> = (0..3).map(|i| subset >> i & 1 == 1).collect();
+            assert!(cuts.iter().any(|cut| cut.kept == changes && cut.torn.is_none()));
+        }
+        assert!(cuts.iter().any(|cut| cut.torn.is_some()));
+    }
+
+    #[test]
+    fn it_fails_where_it_is_told_to() {
+        let memory = Memory::new();
+        let file = memory.create("a").unwrap();
+        memory.fail(Step::Write, 1, 2, io::ErrorKind::StorageFull);
+        let write = || file.write_all_at(b"1234", 0).map_err(|error| error.kind());
+        assert_eq!(write(), Ok(()));
+        assert_eq!(write(), Err(io::ErrorKind::StorageFull));
+        assert_eq!(write(), Err(io::ErrorKind::StorageFull));
+        assert_eq!(write(), Ok(()));
+        memory.pretend(true);
+        file.sync().unwrap();
+        assert_eq!(memory.image(&kept(&[])).list().unwrap(), [""; 0]);
+    }
+}

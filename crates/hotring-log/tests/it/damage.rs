@@ -188,6 +188,15 @@ fn what_a_later_version_or_another_store_wrote_is_refused() {
 }
 
 #[test]
+fn a_record_with_another_number_is_not_taken() {
+    let (memory, _) = written(When::Written, false, 9);
+    let skipped = forged(&memory, |content| content[72] = 2);
+    let checked = check(&skipped, Some(ID), 1, &mut |_, _| {}).unwrap();
+    assert_eq!(checked.torn.unwrap().1, 64);
+    assert_eq!(recovered(&skipped, 1).unwrap().1, []);
+}
+
+#[test]
 fn a_value_that_looks_like_a_log_proves_nothing() {
     // Another store's log, which says that far more had been synced.
     let other = Memory::new();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use hotring_log::storage::memory::{Memory, Step};
+use hotring_log::storage::memory::{Cut, Memory, Step};
 use hotring_log::{Disk, Effect, Log, Options, Records, Recovered, Storage, When, Writer};
 
 use crate::workload::{ID, Running, recovered};
@@ -53,7 +53,7 @@ fn a_write_that_fails_is_for_good() {
         // The disk is well again, and nothing is acknowledged all the same.
         let (dropped, _) = running.put(b"c", b"3");
         running.step();
-        assert_eq!(refused(&running.log, dropped.max(lost)), Some(true));
+        assert_eq!(refused(&running.log, dropped), Some(true));
         assert_eq!(running.log.unwritten(), 0);
         running.close();
         assert_eq!(recovered(&memory.killed(), 1).unwrap().1, order);
@@ -74,13 +74,18 @@ fn a_sync_that_fails_is_for_good_and_not_tried_again() {
         let (lost, _) = running.put(b"b", b"2");
         running.step();
         running.syncer.step();
-        assert_eq!(refused(&running.log, lost + 1), Some(true));
+        // Of what was written that much is true.
+        assert_eq!(running.log.has_reached(lost), when == When::Written);
         assert!(running.log.trouble().unwrap().to_string().contains("syncing the log"));
         for _ in 0..50 {
-            running.put(b"c", b"3");
+            let (dropped, _) = running.put(b"c", b"3");
             running.step();
             running.syncer.step();
+            assert_eq!(refused(&running.log, dropped), Some(true));
         }
+        running.log.set_when(When::Handed);
+        let (dropped, _) = running.put(b"c", b"3");
+        assert_eq!(refused(&running.log, dropped), Some(true));
         running.close();
         // ORDERING: Relaxed, one thread.
         assert_eq!(syncs.load(Ordering::Relaxed), 1);
@@ -126,6 +131,43 @@ fn a_full_disk_may_pass() {
             assert_eq!(recovered(&memory.killed(), 1).unwrap().1, order);
         }
     }
+}
+
+#[test]
+fn a_full_disk_that_passes_does_not_hide_what_does_not() {
+    let memory = Memory::new();
+    let mut running = running(&memory, When::Written);
+    running.put(b"a", b"1");
+    running.step();
+    // Until the sync is overdue.
+    memory.fail(Step::Write, 0, 3, ErrorKind::StorageFull);
+    memory.fail(Step::Sync, 0, 1, ErrorKind::Other);
+    let (lost, _) = running.put(b"b", b"2");
+    running.steps(40);
+    assert_eq!(refused(&running.log, lost), Some(true));
+}
+
+#[test]
+fn what_was_recovered_after_a_kill_outlives_a_power_cut() {
+    let memory = Memory::new();
+    let mut running = running(&memory, When::Written);
+    let mut order = Vec::new();
+    for i in 0..20 {
+        // The second half is only written.
+        running.log.set_when(if i < 10 { When::Synced } else { When::Written });
+        order.push(running.put(b"a", &[i; 900]));
+        running.step();
+    }
+    assert_eq!(running.log.synced(), 10);
+    let cut = || memory.image(&Cut { kept: vec![false; memory.unsynced()], torn: None });
+    assert_eq!(recovered(&cut(), 1).unwrap().1, order[..10]);
+    drop(running);
+    let report = recovered(&memory, 1).unwrap().0;
+    assert_eq!(recovered(&cut(), 1).unwrap().1, order);
+    let mut next = Running::new(&memory, When::Synced, 4096, &report);
+    let new = next.put(b"b", b"new");
+    next.step();
+    assert_eq!(recovered(&cut(), 1).unwrap().1, [order, vec![new]].concat());
 }
 
 #[test]

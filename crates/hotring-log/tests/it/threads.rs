@@ -121,9 +121,9 @@ fn who_waits_is_woken_by_a_change_of_the_setting_and_by_trouble() {
         Writer::new(log.clone(), storage, Options::new(ID), &Recovered::nothing(1));
     let waiting = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let wait = || {
+        let wait = |lsn| {
             wait_for("a word", |waker| {
-                let polled = log.poll_reached(100, waker);
+                let polled = log.poll_reached(lsn, waker);
                 // ORDERING: Release pairs with the Acquire below.
                 waiting.fetch_add(usize::from(polled.is_pending()), Ordering::Release);
                 polled
@@ -135,17 +135,39 @@ fn who_waits_is_woken_by_a_change_of_the_setting_and_by_trouble() {
                 thread::yield_now();
             }
         };
-        let first = scope.spawn(wait);
+        let last = log.append(&mut draw(&mut Random(1), 0).0);
+        let first = scope.spawn(move || wait(last));
         let_wait(1);
         log.set_when(When::Handed);
         assert!(first.join().unwrap().is_ok());
         log.set_when(When::Written);
-        let second = scope.spawn(wait);
+        let second = scope.spawn(move || wait(last));
         let_wait(2);
         memory.fail(hotring_log::storage::memory::Step::Write, 0, 1, std::io::ErrorKind::Other);
         let writing = scope.spawn(|| run_writer(writer));
-        log.append(&mut draw(&mut Random(1), 0).0);
         assert!(!second.join().unwrap().unwrap_err().may_pass);
+        log.close();
+        writing.join().unwrap();
+    });
+}
+
+#[test]
+fn what_nobody_waits_for_is_written_soon() {
+    let memory = Memory::new();
+    let log = Arc::new(Log::new(0, When::Handed, 1 << 20));
+    let storage = Arc::new(memory.clone());
+    let (writer, _syncer) =
+        Writer::new(log.clone(), storage, Options::new(ID), &Recovered::nothing(1));
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| run_writer(writer));
+        for seed in 0..20 {
+            let last = log.append(&mut draw(&mut Random(seed), 0).0);
+            let end = Instant::now() + TIMEOUT;
+            while log.written() < last {
+                assert!(Instant::now() < end, "record {last} is not written");
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
         log.close();
         writing.join().unwrap();
     });
