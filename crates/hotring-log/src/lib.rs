@@ -18,6 +18,7 @@
 mod log;
 mod record;
 mod recover;
+mod repair;
 mod segment;
 pub mod storage;
 mod syncer;
@@ -27,7 +28,8 @@ mod writer;
 pub use log::{Log, Lsn, Trouble, When};
 pub use record::{Attached, Bad, Effect, Found, Mark, Records, read};
 pub use recover::{Checked, RecoverError, Recovered, check, recover};
-pub use segment::Id;
+pub use repair::{RepairError, repair};
+pub use segment::{Id, remove_before};
 pub use storage::{Disk, File, Storage};
 pub use syncer::Syncer;
 pub use walk::{Apply, Damage, Part};

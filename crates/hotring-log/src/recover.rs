@@ -160,6 +160,8 @@ pub fn recover(
 /// What [`check`] found.
 #[derive(Debug)]
 pub struct Checked {
+    /// The store's id, if a header could be read.
+    pub id: Option<Id>,
     /// What could be read, by segment.
     pub parts: Vec<Part>,
     /// The number of the last record.
@@ -190,7 +192,7 @@ pub fn check(
             Err(damaged) => error = Some(damaged),
         },
     }
-    Ok(Checked { parts: walk.parts, last: walk.next.max(from) - 1, torn, error })
+    Ok(Checked { id: walk.id, parts: walk.parts, last: walk.next.max(from) - 1, torn, error })
 }
 
 /// Going through the segments.

@@ -99,6 +99,21 @@ pub(crate) fn list(storage: &dyn Storage) -> io::Result<Vec<(Lsn, String)>> {
     Ok(found)
 }
 
+/// Takes away the segments that have records before this one only. It returns how many there were.
+///
+/// Where records before `first` are not needed any more, say because a snapshot has what they did.
+pub fn remove_before(storage: &dyn Storage, first: Lsn) -> io::Result<usize> {
+    let segments = list(storage)?;
+    // From the first one on, so that no gap is left if this is interrupted.
+    let gone = segments.iter().zip(segments.iter().skip(1)).take_while(|(_, next)| next.0 <= first);
+    let mut count = 0;
+    for ((_, name), _) in gone {
+        storage.remove(name)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
 /// The segment that is written to.
 pub(crate) struct Segment {
     pub(crate) file: Arc<dyn File>,

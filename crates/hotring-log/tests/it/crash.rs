@@ -27,6 +27,8 @@ struct State {
     random: Random,
     /// What had been written before the last step.
     written: u64,
+    /// Unsynced changes then.
+    changes: usize,
     images: usize,
     /// What was wrong first.
     wrong: Option<String>,
@@ -99,8 +101,12 @@ impl Witness {
             }
         }
         let before = std::mem::replace(&mut state.written, written);
+        let changes = memory.unsynced();
+        let known = std::mem::replace(&mut state.changes, changes);
         if memory.last_step() == Some(Step::Write) {
-            let kept = vec![true; memory.unsynced()];
+            // Some of what it wrote last is there.
+            let end = known + 1 + state.random.below(changes - known);
+            let kept = (0..changes).map(|change| change < end).collect();
             let torn = Cut { kept, torn: Some(state.random.below(512)) };
             self.check(&memory.image(&torn), before, state, &|| "killed while it wrote".into());
         }
@@ -123,7 +129,7 @@ struct Run {
 
 impl Run {
     fn new(when: When, seed: u64) -> Run {
-        Run { when, seed, batches: 40, drawn: 8, pretends: false, cuts: true }
+        Run { when, seed, batches: 30, drawn: 8, pretends: false, cuts: true }
     }
 
     /// Returns how many images were looked at, and what was wrong first.
@@ -131,7 +137,8 @@ impl Run {
         let memory = Memory::new();
         memory.pretend(self.pretends);
         let mut running = Running::new(&memory, self.when, SEGMENT_LEN, &Recovered::nothing(1));
-        let state = State { random: Random(self.seed), written: 0, images: 0, wrong: None };
+        let state =
+            State { random: Random(self.seed), written: 0, changes: 0, images: 0, wrong: None };
         let witness = Arc::new(Witness {
             log: running.log.clone(),
             order: Mutex::default(),

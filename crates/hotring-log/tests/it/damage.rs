@@ -1,13 +1,14 @@
 //! Damage: each changed byte of what had been synced is an error that names its place, or loses nothing; behind
 //! that, it costs what follows and nothing else. Whatever the bytes are, nothing panics.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotring_log::storage::memory::{Memory, Random};
+use hotring_log::storage::memory::{Memory, Random, Step};
 use hotring_log::{
-    Damage, Effect, Log, Lsn, Options, Records, RecoverError, Recovered, Storage, When, Writer,
-    check, recover,
+    Damage, Effect, Log, Lsn, Options, Records, RecoverError, Recovered, RepairError, Storage,
+    When, Writer, check, recover, remove_before, repair,
 };
 
 use crate::workload::{Batch, ID, Running, draw, recovered};
@@ -149,6 +150,12 @@ fn a_missing_segment_is_an_error_unless_it_is_not_needed() {
         order.iter().filter(|(last, _)| *last >= from).cloned().collect::<Vec<_>>()
     );
     assert_eq!(report.segments, names.len() - 1);
+    // So it is once they are taken away.
+    let shorter = memory.killed();
+    let count = names.iter().filter(|name| first_of(name) < from).count();
+    assert_eq!(remove_before(&shorter, from).unwrap(), count);
+    assert_eq!(recovered(&shorter, from).unwrap().1, batches);
+    assert_eq!(remove_before(&shorter, Lsn::MAX).unwrap(), names.len() - count - 1);
     // What is not needed is not read.
     without.set_content(&names[1], b"anything");
     let from = first_of(&names[2]);
@@ -226,6 +233,30 @@ fn a_value_that_looks_like_a_log_proves_nothing() {
     let (report, batches) = recovered(&with(&memory, name, &content), 1).unwrap();
     assert_eq!((report.last, batches), (1, order[..1].to_vec()));
     assert!(report.cut > lie.len() as u64);
+}
+
+#[test]
+fn what_is_before_the_damage_is_copied() {
+    let (memory, order) = written(When::Synced, true, 5);
+    let name = &segments(&memory)[2];
+    let mut content = memory.content(name).unwrap();
+    content[100] ^= 1;
+    let damaged = with(&memory, name, &content);
+    let new = Memory::new();
+    let to: Arc<dyn Storage> = Arc::new(new.clone());
+    let checked = repair(&damaged, 1, &to).unwrap();
+    assert!(matches!(checked.error, Some(RecoverError::Damaged { .. })));
+    assert_eq!(damaged.unsynced(), 0);
+    let (report, batches) = recovered(&new, 1).unwrap();
+    assert_eq!((report.last, report.cut), (checked.last, 0));
+    assert!(!batches.is_empty() && batches.len() < order.len());
+    assert_eq!(batches, order[..batches.len()]);
+    // Not even that could be copied.
+    let full = Memory::new();
+    full.fail(Step::Create, 0, 1, ErrorKind::StorageFull);
+    let to: Arc<dyn Storage> = Arc::new(full);
+    assert!(matches!(repair(&damaged, 1, &to), Err(RepairError::Write(_))));
+    assert!(repair(&Memory::new(), 1, &to).unwrap().error.is_none());
 }
 
 #[test]
