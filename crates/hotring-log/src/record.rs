@@ -6,6 +6,7 @@
 //!  body:  type u8, 0x80 added if the next record belongs to the same batch
 //!         put:     form u8 | key length, LEB128 | expiry u64, if the type says so | key | value
 //!         remove:  key
+//!         expire:  expiry u64, 0 for none | key
 //!         clear:   nothing
 //!         pin:     key
 //!         unpin:   key
@@ -34,6 +35,7 @@ const CLEAR: u8 = 4;
 const PIN: u8 = 5;
 const UNPIN: u8 = 6;
 const DURABLE: u8 = 7;
+const EXPIRE: u8 = 8;
 /// The next record belongs to the same batch.
 const MORE: u8 = 0x80;
 
@@ -55,6 +57,13 @@ pub enum Effect<'a> {
     Remove {
         /// The key.
         key: &'a [u8],
+    },
+    /// The key, if it is there, has another expiry and the value from before.
+    Expire {
+        /// The key.
+        key: &'a [u8],
+        /// When it ends, in Unix milliseconds, which are not 0.
+        expire_at: Option<u64>,
     },
     /// All keys and pins are gone.
     Clear,
@@ -157,11 +166,14 @@ impl Records {
                 self.begin_put(key, form, expire_at, value.len());
                 self.bytes.extend_from_slice(value);
             }
-            Effect::Remove { key } => self.plain(REMOVE, key),
-            Effect::Clear => self.plain(CLEAR, b""),
-            Effect::Pin { key } => self.plain(PIN, key),
-            Effect::Unpin { key } => self.plain(UNPIN, key),
-            Effect::Durable { upto } => self.plain(DURABLE, &upto.to_le_bytes()),
+            Effect::Remove { key } => self.plain(REMOVE, &[], key),
+            Effect::Expire { key, expire_at } => {
+                self.plain(EXPIRE, &expire_at.unwrap_or(0).to_le_bytes(), key);
+            }
+            Effect::Clear => self.plain(CLEAR, &[], &[]),
+            Effect::Pin { key } => self.plain(PIN, &[], key),
+            Effect::Unpin { key } => self.plain(UNPIN, &[], key),
+            Effect::Durable { upto } => self.plain(DURABLE, &upto.to_le_bytes(), &[]),
         }
     }
 
@@ -190,9 +202,10 @@ impl Records {
         self.bytes.extend_from_slice(key);
     }
 
-    fn plain(&mut self, what: u8, rest: &[u8]) {
-        self.begin(what, 1 + rest.len());
-        self.bytes.extend_from_slice(rest);
+    fn plain(&mut self, what: u8, number: &[u8], key: &[u8]) {
+        self.begin(what, 1 + number.len() + key.len());
+        self.bytes.extend_from_slice(number);
+        self.bytes.extend_from_slice(key);
     }
 
     fn begin(&mut self, what: u8, body_len: usize) {
@@ -403,6 +416,11 @@ fn effect(what: u8, rest: &[u8]) -> Option<Effect<'_>> {
             Effect::Put { key, form: *form, expire_at, value }
         }
         REMOVE => Effect::Remove { key: rest },
+        EXPIRE => {
+            let (at, key) = rest.split_first_chunk()?;
+            let at = u64::from_le_bytes(*at);
+            Effect::Expire { key, expire_at: (at != 0).then_some(at) }
+        }
         CLEAR if rest.is_empty() => Effect::Clear,
         PIN => Effect::Pin { key: rest },
         UNPIN => Effect::Unpin { key: rest },

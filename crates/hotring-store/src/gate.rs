@@ -125,6 +125,8 @@ pub enum Fault {
     NoReaderDrain,
     /// Snapshots are not checked.
     NoRecheck,
+    /// Writes of a key come to the log in any order.
+    NoOrder,
 }
 
 /// What the holder of stripes is going to do.
@@ -293,6 +295,13 @@ impl Drop for Reading<'_> {
 
 /// A write in flight; None inside a hold.
 pub(crate) struct Writing<'a>(Option<(&'a AtomicU64, u64)>);
+
+impl Writing<'_> {
+    /// Whether it is inside a hold.
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.is_none()
+    }
+}
 
 impl Drop for Writing<'_> {
     #[inline]

@@ -59,6 +59,7 @@ mod gate_tests;
 mod hash;
 mod history;
 mod idle;
+mod logged;
 mod note;
 mod ops;
 mod pins;
@@ -84,6 +85,7 @@ pub use hotring_index as index;
 pub use hotring_index::{Block, BlockRef, Buffer, LONG_LEN};
 /// A key, which may know its hash.
 pub use hotring_index::{Key, KeyHash};
+pub use logged::UnknownForm;
 pub use note::{Access, Note};
 pub use ops::bits::{BitOp, BitRange};
 pub use ops::counter::{Counted, CounterExpiry, CounterOptions, Decimal};

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use hotring_log::Effect;
+
 use crate::error::StoreError;
 use crate::gate::Hold;
 use crate::session::Session;
@@ -87,7 +89,7 @@ impl Pins {
     fn change<R>(&self, f: impl FnOnce(&mut Names) -> R) -> R {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         let result = f(&mut names);
-        // ORDERING: Relaxed, numbers; who pins passes the gate of the key after this (`Session::pin`), which orders
+        // ORDERING: Relaxed, numbers; who pins holds the gate of the key (`Session::pin`), which orders
         // it for who evicts. So for all here.
         self.list_bytes.store(names.list_bytes, Ordering::Relaxed);
         // ORDERING: Relaxed, as above.
@@ -161,16 +163,29 @@ impl Session {
         for key in keys {
             measured.push((*key, self.memory(key, now).unwrap_or(0)));
         }
-        let pinned = self.eviction.pins.pin(&measured)?;
-        // Who has looked before, and is about to evict one of them, is over with it after this.
         let stripes = self.stripes(keys.iter().copied());
-        self.hold(stripes, Hold::Exclusive, |_| ());
-        Ok(pinned)
+        // Who has looked before, and is about to evict one of them, is over with it when the hold begins.
+        self.hold(stripes, Hold::Exclusive, |session| {
+            let pinned = session.eviction.pins.pin(&measured)?;
+            keys.iter().for_each(|key| session.log_effect(&Effect::Pin { key }));
+            Ok(pinned)
+        })
+    }
+
+    /// Pins a key that was pinned before the store was opened, whatever share of memory pins may have now.
+    pub(crate) fn restore_pin(&mut self, key: &[u8], now: u64) {
+        let bytes = self.memory(key, now).unwrap_or(0);
+        self.eviction.pins.change(|names| names.set(key, bytes));
     }
 
     /// Takes pins away. Returns how many there were.
     pub fn unpin(&mut self, keys: &[&[u8]]) -> usize {
-        self.eviction.pins.unpin(keys)
+        let stripes = self.stripes(keys.iter().copied());
+        self.hold(stripes, Hold::Exclusive, |session| {
+            let unpinned = session.eviction.pins.unpin(keys);
+            keys.iter().for_each(|key| session.log_effect(&Effect::Unpin { key }));
+            unpinned
+        })
     }
 
     /// Measures anew what up to `count` pinned keys take, which come after `after` in the order of bytes.

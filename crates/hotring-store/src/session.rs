@@ -15,6 +15,7 @@ use crate::changes::Change;
 use crate::error::StoreError;
 use crate::evict::{Eviction, EvictionPolicy};
 use crate::gate::{GateSession, Hold, STRIPES_ALL};
+use crate::logged::{Logged, Logging};
 use crate::store::Limits;
 use crate::stripe::stripe;
 use crate::wheel::Wheels;
@@ -38,6 +39,8 @@ pub struct Session {
     /// For what belongs to all sessions.
     store: AnyIndex,
     pub(crate) wheels: Arc<Wheels>,
+    pub(crate) logged: Arc<Logged>,
+    pub(crate) logging: Logging,
     /// What writes have done, if somebody wants to know.
     pub(crate) changes: Option<Vec<Change>>,
     /// The last number for compare-and-swap, shared by all sessions.
@@ -57,7 +60,7 @@ impl Session {
         (index, gate): (Index, GateSession),
         limits: Limits,
         besides: Besides,
-        (eviction, wheels): (Arc<Eviction>, Arc<Wheels>),
+        (eviction, wheels, logged): (Arc<Eviction>, Arc<Wheels>, Arc<Logged>),
         store: AnyIndex,
         cas: Arc<AtomicU64>,
         seed: u64,
@@ -71,6 +74,8 @@ impl Session {
             eviction,
             store,
             wheels,
+            logged,
+            logging: Logging::default(),
             changes: None,
             cas,
             seed,
@@ -141,13 +146,26 @@ impl Session {
     ) -> R {
         let key = key.into();
         let stripe = self.stripe(key.bytes());
-        let _writing = self.gate.write(stripe);
+        let writing = self.gate.write(stripe);
         let due = if self.besides.is_due(stripe, key.bytes()) {
             Some(Due { besides: &self.besides, changes: self.changes.as_mut() })
         } else {
             None
         };
-        f(Write { index: &mut self.index, key, stripe, wheels: &self.wheels, due })
+        let (index, wheels) = (&mut self.index, &*self.wheels);
+        if !self.logged.is_on() {
+            return f(Write { index, key, stripe, wheels, records: None, due });
+        }
+        // Within a hold nobody else writes the key, and its records are handed over together at its end.
+        let is_held = writing.is_held();
+        let order = if is_held { None } else { self.logged.order(key.bytes()) };
+        let records = Some(&mut self.logging.records);
+        let result = f(Write { index, key, stripe, wheels, records, due });
+        if !is_held {
+            self.logging.hand_over(&self.logged);
+        }
+        drop(order);
+        result
     }
 
     /// Runs `f` while this session alone holds the stripes in `mask`.
@@ -159,6 +177,9 @@ impl Session {
         }
         impl Drop for Held<'_> {
             fn drop(&mut self) {
+                if self.taken != 0 {
+                    self.session.logging.hand_over(&self.session.logged);
+                }
                 self.session.gate.release(self.taken);
             }
         }

@@ -8,10 +8,12 @@ use std::task::Waker;
 use hotring_index::{
     AnyIndex, AnySession, Buffer, Checksum, Config, ConfigError, EngineChoice, Stalled,
 };
+use hotring_log::Log;
 
 use crate::evict::{Eviction, EvictionOptions};
 use crate::gate::{Fault, Gate};
 use crate::history::{HEAD_LEN, Kept};
+use crate::logged::Logged;
 use crate::note;
 use crate::pins::Pinned;
 use crate::session::Session;
@@ -156,6 +158,7 @@ pub struct Store {
     besides: Besides,
     pub(crate) eviction: Arc<Eviction>,
     wheels: Arc<Wheels>,
+    logged: Arc<Logged>,
     /// The last number that [`CasNumbers`](crate::CasNumbers) gave.
     cas: Arc<AtomicU64>,
     checksum: Checksum,
@@ -194,7 +197,8 @@ impl Store {
         let cas = Arc::new(AtomicU64::new(options.cas_base));
         let eviction = Arc::new(Eviction::new(seed));
         let wheels = Arc::new(Wheels::new());
-        Ok(Store { index, gate, limits, besides, eviction, wheels, cas, checksum, seed })
+        let logged = Arc::new(Logged::new(seed, fault));
+        Ok(Store { index, gate, limits, besides, eviction, wheels, logged, cas, checksum, seed })
     }
 
     /// Opens a session for one thread.
@@ -216,7 +220,7 @@ impl Store {
             (index, gate),
             self.limits,
             self.besides.clone(),
-            (self.eviction.clone(), self.wheels.clone()),
+            (self.eviction.clone(), self.wheels.clone(), self.logged.clone()),
             self.index.clone(),
             self.cas.clone(),
             self.seed,
@@ -308,6 +312,12 @@ impl Store {
     /// there is one already. It is woken within the write, by its thread: it must not use the store.
     pub fn set_expiry_waker(&self, waker: Waker) -> bool {
         self.wheels.set_waker(waker)
+    }
+
+    /// Takes the log in which writes are noted while [`Session::switch_log`] says so. There is one for good: false,
+    /// and nothing changes, if there is one already.
+    pub fn set_log(&self, log: Arc<Log>) -> bool {
+        self.logged.set_log(log)
     }
 
     /// Whether items have checksums.

@@ -10,6 +10,12 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The key's stripe, in 0..64.
 #[inline]
 pub(crate) fn stripe(seed: u64, key: &[u8]) -> u32 {
+    (spread(seed, key) >> 58) as u32
+}
+
+/// As many bits as one likes, the high ones first, whose first are the stripe.
+#[inline]
+pub(crate) fn spread(seed: u64, key: &[u8]) -> u64 {
     let mut hash = seed ^ key.len() as u64;
     let (words, rest) = key.as_chunks::<8>();
     for word in words {
@@ -17,7 +23,7 @@ pub(crate) fn stripe(seed: u64, key: &[u8]) -> u32 {
     }
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
-    (mix(hash, u64::from_le_bytes(last)) >> 58) as u32
+    mix(hash, u64::from_le_bytes(last))
 }
 
 /// The high bits of the product depend on all bits; the rotation brings them down for the next.

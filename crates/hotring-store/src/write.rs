@@ -2,13 +2,16 @@
 //! index, with all that a write does besides, so that no operation can forget it.
 //!
 //! That is keeping the value that is replaced ([`crate::history`]), telling those who wait for the
-//! key, or observe all of them ([`crate::watch`]), and noting when it is to expire ([`crate::wheel`]). While the
-//! history is off and there is nobody to tell, a write goes straight to the index.
+//! key, or observe all of them ([`crate::watch`]), noting when it is to expire ([`crate::wheel`]) and what is to be
+//! in the log ([`crate::logged`]). While the history and the log are off and there is nobody to tell, a write goes
+//! straight to the index.
 
 use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
+use hotring_log::{Effect, Mark, Records};
 
 use crate::changes::{Change, Changed, remove_expired};
 use crate::history::Kept;
+use crate::logged;
 use crate::session::Index;
 use crate::sync::Arc;
 use crate::value::{is_hash, reborrow, view_string};
@@ -22,6 +25,8 @@ pub(crate) struct Write<'a> {
     pub(crate) stripe: u32,
     /// Where each expiry is entered that the write gives the key.
     pub(crate) wheels: &'a Wheels,
+    /// Where to note for the log what it has done, if there is one.
+    pub(crate) records: Option<&'a mut Records>,
     /// None if there is nothing to do besides.
     pub(crate) due: Option<Due<'a>>,
 }
@@ -92,23 +97,37 @@ impl Write<'_> {
 
     #[inline(always)]
     fn put_as(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        match expiry {
-            _ if self.due.is_some() => self.put_noted(puts, value, expiry, now),
-            Expiry::At(at) => self.put_until(value, at, now),
-            _ => _ = self.index.put(self.key, value, expiry, now),
+        match (expiry, self.records) {
+            (_, records) if self.due.is_some() => {
+                Write { records, ..self }.put_noted(puts, value, expiry, now);
+            }
+            (Expiry::At(at), records) => Write { records, ..self }.put_until(value, at, now),
+            (_, None) => _ = self.index.put(self.key, value, expiry, now),
+            (Expiry::Never, Some(records)) => {
+                logged::push_put(records, self.key.bytes(), &value, None);
+                self.index.put(self.key, value, expiry, now);
+            }
+            // What is logged is the expiry that the key had.
+            (Expiry::Keep, records) => {
+                Write { records, ..self }.put_noted(puts, value, expiry, now)
+            }
         }
     }
 
     /// Stores a value that expires, by a decision: that shows the time which the key had, and a key that gets later ones
     /// again and again needs no entry for each.
     fn put_until(self, value: NewValue<'_>, at: u64, now: u64) {
-        let Write { index, key, stripe, wheels, due } = self;
+        let Write { index, key, stripe, wheels, mut records, due } = self;
         let (damages, expiry) = (index.damages(), Expiry::At(at));
-        let write = Write { index: &mut *index, key, stripe, wheels, due };
+        let again = records.as_deref_mut();
+        let write = Write { index: &mut *index, key, stripe, wheels, records: again, due };
         write.update(now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
             // This write is the repair.
             index.take_damage();
+            if let Some(records) = records {
+                logged::push_put(records, key.bytes(), &value, Some(at));
+            }
             index.put(key, value, expiry, now);
             enter(wheels, index, key, at, now);
         }
@@ -116,23 +135,36 @@ impl Write<'_> {
 
     #[cold]
     fn put_noted(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        let Write { index, key, stripe, wheels, due: Some(mut due) } = self else { return };
+        let Write { index, key, stripe, wheels, mut records, mut due } = self;
         let damages = index.damages();
-        let changes = due.changes.as_deref_mut();
-        let again = Some(Due { besides: due.besides, changes });
-        let write = Write { index: &mut *index, key, stripe, wheels, due: again };
+        let again = due.as_mut().map(Due::again);
+        let write = Write {
+            index: &mut *index,
+            key,
+            stripe,
+            wheels,
+            records: records.as_deref_mut(),
+            due: again,
+        };
         write.run(now, |_| (puts, Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
             // What would have been kept is damaged: this write is the repair, without it.
             index.take_damage();
+            let at = match expiry {
+                Expiry::At(at) => Some(at),
+                Expiry::Never | Expiry::Keep => None,
+            };
+            if let Some(records) = records {
+                logged::push_put(records, key.bytes(), &value, at);
+            }
             index.put(key, reborrow(&value), expiry, now);
-            if let Expiry::At(at) = expiry {
+            if let Some(at) = at {
                 enter(wheels, index, key, at, now);
             }
+            let Some(mut due) = due else { return };
             let text = string(value.as_value());
             due.besides.watchers.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
-            let expires = matches!(expiry, Expiry::At(_));
-            due.note(key.bytes(), Changed::Stored { is_new: false, expires });
+            due.note(key.bytes(), Changed::Stored { is_new: false, expires: at.is_some() });
         }
     }
 
@@ -170,10 +202,11 @@ impl Write<'_> {
         now: u64,
         mut decide: impl FnMut(Option<Entry<'_>>) -> (Puts, Action<'x>, R),
     ) -> R {
-        let Write { index, key, stripe, wheels, mut due } = self;
+        let Write { index, key, stripe, wheels, records, mut due } = self;
         if let Some(due) = &mut due {
             due.expire(index, key.bytes(), now);
         }
+        let mut recording = records.map(|records| Recording::begin(records, index));
         let mut expires_at = None;
         let mut notes = due.map(|due| Notes::begin(due, index, stripe, key.bytes()));
         let result = index.update(key, now, |entry| {
@@ -181,9 +214,15 @@ impl Write<'_> {
             if let Some(notes) = &mut notes {
                 notes.decided(puts, entry.map(|entry| entry.value), &mut action, now);
             }
+            if let Some(recording) = &mut recording {
+                recording.decided(key.bytes(), puts, entry.as_ref(), &action);
+            }
             expires_at = expiry_to_enter(&action, entry.as_ref());
             (action, result)
         });
+        if let Some(recording) = recording {
+            recording.end(index);
+        }
         if let Some(at) = expires_at {
             enter(wheels, index, key, at, now);
         }
@@ -193,12 +232,30 @@ impl Write<'_> {
         result
     }
 
+    /// Gives the key the expiry that it had, also if that is over.
+    pub(crate) fn restore_expiry(self, expire_at: Option<u64>, now: u64) {
+        let Write { index, key, wheels, .. } = self;
+        let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
+        // At time 0 nothing has expired.
+        index.update(key, 0, |_| (Action::Expire(expiry), ()));
+        if let Some(at) = expire_at {
+            enter(wheels, index, key, at, now);
+        }
+    }
+
     /// Removes the key; true if it was present.
     pub(crate) fn remove(self, now: u64) -> bool {
-        let Write { index, key, stripe, due, .. } = self;
-        let Some(mut due) = due else { return index.remove(key, now) };
+        let Write { index, key, stripe, records, due, .. } = self;
+        let removes = |index: &mut Index| {
+            let removed = index.remove(key, now);
+            if let Some(records) = records.filter(|_| removed) {
+                records.push(&Effect::Remove { key: key.bytes() });
+            }
+            removed
+        };
+        let Some(mut due) = due else { return removes(index) };
         due.expire(index, key.bytes(), now);
-        let removed = index.remove(key, now);
+        let removed = removes(index);
         if removed {
             due.besides.watchers.tell(stripe, key.bytes(), &Event::Removed);
             due.note(key.bytes(), Changed::Removed);
@@ -209,12 +266,15 @@ impl Write<'_> {
     /// Removes the key to make room, if asked so only if it has an expiry. Returns the bytes of its item, 0 if it
     /// stays or was absent.
     pub(crate) fn evict(self, must_expire: bool) -> usize {
-        let Write { index, key, stripe, due, .. } = self;
+        let Write { index, key, stripe, records, due, .. } = self;
         // At time 0 nothing has expired: what has may go as well.
         let freed = index.update(key, 0, |entry| {
             let goes = entry.filter(|entry| !must_expire || entry.expire_at.is_some());
             goes.map_or((Action::Keep, 0), |entry| (Action::Remove, entry.footprint))
         });
+        if let Some(records) = records.filter(|_| freed > 0) {
+            records.push(&Effect::Remove { key: key.bytes() });
+        }
         if let Some(mut due) = due.filter(|_| freed > 0) {
             due.besides.watchers.tell(stripe, key.bytes(), &Event::Removed);
             due.note(key.bytes(), Changed::Evicted);
@@ -233,6 +293,11 @@ impl Write<'_> {
 }
 
 impl Due<'_> {
+    /// For another attempt.
+    fn again(&mut self) -> Due<'_> {
+        Due { besides: self.besides, changes: self.changes.as_deref_mut() }
+    }
+
     fn note(&mut self, key: &[u8], what: Changed) {
         // That a key's time is over is nobody's doing, whoever has found out, nor that it made room.
         let is_nobodys = matches!(what, Changed::Expired | Changed::Evicted);
@@ -291,6 +356,32 @@ fn expiry_to_enter(action: &Action<'_>, old: Option<&Entry<'_>>) -> Option<u64> 
 /// A copy of a string; None of another type, which no one waits for by its value.
 fn string(value: Value<'_>) -> Option<Vec<u8>> {
     view_string(value, |value| value.to_vec()).ok()
+}
+
+/// What one write notes for the log, while it decides: several times, if others write the key meanwhile.
+struct Recording<'a> {
+    records: &'a mut Records,
+    before: Mark,
+    /// Damaged items that had been met before.
+    damages: u64,
+}
+
+impl<'a> Recording<'a> {
+    fn begin(records: &'a mut Records, index: &mut Index) -> Recording<'a> {
+        Recording { before: records.mark(), records, damages: index.damages() }
+    }
+
+    fn decided(&mut self, key: &[u8], puts: Puts, old: Option<&Entry<'_>>, action: &Action<'_>) {
+        self.records.roll_back(self.before);
+        logged::decided(self.records, key, puts, old, action);
+    }
+
+    fn end(self, index: &mut Index) {
+        // What was decided on a damaged item is left undone.
+        if index.damages() != self.damages {
+            self.records.roll_back(self.before);
+        }
+    }
 }
 
 /// What one write notes, to be told when it has taken effect.

@@ -9,6 +9,8 @@ fn effects() -> Vec<Effect<'static>> {
         Effect::Put { key: &[7; 300], form: 2, expire_at: Some(1), value: &[9; 70_000] },
         Effect::Remove { key: b"gone" },
         Effect::Remove { key: b"" },
+        Effect::Expire { key: b"k", expire_at: Some(7) },
+        Effect::Expire { key: b"", expire_at: None },
         Effect::Clear,
         Effect::Pin { key: b"p" },
         Effect::Unpin { key: b"p" },

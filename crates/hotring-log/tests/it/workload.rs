@@ -21,6 +21,7 @@ fn put_down(bytes: &mut Vec<u8>, effect: &Effect<'_>) {
         Effect::Clear => (3, b"".as_slice()),
         Effect::Pin { key } => (4, *key),
         Effect::Unpin { key } => (5, *key),
+        Effect::Expire { key, .. } => (6, *key),
         Effect::Durable { .. } => panic!("the log's own records are not handed over"),
     };
     bytes.push(what);
@@ -29,6 +30,9 @@ fn put_down(bytes: &mut Vec<u8>, effect: &Effect<'_>) {
         bytes.push(*form);
         bytes.extend_from_slice(&expire_at.unwrap_or(0).to_le_bytes());
         bytes.extend_from_slice(value);
+    }
+    if let Effect::Expire { expire_at, .. } = effect {
+        bytes.extend_from_slice(&expire_at.unwrap_or(0).to_le_bytes());
     }
 }
 

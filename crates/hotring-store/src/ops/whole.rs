@@ -1,6 +1,7 @@
 //! Operations on the whole store.
 
 use hotring_index::{Key, Scrub};
+use hotring_log::Effect;
 
 use crate::gate::{Hold, STRIPES_ALL};
 use crate::session::{Index, Session};
@@ -48,6 +49,7 @@ impl Session {
     pub fn clear(&mut self) {
         let before = self.hold(STRIPES_ALL, Hold::WriteOnce, |session| {
             session.index.clear();
+            session.log_effect(&Effect::Clear);
             session.besides.watchers.tell_cleared(session.besides.actor);
             (session.eviction.cleared(), session.wheels.clear())
         });

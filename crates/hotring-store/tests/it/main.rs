@@ -7,6 +7,7 @@ mod expiry;
 mod growth;
 mod history;
 mod linearizability;
+mod logged;
 mod memory;
 mod model;
 mod random;

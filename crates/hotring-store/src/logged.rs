@@ -1,0 +1,247 @@
+//! What writes leave in the log: what they did to a key, in the order in which they did it.
+//!
+//! # The order
+//! The index has no lock under which a record could get its place: two writers of a key who race are ordered by one
+//! CAS each, and may come to the log in the other order. So while there is a log, a write of one key holds the key's
+//! *order lock*, one of [`LOCKS`], from before it looks at the key until its record is in the log's queue. Readers never
+//! look at these locks, and writers of other keys rarely meet there. A session that holds stripes exclusively
+//! ([`crate::gate`]) excludes all writers of its keys, so it takes none; its records are handed over together, as one
+//! batch, before it gives the stripes back.
+//!
+//! Hence the records of a key are in the log in the order of its writes, and if a record tells of a value then all that
+//! the value was made of is before it. (Versions in the items, compared when the log is read, would do without
+//! locks; then what another process reads from the log is in no order, each item takes 8 bytes more, and a batch that
+//! was lost could be half visible in the counts of later writes.)
+//!
+//! # When it begins
+//! Logging is switched on and off while nobody else is within the gate ([`Session::switch_log`]): each write is wholly
+//! before or behind that moment. A record that has a place in the log was applied before it got it: whoever scans the
+//! store from then on meets what it did, or what came later.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use hotring_index::{Action, Block, Entry, Expiry, NewValue, Value};
+use hotring_log::{Attached, Effect, Log, Lsn, Records};
+
+use crate::gate::{Fault, Hold, STRIPES_ALL};
+use crate::session::Session;
+use crate::stripe::spread;
+use crate::sync::Arc;
+use crate::write::Puts;
+
+/// Locks that order writes. So many that two threads rarely want one of them at one time.
+const LOCKS: usize = 1 << LOCK_BITS;
+const LOCK_BITS: u32 = 10;
+
+/// In the form of a value that is held as a word; the rest is its kind.
+const FORM_WORD: u8 = 0x80;
+const KIND_MAX: u8 = 15;
+
+/// The store's half.
+pub(crate) struct Logged {
+    is_on: AtomicBool,
+    parts: OnceLock<Parts>,
+    seed: u64,
+    fault: Fault,
+}
+
+struct Parts {
+    log: Arc<Log>,
+    locks: Box<[Lock]>,
+}
+
+/// Not beside another one in memory.
+#[repr(align(64))]
+#[derive(Default)]
+struct Lock(Mutex<()>);
+
+/// A session's half.
+#[derive(Default)]
+pub(crate) struct Logging {
+    /// What is to be handed over.
+    pub(crate) records: Records,
+    /// The last record that was.
+    last: Lsn,
+}
+
+impl Logged {
+    pub(crate) fn new(seed: u64, fault: Fault) -> Logged {
+        Logged { is_on: AtomicBool::new(false), parts: OnceLock::new(), seed, fault }
+    }
+
+    pub(crate) fn set_log(&self, log: Arc<Log>) -> bool {
+        let locks = (0..LOCKS).map(|_| Lock::default()).collect();
+        self.parts.set(Parts { log, locks }).is_ok()
+    }
+
+    /// Whether writes are logged. Asked within the gate.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        // ORDERING: Relaxed; it changes while nobody else is within the gate, which orders it.
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Excludes other writers of the key.
+    pub(crate) fn order(&self, key: &[u8]) -> Option<MutexGuard<'_, ()>> {
+        if self.fault == Fault::NoOrder {
+            return None;
+        }
+        let lock = (spread(self.seed, key) >> (u64::BITS - LOCK_BITS)) as usize;
+        let lock = &self.parts.get()?.locks[lock].0;
+        // It guards no data that could be half changed.
+        Some(lock.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Logging {
+    /// Hands over what there is, within the gate.
+    #[inline]
+    pub(crate) fn hand_over(&mut self, logged: &Logged) {
+        if self.records.is_empty() {
+            return;
+        }
+        match logged.parts.get() {
+            Some(parts) => self.last = parts.log.append(&mut self.records),
+            None => self.records.reset(),
+        }
+    }
+}
+
+impl Session {
+    /// Begins to log writes, or ends it. Once this has returned, every write is in the log or was over before. False
+    /// if the store has no log ([`Store::set_log`](crate::Store::set_log)).
+    pub fn switch_log(&mut self, on: bool) -> bool {
+        let has_log = self.logged.parts.get().is_some();
+        self.hold(STRIPES_ALL, Hold::Exclusive, |session| {
+            // ORDERING: Relaxed; the hold orders it for all who pass the gate.
+            session.logged.is_on.store(on && has_log, Ordering::Relaxed);
+        });
+        has_log
+    }
+
+    /// The last record of this session's writes: with [`Log::poll_reached`] it tells when they may be acknowledged.
+    #[inline]
+    pub fn logged(&self) -> Lsn {
+        self.logging.last
+    }
+
+    /// Notes an effect that is not a write of an item, within a hold.
+    pub(crate) fn log_effect(&mut self, effect: &Effect<'_>) {
+        if self.logged.is_on() {
+            self.logging.records.push(effect);
+        }
+    }
+
+    /// Does what a record says. Records are done in their order, those of different keys in any order, and nobody
+    /// writes meanwhile: what has expired stays until then, as a later record may give it more time.
+    ///
+    /// # Errors
+    /// The value has no form that this version knows.
+    pub fn replay(&mut self, effect: &Effect<'_>, now: u64) -> Result<(), UnknownForm> {
+        match *effect {
+            Effect::Put { key, form, expire_at, value } => {
+                let value = from_form(form, value).ok_or(UnknownForm { form })?;
+                let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
+                // Room is made if that is how the store is set; otherwise it has to fit.
+                let _ = self.admit();
+                self.change(key, |write| write.put_item(value, expiry, now));
+            }
+            Effect::Remove { key } => _ = self.change(key, |write| write.remove(0)),
+            Effect::Expire { key, expire_at } => {
+                self.change(key, |write| write.restore_expiry(expire_at, now));
+            }
+            Effect::Clear => self.clear(),
+            Effect::Pin { key } => self.restore_pin(key, now),
+            Effect::Unpin { key } => _ = self.unpin(&[key]),
+            Effect::Durable { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+/// A value in the log has no form that this version knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownForm {
+    /// What the record says that it is.
+    pub form: u8,
+}
+
+impl std::fmt::Display for UnknownForm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a value of form {} is unknown to this version", self.form)
+    }
+}
+
+impl std::error::Error for UnknownForm {}
+
+/// Adds what a decision will have done.
+pub(crate) fn decided(
+    records: &mut Records,
+    key: &[u8],
+    puts: Puts,
+    old: Option<&Entry<'_>>,
+    action: &Action<'_>,
+) {
+    let kept = old.and_then(|entry| entry.expire_at);
+    let end = |expiry: &Expiry| match expiry {
+        Expiry::Never => None,
+        Expiry::Keep => kept,
+        Expiry::At(at) => Some(*at),
+    };
+    match action {
+        Action::Put { value, expiry } if puts != Puts::Note => {
+            push_put(records, key, value, end(expiry));
+        }
+        Action::Expire(expiry) if old.is_some() => {
+            records.push(&Effect::Expire { key, expire_at: end(expiry) });
+        }
+        Action::Remove if old.is_some() => records.push(&Effect::Remove { key }),
+        Action::Keep | Action::Put { .. } | Action::Expire(_) | Action::Remove => {}
+    }
+}
+
+/// Adds that the key has this value.
+pub(crate) fn push_put(
+    records: &mut Records,
+    key: &[u8],
+    value: &NewValue<'_>,
+    expire_at: Option<u64>,
+) {
+    let value = match value {
+        NewValue::Block { kind, block } => {
+            let block: Attached = Arc::new(Long(block.clone()));
+            return records.push_attached(key, *kind, expire_at, block);
+        }
+        value => value.as_value(),
+    };
+    with_form(value, |form, value| records.push(&Effect::Put { key, form, expire_at, value }));
+}
+
+/// The form of a value, and its bytes.
+pub(crate) fn with_form<R>(value: Value<'_>, f: impl FnOnce(u8, &[u8]) -> R) -> R {
+    match value {
+        Value::Word { kind, word } => f(FORM_WORD | kind, &word.to_le_bytes()),
+        Value::Bytes { kind, bytes } => f(kind, bytes),
+    }
+}
+
+fn from_form(form: u8, bytes: &[u8]) -> Option<NewValue<'_>> {
+    let kind = form & !FORM_WORD;
+    if kind > KIND_MAX {
+        return None;
+    }
+    Some(match form & FORM_WORD {
+        0 => NewValue::Bytes { kind, bytes: bytes.into() },
+        _ => NewValue::Word { kind, word: u64::from_le_bytes(bytes.try_into().ok()?) },
+    })
+}
+
+/// A long value in the queue, shared with the store.
+struct Long(Block);
+
+impl AsRef<[u8]> for Long {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}

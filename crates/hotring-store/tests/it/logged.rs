@@ -1,0 +1,245 @@
+//! What is read from the log is what the store had, whoever raced: values, expiries, pins; and what was done together
+//! is read together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotring_log::storage::Memory;
+use hotring_log::{
+    Effect, Log, Lsn, Options as LogOptions, Recovered, Storage, When, Writer, recover,
+};
+use hotring_store::index::{Config, EngineChoice};
+use hotring_store::{ExpireCondition, Fault, Options, Session, SetExpiry, SetOptions, Store};
+
+use super::random::Random;
+
+const NOW: u64 = 1_700_000_000_000;
+const ID: [u8; 16] = [7; 16];
+/// Keys that all threads write.
+const KEYS: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"a longer name of a key"];
+/// Of the same value at any moment.
+const TWINS: [&[u8]; 2] = [b"twin 1", b"twin 2"];
+
+/// A store whose writes are in a log on this storage, and the thread that writes the log.
+struct Logged {
+    store: Store,
+    log: Arc<Log>,
+    writer: std::thread::JoinHandle<()>,
+}
+
+impl Logged {
+    fn new(options: Options, fault: Fault, storage: &Memory) -> Logged {
+        let store = Store::with_fault(options, fault).expect("it fits");
+        let log = Arc::new(Log::new(0, When::Written, 1 << 20));
+        let options = LogOptions { id: ID, segment_len: 64 << 10 };
+        let storage: Arc<dyn Storage> = Arc::new(storage.clone());
+        let (mut writer, _) = Writer::new(log.clone(), storage, options, &Recovered::nothing(1));
+        assert!(store.set_log(log.clone()) && store.session().switch_log(true));
+        let writer = std::thread::spawn(move || {
+            while writer.step(Duration::ZERO) {
+                writer.wait();
+            }
+        });
+        Logged { store, log, writer }
+    }
+
+    /// Ends the log; the store stays.
+    fn end(self) -> Store {
+        self.log.close();
+        self.writer.join().expect("it ends");
+        self.store
+    }
+}
+
+fn some_writes(session: &mut Session, random: &mut Random, count: usize) {
+    for _ in 0..count {
+        let key = random.pick(&KEYS);
+        let number = random.next().to_string();
+        match random.below(14) {
+            0..3 => {
+                let long = number.repeat(random.below(20) as usize);
+                session.set(key, long.as_bytes(), SetOptions::default(), NOW).expect("room");
+            }
+            3 => {
+                let at = SetExpiry::At(NOW + random.below(9) * 1000);
+                let expiry = random.pick(&[SetExpiry::Keep, at]);
+                let options = SetOptions { expiry, ..SetOptions::if_present() };
+                session.set(key, number.as_bytes(), options, NOW).expect("room");
+            }
+            4..7 => _ = session.incr_by(key, 1, NOW),
+            7 => _ = session.append(key, b"x", NOW),
+            8 => _ = session.remove(key, NOW),
+            9 => {
+                let at = NOW + random.below(1000);
+                session.expire_at(key, at, ExpireCondition::Always, NOW).expect("room");
+            }
+            10 => _ = session.persist(key, NOW),
+            11 => _ = session.rename(key, random.pick(&KEYS), NOW),
+            12 => {
+                let pairs = TWINS.map(|twin| (twin, number.as_bytes()));
+                session.mset(&pairs, NOW).expect("room");
+            }
+            _ => session.exclusive(&TWINS, |session| {
+                TWINS.iter().for_each(|twin| _ = session.append(twin, b".", NOW));
+                session.get_del(TWINS[0], NOW).expect("a string");
+                session.copy(TWINS[1], TWINS[0], true, NOW).expect("room");
+            }),
+        }
+    }
+}
+
+/// All values with their expiries.
+type State = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+
+fn state(store: &Store) -> State {
+    let mut session = store.session();
+    let (mut cursor, mut keys) = (0, Vec::new());
+    loop {
+        cursor = session.scan(cursor, 100, NOW, |key, _| keys.push(key.to_vec()));
+        if cursor == 0 {
+            break;
+        }
+    }
+    let mut entry = |key: &Vec<u8>| {
+        let value = session.get(key, NOW, |value| value.to_vec())?;
+        Some((value, session.expiry(key, NOW)?))
+    };
+    keys.iter().filter_map(|key| Some((key.clone(), entry(key)?))).collect()
+}
+
+/// What the log says, by batches.
+fn read(storage: &Memory, mut apply: impl FnMut(Lsn, &[Effect<'_>])) -> Recovered {
+    recover(storage, Some(ID), 1, &mut apply).expect("it is whole")
+}
+
+/// Runs threads; gives what the store has at the end, and what its log says.
+fn race(options: &Options, fault: Fault, seed: u64, count: usize) -> (State, State) {
+    let storage = Memory::new();
+    let logged = Logged::new(options.clone(), fault, &storage);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let mut session = logged.store.session();
+            scope.spawn(move || {
+                some_writes(&mut session, &mut Random::new(seed * 8 + thread), count);
+            });
+        }
+    });
+    let store = logged.end();
+    let again = Store::new(options.clone()).expect("it fits");
+    let mut session = again.session();
+    read(&storage, |_, effects| {
+        effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
+        let [first, second] = TWINS.map(|twin| session.get(twin, NOW, |value| value.to_vec()));
+        assert_eq!(first, second, "a batch is torn: {effects:?}");
+    });
+    (state(&store), state(&again))
+}
+
+#[test]
+fn the_log_says_what_racing_writers_did() {
+    let engines = ["hotring", "chaining", "mercury", "gcuckoo"];
+    for (seed, name) in engines.into_iter().enumerate() {
+        let engine: EngineChoice = name.parse().expect("its name");
+        let options = Options { engine, ..Options::default() };
+        let (was, is) = race(&options, Fault::None, seed as u64, 3_000);
+        assert_eq!(was, is, "{name}");
+        assert!(!was.is_empty());
+    }
+    let options = Options { history: 2, ..Options::default() };
+    let (was, is) = race(&options, Fault::None, 9, 3_000);
+    assert_eq!(was, is, "with earlier values");
+}
+
+/// How many records of a counter that all threads count up come after one with a higher number.
+fn inversions(fault: Fault, count: usize) -> usize {
+    let storage = Memory::new();
+    let logged = Logged::new(Options::default(), fault, &storage);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut session = logged.store.session();
+            scope.spawn(move || {
+                (0..count).for_each(|_| _ = session.incr_by(&b"n"[..], 1, NOW).expect("room"));
+            });
+        }
+    });
+    logged.end();
+    let (mut last, mut inversions) = (0, 0);
+    let again = Store::new(Options::default()).expect("it fits");
+    let mut session = again.session();
+    read(&storage, |_, effects| {
+        effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
+        let number = session.incr_by(&b"n"[..], 0, NOW).expect("room");
+        inversions += usize::from(number != last + 1);
+        last = number;
+    });
+    inversions
+}
+
+#[test]
+fn a_counter_is_logged_in_its_order() {
+    assert_eq!(inversions(Fault::None, 10_000), 0);
+    // Without the locks that see to it.
+    let found = (0..50).any(|_| inversions(Fault::NoOrder, 10_000) > 0);
+    assert!(found, "no order, and nobody noticed");
+}
+
+#[test]
+fn each_kind_of_value_comes_back() {
+    let storage = Memory::new();
+    let options = || Options { history: 1, index: Config::default(), ..Options::default() };
+    let logged = Logged::new(options(), Fault::None, &storage);
+    let mut session = logged.store.session();
+    let long = vec![b'l'; 700_000];
+    session.set(b"gone", b"1", SetOptions::default(), NOW).expect("room");
+    session.clear();
+    for (key, value) in [(&b"word"[..], &b"12345678"[..]), (b"number", b"-7"), (b"long", &long)] {
+        session.set(key, value, SetOptions::default(), NOW).expect("room");
+    }
+    session.set(b"word", b"again", SetOptions::default(), NOW).expect("room");
+    session.hash_set(b"hash", &[(b"f", b"v"), (b"g", b"w")], NOW).expect("room");
+    session.pin(&[b"word", b"long"], NOW).expect("there is no limit");
+    session.unpin(&[b"long"]);
+    let last = session.logged();
+    drop(session);
+    let log = logged.log.clone();
+    let was = state(&logged.end());
+    assert_eq!((log.written(), log.synced()), (last, last), "all of it, at the end");
+    let again = Store::new(options()).expect("it fits");
+    let mut session = again.session();
+    let recovered = read(&storage, |_, effects| {
+        effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
+    });
+    assert_eq!(recovered.last, last);
+    assert_eq!(state(&again), was);
+    assert_eq!(was[&b"long"[..]].0, long);
+    assert_eq!(session.pinned_keys(None, 9), [Box::from(&b"word"[..])]);
+    let earlier = session.history(b"word", NOW, |history| {
+        history.earlier().map(|earlier| earlier.value.to_vec()).collect::<Vec<_>>()
+    });
+    assert_eq!(earlier, Some(vec![b"12345678".to_vec()]));
+}
+
+/// An expiry that was put off in time, before the log is read at a time after the first one.
+#[test]
+fn what_a_later_record_keeps_alive_is_not_dropped() {
+    let storage = Memory::new();
+    let logged = Logged::new(Options::default(), Fault::None, &storage);
+    let mut session = logged.store.session();
+    for key in [b"later", b"never", b"ended"] {
+        let options = SetOptions { expiry: SetExpiry::At(NOW + 10), ..SetOptions::default() };
+        session.set(&key[..], b"v", options, NOW).expect("room");
+    }
+    session.expire_at(b"later", NOW + 5_000, ExpireCondition::Always, NOW).expect("room");
+    session.persist(b"never", NOW).expect("room");
+    drop(session);
+    logged.end();
+    let again = Store::new(Options::default()).expect("it fits");
+    let mut session = again.session();
+    read(&storage, |_, effects| {
+        effects.iter().for_each(|effect| session.replay(effect, NOW + 100).expect("a known form"));
+    });
+    let mut there = |key: &[u8], now| session.get(key, now, |_| ()).is_some();
+    assert!(there(b"later", NOW + 4_999) && there(b"never", NOW + 4_999));
+    assert!(!there(b"ended", NOW + 100) && !there(b"later", NOW + 5_000));
+}
