@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bounds::BoundsArgs;
 use crate::compare::CompareArgs;
+use crate::crash::CrashArgs;
 use crate::evict::EvictArgs;
 use crate::expiry::ExpiryArgs;
 use crate::figures::FiguresArgs;
@@ -43,6 +44,7 @@ enum Command {
     NullServer(NullServerArgs),
     Mercury(MercuryArgs),
     Torture(TortureArgs),
+    Crash(CrashArgs),
     Reclamation(ReclamationArgs),
     Expiry(ExpiryArgs),
     #[command(name = "gcuckoo")]
@@ -65,6 +67,7 @@ impl Cli {
             Command::NullServer(args) => args.run(),
             Command::Mercury(args) => args.run(),
             Command::Torture(args) => args.run(),
+            Command::Crash(args) => args.run(),
             Command::Reclamation(args) => args.run(),
             Command::Expiry(args) => args.run(),
             Command::GCuckoo(args) => args.run(),

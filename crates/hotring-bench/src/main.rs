@@ -6,6 +6,7 @@ mod address;
 mod bounds;
 mod cli;
 mod compare;
+mod crash;
 mod evict;
 mod expiry;
 mod figures;

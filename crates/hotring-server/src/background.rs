@@ -69,6 +69,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         let beside = (server.clients_memory_beside() + server.scripts.counts().1) as u64;
         let figures = server.store.stats();
         let beside = beside + figures.expiry_bytes + figures.eviction_bytes as u64;
+        let beside = beside + server.durability.log().map_or(0, |log| log.unwritten());
         let evicts = server.config().eviction.policy != EvictionPolicy::NoEviction;
         let waste = if evicts { counted_waste(&figures.index) } else { 0 };
         server.store.set_memory_beside(beside + waste);

@@ -117,6 +117,8 @@ pub(crate) enum Wait {
         /// What waits for that.
         paused: Paused,
     },
+    /// Room in the log's queue. The next one has not begun.
+    Log,
 }
 
 /// Why a connection ends.
@@ -457,7 +459,7 @@ impl Client {
     pub(crate) fn begin_wait(&mut self, wait: Wait) {
         let waiting = match wait {
             Wait::Key { .. } => WAITS,
-            Wait::Pause { .. } => PAUSED,
+            Wait::Pause { .. } | Wait::Log => PAUSED,
         };
         self.wait = Some(wait);
         // ORDERING: Relaxed, a moment more or less of waiting does not matter.

@@ -19,6 +19,7 @@ use hotring_store::index::Checksum;
 use hotring_store::{EvictionOptions, EvictionPolicy, Store};
 
 use crate::acl::Secret;
+use crate::durability::LogSettings;
 use crate::engine::IndexSettings;
 use crate::guard::Guard;
 use crate::notify::Notify;
@@ -146,7 +147,9 @@ pub struct Config {
     pub latency_threshold_ms: u64,
     /// Who may use DEBUG.
     pub debug_command: Guard,
-    /// What is logged.
+    /// What outlasts the server.
+    pub log: LogSettings,
+    /// What is told to people.
     pub log_level: LogLevel,
     /// How it is written.
     pub log_format: LogFormat,
@@ -215,6 +218,7 @@ impl Default for Config {
             slowlog_len_max: 128,
             latency_threshold_ms: 0,
             debug_command: Guard::No,
+            log: LogSettings::default(),
             log_level: LogLevel::Notice,
             log_format: LogFormat::Human,
             admin: None,

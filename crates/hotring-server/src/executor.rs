@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use hotring_log::Lsn;
 use hotring_protocol::{ArgsView, CommandError, CommandId, Decoder, Limits, Spec, Writer, resolve};
 use hotring_store::{Buffer, KeyHash, Session};
 
@@ -78,6 +79,11 @@ impl Conversation {
         Conversation { client, decoder: Decoder::new(), memcached: Some(Box::new(talk)) }
     }
 
+    /// Whether it is one in memcached's protocol.
+    pub(crate) fn is_memcached(&self) -> bool {
+        self.memcached.is_some()
+    }
+
     /// How long the input must at least get before feeding it again is of any use.
     pub(crate) fn input_len_wanted(&self) -> usize {
         match &self.memcached {
@@ -101,6 +107,8 @@ pub(crate) struct Executor {
     server: Arc<Server>,
     thread: usize,
     store: Session,
+    /// The last record of the log that [`Executor::take_logged`] has told of.
+    logged: Lsn,
     own: Own,
     config: Arc<Config>,
     config_version: u64,
@@ -122,6 +130,7 @@ impl Executor {
         let mut executor = Executor {
             thread,
             store: server.store.session_named(&worker::name(thread)),
+            logged: 0,
             own: Own { random: Random::new(seed), interpreter: None, lent: Lent::default() },
             config_version,
             is_watched: false,
@@ -173,6 +182,12 @@ impl Executor {
         notify::tell_evicted(&mut self.store, &self.server, &self.config);
     }
 
+    /// The last record of the log with what this thread's commands have done since it was last asked for, if any.
+    pub(crate) fn take_logged(&mut self) -> Option<Lsn> {
+        let last = self.store.logged();
+        (std::mem::replace(&mut self.logged, last) != last).then_some(last)
+    }
+
     /// Gives back a part of the memory that this thread's commands have removed. Busy threads do so
     /// as they go; one that is idle has to be told.
     pub(crate) fn collect(&mut self) {
@@ -201,7 +216,7 @@ impl Executor {
         self.store.act_for(client.shared.id);
         // ORDERING: Relaxed, only this thread changes it.
         self.store.set_noted(!client.shared.no_touch.load(Ordering::Relaxed));
-        if self.flush_if_due(now) {
+        if self.server.durability.is_full() || self.flush_if_due(now) {
             // It comes before the first request that meets no pause.
             self.is_watched = true;
         }
@@ -211,12 +226,15 @@ impl Executor {
         if let Some(talk) = &mut conversation.memcached {
             if self.is_watched {
                 let pause = self.server.pause.lasts(now).filter(|_| talk.is_authenticated());
-                if let Some((until, paused)) = pause {
-                    conversation.client.begin_wait(Wait::Pause { until, paused });
+                let is_full = self.server.durability.is_full();
+                let wait = pause.map(|(until, paused)| Wait::Pause { until, paused });
+                if let Some(wait) = wait.or_else(|| is_full.then_some(Wait::Log)) {
+                    conversation.client.begin_wait(wait);
                     return Fed { consumed: 0, stalled: false };
                 }
                 self.flush_if_due(now);
             }
+            let refusal = if self.is_watched { self.server.durability.refuses() } else { None };
             let thread = &self.server.threads[self.thread];
             let means = memcached::Means {
                 server: &self.server,
@@ -227,6 +245,7 @@ impl Executor {
                 hot_keys: &thread.hot_keys,
                 now,
                 reply_len_max,
+                refusal,
                 sample,
             };
             return talk.feed(&mut self.memcached, &mut conversation.client, input, out, means);
@@ -328,7 +347,8 @@ impl Executor {
     fn look_around(&mut self) {
         let notes = self.config.notify.is_on();
         self.store.note_changes(notes);
-        self.is_watched = notes || self.server.monitors.any() || self.server.pause.is_set();
+        let is_held_up = self.server.pause.is_set() || self.server.durability.is_held_up();
+        self.is_watched = notes || self.server.monitors.any() || is_held_up;
     }
 
     /// Runs requests of the batch until the output is long, or one of them ends the connection or waits.
@@ -466,6 +486,12 @@ impl Executor {
             let origin = if in_transaction { Origin::Transaction } else { Origin::Client };
             let error = deny(denied, spec, args, client, &self.server, origin);
             reject(counters, client, Some(spec.id), &error, out);
+            return true;
+        }
+        if client.may_write(spec)
+            && let Some(refusal) = self.server.durability.refuses()
+        {
+            reject(counters, client, Some(spec.id), &refusal, out);
             return true;
         }
         if client.is_confined() && !is_allowed_while_listening(spec.id) {

@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::config::{Config, LogFormat, LogLevel, StartError};
+use crate::durability::{self, Durability};
 use crate::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::server::{Parts, Server};
 use crate::{admin, background, clock, expirer, log, memcached, worker};
@@ -38,6 +39,8 @@ const CAS_BITS: u32 = 20;
 pub struct Running {
     server: Arc<Server>,
     threads: Vec<JoinHandle<()>>,
+    /// They end when the others have.
+    log_threads: Vec<JoinHandle<()>>,
     tls_addresses: Vec<SocketAddr>,
     admin: Option<SocketAddr>,
     /// Removes the unix socket's file at the end.
@@ -77,11 +80,16 @@ impl Running {
 
     /// Waits until the server has ended.
     pub fn wait(self) {
-        for thread in self.threads {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the server panicked");
+        let join = |threads: Vec<JoinHandle<()>>| {
+            for thread in threads {
+                if thread.join().is_err() {
+                    tracing::error!("a thread of the server panicked");
+                }
             }
-        }
+        };
+        join(self.threads);
+        self.server.durability.close();
+        join(self.log_threads);
     }
 }
 
@@ -193,8 +201,18 @@ fn start_with(
     let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
     config.limit_memory(&store).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     store.date_accesses(clock::unix_ms());
+    let (durability, log_work) = match config.log.is_on {
+        true => {
+            let id = [random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
+            let id = id.try_into().expect("two times eight bytes");
+            let (durability, work) = Durability::open(&config.log, &store, id)?;
+            (durability, Some(work))
+        }
+        false => (Durability::default(), None),
+    };
     let server = Arc::new(Server::new(Parts {
         store,
+        durability,
         addresses,
         memcached: memcached::Shared::new(memcached_addresses, &config.memcached)?,
         unix_path: config.unixsocket.clone(),
@@ -210,6 +228,8 @@ fn start_with(
         server.tls.load(&server.config().tls).map_err(failed)?;
     }
     warn_of_protection(&server, &tls_addresses);
+    let log_threads = log_work.map(|work| durability::start(&server, work)).transpose()?;
+    let log_threads = log_threads.unwrap_or_default();
     let plain = tcp.into_iter().map(|listener| (listener, Incoming::Tcp as listen::Spoken));
     let tls = tls.into_iter().map(|listener| (listener, Incoming::Tls as listen::Spoken));
     let other = memcached.into_iter().map(|l| (l, Incoming::Memcached as listen::Spoken));
@@ -217,7 +237,8 @@ fn start_with(
     if let Some(listener) = admin {
         threads.push(start_admin(&server, listener)?);
     }
-    Ok(Running { server, threads, tls_addresses, admin: admin_address, _unix_path: unix_path })
+    let (admin, _unix_path) = (admin_address, unix_path);
+    Ok(Running { server, threads, log_threads, tls_addresses, admin, _unix_path })
 }
 
 /// Says why nobody will get in from elsewhere, to who has asked for an address that others can reach.
@@ -310,7 +331,10 @@ fn accept(
     })
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+pub(crate) fn spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StartError> {
     std::thread::Builder::new()
         .name(name.to_string())
         .spawn(work)

@@ -20,6 +20,7 @@ use crate::client::ClientShared;
 use crate::clock;
 use crate::config::{Config, LogLevel};
 use crate::counters::{CommandTotals, Counter, Counters};
+use crate::durability::Durability;
 use crate::expirer::Expirer;
 use crate::histogram::Distribution;
 use crate::hot_keys::HotKeys;
@@ -79,6 +80,8 @@ pub(crate) struct Server {
     pub accepts: AcceptCounters,
     /// What the background task counts, and the expirer.
     pub background: Counters,
+    /// The log, if there is one.
+    pub durability: Durability,
     /// The thread that removes keys when their time has come.
     pub expirer: Expirer,
     /// When accesses were, for those who ask.
@@ -213,6 +216,8 @@ impl Totals {
 pub(crate) struct Parts {
     /// The keys and values.
     pub store: Store,
+    /// Their log, if there is one.
+    pub durability: Durability,
     /// The settings, with real addresses and a real number of threads.
     pub config: Config,
     /// TCP addresses that are really bound.
@@ -233,6 +238,7 @@ impl Parts {
     pub(crate) fn unconnected(options: hotring_store::Options, config: Config) -> Self {
         Parts {
             store: Store::new(options).expect("an empty store fits into memory"),
+            durability: Durability::default(),
             config: Config { threads: 1, ..config },
             addresses: Vec::new(),
             memcached: memcached::Shared::default(),
@@ -258,6 +264,7 @@ impl Server {
             threads: (0..parts.config.threads).map(|_| ThreadShared::default()).collect(),
             accepts: AcceptCounters::default(),
             background: Counters::default(),
+            durability: parts.durability,
             expirer: Expirer::default(),
             ages: Ages::default(),
             big_keys: BigKeys::default(),
@@ -317,6 +324,7 @@ impl Server {
             (self.log_level)(changed.log_level);
         }
         let failed = |why| format!("ERR CONFIG SET failed: {why}");
+        self.durability.change(&config.log, &changed.log).map_err(failed)?;
         changed.limit_memory(&self.store).map_err(failed)?;
         self.store.set_watches_max(changed.waiting_max);
         self.slowlog.set(changed.slowlog_threshold_us, changed.slowlog_len_max);

@@ -9,6 +9,9 @@
 //!
 //! A connection that has given a wrong password is neither read nor written for a while (`held`).
 //!
+//! A connection whose replies acknowledge writes sends them when the log has these (`logged`), and runs nothing
+//! until then.
+//!
 //! A connection whose command waits for a key (`wait`) is read, so that its end is noticed, but runs
 //! nothing until that command has its reply.
 
@@ -25,6 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
+use hotring_log::{Lsn, Trouble};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
@@ -32,6 +36,7 @@ use crate::client::{Closing, KILLED, MESSAGES, OVERFLOWED, USERS_CHANGED};
 use crate::clock;
 use crate::commands::pubsub::leave_all;
 use crate::counters::Counters;
+use crate::durability;
 use crate::executor::{Conversation, Executor};
 use crate::lent::Attached;
 use crate::server::Server;
@@ -112,6 +117,8 @@ pub(crate) struct Socket<S> {
     stalled: bool,
     /// Replies that the kernel has not taken yet.
     unsent: Output,
+    /// The record that the log must have reached before they are sent.
+    logged: Option<Lsn>,
     /// Nothing is sent and nothing read until then.
     held: Option<Pin<Box<Sleep>>>,
     /// Of a wait that has been looked at.
@@ -150,6 +157,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             input: Input::default(),
             stalled: false,
             unsent: Output::default(),
+            logged: None,
             held: None,
             alarm: None,
             waker_known: false,
@@ -189,6 +197,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 return Poll::Ready(end);
             }
             if self.is_held(cx) {
+                return Poll::Pending;
+            }
+            if self.poll_logged(cx).is_pending() {
                 return Poll::Pending;
             }
             let blocked = self.poll_send(cx)?.is_pending();
@@ -265,6 +276,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     fn soft_max(&self) -> usize {
         let work = self.thread.work.borrow();
         self.conversation.client.output_soft_max(work.executor.config())
+    }
+
+    /// Waits until what the unsent replies acknowledge is as safe as the settings want. Meanwhile nothing more of
+    /// the connection runs, and others do.
+    fn poll_logged(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(lsn) = self.logged else { return Poll::Ready(()) };
+        let reached = ready!(self.thread.server.durability.poll_reached(lsn, cx.waker()));
+        self.logged = None;
+        if let Err(trouble) = reached {
+            self.take_back(&trouble);
+        }
+        Poll::Ready(())
+    }
+
+    /// What was done is not logged: its client is told so instead of what was to be said, and nothing else, as nobody
+    /// knows how many replies say that something was done.
+    #[cold]
+    fn take_back(&mut self, trouble: &Trouble) {
+        self.unsent = Output::default();
+        let error = durability::refusal(trouble);
+        let error = match self.conversation.is_memcached() {
+            true => format!("SERVER_ERROR {error}\r\n"),
+            false => format!("-{error}\r\n"),
+        };
+        self.unsent.bytes().extend_from_slice(error.as_bytes());
+        self.publish_lengths();
+        self.conversation.client.closing = Some(Closing::Killed);
     }
 
     /// Sends what is unsent; pending while some is left.
@@ -439,8 +477,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             work.give_back_replies();
             return Ok(());
         }
+        if let Some(lsn) = work.executor.take_logged()
+            && !self.thread.server.durability.has_reached(lsn)
+        {
+            self.logged = Some(lsn);
+        }
+        let is_free = self.held.is_none() && self.logged.is_none();
         let mut sent = 0;
-        if self.unsent.is_empty() && self.held.is_none() && work.attached.is_empty() {
+        if self.unsent.is_empty() && is_free && work.attached.is_empty() {
             match Pin::new(&mut self.stream).poll_write(cx, &work.replies) {
                 Poll::Ready(Ok(n)) => {
                     self.count_sent(n);

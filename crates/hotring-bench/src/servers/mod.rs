@@ -24,7 +24,7 @@ use clap::Args;
 
 pub use measure::{Data, Load, Rounds, Sample, Scripts};
 pub use null::NullServerArgs;
-pub use spawn::{Kind, Plan, Spawned, Transport};
+pub use spawn::{Kind, LogPlan, Plan, Spawned, Transport};
 pub use target::Target;
 
 use crate::machine::{Machine, cores};

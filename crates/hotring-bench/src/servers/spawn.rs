@@ -1,4 +1,4 @@
-//! Starts servers on loopback without persistence, and ends them again, whatever happens.
+//! Starts servers on loopback, without persistence unless a plan asks for it, and ends them again, whatever happens.
 //!
 //! A server that was started is in a list until it has ended. It is ended when its [`Spawned`] is
 //! dropped, on Ctrl-C and SIGTERM by a thread that waits for these, and when this process panics.
@@ -66,6 +66,17 @@ pub struct Plan {
     pub connections: usize,
     /// Whether to keep it on the first cores, as many as it has threads.
     pub pinned: bool,
+    /// hotring's log; none is kept otherwise.
+    pub log: Option<LogPlan>,
+}
+
+/// A log that a server is to keep.
+#[derive(Clone, Debug)]
+pub struct LogPlan {
+    /// When writes are acknowledged, as `--log` has it.
+    pub when: String,
+    /// The folder.
+    pub data: PathBuf,
 }
 
 /// A server that was started; it ends when this is dropped.
@@ -149,6 +160,7 @@ impl Plan {
             memory_mib: 2 * data.keys * each / (1 << 20) + 256,
             connections: 100,
             pinned: false,
+            log: None,
         }
     }
 
@@ -245,6 +257,10 @@ impl Plan {
         let (memory, connections) =
             (self.memory_mib.to_string(), (self.connections + 64).to_string());
         let value_len = self.value_len.to_string();
+        let data = self.log.as_ref().map(|log| log.data.display().to_string());
+        if let (Some(log), Some(data)) = (&self.log, &data) {
+            args.extend(["--log", &log.when, "--data", data]);
+        }
         match self.kind {
             Kind::Memcached => {
                 args.extend(["-m", &memory, "-c", &connections, "-u", "root"]);
@@ -273,6 +289,13 @@ impl Spawned {
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Kills it, and returns when it is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("the server can't be killed")?;
+        self.child.wait().context("the server can't be waited for")?;
+        Ok(())
     }
 
     fn wait_until_ready(&mut self, log: &Path) -> Result<()> {

@@ -35,7 +35,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "aof_rewrite_cpulist",
     "appenddirname",
     "appendfilename",
-    "appendfsync",
     "auto-aof-rewrite-min-size",
     "auto-aof-rewrite-percentage",
     "bgsave_cpulist",
@@ -65,7 +64,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "daemonize",
     "databases",
     "dbfilename",
-    "dir",
     "disable-thp",
     "dynamic-hz",
     "hash-max-listpack-entries",
@@ -470,9 +468,9 @@ mod tests {
 
     #[test]
     fn lines_that_only_tune_redis_are_told() {
-        let (config, notes) = read("told", "databases 16\nhz 10\nDir ./\nmaxclients 7").unwrap();
+        let (config, notes) = read("told", "databases 16\nhz 10\nPidfile x\nmaxclients 7").unwrap();
         assert_eq!(config, Config { maxclients: 7, ..Config::default() });
-        let lines = ["line 1: databases", "line 2: hz", "line 3: dir"];
+        let lines = ["line 1: databases", "line 2: hz", "line 3: pidfile"];
         assert_eq!(notes, lines.map(|line| format!("redis.conf, {line} has no effect here")));
     }
 
@@ -484,7 +482,7 @@ mod tests {
             "redis.conf, line 2: replicaof asks for replication, which this server does not have; take \
              the line out to do without"
         );
-        assert!(refused("appendonly yes").contains("appendonly can only be 'no'"));
+        assert!(refused("appendfsync often").contains("appendfsync must be 'always'"));
         assert!(refused("save 900 1").contains("save can only be ''"));
         assert!(refused("maxcleints 5").contains("did you mean 'maxclients'?"));
         assert!(refused("port \"1").starts_with("redis.conf, line 1: "));

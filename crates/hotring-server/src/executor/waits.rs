@@ -7,6 +7,9 @@ use super::{Conversation, Executor, Run};
 use crate::client::{Client, Closing, Unblocked, Wait};
 use crate::pause::Paused;
 
+/// While the log's queue is full, a request that writes looks again after so many milliseconds.
+const FULL_PAUSE_MS: u64 = 2;
+
 /// How a wait for a key ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitEnd {
@@ -30,7 +33,10 @@ impl Executor {
                 }
                 _ => Watched::Fired,
             },
-            None => Watched::Fired,
+            Some(Wait::Log) if self.server.durability.is_full() => {
+                Watched::Waiting { until: Some(now + FULL_PAUSE_MS) }
+            }
+            Some(Wait::Log) | None => Watched::Fired,
         }
     }
 
@@ -43,7 +49,7 @@ impl Executor {
         out: &mut Vec<u8>,
     ) {
         let client = &mut conversation.client;
-        let is_paused = matches!(client.wait(), Some(Wait::Pause { .. }));
+        let is_paused = matches!(client.wait(), Some(Wait::Pause { .. } | Wait::Log));
         let unblocked = client.end_wait(now);
         if is_paused {
             // What was to wait is not to run just because the server ends.
@@ -72,15 +78,21 @@ impl Executor {
     /// The pause that a request has to wait for, if there is one. What the client may not do is refused at
     /// once, and who has yet to authenticate does not wait: nobody is to send much behind such a request.
     pub(super) fn pause_of(&mut self, i: usize, run: &Run<'_>, client: &Client) -> Option<Wait> {
-        let Some((until, paused)) = self.server.pause.lasts(run.now) else {
+        let pause = self.server.pause.lasts(run.now);
+        if pause.is_none() {
             self.flush_if_due(run.now);
-            return None;
-        };
+        }
         let spec = self.batch.spec(i)?;
-        let waits = paused == Paused::Everything || client.may_write(spec);
+        let wait = match pause {
+            Some((until, paused)) if paused == Paused::Everything || client.may_write(spec) => {
+                Wait::Pause { until, paused }
+            }
+            _ if self.server.durability.is_full() && client.may_write(spec) => Wait::Log,
+            _ => return None,
+        };
         let access = client.access();
         let may_run =
             !access.is_locked() && access.check(spec, self.batch.args(i, run.input)).is_ok();
-        (waits && may_run).then_some(Wait::Pause { until, paused })
+        may_run.then_some(wait)
     }
 }

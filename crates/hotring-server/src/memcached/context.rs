@@ -52,6 +52,8 @@ pub(super) enum Refusal {
     ReplyTooLong,
     /// The item of the key is damaged.
     Damaged,
+    /// Writes are refused, as they can't be logged.
+    NotLogged(String),
 }
 
 impl Refusal {
@@ -118,6 +120,7 @@ impl Context<'_> {
         match refusal {
             Refusal::Text(text) => self.reply.line(text),
             Refusal::TooLong => self.reply.line(TOO_LARGE),
+            Refusal::NotLogged(why) => self.reply.line(format!("SERVER_ERROR {why}")),
             Refusal::Damaged => self.reply.line("SERVER_ERROR the item fails its checksum"),
             Refusal::Store(StoreError::ValueTooLong { .. }) => self.reply.line(TOO_LARGE),
             Refusal::Store(StoreError::KeyTooLong { .. }) => {

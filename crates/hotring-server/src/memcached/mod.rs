@@ -93,6 +93,8 @@ pub(crate) struct Means<'a> {
     pub now: u64,
     /// Length that the whole buffer of replies may reach.
     pub reply_len_max: usize,
+    /// Why writes are refused, if they are.
+    pub refusal: Option<String>,
     /// A random number, if the run is looked at closely: each request is timed, and keys are noted.
     pub sample: Option<u64>,
 }
@@ -227,9 +229,12 @@ impl Talk {
             config: means.config,
             client,
         };
-        let outcome = match self.authenticated {
-            true => run_counted(request.command, means.sample.is_some(), &mut context),
-            false => self.run_locked(request.command, &mut context),
+        let outcome = match (self.authenticated, &means.refusal) {
+            (true, Some(why)) if request.command.is_some_and(writes) => {
+                Err(Refusal::NotLogged(why.clone()))
+            }
+            (true, _) => run_counted(request.command, means.sample.is_some(), &mut context),
+            (false, _) => self.run_locked(request.command, &mut context),
         };
         if let Err(refusal) = outcome {
             context.refuse(start, refusal);
@@ -345,6 +350,11 @@ fn event(command: Command) -> Option<&'static Spec> {
         _ => return None,
     };
     lookup(name.as_bytes())
+}
+
+/// Whether it is there to change something. `mg` may do so on the way.
+fn writes(command: Command) -> bool {
+    command == Command::FlushAll || command != Command::MetaGet && event(command).is_some()
 }
 
 /// Whether a request has data that can be stored.

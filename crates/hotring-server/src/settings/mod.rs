@@ -7,6 +7,7 @@
 
 mod data;
 mod diagnosis;
+mod durability;
 mod fixed;
 mod limits;
 mod memcached;
@@ -79,6 +80,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
         memcached::MEMCACHED,
         limits::LIMITS,
         data::DATA,
+        durability::DURABILITY,
         scripts::SCRIPTS,
         diagnosis::DIAGNOSIS,
         operations::OPERATIONS,
@@ -115,7 +117,6 @@ mod tests {
     #[test]
     fn fixed_settings_refuse_another_value() {
         let mut config = Config::default();
-        assert!((find("appendonly").unwrap().set)(&mut config, "yes").is_err());
         assert!((find("save").unwrap().set)(&mut config, "900 1").is_err());
         assert!((find("unreclaimed-limit").unwrap().set)(&mut config, "1000").is_err());
         assert!((find("checksum").unwrap().set)(&mut config, "yes").is_err());
@@ -123,6 +124,6 @@ mod tests {
         assert!((find("history-max-bytes").unwrap().set)(&mut config, "2gb").is_err());
         assert!((find("unixsocketperm").unwrap().set)(&mut config, "1000").is_err());
         assert!((find("unixsocketperm").unwrap().set)(&mut config, "788").is_err());
-        assert!((find("APPENDONLY").unwrap().set)(&mut config, "no").is_ok());
+        assert!((find("SAVE").unwrap().set)(&mut config, "").is_ok());
     }
 }

@@ -1,0 +1,205 @@
+//! `crash`: kills a server at random moments, again and again, and looks whether it remembers what it acknowledged.
+//!
+//! Writers send sets, counts, removals, pairs of keys and long values, each on keys of its own, and remember what was
+//! acknowledged and when, and what was sent besides. After each kill the server is started anew on its folder, and
+//! every key must have the state after its last acknowledged write or after a later one that was sent; of a pair, both
+//! the same. What the mode allows to be lost is told with its age, and what it does not allow ends the run.
+
+mod writer;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::machine::Machine;
+use crate::report;
+use crate::resp::Client;
+use crate::servers::{Data, Kind, LogPlan, Plan, Spawned, Transport};
+use crate::workload::random::Random;
+use writer::{Lost, Writer};
+
+/// Kill a server again and again, and look whether it remembers what it has acknowledged
+#[derive(Debug, Args)]
+pub struct CrashArgs {
+    /// How often
+    #[arg(long, default_value_t = 200)]
+    kills: usize,
+    /// When writes are acknowledged
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "sync,everysec,async")]
+    log: Vec<Mode>,
+    /// Connections that write
+    #[arg(long, default_value_t = 6)]
+    writers: usize,
+    /// Keys of each
+    #[arg(long, default_value_t = 40)]
+    keys: usize,
+    /// The longest time from start to kill, in milliseconds
+    #[arg(long, default_value_t = 400)]
+    life: u64,
+    /// Threads of the server
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// The program to run, another than the hotring beside this one
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// Same seed, same writes; how they meet the kills is up to the machine
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Once the disk has them
+    Sync,
+    /// Once they are written
+    Everysec,
+    /// At once
+    Async,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Mode::Sync => "sync",
+            Mode::Everysec => "everysec",
+            Mode::Async => "async",
+        }
+    }
+
+    /// How long before a kill a write may have been acknowledged that is lost.
+    fn lost_max(self) -> Duration {
+        match self {
+            Mode::Sync | Mode::Everysec => Duration::ZERO,
+            // Ten milliseconds in the queue, and what a busy machine adds until they are written.
+            Mode::Async => Duration::from_secs(1),
+        }
+    }
+}
+
+/// What came of a mode.
+#[derive(Debug, Default)]
+struct Outcome {
+    acknowledged: u64,
+    lost: u64,
+    kills_with_loss: usize,
+    oldest: Duration,
+    starts: Vec<Duration>,
+}
+
+impl CrashArgs {
+    /// Kills and tells; what must not be lost and is ends the run with an error.
+    pub fn run(&self) -> Result<()> {
+        ensure!(self.writers > 0 && self.keys > 3 && self.life > 0, "nothing would be written");
+        println!(
+            "| log | kills | acknowledged | lost | kills with loss | oldest lost ms | start ms, median |"
+        );
+        println!("|---|---|---|---|---|---|---|");
+        for mode in &self.log {
+            let mut outcome = self.torment(*mode)?;
+            outcome.starts.sort();
+            let start = outcome.starts[outcome.starts.len() / 2];
+            println!(
+                "| {} | {} | {} | {} | {} | {:.1} | {:.1} |",
+                mode.name(),
+                self.kills,
+                outcome.acknowledged,
+                outcome.lost,
+                outcome.kills_with_loss,
+                outcome.oldest.as_secs_f64() * 1e3,
+                start.as_secs_f64() * 1e3
+            );
+        }
+        print!("{}", Machine::here());
+        Ok(())
+    }
+
+    fn torment(&self, mode: Mode) -> Result<Outcome> {
+        let folder = Folder::new(mode.name())?;
+        let none = Data { keys: 0, key_len: 0, value_len: 0 };
+        let plan = Plan {
+            program: self.program.clone(),
+            log: Some(LogPlan { when: mode.name().into(), data: folder.0.clone() }),
+            ..Plan::new(Kind::Hotring, Transport::Tcp, self.threads, "hotring", &none)
+        };
+        let mut writers: Vec<Writer> =
+            (0..self.writers).map(|n| Writer::new(n, self.keys, self.seed)).collect();
+        let mut random = Random::new(self.seed);
+        let (mut outcome, mut server) = (Outcome::default(), plan.start()?);
+        let bar = report::progress(self.kills as u64, mode.name());
+        for kill in 0..self.kills {
+            let life = Duration::from_micros(random.below(self.life * 1000));
+            let killed = live(server, &mut writers, life)?;
+            let begun = Instant::now();
+            server = plan.start()?;
+            outcome.starts.push(begun.elapsed());
+            let mut client = Client::connect(&server.address)?;
+            let mut lost = Lost::default();
+            for writer in &mut writers {
+                let found = writer.check(&mut client, killed);
+                lost.add(found.with_context(|| format!("{} after kill {kill}", mode.name()))?);
+            }
+            ensure!(
+                lost.oldest <= mode.lost_max(),
+                "{} after kill {kill}: {} acknowledged writes are lost, the oldest of {:.1} ms before; {} has what \
+                 the server found",
+                mode.name(),
+                lost.count,
+                lost.oldest.as_secs_f64() * 1e3,
+                folder.keep().display()
+            );
+            outcome.lost += lost.count;
+            outcome.kills_with_loss += usize::from(lost.count > 0);
+            outcome.oldest = outcome.oldest.max(lost.oldest);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        outcome.acknowledged = writers.iter().map(|writer| writer.acknowledged).sum();
+        ensure!(outcome.acknowledged > 0, "nothing was written");
+        Ok(outcome)
+    }
+}
+
+/// Has all write until the server is killed; returns when that was.
+fn live(mut server: Spawned, writers: &mut [Writer], life: Duration) -> Result<Instant> {
+    let address = server.address.clone();
+    std::thread::scope(|scope| {
+        let working: Vec<_> = writers
+            .iter_mut()
+            .map(|writer| scope.spawn(|| writer.write_until_it_ends(&address)))
+            .collect();
+        std::thread::sleep(life);
+        let killed = Instant::now();
+        server.kill()?;
+        working.into_iter().try_for_each(|thread| thread.join().expect("writers do not panic"))?;
+        Ok(killed)
+    })
+}
+
+/// A folder for the server's files, which is removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Result<Folder> {
+        let path =
+            std::env::temp_dir().join(format!("hotring-crash-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| format!("no {}", path.display()))?;
+        Ok(Folder(path))
+    }
+
+    /// Where a copy is that stays: the files as they are.
+    fn keep(&self) -> PathBuf {
+        let kept = self.0.with_extension("kept");
+        // If it cannot be had, the name alone is told, which is not there then.
+        let _ = std::fs::rename(&self.0, &kept);
+        kept
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // It may have been kept under another name.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

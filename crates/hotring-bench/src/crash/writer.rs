@@ -1,0 +1,236 @@
+//! One connection that writes keys of its own, and knows of each which states it may have after a kill.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+
+use crate::address::Address;
+use crate::resp::{Client, Reply};
+use crate::workload::random::{Random, mix};
+
+/// Requests that are sent together, at most.
+const WINDOW: u64 = 16;
+/// One value in so many is a long one, of so many bytes: such values go another way through the server.
+const LONG_ONE_IN: u64 = 400;
+const LONG_LEN: usize = 300_000;
+
+/// A key's value, by the number that it begins with; None if it is absent.
+type State = Option<u64>;
+
+/// What is known of a key.
+#[derive(Default)]
+struct Known {
+    /// Its states since the last kill, the oldest first, with the time of acknowledgement.
+    acknowledged: Vec<(Option<Instant>, State)>,
+    /// Those that were sent after that and not acknowledged.
+    sent: Vec<State>,
+}
+
+impl Known {
+    /// The state after all that was sent.
+    fn last(&self) -> State {
+        let acknowledged = self.acknowledged.last().and_then(|(_, state)| *state);
+        self.sent.last().copied().unwrap_or(acknowledged)
+    }
+}
+
+/// Acknowledged writes that are gone.
+#[derive(Debug, Default)]
+pub struct Lost {
+    pub count: u64,
+    /// How long before the kill the oldest of them was acknowledged.
+    pub oldest: Duration,
+}
+
+impl Lost {
+    pub fn add(&mut self, other: Lost) {
+        self.count += other.count;
+        self.oldest = self.oldest.max(other.oldest);
+    }
+}
+
+/// What a request does to its key, or, a pair, to the first two keys.
+#[derive(Clone, Copy)]
+enum Request {
+    Set { key: usize, number: u64, is_long: bool },
+    Count { key: usize },
+    Remove { key: usize },
+    Pair { number: u64 },
+}
+
+/// A writer.
+pub struct Writer {
+    number: usize,
+    keys: Vec<Known>,
+    random: Random,
+    next: u64,
+    /// Writes that were acknowledged.
+    pub acknowledged: u64,
+    sent: Vec<Request>,
+}
+
+impl Writer {
+    pub fn new(number: usize, keys: usize, seed: u64) -> Writer {
+        let keys = (0..keys).map(|_| Known::default()).collect();
+        let random = Random::new(mix(seed) + number as u64);
+        Writer { number, keys, random, next: 1, acknowledged: 0, sent: Vec::new() }
+    }
+
+    fn name(&self, key: usize) -> Vec<u8> {
+        format!("writer:{}:key:{key}", self.number).into_bytes()
+    }
+
+    /// Writes until the connection fails, which is the kill.
+    pub fn write_until_it_ends(&mut self, address: &Address) -> Result<()> {
+        // It may have been killed already.
+        let Ok(mut client) = Client::connect(address) else { return Ok(()) };
+        loop {
+            self.sent.clear();
+            for _ in 0..1 + self.random.below(WINDOW) {
+                let request = self.draw();
+                self.push(&mut client, request);
+                self.sent.push(request);
+            }
+            if client.flush().is_err() {
+                return Ok(());
+            }
+            for request in std::mem::take(&mut self.sent) {
+                let Ok(reply) = client.reply() else { return Ok(()) };
+                self.acknowledge(request, &reply)?;
+            }
+        }
+    }
+
+    fn draw(&mut self) -> Request {
+        // The first two are a pair, the last one is counted: to count a long value is an error.
+        let key = 2 + self.random.below(self.keys.len() as u64 - 3) as usize;
+        self.next += 1;
+        let number = self.next;
+        match self.random.below(10) {
+            0..5 => {
+                let is_long = self.random.below(LONG_ONE_IN) == 0;
+                Request::Set { key, number, is_long }
+            }
+            5..8 => Request::Count { key: self.keys.len() - 1 },
+            8 => Request::Remove { key },
+            _ => Request::Pair { number },
+        }
+    }
+
+    fn push(&mut self, client: &mut Client, request: Request) {
+        match request {
+            Request::Set { key, number, is_long } => {
+                let mut value = number.to_string().into_bytes();
+                if is_long {
+                    value.push(b':');
+                    value.resize(LONG_LEN, b'x');
+                }
+                client.push(&[b"SET", &self.name(key), &value]);
+                self.keys[key].sent.push(Some(number));
+            }
+            Request::Count { key } => {
+                client.push(&[b"INCR", &self.name(key)]);
+                let number = self.keys[key].last().unwrap_or(0) + 1;
+                self.keys[key].sent.push(Some(number));
+            }
+            Request::Remove { key } => {
+                client.push(&[b"DEL", &self.name(key)]);
+                self.keys[key].sent.push(None);
+            }
+            Request::Pair { number } => {
+                let text = number.to_string();
+                let [first, second] = [self.name(0), self.name(1)];
+                client.push(&[b"MSET", &first, text.as_bytes(), &second, text.as_bytes()]);
+                (0..2).for_each(|key| self.keys[key].sent.push(Some(number)));
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, request: Request, reply: &Reply<'_>) -> Result<()> {
+        let now = Instant::now();
+        self.acknowledged += 1;
+        let mut took_place = |key: usize| {
+            let known = &mut self.keys[key];
+            let state = known.sent.remove(0);
+            known.acknowledged.push((Some(now), state));
+            state
+        };
+        match (request, reply) {
+            (Request::Set { key, .. }, Reply::Simple("OK")) => _ = took_place(key),
+            (Request::Count { key }, Reply::Integer(number)) => {
+                let expected = took_place(key);
+                ensure!(
+                    expected == u64::try_from(*number).ok(),
+                    "counted to {number}, not {expected:?}"
+                );
+            }
+            (Request::Remove { key }, Reply::Integer(0 | 1)) => _ = took_place(key),
+            (Request::Pair { .. }, Reply::Simple("OK")) => {
+                (0..2).for_each(|key| _ = took_place(key))
+            }
+            _ => bail!("the server answers {reply:?}"),
+        }
+        Ok(())
+    }
+
+    /// Looks which states the keys have; from there on they are written again.
+    pub fn check(&mut self, client: &mut Client, killed: Instant) -> Result<Lost> {
+        let mut lost = Lost::default();
+        let mut states = Vec::new();
+        for key in 0..self.keys.len() {
+            let state = read(client, &self.name(key))?;
+            let known = &self.keys[key];
+            if !known.sent.contains(&state) {
+                let Some(at) = known.acknowledged.iter().rposition(|(_, known)| *known == state)
+                else {
+                    // The state that it had before all that: everything since is lost.
+                    ensure!(
+                        state.is_none()
+                            && known.acknowledged.first().is_none_or(|(at, _)| at.is_some()),
+                        "key {key} of writer {} is {state:?}, which it never was",
+                        self.number
+                    );
+                    lost.add(age(&known.acknowledged, killed));
+                    states.push(state);
+                    continue;
+                };
+                lost.add(age(&known.acknowledged[at + 1..], killed));
+            }
+            states.push(state);
+        }
+        ensure!(
+            states[0] == states[1],
+            "of a pair that is set at once one is {:?} and the other {:?}",
+            states[0],
+            states[1]
+        );
+        for (known, state) in self.keys.iter_mut().zip(states) {
+            *known = Known { acknowledged: vec![(None, state)], sent: Vec::new() };
+        }
+        Ok(lost)
+    }
+}
+
+/// Those of these writes that were acknowledged.
+fn age(gone: &[(Option<Instant>, State)], killed: Instant) -> Lost {
+    let times: Vec<Instant> = gone.iter().filter_map(|(at, _)| *at).collect();
+    let ages = times.iter().map(|at| killed.saturating_duration_since(*at));
+    Lost { count: times.len() as u64, oldest: ages.max().unwrap_or_default() }
+}
+
+fn read(client: &mut Client, name: &[u8]) -> Result<State> {
+    match client.call(&[b"GET", name])? {
+        Reply::Bulk(None) => Ok(None),
+        Reply::Bulk(Some(text)) => {
+            let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let (digits, rest) = text.split_at(digits);
+            ensure!(
+                rest.is_empty()
+                    || text.len() == LONG_LEN && rest[1..].iter().all(|byte| *byte == b'x'),
+                "a value is damaged"
+            );
+            Ok(Some(std::str::from_utf8(digits)?.parse()?))
+        }
+        other => bail!("GET answers {other:?}"),
+    }
+}
