@@ -1,28 +1,12 @@
 //! What a server promises of its memory, in a short form: a server of this very code in a process of its own.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::bench;
-use super::process::{LISTEN, THREADS};
+use super::process::program;
 
 /// What the process may take for a request beside what was there, of the value: the value, where one is stored.
 const LARGE_MAX: f64 = 1.1;
-
-/// A program that takes the flags of hotring's that the tool uses. What lies beside the tool may be an old build.
-fn program(folder: &Path) -> PathBuf {
-    let this = std::env::current_exe().expect("this test has a file");
-    let script = format!(
-        "#!/bin/sh\n\
-         [ \"$1 $2 $4\" = 'serve --listen --threads' ] || exit 1\n\
-         {LISTEN}=\"$3\" {THREADS}=\"$5\" exec '{}' --exact process::serve --ignored\n",
-        this.display()
-    );
-    let path = folder.join("serve");
-    std::fs::write(&path, script).expect("a place for a file");
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).expect("it is ours");
-    path
-}
 
 /// A figure.
 #[derive(Debug)]

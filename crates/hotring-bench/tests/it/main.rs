@@ -2,6 +2,7 @@
 
 mod bounds;
 mod compare;
+mod crash;
 mod evict;
 mod gcuckoo;
 mod measures;

@@ -1,14 +1,15 @@
 //! A server of this very code in a process of its own, for tests that look at the process.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hotring_server::Config;
 
-/// Where [`serve`] is told what it is to be.
-pub const LISTEN: &str = "HOTRING_BENCH_LISTEN";
-pub const THREADS: &str = "HOTRING_BENCH_THREADS";
+/// Where [`serve`] is told how it is to be started, as hotring is.
+const WORDS: &str = "HOTRING_BENCH_WORDS";
 
 const START_MAX: Duration = Duration::from_secs(60);
 
@@ -16,10 +17,28 @@ const START_MAX: Duration = Duration::from_secs(60);
 #[test]
 #[ignore = "a server for the tests beside it"]
 fn serve() {
-    let (Ok(listen), Ok(threads)) = (std::env::var(LISTEN), std::env::var(THREADS)) else { return };
-    let threads = threads.parse().expect("a number");
-    let config = Config { listen: vec![listen], threads, ..Config::default() };
-    hotring_server::start(config).expect("it can listen").wait();
+    let Ok(words) = std::env::var(WORDS) else { return };
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut config = Config::default();
+    for setting in words[1..].chunks(2) {
+        let [name, value] = setting else { panic!("{setting:?} is no setting and its value") };
+        let name = name.strip_prefix("--").expect("settings begin so");
+        config.set(name, value, "the test").expect("it is a setting");
+    }
+    hotring_server::start(config).expect("it can be started").wait();
+}
+
+/// A program in this folder that is started as hotring is. What lies beside the tool may be an old build.
+pub fn program(folder: &Path) -> PathBuf {
+    let this = std::env::current_exe().expect("this test has a file");
+    let script = format!(
+        "#!/bin/sh\n{WORDS}=\"$*\" exec '{}' --exact process::serve --ignored\n",
+        this.display()
+    );
+    let path = folder.join("serve");
+    std::fs::write(&path, script).expect("a place for a file");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).expect("it is ours");
+    path
 }
 
 /// One that is ended with the test.
@@ -35,8 +54,7 @@ impl Process {
         let this = std::env::current_exe().expect("this test has a file");
         let child = Command::new(this)
             .args(["--exact", "process::serve", "--ignored"])
-            .env(LISTEN, address.to_string())
-            .env(THREADS, "2")
+            .env(WORDS, format!("serve --listen {address} --threads 2"))
             .stdout(Stdio::null())
             .spawn()
             .expect("this test can be run");
