@@ -13,7 +13,7 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
 use hotring_log::{
-    Disk, Id, Log, Lsn, Options, Recovered, Storage, Syncer, Trouble, When, Writer, recover,
+    Id, Log, Lsn, Options, Recovered, Storage, Syncer, Trouble, When, Writer, recover,
 };
 use hotring_store::Store;
 
@@ -65,6 +65,18 @@ impl Default for LogSettings {
     }
 }
 
+impl LogSettings {
+    /// When writes are acknowledged, as the setting has it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.when {
+            _ if !self.is_on => "off",
+            When::Handed => "async",
+            When::Written => "everysec",
+            When::Synced => "sync",
+        }
+    }
+}
+
 /// What the server knows of its log.
 #[derive(Default)]
 pub(crate) struct Durability {
@@ -74,17 +86,16 @@ pub(crate) struct Durability {
 }
 
 impl Durability {
-    /// Reads what the folder holds into the store, which is empty, and goes on from there. A folder that is empty
+    /// Reads what the disk holds into the store, which is empty, and goes on from there. A disk that holds nothing
     /// gets the id.
     pub(crate) fn open(
         settings: &LogSettings,
+        disk: Arc<dyn Storage>,
         store: &Store,
         id: Id,
     ) -> Result<(Durability, (Writer, Syncer)), StartError> {
         let failed =
             |why: &dyn Display| StartError::new(format!("cannot start with the log: {why}"));
-        let disk = Disk::open(&settings.data).map_err(|why| failed(&why))?;
-        let disk: Arc<dyn Storage> = Arc::new(disk);
         let recovered = load(&*disk, store).map_err(|why| failed(&why))?;
         let log = Log::new(recovered.last, settings.when, settings.queue_max as u64);
         let log = Arc::new(log);
@@ -151,7 +162,8 @@ impl Durability {
         self.is_full() || self.refuses().is_some()
     }
 
-    fn is_abandoned(&self) -> bool {
+    /// Whether the log is written no more and writes are taken all the same.
+    pub(crate) fn is_abandoned(&self) -> bool {
         // ORDERING: Relaxed; who finds it false a moment too late refuses a write more.
         self.is_abandoned.load(Ordering::Relaxed)
     }

@@ -2,12 +2,15 @@
 //! parts meet, and, but for ACL GENPASS, the only one that asks the machine for random numbers.
 
 use std::fmt::Write as _;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use hotring_log::{Disk, Storage};
 use hotring_store::index::Config as IndexConfig;
 use hotring_store::{Options, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -95,7 +98,7 @@ impl Running {
 
 /// Starts a server in this process; returns when it accepts connections.
 pub fn start(config: Config) -> Result<Running, StartError> {
-    start_with(config, Box::new(|_| {}))
+    start_with(config, Box::new(|_| {}), &Disk::open)
 }
 
 /// Runs a server until Ctrl-C, SIGTERM or SHUTDOWN. Starts the log, puts `notes` into it, and prints a
@@ -104,7 +107,7 @@ pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
     let log_level = log::start(config.log_level, config.log_format);
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     let log_format = config.log_format;
-    let running = start_with(config, log_level)?;
+    let running = start_with(config, log_level, &Disk::open)?;
     let server = running.server.clone();
     let runtime = runtime()?;
     runtime.block_on(async {
@@ -164,9 +167,11 @@ async fn reload_on_signal(server: Arc<Server>) {
     }
 }
 
-fn start_with(
+/// `open` opens the folder of the log.
+fn start_with<S: Storage + 'static>(
     mut config: Config,
     log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+    open: &dyn Fn(PathBuf) -> io::Result<S>,
 ) -> Result<Running, StartError> {
     if config.threads == 0 {
         config.threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -205,7 +210,9 @@ fn start_with(
         true => {
             let id = [random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
             let id = id.try_into().expect("two times eight bytes");
-            let (durability, work) = Durability::open(&config.log, &store, id)?;
+            let storage = open(config.log.data.clone())
+                .map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+            let (durability, work) = Durability::open(&config.log, Arc::new(storage), &store, id)?;
             (durability, Some(work))
         }
         false => (Durability::default(), None),
@@ -441,7 +448,11 @@ fn greeting(running: &Running) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::durability::{LogSettings, OnError};
     use crate::server::STALLING;
+    use hotring_log::When;
+    use hotring_log::storage::Memory;
+    use hotring_log::storage::memory::Step;
     use hotring_store::index::{Checksum, Part};
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::TcpStream;
@@ -497,6 +508,136 @@ mod tests {
         assert_eq!(lines(&mut stream, "STRLEN key:77\r\n"), [":4\r\n"]);
         running.stop();
         running.wait();
+    }
+
+    /// A server with its log on this storage.
+    fn logged(storage: &Memory, when: When, on_error: OnError) -> Running {
+        let log = LogSettings { is_on: true, when, on_error, ..LogSettings::default() };
+        let config = Config { port: 0, threads: 2, log, ..Config::default() };
+        start_with(config, Box::new(|_| {}), &|_| Ok(storage.clone())).unwrap()
+    }
+
+    fn connect(running: &Running) -> BufReader<TcpStream> {
+        BufReader::new(TcpStream::connect(running.addresses()[0]).unwrap())
+    }
+
+    fn value_of(storage: &Memory, key: &str) -> String {
+        let running = logged(storage, When::Synced, OnError::Stop);
+        let mut stream = connect(&running);
+        let length = lines(&mut stream, &format!("STRLEN {key}\r\n")).remove(0);
+        running.stop();
+        running.wait();
+        length
+    }
+
+    /// Says something until the answer begins like this.
+    fn until(stream: &mut BufReader<TcpStream>, request: &str, start: &str) {
+        let begun = std::time::Instant::now();
+        while !lines(stream, request)[0].starts_with(start) {
+            assert!(
+                begun.elapsed() < std::time::Duration::from_secs(30),
+                "{request:?}: no {start:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_disk_that_fails_stops_writes_and_nothing_acknowledged_is_lost() {
+        for (step, when) in [
+            (Step::Write, When::Written),
+            (Step::Write, When::Synced),
+            (Step::Sync, When::Synced),
+            (Step::Create, When::Synced),
+        ] {
+            let storage = Memory::new();
+            let running = logged(&storage, when, OnError::Stop);
+            let mut stream = connect(&running);
+            let (mut kept, mut failed) = (0, String::new());
+            if step != Step::Create {
+                assert_eq!(lines(&mut stream, "SET kept v\r\nAPPEND kept v\r\n").len(), 2);
+                kept = 2;
+            }
+            storage.fail(step, 0, usize::MAX, std::io::ErrorKind::Other);
+            stream.get_mut().write_all(b"APPEND kept v\r\n").unwrap();
+            // Whatever it was is not said to be done, and the connection ends.
+            stream.read_to_string(&mut failed).unwrap();
+            assert!(
+                failed.starts_with("-MISCONF Errors writing to the log: "),
+                "{step:?}: {failed}"
+            );
+            assert_eq!(failed.matches("\r\n").count(), 1, "{failed}");
+            // Until all threads know, a write is taken and its connection ended like this one.
+            let mut stream = loop {
+                let mut stream = connect(&running);
+                let replies = lines(&mut stream, "APPEND kept v\r\nPING\r\n");
+                assert!(replies[0].starts_with("-MISCONF "), "{}", replies[0]);
+                if replies[1] == "+PONG\r\n" {
+                    break stream;
+                }
+            };
+            let replies = lines(&mut stream, "EXISTS none\r\nDEL kept\r\nPING\r\n");
+            assert_eq!((&*replies[0], &*replies[2]), (":0\r\n", "+PONG\r\n"));
+            assert!(replies[1].starts_with("-MISCONF "), "{}", replies[1]);
+            assert!(info(&mut stream).contains("aof_last_write_status:err\r\n"));
+            running.stop();
+            running.wait();
+            let found: usize = value_of(&storage.killed(), "kept")[1..].trim().parse().unwrap();
+            assert!((kept..=kept + 1).contains(&found), "{step:?}: {found} of {kept}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_tried_again() {
+        let storage = Memory::new();
+        let running = logged(&storage, When::Synced, OnError::Stop);
+        let mut stream = connect(&running);
+        assert_eq!(lines(&mut stream, "SET k v\r\n"), ["+OK\r\n"]);
+        storage.fail(Step::Write, 0, 2, std::io::ErrorKind::StorageFull);
+        stream.get_mut().write_all(b"APPEND k v\r\n").unwrap();
+        let mut failed = String::new();
+        stream.read_to_string(&mut failed).unwrap();
+        assert!(failed.contains("it is tried again each second"), "{failed}");
+        let mut stream = connect(&running);
+        until(&mut stream, "APPEND k v\r\n", ":3");
+        running.stop();
+        running.wait();
+        assert_eq!(
+            value_of(&storage.killed(), "k"),
+            ":3\r\n",
+            "what was refused is logged with the rest"
+        );
+    }
+
+    #[test]
+    fn the_server_goes_on_without_a_log_if_it_is_to() {
+        let storage = Memory::new();
+        let running = logged(&storage, When::Synced, OnError::Continue);
+        let mut stream = connect(&running);
+        assert_eq!(lines(&mut stream, "SET k v\r\n"), ["+OK\r\n"]);
+        storage.fail(Step::Sync, 0, usize::MAX, std::io::ErrorKind::Other);
+        // The first may meet the failure before it is known.
+        let mut all = String::new();
+        stream.get_mut().write_all(b"APPEND k v\r\n").unwrap();
+        let _ = stream.read_line(&mut all);
+        let mut stream = connect(&running);
+        until(&mut stream, "SET k vv\r\n", "+OK");
+        assert_eq!(lines(&mut stream, "STRLEN k\r\n"), [":2\r\n"]);
+        assert!(info(&mut stream).contains("aof_last_write_status:err\r\n"));
+        running.stop();
+        running.wait();
+    }
+
+    #[test]
+    fn two_servers_cannot_have_one_folder() {
+        let folder = std::env::temp_dir().join(format!("hotring-run-{}", std::process::id()));
+        let log = LogSettings { is_on: true, data: folder.clone(), ..LogSettings::default() };
+        let config = Config { port: 0, threads: 1, log, ..Config::default() };
+        let running = start(config.clone()).unwrap();
+        let Err(error) = start(config) else { panic!("two servers write one log") };
+        assert!(error.to_string().contains("in use by another server"), "{error}");
+        running.stop();
+        running.wait();
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `hotring`: one binary, one subcommand for each thing that a person does with the store.
 #![forbid(unsafe_code)]
 
+mod check;
 mod client;
 mod commands;
 mod ping;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         Some(("top", flags)) => top::run(flags),
         Some(("ping", flags)) => ping::run(flags),
         Some(("scrub", flags)) => scrub::run(flags),
+        Some(("check", flags)) => check::run(flags),
         Some(("commands", flags)) => commands::run(flags),
         _ => unreachable!("clap accepts no other subcommand"),
     }
@@ -34,6 +36,7 @@ fn cli() -> Command {
         .subcommand(top::cli())
         .subcommand(ping::cli())
         .subcommand(scrub::cli())
+        .subcommand(check::cli())
         .subcommand(commands::cli())
 }
 

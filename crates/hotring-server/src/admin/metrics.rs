@@ -193,6 +193,22 @@ pub(super) static METRICS: &[Metric] = &[
     gauge("memory_max_bytes", "The setting maxmemory; 0 for none", |f, l| {
         l.value(f.facts.config.memory_max);
     }),
+    gauge("log_enabled", "1 if writes are logged", |f, l| {
+        l.value(u8::from(f.facts.server.durability.log().is_some()));
+    }),
+    gauge("log_failing", "1 while nothing can be logged", |f, l| {
+        let log = f.facts.server.durability.log();
+        l.value(u8::from(log.is_some_and(|log| log.trouble().is_some())));
+    }),
+    counter("log_records_total", "Records handed over to the log, ever", |f, l| {
+        l.value(f.facts.server.durability.log().map_or(0, |log| log.handed()));
+    }),
+    counter("log_records_synced_total", "Of these, records that no power cut loses", |f, l| {
+        l.value(f.facts.server.durability.log().map_or(0, |log| log.synced()));
+    }),
+    gauge("log_unwritten_bytes", "Bytes that wait to be written to the log", |f, l| {
+        l.value(f.facts.server.durability.log().map_or(0, |log| log.unwritten()));
+    }),
     gauge("memory_rss_bytes", "Resident memory of the process", |_, l| l.value(rss_bytes())),
     gauge("stalled", "1 while a thread that does not leave its command keeps memory", |f, l| {
         l.value(u8::from(f.facts.stalled.is_some()));

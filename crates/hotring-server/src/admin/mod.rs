@@ -206,9 +206,15 @@ async fn status(State(admin): State<Admin>) -> Response {
     response
 }
 
-/// Whether the process lives.
-async fn healthz() -> Response {
-    plain(StatusCode::OK, "ok\n")
+/// Whether the process lives, and does what it is there for.
+async fn healthz(State(admin): State<Admin>) -> Response {
+    match admin.server.durability.log().and_then(|log| log.trouble()) {
+        Some(trouble) => {
+            let text = format!("the log can't be written: {trouble}\n");
+            plain(StatusCode::SERVICE_UNAVAILABLE, &text)
+        }
+        None => plain(StatusCode::OK, "ok\n"),
+    }
 }
 
 /// Whether it is to be sent clients.

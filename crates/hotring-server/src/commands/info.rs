@@ -162,10 +162,20 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     field(text, "history_bytes_per_key", f.config.history_bytes_max);
 }
 
-fn persistence(_: &Facts<'_>, text: &mut String) {
+fn persistence(f: &Facts<'_>, text: &mut String) {
     field(text, "loading", 0);
     field(text, "rdb_bgsave_in_progress", 0);
-    field(text, "aof_enabled", 0);
+    let log = f.server.durability.log();
+    field(text, "aof_enabled", u8::from(log.is_some()));
+    let Some(log) = log else { return };
+    let status = if log.trouble().is_none() { "ok" } else { "err" };
+    field(text, "aof_last_write_status", status);
+    field(text, "aof_buffer_length", log.unwritten());
+    field(text, "log_mode", f.config.log.name());
+    field(text, "log_last_record", log.handed());
+    field(text, "log_last_written", log.written());
+    field(text, "log_last_synced", log.synced());
+    field(text, "log_abandoned", u8::from(f.server.durability.is_abandoned()));
 }
 
 fn stats(f: &Facts<'_>, text: &mut String) {

@@ -186,8 +186,8 @@ mod tests {
             "x.toml, line 2: there is no setting 'maxcleints'; did you mean 'maxclients'?"
         );
         assert_eq!(
-            error("\nappendonly = true"),
-            "x.toml, line 2: appendonly can only be 'no' in this version, not 'yes'"
+            error("\ncluster-enabled = true"),
+            "x.toml, line 2: cluster-enabled can only be 'no' in this version, not 'yes'"
         );
         let message = error("port = 1\ntimeout = 1.5");
         assert!(message.starts_with("x.toml, line 2: timeout must be a string"), "{message}");

@@ -6,7 +6,7 @@ use hotring_log::When;
 
 use super::values::{boolean, size, yes_no};
 use super::{Change, Setting};
-use crate::durability::{LogSettings, OnError};
+use crate::durability::OnError;
 
 pub(super) static DURABILITY: &[Setting] = &[
     Setting {
@@ -16,7 +16,7 @@ pub(super) static DURABILITY: &[Setting] = &[
         help: "Keep a log of all writes: off; async, which acknowledges a write at once; everysec, once it \
                is written to the file, which is synced each second; sync, once it is on the disk",
         change: Change::Running,
-        get: |c| log_name(&c.log).to_string(),
+        get: |c| c.log.name().to_string(),
         set: |c, v| {
             c.log.is_on = !v.eq_ignore_ascii_case("off");
             c.log.when = match v.to_ascii_lowercase().as_str() {
@@ -106,12 +106,3 @@ pub(super) static DURABILITY: &[Setting] = &[
         },
     },
 ];
-
-fn log_name(log: &LogSettings) -> &'static str {
-    match log.when {
-        _ if !log.is_on => "off",
-        When::Handed => "async",
-        When::Written => "everysec",
-        When::Synced => "sync",
-    }
-}

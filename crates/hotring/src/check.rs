@@ -1,0 +1,134 @@
+//! `hotring check`: reads a log without changing it and says whether it is whole; saves what can be read of one that
+//! is not.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use hotring_log::{Checked, Disk, Effect, Storage, repair};
+
+const NOTES: &str = "\
+The server that uses the folder must have ended. Nothing in DIR is changed. A log that ends within a write, as after a \
+crash, is whole: the server cuts that end off by itself.
+
+Exit codes: 0 if the log is whole, 1 if it is damaged, 2 if it could not be read or the copy not be written";
+
+/// The subcommand and its flags.
+pub(crate) fn cli() -> Command {
+    let folder =
+        |name: &'static str| Arg::new(name).value_name(name).value_parser(value_parser!(PathBuf));
+    Command::new("check")
+        .about("Check the log in a folder, and save what can be read of a damaged one")
+        .after_help(NOTES)
+        .arg(folder("DIR").required(true).help("The folder: the server's setting data"))
+        .arg(
+            folder("NEWDIR")
+                .long("repair")
+                .help("Copy all that comes before the damage to this new folder"),
+        )
+}
+
+/// Checks and prints.
+pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
+    let folder = flags.get_one::<PathBuf>("DIR").expect("it is required");
+    let new = flags.get_one::<PathBuf>("NEWDIR");
+    match check(folder, new.map(PathBuf::as_path)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("hotring check: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// True if the log is whole.
+fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
+    if !folder.is_dir() {
+        return Err(format!("there is no folder {}", folder.display()));
+    }
+    let open = |folder: &Path| Disk::open(folder).map_err(|why| why.to_string());
+    let disk = open(folder)?;
+    let mut counts = Counts::default();
+    let checked = match new {
+        None => hotring_log::check(&disk, None, 1, &mut |_, effects| counts.add(effects)),
+        Some(new) => {
+            let is_empty = new.read_dir().map_or(true, |mut entries| entries.next().is_none());
+            if !is_empty {
+                return Err(format!(
+                    "{} is not empty: a repaired log goes to a new folder",
+                    new.display()
+                ));
+            }
+            let copy: Arc<dyn Storage> = Arc::new(open(new)?);
+            let checked = repair(&disk, 1, &copy).map_err(|why| why.to_string())?;
+            println!("copied {} to {}", records(checked.last), new.display());
+            Ok(checked)
+        }
+    };
+    let checked = checked.map_err(|why| why.to_string())?;
+    print!("{}", report(&checked));
+    if new.is_none() {
+        print!("{}", counts.text());
+    }
+    match checked.error {
+        None => Ok(true),
+        Some(error) => {
+            println!("{error}");
+            Ok(false)
+        }
+    }
+}
+
+fn records(count: u64) -> String {
+    if count == 1 { "1 record".into() } else { format!("{count} records") }
+}
+
+/// What was found, segment by segment.
+fn report(checked: &Checked) -> String {
+    let mut text = String::new();
+    for part in &checked.parts {
+        let last = part.first + part.records;
+        text += &format!(
+            "{}: records {} to {}, {} bytes of {}\n",
+            part.name,
+            part.first,
+            last.saturating_sub(1),
+            part.end,
+            part.len
+        );
+    }
+    if let Some((segment, at, damage)) = &checked.torn {
+        text += &format!(
+            "{segment} ends at byte {at}, within a write ({damage}): the server cuts that off\n"
+        );
+    }
+    text += &format!("{} in all\n", records(checked.last));
+    text
+}
+
+/// What the records do.
+#[derive(Default)]
+struct Counts {
+    puts: u64,
+    removals: u64,
+    others: u64,
+}
+
+impl Counts {
+    fn add(&mut self, effects: &[Effect<'_>]) {
+        for effect in effects {
+            match effect {
+                Effect::Put { .. } => self.puts += 1,
+                Effect::Remove { .. } => self.removals += 1,
+                _ => self.others += 1,
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let Counts { puts, removals, others } = self;
+        format!("{puts} set a value, {removals} remove one, {others} do something else\n")
+    }
+}
