@@ -111,6 +111,8 @@ pub struct Config {
     pub memory_max: usize,
     /// What goes there.
     pub eviction: EvictionOptions,
+    /// Somebody has said so. Otherwise nothing goes that is in a log.
+    pub policy_is_chosen: bool,
     /// Minutes after which counts of accesses are one less; 0 never.
     pub lfu_decay_min: u64,
     /// The share of `memory_max` that pinned keys may take, in percent.
@@ -196,6 +198,7 @@ impl Default for Config {
             tracking_memory_max: 128 << 20,
             unreclaimed_max: 1 << 30,
             memory_max: 0,
+            policy_is_chosen: false,
             eviction: EvictionOptions {
                 policy: EvictionPolicy::Heat,
                 ..EvictionOptions::default()

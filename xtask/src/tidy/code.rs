@@ -9,8 +9,12 @@ const LINES_MAX: usize = 650;
 const UNSAFE_CRATES: &[&str] = &["crates/hotring-index/", "crates/hotring-cpp-peers/"];
 
 /// The crates to which time, randomness, threads and network come in as arguments.
-const PURE: &[&str] =
-    &["crates/hotring-index/src/", "crates/hotring-store/src/", "crates/hotring-protocol/src/"];
+const PURE: &[&str] = &[
+    "crates/hotring-index/src/",
+    "crates/hotring-log/src/",
+    "crates/hotring-store/src/",
+    "crates/hotring-protocol/src/",
+];
 
 const EFFECTS: &[&str] = &[
     "Instant",

@@ -161,11 +161,15 @@ pub(super) static LIMITS: &[Setting] = &[
         alias: "",
         placeholder: "POLICY",
         help: "What goes at maxmemory: noeviction (writes are refused with -OOM), heat (what is not asked for \
-               again), allkeys-lru, allkeys-lfu, allkeys-random, and of keys that expire volatile-lru, \
+               again; with a log the default is noeviction), allkeys-lru, allkeys-lfu, allkeys-random, and of keys that expire volatile-lru, \
                volatile-lfu, volatile-random, volatile-ttl",
         change: Change::Running,
         get: |c| c.eviction.policy.name().to_string(),
-        set: |c, v| v.parse().map(|policy| c.eviction.policy = policy),
+        set: |c, v| {
+            c.eviction.policy = v.parse()?;
+            c.policy_is_chosen = true;
+            Ok(())
+        },
     },
     Setting {
         name: "maxmemory-samples",

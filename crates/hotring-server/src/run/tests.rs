@@ -1,0 +1,209 @@
+//! Whole servers: what clients are told of damage, of a session that stalls, and of a disk that fails.
+
+use super::*;
+use crate::durability::{LogSettings, OnError};
+use crate::server::STALLING;
+use hotring_log::When;
+use hotring_log::storage::Memory;
+use hotring_log::storage::memory::Step;
+use hotring_store::index::{Checksum, Part};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::PoisonError;
+
+/// Sends requests that each have a reply of one line, and returns these lines.
+fn lines(stream: &mut BufReader<TcpStream>, requests: &str) -> Vec<String> {
+    stream.get_mut().write_all(requests.as_bytes()).unwrap();
+    let n_lines = requests.matches("\r\n").count();
+    let mut line = || {
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        line
+    };
+    (0..n_lines).map(|_| line()).collect()
+}
+
+fn info(stream: &mut BufReader<TcpStream>) -> String {
+    let header = lines(stream, "INFO\r\n").remove(0);
+    let mut text = vec![0; header[1..].trim().parse::<usize>().unwrap() + 2];
+    stream.read_exact(&mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn clients_are_told_of_damage_and_a_walk_finds_it() {
+    let config = Config { port: 0, threads: 2, checksum: Checksum::Verify, ..Config::default() };
+    let running = start(config).unwrap();
+    let mut stream = BufReader::new(TcpStream::connect(running.addresses()[0]).unwrap());
+    let sets: String = (0..5_000).map(|i| format!("SET key:{i} some-long-value\r\n")).collect();
+    assert!(lines(&mut stream, &sets).iter().all(|reply| reply == "+OK\r\n"));
+    let mut damager = running.server.store.session();
+    damager
+        .with_damage(b"key:77", Part::Value, 3, || {
+            let replies = lines(&mut stream, "STRLEN key:77\r\nSTRLEN key:78\r\nSCRUB START\r\n");
+            assert!(replies[0].starts_with("-DAMAGED the item of key 'key:77' "), "{}", replies[0]);
+            assert_eq!(replies[1..], [":15\r\n", "+OK\r\n"]);
+            // The background task has its own time.
+            while !info(&mut stream).contains("scrub_state:done\r\n") {}
+            let info = info(&mut stream);
+            assert!(info.contains("scrub_items:5000\r\n"), "{info}");
+            assert!(info.contains("scrub_damaged:1\r\n"), "{info}");
+            assert!(info.contains("damaged_reads:1\r\n"), "{info}");
+            assert_eq!(lines(&mut stream, "SET key:77 anew\r\n"), ["+OK\r\n"]);
+        })
+        .expect("the key is there");
+    assert_eq!(lines(&mut stream, "STRLEN key:77\r\n"), [":4\r\n"]);
+    running.stop();
+    running.wait();
+}
+
+/// A server with its log on this storage.
+fn logged(storage: &Memory, when: When, on_error: OnError) -> Running {
+    let log = LogSettings { is_on: true, when, on_error, ..LogSettings::default() };
+    let config = Config { port: 0, threads: 2, log, ..Config::default() };
+    start_with(config, Box::new(|_| {}), &|_| Ok(storage.clone())).unwrap()
+}
+
+fn connect(running: &Running) -> BufReader<TcpStream> {
+    BufReader::new(TcpStream::connect(running.addresses()[0]).unwrap())
+}
+
+fn value_of(storage: &Memory, key: &str) -> String {
+    let running = logged(storage, When::Synced, OnError::Stop);
+    let mut stream = connect(&running);
+    let length = lines(&mut stream, &format!("STRLEN {key}\r\n")).remove(0);
+    running.stop();
+    running.wait();
+    length
+}
+
+/// Says something until the answer begins like this.
+fn until(stream: &mut BufReader<TcpStream>, request: &str, start: &str) {
+    let begun = std::time::Instant::now();
+    while !lines(stream, request)[0].starts_with(start) {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{request:?}: no {start:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_fails_stops_writes_and_nothing_acknowledged_is_lost() {
+    for (step, when) in [
+        (Step::Write, When::Written),
+        (Step::Write, When::Synced),
+        (Step::Sync, When::Synced),
+        (Step::Create, When::Synced),
+    ] {
+        let storage = Memory::new();
+        let running = logged(&storage, when, OnError::Stop);
+        let mut stream = connect(&running);
+        let (mut kept, mut failed) = (0, String::new());
+        if step != Step::Create {
+            assert_eq!(lines(&mut stream, "SET kept v\r\nAPPEND kept v\r\n").len(), 2);
+            kept = 2;
+        }
+        storage.fail(step, 0, usize::MAX, std::io::ErrorKind::Other);
+        stream.get_mut().write_all(b"APPEND kept v\r\n").unwrap();
+        // Whatever it was is not said to be done, and the connection ends.
+        stream.read_to_string(&mut failed).unwrap();
+        assert!(failed.starts_with("-MISCONF Errors writing to the log: "), "{step:?}: {failed}");
+        assert_eq!(failed.matches("\r\n").count(), 1, "{failed}");
+        // Until all threads know, a write is taken and its connection ended like this one.
+        let mut stream = loop {
+            let mut stream = connect(&running);
+            let replies = lines(&mut stream, "APPEND kept v\r\nPING\r\n");
+            assert!(replies[0].starts_with("-MISCONF "), "{}", replies[0]);
+            if replies[1] == "+PONG\r\n" {
+                break stream;
+            }
+        };
+        let replies = lines(&mut stream, "EXISTS none\r\nDEL kept\r\nPING\r\n");
+        assert_eq!((&*replies[0], &*replies[2]), (":0\r\n", "+PONG\r\n"));
+        assert!(replies[1].starts_with("-MISCONF "), "{}", replies[1]);
+        assert!(info(&mut stream).contains("aof_last_write_status:err\r\n"));
+        running.stop();
+        running.wait();
+        let found: usize = value_of(&storage.killed(), "kept")[1..].trim().parse().unwrap();
+        assert!((kept..=kept + 1).contains(&found), "{step:?}: {found} of {kept}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_tried_again() {
+    let storage = Memory::new();
+    let running = logged(&storage, When::Synced, OnError::Stop);
+    let mut stream = connect(&running);
+    assert_eq!(lines(&mut stream, "SET k v\r\n"), ["+OK\r\n"]);
+    storage.fail(Step::Write, 0, 2, std::io::ErrorKind::StorageFull);
+    stream.get_mut().write_all(b"APPEND k v\r\n").unwrap();
+    let mut failed = String::new();
+    stream.read_to_string(&mut failed).unwrap();
+    assert!(failed.contains("it is tried again each second"), "{failed}");
+    let mut stream = connect(&running);
+    until(&mut stream, "APPEND k v\r\n", ":3");
+    running.stop();
+    running.wait();
+    assert_eq!(
+        value_of(&storage.killed(), "k"),
+        ":3\r\n",
+        "what was refused is logged with the rest"
+    );
+}
+
+#[test]
+fn the_server_goes_on_without_a_log_if_it_is_to() {
+    let storage = Memory::new();
+    let running = logged(&storage, When::Synced, OnError::Continue);
+    let mut stream = connect(&running);
+    assert_eq!(lines(&mut stream, "SET k v\r\n"), ["+OK\r\n"]);
+    storage.fail(Step::Sync, 0, usize::MAX, std::io::ErrorKind::Other);
+    // The first may meet the failure before it is known.
+    let mut all = String::new();
+    stream.get_mut().write_all(b"APPEND k v\r\n").unwrap();
+    let _ = stream.read_line(&mut all);
+    let mut stream = connect(&running);
+    until(&mut stream, "SET k vv\r\n", "+OK");
+    assert_eq!(lines(&mut stream, "STRLEN k\r\n"), [":2\r\n"]);
+    assert!(info(&mut stream).contains("aof_last_write_status:err\r\n"));
+    running.stop();
+    running.wait();
+}
+
+#[test]
+fn two_servers_cannot_have_one_folder() {
+    let folder = std::env::temp_dir().join(format!("hotring-run-{}", std::process::id()));
+    let log = LogSettings { is_on: true, data: folder.clone(), ..LogSettings::default() };
+    let config = Config { port: 0, threads: 1, log, ..Config::default() };
+    let running = start(config.clone()).unwrap();
+    let Err(error) = start(config) else { panic!("two servers write one log") };
+    assert!(error.to_string().contains("in use by another server"), "{error}");
+    running.stop();
+    running.wait();
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn clients_of_a_stalled_server_are_told_and_go_on_when_it_does() {
+    let _alone = STALLING.lock().unwrap_or_else(PoisonError::into_inner);
+    let config = Config { port: 0, threads: 2, unreclaimed_max: 1 << 20, ..Config::default() };
+    let running = start(config).unwrap();
+    let mut stream = BufReader::new(TcpStream::connect(running.addresses()[0]).unwrap());
+    let set = format!("SET a {}\r\n", "v".repeat(1000));
+    assert_eq!(lines(&mut stream, &set), ["+OK\r\n"]);
+    let mut stalled = running.server.store.session_named("a test");
+    stalled.get(b"a", 1, |_| {
+        let replies = lines(&mut stream, &set.repeat(4_000));
+        let (stored, refused): (Vec<_>, Vec<_>) =
+            replies.iter().partition(|reply| *reply == "+OK\r\n");
+        // 1 MiB, 256 KiB before that is seen, and as much for what a batch may be off.
+        assert!(stored.len() <= 1_600, "{} were stored", stored.len());
+        let told = |reply: &&String| reply.starts_with("-OOM ") && reply.contains("'a test'");
+        assert!(refused.iter().all(told), "{}", refused[0]);
+        assert!(lines(&mut stream, "STRLEN a\r\nDEL a\r\n") == [":1000\r\n", ":1\r\n"]);
+        let info = info(&mut stream);
+        assert!(info.contains("index_stalled_session:a test\r\n"), "{info}");
+        assert!(info.contains(&format!("rejected_stalled:{}\r\n", refused.len())), "{info}");
+    });
+    assert!(lines(&mut stream, &set.repeat(1_000)).iter().all(|reply| reply == "+OK\r\n"));
+    running.stop();
+    running.wait();
+}
