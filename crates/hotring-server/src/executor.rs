@@ -107,8 +107,6 @@ pub(crate) struct Executor {
     server: Arc<Server>,
     thread: usize,
     store: Session,
-    /// The last record of the log that [`Executor::take_logged`] has told of.
-    logged: Lsn,
     own: Own,
     config: Arc<Config>,
     config_version: u64,
@@ -130,7 +128,6 @@ impl Executor {
         let mut executor = Executor {
             thread,
             store: server.store.session_named(&worker::name(thread)),
-            logged: 0,
             own: Own { random: Random::new(seed), interpreter: None, lent: Lent::default() },
             config_version,
             is_watched: false,
@@ -184,8 +181,7 @@ impl Executor {
 
     /// The last record of the log with what this thread's commands have done since it was last asked for, if any.
     pub(crate) fn take_logged(&mut self) -> Option<Lsn> {
-        let last = self.store.logged();
-        (std::mem::replace(&mut self.logged, last) != last).then_some(last)
+        self.store.take_logged()
     }
 
     /// Gives back a part of the memory that this thread's commands have removed. Busy threads do so

@@ -61,8 +61,8 @@ struct Lock(Mutex<()>);
 pub(crate) struct Logging {
     /// What is to be handed over.
     pub(crate) records: Records,
-    /// The last record that was.
-    last: Lsn,
+    /// The last record that was, since it was asked for.
+    last: Option<Lsn>,
 }
 
 impl Logged {
@@ -102,7 +102,7 @@ impl Logging {
             return;
         }
         match logged.parts.get() {
-            Some(parts) => self.last = parts.log.append(&mut self.records),
+            Some(parts) => self.last = Some(parts.log.append(&mut self.records)),
             None => self.records.reset(),
         }
     }
@@ -120,10 +120,11 @@ impl Session {
         has_log
     }
 
-    /// The last record of this session's writes: with [`Log::poll_reached`] it tells when they may be acknowledged.
+    /// The last record of this session's writes since this was asked for: with [`Log::poll_reached`] it tells when they
+    /// may be acknowledged.
     #[inline]
-    pub fn logged(&self) -> Lsn {
-        self.logging.last
+    pub fn take_logged(&mut self) -> Option<Lsn> {
+        self.logging.last.take()
     }
 
     /// Notes an effect that is not a write of an item, within a hold.

@@ -200,7 +200,7 @@ fn each_kind_of_value_comes_back() {
     session.hash_set(b"hash", &[(b"f", b"v"), (b"g", b"w")], NOW).expect("room");
     session.pin(&[b"word", b"long"], NOW).expect("there is no limit");
     session.unpin(&[b"long"]);
-    let last = session.logged();
+    let last = session.take_logged().expect("there were writes");
     drop(session);
     let log = logged.log.clone();
     let was = state(&logged.end());
