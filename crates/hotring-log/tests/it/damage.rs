@@ -204,6 +204,27 @@ fn a_record_with_another_number_is_not_taken() {
 }
 
 #[test]
+fn the_word_on_what_was_synced_is_found_wherever_it_stands() {
+    // The scan behind the damage goes by pieces of a megabyte.
+    for less in (0..60).step_by(7) {
+        let memory = Memory::new();
+        let mut running = Running::new(&memory, When::Synced, 2 << 20, &Recovered::nothing(1));
+        for value in [&vec![b'x'; (1 << 20) - less], &vec![b'y'; 10]] {
+            running.put(b"key", value);
+            running.step();
+        }
+        let name = &segments(&memory)[0];
+        let mut content = memory.content(name).unwrap();
+        let end = content.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        content.truncate(end);
+        content[500] ^= 1;
+        let error = recovered(&with(&memory, name, &content), 1).unwrap_err();
+        let RecoverError::Damaged { at, lost, synced, .. } = error else { panic!("{error}") };
+        assert_eq!((at, lost, synced), (64, 1, 1), "{less}");
+    }
+}
+
+#[test]
 fn a_value_that_looks_like_a_log_proves_nothing() {
     // Another store's log, which says that far more had been synced.
     let other = Memory::new();
