@@ -12,6 +12,33 @@
 //!
 //! The crate owns no thread and reads no clock: [`Writer::step`] is called by one thread of the owner's, with the
 //! time. Files are used through [`Storage`] only. `docs/design/log.md` has the bytes and the promises.
+//!
+//! ```
+//! use hotring_log::{Effect, Log, Options, Records, When, Writer, recover, storage::Memory};
+//! use std::{sync::Arc, task::Waker, thread, time::Instant};
+//!
+//! let id = [7; 16];
+//! let storage = Arc::new(Memory::new());
+//! let recovered = recover(&*storage, Some(id), 1, &mut |_last, _effects| ()).unwrap();
+//! let log = Arc::new(Log::new(recovered.last, When::Synced, 16 << 20));
+//! let (mut writer, syncer) = Writer::new(log.clone(), storage.clone(), Options::new(id), &recovered);
+//! let start = Instant::now();
+//! let writing = thread::spawn(move || while writer.step(start.elapsed()) { writer.wait() });
+//! let syncing = thread::spawn(move || while syncer.wait() { syncer.step() });
+//!
+//! let mut records = Records::new();
+//! records.push(&Effect::Put { key: b"key", form: 0, expire_at: None, value: b"value" });
+//! let last = log.append(&mut records);
+//! // A session gives its own waker, which is called when it is to ask again.
+//! while log.poll_reached(last, Waker::noop()).is_pending() {
+//!     thread::yield_now();
+//! }
+//!
+//! log.close();
+//! writing.join().unwrap();
+//! syncing.join().unwrap();
+//! assert_eq!(recover(&*storage, Some(id), 1, &mut |_, _| ()).unwrap().last, 1);
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -107,7 +107,7 @@ impl Writer {
         let closed = self.log.is_closed();
         while self.has_group() {
             if !closed && self.retry_at.is_some_and(|at| now < at) {
-                return true;
+                break;
             }
             if self.unsynced.is_overdue(now) {
                 self.unsynced.sync();
@@ -224,6 +224,13 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.unsynced.close();
+        // A panic of its thread must not leave anybody waiting.
+        if !self.log.is_closed() {
+            let error = io::Error::other("its writer has ended");
+            let trouble =
+                Trouble { what: "writing the log", error: Arc::new(error), may_pass: false };
+            self.log.set_trouble(Some(trouble));
+        }
     }
 }
 

@@ -172,3 +172,18 @@ fn what_nobody_waits_for_is_written_soon() {
         writing.join().unwrap();
     });
 }
+
+#[test]
+fn a_writer_that_is_gone_leaves_nobody_waiting() {
+    let log = Arc::new(Log::new(0, When::Synced, 1 << 20));
+    let storage = Arc::new(Memory::new());
+    let (writer, syncer) =
+        Writer::new(log.clone(), storage, Options::new(ID), &Recovered::nothing(1));
+    let last = log.append(&mut draw(&mut Random(1), 0).0);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| wait_for("a word", |waker| log.poll_reached(last, waker)));
+        drop(writer);
+        assert!(!waits.join().unwrap().unwrap_err().may_pass);
+    });
+    assert!(!syncer.wait());
+}
