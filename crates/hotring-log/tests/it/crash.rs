@@ -5,7 +5,9 @@
 //! Not checked: a disk that loses what it said was synced, blocks that are torn within 512 bytes other than at the
 //! last change.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hotring_log::storage::memory::{Cut, Memory, Random, Step};
 use hotring_log::{Log, Recovered, Syncer, When};
@@ -103,7 +105,7 @@ impl Witness {
         let before = std::mem::replace(&mut state.written, written);
         let changes = memory.unsynced();
         let known = std::mem::replace(&mut state.changes, changes);
-        if memory.last_step() == Some(Step::Write) {
+        if memory.last_step() == Some(Step::Write) && changes > known {
             // Some of what it wrote last is there.
             let end = known + 1 + state.random.below(changes - known);
             let kept = (0..changes).map(|change| change < end).collect();
@@ -125,11 +127,13 @@ struct Run {
     pretends: bool,
     /// Recovery cuts off what it is to.
     cuts: bool,
+    /// The disk is full now and then, and the setting changes.
+    troubled: bool,
 }
 
 impl Run {
     fn new(when: When, seed: u64) -> Run {
-        Run { when, seed, batches: 30, drawn: 8, pretends: false, cuts: true }
+        Run { when, seed, batches: 30, drawn: 8, pretends: false, cuts: true, troubled: false }
     }
 
     /// Returns how many images were looked at, and what was wrong first.
@@ -146,6 +150,7 @@ impl Run {
         });
         let looks = witness.clone();
         memory.before_each(move |memory, _: Step| looks.look(memory, self.drawn, self.cuts));
+        running.pace = Duration::from_millis(if self.troubled { 400 } else { 100 });
         let mut random = Random(self.seed ^ 0xfeed);
         for _ in 0..self.batches {
             let (mut records, bytes) = draw(&mut random, self.seed as usize % 4);
@@ -159,6 +164,12 @@ impl Run {
             if random.below(6) == 0 {
                 running.syncer.step();
             }
+            if self.troubled && random.below(3) == 0 {
+                let step =
+                    [Step::Write, Step::Write, Step::Create, Step::Preallocate][random.below(4)];
+                memory.fail(step, random.below(3), 1 + random.below(2), ErrorKind::StorageFull);
+                running.log.set_when([When::Handed, When::Written, When::Synced][random.below(3)]);
+            }
         }
         running.close();
         witness.look(&memory, self.drawn, self.cuts);
@@ -168,11 +179,11 @@ impl Run {
 }
 
 /// Runs of one setting; the seeds come from `HOTRING_SEED` and `HOTRING_SEQUENCES`.
-fn crash(when: When) {
+fn crash(when: When, troubled: bool) {
     let seed = number("HOTRING_SEED", 1);
     let mut images = 0;
     for seed in seed..seed + number("HOTRING_SEQUENCES", 2) {
-        let (looked, wrong) = Run::new(when, seed).go();
+        let (looked, wrong) = Run { troubled, ..Run::new(when, seed) }.go();
         assert_eq!(wrong, None, "{when:?}, seed {seed}");
         images += looked;
     }
@@ -181,17 +192,22 @@ fn crash(when: When) {
 
 #[test]
 fn a_crash_loses_nothing_that_was_synced() {
-    crash(When::Synced);
+    crash(When::Synced, false);
 }
 
 #[test]
 fn a_kill_loses_nothing_that_was_written() {
-    crash(When::Written);
+    crash(When::Written, false);
 }
 
 #[test]
 fn a_kill_loses_only_what_was_not_written() {
-    crash(When::Handed);
+    crash(When::Handed, false);
+}
+
+#[test]
+fn a_disk_that_is_full_now_and_then_loses_nothing_either() {
+    crash(When::Written, true);
 }
 
 #[test]

@@ -86,6 +86,8 @@ pub struct Running {
     pub writer: Writer,
     pub syncer: Syncer,
     pub now: Duration,
+    /// How far the clock goes with each step.
+    pub pace: Duration,
     records: Records,
 }
 
@@ -95,7 +97,8 @@ impl Running {
         let options = Options { segment_len, ..Options::new(ID) };
         let storage = Arc::new(memory.clone());
         let (writer, syncer) = Writer::new(log.clone(), storage, options, recovered);
-        Running { log, writer, syncer, now: Duration::ZERO, records: Records::new() }
+        let (now, pace, records) = (Duration::ZERO, Duration::from_millis(100), Records::new());
+        Running { log, writer, syncer, now, pace, records }
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Batch {
@@ -105,7 +108,7 @@ impl Running {
     }
 
     pub fn step(&mut self) -> bool {
-        self.now += Duration::from_millis(100);
+        self.now += self.pace;
         self.writer.step(self.now)
     }
 
