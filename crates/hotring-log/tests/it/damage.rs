@@ -285,7 +285,7 @@ fn random_bytes_are_no_reason_to_panic() {
     let (memory, order) = written(When::Written, true, 10);
     let names = segments(&memory);
     let mut random = Random(11);
-    for round in 0..2_000 {
+    for round in 0..1_000 {
         let name = &names[random.below(names.len())];
         let mut content = memory.content(name).unwrap();
         for _ in 0..=random.below(4) {
