@@ -99,7 +99,7 @@ struct Queue {
 enum Attention {
     /// Nothing: it comes by itself.
     Busy,
-    /// Somebody waits for a record, or there is much to write.
+    /// Somebody waits for a record or for room, or there is much to write.
     Hurry,
     /// A record.
     Any,
@@ -169,6 +169,13 @@ impl Log {
         };
         self.wake_writer(queue, wakes);
         last
+    }
+
+    /// Somebody waits.
+    fn hurry(&self) {
+        let queue = self.queue();
+        let wakes = queue.writer != Attention::Busy;
+        self.wake_writer(queue, wakes);
     }
 
     fn wake_writer(&self, mut queue: MutexGuard<'_, Queue>, wakes: bool) {
@@ -262,9 +269,7 @@ impl Log {
         }
         waiters.push(Waiter { lsn: Some(lsn), waker: waker.clone() });
         drop(waiters);
-        let queue = self.queue();
-        let wakes = queue.writer != Attention::Busy;
-        self.wake_writer(queue, wakes);
+        self.hurry();
         Poll::Pending
     }
 
@@ -286,6 +291,8 @@ impl Log {
             return Poll::Ready(());
         }
         waiters.push(Waiter { lsn: None, waker: waker.clone() });
+        drop(waiters);
+        self.hurry();
         Poll::Pending
     }
 
@@ -321,9 +328,9 @@ impl Log {
         waited.unwrap_or_else(PoisonError::into_inner).0.writer = Attention::Busy;
     }
 
-    /// Whether somebody waits for a record.
+    /// Whether somebody waits for a record, or for room.
     fn is_waited_for(&self) -> bool {
-        self.waiters().iter().any(|waiter| waiter.lsn.is_some())
+        !self.waiters().is_empty()
     }
 
     /// Takes what has been handed over, in exchange for an empty group; returns the number of its first record.

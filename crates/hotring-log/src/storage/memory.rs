@@ -397,7 +397,8 @@ impl File for MemoryFile {
     fn preallocate(&self, len: u64) -> io::Result<()> {
         let (mut state, failure) = self.begin_change(Step::Preallocate);
         failure?;
-        let len = len.max(state.now.files[self.file].len() as u64);
+        // Enough to have zeros behind what is written, and little enough to be copied often.
+        let len = len.min(64 << 10).max(state.now.files[self.file].len() as u64);
         state.change(Change::Len { file: self.file, len });
         Ok(())
     }

@@ -110,6 +110,9 @@ impl Witness {
     /// Before each step: all that may be if it crashes now.
     fn look(&self, memory: &Memory, drawn: usize, cuts: bool) {
         let state = &mut *self.state.lock().unwrap();
+        if state.wrong.is_some() {
+            return;
+        }
         let (written, synced) = (self.log.written(), self.log.synced());
         let seed = state.random.below(1 << 40) as u64;
         for cut in memory.power_cuts(drawn, seed) {
