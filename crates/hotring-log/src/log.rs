@@ -84,6 +84,8 @@ pub struct Log {
     troubled: AtomicBool,
     trouble: Mutex<Option<Trouble>>,
     waiters: Mutex<Vec<Waiter>>,
+    /// The writer is to begin a segment.
+    wants_segment: AtomicBool,
 }
 
 struct Queue {
@@ -133,6 +135,7 @@ impl Log {
             troubled: AtomicBool::new(false),
             trouble: Mutex::new(None),
             waiters: Mutex::new(Vec::new()),
+            wants_segment: AtomicBool::new(false),
         }
     }
 
@@ -301,6 +304,12 @@ impl Log {
         woken.into_iter().for_each(|waiter| waiter.waker.wake());
     }
 
+    /// Asks for a new segment for what is written from now on, so that those before can go once a snapshot has them.
+    pub fn begin_segment(&self) {
+        // ORDERING: Relaxed; the writer that sees it a group later begins the segment there.
+        self.wants_segment.store(true, Ordering::Relaxed);
+    }
+
     /// Says that nothing more will be handed over: the writer is to write what there is.
     pub fn close(&self) {
         let mut queue = self.queue();
@@ -339,6 +348,12 @@ impl Log {
         let mut queue = self.queue();
         std::mem::swap(&mut queue.group, group);
         queue.last + 1 - group.count()
+    }
+
+    /// Whether a new segment was asked for, once.
+    pub(crate) fn takes_wish(&self) -> bool {
+        // ORDERING: Relaxed, see `begin_segment`.
+        self.wants_segment.swap(false, Ordering::Relaxed)
     }
 
     /// So many bytes of the queue, up to this record, were written.

@@ -156,6 +156,12 @@ impl Records {
         (self.attached_len, self.count, self.last) = (0, 0, 0);
     }
 
+    /// The body of the only record.
+    pub(crate) fn body(&self) -> &[u8] {
+        debug_assert!(self.count == 1 && self.attached.is_empty());
+        &self.bytes[HEAD_LEN..]
+    }
+
     /// Adds an effect. It takes place together with those that are there already.
     ///
     /// # Panics
@@ -400,6 +406,12 @@ pub fn read(bytes: &[u8]) -> Result<Found<'_>, Bad> {
     let (what, rest) = record[HEAD_LEN..].split_first().expect("a body is not empty");
     let effect = effect(what & !MORE, rest).ok_or(Bad::Unknown)?;
     Ok(Found { lsn, effect, more: what & MORE != 0, len })
+}
+
+/// What a body says that stands alone.
+pub(crate) fn read_body(body: &[u8]) -> Option<Effect<'_>> {
+    let (what, rest) = body.split_first()?;
+    effect(*what, rest)
 }
 
 fn effect(what: u8, rest: &[u8]) -> Option<Effect<'_>> {

@@ -137,8 +137,19 @@ pub fn recover(
     from: Lsn,
     apply: &mut Apply<'_>,
 ) -> Result<Recovered, RecoverError> {
-    let mut walk = Walk::new(storage, id, from)?;
+    recover_behind(storage, id, (from, 0), apply)
+}
+
+/// As [`recover`], where it is known from elsewhere that all records up to `synced` had been synced.
+pub fn recover_behind(
+    storage: &dyn Storage,
+    id: Option<Id>,
+    (from, synced): (Lsn, Lsn),
+    apply: &mut Apply<'_>,
+) -> Result<Recovered, RecoverError> {
+    let mut walk = Walk { claim: synced, ..Walk::new(storage, id, from)? };
     let broken = walk.run(apply)?;
+    walk.reaches(synced, broken.as_ref())?;
     let claim = match &broken {
         None => walk.claim,
         Some(broken) => walk.judge(broken)?,
@@ -294,6 +305,22 @@ impl<'a> Walk<'a> {
         // Of a batch that is not whole nothing counts.
         (self.next, self.chain, self.claim) = (lost, reading.chain, reading.claim);
         Ok(broken)
+    }
+
+    /// Refuses a log that ends well, and before what is known to have been synced.
+    fn reaches(&self, synced: Lsn, broken: Option<&Broken>) -> Result<(), RecoverError> {
+        if broken.is_some() || self.next > synced {
+            return Ok(());
+        }
+        let last = self.parts.last();
+        Err(RecoverError::Damaged {
+            place: self.storage.place(),
+            segment: last.map_or_else(|| segment::name(self.next), |part| part.name.clone()),
+            at: last.map_or(0, |part| part.end),
+            damage: Damage::Cut,
+            lost: self.next,
+            synced,
+        })
     }
 
     /// Whether what is lost may be: returns up to where the log had been synced.

@@ -156,7 +156,8 @@ impl Writer {
     /// Writes the group and tells those who wait.
     fn write(&mut self, now: Duration) -> Result<(), Trouble> {
         let len = self.group.len() as u64;
-        if self.segment.as_ref().is_none_or(|s| s.is_full(len, self.options.segment_len)) {
+        let max = if self.log.takes_wish() { 0 } else { self.options.segment_len };
+        if self.segment.as_ref().is_none_or(|s| s.is_full(len, max)) {
             self.begin_segment()?;
         }
         let last = self.first - 1 + self.group.count();

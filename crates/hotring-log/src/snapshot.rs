@@ -1,0 +1,180 @@
+//! Snapshots: the state of all keys in one file, so that the log before it can go.
+//!
+//! ```text
+//!  snapshot-<number of the record behind which the log goes on, 20 digits>.hrs
+//!
+//!  header  magic 8 | format u32 | zero u32 | store's id 16 | after u64 | zero 20 | CRC-32C u32
+//!  block   length of the items u64 | CRC-32C u32 | which block u32 | items u32 | class u8 | zero 3 | items
+//!  ...
+//!  footer  magic 8 | blocks u64 | items u64 | end u64 | CRC-32C u32
+//!
+//!  item    length u32 | the body of a record: a put, or a pin
+//! ```
+//! `after`: the last record that had been handed over when the first key was looked at. `end`: the same when the last
+//! one had been. What is in the file is each key as it was met, so the state of no one moment: the log's records behind
+//! `after` are to be done over it, and up to `end` at least. A record that is done over a newer value does no harm,
+//! as the newer value's record follows.
+//!
+//! The checksum of a block or the footer goes on from the header's, so that none of another file is taken for one of
+//! this. The class of a block says how hot its items are; 0 is the hottest. An item may be there more than once.
+//!
+//! The file is written under another name and gets its own once it is whole and on the disk, and the log is up to
+//! `end`. Until then nothing that was there before is touched.
+
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fmt;
+use std::io;
+
+pub use read::Snapshot;
+pub use write::{Finished, SnapshotWriter};
+
+use crate::log::Lsn;
+use crate::segment::{self, Id};
+use crate::storage::Storage;
+
+const HEADER_LEN: usize = 64;
+const HEAD_LEN: usize = 24;
+const FOOTER_LEN: usize = 36;
+
+const MAGIC: &[u8; 8] = b"hotr-snp";
+const FOOTER_MAGIC: &[u8; 8] = b"hotr-end";
+
+/// The version that is written; readers accept it and those before.
+const FORMAT: u32 = 1;
+
+/// What stands before the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    id: Id,
+    after: Lsn,
+}
+
+impl Header {
+    fn to_bytes(self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.id);
+        bytes[32..40].copy_from_slice(&self.after.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The header, and the format if it is a later one; None if it is damaged.
+    fn read(bytes: &[u8; HEADER_LEN]) -> Option<Result<Header, u32>> {
+        if bytes[..8] != *MAGIC || crc32c::crc32c(&bytes[..60]) != word(bytes, 60) {
+            return None;
+        }
+        let id = bytes[16..32].try_into().expect("16 bytes");
+        Some(match word(bytes, 8) {
+            1..=FORMAT => Ok(Header { id, after: long(bytes, 32) }),
+            format => Err(format),
+        })
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn name(after: Lsn) -> String {
+    format!("snapshot-{after:020}.hrs")
+}
+
+/// What it is called until it is whole.
+fn unfinished(after: Lsn) -> String {
+    format!("snapshot-{after:020}.tmp")
+}
+
+fn number(name: &str, extension: &str) -> Option<Lsn> {
+    let digits = name.strip_prefix("snapshot-")?.strip_suffix(extension)?;
+    let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
+}
+
+/// Takes away what is there of snapshots that were not finished. Returns how many there were.
+pub fn clean(storage: &dyn Storage) -> io::Result<usize> {
+    let names = storage.list()?.into_iter();
+    let left: Vec<String> = names.filter(|name| number(name, ".tmp").is_some()).collect();
+    left.iter().try_for_each(|name| storage.remove(name))?;
+    Ok(left.len())
+}
+
+/// Takes away what is not needed beside the snapshot of this number, which is whole and on the disk: older ones, and
+/// segments of records that all are at or before it. Returns how many files that were.
+pub fn prune(storage: &dyn Storage, after: Lsn) -> io::Result<usize> {
+    let names = storage.list()?.into_iter();
+    let is_older = |name: &String| number(name, ".hrs").is_some_and(|number| number < after);
+    let mut old: Vec<String> = names.filter(is_older).collect();
+    let mut segments = segment::list(storage)?;
+    // The last one that begins at or before the next record may have that.
+    let needed = segments.iter().rposition(|(first, _)| *first <= after.saturating_add(1));
+    old.extend(segments.drain(..needed.unwrap_or(0)).map(|(_, name)| name));
+    old.iter().try_for_each(|name| storage.remove(name))?;
+    Ok(old.len())
+}
+
+/// Why a snapshot was not read.
+#[derive(Debug)]
+pub enum SnapshotError {
+    /// A file cannot be read.
+    Io {
+        /// The file, or the directory.
+        name: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// It is not as it was written.
+    Damaged {
+        /// The directory.
+        place: String,
+        /// The file.
+        name: String,
+        /// Where in it, in bytes.
+        at: u64,
+        /// What is wrong there.
+        what: &'static str,
+    },
+    /// It is of a later version of the format.
+    Format {
+        /// The file.
+        name: String,
+        /// Its version.
+        format: u32,
+    },
+}
+
+impl fmt::Display for SnapshotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SnapshotError::Io { name, error } => write!(f, "{name}: {error}"),
+            SnapshotError::Damaged { place, name, at, what } => write!(
+                f,
+                "{place}/{name} is damaged at byte {at}: {what}. `hotring check --repair {place} NEWDIR` copies what \
+                 can be read"
+            ),
+            SnapshotError::Format { name, format } => write!(
+                f,
+                "{name} has format {format}: a later version of hotring wrote it, and is needed to read it"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SnapshotError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SnapshotError::Io { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::record::Effect;
+use crate::storage::{Memory, Storage};
+
+const ID: Id = [3; 16];
+
+fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Effect<'a> {
+    Effect::Put { key, form: 2, expire_at: Some(7), value }
+}
+
+/// A snapshot of three blocks in two classes.
+fn written(storage: &Memory) -> Finished {
+    let mut writer = SnapshotWriter::create(Arc::new(storage.clone()), ID, 40).unwrap();
+    writer.push(&put(b"hot", b"1"));
+    writer.set_class(1).unwrap();
+    writer.push(&put(b"hot", b"2"));
+    writer.push(&Effect::Pin { key: b"hot" });
+    writer.write_block().unwrap();
+    writer.push(&Effect::Put { key: b"", form: 0x80, expire_at: None, value: b"12345678" });
+    writer.finish(45).unwrap()
+}
+
+type Item = (Vec<u8>, String);
+
+fn all(snapshot: &Snapshot) -> Result<Vec<Item>, SnapshotError> {
+    let (mut items, mut buffer) = (Vec::new(), Vec::new());
+    let mut note = |effect: &Effect<'_>| {
+        let key = match effect {
+            Effect::Put { key, .. } | Effect::Pin { key } => key.to_vec(),
+            _ => Vec::new(),
+        };
+        items.push((key, format!("{effect:?}")));
+    };
+    while snapshot.read_block(&mut buffer, &mut note)?.is_some() {}
+    Ok(items)
+}
+
+#[test]
+fn a_snapshot_is_read_as_written() {
+    let storage = Memory::new();
+    let finished = written(&storage);
+    assert!(Snapshot::newest(&storage).unwrap().is_none(), "it does not count yet");
+    assert_eq!((finished.end(), finished.items()), (45, 4));
+    let len = finished.len();
+    finished.publish(45).unwrap();
+    assert_eq!(storage.list().unwrap(), [name(40)]);
+    let snapshot = Snapshot::newest(&storage).unwrap().unwrap();
+    assert_eq!((snapshot.id(), snapshot.after(), snapshot.end()), (ID, 40, 45));
+    assert_eq!((snapshot.items(), snapshot.len()), (4, len));
+    let items = all(&snapshot).unwrap();
+    let keys: Vec<&[u8]> = items.iter().map(|(key, _)| &key[..]).collect();
+    assert_eq!(keys, [&b"hot"[..], b"hot", b"hot", b""]);
+    assert_eq!(items[0].1, format!("{:?}", put(b"hot", b"1")));
+}
+
+#[test]
+fn each_changed_bit_and_each_cut_is_noticed() {
+    let storage = Memory::new();
+    written(&storage).publish(45).unwrap();
+    let bytes = storage.content(&name(40)).unwrap();
+    let fails = |content: &[u8]| {
+        let changed = Memory::new();
+        changed.set_content(&name(40), content);
+        match Snapshot::newest(&changed) {
+            Err(_) => true,
+            Ok(snapshot) => all(&snapshot.unwrap()).is_err(),
+        }
+    };
+    assert!(!fails(&bytes));
+    for bit in 0..bytes.len() * 8 {
+        let mut changed = bytes.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        assert!(fails(&changed), "bit {bit}");
+    }
+    for len in 0..bytes.len() {
+        assert!(fails(&bytes[..len]), "{len} bytes");
+    }
+    let longer = [&bytes[..], b"\0"].concat();
+    assert!(fails(&longer));
+}
+
+#[test]
+fn a_later_format_is_told_from_damage() {
+    let storage = Memory::new();
+    written(&storage).publish(45).unwrap();
+    let mut bytes = storage.content(&name(40)).unwrap();
+    bytes[8] = 9;
+    let crc = crc32c::crc32c(&bytes[..60]);
+    bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+    storage.set_content(&name(40), &bytes);
+    let error = Snapshot::newest(&storage).err().unwrap();
+    assert!(matches!(error, SnapshotError::Format { format: 9, .. }), "{error}");
+}
+
+#[test]
+fn what_is_not_finished_goes_away() {
+    let storage = Memory::new();
+    drop(SnapshotWriter::create(Arc::new(storage.clone()), ID, 1).unwrap());
+    drop(written(&storage));
+    assert!(storage.list().unwrap().is_empty());
+    // After a crash.
+    storage.set_content(&unfinished(9), b"x");
+    storage.set_content("other.tmp", b"x");
+    assert_eq!(clean(&storage).unwrap(), 1);
+    assert_eq!(storage.list().unwrap(), ["other.tmp"]);
+}
+
+#[test]
+#[should_panic = "needs the log up to 45"]
+fn the_log_comes_first() {
+    let _ = written(&Memory::new()).publish(44);
+}
+
+#[test]
+fn only_what_is_not_needed_goes() {
+    let storage = Memory::new();
+    let log = |first| crate::segment::name(first);
+    for first in [1, 20, 41, 60] {
+        storage.set_content(&log(first), b"x");
+    }
+    storage.set_content(&name(10), b"x");
+    storage.set_content(&name(50), b"x");
+    // Record 40 is the last one of the second.
+    assert_eq!(written(&storage).publish(45).unwrap(), 3);
+    assert_eq!(storage.list().unwrap(), [log(41), log(60), name(40), name(50)]);
+    // Record 60 may be anywhere.
+    assert_eq!(prune(&storage, 50).unwrap(), 1);
+    assert_eq!(storage.list().unwrap(), [log(41), log(60), name(50)]);
+}
+
+#[test]
+fn the_blocks_of_another_snapshot_are_none_of_this() {
+    let storage = Memory::new();
+    written(&storage).publish(45).unwrap();
+    let mut bytes = storage.content(&name(40)).unwrap();
+    let other = Header { id: ID, after: 41 }.to_bytes();
+    bytes[..HEADER_LEN].copy_from_slice(&other);
+    storage.set_content(&name(41), &bytes);
+    assert!(Snapshot::newest(&storage).is_err());
+}

@@ -1,0 +1,179 @@
+//! Writing a snapshot: a block in memory at a time, the footer, and the name.
+
+use std::io;
+use std::sync::Arc;
+
+use super::{FOOTER_MAGIC, HEAD_LEN, HEADER_LEN, Header, name, prune, unfinished};
+use crate::log::Lsn;
+use crate::record::{Effect, Records};
+use crate::segment::Id;
+use crate::storage::{File, Storage};
+
+/// Bytes at which a block is long enough: much for a disk, little in memory, enough blocks to read in parallel.
+const BLOCK_LEN: usize = 512 << 10;
+
+/// Writes a snapshot. Dropped before it is finished, it takes away what it has written.
+pub struct SnapshotWriter {
+    unfinished: Unfinished,
+    file: Arc<dyn File>,
+    /// The header's checksum, from which the others go on.
+    seed: u32,
+    after: Lsn,
+    /// Where the block is to be written.
+    at: u64,
+    /// Room for its head, and its items.
+    block: Vec<u8>,
+    class: u8,
+    block_items: u32,
+    blocks: u32,
+    items: u64,
+    scratch: Records,
+}
+
+/// A file that goes away with this, as it has no use.
+struct Unfinished {
+    storage: Arc<dyn Storage>,
+    name: String,
+    is_done: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.is_done {
+            // If that fails the next start does it.
+            let _ = self.storage.remove(&self.name);
+        }
+    }
+}
+
+impl SnapshotWriter {
+    /// Begins a snapshot; the log goes on behind the record `after`.
+    pub fn create(storage: Arc<dyn Storage>, id: Id, after: Lsn) -> io::Result<SnapshotWriter> {
+        let name = unfinished(after);
+        let file = storage.create(&name)?;
+        let unfinished = Unfinished { storage, name, is_done: false };
+        let header = Header { id, after }.to_bytes();
+        file.write_all_at(&header, 0)?;
+        Ok(SnapshotWriter {
+            unfinished,
+            file,
+            seed: super::word(&header, HEADER_LEN - 4),
+            after,
+            at: HEADER_LEN as u64,
+            block: vec![0; HEAD_LEN],
+            class: 0,
+            block_items: 0,
+            blocks: 0,
+            items: 0,
+            scratch: Records::new(),
+        })
+    }
+
+    /// Adds an item, in memory.
+    pub fn push(&mut self, effect: &Effect<'_>) {
+        self.scratch.reset();
+        self.scratch.push(effect);
+        let body = self.scratch.body();
+        let len = u32::try_from(body.len()).expect("`Records::push` has seen to it");
+        self.block.extend_from_slice(&len.to_le_bytes());
+        self.block.extend_from_slice(body);
+        self.block_items += 1;
+    }
+
+    /// Whether what is in memory is enough for a block.
+    pub fn is_full(&self) -> bool {
+        self.block.len() >= BLOCK_LEN
+    }
+
+    /// Items of this class follow.
+    pub fn set_class(&mut self, class: u8) -> io::Result<()> {
+        if class != self.class {
+            self.write_block()?;
+            self.class = class;
+        }
+        Ok(())
+    }
+
+    /// Writes what is in memory as a block, if there is something. Returns the length of the file.
+    pub fn write_block(&mut self) -> io::Result<u64> {
+        let SnapshotWriter { block, seed, .. } = self;
+        if self.block_items > 0 {
+            let len = (block.len() - HEAD_LEN) as u64;
+            block[..8].copy_from_slice(&len.to_le_bytes());
+            block[12..16].copy_from_slice(&self.blocks.to_le_bytes());
+            block[16..20].copy_from_slice(&self.block_items.to_le_bytes());
+            block[20] = self.class;
+            let crc = crc32c::crc32c_append(*seed, &block[12..]);
+            block[8..12].copy_from_slice(&crc.to_le_bytes());
+            self.file.write_all_at(block, self.at)?;
+            self.at += block.len() as u64;
+            self.items += u64::from(self.block_items);
+            let more = self.blocks.checked_add(1);
+            self.blocks = more.ok_or_else(|| io::Error::other("too many blocks"))?;
+            self.block_items = 0;
+            block.truncate(HEAD_LEN);
+            // An item may have been a long one.
+            block.shrink_to(2 * BLOCK_LEN);
+        }
+        Ok(self.at)
+    }
+
+    /// Ends the file and syncs it. All keys have been met; the last record that has been handed over since is `end`.
+    pub fn finish(mut self, end: Lsn) -> io::Result<Finished> {
+        self.write_block()?;
+        let mut footer = FOOTER_MAGIC.to_vec();
+        footer.extend_from_slice(&u64::from(self.blocks).to_le_bytes());
+        footer.extend_from_slice(&self.items.to_le_bytes());
+        footer.extend_from_slice(&end.to_le_bytes());
+        let crc = crc32c::crc32c_append(self.seed, &footer);
+        footer.extend_from_slice(&crc.to_le_bytes());
+        self.file.write_all_at(&footer, self.at)?;
+        self.file.sync()?;
+        let (after, items, len) = (self.after, self.items, self.at + footer.len() as u64);
+        Ok(Finished { unfinished: self.unfinished, after, end, items, len })
+    }
+}
+
+/// A snapshot that is on the disk, whole, and does not count yet. Dropped, it is taken away.
+pub struct Finished {
+    unfinished: Unfinished,
+    after: Lsn,
+    end: Lsn,
+    items: u64,
+    len: u64,
+}
+
+impl Finished {
+    /// The record up to which the log has to be synced before the snapshot may count.
+    pub fn end(&self) -> Lsn {
+        self.end
+    }
+
+    /// Items in it.
+    pub fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// Its length.
+    #[expect(clippy::len_without_is_empty, reason = "it has a header")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Has it count, and takes away what is not needed any more. The log is synced up to `synced`. Returns how many
+    /// files went.
+    ///
+    /// # Panics
+    /// The log is not synced up to [`end`](Self::end).
+    pub fn publish(self, synced: Lsn) -> io::Result<usize> {
+        assert!(synced >= self.end, "a snapshot needs the log up to {}", self.end);
+        let Finished { mut unfinished, after, .. } = self;
+        unfinished.storage.rename(&unfinished.name, &name(after))?;
+        unfinished.is_done = true;
+        // Before what it replaces goes: otherwise a power cut could take both.
+        unfinished.storage.sync()?;
+        let removed = prune(&*unfinished.storage, after)?;
+        unfinished.storage.sync()?;
+        Ok(removed)
+    }
+}
