@@ -75,6 +75,10 @@ impl Logged {
         self.parts.set(Parts { log, locks }).is_ok()
     }
 
+    pub(crate) fn log(&self) -> Option<&Log> {
+        Some(&self.parts.get()?.log)
+    }
+
     /// Whether writes are logged. Asked within the gate.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {

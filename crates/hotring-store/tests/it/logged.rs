@@ -14,22 +14,22 @@ use hotring_store::{ExpireCondition, Fault, Options, Session, SetExpiry, SetOpti
 
 use super::random::Random;
 
-const NOW: u64 = 1_700_000_000_000;
-const ID: [u8; 16] = [7; 16];
+pub(super) const NOW: u64 = 1_700_000_000_000;
+pub(super) const ID: [u8; 16] = [7; 16];
 /// Keys that all threads write.
 const KEYS: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"a longer name of a key"];
 /// Of the same value at any moment.
 const TWINS: [&[u8]; 2] = [b"twin 1", b"twin 2"];
 
 /// A store whose writes are in a log on this storage, and the thread that writes the log.
-struct Logged {
-    store: Store,
-    log: Arc<Log>,
+pub(super) struct Logged {
+    pub(super) store: Store,
+    pub(super) log: Arc<Log>,
     writer: std::thread::JoinHandle<()>,
 }
 
 impl Logged {
-    fn new(options: Options, fault: Fault, storage: &Memory) -> Logged {
+    pub(super) fn new(options: Options, fault: Fault, storage: &Memory) -> Logged {
         let store = Store::with_fault(options, fault).expect("it fits");
         let log = Arc::new(Log::new(0, When::Written, 1 << 20));
         let options = LogOptions { id: ID, segment_len: 64 << 10 };
@@ -45,7 +45,7 @@ impl Logged {
     }
 
     /// Ends the log; the store stays.
-    fn end(self) -> Store {
+    pub(super) fn end(self) -> Store {
         self.log.close();
         self.writer.join().expect("it ends");
         self.store
@@ -90,9 +90,9 @@ fn some_writes(session: &mut Session, random: &mut Random, count: usize) {
 }
 
 /// All values with their expiries.
-type State = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+pub(super) type State = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
-fn state(store: &Store) -> State {
+pub(super) fn state(store: &Store) -> State {
     let mut session = store.session();
     let (mut cursor, mut keys) = (0, Vec::new());
     loop {

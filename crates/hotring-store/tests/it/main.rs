@@ -11,5 +11,6 @@ mod logged;
 mod memory;
 mod model;
 mod random;
+mod snapshot;
 mod stalled;
 mod waiting;

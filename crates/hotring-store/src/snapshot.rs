@@ -1,0 +1,200 @@
+//! What a snapshot is made of: the effects that give each key its present value, read a part at a time while writers go
+//! on. Which records of the log go with it is asked here, too; files are the business of others.
+//!
+//! A key is met at some moment of the walk, so that all of it together is the state of no one moment. The log makes up
+//! for that: a write whose record has a number up to that of [`Session::log_position`], asked for before the walk, had
+//! been applied by then and is met; what later ones did is in the log behind. And what the walk has met is in the log
+//! up to [`Session::log_end`], asked for after it.
+//!
+//! Nothing counts as expired here: a writer whose clock is behind may just be giving a key more time, and the record
+//! of that has no value.
+
+use std::fmt;
+use std::io;
+
+use hotring_index::{Damaged, Entry};
+use hotring_log::{Effect, Lsn, SnapshotWriter};
+
+use crate::gate::{Hold, STRIPES_ALL};
+use crate::logged::with_form;
+use crate::session::Session;
+
+/// A time at which nothing has expired.
+const NO_TIME: u64 = 0;
+
+/// The hottest items: pins, which are to be there before anything is evicted, and the keys that were named.
+const HOTTEST: u8 = 0;
+/// All items.
+const ALL: u8 = 1;
+
+/// Bytes that a step is to hand out, and items at most.
+const STEP_LEN: usize = 256 << 10;
+const STEP_ITEMS: usize = 256;
+
+/// The way through the store that a snapshot takes.
+pub struct SnapshotWalk {
+    hottest: std::vec::IntoIter<Box<[u8]>>,
+    stage: Stage,
+    /// Items of the next step.
+    count: usize,
+    met: u64,
+}
+
+enum Stage {
+    /// Behind this one.
+    Pins(Option<Box<[u8]>>),
+    Hottest,
+    /// From this cursor on.
+    All(u64),
+    Done,
+}
+
+/// Why a snapshot was not written.
+#[derive(Debug)]
+pub enum SnapshotFailed {
+    /// The file.
+    Io(io::Error),
+    /// An item is not as it was stored, and the snapshot would be without it.
+    Damaged(Damaged),
+}
+
+impl fmt::Display for SnapshotFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SnapshotFailed::Io(error) => error.fmt(f),
+            SnapshotFailed::Damaged(damaged) => {
+                let key = damaged.key.as_deref().unwrap_or(b"?");
+                write!(f, "an item is damaged in memory, of the key {}", key.escape_ascii())
+            }
+        }
+    }
+}
+
+impl std::error::Error for SnapshotFailed {}
+
+impl From<io::Error> for SnapshotFailed {
+    fn from(error: io::Error) -> SnapshotFailed {
+        SnapshotFailed::Io(error)
+    }
+}
+
+impl SnapshotWalk {
+    /// Begins with pins and these keys, and goes on with all, these among them.
+    pub fn new(hottest: Vec<Box<[u8]>>) -> SnapshotWalk {
+        let hottest = hottest.into_iter();
+        SnapshotWalk { hottest, stage: Stage::Pins(None), count: 1, met: 0 }
+    }
+
+    /// Keys of the whole store that have been met.
+    pub fn met(&self) -> u64 {
+        self.met
+    }
+
+    /// Goes on by a part. False once all have been met. The file is written between two parts of the walk, while
+    /// nobody has to wait for this session.
+    pub fn step(
+        &mut self,
+        session: &mut Session,
+        writer: &mut SnapshotWriter,
+    ) -> Result<bool, SnapshotFailed> {
+        match &mut self.stage {
+            Stage::Pins(after) => {
+                writer.set_class(HOTTEST)?;
+                let last = session.pins_from(after.as_deref(), STEP_ITEMS, |pin| writer.push(pin));
+                self.stage = last.map_or(Stage::Hottest, |last| Stage::Pins(Some(last)));
+            }
+            Stage::Hottest => match self.hottest.next() {
+                Some(key) => session.value_of(&key, |put| writer.push(put))?,
+                None => {
+                    writer.set_class(ALL)?;
+                    self.stage = Stage::All(0);
+                }
+            },
+            Stage::All(cursor) => {
+                let (mut bytes, mut items) = (0, 0);
+                let next = session.values_from(*cursor, self.count, |put| {
+                    if let Effect::Put { key, value, .. } = put {
+                        bytes += key.len() + value.len();
+                    }
+                    items += 1;
+                    writer.push(put);
+                })?;
+                self.met += items as u64;
+                // Those that follow are likely to be as long.
+                let fit = STEP_LEN * items / bytes.max(1);
+                let more = (2 * self.count).min(STEP_ITEMS);
+                self.count = if items == 0 { more } else { fit.clamp(1, more) };
+                self.stage = if next == 0 { Stage::Done } else { Stage::All(next) };
+            }
+            Stage::Done => return Ok(false),
+        }
+        if writer.is_full() {
+            writer.write_block()?;
+        }
+        Ok(true)
+    }
+}
+
+impl Session {
+    /// Whether writes are logged at present.
+    pub fn is_logged(&self) -> bool {
+        self.logged.is_on()
+    }
+
+    /// The last record that has been handed over. None if there is no log.
+    pub fn log_position(&self) -> Option<Lsn> {
+        Some(self.logged.log()?.handed())
+    }
+
+    /// The same at a moment at which no write is between what it does and its record: what anybody has read before
+    /// is in the log up to here. All writers wait for it, for as long as it takes those within the gate to leave it.
+    pub fn log_end(&mut self) -> Option<Lsn> {
+        self.hold(STRIPES_ALL, Hold::Exclusive, |session| session.log_position())
+    }
+
+    /// Hands out the values of about `count` keys from `cursor` on and returns the next cursor, 0 at the end. Begin
+    /// with 0. A key that is there from the first step to the last is met. That is no access.
+    ///
+    /// # Errors
+    /// An item is damaged, and has been left out.
+    fn values_from(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        mut f: impl FnMut(&Effect<'_>),
+    ) -> Result<u64, SnapshotFailed> {
+        let next = self
+            .read_all(|index| index.scan(cursor, count, NO_TIME, |entry| hand_out(&entry, &mut f)));
+        match self.take_damage() {
+            Some(damaged) => Err(SnapshotFailed::Damaged(damaged)),
+            None => Ok(next),
+        }
+    }
+
+    /// The same of one key, if it is there.
+    fn value_of(
+        &mut self,
+        key: &[u8],
+        mut f: impl FnMut(&Effect<'_>),
+    ) -> Result<(), SnapshotFailed> {
+        self.peek(key, NO_TIME, |entry| hand_out(&entry, &mut f));
+        self.take_damage().map_or(Ok(()), |damaged| Err(SnapshotFailed::Damaged(damaged)))
+    }
+
+    /// The same of up to `count` pins, behind the key `after`. Returns the last of them.
+    fn pins_from(
+        &mut self,
+        after: Option<&[u8]>,
+        count: usize,
+        mut f: impl FnMut(&Effect<'_>),
+    ) -> Option<Box<[u8]>> {
+        let keys = self.pinned_keys(after, count);
+        keys.iter().for_each(|key| f(&Effect::Pin { key }));
+        keys.into_iter().last()
+    }
+}
+
+fn hand_out(entry: &Entry<'_>, f: &mut impl FnMut(&Effect<'_>)) {
+    let Entry { key, expire_at, .. } = *entry;
+    with_form(entry.value, |form, value| f(&Effect::Put { key, form, expire_at, value }));
+}

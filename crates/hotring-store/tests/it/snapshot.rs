@@ -1,0 +1,296 @@
+//! A snapshot taken while everybody writes, and the log behind it, are the store: at the end of the log, and where it
+//! ends earlier; and whatever a crash leaves of a snapshot that is being published.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hotring_log::storage::Memory;
+use hotring_log::{
+    Effect, File, Finished, Lsn, Snapshot, SnapshotWriter, Storage, When, clean, recover,
+    recover_behind,
+};
+use hotring_store::{
+    ExpireCondition, Fault, Options, Session, SetExpiry, SetOptions, SnapshotWalk, Store,
+};
+
+use super::logged::{ID, Logged, NOW, State, state};
+use super::random::Random;
+
+const KEYS: u64 = 300;
+const TWINS: [&[u8]; 2] = [b"twin 1", b"twin 2"];
+
+fn key(random: &mut Random) -> Vec<u8> {
+    format!("key {}", random.below(KEYS)).into_bytes()
+}
+
+fn write(session: &mut Session, random: &mut Random) {
+    let (key, number) = (&key(random)[..], random.next().to_string());
+    match random.below(200) {
+        0..60 => {
+            let long = number.repeat(random.below(20) as usize);
+            session.set(key, long.as_bytes(), SetOptions::default(), NOW).expect("room");
+        }
+        60..80 => {
+            let expiry = SetExpiry::At(NOW + random.below(9) * 1000);
+            let options = SetOptions { expiry, ..SetOptions::default() };
+            session.set(key, number.as_bytes(), options, NOW).expect("room");
+        }
+        80..120 => _ = session.incr_by(key, 1, NOW),
+        120..140 => _ = session.append(key, b"x", NOW),
+        140..160 => _ = session.remove(key, NOW),
+        160..170 => {
+            let at = NOW + random.below(1000);
+            session.expire_at(key, at, ExpireCondition::Always, NOW).expect("room");
+        }
+        170..175 => _ = session.persist(key, NOW),
+        175..180 => _ = session.rename(key, &self::key(random), NOW),
+        180..185 => _ = session.pin(&[key], NOW),
+        185..188 => _ = session.unpin(&[key]),
+        188..199 => {
+            let pairs = TWINS.map(|twin| (twin, number.as_bytes()));
+            session.mset(&pairs, NOW).expect("room");
+        }
+        _ if random.one_in(100) => session.clear(),
+        _ => {}
+    }
+}
+
+/// Writes a snapshot, `slowly` so that others do much meanwhile.
+fn take(store: &Store, storage: &Arc<dyn Storage>, slowly: bool) -> Finished {
+    let mut session = store.session();
+    let after = session.log_position().expect("there is a log");
+    let mut writer = SnapshotWriter::create(storage.clone(), ID, after).expect("a file");
+    let mut walk = SnapshotWalk::new(vec![b"key 1"[..].into(), b"twin 2"[..].into()]);
+    while walk.step(&mut session, &mut writer).expect("whole items") {
+        if slowly {
+            std::thread::sleep(Duration::from_millis(1));
+            writer.write_block().expect("room");
+        }
+    }
+    let end = session.log_end().expect("there is a log");
+    writer.finish(end).expect("room")
+}
+
+type Pins = Vec<Box<[u8]>>;
+
+fn whole(store: &Store) -> (State, Pins) {
+    (state(store), store.session().pinned_keys(None, usize::MAX))
+}
+
+/// What the storage holds: the newest snapshot, if there is one, and the log behind it up to `last`.
+fn restored(storage: &Memory, last: Lsn) -> (State, Pins) {
+    let store = Store::new(Options::default()).expect("it fits");
+    let mut session = store.session();
+    clean(storage).expect("it works");
+    let snapshot = Snapshot::newest(storage).expect("it is whole");
+    let mut buffer = Vec::new();
+    while let Some(snapshot) = &snapshot {
+        let mut put = |effect: &Effect<'_>| session.replay(effect, NOW).expect("a known form");
+        if snapshot.read_block(&mut buffer, &mut put).expect("it is whole").is_none() {
+            break;
+        }
+    }
+    let (after, end) = snapshot.map_or((0, 0), |snapshot| (snapshot.after(), snapshot.end()));
+    assert!(end <= last);
+    let recovered = recover_behind(storage, Some(ID), (after + 1, end), &mut |lsn, effects| {
+        if lsn <= last {
+            effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
+        }
+        if lsn >= end && lsn <= last {
+            let [first, second] = TWINS.map(|twin| session.get(twin, NOW, |value| value.to_vec()));
+            assert_eq!(first, second, "a batch is torn: {effects:?}");
+        }
+    });
+    assert!(recovered.expect("it is whole").last >= end);
+    whole(&store)
+}
+
+/// Threads write until `f` is done with the store.
+fn under_load<R>(logged: &Logged, seed: u64, f: impl FnOnce() -> R) -> R {
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (mut session, stop) = (logged.store.session(), &stop);
+            let mut random = Random::new(seed * 8 + thread);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    write(&mut session, &mut random);
+                }
+            });
+        }
+        let _stop = Stop(&stop);
+        f()
+    })
+}
+
+#[test]
+fn a_snapshot_under_load_and_the_log_are_the_store() {
+    for (seed, engine) in ["hotring", "chaining", "mercury", "gcuckoo"].into_iter().enumerate() {
+        let memory = Memory::new();
+        let options = Options { engine: engine.parse().expect("its name"), ..Options::default() };
+        let logged = Logged::new(options, Fault::None, &memory);
+        let storage: Arc<dyn Storage> = Arc::new(memory.clone());
+        let finished = under_load(&logged, seed as u64, || {
+            std::thread::sleep(Duration::from_millis(20));
+            let finished = take(&logged.store, &storage, true);
+            std::thread::sleep(Duration::from_millis(20));
+            finished
+        });
+        let log = logged.log.clone();
+        let was = whole(&logged.end());
+        let (end, last) = (finished.end(), log.handed());
+        assert!(end < last, "{engine}");
+        // The whole log, without the snapshot.
+        let alone = memory.killed();
+        assert!(restored(&alone, last) == was, "{engine}");
+        finished.publish(log.synced()).expect("room");
+        assert!(restored(&memory, last) == was, "{engine}");
+        // It begins behind the first record, or it shows nothing.
+        let after = Snapshot::newest(&memory).expect("it is whole").expect("it is there").after();
+        assert!(0 < after && after < end, "{engine}: {after}");
+        for cut in [end, (end + last) / 2] {
+            assert!(restored(&memory, cut) == restored(&alone, cut), "{engine}, {cut}");
+        }
+    }
+}
+
+/// A snapshot whose log is said to go on later than it does: the check above would notice.
+#[test]
+fn a_wrong_pairing_would_be_noticed() {
+    let memory = Memory::new();
+    let logged = Logged::new(Options::default(), Fault::None, &memory);
+    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
+    let mut session = logged.store.session();
+    let mut random = Random::new(77);
+    (0..1_000).for_each(|_| write(&mut session, &mut random));
+    let after = session.log_position().expect("there is a log") + 20;
+    let mut writer = SnapshotWriter::create(storage, ID, after).expect("a file");
+    let mut walk = SnapshotWalk::new(Vec::new());
+    while walk.step(&mut session, &mut writer).expect("whole items") {}
+    while session.log_end() < Some(after) {
+        write(&mut session, &mut random);
+    }
+    let finished = writer.finish(session.log_end().expect("there is a log")).expect("room");
+    drop(session);
+    let log = logged.log.clone();
+    let was = whole(&logged.end());
+    finished.publish(log.synced()).expect("room");
+    assert!(restored(&memory, log.handed()) != was);
+}
+
+/// Calls a function before each change of names and each sync of them.
+struct Watched<F> {
+    memory: Memory,
+    before: F,
+}
+
+impl<F: Fn(&Memory) + Send + Sync> Storage for Watched<F> {
+    fn place(&self) -> String {
+        self.memory.place()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.memory.list()
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        (self.before)(&self.memory);
+        self.memory.create(name)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.memory.open(name)
+    }
+
+    fn open_to_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.memory.open_to_write(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        (self.before)(&self.memory);
+        self.memory.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        (self.before)(&self.memory);
+        self.memory.remove(name)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        (self.before)(&self.memory);
+        self.memory.sync()
+    }
+}
+
+#[test]
+fn a_crash_while_a_snapshot_is_published_loses_nothing() {
+    let memory = Memory::new();
+    let logged = Logged::new(Options::default(), Fault::None, &memory);
+    logged.log.set_when(When::Synced);
+    let mut session = logged.store.session();
+    let mut random = Random::new(5);
+    let images = Arc::new(Mutex::new(Vec::<Memory>::new()));
+    let watches = images.clone();
+    let seed = Mutex::new(0);
+    let before = move |memory: &Memory| {
+        let mut images = watches.lock().expect("nobody panics");
+        images.push(memory.killed());
+        let mut seed = seed.lock().expect("nobody panics");
+        *seed += 1;
+        images.extend(memory.power_cuts(6, *seed).iter().map(|cut| memory.image(cut)));
+    };
+    let storage: Arc<dyn Storage> = Arc::new(Watched { memory: memory.clone(), before });
+    let mut met = BTreeMap::new();
+    for round in 0..3 {
+        (0..3_000).for_each(|_| write(&mut session, &mut random));
+        session.set(b"round", round.to_string().as_bytes(), SetOptions::default(), NOW).expect("r");
+        logged.log.begin_segment();
+        let finished = take(&logged.store, &storage, false);
+        while logged.log.synced() < logged.log.handed() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Until here nothing is promised.
+        images.lock().expect("nobody panics").clear();
+        let removed = finished.publish(logged.log.synced()).expect("room");
+        assert!(round == 0 || removed > 1, "an older one, and segments");
+        let was = whole(&logged.store);
+        let images = std::mem::take(&mut *images.lock().expect("nobody panics"));
+        assert!(images.len() > 20);
+        for (i, image) in images.iter().enumerate() {
+            let names = image.list().expect("it works");
+            let is_snapshot = Snapshot::newest(image).expect("it is whole").is_some();
+            *met.entry((round, is_snapshot)).or_insert(0) += 1;
+            assert!(restored(image, Lsn::MAX) == was, "round {round}, image {i}: {names:?}");
+        }
+        assert!(restored(&memory.killed(), Lsn::MAX) == was);
+    }
+    assert!(met[&(0, false)] > 0 && met[&(0, true)] > 0, "{met:?}");
+    drop(session);
+    logged.end();
+}
+
+#[test]
+fn a_log_that_ends_before_the_snapshot_does_is_refused() {
+    let memory = Memory::new();
+    let logged = Logged::new(Options::default(), Fault::None, &memory);
+    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
+    let mut session = logged.store.session();
+    session.set(b"k", b"v", SetOptions::default(), NOW).expect("room");
+    let finished = take(&logged.store, &storage, false);
+    drop(session);
+    logged.end();
+    finished.publish(1).expect("room");
+    let nothing = &mut |_, _: &[Effect<'_>]| {};
+    assert_eq!(recover(&memory, None, 2, nothing).expect("it is whole").last, 1);
+    let error = recover_behind(&memory, None, (2, 2), nothing).expect_err("record 2 is missing");
+    assert!(error.to_string().contains("Records 2 to 2"), "{error}");
+}
