@@ -33,7 +33,7 @@ pub use read::Snapshot;
 pub use write::{Finished, SnapshotWriter};
 
 use crate::log::Lsn;
-use crate::segment::{self, Id};
+use crate::segment::{Id, remove_before};
 use crate::storage::Storage;
 
 const HEADER_LEN: usize = 64;
@@ -114,13 +114,9 @@ pub fn clean(storage: &dyn Storage) -> io::Result<usize> {
 pub fn prune(storage: &dyn Storage, after: Lsn) -> io::Result<usize> {
     let names = storage.list()?.into_iter();
     let is_older = |name: &String| number(name, ".hrs").is_some_and(|number| number < after);
-    let mut old: Vec<String> = names.filter(is_older).collect();
-    let mut segments = segment::list(storage)?;
-    // The last one that begins at or before the next record may have that.
-    let needed = segments.iter().rposition(|(first, _)| *first <= after.saturating_add(1));
-    old.extend(segments.drain(..needed.unwrap_or(0)).map(|(_, name)| name));
+    let old: Vec<String> = names.filter(is_older).collect();
     old.iter().try_for_each(|name| storage.remove(name))?;
-    Ok(old.len())
+    Ok(old.len() + remove_before(storage, after.saturating_add(1))?)
 }
 
 /// Why a snapshot was not read.

@@ -119,6 +119,13 @@ pub(crate) enum Wait {
     },
     /// Room in the log's queue. The next one has not begun.
     Log,
+    /// The last one waits for a snapshot.
+    Save {
+        /// Which one.
+        number: u64,
+        /// The server is to end then.
+        ends: bool,
+    },
 }
 
 /// Why a connection ends.
@@ -459,7 +466,7 @@ impl Client {
     pub(crate) fn begin_wait(&mut self, wait: Wait) {
         let waiting = match wait {
             Wait::Key { .. } => WAITS,
-            Wait::Pause { .. } | Wait::Log => PAUSED,
+            Wait::Pause { .. } | Wait::Log | Wait::Save { .. } => PAUSED,
         };
         self.wait = Some(wait);
         // ORDERING: Relaxed, a moment more or less of waiting does not matter.

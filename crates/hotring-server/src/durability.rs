@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use hotring_log::{
-    Id, Log, Lsn, Options, Recovered, Storage, Syncer, Trouble, When, Writer, recover,
+    Id, Log, Lsn, Options, Recovered, Storage, Syncer, Trouble, When, Writer, prune, recover_behind,
 };
 use hotring_store::Store;
 
@@ -21,10 +22,15 @@ use crate::clock;
 use crate::config::StartError;
 use crate::run::spawn;
 use crate::server::Server;
+use crate::snapshots::{self, SnapshotSettings, Snapshots};
 
 /// What the threads are called that write the log and sync it.
 const WRITER: &str = "hotring-log";
 const SYNCER: &str = "hotring-sync";
+
+/// How often people are told how far reading has come, and after how many records the clock is asked for that.
+const TELL: Duration = Duration::from_secs(1);
+const LOOK_RECORDS: u64 = 1 << 14;
 
 /// The settings of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +47,8 @@ pub struct LogSettings {
     pub queue_max: usize,
     /// What becomes of writes when nothing can be logged.
     pub on_error: OnError,
+    /// How and when snapshots are written.
+    pub snapshots: SnapshotSettings,
 }
 
 /// What becomes of writes when nothing can be logged.
@@ -52,6 +60,16 @@ pub enum OnError {
     Continue,
 }
 
+impl LogSettings {
+    /// Whether they go together.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.is_on || self.snapshots.points.is_empty() {
+            true => Ok(()),
+            false => Err("save asks for snapshots, which need a log: set log everysec".to_string()),
+        }
+    }
+}
+
 impl Default for LogSettings {
     fn default() -> Self {
         LogSettings {
@@ -61,6 +79,7 @@ impl Default for LogSettings {
             segment_len: 64 << 20,
             queue_max: 64 << 20,
             on_error: OnError::Stop,
+            snapshots: SnapshotSettings::default(),
         }
     }
 }
@@ -81,6 +100,7 @@ impl LogSettings {
 #[derive(Default)]
 pub(crate) struct Durability {
     log: Option<Arc<Log>>,
+    snapshots: Option<Snapshots>,
     /// It is written no more, and the server goes on without.
     is_abandoned: AtomicBool,
 }
@@ -96,14 +116,15 @@ impl Durability {
     ) -> Result<(Durability, (Writer, Syncer)), StartError> {
         let failed =
             |why: &dyn Display| StartError::new(format!("cannot start with the log: {why}"));
-        let recovered = load(&*disk, store).map_err(|why| failed(&why))?;
+        let (recovered, after) = load(&*disk, store).map_err(|why| failed(&why))?;
         let log = Log::new(recovered.last, settings.when, settings.queue_max as u64);
         let log = Arc::new(log);
         let id = recovered.id.unwrap_or(id);
         let options = Options { id, segment_len: settings.segment_len as u64 };
-        let work = Writer::new(log.clone(), disk, options, &recovered);
+        let work = Writer::new(log.clone(), disk.clone(), options, &recovered);
         store.set_log(log.clone());
-        Ok((Durability { log: Some(log), ..Durability::default() }, work))
+        let snapshots = Some(Snapshots::new(disk, id, log.clone(), after));
+        Ok((Durability { log: Some(log), snapshots, ..Durability::default() }, work))
     }
 
     /// Other settings are to hold.
@@ -111,11 +132,17 @@ impl Durability {
         if old.is_on != new.is_on {
             return Err("a log can be begun or ended at the start of the server only".to_string());
         }
+        new.check()?;
         if let Some(log) = &self.log {
             log.set_when(new.when);
             log.set_unwritten_max(new.queue_max as u64);
         }
         Ok(())
+    }
+
+    /// The snapshots, if there is a log.
+    pub(crate) fn snapshots(&self) -> Option<&Snapshots> {
+        self.snapshots.as_ref()
     }
 
     /// The log, if there is one.
@@ -125,6 +152,9 @@ impl Durability {
 
     /// Nobody writes any more: what is still unwritten is to be written and synced.
     pub(crate) fn close(&self) {
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.close();
+        }
         if let Some(log) = &self.log {
             log.close();
         }
@@ -178,17 +208,25 @@ pub(crate) fn refusal(trouble: &Trouble) -> String {
     format!("MISCONF Errors writing to the log: {trouble}. Writes are refused, reads work; {end}")
 }
 
-/// Has the store do what the log says.
-fn load(storage: &dyn Storage, store: &Store) -> Result<Recovered, Box<dyn Error>> {
+/// Has the store do what the newest snapshot and the log say. Returns the record behind which the log goes on with the
+/// snapshot, too.
+fn load(storage: &dyn Storage, store: &Store) -> Result<(Recovered, Lsn), Box<dyn Error>> {
+    let snapshot = snapshots::load(storage, store)?;
+    let (after, end) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.end()));
     let started = clock::monotonic();
     let mut session = store.session();
     let now = clock::unix_ms();
-    let mut unknown = None;
-    let recovered = recover(storage, None, 1, &mut |_, effects| {
+    let (mut unknown, mut told) = (None, started);
+    let id = snapshot.map(|snapshot| snapshot.id());
+    let recovered = recover_behind(storage, id, (after + 1, end), &mut |lsn, effects| {
         for effect in effects {
             if let Err(form) = session.replay(effect, now) {
                 unknown.get_or_insert(form);
             }
+        }
+        if lsn.is_multiple_of(LOOK_RECORDS) && told.elapsed() >= TELL {
+            told = clock::monotonic();
+            tracing::info!(records = lsn - after, keys = store.len(), "reading the log");
         }
     })?;
     if let Some(form) = unknown {
@@ -207,7 +245,9 @@ fn load(storage: &dyn Storage, store: &Store) -> Result<Recovered, Box<dyn Error
         seconds = started.elapsed().as_secs_f64(),
         "the log is read"
     );
-    Ok(recovered)
+    // A crash may have come before that.
+    prune(storage, after)?;
+    Ok((recovered, after))
 }
 
 /// Starts the threads that write the log and sync it. From here on writes are logged.
@@ -223,6 +263,7 @@ pub(crate) fn start(
                 syncer.step();
             }
         })?,
+        snapshots::start(server)?,
     ];
     server.store.session().switch_log(true);
     Ok(threads)

@@ -209,6 +209,7 @@ fn start_with<S: Storage + 'static>(
     let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
     config.limit_memory(&store).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     store.date_accesses(clock::unix_ms());
+    config.log.check().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     let (durability, log_work) = match config.log.is_on {
         true => {
             let id = [random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();

@@ -12,6 +12,9 @@ use crate::storage::{File, Storage};
 /// Bytes at which a block is long enough: much for a disk, little in memory, enough blocks to read in parallel.
 const BLOCK_LEN: usize = 512 << 10;
 
+/// Bytes that are synced at once, so that the log's own syncs do not find all of it to wait for.
+const SYNC_LEN: u64 = 32 << 20;
+
 /// Writes a snapshot. Dropped before it is finished, it takes away what it has written.
 pub struct SnapshotWriter {
     unfinished: Unfinished,
@@ -25,6 +28,8 @@ pub struct SnapshotWriter {
     block: Vec<u8>,
     class: u8,
     block_items: u32,
+    /// Where the last sync was.
+    synced: u64,
     blocks: u32,
     items: u64,
     scratch: Records,
@@ -63,6 +68,7 @@ impl SnapshotWriter {
             block: vec![0; HEAD_LEN],
             class: 0,
             block_items: 0,
+            synced: 0,
             blocks: 0,
             items: 0,
             scratch: Records::new(),
@@ -80,6 +86,11 @@ impl SnapshotWriter {
         self.block_items += 1;
     }
 
+    /// Bytes so far, those in memory among them.
+    pub fn written(&self) -> u64 {
+        self.at + self.block.len() as u64
+    }
+
     /// Whether what is in memory is enough for a block.
     pub fn is_full(&self) -> bool {
         self.block.len() >= BLOCK_LEN
@@ -94,8 +105,8 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Writes what is in memory as a block, if there is something. Returns the length of the file.
-    pub fn write_block(&mut self) -> io::Result<u64> {
+    /// Writes what is in memory as a block, if there is something.
+    pub fn write_block(&mut self) -> io::Result<()> {
         let SnapshotWriter { block, seed, .. } = self;
         if self.block_items > 0 {
             let len = (block.len() - HEAD_LEN) as u64;
@@ -114,8 +125,12 @@ impl SnapshotWriter {
             block.truncate(HEAD_LEN);
             // An item may have been a long one.
             block.shrink_to(2 * BLOCK_LEN);
+            if self.at - self.synced >= SYNC_LEN {
+                self.file.sync()?;
+                self.synced = self.at;
+            }
         }
-        Ok(self.at)
+        Ok(())
     }
 
     /// Ends the file and syncs it. All keys have been met; the last record that has been handed over since is `end`.

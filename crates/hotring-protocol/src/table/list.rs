@@ -57,7 +57,8 @@ table! {
             .about("Reports the server's state and counters as text.");
         Time = "time" 1 Server .flags(ALWAYS_FAST).since("2.6.0").tips(&[VARIES])
             .about("Tells the server's time: Unix seconds, and microseconds within the second.");
-        Shutdown = "shutdown" -1 Server .flags(ADMIN.with(Flags::NO_MULTI).with(Flags::ALLOW_BUSY))
+        Shutdown = "shutdown" -1 Server
+            .flags(ADMIN.with(Flags::NO_MULTI).with(Flags::ALLOW_BUSY).with(Flags::ENDS_BATCH))
             .args("[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]")
             .about("Ends the server after what has arrived is answered.");
         DbSize = "dbsize" 1 Server .flags(READ_FAST).tips(&[ALL_SHARDS, SUM])
@@ -88,7 +89,14 @@ table! {
             .about("Answers who has all writes on disk: nobody, as there is no log.");
         LastSave = "lastsave" 1 Server .flags(ALWAYS_FAST).tips(&[VARIES])
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
-            .about("Unix seconds of the last save; as nothing is saved, of the server's start.");
+            .about("Unix seconds of the last snapshot; without one, of the server's start.");
+        Save = "save" 1 Server .flags(SAVING.with(Flags::NO_MULTI).with(Flags::ENDS_BATCH))
+            .cost(WHOLE_STORE)
+            .about("Writes a snapshot and answers when it is there; other clients do not wait.");
+        BgSave = "bgsave" -1 Server .flags(SAVING).args("[SCHEDULE]")
+            .about("Has a snapshot written.");
+        BgRewriteAof = "bgrewriteaof" 1 Server .flags(SAVING)
+            .about("Has a snapshot written, with which the log gets shorter.");
         Role = "role" 1 Server .flags(DIRECT.with(FAST)).since("2.8.12")
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Answers master, with an offset of 0 and no replicas.");

@@ -164,7 +164,7 @@ fn memory(f: &Facts<'_>, text: &mut String) {
 
 fn persistence(f: &Facts<'_>, text: &mut String) {
     field(text, "loading", 0);
-    field(text, "rdb_bgsave_in_progress", 0);
+    super::save::tell(f, text);
     let log = f.server.durability.log();
     field(text, "aof_enabled", u8::from(log.is_some()));
     let Some(log) = log else { return };

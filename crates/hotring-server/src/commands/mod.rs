@@ -38,6 +38,7 @@ mod pin;
 mod process;
 pub(crate) mod pubsub;
 mod range;
+pub(crate) mod save;
 mod scan;
 mod script;
 mod scrub;
@@ -151,7 +152,10 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::MemoryStats => memory::stats(c),
         Id::MemoryDoctor => memory::doctor(c),
         Id::MemoryHelp => command::help(c, Id::Memory),
-        Id::LastSave => process::lastsave(c),
+        Id::LastSave => save::lastsave(c),
+        Id::Save => save::save(c),
+        Id::BgSave => save::bgsave(c),
+        Id::BgRewriteAof => save::bgrewriteaof(c),
         Id::Role => process::role(c),
         Id::Wait => process::wait(c),
         Id::WaitAof => process::waitaof(c),

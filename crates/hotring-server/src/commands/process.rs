@@ -1,11 +1,14 @@
-//! Commands about the whole store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, LASTSAVE, ROLE, MODULE LIST,
+//! Commands about the whole store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, ROLE, MODULE LIST,
 //! WAIT, WAITAOF, SHUTDOWN.
 
 use hotring_protocol::parse_i64;
 
+use super::save;
+use crate::client::{Client, Closing};
 use crate::clock;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
+use crate::server::Server;
 
 pub(crate) fn dbsize(c: &mut Context<'_>) -> Outcome {
     c.reply.int(c.server.store.len() as i64);
@@ -32,12 +35,6 @@ pub(crate) fn time(c: &mut Context<'_>) -> Outcome {
     c.reply.array(2);
     c.reply.bulk_int(seconds as i64);
     c.reply.bulk_int(i64::from(microseconds));
-    Ok(())
-}
-
-/// Nothing is saved; like Redis that has not saved yet, this tells when the server has started.
-pub(crate) fn lastsave(c: &mut Context<'_>) -> Outcome {
-    c.reply.int((c.server.started_at / 1000) as i64);
     Ok(())
 }
 
@@ -89,21 +86,24 @@ pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
 
 /// Ends the server as Ctrl-C does; there is no reply, as in Redis.
 pub(crate) fn shutdown(c: &mut Context<'_>) -> Outcome {
+    let mut saves = false;
     for word in c.args.tail(1).iter() {
         match word.to_ascii_lowercase().as_slice() {
             b"nosave" | b"now" | b"force" => {}
-            b"save" => {
-                tracing::warn!(
-                    "SHUTDOWN SAVE refused: there is no file to save to in this version"
-                );
-                return Err(Failure::text("ERR Errors trying to SHUTDOWN. Check logs."));
-            }
+            b"save" => saves = true,
             b"abort" => return Err(Failure::text("ERR No shutdown in progress.")),
             _ => return Err(Failure::Syntax),
         }
     }
-    tracing::info!(client = c.client.shared.id, "SHUTDOWN: finishing what has arrived");
-    c.client.closing = Some(crate::client::Closing::Killed);
-    c.server.stop();
+    if saves {
+        return save::save_and_end(c);
+    }
+    end(c.server, c.client);
     Ok(())
+}
+
+pub(super) fn end(server: &Server, client: &mut Client) {
+    tracing::info!(client = client.shared.id, "SHUTDOWN: finishing what has arrived");
+    client.closing = Some(Closing::Killed);
+    server.stop();
 }

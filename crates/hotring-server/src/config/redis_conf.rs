@@ -315,6 +315,11 @@ fn take(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> 
              do without"
         ))),
         Counterpart::Partly(_) => take_output_limit(config, line),
+        // Each line adds to those before, and an empty one takes them away.
+        Counterpart::Setting(setting) if setting.name == "save" && !value.is_empty() => {
+            let all = format!("{} {value}", (setting.get)(config));
+            config.set(name, &all, from).map(|()| None)
+        }
         Counterpart::Setting(_) | Counterpart::Unknown => {
             config.set(name, &value, from).map(|()| None)
         }
@@ -483,7 +488,7 @@ mod tests {
              the line out to do without"
         );
         assert!(refused("appendfsync often").contains("appendfsync must be 'always'"));
-        assert!(refused("save 900 1").contains("save can only be ''"));
+        assert!(refused("save 900").contains("save must be pairs"));
         assert!(refused("maxcleints 5").contains("did you mean 'maxclients'?"));
         assert!(refused("port \"1").starts_with("redis.conf, line 1: "));
         assert!(refused("client-output-buffer-limit normal 1mb").contains("three numbers"));

@@ -5,10 +5,14 @@ use hotring_store::Watched;
 
 use super::{Conversation, Executor, Run};
 use crate::client::{Client, Closing, Unblocked, Wait};
+use crate::commands::save;
 use crate::pause::Paused;
 
 /// While the log's queue is full, a request that writes looks again after so many milliseconds.
 const FULL_PAUSE_MS: u64 = 2;
+
+/// So does one that waits for a snapshot.
+const SAVE_PAUSE_MS: u64 = 5;
 
 /// How a wait for a key ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +40,10 @@ impl Executor {
             Some(Wait::Log) if self.server.durability.is_full() => {
                 Watched::Waiting { until: Some(now + FULL_PAUSE_MS) }
             }
-            Some(Wait::Log) | None => Watched::Fired,
+            Some(&Wait::Save { number, .. }) if save::is_awaited(&self.server, number) => {
+                Watched::Waiting { until: Some(now + SAVE_PAUSE_MS) }
+            }
+            Some(Wait::Save { .. } | Wait::Log) | None => Watched::Fired,
         }
     }
 
@@ -50,6 +57,10 @@ impl Executor {
     ) {
         let client = &mut conversation.client;
         let is_paused = matches!(client.wait(), Some(Wait::Pause { .. } | Wait::Log));
+        let saved = match client.wait() {
+            Some(&Wait::Save { number, ends }) => Some((number, ends)),
+            _ => None,
+        };
         let unblocked = client.end_wait(now);
         if is_paused {
             // What was to wait is not to run just because the server ends.
@@ -60,6 +71,12 @@ impl Executor {
         }
         let start = out.len();
         let mut reply = Writer::new(out, client.version);
+        if let Some(saved) = saved {
+            if let Some(error) = save::end_wait(&self.server, client, saved, &mut reply) {
+                self.server.threads[self.thread].counters.error(&error);
+            }
+            return client.end_request(None, start, out);
+        }
         let failed = match (unblocked, end) {
             (Some(Unblocked::Failed), _) => Some("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
             (None, WaitEnd::Stopping) => Some("UNBLOCKED the server is shutting down"),

@@ -7,6 +7,7 @@ use hotring_log::When;
 use super::values::{boolean, size, yes_no};
 use super::{Change, Setting};
 use crate::durability::OnError;
+use crate::snapshots::SavePoint;
 
 pub(super) static DURABILITY: &[Setting] = &[
     Setting {
@@ -105,4 +106,38 @@ pub(super) static DURABILITY: &[Setting] = &[
             Ok(())
         },
     },
+    Setting {
+        name: "save",
+        alias: "",
+        placeholder: "SECONDS CHANGES ...",
+        help: "Write a snapshot so many seconds after the last one if there have been so many changes; pairs \
+               of both, none for no snapshots but those that are asked for. Needs a log",
+        change: Change::Running,
+        get: |c| {
+            let points = c.log.snapshots.points.iter();
+            let pair = |point: &SavePoint| format!("{} {}", point.seconds, point.changes);
+            points.map(pair).collect::<Vec<_>>().join(" ")
+        },
+        set: |c, v| save_points(v).map(|points| c.log.snapshots.points = points),
+    },
+    Setting {
+        name: "snapshot-rate",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Bytes of a snapshot that are written in a second, at most; 0 for no limit",
+        change: Change::Running,
+        get: |c| c.log.snapshots.rate.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.log.snapshots.rate = n),
+    },
 ];
+
+fn save_points(text: &str) -> Result<Vec<SavePoint>, String> {
+    const WRONG: &str = "must be pairs of seconds and changes such as '900 1 300 10', or ''";
+    let numbers = text.split_ascii_whitespace().map(str::parse);
+    let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().map_err(|_| WRONG.to_string())?;
+    let (pairs, rest) = numbers.as_chunks::<2>();
+    if !rest.is_empty() || pairs.iter().any(|[seconds, _]| *seconds == 0) {
+        return Err(WRONG.to_string());
+    }
+    Ok(pairs.iter().map(|&[seconds, changes]| SavePoint { seconds, changes }).collect())
+}

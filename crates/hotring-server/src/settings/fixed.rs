@@ -4,7 +4,6 @@ use super::{Change, Setting};
 use crate::config::Config;
 
 pub(super) static FIXED: &[Setting] = &[
-    fixed("save", "\"\"", "No snapshots yet", |_| String::new(), |_, v| only(v, "")),
     fixed("databases", "1", "One database, number 0", |_| "1".into(), |_, v| only(v, "1")),
     fixed("cluster-enabled", "no", "No cluster yet", |_| "no".into(), |_, v| only(v, "no")),
     fixed("daemonize", "no", "Runs in front", |_| "no".into(), |_, v| only(v, "no")),

@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn fixed_settings_refuse_another_value() {
         let mut config = Config::default();
-        assert!((find("save").unwrap().set)(&mut config, "900 1").is_err());
+        assert!((find("save").unwrap().set)(&mut config, "900").is_err());
         assert!((find("unreclaimed-limit").unwrap().set)(&mut config, "1000").is_err());
         assert!((find("checksum").unwrap().set)(&mut config, "yes").is_err());
         assert!((find("history").unwrap().set)(&mut config, "17").is_err());

@@ -73,7 +73,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let work = &mut *thread.work.borrow_mut();
         let limit = match wait {
             Wait::Key { limit, .. } => *limit,
-            Wait::Pause { .. } | Wait::Log => None,
+            Wait::Pause { .. } | Wait::Log | Wait::Save { .. } => None,
         };
         let alarm = self.alarm.get_or_insert_with(|| Alarm::new(limit));
         let end = match thread.finishing.get() {

@@ -25,6 +25,7 @@ mod pubsub;
 mod requests;
 mod scripts;
 mod scripts_differential;
+mod snapshots;
 mod start;
 mod tls;
 mod tools;

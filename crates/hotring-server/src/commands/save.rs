@@ -1,0 +1,136 @@
+//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN SAVE, and what INFO says of snapshots. The snapshots are
+//! [`crate::snapshots`]'s. To Redis's clients BGREWRITEAOF is how the log gets shorter; here a snapshot does that.
+
+use std::fmt::Write as _;
+
+use hotring_protocol::Writer;
+
+use crate::client::{Client, Wait};
+use crate::context::Context;
+use crate::facts::Facts;
+use crate::failure::{Failure, Outcome};
+use crate::server::Server;
+use crate::snapshots::{SnapshotStatus, Snapshots};
+
+const NO_LOG: Failure =
+    Failure::text("ERR a snapshot needs a log beside it: start the server with log everysec");
+const UNDER_WAY: Failure = Failure::text("ERR Background save already in progress");
+const NOT_SHUT_DOWN: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
+
+/// The command does not wait itself: the reply comes when the snapshot is there, by [`end_wait`].
+pub(crate) fn save(c: &mut Context<'_>) -> Outcome {
+    let number = snapshots(c.server)?.ask().ok_or(UNDER_WAY)?;
+    c.client.begin_wait(Wait::Save { number, ends: false });
+    Ok(())
+}
+
+pub(crate) fn bgsave(c: &mut Context<'_>) -> Outcome {
+    let is_later = match c.args.len() {
+        1 => false,
+        2 if c.args[1].eq_ignore_ascii_case(b"schedule") => true,
+        _ => return Err(Failure::Syntax),
+    };
+    let snapshots = snapshots(c.server)?;
+    if snapshots.ask().is_some() {
+        c.reply.simple("Background saving started");
+    } else if is_later {
+        snapshots.ask_for_next();
+        c.reply.simple("Background saving scheduled");
+    } else {
+        return Err(UNDER_WAY);
+    }
+    Ok(())
+}
+
+pub(crate) fn bgrewriteaof(c: &mut Context<'_>) -> Outcome {
+    snapshots(c.server)?
+        .ask()
+        .ok_or(Failure::text("ERR Background append only file rewriting already in progress"))?;
+    c.reply.simple("Background append only file rewriting started");
+    Ok(())
+}
+
+/// Like Redis that has not saved yet, this tells when the server has started until it saves.
+pub(crate) fn lastsave(c: &mut Context<'_>) -> Outcome {
+    c.reply.int(last_save(c.server) as i64);
+    Ok(())
+}
+
+/// SHUTDOWN SAVE: the server ends once a snapshot is there, and not if that fails.
+pub(super) fn save_and_end(c: &mut Context<'_>) -> Outcome {
+    let Ok(snapshots) = snapshots(c.server) else {
+        tracing::warn!("SHUTDOWN SAVE refused: there is no log, and no snapshot without one");
+        return Err(Failure::text(NOT_SHUT_DOWN));
+    };
+    // One that is under way may be without what was written since it began.
+    let number = snapshots.ask().unwrap_or_else(|| snapshots.ask_for_next());
+    c.client.begin_wait(Wait::Save { number, ends: true });
+    Ok(())
+}
+
+/// Whether a client that waits for this snapshot still has to.
+pub(crate) fn is_awaited(server: &Server, number: u64) -> bool {
+    server.durability.snapshots().is_some_and(|snapshots| snapshots.ended(number).is_none())
+}
+
+/// Answers a client that has waited for this snapshot. Returns the error that it is told, if any.
+pub(crate) fn end_wait(
+    server: &Server,
+    client: &mut Client,
+    (number, ends): (u64, bool),
+    reply: &mut Writer<'_>,
+) -> Option<String> {
+    let ended = server.durability.snapshots().and_then(|snapshots| snapshots.ended(number));
+    let error = match ended {
+        Some(Ok(())) if ends => {
+            super::process::end(server, client);
+            return None;
+        }
+        Some(Ok(())) => {
+            reply.ok();
+            return None;
+        }
+        _ if ends => NOT_SHUT_DOWN.to_string(),
+        Some(Err(why)) => format!("ERR the snapshot failed: {why}"),
+        None => "UNBLOCKED the server is shutting down".to_string(),
+    };
+    reply.error(&error);
+    Some(error)
+}
+
+fn snapshots(server: &Server) -> Result<&Snapshots, Failure> {
+    server.durability.snapshots().ok_or(NO_LOG)
+}
+
+/// Unix seconds.
+fn last_save(server: &Server) -> u64 {
+    let saved_at = server.durability.snapshots().and_then(|s| s.status().saved_at);
+    saved_at.unwrap_or(server.started_at) / 1000
+}
+
+/// INFO's part about it.
+pub(super) fn tell(f: &Facts<'_>, text: &mut String) {
+    let status = f.server.durability.snapshots().map(Snapshots::status);
+    let status = status.as_ref();
+    let seconds = |time: std::time::Duration| time.as_secs() as i64;
+    let running = status.and_then(|status| status.running);
+    let last = status.and_then(|status| status.last.as_ref());
+    let took = last.and_then(|last| last.as_ref().ok()).map_or(-1, |time| seconds(*time));
+    let failed = last.and_then(|last| last.as_ref().err());
+    let mut field = |name: &str, value: i64| {
+        write!(text, "{name}:{value}\r\n").expect("writing to a string cannot fail");
+    };
+    field("rdb_changes_since_last_save", status.map_or(0, |s: &SnapshotStatus| s.changes as i64));
+    field("rdb_bgsave_in_progress", running.is_some().into());
+    field("rdb_last_save_time", last_save(f.server) as i64);
+    field("rdb_last_bgsave_time_sec", took);
+    field("rdb_current_bgsave_time_sec", running.map_or(-1, seconds));
+    field("aof_rewrite_in_progress", running.is_some().into());
+    field("snapshot_progress_percent", status.map_or(0, |s| (s.progress * 100.0) as i64));
+    let result = if failed.is_some() { "err" } else { "ok" };
+    write!(text, "rdb_last_bgsave_status:{result}\r\n").expect("writing to a string cannot fail");
+    if let Some(why) = failed {
+        let why = why.replace(['\r', '\n'], " ");
+        write!(text, "snapshot_last_error:{why}\r\n").expect("writing to a string cannot fail");
+    }
+}
