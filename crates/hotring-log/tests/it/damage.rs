@@ -195,6 +195,16 @@ fn what_a_later_version_or_another_store_wrote_is_refused() {
 }
 
 #[test]
+fn what_is_not_needed_is_not_handed_over() {
+    let (memory, order) = written(When::Synced, true, 8);
+    for (index, (last, _)) in order.iter().enumerate() {
+        let (report, batches) = recovered(&memory.killed(), last + 1).unwrap();
+        assert_eq!(batches, order[index + 1..]);
+        assert_eq!(report.last, order.last().unwrap().0);
+    }
+}
+
+#[test]
 fn a_record_with_another_number_is_not_taken() {
     let (memory, _) = written(When::Written, false, 9);
     let skipped = forged(&memory, |content| content[72] = 2);

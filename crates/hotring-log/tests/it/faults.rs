@@ -134,6 +134,32 @@ fn a_full_disk_may_pass() {
 }
 
 #[test]
+fn a_group_of_which_a_part_was_written_is_written_once() {
+    // Its pieces: two heads and two values, and what follows.
+    for piece in 0..5 {
+        let memory = Memory::new();
+        let mut running = running(&memory, When::Synced);
+        let mut order = vec![running.put(b"a", b"1")];
+        running.step();
+        let value = vec![7; 600];
+        for key in [b"b", b"c"] {
+            let mut records = Records::new();
+            records.push_attached(key, 1, None, Arc::new(value.clone()));
+            let put = Effect::Put { key, form: 1, expire_at: None, value: &value };
+            order.push((running.log.append(&mut records), crate::workload::as_bytes(&[put])));
+        }
+        order.push(running.put(b"d", b"2"));
+        memory.fail(Step::Write, piece, 1, ErrorKind::StorageFull);
+        running.step();
+        assert_eq!(refused(&running.log, 4), Some(false), "{piece}");
+        running.steps(11);
+        assert_eq!(running.log.synced(), 4);
+        let (report, batches) = recovered(&memory.killed(), 1).unwrap();
+        assert_eq!((report.cut, batches), (0, order), "{piece}");
+    }
+}
+
+#[test]
 fn a_full_disk_that_passes_does_not_hide_what_does_not() {
     let memory = Memory::new();
     let mut running = running(&memory, When::Written);
