@@ -22,6 +22,7 @@
 //! `end`. Until then nothing that was there before is touched.
 
 mod read;
+mod repair;
 #[cfg(test)]
 mod tests;
 mod write;

@@ -60,16 +60,6 @@ pub enum OnError {
     Continue,
 }
 
-impl LogSettings {
-    /// Whether they go together.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        match self.is_on || self.snapshots.points.is_empty() {
-            true => Ok(()),
-            false => Err("save asks for snapshots, which need a log: set log everysec".to_string()),
-        }
-    }
-}
-
 impl Default for LogSettings {
     fn default() -> Self {
         LogSettings {
@@ -92,6 +82,14 @@ impl LogSettings {
             When::Handed => "async",
             When::Written => "everysec",
             When::Synced => "sync",
+        }
+    }
+
+    /// Whether they go together.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.is_on || self.snapshots.points.is_empty() {
+            true => Ok(()),
+            false => Err("save asks for snapshots, which need a log: set log everysec".to_string()),
         }
     }
 }

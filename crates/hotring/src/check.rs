@@ -1,4 +1,4 @@
-//! `hotring check`: reads a log without changing it and says whether it is whole; saves what can be read of one that
+//! `hotring check`: reads the newest snapshot and the log without changing them and says whether they are whole; saves what can be read of one that
 //! is not.
 
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use hotring_log::{Checked, Disk, Effect, Storage, repair};
+use hotring_log::{Checked, Disk, Effect, Snapshot, SnapshotError, Storage, repair};
 
 const NOTES: &str = "\
 The server that uses the folder must have ended. Nothing in DIR is changed. A log that ends within a write, as after a \
@@ -19,7 +19,9 @@ pub(crate) fn cli() -> Command {
     let folder =
         |name: &'static str| Arg::new(name).value_name(name).value_parser(value_parser!(PathBuf));
     Command::new("check")
-        .about("Check the log in a folder, and save what can be read of a damaged one")
+        .about(
+            "Check the log and the snapshot in a folder, and save what can be read of damaged ones",
+        )
         .after_help(NOTES)
         .arg(folder("DIR").required(true).help("The folder: the server's setting data"))
         .arg(
@@ -50,9 +52,12 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
     }
     let open = |folder: &Path| Disk::open(folder).map_err(|why| why.to_string());
     let disk = open(folder)?;
-    let mut counts = Counts::default();
+    let snapshot = Snapshot::newest(&disk).map_err(|why| why.to_string())?;
+    let (after, end) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.end()));
+    let id = snapshot.as_ref().map(Snapshot::id);
+    let (mut counts, mut lost) = (Counts::default(), Vec::new());
     let checked = match new {
-        None => hotring_log::check(&disk, None, 1, &mut |_, effects| counts.add(effects)),
+        None => hotring_log::check(&disk, id, after + 1, &mut |_, effects| counts.add(effects)),
         Some(new) => {
             let is_empty = new.read_dir().map_or(true, |mut entries| entries.next().is_none());
             if !is_empty {
@@ -62,23 +67,42 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
                 ));
             }
             let copy: Arc<dyn Storage> = Arc::new(open(new)?);
-            let checked = repair(&disk, 1, &copy).map_err(|why| why.to_string())?;
-            println!("copied {} to {}", records(checked.last), new.display());
+            let checked = repair(&disk, after + 1, &copy).map_err(|why| why.to_string())?;
+            if let Some(snapshot) = &snapshot {
+                lost = snapshot.repair(&copy, checked.last).map_err(|why| why.to_string())?;
+            }
+            println!("copied {} to {}", records(checked.last - after), new.display());
             Ok(checked)
         }
     };
     let checked = checked.map_err(|why| why.to_string())?;
-    print!("{}", report(&checked));
+    if let Some(snapshot) = &snapshot {
+        println!("{}: {} items, {} bytes", snapshot.name(), snapshot.items(), snapshot.len());
+        if new.is_none() {
+            lost.extend(read(snapshot).err());
+        }
+    }
+    print!("{}", report(&checked, after));
     if new.is_none() {
         print!("{}", counts.text());
     }
-    match checked.error {
-        None => Ok(true),
-        Some(error) => {
-            println!("{error}");
-            Ok(false)
-        }
+    let mut faults: Vec<String> = lost.iter().map(SnapshotError::to_string).collect();
+    if checked.error.is_none() && checked.last < end {
+        faults.push(format!(
+            "the log ends at record {}, the snapshot needs it up to {end}",
+            checked.last
+        ));
     }
+    faults.extend(checked.error.map(|error| error.to_string()));
+    faults.iter().for_each(|fault| println!("{fault}"));
+    Ok(faults.is_empty())
+}
+
+/// Reads all of it.
+fn read(snapshot: &Snapshot) -> Result<(), SnapshotError> {
+    let mut buffer = Vec::new();
+    while snapshot.read_block(&mut buffer, &mut |_| {})?.is_some() {}
+    Ok(())
 }
 
 fn records(count: u64) -> String {
@@ -86,7 +110,7 @@ fn records(count: u64) -> String {
 }
 
 /// What was found, segment by segment.
-fn report(checked: &Checked) -> String {
+fn report(checked: &Checked, after: u64) -> String {
     let mut text = String::new();
     for part in &checked.parts {
         let last = part.first + part.records;
@@ -104,7 +128,7 @@ fn report(checked: &Checked) -> String {
             "{segment} ends at byte {at}, within a write ({damage}): the server cuts that off\n"
         );
     }
-    text += &format!("{} in all\n", records(checked.last));
+    text += &format!("{} in all\n", records(checked.last - after));
     text
 }
 

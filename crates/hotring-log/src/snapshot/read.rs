@@ -149,6 +149,11 @@ impl Snapshot {
         Ok(Some((HEAD_LEN + len) as u64))
     }
 
+    /// Where the next block begins.
+    pub(super) fn next_at(&self) -> u64 {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner).at
+    }
+
     /// The next block is the caller's to read.
     fn take(&self) -> Result<Option<Block>, SnapshotError> {
         // Nothing panics between its changes.

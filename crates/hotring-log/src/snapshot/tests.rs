@@ -1,3 +1,5 @@
+//! Snapshots: what is read is what was written, damage is noticed, and what is not needed goes.
+
 use std::sync::Arc;
 
 use super::*;
@@ -139,4 +141,29 @@ fn the_blocks_of_another_snapshot_are_none_of_this() {
     bytes[..HEADER_LEN].copy_from_slice(&other);
     storage.set_content(&name(41), &bytes);
     assert!(Snapshot::newest(&storage).is_err());
+}
+
+#[test]
+fn the_other_blocks_of_a_damaged_snapshot_are_copied() {
+    let storage = Memory::new();
+    written(&storage).publish(45).unwrap();
+    let bytes = storage.content(&name(40)).unwrap();
+    let repaired = |at: usize| {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        let damaged = Memory::new();
+        damaged.set_content(&name(40), &changed);
+        let damaged = Snapshot::newest(&damaged).unwrap().unwrap();
+        let to = Memory::new();
+        let copy: Arc<dyn Storage> = Arc::new(to.clone());
+        let lost = damaged.repair(&copy, 43).unwrap();
+        let copy = Snapshot::newest(&to).unwrap().unwrap();
+        assert_eq!((copy.id(), copy.after(), copy.end()), (ID, 40, 43));
+        (lost.len(), all(&copy).unwrap().len())
+    };
+    // In the items of the first block, in its number, and in the length of the last.
+    assert_eq!(repaired(HEADER_LEN + HEAD_LEN), (1, 3));
+    assert_eq!(repaired(HEADER_LEN + 12), (1, 0));
+    let last = bytes.len() - FOOTER_LEN - HEAD_LEN - (4 + 3 + 8);
+    assert_eq!(repaired(last + 7), (1, 3));
 }

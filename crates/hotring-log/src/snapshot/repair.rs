@@ -1,0 +1,45 @@
+//! Repair: the blocks of a damaged snapshot that can be read become another one.
+
+use std::io;
+use std::sync::Arc;
+
+use super::{Snapshot, SnapshotError, SnapshotWriter};
+use crate::log::Lsn;
+use crate::storage::Storage;
+
+/// How hot the items of another snapshot are is not asked.
+const ALL: u8 = 1;
+
+impl Snapshot {
+    /// Copies what can be read to another directory, in which the log ends with the record `last`. Where the log ends
+    /// before it should, keys that were met late are newer than the others. Returns what could not be read.
+    pub fn repair(
+        &self,
+        to: &Arc<dyn Storage>,
+        last: Lsn,
+    ) -> Result<Vec<SnapshotError>, SnapshotError> {
+        let failed = |error: io::Error| SnapshotError::Io { name: to.place(), error };
+        let mut copy =
+            SnapshotWriter::create(to.clone(), self.id(), self.after()).map_err(failed)?;
+        copy.set_class(ALL).map_err(failed)?;
+        let (mut buffer, mut lost) = (Vec::new(), Vec::new());
+        loop {
+            let at = self.next_at();
+            match self.read_block(&mut buffer, &mut |effect| copy.push(effect)) {
+                Ok(None) => break,
+                Ok(Some(_)) => copy.write_block().map_err(failed)?,
+                Err(error @ SnapshotError::Damaged { .. }) => {
+                    lost.push(error);
+                    if self.next_at() == at {
+                        // Where the next one begins is lost, too.
+                        break;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let end = self.end().min(last);
+        copy.finish(end).and_then(|finished| finished.publish(end)).map_err(failed)?;
+        Ok(lost)
+    }
+}
