@@ -134,6 +134,6 @@ mod tests {
     fn a_wrong_value_names_its_flag() {
         let error = parse(&["--maxclients", "none"]).unwrap_err().to_string();
         assert!(error.starts_with("--maxclients: maxclients must be a whole number"), "{error}");
-        assert!(parse(&["--appendonly", "yes"]).is_err());
+        assert!(parse(&["--appendonly", "perhaps"]).is_err());
     }
 }
