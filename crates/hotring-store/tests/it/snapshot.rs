@@ -279,6 +279,33 @@ fn a_crash_while_a_snapshot_is_published_loses_nothing() {
 }
 
 #[test]
+fn pins_and_the_keys_that_were_named_come_first() {
+    let memory = Memory::new();
+    let logged = Logged::new(Options::default(), Fault::None, &memory);
+    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
+    let mut session = logged.store.session();
+    for number in 0..KEYS {
+        let key = format!("key {number}");
+        session.set(key.as_bytes(), b"v", SetOptions::default(), NOW).expect("room");
+    }
+    session.set(b"twin 2", b"v", SetOptions::default(), NOW).expect("room");
+    session.pin(&[b"key 5"], NOW).expect("room");
+    let finished = take(&logged.store, &storage, false);
+    drop(session);
+    logged.end();
+    assert_eq!(finished.items(), KEYS + 1 + 1 + 2, "these are there twice");
+    finished.publish(Lsn::MAX).expect("room");
+    let snapshot = Snapshot::newest(&memory).expect("it is whole").expect("it is there");
+    let mut first = Vec::new();
+    let mut note = |effect: &Effect<'_>| match effect {
+        Effect::Put { key, .. } | Effect::Pin { key } => first.push(key.to_vec()),
+        _ => panic!("{effect:?}"),
+    };
+    snapshot.read_block(&mut Vec::new(), &mut note).expect("it is whole");
+    assert_eq!(first, [&b"key 5"[..], b"key 1", b"twin 2"]);
+}
+
+#[test]
 fn a_log_that_ends_before_the_snapshot_does_is_refused() {
     let memory = Memory::new();
     let logged = Logged::new(Options::default(), Fault::None, &memory);
