@@ -86,6 +86,8 @@ pub struct Log {
     waiters: Mutex<Vec<Waiter>>,
     /// The writer is to begin a segment.
     wants_segment: AtomicBool,
+    /// The writer is to sync what has been handed over.
+    wants_sync: AtomicBool,
 }
 
 struct Queue {
@@ -136,6 +138,7 @@ impl Log {
             trouble: Mutex::new(None),
             waiters: Mutex::new(Vec::new()),
             wants_segment: AtomicBool::new(false),
+            wants_sync: AtomicBool::new(false),
         }
     }
 
@@ -310,6 +313,15 @@ impl Log {
         self.wants_segment.store(true, Ordering::Relaxed);
     }
 
+    /// Asks for a sync of what has been handed over, and does not wait for it.
+    pub fn sync_soon(&self) {
+        // ORDERING: Release pairs with the Acquire in `takes_sync_wish`: what was handed over before is taken then.
+        self.wants_sync.store(true, Ordering::Release);
+        let queue = self.queue();
+        let wakes = queue.writer != Attention::Busy;
+        self.wake_writer(queue, wakes);
+    }
+
     /// Says that nothing more will be handed over: the writer is to write what there is.
     pub fn close(&self) {
         let mut queue = self.queue();
@@ -328,7 +340,9 @@ impl Log {
     /// Waits until there is something to write, `max` at most; if `hurried`, only what is in a hurry ends it earlier.
     pub(crate) fn wait(&self, max: Duration, hurried: bool) {
         let mut queue = self.queue();
-        if queue.closed || (!hurried && !queue.group.is_empty()) || self.is_waited_for() {
+        let has_work = queue.closed || (!hurried && !queue.group.is_empty());
+        // ORDERING: Relaxed; who sets it looks at `queue.writer` afterwards, under the mutex.
+        if has_work || self.is_waited_for() || self.wants_sync.load(Ordering::Relaxed) {
             return;
         }
         queue.writer = if hurried { Attention::Hurry } else { Attention::Any };
@@ -354,6 +368,12 @@ impl Log {
     pub(crate) fn takes_wish(&self) -> bool {
         // ORDERING: Relaxed, see `begin_segment`.
         self.wants_segment.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a sync was asked for, once.
+    pub(crate) fn takes_sync_wish(&self) -> bool {
+        // ORDERING: Acquire, see `sync_soon`.
+        self.wants_sync.swap(false, Ordering::Acquire)
     }
 
     /// So many bytes of the queue, up to this record, were written.

@@ -105,6 +105,8 @@ impl Writer {
     pub fn step(&mut self, now: Duration) -> bool {
         // Asked first: what was handed over before it was closed is taken below.
         let closed = self.log.is_closed();
+        // Likewise what is to be synced.
+        let wished = self.log.takes_sync_wish();
         while self.has_group() {
             if !closed && self.retry_at.is_some_and(|at| now < at) {
                 break;
@@ -121,7 +123,7 @@ impl Writer {
             self.finish(now);
             return false;
         }
-        if self.log.when() == When::Synced || self.unsynced.is_overdue(now) {
+        if wished || self.log.when() == When::Synced || self.unsynced.is_overdue(now) {
             self.unsynced.sync();
         }
         true

@@ -249,6 +249,7 @@ impl Snapshots {
         let end = session.log_end().ok_or("there is no log")?;
         drop(session);
         let finished = writer.finish(end)?;
+        self.log.sync_soon();
         while self.log.synced() < finished.end() {
             if let Some(trouble) = self.log.trouble() {
                 return Err(trouble.into());
