@@ -1,4 +1,5 @@
 //! `crash`: kills a server at random moments, again and again, and looks whether it remembers what it acknowledged.
+//! Meanwhile the server writes snapshots, one after the other.
 //!
 //! Writers send sets, counts, removals, pairs of keys and long values, each on keys of its own, and remember what was
 //! acknowledged and when, and what was sent besides. After each kill the server is started anew on its folder, and
@@ -13,12 +14,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
+use crate::address::Address;
 use crate::machine::Machine;
 use crate::report;
 use crate::resp::Client;
 use crate::servers::{Data, Kind, LogPlan, Plan, Spawned, Transport};
 use crate::workload::random::Random;
 use writer::{Lost, Writer};
+
+/// How often a snapshot is asked for.
+const SAVE_EACH: Duration = Duration::from_millis(20);
 
 /// Kill a server again and again, and look whether it remembers what it has acknowledged
 #[derive(Debug, Args)]
@@ -161,6 +166,15 @@ impl CrashArgs {
     }
 }
 
+/// Has one snapshot after the other written until the server is killed.
+fn save_until_it_ends(address: &Address) {
+    let Ok(mut client) = Client::connect(address) else { return };
+    // SCHEDULE: that one is under way is no error.
+    while client.call(&[b"BGSAVE", b"SCHEDULE"]).is_ok() {
+        std::thread::sleep(SAVE_EACH);
+    }
+}
+
 /// Has all write until the server is killed; returns when that was.
 fn live(mut server: Spawned, writers: &mut [Writer], life: Duration) -> Result<Instant> {
     let address = server.address.clone();
@@ -169,6 +183,7 @@ fn live(mut server: Spawned, writers: &mut [Writer], life: Duration) -> Result<I
             .iter_mut()
             .map(|writer| scope.spawn(|| writer.write_until_it_ends(&address)))
             .collect();
+        scope.spawn(|| save_until_it_ends(&address));
         std::thread::sleep(life);
         let killed = Instant::now();
         server.kill()?;
