@@ -1,10 +1,14 @@
 //! Snapshots: what is read is what was written, damage is noticed, and what is not needed goes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::*;
-use crate::record::Effect;
+use crate::log::{Log, When};
+use crate::record::{Effect, Records};
+use crate::recover::Recovered;
 use crate::storage::{Memory, Storage};
+use crate::writer::{Options, Writer};
 
 const ID: Id = [3; 16];
 
@@ -166,4 +170,28 @@ fn the_other_blocks_of_a_damaged_snapshot_are_copied() {
     assert_eq!(repaired(HEADER_LEN + 12), (1, 0));
     let last = bytes.len() - FOOTER_LEN - HEAD_LEN - (4 + 3 + 8);
     assert_eq!(repaired(last + 7), (1, 3));
+}
+
+#[test]
+fn the_writer_begins_a_segment_and_syncs_when_a_snapshot_asks() {
+    let memory = Memory::new();
+    let log = Arc::new(Log::new(0, When::Handed, 1 << 20));
+    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
+    let (mut writer, _syncer) =
+        Writer::new(log.clone(), storage, Options::new(ID), &Recovered::nothing(1));
+    let mut note = |expected: (usize, Lsn)| {
+        let mut records = Records::new();
+        records.push(&Effect::Clear);
+        log.append(&mut records);
+        assert!(writer.step(Duration::ZERO));
+        let segments = crate::segment::list(&memory).unwrap().len();
+        assert_eq!((segments, log.synced()), expected);
+    };
+    note((1, 0));
+    log.begin_segment();
+    note((2, 0));
+    log.sync_soon();
+    note((2, 3));
+    // Each was asked for once.
+    note((2, 3));
 }
