@@ -85,6 +85,14 @@ impl LogSettings {
         }
     }
 
+    /// Whether they may come after these while the server runs.
+    pub(crate) fn check_after(&self, old: &LogSettings) -> Result<(), String> {
+        if old.is_on != self.is_on {
+            return Err("a log can be begun or ended at the start of the server only".to_string());
+        }
+        self.check()
+    }
+
     /// Whether they go together.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self.is_on || self.snapshots.points.is_empty() {
@@ -126,16 +134,11 @@ impl Durability {
     }
 
     /// Other settings are to hold.
-    pub(crate) fn change(&self, old: &LogSettings, new: &LogSettings) -> Result<(), String> {
-        if old.is_on != new.is_on {
-            return Err("a log can be begun or ended at the start of the server only".to_string());
-        }
-        new.check()?;
+    pub(crate) fn change(&self, new: &LogSettings) {
         if let Some(log) = &self.log {
             log.set_when(new.when);
             log.set_unwritten_max(new.queue_max as u64);
         }
-        Ok(())
     }
 
     /// The snapshots, if there is a log.
@@ -167,10 +170,7 @@ impl Durability {
     /// Ready once they may be, or with the reason why they must not be.
     pub(crate) fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), Trouble>> {
         let Some(log) = &self.log else { return Poll::Ready(Ok(())) };
-        match log.poll_reached(lsn, waker) {
-            Poll::Ready(Err(_)) if self.is_abandoned() => Poll::Ready(Ok(())),
-            reached => reached,
-        }
+        log.poll_reached(lsn, waker)
     }
 
     /// Whether more waits to be written than may: writes are to wait.
@@ -180,14 +180,14 @@ impl Durability {
     }
 
     /// The error of a write, if writes are refused.
-    pub(crate) fn refuses(&self) -> Option<String> {
+    pub(crate) fn refuses(&self, settings: &LogSettings) -> Option<String> {
         let trouble = self.log.as_ref()?.trouble()?;
-        (!self.is_abandoned()).then(|| refusal(&trouble))
+        (settings.on_error == OnError::Stop && !self.is_abandoned()).then(|| refusal(&trouble))
     }
 
     /// Whether requests have to be looked at one by one, as some may have to wait or are refused.
-    pub(crate) fn is_held_up(&self) -> bool {
-        self.is_full() || self.refuses().is_some()
+    pub(crate) fn is_held_up(&self, settings: &LogSettings) -> bool {
+        self.is_full() || self.refuses(settings).is_some()
     }
 
     /// Whether the log is written no more and writes are taken all the same.
@@ -270,12 +270,14 @@ pub(crate) fn start(
 /// Writes the log until it is closed.
 fn write(server: &Server, mut writer: Writer) {
     let log = server.durability.log().expect("there is a writer");
-    let (mut was_full, mut known) = (false, false);
+    let (mut was_full, mut known) = (false, None);
     let started = clock::monotonic();
     while writer.step(started.elapsed()) {
         let trouble = log.trouble();
-        if trouble.is_some() != known {
-            known = trouble.is_some();
+        // Who changes what is to be done about it wants that done.
+        let todo = trouble.is_some().then(|| server.config().log.on_error);
+        if todo != known {
+            known = todo;
             tell(server, trouble.as_ref());
         }
         let is_full = server.durability.is_full();
@@ -284,6 +286,13 @@ fn write(server: &Server, mut writer: Writer) {
             server.renew();
         }
         writer.wait();
+    }
+    let lost = log.handed() - log.written();
+    if lost > 0 {
+        tracing::error!(
+            records = lost,
+            "the last writes are not in the log: it could not be written to the end"
+        );
     }
 }
 

@@ -176,6 +176,8 @@ impl Executor {
     pub(crate) fn make_room(&mut self, bytes: usize) {
         let steps = bytes.div_ceil(ROOM_STEP);
         (0..steps).all(|_| self.store.evict_some());
+        // No reply tells of that.
+        self.store.take_logged();
         notify::tell_evicted(&mut self.store, &self.server, &self.config);
     }
 
@@ -212,7 +214,10 @@ impl Executor {
         self.store.act_for(client.shared.id);
         // ORDERING: Relaxed, only this thread changes it.
         self.store.set_noted(!client.shared.no_touch.load(Ordering::Relaxed));
-        if self.server.durability.is_full() || self.flush_if_due(now) {
+        let is_flushed = self.flush_if_due(now);
+        // No reply tells of that.
+        self.store.take_logged();
+        if self.server.durability.is_full() || is_flushed {
             // It comes before the first request that meets no pause.
             self.is_watched = true;
         }
@@ -230,7 +235,11 @@ impl Executor {
                 }
                 self.flush_if_due(now);
             }
-            let refusal = if self.is_watched { self.server.durability.refuses() } else { None };
+            let refusal = if self.is_watched {
+                self.server.durability.refuses(&self.config.log)
+            } else {
+                None
+            };
             let thread = &self.server.threads[self.thread];
             let means = memcached::Means {
                 server: &self.server,
@@ -343,7 +352,8 @@ impl Executor {
     fn look_around(&mut self) {
         let notes = self.config.notify.is_on();
         self.store.note_changes(notes);
-        let is_held_up = self.server.pause.is_set() || self.server.durability.is_held_up();
+        let is_held_up =
+            self.server.pause.is_set() || self.server.durability.is_held_up(&self.config.log);
         self.is_watched = notes || self.server.monitors.any() || is_held_up;
     }
 
@@ -485,7 +495,7 @@ impl Executor {
             return true;
         }
         if client.may_write(spec)
-            && let Some(refusal) = self.server.durability.refuses()
+            && let Some(refusal) = self.server.durability.refuses(&self.config.log)
         {
             reject(counters, client, Some(spec.id), &refusal, out);
             return true;

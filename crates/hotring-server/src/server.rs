@@ -324,8 +324,9 @@ impl Server {
             (self.log_level)(changed.log_level);
         }
         let failed = |why| format!("ERR CONFIG SET failed: {why}");
-        self.durability.change(&config.log, &changed.log).map_err(failed)?;
+        changed.log.check_after(&config.log).map_err(failed)?;
         changed.limit_memory(&self.store).map_err(failed)?;
+        self.durability.change(&changed.log);
         self.store.set_watches_max(changed.waiting_max);
         self.slowlog.set(changed.slowlog_threshold_us, changed.slowlog_len_max);
         self.latency.set_threshold(changed.latency_threshold_ms);

@@ -246,7 +246,7 @@ impl Snapshots {
             self.state().progress = (walk.met() as f64 / keys).min(1.0);
             self.keep_rate(server.config().log.snapshots.rate, started, writer.written())?;
         }
-        let end = session.log_end().ok_or("there is no log")?;
+        let end = session.log_end().ok_or("writes are not logged any more")?;
         drop(session);
         let finished = writer.finish(end)?;
         self.log.sync_soon();

@@ -36,7 +36,7 @@ use crate::client::{Closing, KILLED, MESSAGES, OVERFLOWED, USERS_CHANGED};
 use crate::clock;
 use crate::commands::pubsub::leave_all;
 use crate::counters::Counters;
-use crate::durability;
+use crate::durability::{self, OnError};
 use crate::executor::{Conversation, Executor};
 use crate::lent::Attached;
 use crate::server::Server;
@@ -117,8 +117,10 @@ pub(crate) struct Socket<S> {
     stalled: bool,
     /// Replies that the kernel has not taken yet.
     unsent: Output,
-    /// The record that the log must have reached before they are sent.
-    logged: Option<Lsn>,
+    /// The last record of what the connection's requests have done, if no reply has said so yet.
+    owed: Option<Lsn>,
+    /// The record that the log must have reached before replies are sent, and whether others were there before.
+    logged: Option<(Lsn, bool)>,
     /// Nothing is sent and nothing read until then.
     held: Option<Pin<Box<Sleep>>>,
     /// Of a wait that has been looked at.
@@ -157,6 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             input: Input::default(),
             stalled: false,
             unsent: Output::default(),
+            owed: None,
             logged: None,
             held: None,
             alarm: None,
@@ -281,20 +284,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Waits until what the unsent replies acknowledge is as safe as the settings want. Meanwhile nothing more of
     /// the connection runs, and others do.
     fn poll_logged(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(lsn) = self.logged else { return Poll::Ready(()) };
-        let reached = ready!(self.thread.server.durability.poll_reached(lsn, cx.waker()));
+        let Some((lsn, has_others)) = self.logged else { return Poll::Ready(()) };
+        let server = self.thread.server.clone();
+        let reached = ready!(server.durability.poll_reached(lsn, cx.waker()));
         self.logged = None;
-        if let Err(trouble) = reached {
-            self.take_back(&trouble);
+        if let Err(trouble) = reached
+            && server.config().log.on_error == OnError::Stop
+        {
+            self.take_back((!has_others).then_some(&trouble));
         }
         Poll::Ready(())
     }
 
     /// What was done is not logged: its client is told so instead of what was to be said, and nothing else, as nobody
     /// knows how many replies say that something was done.
+    /// Behind others, of which a part may have been sent, there is no place for that.
     #[cold]
-    fn take_back(&mut self, trouble: &Trouble) {
+    fn take_back(&mut self, trouble: Option<&Trouble>) {
         self.unsent = Output::default();
+        self.conversation.client.closing = Some(Closing::Killed);
+        let Some(trouble) = trouble else { return self.publish_lengths() };
         let error = durability::refusal(trouble);
         let error = match self.conversation.is_memcached() {
             true => format!("SERVER_ERROR {error}\r\n"),
@@ -302,7 +311,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         };
         self.unsent.bytes().extend_from_slice(error.as_bytes());
         self.publish_lengths();
-        self.conversation.client.closing = Some(Closing::Killed);
     }
 
     /// Sends what is unsent; pending while some is left.
@@ -457,6 +465,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     /// Sends the replies of a batch with one write; what the kernel does not take stays in `unsent`.
     fn send_replies(&mut self, cx: &mut Context<'_>, work: &mut Work) -> io::Result<()> {
+        // Also where nothing is said of it now: a later reply may tell that all before it was done.
+        self.owed = work.executor.take_logged().max(self.owed);
         match self.conversation.client.closing {
             Some(Closing::OutputLimit) => {
                 work.give_back_replies();
@@ -477,10 +487,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             work.give_back_replies();
             return Ok(());
         }
-        if let Some(lsn) = work.executor.take_logged()
+        if let Some(lsn) = self.owed.take()
             && !self.thread.server.durability.has_reached(lsn)
         {
-            self.logged = Some(lsn);
+            self.logged = Some((lsn, !self.unsent.is_empty()));
         }
         let is_free = self.held.is_none() && self.logged.is_none();
         let mut sent = 0;

@@ -148,8 +148,7 @@ impl Session {
             Effect::Put { key, form, expire_at, value } => {
                 let value = from_form(form, value).ok_or(UnknownForm { form })?;
                 let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
-                // Room is made if that is how the store is set; otherwise it has to fit.
-                let _ = self.admit();
+                // No room is made: what went now would come back with the next start, as nothing is logged.
                 self.change(key, |write| write.put_item(value, expiry, now));
             }
             Effect::Remove { key } => _ = self.change(key, |write| write.remove(0)),
@@ -195,7 +194,7 @@ pub(crate) fn decided(
         Expiry::At(at) => Some(*at),
     };
     match action {
-        Action::Put { value, expiry } if puts != Puts::Note => {
+        Action::Put { value, expiry } if puts != Puts::Access => {
             push_put(records, key, value, end(expiry));
         }
         Action::Expire(expiry) if old.is_some() => {

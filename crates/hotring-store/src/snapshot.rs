@@ -149,7 +149,10 @@ impl Session {
     /// The same at a moment at which no write is between what it does and its record: what anybody has read before
     /// is in the log up to here. All writers wait for it, for as long as it takes those within the gate to leave it.
     pub fn log_end(&mut self) -> Option<Lsn> {
-        self.hold(STRIPES_ALL, Hold::Exclusive, |session| session.log_position())
+        self.hold(STRIPES_ALL, Hold::Exclusive, |session| {
+            // What it was switched off for is nowhere.
+            session.is_logged().then(|| session.log_position()).flatten()
+        })
     }
 
     /// Hands out the values of about `count` keys from `cursor` on and returns the next cursor, 0 at the end. Begin

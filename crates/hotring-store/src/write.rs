@@ -60,6 +60,8 @@ pub(crate) enum Puts {
     Same,
     /// The value that was there, with another note: nobody is told.
     Note,
+    /// The same, where the log need not know: of the last access, or of a number that somebody has asked for.
+    Access,
     /// A new value whose time is over already: the key is removed.
     Over,
 }
@@ -409,7 +411,7 @@ impl<'a> Notes<'a> {
                 let expires = matches!(expiry, Expiry::At(_));
                 let done = match puts {
                     Puts::Same => Done::Expiry { expires },
-                    Puts::Note => Done::Nothing,
+                    Puts::Note | Puts::Access => Done::Nothing,
                     _ => {
                         let text = self.is_watched.then(|| string(value.as_value())).flatten();
                         Done::Stored { text, is_new: old.is_none(), expires }

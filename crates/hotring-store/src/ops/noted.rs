@@ -170,8 +170,14 @@ fn act<'x>(
                 return Ok((Puts::Note, Action::Remove));
             };
             let stays = expiry == Expiry::Keep || expiry == expiry_of(entry);
-            let puts = if stays { Puts::Note } else { Puts::Same };
-            match Note::of(entry.value) == note {
+            let old = Note::of(entry.value);
+            let accessed = Note { access: note.access, cas: old.cas.or(note.cas), ..old };
+            let puts = match stays {
+                true if note == accessed => Puts::Access,
+                true => Puts::Note,
+                false => Puts::Same,
+            };
+            match old == note {
                 true if stays => (puts, Action::Keep),
                 true => (puts, Action::Expire(expiry)),
                 false => (puts, Action::Put { value: note.amend(entry.value), expiry }),
