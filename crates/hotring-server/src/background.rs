@@ -127,15 +127,16 @@ const FORGOTTEN_ITEMS: usize = 64 << 10;
 /// A walk that forgets what was noted of accesses before what is noted became something else.
 #[derive(Default)]
 struct Forgetting {
-    /// Up to which change that is done, or is being done; what there was at the start had nothing before it.
-    notings: Option<u64>,
+    /// How many changes there have been since that is done, or is being done.
+    notings: u64,
     cursor: Option<u64>,
 }
 
 impl Forgetting {
     fn step(&mut self, server: &Server, store: &mut Session) {
-        let notings = server.store.notings();
-        if self.notings.replace(notings).is_some_and(|before| before != notings) {
+        // What there was at the start had nothing before it.
+        let notings = server.store.notings() - server.notings_at_start;
+        if std::mem::replace(&mut self.notings, notings) != notings {
             self.cursor = Some(0);
         }
         if let Some(cursor) = self.cursor {

@@ -84,6 +84,8 @@ pub(crate) struct Server {
     pub durability: Durability,
     /// The thread that removes keys when their time has come.
     pub expirer: Expirer,
+    /// How often what is noted of accesses had become something else before there was a client.
+    pub notings_at_start: u64,
     /// When accesses were, for those who ask.
     pub ages: Ages,
     /// The keys with the largest values.
@@ -260,6 +262,7 @@ impl Server {
         let is_first = parts.store.set_observer(tracking.clone());
         debug_assert!(is_first, "a store belongs to one server");
         Server {
+            notings_at_start: parts.store.notings(),
             store: parts.store,
             threads: (0..parts.config.threads).map(|_| ThreadShared::default()).collect(),
             accepts: AcceptCounters::default(),

@@ -57,7 +57,7 @@ pub(super) const GREETING: Flags =
 /// For administrators, also by scripts.
 pub(super) const WATCHING: Flags = ALWAYS.with(Flags::ADMIN);
 pub(super) const ADMIN: Flags = DIRECT.with(Flags::ADMIN);
-pub(super) const SAVING: Flags = Flags::ADMIN.with(Flags::NOSCRIPT);
+pub(super) const SAVING: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
 /// Changes what connections may do.
 pub(super) const USERS: Flags = ADMIN.with(Flags::ENDS_BATCH);
 /// What a transaction is made with.

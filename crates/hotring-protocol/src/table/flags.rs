@@ -81,6 +81,8 @@ bit_set! {
         SKIP_MONITOR = 15 "skip_monitor",
         /// Its keys may be none.
         NO_MANDATORY_KEYS = 16 "no_mandatory_keys",
+        /// Not to be called while data is being loaded beside what is served.
+        NO_ASYNC_LOADING = 17 "no_async_loading",
         /// What comes behind it may be treated in another way, so that it is decoded later. Redis
         /// has no name for it.
         ENDS_BATCH = 31 "",
