@@ -41,6 +41,16 @@ const HEADER_LEN: usize = 64;
 const HEAD_LEN: usize = 24;
 const FOOTER_LEN: usize = 36;
 
+/// Where in a block's head its class is.
+const CLASS_AT: usize = 20;
+
+/// The class of what is to be there first: pins, and the keys that are asked for most.
+pub const HOTTEST: u8 = 0;
+/// The class of what is asked for again and again.
+pub const WARM: u8 = 1;
+/// The class of all items, those of the other classes among them. Blocks of a class stand behind those of a lower one.
+pub const ALL: u8 = 255;
+
 const MAGIC: &[u8; 8] = b"hotr-snp";
 const FOOTER_MAGIC: &[u8; 8] = b"hotr-end";
 

@@ -73,7 +73,10 @@ pub(crate) async fn run(server: Arc<Server>) {
         let evicts = server.config().eviction.policy != EvictionPolicy::NoEviction;
         let waste = if evicts { counted_waste(&figures.index) } else { 0 };
         server.store.set_memory_beside(beside + waste);
-        evict(&server, &mut store, deadline);
+        // What went before all is loaded would come back.
+        if !server.loading.is_on() {
+            evict(&server, &mut store, deadline);
+        }
         server.big_keys.step(&mut store, clock::unix_ms());
         upkeep.run(&server, &mut store, figures.index.items as usize);
         close_greediest(&server, clients_memory);

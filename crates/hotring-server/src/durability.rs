@@ -1,36 +1,24 @@
-//! What the server does so that its data outlasts it: reads the log at the start, runs the threads that write it, and
-//! says what becomes of writes when that fails.
+//! What the server does so that its data outlasts it: runs the threads that write the log, and says what becomes of writes when that fails.
 //!
 //! A reply waits for the log in its connection (`socket`), not in a thread. A request that writes is refused while
 //! the log is in trouble, unless the settings say that the server is to go on without.
 
-use std::error::Error;
-use std::fmt::Display;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-use hotring_log::{
-    Id, Log, Lsn, Options, Recovered, Storage, Syncer, Trouble, When, Writer, prune, recover_behind,
-};
-use hotring_store::Store;
 
 use crate::clock;
 use crate::config::StartError;
 use crate::run::spawn;
 use crate::server::Server;
 use crate::snapshots::{self, SnapshotSettings, Snapshots};
+use hotring_log::{Id, Log, Lsn, Options, Recovered, Storage, Trouble, When, Writer};
 
 /// What the threads are called that write the log and sync it.
 const WRITER: &str = "hotring-log";
 const SYNCER: &str = "hotring-sync";
-
-/// How often people are told how far reading has come, and after how many records the clock is asked for that.
-const TELL: Duration = Duration::from_secs(1);
-const LOOK_RECORDS: u64 = 1 << 14;
 
 /// The settings of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,37 +93,21 @@ impl LogSettings {
 /// What the server knows of its log.
 #[derive(Default)]
 pub(crate) struct Durability {
-    log: Option<Arc<Log>>,
-    snapshots: Option<Snapshots>,
+    /// There once the log has been read, if there is one.
+    parts: OnceLock<Parts>,
     /// It is written no more, and the server goes on without.
     is_abandoned: AtomicBool,
 }
 
-impl Durability {
-    /// Reads what the disk holds into the store, which is empty, and goes on from there. A disk that holds nothing
-    /// gets the id.
-    pub(crate) fn open(
-        settings: &LogSettings,
-        disk: Arc<dyn Storage>,
-        store: &Store,
-        id: Id,
-    ) -> Result<(Durability, (Writer, Syncer)), StartError> {
-        let failed =
-            |why: &dyn Display| StartError::new(format!("cannot start with the log: {why}"));
-        let (recovered, after) = load(&*disk, store).map_err(|why| failed(&why))?;
-        let log = Log::new(recovered.last, settings.when, settings.queue_max as u64);
-        let log = Arc::new(log);
-        let id = recovered.id.unwrap_or(id);
-        let options = Options { id, segment_len: settings.segment_len as u64 };
-        let work = Writer::new(log.clone(), disk.clone(), options, &recovered);
-        store.set_log(log.clone());
-        let snapshots = Some(Snapshots::new(disk, id, log.clone(), after));
-        Ok((Durability { log: Some(log), snapshots, ..Durability::default() }, work))
-    }
+struct Parts {
+    log: Arc<Log>,
+    snapshots: Snapshots,
+}
 
+impl Durability {
     /// Other settings are to hold.
     pub(crate) fn change(&self, new: &LogSettings) {
-        if let Some(log) = &self.log {
+        if let Some(log) = self.log() {
             log.set_when(new.when);
             log.set_unwritten_max(new.queue_max as u64);
         }
@@ -143,20 +115,19 @@ impl Durability {
 
     /// The snapshots, if there is a log.
     pub(crate) fn snapshots(&self) -> Option<&Snapshots> {
-        self.snapshots.as_ref()
+        Some(&self.parts.get()?.snapshots)
     }
 
     /// The log, if there is one.
+    #[inline]
     pub(crate) fn log(&self) -> Option<&Arc<Log>> {
-        self.log.as_ref()
+        Some(&self.parts.get()?.log)
     }
 
     /// Nobody writes any more: what is still unwritten is to be written and synced.
     pub(crate) fn close(&self) {
-        if let Some(snapshots) = &self.snapshots {
+        if let Some(Parts { log, snapshots }) = self.parts.get() {
             snapshots.close();
-        }
-        if let Some(log) = &self.log {
             log.close();
         }
     }
@@ -164,24 +135,24 @@ impl Durability {
     /// Whether writes up to this record may be acknowledged.
     #[inline]
     pub(crate) fn has_reached(&self, lsn: Lsn) -> bool {
-        self.log.as_ref().is_none_or(|log| log.has_reached(lsn))
+        self.log().is_none_or(|log| log.has_reached(lsn))
     }
 
     /// Ready once they may be, or with the reason why they must not be.
     pub(crate) fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), Trouble>> {
-        let Some(log) = &self.log else { return Poll::Ready(Ok(())) };
+        let Some(log) = self.log() else { return Poll::Ready(Ok(())) };
         log.poll_reached(lsn, waker)
     }
 
     /// Whether more waits to be written than may: writes are to wait.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.is_full() && log.trouble().is_none())
+        self.log().is_some_and(|log| log.is_full() && log.trouble().is_none())
     }
 
     /// The error of a write, if writes are refused.
     pub(crate) fn refuses(&self, settings: &LogSettings) -> Option<String> {
-        let trouble = self.log.as_ref()?.trouble()?;
+        let trouble = self.log()?.trouble()?;
         (settings.on_error == OnError::Stop && !self.is_abandoned()).then(|| refusal(&trouble))
     }
 
@@ -206,55 +177,30 @@ pub(crate) fn refusal(trouble: &Trouble) -> String {
     format!("MISCONF Errors writing to the log: {trouble}. Writes are refused, reads work; {end}")
 }
 
-/// Has the store do what the newest snapshot and the log say. Returns the record behind which the log goes on with the
-/// snapshot, too.
-fn load(storage: &dyn Storage, store: &Store) -> Result<(Recovered, Lsn), Box<dyn Error>> {
-    let snapshot = snapshots::load(storage, store)?;
-    let (after, end) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.end()));
-    let started = clock::monotonic();
-    let mut session = store.session();
-    let now = clock::unix_ms();
-    let (mut unknown, mut told) = (None, started);
-    let id = snapshot.map(|snapshot| snapshot.id());
-    let recovered = recover_behind(storage, id, (after + 1, end), &mut |lsn, effects| {
-        for effect in effects {
-            if let Err(form) = session.replay(effect, now) {
-                unknown.get_or_insert(form);
-            }
-        }
-        if lsn.is_multiple_of(LOOK_RECORDS) && told.elapsed() >= TELL {
-            told = clock::monotonic();
-            tracing::info!(records = lsn - after, keys = store.len(), "reading the log");
-        }
-    })?;
-    if let Some(form) = unknown {
-        return Err(form.into());
-    }
-    if recovered.cut > 0 {
-        tracing::warn!(
-            bytes = recovered.cut,
-            "the log ended in the middle of a write, as after a crash: that end is cut off"
-        );
-    }
-    tracing::info!(
-        records = recovered.records,
-        bytes = recovered.bytes,
-        keys = store.len(),
-        seconds = started.elapsed().as_secs_f64(),
-        "the log is read"
-    );
-    // A crash may have come before that.
-    prune(storage, after)?;
-    Ok((recovered, after))
-}
-
-/// Starts the threads that write the log and sync it. From here on writes are logged.
+/// Goes on with the log behind what was recovered: starts the threads that write it and sync it, and that of snapshots,
+/// of which the last goes on behind the record `after`. Writes are not logged yet. A disk that holds nothing gets the
+/// id.
 pub(crate) fn start(
     server: &Arc<Server>,
-    (writer, syncer): (Writer, Syncer),
+    disk: Arc<dyn Storage>,
+    (recovered, after): (Recovered, Lsn),
+    id: Id,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let settings = &server.config().log;
+    let log = Log::new(recovered.last, settings.when, settings.queue_max as u64);
+    let log = Arc::new(log);
+    let id = recovered.id.unwrap_or(id);
+    let options = Options { id, segment_len: settings.segment_len as u64 };
+    let writer = Writer::new(log.clone(), disk.clone(), options, &recovered);
+    let (writer, syncer) = writer;
+    server.store.set_log(log.clone());
+    let snapshots = Snapshots::new(disk, id, log.clone(), after);
+    let is_first = server.durability.parts.set(Parts { log, snapshots }).is_ok();
+    debug_assert!(is_first, "a server starts once");
+    // What may have been changed meanwhile.
+    server.durability.change(&server.config().log);
     let writing = server.clone();
-    let threads = vec![
+    Ok(vec![
         spawn(WRITER, move || write(&writing, writer))?,
         spawn(SYNCER, move || {
             while syncer.wait() {
@@ -262,9 +208,7 @@ pub(crate) fn start(
             }
         })?,
         snapshots::start(server)?,
-    ];
-    server.store.session().switch_log(true);
-    Ok(threads)
+    ])
 }
 
 /// Writes the log until it is closed.

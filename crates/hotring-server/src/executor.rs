@@ -29,6 +29,7 @@ use crate::config::Config;
 use crate::context::{Context, Own};
 use crate::counters::Counters;
 use crate::lent::{Attached, Lent};
+use crate::loading::LOADING;
 use crate::memcached::{self, Talk};
 use crate::monitors;
 use crate::notify;
@@ -174,6 +175,9 @@ impl Executor {
     /// Makes room for about so many bytes that have come, as far as the policy lets items go: so a long value need
     /// not do so all at once when it is stored.
     pub(crate) fn make_room(&mut self, bytes: usize) {
+        if self.server.loading.is_on() {
+            return;
+        }
         let steps = bytes.div_ceil(ROOM_STEP);
         (0..steps).all(|_| self.store.evict_some());
         // No reply tells of that.
@@ -352,8 +356,9 @@ impl Executor {
     fn look_around(&mut self) {
         let notes = self.config.notify.is_on();
         self.store.note_changes(notes);
-        let is_held_up =
-            self.server.pause.is_set() || self.server.durability.is_held_up(&self.config.log);
+        let is_held_up = self.server.pause.is_set()
+            || self.server.loading.is_on()
+            || self.server.durability.is_held_up(&self.config.log);
         self.is_watched = notes || self.server.monitors.any() || is_held_up;
     }
 
@@ -492,6 +497,10 @@ impl Executor {
             let origin = if in_transaction { Origin::Transaction } else { Origin::Client };
             let error = deny(denied, spec, args, client, &self.server, origin);
             reject(counters, client, Some(spec.id), &error, out);
+            return true;
+        }
+        if self.server.loading.refuses(spec, args, &mut self.store) {
+            reject(counters, client, Some(spec.id), LOADING, out);
             return true;
         }
         if client.may_write(spec)

@@ -106,6 +106,10 @@ fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64
     let config = server.config();
     loop {
         let now = clock::unix_ms();
+        // What the log has not told yet may give a key more time.
+        if server.loading.is_on() {
+            return None;
+        }
         // While requests have to wait, nothing is to change.
         if let Some((until, _)) = server.pause.lasts(now) {
             return Some(until);

@@ -12,7 +12,7 @@
 //! let running = hotring_server::start(config)?;
 //! println!("redis-cli -p {}", running.addresses()[0].port());
 //! running.stop();
-//! running.wait();
+//! running.wait().unwrap();
 //! # Ok::<(), hotring_server::StartError>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -44,6 +44,7 @@ mod hot_keys;
 mod latency;
 mod lent;
 mod listen;
+mod loading;
 mod log;
 mod memcached;
 mod monitors;

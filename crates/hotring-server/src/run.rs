@@ -20,10 +20,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::config::{Config, LogFormat, LogLevel, StartError};
-use crate::durability::{self, Durability};
 use crate::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::server::{Parts, Server};
-use crate::{admin, background, clock, expirer, log, memcached, worker};
+use crate::{admin, background, clock, expirer, loading, log, memcached, worker};
 
 /// What the thread is called that does the work of the index on which no operation should wait.
 const EXPANDER: &str = "hotring-expand";
@@ -81,8 +80,16 @@ impl Running {
         self.server.reload();
     }
 
+    /// Whether all data is there that outlasted the server before ([`start`]).
+    pub fn is_loaded(&self) -> bool {
+        !self.server.loading.is_on()
+    }
+
     /// Waits until the server has ended.
-    pub fn wait(self) {
+    ///
+    /// # Errors
+    /// It ended by itself, as its data turned out to be damaged while it was loaded.
+    pub fn wait(self) -> Result<(), StartError> {
         let join = |threads: Vec<JoinHandle<()>>| {
             for thread in threads {
                 if thread.join().is_err() {
@@ -93,10 +100,12 @@ impl Running {
         join(self.threads);
         self.server.durability.close();
         join(self.log_threads);
+        self.server.loading.failure().map_or(Ok(()), |why| Err(StartError::new(why)))
     }
 }
 
-/// Starts a server in this process; returns when it accepts connections.
+/// Starts a server in this process; returns when it accepts connections and serves the keys that were hottest when it
+/// had saved them. Until the others are there ([`Running::is_loaded`]) who asks for them is told so, by `-LOADING`.
 pub fn start(config: Config) -> Result<Running, StartError> {
     start_with(config, Box::new(|_| {}), &Disk::open)
 }
@@ -126,10 +135,11 @@ pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
         tell_service_manager(NotifyState::Stopping);
         // The signal tasks go on: a second signal ends the process at once.
         let ended = tokio::task::spawn_blocking(move || running.wait());
-        if ended.await.is_err() {
+        ended.await.unwrap_or_else(|_| {
             tracing::error!("waiting for the threads failed");
-        }
-    });
+            Ok(())
+        })
+    })?;
     tracing::info!("bye");
     Ok(())
 }
@@ -168,7 +178,7 @@ async fn reload_on_signal(server: Arc<Server>) {
 }
 
 /// `open` opens the folder of the log.
-fn start_with<S: Storage + 'static>(
+pub(crate) fn start_with<S: Storage + 'static>(
     mut config: Config,
     log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
     open: &dyn Fn(PathBuf) -> io::Result<S>,
@@ -210,20 +220,10 @@ fn start_with<S: Storage + 'static>(
     config.limit_memory(&store).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     store.date_accesses(clock::unix_ms());
     config.log.check().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
-    let (durability, log_work) = match config.log.is_on {
-        true => {
-            let id = [random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
-            let id = id.try_into().expect("two times eight bytes");
-            let storage = open(config.log.data.clone())
-                .map_err(|why| StartError::new(format!("cannot start: {why}")))?;
-            let (durability, work) = Durability::open(&config.log, Arc::new(storage), &store, id)?;
-            (durability, Some(work))
-        }
-        false => (Durability::default(), None),
-    };
+    let disk = config.log.is_on.then(|| open(config.log.data.clone())).transpose();
+    let disk = disk.map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     let server = Arc::new(Server::new(Parts {
         store,
-        durability,
         addresses,
         memcached: memcached::Shared::new(memcached_addresses, &config.memcached)?,
         unix_path: config.unixsocket.clone(),
@@ -239,8 +239,6 @@ fn start_with<S: Storage + 'static>(
         server.tls.load(&server.config().tls).map_err(failed)?;
     }
     warn_of_protection(&server, &tls_addresses);
-    let log_threads = log_work.map(|work| durability::start(&server, work)).transpose()?;
-    let log_threads = log_threads.unwrap_or_default();
     let plain = tcp.into_iter().map(|listener| (listener, Incoming::Tcp as listen::Spoken));
     let tls = tls.into_iter().map(|listener| (listener, Incoming::Tls as listen::Spoken));
     let other = memcached.into_iter().map(|l| (l, Incoming::Memcached as listen::Spoken));
@@ -248,8 +246,21 @@ fn start_with<S: Storage + 'static>(
     if let Some(listener) = admin {
         threads.push(start_admin(&server, listener)?);
     }
-    let (admin, _unix_path) = (admin_address, unix_path);
-    Ok(Running { server, threads, log_threads, tls_addresses, admin, _unix_path })
+    let (admin, _unix_path, log_threads) = (admin_address, unix_path, Vec::new());
+    let mut running = Running { server, threads, log_threads, tls_addresses, admin, _unix_path };
+    if let Some(disk) = disk {
+        let id = [random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
+        let id = id.try_into().expect("two times eight bytes");
+        match loading::start(&running.server, Arc::new(disk), id) {
+            Ok(threads) => running.log_threads = threads,
+            Err(error) => {
+                running.stop();
+                running.wait()?;
+                return Err(error);
+            }
+        }
+    }
+    Ok(running)
 }
 
 /// Says why nobody will get in from elsewhere, to who has asked for an address that others can reach.

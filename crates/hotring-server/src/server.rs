@@ -25,6 +25,7 @@ use crate::expirer::Expirer;
 use crate::histogram::Distribution;
 use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
+use crate::loading::Loading;
 use crate::log::Pause;
 use crate::memcached;
 use crate::monitors::Monitors;
@@ -82,6 +83,8 @@ pub(crate) struct Server {
     pub background: Counters,
     /// The log, if there is one.
     pub durability: Durability,
+    /// How far it is with reading what outlasted the one before.
+    pub loading: Loading,
     /// The thread that removes keys when their time has come.
     pub expirer: Expirer,
     /// How often what is noted of accesses had become something else before there was a client.
@@ -218,8 +221,6 @@ impl Totals {
 pub(crate) struct Parts {
     /// The keys and values.
     pub store: Store,
-    /// Their log, if there is one.
-    pub durability: Durability,
     /// The settings, with real addresses and a real number of threads.
     pub config: Config,
     /// TCP addresses that are really bound.
@@ -240,7 +241,6 @@ impl Parts {
     pub(crate) fn unconnected(options: hotring_store::Options, config: Config) -> Self {
         Parts {
             store: Store::new(options).expect("an empty store fits into memory"),
-            durability: Durability::default(),
             config: Config { threads: 1, ..config },
             addresses: Vec::new(),
             memcached: memcached::Shared::default(),
@@ -267,7 +267,8 @@ impl Server {
             threads: (0..parts.config.threads).map(|_| ThreadShared::default()).collect(),
             accepts: AcceptCounters::default(),
             background: Counters::default(),
-            durability: parts.durability,
+            durability: Durability::default(),
+            loading: Loading::new(parts.config.log.is_on),
             expirer: Expirer::default(),
             ages: Ages::default(),
             big_keys: BigKeys::default(),

@@ -1,18 +1,17 @@
-//! Snapshots: who may ask for one, when one is due, the thread that writes it, what is told of it, and reading one at
-//! the start.
+//! Snapshots: who may ask for one, when one is due, the thread that writes it, what is told of it. They are read in
+//! [`crate::loading`].
 //!
 //! The thread walks through the store as any client does, a part at a time, and writes between two parts; nobody waits
 //! for it but at one moment, when all writers leave the gate so that it is known up to where the log has what was met.
 //! What a snapshot is and when it counts, `hotring_log`'s `snapshot.rs` says.
 
 use std::error::Error;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hotring_log::{Effect, Id, Log, Lsn, Snapshot, SnapshotWriter, Storage, clean};
-use hotring_store::{Session, SnapshotWalk, Store};
+use hotring_log::{Id, Log, Lsn, SnapshotWriter, Storage, clean};
+use hotring_store::SnapshotWalk;
 
 use crate::clock;
 use crate::config::StartError;
@@ -32,9 +31,6 @@ const LOOK_AT_LOG: Duration = Duration::from_millis(5);
 
 /// After a failure the schedule waits so long, as Redis's does.
 const RETRY: Duration = Duration::from_secs(5);
-
-/// How often people are told how far reading has come.
-const TELL: Duration = Duration::from_secs(1);
 
 /// The settings of snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,7 +186,8 @@ impl Snapshots {
             if state.is_closed {
                 return false;
             }
-            if state.wanted == state.begun && self.is_due(&state, &config.log.snapshots.points) {
+            let may_be_due = state.wanted == state.begun && !server.loading.is_on();
+            if may_be_due && self.is_due(&state, &config.log.snapshots.points) {
                 state.wanted += 1;
             }
             if state.wanted > state.begun {
@@ -226,6 +223,9 @@ impl Snapshots {
     fn write(&self, server: &Server) -> Result<Lsn, Box<dyn Error>> {
         if let Some(trouble) = self.log.trouble() {
             return Err(trouble.into());
+        }
+        if server.loading.is_on() {
+            return Err("what was there before is still being loaded".into());
         }
         let started = clock::monotonic();
         let mut session = server.store.session_named(THREAD);
@@ -308,73 +308,4 @@ pub(crate) fn start(server: &Arc<Server>) -> Result<JoinHandle<()>, StartError> 
             snapshots.end(snapshots.write(&server));
         }
     })
-}
-
-/// Reads the newest snapshot into the store, by as many threads as there are cores, and takes away what is left of
-/// unfinished ones.
-pub(crate) fn load(
-    storage: &dyn Storage,
-    store: &Store,
-) -> Result<Option<Snapshot>, Box<dyn Error>> {
-    let started = clock::monotonic();
-    let unfinished = clean(storage)?;
-    if unfinished > 0 {
-        tracing::warn!("a snapshot was not finished before the server ended: it is taken away");
-    }
-    let Some(snapshot) = Snapshot::newest(storage)? else { return Ok(None) };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let (read, now) = (AtomicU64::new(0), clock::unix_ms());
-    let (done, all_done) = mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        let work = || {
-            let done = done.clone();
-            let (mut session, snapshot, read) = (store.session(), &snapshot, &read);
-            scope.spawn(move || {
-                let result = read_blocks(snapshot, &mut session, now, read);
-                drop(done);
-                result
-            })
-        };
-        let threads: Vec<_> = (0..threads).map(|_| work()).collect();
-        drop(done);
-        while all_done.recv_timeout(TELL) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // ORDERING: Relaxed, a figure.
-            let percent = read.load(Ordering::Relaxed) * 100 / snapshot.len();
-            tracing::info!(percent, keys = store.len(), "reading the snapshot");
-        }
-        let results = threads.into_iter().map(|thread| thread.join().expect("reading panicked"));
-        results.collect::<Vec<_>>().into_iter().collect::<Result<(), _>>()
-    })
-    .map_err(|error| -> Box<dyn Error> { error })?;
-    tracing::info!(
-        name = snapshot.name(),
-        items = snapshot.items(),
-        bytes = snapshot.len(),
-        keys = store.len(),
-        seconds = started.elapsed().as_secs_f64(),
-        "the snapshot is read"
-    );
-    Ok(Some(snapshot))
-}
-
-fn read_blocks(
-    snapshot: &Snapshot,
-    session: &mut Session,
-    now: u64,
-    read: &AtomicU64,
-) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let (mut buffer, mut unknown) = (Vec::new(), None);
-    loop {
-        let mut replay = |effect: &Effect<'_>| {
-            if let Err(form) = session.replay(effect, now) {
-                unknown.get_or_insert(form);
-            }
-        };
-        let Some(len) = snapshot.read_block(&mut buffer, &mut replay)? else { return Ok(()) };
-        if let Some(form) = unknown {
-            return Err(format!("{}: {form}", snapshot.name()).into());
-        }
-        // ORDERING: Relaxed, a figure.
-        read.fetch_add(len, Ordering::Relaxed);
-    }
 }

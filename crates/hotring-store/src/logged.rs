@@ -75,6 +75,10 @@ impl Logged {
         self.parts.set(Parts { log, locks }).is_ok()
     }
 
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     pub(crate) fn log(&self) -> Option<&Log> {
         Some(&self.parts.get()?.log)
     }
@@ -230,7 +234,7 @@ pub(crate) fn with_form<R>(value: Value<'_>, f: impl FnOnce(u8, &[u8]) -> R) -> 
     }
 }
 
-fn from_form(form: u8, bytes: &[u8]) -> Option<NewValue<'_>> {
+pub(crate) fn from_form(form: u8, bytes: &[u8]) -> Option<NewValue<'_>> {
     let kind = form & !FORM_WORD;
     if kind > KIND_MAX {
         return None;

@@ -13,7 +13,7 @@ use std::fmt;
 use std::io;
 
 use hotring_index::{Damaged, Entry};
-use hotring_log::{Effect, Lsn, SnapshotWriter};
+use hotring_log::{ALL, Effect, HOTTEST, Lsn, SnapshotWriter};
 
 use crate::gate::{Hold, STRIPES_ALL};
 use crate::logged::with_form;
@@ -21,11 +21,6 @@ use crate::session::Session;
 
 /// A time at which nothing has expired.
 const NO_TIME: u64 = 0;
-
-/// The hottest items: pins, which are to be there before anything is evicted, and the keys that were named.
-const HOTTEST: u8 = 0;
-/// All items.
-const ALL: u8 = 1;
 
 /// Bytes that a step is to hand out, and items at most.
 const STEP_LEN: usize = 256 << 10;

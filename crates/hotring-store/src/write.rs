@@ -245,6 +245,20 @@ impl Write<'_> {
         }
     }
 
+    /// Gives the key the value and the expiry that it had, unless it has got a later one already.
+    pub(crate) fn restore_item(self, value: NewValue<'_>, expire_at: Option<u64>, now: u64) {
+        let Write { index, key, wheels, .. } = self;
+        let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
+        // At time 0 nothing has expired.
+        let is_new = index.update(key, 0, |entry| match entry {
+            Some(_) => (Action::Keep, false),
+            None => (Action::Put { value: reborrow(&value), expiry }, true),
+        });
+        if let Some(at) = expire_at.filter(|_| is_new) {
+            enter(wheels, index, key, at, now);
+        }
+    }
+
     /// Removes the key; true if it was present.
     pub(crate) fn remove(self, now: u64) -> bool {
         let Write { index, key, stripe, records, due, .. } = self;

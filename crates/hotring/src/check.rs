@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use hotring_log::{Checked, Disk, Effect, Snapshot, SnapshotError, Storage, repair};
+use hotring_log::{ALL, Checked, Disk, Effect, Snapshot, SnapshotError, Storage, repair};
 
 const NOTES: &str = "\
 The server that uses the folder must have ended. Nothing in DIR is changed. A log that ends within a write, as after a \
@@ -101,7 +101,7 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
 /// Reads all of it.
 fn read(snapshot: &Snapshot) -> Result<(), SnapshotError> {
     let mut buffer = Vec::new();
-    while snapshot.read_block(&mut buffer, &mut |_| {})?.is_some() {}
+    while snapshot.read_block(ALL, &mut buffer, &mut |_| {})?.is_some() {}
     Ok(())
 }
 

@@ -152,7 +152,7 @@ mod tests {
         }
         let result = check(&mut client, rate);
         running.stop();
-        running.wait();
+        running.wait().unwrap();
         result
     }
 

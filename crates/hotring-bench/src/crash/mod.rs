@@ -20,7 +20,7 @@ use crate::report;
 use crate::resp::Client;
 use crate::servers::{Data, Kind, LogPlan, Plan, Spawned, Transport};
 use crate::workload::random::Random;
-use writer::{Lost, Writer};
+use writer::{Lost, Writer, wait_until_loaded};
 
 /// How often a snapshot is asked for.
 const SAVE_EACH: Duration = Duration::from_millis(20);
@@ -145,6 +145,7 @@ impl CrashArgs {
                 let found = writer.check(&mut client, killed);
                 lost.add(found.with_context(|| format!("{} after kill {kill}", mode.name()))?);
             }
+            wait_until_loaded(&mut client)?;
             ensure!(
                 lost.oldest <= mode.lost_max(),
                 "{} after kill {kill}: {} acknowledged writes are lost, the oldest of {:.1} ms before; {} has what \

@@ -219,18 +219,38 @@ fn age(gone: &[(Option<Instant>, State)], killed: Instant) -> Lost {
 }
 
 fn read(client: &mut Client, name: &[u8]) -> Result<State> {
-    match client.call(&[b"GET", name])? {
-        Reply::Bulk(None) => Ok(None),
-        Reply::Bulk(Some(text)) => {
-            let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            let (digits, rest) = text.split_at(digits);
-            ensure!(
-                rest.is_empty()
-                    || text.len() == LONG_LEN && rest[1..].iter().all(|byte| *byte == b'x'),
-                "a value is damaged"
-            );
-            Ok(Some(std::str::from_utf8(digits)?.parse()?))
+    loop {
+        match client.call(&[b"GET", name]) {
+            Ok(Reply::Bulk(None)) => return Ok(None),
+            Ok(Reply::Bulk(Some(text))) => {
+                let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                let (digits, rest) = text.split_at(digits);
+                ensure!(
+                    rest.is_empty()
+                        || text.len() == LONG_LEN && rest[1..].iter().all(|byte| *byte == b'x'),
+                    "a value is damaged"
+                );
+                return Ok(Some(std::str::from_utf8(digits)?.parse()?));
+            }
+            Ok(other) => bail!("GET answers {other:?}"),
+            // Never nil: it is there, or it is said that it is not yet.
+            Err(error) => rest_if_loading(error)?,
         }
-        other => bail!("GET answers {other:?}"),
     }
+}
+
+/// Waits until a server that has just been started takes writes.
+pub fn wait_until_loaded(client: &mut Client) -> Result<()> {
+    while let Err(error) = client.call(&[b"PING"]) {
+        rest_if_loading(error)?;
+    }
+    Ok(())
+}
+
+fn rest_if_loading(error: anyhow::Error) -> Result<()> {
+    if !error.to_string().contains("LOADING ") {
+        return Err(error);
+    }
+    std::thread::sleep(Duration::from_millis(1));
+    Ok(())
 }

@@ -61,7 +61,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         if let Some(running) = self.0.take() {
             running.stop();
-            running.wait();
+            running.wait().unwrap();
         }
     }
 }

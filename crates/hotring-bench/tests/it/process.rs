@@ -25,7 +25,7 @@ fn serve() {
         let name = name.strip_prefix("--").expect("settings begin so");
         config.set(name, value, "the test").expect("it is a setting");
     }
-    hotring_server::start(config).expect("it can be started").wait();
+    hotring_server::start(config).expect("it can be started").wait().expect("it ends well");
 }
 
 /// A program in this folder that is started as hotring is. What lies beside the tool may be an old build.

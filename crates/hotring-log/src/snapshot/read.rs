@@ -4,10 +4,12 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    FOOTER_LEN, FOOTER_MAGIC, HEAD_LEN, HEADER_LEN, Header, SnapshotError, long, name, number, word,
+    CLASS_AT, FOOTER_LEN, FOOTER_MAGIC, HEAD_LEN, HEADER_LEN, Header, SnapshotError, long, name,
+    number, word,
 };
 use crate::log::Lsn;
-use crate::record::{Effect, read_body};
+use crate::packed::unpack;
+use crate::record::Effect;
 use crate::segment::Id;
 use crate::storage::{File, Storage};
 
@@ -120,13 +122,15 @@ impl Snapshot {
     }
 
     /// Reads the next block and hands over its items, once all of it is known to be as it was written. Returns its
-    /// length, None behind the last one. Any number of threads may do so at one time; `buffer` is each one's own.
+    /// length, None behind the last one of this class and those before. Any number of threads may do so at one time;
+    /// `buffer` is each one's own.
     pub fn read_block(
         &self,
+        class: u8,
         buffer: &mut Vec<u8>,
         apply: &mut dyn FnMut(&Effect<'_>),
     ) -> Result<Option<u64>, SnapshotError> {
-        let Some(Block { at, head, len }) = self.take()? else { return Ok(None) };
+        let Some(Block { at, head, len }) = self.take(class)? else { return Ok(None) };
         // The file has that many.
         let len = usize::try_from(len).map_err(|_| self.damaged(at, "a block is too long"))?;
         buffer.resize(len, 0);
@@ -135,16 +139,8 @@ impl Snapshot {
         if crc32c::crc32c_append(crc, buffer) != word(&head, 8) {
             return Err(self.damaged(at, "the checksum of a block is wrong"));
         }
-        let unknown = || self.damaged(at, "an item of a block cannot be understood");
-        let (mut rest, mut effects) = (&buffer[..], 0);
-        while let Some((len, behind)) = rest.split_first_chunk() {
-            let (body, behind) =
-                behind.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or_else(unknown)?;
-            apply(&read_body(body).ok_or_else(unknown)?);
-            (rest, effects) = (behind, effects + 1);
-        }
-        if !rest.is_empty() || effects != word(&head, 16) {
-            return Err(unknown());
+        if unpack(buffer, apply) != Some(word(&head, 16)) {
+            return Err(self.damaged(at, "an item of a block cannot be understood"));
         }
         Ok(Some((HEAD_LEN + len) as u64))
     }
@@ -154,8 +150,8 @@ impl Snapshot {
         self.next.lock().unwrap_or_else(PoisonError::into_inner).at
     }
 
-    /// The next block is the caller's to read.
-    fn take(&self) -> Result<Option<Block>, SnapshotError> {
+    /// The next block is the caller's to read, if it is of this class or one before.
+    fn take(&self, class: u8) -> Result<Option<Block>, SnapshotError> {
         // Nothing panics between its changes.
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let at = next.at;
@@ -169,6 +165,10 @@ impl Snapshot {
         let room = (self.blocks_end - at).checked_sub(HEAD_LEN as u64);
         let room = room.ok_or_else(|| self.damaged(at, "a block is cut off"))?;
         self.read(&mut head, at)?;
+        // Should it be damaged, that is noticed when the block is read, sooner or later.
+        if head[CLASS_AT] > class {
+            return Ok(None);
+        }
         let len = long(&head, 0);
         if len > room {
             return Err(self.damaged(at, "a block is cut off"));

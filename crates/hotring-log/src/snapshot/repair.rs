@@ -3,12 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{Snapshot, SnapshotError, SnapshotWriter};
+use super::{ALL, HOTTEST, Snapshot, SnapshotError, SnapshotWriter, WARM};
 use crate::log::Lsn;
 use crate::storage::Storage;
-
-/// How hot the items of another snapshot are is not asked.
-const ALL: u8 = 1;
 
 impl Snapshot {
     /// Copies what can be read to another directory, in which the log ends with the record `last`. Where the log ends
@@ -21,21 +18,23 @@ impl Snapshot {
         let failed = |error: io::Error| SnapshotError::Io { name: to.place(), error };
         let mut copy =
             SnapshotWriter::create(to.clone(), self.id(), self.after()).map_err(failed)?;
-        copy.set_class(ALL).map_err(failed)?;
         let (mut buffer, mut lost) = (Vec::new(), Vec::new());
-        loop {
-            let at = self.next_at();
-            match self.read_block(&mut buffer, &mut |effect| copy.push(effect)) {
-                Ok(None) => break,
-                Ok(Some(_)) => copy.write_block().map_err(failed)?,
-                Err(error @ SnapshotError::Damaged { .. }) => {
-                    lost.push(error);
-                    if self.next_at() == at {
-                        // Where the next one begins is lost, too.
-                        break;
+        'classes: for class in [HOTTEST, WARM, ALL] {
+            copy.set_class(class).map_err(failed)?;
+            loop {
+                let at = self.next_at();
+                match self.read_block(class, &mut buffer, &mut |effect| copy.push(effect)) {
+                    Ok(None) => break,
+                    Ok(Some(_)) => copy.write_block().map_err(failed)?,
+                    Err(error @ SnapshotError::Damaged { .. }) => {
+                        lost.push(error);
+                        if self.next_at() == at {
+                            // Where the next one begins is lost, too.
+                            break 'classes;
+                        }
                     }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
             }
         }
         let end = self.end().min(last);

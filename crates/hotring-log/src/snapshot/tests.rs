@@ -20,7 +20,7 @@ fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Effect<'a> {
 fn written(storage: &Memory) -> Finished {
     let mut writer = SnapshotWriter::create(Arc::new(storage.clone()), ID, 40).unwrap();
     writer.push(&put(b"hot", b"1"));
-    writer.set_class(1).unwrap();
+    writer.set_class(ALL).unwrap();
     writer.push(&put(b"hot", b"2"));
     writer.push(&Effect::Pin { key: b"hot" });
     writer.write_block().unwrap();
@@ -39,7 +39,7 @@ fn all(snapshot: &Snapshot) -> Result<Vec<Item>, SnapshotError> {
         };
         items.push((key, format!("{effect:?}")));
     };
-    while snapshot.read_block(&mut buffer, &mut note)?.is_some() {}
+    while snapshot.read_block(ALL, &mut buffer, &mut note)?.is_some() {}
     Ok(items)
 }
 

@@ -3,8 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{FOOTER_MAGIC, HEAD_LEN, HEADER_LEN, Header, name, prune, unfinished};
+use super::{CLASS_AT, FOOTER_MAGIC, HEAD_LEN, HEADER_LEN, Header, name, prune, unfinished};
 use crate::log::Lsn;
+use crate::packed::pack;
 use crate::record::{Effect, Records};
 use crate::segment::Id;
 use crate::storage::{File, Storage};
@@ -77,12 +78,7 @@ impl SnapshotWriter {
 
     /// Adds an item, in memory.
     pub fn push(&mut self, effect: &Effect<'_>) {
-        self.scratch.reset();
-        self.scratch.push(effect);
-        let body = self.scratch.body();
-        let len = u32::try_from(body.len()).expect("`Records::push` has seen to it");
-        self.block.extend_from_slice(&len.to_le_bytes());
-        self.block.extend_from_slice(body);
+        pack(effect, &mut self.scratch, &mut self.block);
         self.block_items += 1;
     }
 
@@ -113,7 +109,7 @@ impl SnapshotWriter {
             block[..8].copy_from_slice(&len.to_le_bytes());
             block[12..16].copy_from_slice(&self.blocks.to_le_bytes());
             block[16..20].copy_from_slice(&self.block_items.to_le_bytes());
-            block[20] = self.class;
+            block[CLASS_AT] = self.class;
             let crc = crc32c::crc32c_append(*seed, &block[12..]);
             block[8..12].copy_from_slice(&crc.to_le_bytes());
             self.file.write_all_at(block, self.at)?;

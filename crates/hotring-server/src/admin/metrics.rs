@@ -10,6 +10,7 @@ use crate::counters::CommandTotals;
 use crate::facts::{Facts, cpu_seconds, rss_bytes};
 use crate::histogram::{BOUNDS, Distribution, bound_ns};
 use crate::server::Totals;
+use crate::snapshots::SnapshotStatus;
 
 /// What Prometheus calls this format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -21,6 +22,12 @@ pub(super) struct Figures<'a> {
     pub totals: Totals,
     /// Of those commands that were used.
     pub commands: Vec<CommandFigures>,
+}
+
+impl Figures<'_> {
+    fn snapshot(&self) -> Option<SnapshotStatus> {
+        Some(self.facts.server.durability.snapshots()?.status())
+    }
 }
 
 /// What is known of one command.
@@ -208,6 +215,32 @@ pub(super) static METRICS: &[Metric] = &[
     }),
     gauge("log_unwritten_bytes", "Bytes that wait to be written to the log", |f, l| {
         l.value(f.facts.server.durability.log().map_or(0, |log| log.unwritten()));
+    }),
+    gauge("loading", "1 while data that outlasted the server before is being loaded", |f, l| {
+        l.value(u8::from(f.facts.server.loading.is_on()));
+    }),
+    gauge("snapshot_running", "1 while a snapshot is being written", |f, l| {
+        l.value(u8::from(f.snapshot().is_some_and(|s| s.running.is_some())));
+    }),
+    gauge("snapshot_progress", "How much of it there is, from 0 to 1", |f, l| {
+        l.value(f.snapshot().map_or(0.0, |s| s.progress));
+    }),
+    gauge("snapshot_failed", "1 if the last snapshot failed", |f, l| {
+        l.value(u8::from(f.snapshot().is_some_and(|s| matches!(s.last, Some(Err(_))))));
+    }),
+    gauge("snapshot_seconds", "How long the last one took that did not fail", |f, l| {
+        let took = f.snapshot().and_then(|s| s.last?.ok());
+        l.value(took.map_or(0.0, |took| took.as_secs_f64()));
+    }),
+    gauge(
+        "snapshot_unix_seconds",
+        "When the last one was whole; 0 if none since the start",
+        |f, l| {
+            l.value(f.snapshot().and_then(|s| s.saved_at).unwrap_or(0) / 1000);
+        },
+    ),
+    gauge("snapshot_changes", "Records of the log since", |f, l| {
+        l.value(f.snapshot().map_or(0, |s| s.changes));
     }),
     gauge("memory_rss_bytes", "Resident memory of the process", |_, l| l.value(rss_bytes())),
     gauge("stalled", "1 while a thread that does not leave its command keeps memory", |f, l| {

@@ -31,6 +31,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::facts::Facts;
+use crate::loading::Stage;
 use crate::server::Server;
 use crate::worker;
 use metrics::{CommandFigures, Figures};
@@ -157,6 +158,7 @@ fn router(admin: Admin, is_loopback: bool) -> Router {
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
+        .route("/readyz/hot", get(readyz_hot))
         .with_state(admin);
     if is_loopback { router.layer(middleware::from_fn(only_for_us)) } else { router }
 }
@@ -220,9 +222,23 @@ async fn healthz(State(admin): State<Admin>) -> Response {
 /// Whether it is to be sent clients.
 async fn readyz(State(admin): State<Admin>) -> Response {
     if admin.server.is_stopping() {
-        plain(StatusCode::SERVICE_UNAVAILABLE, "ending\n")
-    } else {
-        plain(StatusCode::OK, "ready\n")
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "ending\n");
+    }
+    match admin.server.loading.stage() {
+        Stage::Nothing => plain(StatusCode::SERVICE_UNAVAILABLE, "loading\n"),
+        Stage::Hot => plain(StatusCode::SERVICE_UNAVAILABLE, "hot-ready\n"),
+        Stage::All => plain(StatusCode::OK, "ready\n"),
+    }
+}
+
+/// Whether it is to be sent clients that can do with the hottest keys at first.
+async fn readyz_hot(State(admin): State<Admin>) -> Response {
+    let is_ending = admin.server.is_stopping();
+    match admin.server.loading.stage() {
+        _ if is_ending => plain(StatusCode::SERVICE_UNAVAILABLE, "ending\n"),
+        Stage::Nothing => plain(StatusCode::SERVICE_UNAVAILABLE, "loading\n"),
+        Stage::Hot => plain(StatusCode::OK, "hot-ready\n"),
+        Stage::All => plain(StatusCode::OK, "ready\n"),
     }
 }
 

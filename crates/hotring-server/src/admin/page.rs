@@ -7,10 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::metrics::{CommandFigures, Figures};
 use crate::big_keys::{BigKey, shown};
 use crate::client::ClientShared;
+use crate::clock;
 use crate::facts::{human, rss_bytes};
 use crate::hot_keys::{HotKey, hottest};
+use crate::loading::{LoadingStatus, Stage};
 use crate::rates::Rate;
 use crate::scrub::Phase;
+use crate::snapshots::SnapshotStatus;
 
 /// Connections that are listed.
 const CLIENTS_SHOWN: usize = 50;
@@ -99,6 +102,7 @@ pub(super) fn page(figures: &Figures<'_>, big_keys: &[BigKey]) -> String {
     server(figures, &mut html);
     rates(figures, &mut html);
     memory(figures, &mut html);
+    durability(figures, &mut html);
     commands(figures, &mut html);
     hot(figures, &mut html);
     large(big_keys, &mut html);
@@ -111,6 +115,21 @@ pub(super) fn page(figures: &Figures<'_>, big_keys: &[BigKey]) -> String {
 }
 
 fn warnings(f: &Figures<'_>, html: &mut Html) {
+    let LoadingStatus { stage, read, total, .. } = f.facts.server.loading.status();
+    if stage != Stage::All {
+        let percent = read * 100 / total.max(1);
+        let text = match stage {
+            Stage::Nothing => "the log is being read, no key is served",
+            _ => "keys that are there can be read",
+        };
+        html.add(format_args!("<p class=warn>The data is being loaded, {percent} %: {text}.\n"));
+    }
+    if let Some(trouble) = f.facts.server.durability.log().and_then(|log| log.trouble()) {
+        html.add(format_args!(
+            "<p class=warn>The log can't be written: {}.\n",
+            Plain(&trouble.to_string())
+        ));
+    }
     if f.facts.server.is_stopping() {
         html.add(format_args!("<p class=warn>The server is ending.\n"));
     }
@@ -195,6 +214,32 @@ fn memory(f: &Figures<'_>, html: &mut Html) {
         let damaged = status.counts.damaged;
         let text = format!("{}, {progress:.1} %, {damaged} damaged", status.phase.name());
         rows.push(("check of all items", text));
+    }
+    html.facts(&rows);
+}
+
+/// The log and the snapshots, of a server that has them.
+fn durability(f: &Figures<'_>, html: &mut Html) {
+    let durability = &f.facts.server.durability;
+    let (Some(log), Some(snapshots)) = (durability.log(), durability.snapshots()) else { return };
+    let SnapshotStatus { running, progress, last, saved_at, changes } = snapshots.status();
+    html.heading("Durability");
+    let snapshot = match (running, saved_at) {
+        (Some(_), _) => format!("being written, {:.1} %", progress * 100.0),
+        (None, Some(at)) => {
+            let ago = clock::unix_ms().saturating_sub(at) / 1000;
+            format!("{} ago, {changes} changes since", duration(ago))
+        }
+        (None, None) => format!("none since the start, {changes} changes"),
+    };
+    let mut rows = vec![
+        ("log", f.facts.config.log.name().to_string()),
+        ("records", format!("{}, {} of them synced", log.handed(), log.synced())),
+        ("waits to be written", human(log.unwritten())),
+        ("snapshot", snapshot),
+    ];
+    if let Some(Err(why)) = last {
+        rows.push(("the last one failed", why));
     }
     html.facts(&rows);
 }

@@ -8,10 +8,12 @@ use std::fmt::Write;
 use super::connection::REDIS_VERSION;
 use crate::acl::Reason;
 use crate::client::ClientShared;
+use crate::clock;
 use crate::context::Context;
 use crate::facts::{Facts, cpu_seconds, human, rss_bytes};
 use crate::failure::Outcome;
 use crate::hot_keys::hottest;
+use crate::loading::{LoadingStatus, Stage};
 
 /// What one section is called and how it is written.
 type Section = (&'static str, fn(&Facts<'_>, &mut String));
@@ -163,7 +165,7 @@ fn memory(f: &Facts<'_>, text: &mut String) {
 }
 
 fn persistence(f: &Facts<'_>, text: &mut String) {
-    field(text, "loading", 0);
+    loading(f, text);
     super::save::tell(f, text);
     let log = f.server.durability.log();
     field(text, "aof_enabled", u8::from(log.is_some()));
@@ -176,6 +178,28 @@ fn persistence(f: &Facts<'_>, text: &mut String) {
     field(text, "log_last_written", log.written());
     field(text, "log_last_synced", log.synced());
     field(text, "log_abandoned", u8::from(f.server.durability.is_abandoned()));
+}
+
+/// How far the server is with what was there before.
+fn loading(f: &Facts<'_>, text: &mut String) {
+    let LoadingStatus { stage, since, total, read, records } = f.server.loading.status();
+    field(text, "loading", u8::from(stage != Stage::All));
+    field(text, "async_loading", 0);
+    if stage == Stage::All {
+        return;
+    }
+    let seconds = clock::unix_ms().saturating_sub(since) as f64 / 1000.0;
+    let rest = total.saturating_sub(read) as f64;
+    field(text, "loading_hot_ready", u8::from(stage == Stage::Hot));
+    field(text, "loading_start_time", since / 1000);
+    field(text, "loading_total_bytes", total);
+    field(text, "loading_loaded_bytes", read);
+    line(
+        text,
+        format_args!("loading_loaded_perc:{:.2}", read as f64 * 100.0 / total.max(1) as f64),
+    );
+    field(text, "loading_eta_seconds", (rest * seconds / read.max(1) as f64) as u64);
+    field(text, "loading_log_records", records);
 }
 
 fn stats(f: &Facts<'_>, text: &mut String) {

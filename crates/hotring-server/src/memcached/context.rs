@@ -8,6 +8,7 @@ use super::counts::{Count, Counts};
 use crate::client::{Client, Closing};
 use crate::config::Config;
 use crate::counters::Counters;
+use crate::loading::LOADING;
 use crate::server::Server;
 
 /// Numbers of seconds above this are a time, and not how long from now: 30 days.
@@ -52,6 +53,8 @@ pub(super) enum Refusal {
     ReplyTooLong,
     /// The item of the key is damaged.
     Damaged,
+    /// The data is not there yet.
+    Loading,
     /// Writes are refused, as they can't be logged.
     NotLogged(String),
 }
@@ -120,6 +123,7 @@ impl Context<'_> {
         match refusal {
             Refusal::Text(text) => self.reply.line(text),
             Refusal::TooLong => self.reply.line(TOO_LARGE),
+            Refusal::Loading => self.reply.line(format!("SERVER_ERROR {LOADING}")),
             Refusal::NotLogged(why) => self.reply.line(format!("SERVER_ERROR {why}")),
             Refusal::Damaged => self.reply.line("SERVER_ERROR the item fails its checksum"),
             Refusal::Store(StoreError::ValueTooLong { .. }) => self.reply.line(TOO_LARGE),

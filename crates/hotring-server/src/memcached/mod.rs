@@ -230,6 +230,7 @@ impl Talk {
             client,
         };
         let outcome = match (self.authenticated, &means.refusal) {
+            (true, _) if misses(request.command, &mut context) => Err(Refusal::Loading),
             (true, Some(why)) if request.command.is_some_and(writes) => {
                 Err(Refusal::NotLogged(why.clone()))
             }
@@ -355,6 +356,19 @@ fn event(command: Command) -> Option<&'static Spec> {
 /// Whether it is there to change something. `mg` may do so on the way.
 fn writes(command: Command) -> bool {
     command == Command::FlushAll || command != Command::MetaGet && event(command).is_some()
+}
+
+/// Whether it asks for what is not loaded yet.
+#[inline]
+fn misses(command: Option<Command>, c: &mut Context<'_>) -> bool {
+    let Some(command) = command.filter(|_| c.server.loading.is_on()) else { return false };
+    let keys = command.keys(c.args);
+    // Flags of `mg` that store something or change its time.
+    let is_write = |flag: &[u8]| matches!(flag.first(), Some(b'N' | b'T'));
+    let is_read =
+        !writes(command) && (command != Command::MetaGet || !c.args.iter().skip(2).any(is_write));
+    let is_of_keys = !keys.is_empty() || event(command).is_some() || writes(command);
+    is_of_keys && (!is_read || c.server.loading.misses(keys.iter(), c.store))
 }
 
 /// Whether a request has data that can be stored.

@@ -54,7 +54,7 @@ fn clients_are_told_of_damage_and_a_walk_finds_it() {
         .expect("the key is there");
     assert_eq!(lines(&mut stream, "STRLEN key:77\r\n"), [":4\r\n"]);
     running.stop();
-    running.wait();
+    running.wait().unwrap();
 }
 
 /// A server with its log on this storage.
@@ -73,7 +73,7 @@ fn value_of(storage: &Memory, key: &str) -> String {
     let mut stream = connect(&running);
     let length = lines(&mut stream, &format!("STRLEN {key}\r\n")).remove(0);
     running.stop();
-    running.wait();
+    running.wait().unwrap();
     length
 }
 
@@ -125,7 +125,7 @@ fn a_disk_that_fails_stops_writes_and_nothing_acknowledged_is_lost() {
         assert!(replies[1].starts_with("-MISCONF "), "{}", replies[1]);
         assert!(info(&mut stream).contains("aof_last_write_status:err\r\n"));
         running.stop();
-        running.wait();
+        running.wait().unwrap();
         let found: usize = value_of(&storage.killed(), "kept")[1..].trim().parse().unwrap();
         assert!((kept..=kept + 1).contains(&found), "{step:?}: {found} of {kept}");
     }
@@ -144,7 +144,7 @@ fn a_full_disk_is_tried_again() {
     assert!(failed.contains("it is tried again each second"), "{failed}");
     let length = until(&running, "APPEND k v\r\n", ":");
     running.stop();
-    running.wait();
+    running.wait().unwrap();
     let found = value_of(&storage.killed(), "k");
     assert_eq!(found, length, "what was refused is logged with the rest");
 }
@@ -165,7 +165,7 @@ fn the_server_goes_on_without_a_log_if_it_is_to() {
     assert_eq!(lines(&mut stream, "STRLEN k\r\n"), [":2\r\n"]);
     assert!(info(&mut stream).contains("aof_last_write_status:err\r\n"));
     running.stop();
-    running.wait();
+    running.wait().unwrap();
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn two_servers_cannot_have_one_folder() {
     let Err(error) = start(config) else { panic!("two servers write one log") };
     assert!(error.to_string().contains("in use by another server"), "{error}");
     running.stop();
-    running.wait();
+    running.wait().unwrap();
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -205,5 +205,5 @@ fn clients_of_a_stalled_server_are_told_and_go_on_when_it_does() {
     });
     assert!(lines(&mut stream, &set.repeat(1_000)).iter().all(|reply| reply == "+OK\r\n"));
     running.stop();
-    running.wait();
+    running.wait().unwrap();
 }

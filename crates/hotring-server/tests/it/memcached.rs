@@ -36,7 +36,7 @@ impl Drop for Both {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
             running.stop();
-            running.wait();
+            let _ = running.wait();
         }
     }
 }
@@ -193,7 +193,7 @@ fn users_of_a_file_say_who_they_are() {
     assert_eq!(lines.ask("set x 0 0 10\r\nann secret\r\n"), "STORED\r\n");
     assert_eq!(lines.ask("get k\r\n"), "END\r\n");
     running.stop();
-    running.wait();
+    running.wait().unwrap();
 }
 
 /// A number that a meta reply has behind a letter.

@@ -46,7 +46,7 @@ fn several_addresses_and_a_unix_socket_serve_the_same_keys() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let running = start(other.clone()).unwrap();
     running.stop();
-    running.wait();
+    running.wait().unwrap();
     std::fs::write(&path, "precious").unwrap();
     assert!(failure(other).contains("is no socket"));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
@@ -71,7 +71,7 @@ fn a_server_of_a_unix_socket_alone_opens_no_port() {
     unix.read_to_string(&mut text).unwrap();
     assert_eq!(text, "+PONG\r\n*2\r\n$4\r\nport\r\n$1\r\n0\r\n+OK\r\n");
     running.stop();
-    running.wait();
+    running.wait().unwrap();
 }
 
 #[test]
@@ -89,10 +89,10 @@ fn a_unix_socket_is_private_and_only_its_own_file_is_removed() {
     let second = start(Config { unixsocketperm: 0o660, ..config.clone() }).unwrap();
     assert_eq!(mode(), 0o660);
     first.stop();
-    first.wait();
+    first.wait().unwrap();
     assert!(UnixStream::connect(&path).is_ok(), "the second server's file is gone");
     second.stop();
-    second.wait();
+    second.wait().unwrap();
     assert!(!path.exists());
     // A socket that refuses for another reason than that nobody listens.
     let other_kind = std::os::unix::net::UnixDatagram::bind(&path).unwrap();

@@ -340,7 +340,7 @@ fn port_0_serves_tls_alone() {
     let mut stream = Client::PLAIN.connect(running.tls_addresses()[0]);
     assert_eq!(ask(&mut stream, &["PING"]), "+PONG");
     running.stop();
-    running.wait();
+    running.wait().unwrap();
 }
 
 #[test]

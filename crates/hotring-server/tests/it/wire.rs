@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotring_server::{Config, Running, start};
 
@@ -22,6 +22,11 @@ impl TestServer {
         let mut config = Config { listen, threads: 2, ..Config::default() };
         change(&mut config);
         let running = start(config).expect("the server starts");
+        let begun = Instant::now();
+        while !running.is_loaded() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the data is not loaded");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         TestServer { address: running.addresses()[0], running: Some(running) }
     }
 
@@ -65,7 +70,7 @@ impl TestServer {
     fn end(&mut self) {
         if let Some(running) = self.running.take() {
             running.stop();
-            running.wait();
+            let _ = running.wait();
         }
     }
 }

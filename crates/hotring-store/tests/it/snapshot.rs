@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use hotring_log::storage::Memory;
 use hotring_log::{
-    Effect, File, Finished, Lsn, Snapshot, SnapshotWriter, Storage, When, clean, recover,
-    recover_behind,
+    ALL, Effect, File, Finished, Lsn, Snapshot, SnapshotWriter, Storage, WARM, When, clean,
+    recover, recover_behind,
 };
 use hotring_store::{
-    ExpireCondition, Fault, Options, Session, SetExpiry, SetOptions, SnapshotWalk, Store,
+    Ahead, ExpireCondition, Fault, Options, Session, SetExpiry, SetOptions, SnapshotWalk, Store,
 };
 
 use super::logged::{ID, Logged, NOW, State, state};
@@ -80,8 +80,54 @@ fn whole(store: &Store) -> (State, Pins) {
     (state(store), store.session().pinned_keys(None, usize::MAX))
 }
 
-/// What the storage holds: the newest snapshot, if there is one, and the log behind it up to `last`.
+/// What the storage holds: the newest snapshot, if there is one, and the log behind it up to `last`. Read in that order,
+/// and with the hottest part of the snapshot first, which is the same.
 fn restored(storage: &Memory, last: Lsn) -> (State, Pins) {
+    let restored = restored_in_order(storage, last);
+    for parts in [1, 3] {
+        assert!(restored_hottest_first(storage, last, parts) == restored, "{parts} parts");
+    }
+    restored
+}
+
+fn restored_hottest_first(storage: &Memory, last: Lsn, parts: usize) -> (State, Pins) {
+    let store = Store::new(Options::default()).expect("it fits");
+    let mut session = store.session();
+    let snapshot = Snapshot::newest(storage).expect("it is whole");
+    let mut buffer = Vec::new();
+    let mut read = |class, put: &mut dyn FnMut(&Effect<'_>)| {
+        let Some(snapshot) = &snapshot else { return };
+        while snapshot.read_block(class, &mut buffer, put).expect("it is whole").is_some() {}
+    };
+    read(WARM, &mut |effect| session.replay(effect, NOW).expect("a known form"));
+    let mut aheads: Vec<Ahead> = (0..parts).map(|_| Ahead::new(snapshot.is_some())).collect();
+    let (after, end) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.end()));
+    let mut replay = |lsn, effects: &[Effect<'_>]| {
+        for effect in effects.iter().filter(|_| lsn <= last) {
+            let part = match effect {
+                Effect::Put { key, .. } | Effect::Remove { key } | Effect::Expire { key, .. } => {
+                    session.part(key, parts)
+                }
+                _ => 0,
+            };
+            session.replay_ahead(effect, NOW, &mut aheads[part]).expect("a known form");
+            if *effect == Effect::Clear {
+                aheads.iter_mut().for_each(Ahead::clear);
+            }
+        }
+    };
+    recover_behind(storage, Some(ID), (after + 1, end), &mut replay).expect("it is whole");
+    read(ALL, &mut |effect| {
+        let part = match effect {
+            Effect::Put { key, .. } => session.part(key, parts),
+            _ => 0,
+        };
+        session.replay_rest(effect, NOW, &aheads[part]).expect("a known form");
+    });
+    whole(&store)
+}
+
+fn restored_in_order(storage: &Memory, last: Lsn) -> (State, Pins) {
     let store = Store::new(Options::default()).expect("it fits");
     let mut session = store.session();
     clean(storage).expect("it works");
@@ -89,7 +135,7 @@ fn restored(storage: &Memory, last: Lsn) -> (State, Pins) {
     let mut buffer = Vec::new();
     while let Some(snapshot) = &snapshot {
         let mut put = |effect: &Effect<'_>| session.replay(effect, NOW).expect("a known form");
-        if snapshot.read_block(&mut buffer, &mut put).expect("it is whole").is_none() {
+        if snapshot.read_block(ALL, &mut buffer, &mut put).expect("it is whole").is_none() {
             break;
         }
     }
@@ -301,7 +347,7 @@ fn pins_and_the_keys_that_were_named_come_first() {
         Effect::Put { key, .. } | Effect::Pin { key } => first.push(key.to_vec()),
         _ => panic!("{effect:?}"),
     };
-    snapshot.read_block(&mut Vec::new(), &mut note).expect("it is whole");
+    snapshot.read_block(ALL, &mut Vec::new(), &mut note).expect("it is whole");
     assert_eq!(first, [&b"key 5"[..], b"key 1", b"twin 2"]);
 }
 

@@ -1,0 +1,297 @@
+//! The start of a server that has data on its disk: clients are there already, and are answered by and by.
+//!
+//! ```text
+//!   NOTHING   the hottest part of the snapshot is read, then the log     all that names keys gets -LOADING
+//!   HOT       the rest of the snapshot is read                           keys that are there can be read
+//!   ALL       it is done, and writes are logged from now on
+//! ```
+//!
+//! Why a key that is there has its last value before the rest has been read: `restore.rs` of the store.
+
+mod replay;
+#[cfg(test)]
+mod tests;
+
+use std::error::Error;
+use std::fmt::Display;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hotring_log::{ALL, Effect, Id, Snapshot, Storage, WARM, clean, prune};
+use hotring_protocol::{ArgsView, Flags, Spec};
+use hotring_store::{Ahead, Session, UnknownForm};
+
+use crate::clock;
+use crate::config::StartError;
+use crate::durability;
+use crate::run::spawn;
+use crate::server::Server;
+
+/// What the thread is called that reads the rest.
+const THREAD: &str = "hotring-load";
+
+/// How often people are told how far it is.
+const TELL: Duration = Duration::from_secs(1);
+
+/// What a request gets that asks for what is not there yet. Clients know the code from Redis.
+pub(crate) const LOADING: &str = "LOADING hotring is loading the dataset in memory";
+
+/// How far a start is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// No key can be asked for.
+    Nothing,
+    /// Keys that are there can be read.
+    Hot,
+    /// All is there.
+    All,
+}
+
+/// What the server knows of its start.
+#[derive(Debug)]
+pub(crate) struct Loading {
+    stage: AtomicU8,
+    /// Unix milliseconds.
+    since: u64,
+    /// Bytes of the snapshot, and how many have been read.
+    total: AtomicU64,
+    read: AtomicU64,
+    /// Records of the log that have been read.
+    records: AtomicU64,
+    /// Why the rest could not be read.
+    failure: Mutex<Option<String>>,
+}
+
+/// What is told of a start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoadingStatus {
+    pub stage: Stage,
+    /// Unix milliseconds.
+    pub since: u64,
+    pub total: u64,
+    pub read: u64,
+    pub records: u64,
+}
+
+impl Loading {
+    /// Of a server that has something to load, or nothing.
+    pub(crate) fn new(is_due: bool) -> Loading {
+        let stage = if is_due { Stage::Nothing } else { Stage::All };
+        Loading {
+            stage: AtomicU8::new(stage as u8),
+            since: clock::unix_ms(),
+            total: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            records: AtomicU64::new(0),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// How far it is.
+    pub(crate) fn stage(&self) -> Stage {
+        // ORDERING: Acquire pairs with the Release in `reach`: what the stage promises is seen.
+        match self.stage.load(Ordering::Acquire) {
+            0 => Stage::Nothing,
+            1 => Stage::Hot,
+            _ => Stage::All,
+        }
+    }
+
+    /// Whether something is still missing.
+    pub(crate) fn is_on(&self) -> bool {
+        self.stage() != Stage::All
+    }
+
+    fn reach(&self, stage: Stage) {
+        // ORDERING: Release, see `stage`.
+        self.stage.store(stage as u8, Ordering::Release);
+    }
+
+    /// What INFO and people are told.
+    pub(crate) fn status(&self) -> LoadingStatus {
+        // ORDERING: Relaxed, figures.
+        let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        let [total, read, records] = [&self.total, &self.read, &self.records].map(figure);
+        LoadingStatus { stage: self.stage(), since: self.since, total, read, records }
+    }
+
+    fn fail(&self, why: String) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    /// Why the server has ended, if it could not be loaded.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether this request has to be refused for now.
+    #[cold]
+    pub(crate) fn refuses(&self, spec: &Spec, args: ArgsView<'_>, store: &mut Session) -> bool {
+        let stage = self.stage();
+        if stage == Stage::All || spec.flags.contains(Flags::LOADING) {
+            return false;
+        }
+        // Scripts may read more than they say.
+        let is_read = spec.flags.contains(Flags::READONLY) && !spec.flags.contains(Flags::NOSCRIPT);
+        stage == Stage::Nothing || !is_read || !has_all(store, spec.keys_of(args))
+    }
+
+    /// The same of the keys of a read, in any protocol.
+    #[cold]
+    pub(crate) fn misses<'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+        store: &mut Session,
+    ) -> bool {
+        match self.stage() {
+            Stage::Nothing => true,
+            Stage::Hot => !has_all(store, keys),
+            Stage::All => false,
+        }
+    }
+}
+
+/// Whether there are keys, and all of them are in the store. They stay until all is loaded.
+fn has_all<'k>(store: &mut Session, keys: impl IntoIterator<Item = &'k [u8]>) -> bool {
+    let mut keys = keys.into_iter().peekable();
+    keys.peek().is_some() && keys.all(|key| store.is_stored(key))
+}
+
+/// Reads what must be there before anybody is answered, and starts the threads of the log. Another one reads the rest,
+/// if there is any. They all are returned. A disk that holds nothing gets the id.
+pub(crate) fn start(
+    server: &Arc<Server>,
+    disk: Arc<dyn Storage>,
+    id: Id,
+) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let failed = |why: &dyn Display| StartError::new(format!("cannot start with the log: {why}"));
+    let (recovered, snapshot, aheads) = hottest(server, &*disk).map_err(|why| failed(&why))?;
+    let after = snapshot.as_ref().map_or(0, Snapshot::after);
+    let mut threads = durability::start(server, disk, (recovered, after), id)?;
+    let snapshot = snapshot.filter(|_| aheads.iter().any(|ahead| !ahead.is_over()));
+    let Some(snapshot) = snapshot else {
+        end(server);
+        return Ok(threads);
+    };
+    server.loading.reach(Stage::Hot);
+    let LoadingStatus { records, since, .. } = server.loading.status();
+    let (keys, ms) = (server.store.len(), clock::unix_ms().saturating_sub(since));
+    tracing::info!(keys, records, ms, "the hottest keys are served, the others are being loaded");
+    let server = server.clone();
+    threads.push(spawn(THREAD, move || {
+        let put = |session: &mut Session, effect: &Effect<'_>, now| {
+            let ahead = match effect {
+                Effect::Put { key, .. } => &aheads[session.part(key, aheads.len())],
+                _ => &aheads[0],
+            };
+            session.replay_rest(effect, now, ahead)
+        };
+        match read_snapshot(&server, &snapshot, ALL, &put) {
+            Ok(()) if server.is_stopping() => {}
+            Ok(()) => end(&server),
+            Err(error) => {
+                let failure = format!("cannot load the data: {error}");
+                tracing::error!("{failure}");
+                server.loading.fail(failure);
+                server.stop();
+            }
+        }
+    })?);
+    Ok(threads)
+}
+
+/// All is there: from here on writes are taken and logged.
+fn end(server: &Server) {
+    server.store.session().switch_log(true);
+    server.loading.reach(Stage::All);
+    server.renew();
+    server.expirer.wake();
+    let LoadingStatus { since, total, records, .. } = server.loading.status();
+    let (keys, ms) = (server.store.len(), clock::unix_ms().saturating_sub(since));
+    tracing::info!(keys, records, snapshot_bytes = total, ms, "all data is loaded");
+}
+
+type Hottest = (hotring_log::Recovered, Option<Snapshot>, Vec<Ahead>);
+
+/// Has the store do what the hottest part of the newest snapshot says, and then the log.
+fn hottest(server: &Server, disk: &dyn Storage) -> Result<Hottest, Box<dyn Error>> {
+    if clean(disk)? > 0 {
+        tracing::warn!("a snapshot was not finished before the server ended: it is taken away");
+    }
+    let snapshot = Snapshot::newest(disk)?;
+    if let Some(snapshot) = &snapshot {
+        // ORDERING: Relaxed, a figure.
+        server.loading.total.store(snapshot.len(), Ordering::Relaxed);
+        read_snapshot(server, snapshot, WARM, &|session, effect, now| session.replay(effect, now))?;
+    }
+    let (recovered, aheads) = replay::replay(server, disk, snapshot.as_ref())?;
+    if recovered.cut > 0 {
+        tracing::warn!(
+            bytes = recovered.cut,
+            "the log ended in the middle of a write, as after a crash: that end is cut off"
+        );
+    }
+    // A crash may have come before that.
+    prune(disk, snapshot.as_ref().map_or(0, Snapshot::after))?;
+    Ok((recovered, snapshot, aheads))
+}
+
+/// What is done with each item.
+type Put<'a> = &'a (dyn Fn(&mut Session, &Effect<'_>, u64) -> Result<(), UnknownForm> + Sync);
+
+/// Reads a snapshot up to this class, by as many threads as there are cores. If the server ends, so does this.
+fn read_snapshot(
+    server: &Server,
+    snapshot: &Snapshot,
+    class: u8,
+    put: Put<'_>,
+) -> Result<(), Box<dyn Error>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (done, all_done) = mpsc::channel::<()>();
+    let read = std::thread::scope(|scope| {
+        let work = || {
+            let done = done.clone();
+            scope.spawn(move || {
+                let result = read_blocks(server, snapshot, class, put);
+                drop(done);
+                result
+            })
+        };
+        let threads: Vec<_> = (0..threads).map(|_| work()).collect();
+        drop(done);
+        while all_done.recv_timeout(TELL) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let LoadingStatus { read, total, .. } = server.loading.status();
+            let percent = read * 100 / total.max(1);
+            tracing::info!(percent, keys = server.store.len(), "reading the snapshot");
+        }
+        let results = threads.into_iter().map(|thread| thread.join().expect("reading panicked"));
+        results.collect::<Vec<_>>().into_iter().collect::<Result<(), _>>()
+    });
+    read.map_err(|error| -> Box<dyn Error> { error })
+}
+
+fn read_blocks(
+    server: &Server,
+    snapshot: &Snapshot,
+    class: u8,
+    put: Put<'_>,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let (mut session, now) = (server.store.session(), clock::unix_ms());
+    let (mut buffer, mut unknown) = (Vec::new(), None);
+    while !server.is_stopping() {
+        let mut apply = |effect: &Effect<'_>| {
+            if let Err(form) = put(&mut session, effect, now) {
+                unknown.get_or_insert(form);
+            }
+        };
+        let Some(len) = snapshot.read_block(class, &mut buffer, &mut apply)? else { break };
+        if let Some(form) = unknown {
+            return Err(format!("{}: {form}", snapshot.name()).into());
+        }
+        // ORDERING: Relaxed, a figure.
+        server.loading.read.fetch_add(len, Ordering::Relaxed);
+    }
+    Ok(())
+}
