@@ -67,6 +67,10 @@ impl Copy {
     }
 
     fn add(&mut self, effects: &[Effect<'_>]) {
+        // It is told at the end.
+        if self.log.trouble().is_some() {
+            return;
+        }
         effects.iter().for_each(|effect| self.records.push(effect));
         self.log.append(&mut self.records);
         if self.log.is_full() {

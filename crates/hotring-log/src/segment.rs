@@ -122,13 +122,25 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Begins a segment. What is left of one that could not be begun is taken away.
-    pub(crate) fn create(storage: &dyn Storage, header: Header, room: u64) -> io::Result<Segment> {
+    /// Begins a segment. What is left of one that could not be begun is taken away; if even that fails, then when it is
+    /// tried again.
+    pub(crate) fn create(
+        storage: &dyn Storage,
+        header: Header,
+        room: u64,
+        is_again: bool,
+    ) -> io::Result<Segment> {
         let name = name(header.first);
-        let file = storage.create(&name)?;
+        let file = match storage.create(&name) {
+            Err(error) if is_again && error.kind() == io::ErrorKind::AlreadyExists => {
+                storage.remove(&name)?;
+                storage.create(&name)?
+            }
+            created => created?,
+        };
         let begun = file.preallocate(room).and_then(|()| file.write_all_at(&header.to_bytes(), 0));
         if let Err(error) = begun {
-            storage.remove(&name)?;
+            let _ = storage.remove(&name);
             return Err(error);
         }
         Ok(Segment { file, len: HEADER_LEN })

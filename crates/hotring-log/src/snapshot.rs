@@ -38,11 +38,12 @@ use crate::segment::{Id, remove_before};
 use crate::storage::Storage;
 
 const HEADER_LEN: usize = 64;
-const HEAD_LEN: usize = 24;
+const HEAD_LEN: usize = 28;
 const FOOTER_LEN: usize = 36;
 
-/// Where in a block's head its class is.
+/// Where in a block's head its class is, and the head's own checksum.
 const CLASS_AT: usize = 20;
+const HEAD_CRC_AT: usize = 24;
 
 /// The class of what is to be there first: pins, and the keys that are asked for most.
 pub const HOTTEST: u8 = 0;

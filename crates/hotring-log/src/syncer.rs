@@ -25,7 +25,8 @@ pub(crate) struct Unsynced {
     state: Mutex<State>,
     /// Held by who syncs.
     turn: Mutex<()>,
-    closed: Condvar,
+    /// Of `wished` and `closed`.
+    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -39,13 +40,15 @@ struct State {
     since: Option<Duration>,
     /// The same of what is being synced.
     syncing: Option<Duration>,
+    /// The syncer is not to wait for its time.
+    wished: bool,
     closed: bool,
 }
 
 impl Unsynced {
     pub(crate) fn new(log: Arc<Log>, storage: Arc<dyn Storage>) -> Unsynced {
         let state = Mutex::new(State { last: log.synced(), ..State::default() });
-        Unsynced { log, storage, state, turn: Mutex::new(()), closed: Condvar::new() }
+        Unsynced { log, storage, state, turn: Mutex::new(()), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -60,12 +63,18 @@ impl Unsynced {
 
     /// Records up to `last` were written to this file.
     pub(crate) fn wrote(&self, file: &Arc<dyn File>, last: Lsn, now: Duration) {
+        self.touched(file);
+        let mut state = self.state();
+        state.last = last;
+        state.since.get_or_insert(now);
+    }
+
+    /// This file was changed by what came to nothing: it is synced before what is written later counts as synced.
+    pub(crate) fn touched(&self, file: &Arc<dyn File>) {
         let mut state = self.state();
         if !state.files.last().is_some_and(|known| Arc::ptr_eq(known, file)) {
             state.files.push(file.clone());
         }
-        state.last = last;
-        state.since.get_or_insert(now);
     }
 
     /// Whether something has been unsynced for too long.
@@ -110,7 +119,13 @@ impl Unsynced {
     /// There will be nothing more to sync.
     pub(crate) fn close(&self) {
         self.state().closed = true;
-        self.closed.notify_all();
+        self.changed.notify_all();
+    }
+
+    /// Has the syncer sync at once.
+    pub(crate) fn wish(&self) {
+        self.state().wished = true;
+        self.changed.notify_all();
     }
 }
 
@@ -121,12 +136,14 @@ pub struct Syncer {
 }
 
 impl Syncer {
-    /// Waits for a second. False once the writer has ended.
+    /// Waits for a second, or until somebody wants all to be synced. False once the writer has ended.
     pub fn wait(&self) -> bool {
-        let goes_on = |state: &mut State| !state.closed;
+        let goes_on = |state: &mut State| !state.closed && !state.wished;
         let state = self.unsynced.state();
-        let waited = self.unsynced.closed.wait_timeout_while(state, EACH, goes_on);
-        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+        let waited = self.unsynced.changed.wait_timeout_while(state, EACH, goes_on);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.wished = false;
+        !state.closed
     }
 
     /// Syncs what there is, unless the writer does that by itself.

@@ -123,8 +123,10 @@ impl Writer {
             self.finish(now);
             return false;
         }
-        if wished || self.log.when() == When::Synced || self.unsynced.is_overdue(now) {
+        if self.log.when() == When::Synced || self.unsynced.is_overdue(now) {
             self.unsynced.sync();
+        } else if wished {
+            self.unsynced.wish();
         }
         true
     }
@@ -166,8 +168,9 @@ impl Writer {
         self.put_down(last, now)?;
         self.group.reset(Self::KEPT_MAX);
         // A sync may have failed meanwhile.
-        if !self.log.is_lost() {
-            self.log.has_written(last, len);
+        match self.log.is_lost() {
+            false => self.log.has_written(last, len),
+            true => self.log.has_dropped(len),
         }
         Ok(())
     }
@@ -179,6 +182,8 @@ impl Writer {
         let crc = self.group.seal(self.first, durable);
         let segment = self.segment.as_mut().expect("a segment was begun");
         if let Err(error) = segment.write(self.group.pieces()) {
+            // Should the group go to another segment, what is cut off here must not come back beside it.
+            self.unsynced.touched(&segment.file);
             segment.end().map_err(trouble("cutting off what could not be written to the log"))?;
             return Err(trouble("writing the log")(error));
         }
@@ -189,15 +194,17 @@ impl Writer {
     }
 
     fn begin_segment(&mut self) -> Result<(), Trouble> {
-        if let Some(segment) = self.segment.take() {
+        if let Some(segment) = &self.segment {
             // Whether this survives a power cut does not matter: zeros are no records.
             segment.end().map_err(trouble("ending a segment of the log"))?;
         }
+        self.segment = None;
         let Options { id, segment_len } = self.options;
         let synced = self.log.synced();
         let header = Header { id, first: self.first, synced, chain: self.chain };
         // Not longer for a long group: it may be the only one.
-        let begun = Segment::create(&*self.storage, header, segment_len);
+        let is_again = self.retry_at.is_some();
+        let begun = Segment::create(&*self.storage, header, segment_len, is_again);
         self.unsynced.directory_changed();
         self.segment = Some(begun.map_err(trouble("beginning a segment of the log"))?);
         self.told = synced;

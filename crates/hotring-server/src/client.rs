@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use hotring_log::Lsn;
 use hotring_protocol::{ArgsView, CommandId, Flags, Spec, Version};
 use hotring_store::{Stamp, Watch};
 
@@ -119,6 +120,13 @@ pub(crate) enum Wait {
     },
     /// Room in the log's queue. The next one has not begun.
     Log,
+    /// The last one waits until the log is synced up to a record.
+    Synced {
+        /// Which one.
+        lsn: Lsn,
+        /// How long at most; None for ever.
+        limit: Option<Duration>,
+    },
     /// The last one waits for a snapshot.
     Save {
         /// Which one.
@@ -466,7 +474,7 @@ impl Client {
     pub(crate) fn begin_wait(&mut self, wait: Wait) {
         let waiting = match wait {
             Wait::Key { .. } => WAITS,
-            Wait::Pause { .. } | Wait::Log | Wait::Save { .. } => PAUSED,
+            Wait::Pause { .. } | Wait::Log | Wait::Synced { .. } | Wait::Save { .. } => PAUSED,
         };
         self.wait = Some(wait);
         // ORDERING: Relaxed, a moment more or less of waiting does not matter.

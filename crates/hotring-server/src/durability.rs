@@ -144,6 +144,12 @@ impl Durability {
         log.poll_reached(lsn, waker)
     }
 
+    /// Whether the log is not synced up to this record yet, and may be one day.
+    pub(crate) fn may_sync(&self, lsn: Lsn) -> bool {
+        let may = |log: &Arc<Log>| log.trouble().is_none_or(|trouble| trouble.may_pass);
+        !self.is_abandoned() && self.log().is_some_and(|log| log.synced() < lsn && may(log))
+    }
+
     /// Whether more waits to be written than may: writes are to wait.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
@@ -243,6 +249,8 @@ fn write(server: &Server, mut writer: Writer) {
 /// Says that there is trouble, or that it has passed, to people and to the threads.
 fn tell(server: &Server, trouble: Option<&Trouble>) {
     match (trouble, server.config().log.on_error) {
+        // It was given up, and is so until the server is started anew.
+        (None, _) if server.durability.is_abandoned() => {}
         (None, _) => tracing::warn!("the log is written again: writes are taken"),
         (Some(trouble), OnError::Stop) => tracing::error!("{}", refusal(trouble)),
         (Some(trouble), OnError::Continue) => {

@@ -52,7 +52,14 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
     }
     let open = |folder: &Path| Disk::open(folder).map_err(|why| why.to_string());
     let disk = open(folder)?;
-    let snapshot = Snapshot::newest(&disk).map_err(|why| why.to_string())?;
+    let found = match new {
+        None => Snapshot::newest(&disk).map(|snapshot| snapshot.map(|snapshot| (snapshot, None))),
+        Some(_) => {
+            let checked = hotring_log::check(&disk, None, 1, &mut |_, _| {});
+            Snapshot::salvage(&disk, checked.ok().and_then(|checked| checked.id))
+        }
+    };
+    let (snapshot, fault) = found.map_err(|why| why.to_string())?.unzip();
     let (after, end) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.end()));
     let id = snapshot.as_ref().map(Snapshot::id);
     let (mut counts, mut lost) = (Counts::default(), Vec::new());
@@ -70,6 +77,7 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
             let checked = repair(&disk, after + 1, &copy).map_err(|why| why.to_string())?;
             if let Some(snapshot) = &snapshot {
                 lost = snapshot.repair(&copy, checked.last).map_err(|why| why.to_string())?;
+                lost.extend(fault.flatten());
             }
             println!("copied {} to {}", records(checked.last - after), new.display());
             Ok(checked)

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    CLASS_AT, FOOTER_LEN, FOOTER_MAGIC, HEAD_LEN, HEADER_LEN, Header, SnapshotError, long, name,
-    number, word,
+    CLASS_AT, FOOTER_LEN, FOOTER_MAGIC, HEAD_CRC_AT, HEAD_LEN, HEADER_LEN, Header, SnapshotError,
+    long, name, number, word,
 };
 use crate::log::Lsn;
 use crate::packed::unpack;
@@ -22,8 +22,8 @@ pub struct Snapshot {
     seed: u32,
     header: Header,
     end: Lsn,
-    blocks: u64,
-    items: u64,
+    /// How many blocks and items there are, if the footer can be read.
+    counts: Option<[u64; 2]>,
     /// Where the footer begins.
     blocks_end: u64,
     next: Mutex<Next>,
@@ -53,41 +53,44 @@ impl Snapshot {
         newest.map(|after| Snapshot::open(storage, after)).transpose()
     }
 
+    /// The newest one, whatever is wrong with its header and its footer, which is returned beside it: blocks stand for
+    /// themselves. `id` is that of the log, if it is known.
+    pub fn salvage(
+        storage: &dyn Storage,
+        id: Option<Id>,
+    ) -> Result<Option<(Snapshot, Option<SnapshotError>)>, SnapshotError> {
+        let error = match Snapshot::newest(storage) {
+            Ok(snapshot) => return Ok(snapshot.map(|snapshot| (snapshot, None))),
+            Err(error @ SnapshotError::Damaged { .. }) => error,
+            Err(error) => return Err(error),
+        };
+        let names = storage.list();
+        let names = names.map_err(|error| SnapshotError::Io { name: storage.place(), error })?;
+        let newest = names.iter().filter_map(|name| number(name, ".hrs")).max();
+        let after = newest.filter(|after| *after < Lsn::MAX).ok_or(error)?;
+        let parts = Parts::of(storage, after)?;
+        let error = parts.fault(after).unwrap_or_else(|| parts.damaged(0, "it is too short"));
+        let header = Header { id: id.unwrap_or_default(), after };
+        let (header, seed) = match Header::read(&parts.header) {
+            Some(Ok(header)) if header.after == after => (header, parts.seed()),
+            // It is known what must have been there.
+            _ if id.is_some() => (header, word(&header.to_bytes(), HEADER_LEN - 4)),
+            _ => (header, parts.seed()),
+        };
+        Ok(Some((parts.snapshot(header, seed, None), Some(error))))
+    }
+
     fn open(storage: &dyn Storage, after: Lsn) -> Result<Snapshot, SnapshotError> {
-        let (place, name) = (storage.place(), name(after));
-        let damaged = |at: u64, what| {
-            let (place, name) = (place.clone(), name.clone());
-            SnapshotError::Damaged { place, name, at, what }
-        };
-        let failed = |error| SnapshotError::Io { name: name.clone(), error };
-        let file = storage.open(&name).map_err(failed)?;
-        let len = file.size().map_err(failed)?;
-        if len < (HEADER_LEN + FOOTER_LEN) as u64 {
-            return Err(damaged(len, "it is too short"));
+        let parts = Parts::of(storage, after)?;
+        if let Some(fault) = parts.fault(after) {
+            return Err(fault);
         }
-        let mut bytes = [0; HEADER_LEN];
-        read(&*file, &mut bytes, 0).map_err(failed)?;
-        let header = match Header::read(&bytes) {
-            None => return Err(damaged(0, "the header cannot be read")),
-            Some(Err(format)) => return Err(SnapshotError::Format { name, format }),
-            Some(Ok(header)) if header.after != after => {
-                return Err(damaged(32, "the header belongs to another name"));
-            }
-            Some(Ok(header)) => header,
+        let Some(Ok(header)) = Header::read(&parts.header) else {
+            unreachable!("it was looked at")
         };
-        let seed = word(&bytes, HEADER_LEN - 4);
-        let blocks_end = len - FOOTER_LEN as u64;
-        let mut footer = [0; FOOTER_LEN];
-        read(&*file, &mut footer, blocks_end).map_err(failed)?;
-        let crc = crc32c::crc32c_append(seed, &footer[..FOOTER_LEN - 4]);
-        if footer[..8] != *FOOTER_MAGIC || crc != word(&footer, FOOTER_LEN - 4) {
-            return Err(damaged(blocks_end, "the end of the file cannot be read"));
-        }
-        let [blocks, items, end] = [8, 16, 24].map(|at| long(&footer, at));
-        let next = Mutex::new(Next { at: HEADER_LEN as u64, block: 0, items: 0 });
-        let snapshot =
-            Snapshot { place, name, file, seed, header, end, blocks, items, blocks_end, next };
-        Ok(snapshot)
+        let ends = [8, 16, 24].map(|at| long(&parts.footer, at));
+        let seed = parts.seed();
+        Ok(parts.snapshot(header, seed, Some(ends)))
     }
 
     /// What it is called.
@@ -112,7 +115,7 @@ impl Snapshot {
 
     /// Items in it.
     pub fn items(&self) -> u64 {
-        self.items
+        self.counts.map_or(0, |[_, items]| items)
     }
 
     /// Bytes in it.
@@ -135,8 +138,7 @@ impl Snapshot {
         let len = usize::try_from(len).map_err(|_| self.damaged(at, "a block is too long"))?;
         buffer.resize(len, 0);
         self.read(buffer, at + HEAD_LEN as u64)?;
-        let crc = crc32c::crc32c_append(self.seed, &head[12..]);
-        if crc32c::crc32c_append(crc, buffer) != word(&head, 8) {
+        if crc32c::crc32c_append(self.seed, buffer) != word(&head, 8) {
             return Err(self.damaged(at, "the checksum of a block is wrong"));
         }
         if unpack(buffer, apply) != Some(word(&head, 16)) {
@@ -156,7 +158,7 @@ impl Snapshot {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let at = next.at;
         if at == self.blocks_end {
-            return match (next.block, next.items) == (self.blocks, self.items) {
+            return match self.counts.is_none_or(|counts| counts == [next.block, next.items]) {
                 true => Ok(None),
                 false => Err(self.damaged(at, "blocks are missing")),
             };
@@ -165,7 +167,10 @@ impl Snapshot {
         let room = (self.blocks_end - at).checked_sub(HEAD_LEN as u64);
         let room = room.ok_or_else(|| self.damaged(at, "a block is cut off"))?;
         self.read(&mut head, at)?;
-        // Should it be damaged, that is noticed when the block is read, sooner or later.
+        let crc = crc32c::crc32c_append(self.seed, &head[..HEAD_CRC_AT]);
+        if crc != word(&head, HEAD_CRC_AT) {
+            return Err(self.damaged(at, "the head of a block cannot be read"));
+        }
         if head[CLASS_AT] > class {
             return Ok(None);
         }
@@ -190,6 +195,72 @@ impl Snapshot {
     fn damaged(&self, at: u64, what: &'static str) -> SnapshotError {
         let (place, name) = (self.place.clone(), self.name.clone());
         SnapshotError::Damaged { place, name, at, what }
+    }
+}
+
+/// What stands at both ends of a file.
+struct Parts {
+    place: String,
+    name: String,
+    file: Arc<dyn File>,
+    header: [u8; HEADER_LEN],
+    footer: [u8; FOOTER_LEN],
+    /// Where the footer begins.
+    blocks_end: u64,
+}
+
+impl Parts {
+    fn of(storage: &dyn Storage, after: Lsn) -> Result<Parts, SnapshotError> {
+        let (place, name) = (storage.place(), name(after));
+        let failed = |error| SnapshotError::Io { name: name.clone(), error };
+        let file = storage.open(&name).map_err(failed)?;
+        let len = file.size().map_err(failed)?;
+        let Some(blocks_end) =
+            len.checked_sub(FOOTER_LEN as u64).filter(|end| *end >= HEADER_LEN as u64)
+        else {
+            return Err(SnapshotError::Damaged { place, name, at: len, what: "it is too short" });
+        };
+        let (mut header, mut footer) = ([0; HEADER_LEN], [0; FOOTER_LEN]);
+        read(&*file, &mut header, 0).map_err(failed)?;
+        read(&*file, &mut footer, blocks_end).map_err(failed)?;
+        Ok(Parts { place, name, file, header, footer, blocks_end })
+    }
+
+    /// The header's checksum, as it stands there.
+    fn seed(&self) -> u32 {
+        word(&self.header, HEADER_LEN - 4)
+    }
+
+    /// What is wrong with them.
+    fn fault(&self, after: Lsn) -> Option<SnapshotError> {
+        match Header::read(&self.header) {
+            None => return Some(self.damaged(0, "the header cannot be read")),
+            Some(Err(format)) => {
+                return Some(SnapshotError::Format { name: self.name.clone(), format });
+            }
+            Some(Ok(header)) if header.after != after || after == Lsn::MAX => {
+                return Some(self.damaged(32, "the header belongs to another name"));
+            }
+            Some(Ok(_)) => {}
+        }
+        let crc = crc32c::crc32c_append(self.seed(), &self.footer[..FOOTER_LEN - 4]);
+        let is_whole =
+            self.footer[..8] == *FOOTER_MAGIC && crc == word(&self.footer, FOOTER_LEN - 4);
+        (!is_whole).then(|| self.damaged(self.blocks_end, "the end of the file cannot be read"))
+    }
+
+    fn damaged(&self, at: u64, what: &'static str) -> SnapshotError {
+        let (place, name) = (self.place.clone(), self.name.clone());
+        SnapshotError::Damaged { place, name, at, what }
+    }
+
+    /// With the number of blocks and items, and the record up to which the log is needed, if they are known.
+    fn snapshot(self, header: Header, seed: u32, ends: Option<[u64; 3]>) -> Snapshot {
+        let Parts { place, name, file, blocks_end, .. } = self;
+        let next = Mutex::new(Next { at: HEADER_LEN as u64, block: 0, items: 0 });
+        let end = ends.map_or(header.after, |[.., end]| end);
+        let counts = ends.map(|[blocks, items, _]| [blocks, items]);
+        Snapshot { place, name, file, seed, header, end, counts, blocks_end, next }
     }
 }
 

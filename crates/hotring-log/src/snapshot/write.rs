@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{CLASS_AT, FOOTER_MAGIC, HEAD_LEN, HEADER_LEN, Header, name, prune, unfinished};
+use super::{
+    CLASS_AT, FOOTER_MAGIC, HEAD_CRC_AT, HEAD_LEN, HEADER_LEN, Header, name, prune, unfinished,
+};
 use crate::log::Lsn;
 use crate::packed::pack;
 use crate::record::{Effect, Records};
@@ -110,8 +112,10 @@ impl SnapshotWriter {
             block[12..16].copy_from_slice(&self.blocks.to_le_bytes());
             block[16..20].copy_from_slice(&self.block_items.to_le_bytes());
             block[CLASS_AT] = self.class;
-            let crc = crc32c::crc32c_append(*seed, &block[12..]);
+            let crc = crc32c::crc32c_append(*seed, &block[HEAD_LEN..]);
             block[8..12].copy_from_slice(&crc.to_le_bytes());
+            let crc = crc32c::crc32c_append(*seed, &block[..HEAD_CRC_AT]);
+            block[HEAD_CRC_AT..HEAD_LEN].copy_from_slice(&crc.to_le_bytes());
             self.file.write_all_at(block, self.at)?;
             self.at += block.len() as u64;
             self.items += u64::from(self.block_items);

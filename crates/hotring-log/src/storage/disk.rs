@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{File, Storage};
@@ -26,7 +26,13 @@ impl Disk {
         let path = path.into();
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let missing: Vec<_> = path.ancestors().take_while(|path| !path.exists()).collect();
         DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(named)?;
+        // Otherwise a power cut may take all of it.
+        for made in missing.iter().filter_map(|path| path.parent()) {
+            let made = if made.as_os_str().is_empty() { Path::new(".") } else { made };
+            fs::File::open(made).and_then(|parent| parent.sync_all()).map_err(named)?;
+        }
         let directory = fs::File::open(&path).map_err(named)?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
@@ -112,7 +118,8 @@ impl File for DiskFile {
         #[cfg(target_os = "linux")]
         {
             use rustix::fs::{FallocateFlags, fallocate};
-            match fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+            let take_room = || fallocate(&self.0, FallocateFlags::empty(), 0, len);
+            match rustix::io::retry_on_intr(take_room) {
                 // Without it, only syncing is slower.
                 Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
                 Err(error) => Err(error.into()),

@@ -187,6 +187,10 @@ impl Run {
             if random.below(6) == 0 {
                 running.syncer.step();
             }
+            if self.troubled && random.below(4) == 0 {
+                // As a snapshot does.
+                running.log.begin_segment();
+            }
             if self.troubled && random.below(3) == 0 {
                 let step =
                     [Step::Write, Step::Write, Step::Create, Step::Preallocate][random.below(4)];

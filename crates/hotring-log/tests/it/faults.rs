@@ -60,6 +60,37 @@ fn a_write_that_fails_is_for_good() {
     }
 }
 
+/// Of a group a batch is written before the disk is full, and the group goes to another segment, as a snapshot asks for
+/// one. That the batch was cut off from the first is to be on the disk before its records are acknowledged: otherwise a
+/// power cut leaves them in both.
+#[test]
+fn what_was_cut_off_does_not_come_back_before_a_new_segment() {
+    let memory = Memory::new();
+    let mut running = running(&memory, When::Synced);
+    let mut order = vec![running.put(b"a", b"1")];
+    running.step();
+    order.push(running.put(b"b", b"2"));
+    let mut records = Records::new();
+    let long: Arc<dyn AsRef<[u8]> + Send + Sync> = Arc::new(vec![3; 3000]);
+    records.push_attached(b"c", 1, None, long);
+    let last = running.log.append(&mut records);
+    // The first piece has the first batch and the beginning of the second.
+    memory.fail(Step::Write, 1, 1, ErrorKind::StorageFull);
+    running.step();
+    assert!(running.log.trouble().is_some_and(|trouble| trouble.may_pass));
+    running.log.begin_segment();
+    running.now += Duration::from_secs(1);
+    running.step();
+    assert!(running.log.trouble().is_none());
+    assert_eq!(running.log.synced(), last);
+    for cut in memory.power_cuts(16, 1) {
+        let (report, found) = recovered(&memory.image(&cut), 1).expect("a crash is no damage");
+        assert_eq!(report.last, last, "{cut:?}");
+        assert_eq!(found[..2], order[..], "{cut:?}");
+    }
+    running.close();
+}
+
 #[test]
 fn a_sync_that_fails_is_for_good_and_not_tried_again() {
     for when in [When::Synced, When::Written] {

@@ -84,9 +84,9 @@ table! {
             .about("Shows every request that any client sends, from now on.");
         Debug = "debug" -2 Server .flags(ADMIN).args("subcommand [arg [arg ...]]")
             .about("Helps with tests of clients, if enable-debug-command allows it.");
-        WaitAof = "waitaof" 4 Connection .flags(Flags::NOSCRIPT).since("7.2.0")
+        WaitAof = "waitaof" 4 Connection .flags(Flags::NOSCRIPT.with(Flags::NO_MULTI)).since("7.2.0")
             .args("numlocal numreplicas timeout").tips(&[ALL_SHARDS, MINIMUM])
-            .about("Answers who has all writes on disk: nobody, as there is no log.");
+            .about("Waits until all writes so far are on the disk; tells whether they are, and on how many replicas: none.");
         LastSave = "lastsave" 1 Server .flags(ALWAYS_FAST).tips(&[VARIES])
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Unix seconds of the last snapshot; without one, of the server's start.");

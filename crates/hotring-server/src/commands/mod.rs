@@ -35,7 +35,7 @@ mod multi;
 mod numeric;
 mod object;
 mod pin;
-mod process;
+pub(crate) mod process;
 pub(crate) mod pubsub;
 mod range;
 pub(crate) mod save;

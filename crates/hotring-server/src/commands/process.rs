@@ -1,10 +1,13 @@
 //! Commands about the whole store or the process: DBSIZE, FLUSHALL, FLUSHDB, TIME, ROLE, MODULE LIST,
 //! WAIT, WAITAOF, SHUTDOWN.
 
-use hotring_protocol::parse_i64;
+use std::time::Duration;
+
+use hotring_log::Lsn;
+use hotring_protocol::{Writer, parse_i64};
 
 use super::save;
-use crate::client::{Client, Closing};
+use crate::client::{Client, Closing, Wait};
 use crate::clock;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
@@ -64,24 +67,40 @@ pub(crate) fn wait(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// There are no replicas and there is no log, so that there is nothing to wait for.
+/// Waits until all writes so far are on the disk, this connection's among them. There are no replicas to wait for. The
+/// command itself does not wait: the reply comes by [`tell_synced`].
 pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
     let log = parse_i64(&c.args[1]).ok_or(Failure::NotAnInteger)?;
     parse_i64(&c.args[2]).filter(|n| *n >= 0).ok_or(Failure::NotAnInteger)?;
     let timeout = parse_i64(&c.args[3])
         .ok_or(Failure::text("ERR timeout is not an integer or out of range"))?;
-    if timeout < 0 {
-        return Err(Failure::text("ERR timeout is negative"));
+    let timeout = u64::try_from(timeout).map_err(|_| Failure::text("ERR timeout is negative"))?;
+    let lsn = match (log, c.server.durability.log()) {
+        (0 | 1, Some(log)) => log.handed(),
+        (0, None) => 0,
+        (1, None) => {
+            return Err(Failure::text(
+                "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+            ));
+        }
+        _ => return Err(Failure::text("ERR value is out of range, must be between 0 and 1")),
+    };
+    if log == 1 && c.server.durability.may_sync(lsn) {
+        c.server.durability.log().inspect(|log| log.sync_soon());
+        let limit = (timeout > 0).then(|| Duration::from_millis(timeout));
+        c.client.begin_wait(Wait::Synced { lsn, limit });
+    } else {
+        tell_synced(c.server, lsn, &mut c.reply);
     }
-    if log != 0 {
-        return Err(Failure::text(
-            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
-        ));
-    }
-    c.reply.array(2);
-    c.reply.int(0);
-    c.reply.int(0);
     Ok(())
+}
+
+/// Whether the log is on the disk up to this record, and that no replica has it.
+pub(crate) fn tell_synced(server: &Server, lsn: Lsn, reply: &mut Writer<'_>) {
+    let is_synced = server.durability.log().is_some_and(|log| log.synced() >= lsn);
+    reply.array(2);
+    reply.int(is_synced.into());
+    reply.int(0);
 }
 
 /// Ends the server as Ctrl-C does; there is no reply, as in Redis.

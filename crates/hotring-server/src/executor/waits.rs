@@ -5,13 +5,14 @@ use hotring_store::Watched;
 
 use super::{Conversation, Executor, Run};
 use crate::client::{Client, Closing, Unblocked, Wait};
-use crate::commands::save;
+use crate::commands::{process, save};
 use crate::pause::Paused;
 
 /// While the log's queue is full, a request that writes looks again after so many milliseconds.
 const FULL_PAUSE_MS: u64 = 2;
 
-/// So does one that waits for a snapshot.
+/// So does one that waits for a sync, or for a snapshot.
+const SYNC_PAUSE_MS: u64 = 1;
 const SAVE_PAUSE_MS: u64 = 5;
 
 /// How a wait for a key ends.
@@ -43,7 +44,10 @@ impl Executor {
             Some(&Wait::Save { number, .. }) if save::is_awaited(&self.server, number) => {
                 Watched::Waiting { until: Some(now + SAVE_PAUSE_MS) }
             }
-            Some(Wait::Save { .. } | Wait::Log) | None => Watched::Fired,
+            Some(&Wait::Synced { lsn, .. }) if self.server.durability.may_sync(lsn) => {
+                Watched::Waiting { until: Some(now + SYNC_PAUSE_MS) }
+            }
+            Some(Wait::Save { .. } | Wait::Synced { .. } | Wait::Log) | None => Watched::Fired,
         }
     }
 
@@ -61,6 +65,10 @@ impl Executor {
             Some(&Wait::Save { number, ends }) => Some((number, ends)),
             _ => None,
         };
+        let synced = match client.wait() {
+            Some(&Wait::Synced { lsn, .. }) => Some(lsn),
+            _ => None,
+        };
         let unblocked = client.end_wait(now);
         if is_paused {
             // What was to wait is not to run just because the server ends.
@@ -75,6 +83,10 @@ impl Executor {
             if let Some(error) = save::end_wait(&self.server, client, saved, &mut reply) {
                 self.server.threads[self.thread].counters.error(&error);
             }
+            return client.end_request(None, start, out);
+        }
+        if let Some(lsn) = synced {
+            process::tell_synced(&self.server, lsn, &mut reply);
             return client.end_request(None, start, out);
         }
         let failed = match (unblocked, end) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hotring_server::{Config, LogSettings, SavePoint, start};
 
-use crate::wire::{TestServer, Wire, ok};
+use crate::wire::{Reply, TestServer, Wire, ok};
 
 /// A folder that goes away with the test.
 struct Folder(PathBuf);
@@ -151,6 +151,24 @@ fn save_answers_when_it_is_there_and_others_do_not_wait() {
     assert_eq!(wire.say("SAVE").text(), "ERR Command not allowed inside a transaction");
     assert_eq!(wire.say("DISCARD"), ok());
     assert_eq!(wire.say("BGREWRITEAOF").text(), "Background append only file rewriting started");
+}
+
+#[test]
+fn waitaof_waits_for_the_disk() {
+    let folder = Folder::new("waitaof");
+    let server = folder.server();
+    let mut wire = server.connect();
+    for number in 0..50 {
+        assert_eq!(wire.say(&format!("SET key {number}")), ok());
+        assert_eq!(wire.say("WAITAOF 1 0 0").items(), [Reply::Int(1), Reply::Int(0)]);
+        let [last, synced] = ["log_last_record", "log_last_synced"].map(|n| info(&mut wire, n));
+        assert_eq!(last, synced);
+    }
+    assert_eq!(wire.say("WAITAOF 0 1 10").items()[1], Reply::Int(0));
+    assert!(wire.say("WAITAOF 2 0 0").text().contains("must be between 0 and 1"));
+    let alone = TestServer::new();
+    assert!(alone.connect().say("WAITAOF 1 0 0").text().contains("appendonly is disabled"));
+    assert_eq!(alone.connect().say("WAITAOF 0 0 0").items()[0], Reply::Int(0));
 }
 
 #[test]
