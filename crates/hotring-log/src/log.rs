@@ -75,6 +75,8 @@ pub struct Log {
     /// Bytes that were handed over and are not written yet.
     unwritten: AtomicU64,
     unwritten_max: AtomicU64,
+    /// Bytes that have been written.
+    length: AtomicU64,
     when: AtomicU8,
     /// The last record that was handed over, written, synced.
     handed: AtomicU64,
@@ -130,6 +132,7 @@ impl Log {
             work: Condvar::new(),
             unwritten: AtomicU64::new(0),
             unwritten_max: AtomicU64::new(unwritten_max),
+            length: AtomicU64::new(0),
             when: AtomicU8::new(when as u8),
             handed: AtomicU64::new(last),
             written: AtomicU64::new(last),
@@ -203,6 +206,12 @@ impl Log {
         // ORDERING: Relaxed; who waits meanwhile looks again once it is woken, by way of the mutex.
         self.when.store(when as u8, Ordering::Relaxed);
         self.wake_waiters(|_| true);
+    }
+
+    /// Bytes of records that have been written since this was made.
+    pub fn length(&self) -> u64 {
+        // ORDERING: Relaxed, a figure.
+        self.length.load(Ordering::Relaxed)
     }
 
     /// Changes how many bytes may be unwritten.
@@ -378,6 +387,8 @@ impl Log {
 
     /// So many bytes of the queue, up to this record, were written.
     pub(crate) fn has_written(&self, last: Lsn, bytes: u64) {
+        // ORDERING: Relaxed, a figure.
+        self.length.fetch_add(bytes, Ordering::Relaxed);
         // ORDERING: Relaxed, a figure.
         self.unwritten.fetch_sub(bytes, Ordering::Relaxed);
         // ORDERING: Release pairs with the Acquire in `written`. The mutex in `wake_waiters` orders it for who waits.

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::config::StartError;
 use crate::run::spawn;
 use crate::server::Server;
-use crate::snapshots::{self, SnapshotSettings, Snapshots};
+use crate::snapshots::{self, Saved, SnapshotSettings, Snapshots};
 use hotring_log::{Id, Log, Lsn, Options, Recovered, Storage, Trouble, When, Writer};
 
 /// What the threads are called that write the log and sync it.
@@ -184,12 +184,12 @@ pub(crate) fn refusal(trouble: &Trouble) -> String {
 }
 
 /// Goes on with the log behind what was recovered: starts the threads that write it and sync it, and that of snapshots,
-/// of which the last goes on behind the record `after`. Writes are not logged yet. A disk that holds nothing gets the
+/// of which it is told what there is. Writes are not logged yet. A disk that holds nothing gets the
 /// id.
 pub(crate) fn start(
     server: &Arc<Server>,
     disk: Arc<dyn Storage>,
-    (recovered, after): (Recovered, Lsn),
+    (recovered, saved): (Recovered, Saved),
     id: Id,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let settings = &server.config().log;
@@ -200,7 +200,7 @@ pub(crate) fn start(
     let writer = Writer::new(log.clone(), disk.clone(), options, &recovered);
     let (writer, syncer) = writer;
     server.store.set_log(log.clone());
-    let snapshots = Snapshots::new(disk, id, log.clone(), after);
+    let snapshots = Snapshots::new(disk, id, log.clone(), saved);
     let is_first = server.durability.parts.set(Parts { log, snapshots }).is_ok();
     debug_assert!(is_first, "a server starts once");
     // What may have been changed meanwhile.

@@ -28,6 +28,7 @@ use crate::config::StartError;
 use crate::durability;
 use crate::run::spawn;
 use crate::server::Server;
+use crate::snapshots::Saved;
 
 /// What the thread is called that reads the rest.
 const THREAD: &str = "hotring-load";
@@ -168,8 +169,9 @@ pub(crate) fn start(
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let failed = |why: &dyn Display| StartError::new(format!("cannot start with the log: {why}"));
     let (recovered, snapshot, aheads) = hottest(server, &*disk).map_err(|why| failed(&why))?;
-    let after = snapshot.as_ref().map_or(0, Snapshot::after);
-    let mut threads = durability::start(server, disk, (recovered, after), id)?;
+    let (after, len) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.len()));
+    let saved = Saved { after, len, log: recovered.bytes, log_since: 0 };
+    let mut threads = durability::start(server, disk, (recovered, saved), id)?;
     let snapshot = snapshot.filter(|_| aheads.iter().any(|ahead| !ahead.is_over()));
     let Some(snapshot) = snapshot else {
         end(server);

@@ -39,6 +39,10 @@ pub struct SnapshotSettings {
     pub rate: usize,
     /// When one is due; never if there is none.
     pub points: Vec<SavePoint>,
+    /// One is due, too, if the log since the last one is longer than so many percent of that; never if this is 0.
+    pub log_percent: u64,
+    /// Bytes of the log below which it is not.
+    pub log_min: usize,
 }
 
 /// A snapshot is due so long after the last one, if there have been so many changes.
@@ -52,7 +56,8 @@ pub struct SavePoint {
 
 impl Default for SnapshotSettings {
     fn default() -> Self {
-        SnapshotSettings { rate: 256 << 20, points: Vec::new() }
+        let (rate, log_min) = (256 << 20, 64 << 20);
+        SnapshotSettings { rate, points: Vec::new(), log_percent: 100, log_min }
     }
 }
 
@@ -80,9 +85,23 @@ struct State {
     /// When the last one was whole, in Unix milliseconds.
     saved_at: Option<u64>,
     saved: Instant,
-    /// The record behind which the log goes on with it.
-    after: Lsn,
+    saved_files: Saved,
+    /// The snapshot behind which the server is to end.
+    ends: Option<u64>,
     is_closed: bool,
+}
+
+/// What is on the disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Saved {
+    /// The record behind which the log goes on with the last snapshot.
+    pub after: Lsn,
+    /// Bytes of that snapshot.
+    pub len: u64,
+    /// Bytes of the log behind it when there were `Log::length` bytes less than now: what was found at the start.
+    pub log: u64,
+    /// `Log::length` when the snapshot was begun.
+    pub log_since: u64,
 }
 
 /// What is told of snapshots.
@@ -98,11 +117,15 @@ pub(crate) struct SnapshotStatus {
     pub saved_at: Option<u64>,
     /// Records since.
     pub changes: u64,
+    /// Bytes of the last one.
+    pub len: u64,
+    /// Bytes of the log since.
+    pub log_len: u64,
 }
 
 impl Snapshots {
-    /// Those that are to be beside this log; the last one, if any, goes on behind the record `after`.
-    pub(crate) fn new(storage: Arc<dyn Storage>, id: Id, log: Arc<Log>, after: Lsn) -> Snapshots {
+    /// Those that are to be beside this log, and what there is.
+    pub(crate) fn new(storage: Arc<dyn Storage>, id: Id, log: Arc<Log>, saved: Saved) -> Snapshots {
         let now = clock::monotonic();
         let state = State {
             wanted: 0,
@@ -114,7 +137,8 @@ impl Snapshots {
             last_ended: now,
             saved_at: None,
             saved: now,
-            after,
+            saved_files: saved,
+            ends: None,
             is_closed: false,
         };
         Snapshots { storage, id, log, state: Mutex::new(state), wake: Condvar::new() }
@@ -168,8 +192,26 @@ impl Snapshots {
             progress: state.progress,
             last: state.last.clone(),
             saved_at: state.saved_at,
-            changes: handed.saturating_sub(state.after),
+            changes: handed.saturating_sub(state.saved_files.after),
+            len: state.saved_files.len,
+            log_len: self.log_len(&state),
         }
+    }
+
+    /// Bytes of the log behind the last snapshot.
+    fn log_len(&self, state: &State) -> u64 {
+        let Saved { log, log_since, .. } = state.saved_files;
+        log + self.log.length().saturating_sub(log_since)
+    }
+
+    /// Has the server end once this snapshot is there, whoever has asked for that; not if it fails.
+    pub(crate) fn end_behind(&self, number: u64) {
+        self.state().ends = Some(number);
+    }
+
+    /// Takes that back. False if there was nothing to take back.
+    pub(crate) fn do_not_end(&self) -> bool {
+        self.state().ends.take().is_some()
     }
 
     /// The server ends: a snapshot that is not whole is given up.
@@ -187,7 +229,7 @@ impl Snapshots {
                 return false;
             }
             let may_be_due = state.wanted == state.begun && !server.loading.is_on();
-            if may_be_due && self.is_due(&state, &config.log.snapshots.points) {
+            if may_be_due && self.is_due(&state, &config.log.snapshots) {
                 state.wanted += 1;
             }
             if state.wanted > state.begun {
@@ -199,11 +241,17 @@ impl Snapshots {
         }
     }
 
-    fn is_due(&self, state: &State, points: &[SavePoint]) -> bool {
-        let (now, changes) = (clock::monotonic(), self.log.handed().saturating_sub(state.after));
+    fn is_due(&self, state: &State, settings: &SnapshotSettings) -> bool {
+        let Saved { after, len, .. } = state.saved_files;
+        let (now, changes) = (clock::monotonic(), self.log.handed().saturating_sub(after));
         let has_failed = matches!(state.last, Some(Err(_)));
         if has_failed && now.saturating_duration_since(state.last_ended) < RETRY {
             return false;
+        }
+        let SnapshotSettings { log_percent, log_min, ref points, .. } = *settings;
+        let log_max = len.saturating_mul(log_percent) / 100;
+        if log_percent > 0 && changes > 0 && self.log_len(state) > log_max.max(log_min as u64) {
+            return true;
         }
         let seconds = now.saturating_duration_since(state.saved).as_secs();
         points.iter().any(|point| seconds >= point.seconds && changes >= point.changes.max(1))
@@ -220,7 +268,7 @@ impl Snapshots {
     }
 
     /// Writes a snapshot.
-    fn write(&self, server: &Server) -> Result<Lsn, Box<dyn Error>> {
+    fn write(&self, server: &Server) -> Result<Saved, Box<dyn Error>> {
         if let Some(trouble) = self.log.trouble() {
             return Err(trouble.into());
         }
@@ -237,14 +285,16 @@ impl Snapshots {
         clean(&*self.storage)?;
         // Asked for before the position is taken, so that what is before it can go.
         self.log.begin_segment();
+        let log_since = self.log.length();
         let after = session.log_position().ok_or("there is no log")?;
         let mut writer = SnapshotWriter::create(self.storage.clone(), self.id, after)?;
         let hot = hottest(&server.threads, clock::unix_ms(), HOTTEST_MAX, |_| true);
         let mut walk = SnapshotWalk::new(hot.into_iter().map(|hot| hot.key).collect());
+        let mut pace = Pace::new(server);
         while walk.step(&mut session, &mut writer)? {
             let keys = server.store.len().max(1) as f64;
             self.state().progress = (walk.met() as f64 / keys).min(1.0);
-            self.keep_rate(server.config().log.snapshots.rate, started, writer.written())?;
+            pace.keep(self, server, writer.written())?;
         }
         let end = session.log_end().ok_or("writes are not logged any more")?;
         drop(session);
@@ -260,33 +310,24 @@ impl Snapshots {
         let removed = finished.publish(self.log.synced())?;
         let seconds = started.elapsed().as_secs_f64();
         tracing::info!(items, bytes, seconds, removed, "a snapshot is written");
-        Ok(after)
+        Ok(Saved { after, len: bytes, log: 0, log_since })
     }
 
-    /// Rests until so many bytes may have been written.
-    fn keep_rate(&self, rate: usize, started: Instant, written: u64) -> Result<(), Box<dyn Error>> {
-        if rate == 0 {
-            return self.rest(Duration::ZERO);
+    fn end(&self, server: &Server, result: Result<Saved, Box<dyn Error>>) {
+        let is_awaited = |state: &State| state.ends.is_some_and(|number| number <= state.begun);
+        let ends = result.is_ok() && is_awaited(&self.state());
+        if ends {
+            // Before those who wait see that the snapshot is there.
+            server.stop();
         }
-        let due = Duration::from_secs_f64(written as f64 / rate as f64);
-        loop {
-            let early = due.saturating_sub(started.elapsed());
-            // A wake-up is no reason to write.
-            self.rest(early)?;
-            if early.is_zero() {
-                return Ok(());
-            }
-        }
-    }
-
-    fn end(&self, result: Result<Lsn, Box<dyn Error>>) {
         let mut state = self.state();
         let now = clock::monotonic();
         let took = state.since.take().map_or(Duration::ZERO, |since| now - since);
         (state.ended, state.last_ended, state.progress) = (state.begun, now, 0.0);
         state.last = Some(match result {
-            Ok(after) => {
-                (state.saved_at, state.saved, state.after) = (Some(clock::unix_ms()), now, after);
+            Ok(saved) => {
+                (state.saved_at, state.saved) = (Some(clock::unix_ms()), now);
+                state.saved_files = saved;
                 Ok(took)
             }
             Err(error) => {
@@ -296,6 +337,52 @@ impl Snapshots {
                 Err(error.to_string())
             }
         });
+        if is_awaited(&state) {
+            state.ends = None;
+        }
+    }
+}
+
+/// Sees to it that a snapshot is written no faster than it may be. The setting may change on the way.
+struct Pace {
+    rate: usize,
+    /// Since when that holds, and from which byte on.
+    since: Instant,
+    from: u64,
+    /// Where the last step ended.
+    last: u64,
+}
+
+impl Pace {
+    fn new(server: &Server) -> Pace {
+        let rate = server.config().log.snapshots.rate;
+        Pace { rate, since: clock::monotonic(), from: 0, last: 0 }
+    }
+
+    /// Rests until so many bytes may have been written.
+    fn keep(
+        &mut self,
+        snapshots: &Snapshots,
+        server: &Server,
+        written: u64,
+    ) -> Result<(), Box<dyn Error>> {
+        loop {
+            let rate = server.config().log.snapshots.rate;
+            if rate != self.rate {
+                *self = Pace { rate, since: clock::monotonic(), from: self.last, last: self.last };
+            }
+            let early = match rate {
+                0 => Duration::ZERO,
+                _ => Duration::from_secs_f64((written - self.from) as f64 / rate as f64)
+                    .saturating_sub(self.since.elapsed()),
+            };
+            // A wake-up is no reason to write.
+            snapshots.rest(early.min(LOOK))?;
+            if early.is_zero() {
+                self.last = written;
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -305,7 +392,7 @@ pub(crate) fn start(server: &Arc<Server>) -> Result<JoinHandle<()>, StartError> 
     spawn(THREAD, move || {
         let snapshots = server.durability.snapshots().expect("there is a log");
         while snapshots.wait(&server) {
-            snapshots.end(snapshots.write(&server));
+            snapshots.end(&server, snapshots.write(&server));
         }
     })
 }

@@ -239,6 +239,12 @@ pub(super) static METRICS: &[Metric] = &[
             l.value(f.snapshot().and_then(|s| s.saved_at).unwrap_or(0) / 1000);
         },
     ),
+    gauge("snapshot_bytes", "Length of the last snapshot", |f, l| {
+        l.value(f.snapshot().map_or(0, |s| s.len));
+    }),
+    gauge("log_bytes", "Length of the log since the last snapshot", |f, l| {
+        l.value(f.snapshot().map_or(0, |s| s.log_len));
+    }),
     gauge("snapshot_changes", "Records of the log since", |f, l| {
         l.value(f.snapshot().map_or(0, |s| s.changes));
     }),

@@ -222,7 +222,8 @@ fn memory(f: &Figures<'_>, html: &mut Html) {
 fn durability(f: &Figures<'_>, html: &mut Html) {
     let durability = &f.facts.server.durability;
     let (Some(log), Some(snapshots)) = (durability.log(), durability.snapshots()) else { return };
-    let SnapshotStatus { running, progress, last, saved_at, changes } = snapshots.status();
+    let SnapshotStatus { running, progress, last, saved_at, changes, len, log_len } =
+        snapshots.status();
     html.heading("Durability");
     let snapshot = match (running, saved_at) {
         (Some(_), _) => format!("being written, {:.1} %", progress * 100.0),
@@ -236,7 +237,9 @@ fn durability(f: &Figures<'_>, html: &mut Html) {
         ("log", f.facts.config.log.name().to_string()),
         ("records", format!("{}, {} of them synced", log.handed(), log.synced())),
         ("waits to be written", human(log.unwritten())),
+        ("log since the snapshot", human(log_len)),
         ("snapshot", snapshot),
+        ("its length", human(len)),
     ];
     if let Some(Err(why)) = last {
         rows.push(("the last one failed", why));

@@ -110,7 +110,7 @@ pub(crate) fn shutdown(c: &mut Context<'_>) -> Outcome {
         match word.to_ascii_lowercase().as_slice() {
             b"nosave" | b"now" | b"force" => {}
             b"save" => saves = true,
-            b"abort" => return Err(Failure::text("ERR No shutdown in progress.")),
+            b"abort" => return save::do_not_end(c),
             _ => return Err(Failure::Syntax),
         }
     }

@@ -64,7 +64,18 @@ pub(super) fn save_and_end(c: &mut Context<'_>) -> Outcome {
     };
     // One that is under way may be without what was written since it began.
     let number = snapshots.ask().unwrap_or_else(|| snapshots.ask_for_next());
+    // Also if this client does not wait for it.
+    snapshots.end_behind(number);
     c.client.begin_wait(Wait::Save { number, ends: true });
+    Ok(())
+}
+
+/// SHUTDOWN ABORT: ends the wait of others, if there is one.
+pub(super) fn do_not_end(c: &mut Context<'_>) -> Outcome {
+    if !snapshots(c.server).is_ok_and(Snapshots::do_not_end) {
+        return Err(Failure::text("ERR No shutdown in progress."));
+    }
+    c.reply.ok();
     Ok(())
 }
 
@@ -82,15 +93,15 @@ pub(crate) fn end_wait(
 ) -> Option<String> {
     let ended = server.durability.snapshots().and_then(|snapshots| snapshots.ended(number));
     let error = match ended {
-        Some(Ok(())) if ends => {
+        Some(Ok(())) if ends && server.is_stopping() => {
             super::process::end(server, client);
             return None;
         }
+        _ if ends => NOT_SHUT_DOWN.to_string(),
         Some(Ok(())) => {
             reply.ok();
             return None;
         }
-        _ if ends => NOT_SHUT_DOWN.to_string(),
         Some(Err(why)) => format!("ERR the snapshot failed: {why}"),
         None => "UNBLOCKED the server is shutting down".to_string(),
     };
@@ -126,6 +137,8 @@ pub(super) fn tell(f: &Facts<'_>, text: &mut String) {
     field("rdb_last_bgsave_time_sec", took);
     field("rdb_current_bgsave_time_sec", running.map_or(-1, seconds));
     field("aof_rewrite_in_progress", running.is_some().into());
+    field("aof_current_size", status.map_or(0, |s| s.log_len as i64));
+    field("aof_base_size", status.map_or(0, |s| s.len as i64));
     field("snapshot_progress_percent", status.map_or(0, |s| (s.progress * 100.0) as i64));
     let result = if failed.is_some() { "err" } else { "ok" };
     write!(text, "rdb_last_bgsave_status:{result}\r\n").expect("writing to a string cannot fail");

@@ -35,8 +35,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "aof_rewrite_cpulist",
     "appenddirname",
     "appendfilename",
-    "auto-aof-rewrite-min-size",
-    "auto-aof-rewrite-percentage",
     "bgsave_cpulist",
     "bio_cpulist",
     "cluster-allow-pubsubshard-when-down",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hotring_log::When;
 
-use super::values::{boolean, size, yes_no};
+use super::values::{boolean, number, size, yes_no};
 use super::{Change, Setting};
 use crate::durability::OnError;
 use crate::snapshots::SavePoint;
@@ -119,6 +119,25 @@ pub(super) static DURABILITY: &[Setting] = &[
             points.map(pair).collect::<Vec<_>>().join(" ")
         },
         set: |c, v| save_points(v).map(|points| c.log.snapshots.points = points),
+    },
+    Setting {
+        name: "auto-aof-rewrite-percentage",
+        alias: "",
+        placeholder: "PERCENT",
+        help: "Write a snapshot when the log since the last one is longer than so many percent of that, so \
+               that it does not grow without end; 0 for never",
+        change: Change::Running,
+        get: |c| c.log.snapshots.log_percent.to_string(),
+        set: |c, v| number(v, 0, 1_000_000).map(|n| c.log.snapshots.log_percent = n),
+    },
+    Setting {
+        name: "auto-aof-rewrite-min-size",
+        alias: "",
+        placeholder: "SIZE",
+        help: "But not as long as the log is shorter than this",
+        change: Change::Running,
+        get: |c| c.log.snapshots.log_min.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.log.snapshots.log_min = n),
     },
     Setting {
         name: "snapshot-rate",

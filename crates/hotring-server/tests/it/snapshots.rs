@@ -154,6 +154,87 @@ fn save_answers_when_it_is_there_and_others_do_not_wait() {
 }
 
 #[test]
+fn a_log_that_grows_makes_a_snapshot_due() {
+    let folder = Folder::new("grows");
+    let server = TestServer::with(|c| {
+        c.log = folder.settings();
+        c.log.snapshots.log_min = 100_000;
+    });
+    let mut wire = server.connect();
+    let long = "x".repeat(1_000);
+    set_many(&mut wire, 0..50, &long);
+    std::thread::sleep(Duration::from_millis(1_200));
+    assert!(folder.names("snapshot-").is_empty(), "the log is short");
+    set_many(&mut wire, 50..120, &long);
+    wait_for("a snapshot", || info(&mut wire, "aof_base_size") != "0");
+    let len: u64 = info(&mut wire, "aof_base_size").parse().unwrap();
+    assert!((120_000..140_000).contains(&len), "{len}");
+    let name = folder.names("snapshot-");
+    // As long as the log is not as long as the snapshot is.
+    set_many(&mut wire, 0..60, &long);
+    std::thread::sleep(Duration::from_millis(1_200));
+    assert_eq!(folder.names("snapshot-"), name);
+    drop(server);
+    // What is found at the start counts.
+    let server = TestServer::with(|c| {
+        c.log = folder.settings();
+        c.log.snapshots.log_min = 100_000;
+    });
+    let mut wire = server.connect();
+    assert!(info(&mut wire, "aof_current_size").parse::<u64>().unwrap() > 60_000);
+    set_many(&mut wire, 60..120, &long);
+    set_many(&mut wire, 60..90, &long);
+    wait_for("another one", || folder.names("snapshot-") != name);
+    assert_eq!(wire.ask(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "0"]), ok());
+}
+
+#[test]
+fn a_slower_rate_holds_from_then_on() {
+    let folder = Folder::new("pace");
+    let server = TestServer::with(|c| {
+        c.log = folder.settings();
+        c.log.snapshots.rate = 400_000;
+    });
+    let mut wire = server.connect();
+    set_many(&mut wire, 0..600, &"x".repeat(1_000));
+    assert_eq!(wire.say("BGSAVE").text(), "Background saving started");
+    std::thread::sleep(Duration::from_millis(800));
+    // What there is already was fast enough: at this rate it would have taken a quarter of a minute and more.
+    assert_eq!(wire.say("CONFIG SET snapshot-rate 20000"), ok());
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(wire.say("CONFIG SET snapshot-rate 0"), ok());
+    let begun = Instant::now();
+    wait_for("the snapshot", || info(&mut wire, "rdb_bgsave_in_progress") == "0");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_shutdown_that_saves_needs_no_client_and_can_be_taken_back() {
+    let folder = Folder::new("shutdown");
+    let slow = || {
+        TestServer::with(|c| {
+            c.log = folder.settings();
+            c.log.snapshots.rate = 100_000;
+        })
+    };
+    let server = slow();
+    let (mut wire, mut other) = (server.connect(), server.connect());
+    set_many(&mut wire, 0..100, &"x".repeat(1_000));
+    wire.send(b"SHUTDOWN SAVE\r\n");
+    wait_for("it begins", || info(&mut other, "rdb_bgsave_in_progress") == "1");
+    assert_eq!(other.say("SHUTDOWN ABORT"), ok());
+    assert!(other.say("SHUTDOWN ABORT").is_error());
+    assert!(wire.reply().text().starts_with("ERR Errors trying to SHUTDOWN"));
+    wire.send(b"SHUTDOWN SAVE\r\n");
+    wait_for("it begins", || info(&mut other, "rdb_bgsave_in_progress") == "1");
+    drop(wire);
+    assert!(other.is_closed(), "the server ends");
+    drop(server);
+    assert_eq!(folder.names("snapshot-").len(), 1);
+    assert_eq!(slow().connect().say("DBSIZE").int(), 100);
+}
+
+#[test]
 fn waitaof_waits_for_the_disk() {
     let folder = Folder::new("waitaof");
     let server = folder.server();
