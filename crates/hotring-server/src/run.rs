@@ -461,4 +461,6 @@ fn greeting(running: &Running) -> String {
 }
 
 #[cfg(test)]
+mod power;
+#[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::sync::PoisonError;
 
 /// Sends requests that each have a reply of one line, and returns these lines.
-fn lines(stream: &mut BufReader<TcpStream>, requests: &str) -> Vec<String> {
+pub(super) fn lines(stream: &mut BufReader<TcpStream>, requests: &str) -> Vec<String> {
     stream.get_mut().write_all(requests.as_bytes()).unwrap();
     let n_lines = requests.matches("\r\n").count();
     let mut line = || {
@@ -58,13 +58,13 @@ fn clients_are_told_of_damage_and_a_walk_finds_it() {
 }
 
 /// A server with its log on this storage.
-fn logged(storage: &Memory, when: When, on_error: OnError) -> Running {
+pub(super) fn logged(storage: &Memory, when: When, on_error: OnError) -> Running {
     let log = LogSettings { is_on: true, when, on_error, ..LogSettings::default() };
     let config = Config { port: 0, threads: 2, log, ..Config::default() };
     start_with(config, Box::new(|_| {}), &|_| Ok(storage.clone())).unwrap()
 }
 
-fn connect(running: &Running) -> BufReader<TcpStream> {
+pub(super) fn connect(running: &Running) -> BufReader<TcpStream> {
     BufReader::new(TcpStream::connect(running.addresses()[0]).unwrap())
 }
 

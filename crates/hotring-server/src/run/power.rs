@@ -1,0 +1,128 @@
+//! Whole servers whose power is cut: a disk in memory tells what may be left of it, and a new server starts from there.
+
+use std::io::BufRead;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::tests::{connect, lines, logged};
+use super::*;
+use crate::durability::OnError;
+use hotring_log::When;
+use hotring_log::storage::Memory;
+
+const WRITERS: usize = 3;
+
+/// When each write of a writer was acknowledged.
+type Acknowledged = [Mutex<Vec<Instant>>; WRITERS];
+
+/// What a power cut left, when it was, and how many writes of each writer had been acknowledged before.
+struct Cut {
+    at: Instant,
+    known: [usize; WRITERS],
+    left: Memory,
+}
+
+/// Counts as long as it may, by single writes and by batches, and notes each answer.
+fn write(running: &Running, writer: usize, answers: &Mutex<Vec<Instant>>, goes_on: &AtomicBool) {
+    let mut stream = connect(running);
+    let mut number = 0;
+    // ORDERING: Relaxed, a write more or less does not matter.
+    while goes_on.load(Ordering::Relaxed) {
+        number += 1;
+        let request = match number % 3 {
+            0 => format!("INCR count:{writer}\r\n"),
+            1 => format!("MSET count:{writer} {number} twin:{writer} {number}\r\n"),
+            _ => format!("SET count:{writer} {number}\r\n"),
+        };
+        let reply = lines(&mut stream, &request).remove(0);
+        assert!(reply == "+OK\r\n" || reply == format!(":{number}\r\n"), "{reply}");
+        answers.lock().unwrap().push(Instant::now());
+    }
+}
+
+/// Cuts the power at random moments of `time` while writers write and snapshots are made.
+fn cut(when: When, time: Duration, cuts: u32, of_each: usize) -> (Vec<Cut>, Acknowledged) {
+    let storage = Memory::new();
+    let running = logged(&storage, when, OnError::Stop);
+    let (acknowledged, goes_on) = (Acknowledged::default(), AtomicBool::new(true));
+    let mut found = Vec::new();
+    std::thread::scope(|scope| {
+        for (writer, answers) in acknowledged.iter().enumerate() {
+            let (running, goes_on) = (&running, &goes_on);
+            scope.spawn(move || write(running, writer, answers, goes_on));
+        }
+        let mut stream = connect(&running);
+        for number in 0..cuts {
+            std::thread::sleep(time / cuts);
+            if number % 8 == 0 {
+                lines(&mut stream, "BGSAVE\r\n");
+            }
+            // Asked before the disk is: later answers may come of later writes.
+            let known = [0, 1, 2].map(|writer| acknowledged[writer].lock().unwrap().len());
+            let at = Instant::now();
+            for cut in storage.power_cuts(of_each, number.into()) {
+                found.push(Cut { at, known, left: storage.image(&cut) });
+            }
+        }
+        goes_on.store(false, Ordering::Relaxed);
+    });
+    running.stop();
+    running.wait().unwrap();
+    (found, acknowledged)
+}
+
+/// The number that each writer has come to, as a server says that starts from there.
+fn counts(left: &Memory) -> [usize; WRITERS] {
+    let running = logged(left, When::Written, OnError::Stop);
+    while !running.is_loaded() {
+        std::thread::yield_now();
+    }
+    let mut stream = connect(&running);
+    let mut number = |key: String| -> usize {
+        let head = lines(&mut stream, &format!("GET {key}\r\n")).remove(0);
+        if head == "$-1\r\n" {
+            return 0;
+        }
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        line.trim_end().parse().unwrap()
+    };
+    let counts = [0, 1, 2].map(|writer| {
+        let (count, twin) = (number(format!("count:{writer}")), number(format!("twin:{writer}")));
+        assert!(twin <= count && count < twin + 3, "of a batch there is a half: {count}, {twin}");
+        count
+    });
+    running.stop();
+    running.wait().unwrap();
+    counts
+}
+
+#[test]
+fn a_power_cut_loses_nothing_that_was_acknowledged_when_synced() {
+    let (cuts, _) = cut(When::Synced, Duration::from_millis(600), 40, 2);
+    assert!(cuts.iter().any(|cut| cut.known.iter().all(|known| *known > 20)), "they wrote");
+    for (i, cut) in cuts.iter().enumerate() {
+        let found = counts(&cut.left);
+        let is_there = found.iter().zip(&cut.known).all(|(found, known)| found >= known);
+        assert!(is_there, "cut {i}: {found:?} of {:?}", cut.known);
+    }
+}
+
+#[test]
+fn a_power_cut_loses_the_last_second_otherwise() {
+    let (cuts, acknowledged) = cut(When::Written, Duration::from_secs(4), 30, 1);
+    let mut lost = 0;
+    for (i, cut) in cuts.iter().enumerate() {
+        let found = counts(&cut.left);
+        for (writer, answers) in acknowledged.iter().enumerate() {
+            let answers = answers.lock().unwrap();
+            if found[writer] < cut.known[writer] {
+                lost += 1;
+                let age = cut.at.saturating_duration_since(answers[found[writer]]);
+                assert!(age < Duration::from_millis(2_500), "cut {i}: {age:?} are lost");
+            }
+        }
+    }
+    assert!(lost > 0, "it would be noticed");
+}
