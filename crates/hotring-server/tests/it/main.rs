@@ -14,6 +14,7 @@ mod differential_clients;
 mod differential_tracking;
 mod eviction;
 mod expiry;
+mod full_disk;
 mod handshakes;
 mod history;
 mod limits;

@@ -1,0 +1,104 @@
+//! A real file system that is full: a tmpfs of a few megabytes. Where mounting one is not allowed, it is said that this
+//! could not be tried; disks that fail in other ways are those of `hotring_log::storage::Memory`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use hotring_log::When;
+use hotring_server::LogSettings;
+
+use crate::wire::{TestServer, Wire, ok};
+
+/// A tmpfs that goes away with the test.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn mount(name: &str) -> Option<Tmpfs> {
+        let name = format!("hotring-it-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=3m", "tmpfs"]).arg(&path);
+        if mount.output().is_ok_and(|output| output.status.success()) {
+            return Some(Tmpfs(path));
+        }
+        eprintln!("not tried: a tmpfs cannot be mounted here");
+        std::fs::remove_dir(&path).unwrap();
+        None
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+fn server(data: &Path, when: When) -> TestServer {
+    let data = data.join("data");
+    let log = LogSettings { is_on: true, when, data, segment_len: 256 << 10, ..Default::default() };
+    TestServer::with(|c| c.log = log)
+}
+
+/// Sets one key after the other until that is refused; returns how many were acknowledged.
+fn fill(server: &TestServer, from: usize) -> usize {
+    let mut wire = server.connect();
+    for key in from.. {
+        let reply = wire.say(&format!("SET key:{key} {}", "x".repeat(2_000)));
+        if reply != ok() {
+            let error = reply.text();
+            assert!(error.starts_with("MISCONF "), "{error}");
+            assert!(error.contains("it is tried again each second"), "{error}");
+            return key;
+        }
+    }
+    unreachable!("the disk has an end")
+}
+
+#[test]
+fn a_full_disk_refuses_writes_until_there_is_room() {
+    for when in [When::Written, When::Synced] {
+        let Some(disk) = Tmpfs::mount("full") else { return };
+        let ballast = disk.0.join("ballast");
+        std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
+        let server = server(&disk.0, when);
+        let count = fill(&server, 0);
+        assert!(count > 500, "{count}");
+        // Reads go on, snapshots fail, and nothing ends.
+        let mut wire = server.connect();
+        assert_eq!(wire.say(&format!("STRLEN key:{}", count - 1)).int(), 2_000);
+        assert!(wire.say("SAVE").is_error());
+        assert!(wire.say("INFO persistence").text().contains("aof_last_write_status:err\r\n"));
+        std::fs::remove_file(&ballast).unwrap();
+        let begun = Instant::now();
+        let mut wire = loop {
+            // One that met the trouble may have been ended.
+            let mut wire = server.connect();
+            if wire.say("SET after 1") == ok() {
+                break wire;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "there is room");
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        assert!(wire.say("INFO persistence").text().contains("aof_last_write_status:ok\r\n"));
+        check(&mut wire, count);
+        server.stop();
+        let server = self::server(&disk.0, when);
+        let mut wire = server.connect();
+        check(&mut wire, count);
+        // A snapshot of it has no room beside its log, and takes nothing away.
+        assert!(wire.say("SAVE").is_error());
+        drop(server);
+        check(&mut self::server(&disk.0, when).connect(), count);
+    }
+}
+
+/// All that was acknowledged is there.
+fn check(wire: &mut Wire, count: usize) {
+    for key in 0..count {
+        assert_eq!(wire.say(&format!("STRLEN key:{key}")).int(), 2_000, "{key} of {count}");
+    }
+    assert_eq!(wire.say("GET after").text(), "1");
+}
