@@ -15,7 +15,7 @@ use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, root, target};
 
 /// The targets, each a file or folder in `fuzz/targets` and a folder in `fuzz/corpus`.
-pub const TARGETS: &[&str] = &["resp", "memcached", "script", "log"];
+pub const TARGETS: &[&str] = &["resp", "memcached", "script", "log", "snapshot"];
 
 /// How long each target runs if nobody says.
 pub const SECONDS: u64 = 600;
