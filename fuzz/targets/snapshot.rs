@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use hotring_log::storage::Memory;
-use hotring_log::{ALL, Snapshot, SnapshotError, Storage, WARM};
+use hotring_log::{ALL, Effect, HOTTEST, Snapshot, SnapshotError, Storage};
 use libfuzzer_sys::fuzz_target;
 
 const ID: [u8; 16] = *b"the id of a test";
@@ -56,8 +56,10 @@ fn mend(bytes: &mut [u8], seed: u32) {
 /// All items, hottest first as a server reads them.
 fn read_all(snapshot: &Snapshot) -> Result<Vec<String>, SnapshotError> {
     let (mut items, mut buffer) = (Vec::new(), Vec::new());
-    for class in [WARM, ALL] {
-        let mut note = |effect: &hotring_log::Effect<'_>| items.push(format!("{effect:?}"));
+    for class in [HOTTEST, ALL] {
+        let mut note = |effects: &[Effect<'_>]| {
+            items.extend(effects.iter().map(|effect| format!("{effect:?}")));
+        };
         while snapshot.read_block(class, &mut buffer, &mut note)?.is_some() {}
     }
     Ok(items)

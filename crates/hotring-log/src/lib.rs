@@ -55,14 +55,12 @@ mod walk;
 mod writer;
 
 pub use log::{Log, Lsn, Trouble, When};
-pub use packed::{pack, unpack};
+pub use packed::{UNPACKED_MAX, pack, unpack};
 pub use record::{Attached, Bad, Effect, Found, Mark, Records, read};
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};
 pub use repair::{RepairError, repair};
 pub use segment::{Id, remove_before};
-pub use snapshot::{
-    ALL, Finished, HOTTEST, Snapshot, SnapshotError, SnapshotWriter, WARM, clean, prune,
-};
+pub use snapshot::{ALL, Finished, HOTTEST, Snapshot, SnapshotError, SnapshotWriter, clean, prune};
 pub use storage::{Disk, File, Storage};
 pub use syncer::Syncer;
 pub use walk::{Apply, Damage, Part};

@@ -13,13 +13,24 @@ pub fn pack(effect: &Effect<'_>, scratch: &mut Records, to: &mut Vec<u8>) {
     to.extend_from_slice(body);
 }
 
+/// Effects that are handed out at once, at most: so many that who does them can have the memory of all fetched side by
+/// side.
+pub const UNPACKED_MAX: usize = 32;
+
 /// Hands out what was added, in that order. Returns how many there were; None if the bytes are something else.
-pub fn unpack(mut bytes: &[u8], apply: &mut dyn FnMut(&Effect<'_>)) -> Option<u32> {
+pub fn unpack(mut bytes: &[u8], apply: &mut dyn FnMut(&[Effect<'_>])) -> Option<u32> {
     let mut count = 0;
-    while let Some((len, behind)) = bytes.split_first_chunk() {
-        let (body, behind) = behind.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-        apply(&read_body(body)?);
-        (bytes, count) = (behind, count + 1);
+    let mut effects = [Effect::Clear; UNPACKED_MAX];
+    while !bytes.is_empty() {
+        let mut len = 0;
+        while len < UNPACKED_MAX && !bytes.is_empty() {
+            let (body_len, behind) = bytes.split_first_chunk()?;
+            let (body, behind) = behind.split_at_checked(u32::from_le_bytes(*body_len) as usize)?;
+            effects[len] = read_body(body)?;
+            (bytes, len) = (behind, len + 1);
+        }
+        apply(&effects[..len]);
+        count += len as u32;
     }
-    bytes.is_empty().then_some(count)
+    Some(count)
 }

@@ -47,9 +47,8 @@ const HEAD_CRC_AT: usize = 24;
 
 /// The class of what is to be there first: pins, and the keys that are asked for most.
 pub const HOTTEST: u8 = 0;
-/// The class of what is asked for again and again.
-pub const WARM: u8 = 1;
-/// The class of all items, those of the other classes among them. Blocks of a class stand behind those of a lower one.
+/// The class of all items, those of the other class among them. Blocks of a class stand behind those of a lower one, so
+/// that more classes may come between.
 pub const ALL: u8 = 255;
 
 const MAGIC: &[u8; 8] = b"hotr-snp";

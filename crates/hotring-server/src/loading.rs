@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hotring_log::{ALL, Effect, Id, Snapshot, Storage, WARM, clean, prune};
+use hotring_log::{ALL, Effect, HOTTEST, Id, Snapshot, Storage, clean, prune};
 use hotring_protocol::{ArgsView, Flags, Spec};
 use hotring_store::{Ahead, Session, UnknownForm};
 
@@ -35,6 +35,10 @@ const THREAD: &str = "hotring-load";
 
 /// How often people are told how far it is.
 const TELL: Duration = Duration::from_secs(1);
+
+/// If the first stage is over so soon, nobody is told of it: who connects waits as long.
+const GRACE: Duration = Duration::from_millis(250);
+const GRACE_STEP: Duration = Duration::from_millis(1);
 
 /// What a request gets that asks for what is not there yet. Clients know the code from Redis.
 pub(crate) const LOADING: &str = "LOADING hotring is loading the dataset in memory";
@@ -103,6 +107,14 @@ impl Loading {
     /// Whether something is still missing.
     pub(crate) fn is_on(&self) -> bool {
         self.stage() != Stage::All
+    }
+
+    /// Waits until there is something to serve, but not long.
+    pub(crate) async fn grace(&self) {
+        let begun = clock::monotonic();
+        while self.stage() == Stage::Nothing && begun.elapsed() < GRACE {
+            tokio::time::sleep(GRACE_STEP).await;
+        }
     }
 
     fn reach(&self, stage: Stage) {
@@ -183,12 +195,8 @@ pub(crate) fn start(
     tracing::info!(keys, records, ms, "the hottest keys are served, the others are being loaded");
     let server = server.clone();
     threads.push(spawn(THREAD, move || {
-        let put = |session: &mut Session, effect: &Effect<'_>, now| {
-            let ahead = match effect {
-                Effect::Put { key, .. } => &aheads[session.part(key, aheads.len())],
-                _ => &aheads[0],
-            };
-            session.replay_rest(effect, now, ahead)
+        let put = |session: &mut Session, effects: &[Effect<'_>], now| {
+            session.replay_rest(effects, now, &aheads)
         };
         match read_snapshot(&server, &snapshot, ALL, &put) {
             Ok(()) if server.is_stopping() => {}
@@ -226,7 +234,9 @@ fn hottest(server: &Server, disk: &dyn Storage) -> Result<Hottest, Box<dyn Error
     if let Some(snapshot) = &snapshot {
         // ORDERING: Relaxed, a figure.
         server.loading.total.store(snapshot.len(), Ordering::Relaxed);
-        read_snapshot(server, snapshot, WARM, &|session, effect, now| session.replay(effect, now))?;
+        read_snapshot(server, snapshot, HOTTEST, &|session, effects, now| {
+            effects.iter().try_for_each(|effect| session.replay(effect, now))
+        })?;
     }
     let (recovered, aheads) = replay::replay(server, disk, snapshot.as_ref())?;
     if recovered.cut > 0 {
@@ -240,8 +250,8 @@ fn hottest(server: &Server, disk: &dyn Storage) -> Result<Hottest, Box<dyn Error
     Ok((recovered, snapshot, aheads))
 }
 
-/// What is done with each item.
-type Put<'a> = &'a (dyn Fn(&mut Session, &Effect<'_>, u64) -> Result<(), UnknownForm> + Sync);
+/// What is done with items.
+type Put<'a> = &'a (dyn Fn(&mut Session, &[Effect<'_>], u64) -> Result<(), UnknownForm> + Sync);
 
 /// Reads a snapshot up to this class, by as many threads as there are cores. If the server ends, so does this.
 fn read_snapshot(
@@ -283,8 +293,8 @@ fn read_blocks(
     let (mut session, now) = (server.store.session(), clock::unix_ms());
     let (mut buffer, mut unknown) = (Vec::new(), None);
     while !server.is_stopping() {
-        let mut apply = |effect: &Effect<'_>| {
-            if let Err(form) = put(&mut session, effect, now) {
+        let mut apply = |effects: &[Effect<'_>]| {
+            if let Err(form) = put(&mut session, effects, now) {
                 unknown.get_or_insert(form);
             }
         };

@@ -338,6 +338,7 @@ fn accept(
 ) -> std::io::Result<()> {
     let acceptor = Rc::new(Acceptor { server: server.clone(), threads, files_logged: None.into() });
     worker::runtime()?.block_on(async {
+        server.loading.grace().await;
         for (listener, spoken) in tcp {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::task::spawn_local(acceptor.clone().accept_tcp(listener, spoken));

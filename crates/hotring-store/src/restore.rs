@@ -12,7 +12,8 @@
 
 use std::collections::HashMap;
 
-use hotring_log::Effect;
+use hotring_index::Key;
+use hotring_log::{Effect, UNPACKED_MAX};
 
 use crate::logged::{UnknownForm, from_form};
 use crate::session::Session;
@@ -61,55 +62,79 @@ impl Session {
         self.peek(key, 0, |_| ()).is_some()
     }
 
-    /// As [`replay`](Self::replay), while the rest of the snapshot is still to be read. Records of a key are done in
-    /// their order, with the same `ahead`. If `Clear` comes there, the others' is to be cleared by hand.
+    /// Does what records say, as [`replay`](Self::replay), while the rest of the snapshot is still to be read. Records of a
+    /// key are done in their order, with the same `ahead`. If `Clear` comes there, the others' is to be cleared by hand.
     ///
     /// # Errors
-    /// The value has no form that this version knows.
+    /// A value has no form that this version knows.
     pub fn replay_ahead(
         &mut self,
-        effect: &Effect<'_>,
+        effects: &[Effect<'_>],
         now: u64,
         ahead: &mut Ahead,
     ) -> Result<(), UnknownForm> {
-        match *effect {
-            _ if ahead.is_over => {}
-            Effect::Put { key, .. } if !ahead.fates.is_empty() => _ = ahead.fates.remove(key),
-            Effect::Remove { key } => _ = ahead.fates.insert(key.into(), Fate::Removed),
-            Effect::Expire { key, expire_at } if !self.is_stored(key) => {
-                let fate = ahead.fates.entry(key.into()).or_insert(Fate::Expires(expire_at));
-                if *fate != Fate::Removed {
-                    *fate = Fate::Expires(expire_at);
+        self.fetch(effects);
+        for effect in effects {
+            match *effect {
+                _ if ahead.is_over => {}
+                Effect::Put { key, .. } if !ahead.fates.is_empty() => _ = ahead.fates.remove(key),
+                Effect::Remove { key } => _ = ahead.fates.insert(key.into(), Fate::Removed),
+                Effect::Expire { key, expire_at } if !self.is_stored(key) => {
+                    let fate = ahead.fates.entry(key.into()).or_insert(Fate::Expires(expire_at));
+                    if *fate != Fate::Removed {
+                        *fate = Fate::Expires(expire_at);
+                    }
                 }
+                Effect::Clear => ahead.clear(),
+                _ => {}
             }
-            Effect::Clear => ahead.clear(),
-            _ => {}
+            self.replay(effect, now)?;
         }
-        self.replay(effect, now)
+        Ok(())
     }
 
-    /// Has an item of the rest, with what the log has said since: `ahead` is that of the key.
+    /// Has items of the rest, with what the log has said since. `aheads` are those of all parts of the keys.
     ///
     /// # Errors
-    /// The value has no form that this version knows.
+    /// A value has no form that this version knows.
     pub fn replay_rest(
         &mut self,
-        effect: &Effect<'_>,
+        effects: &[Effect<'_>],
         now: u64,
-        ahead: &Ahead,
+        aheads: &[Ahead],
     ) -> Result<(), UnknownForm> {
-        let Effect::Put { key, form, expire_at, value } = *effect else {
-            return self.replay(effect, now);
-        };
-        let value = from_form(form, value).ok_or(UnknownForm { form })?;
-        let fate = if ahead.fates.is_empty() { None } else { ahead.fates.get(key) };
-        let expire_at = match fate {
-            _ if ahead.is_over => return Ok(()),
-            Some(Fate::Removed) => return Ok(()),
-            Some(Fate::Expires(at)) => *at,
-            None => expire_at,
-        };
-        self.change(key, |write| write.restore_item(value, expire_at, now));
+        self.fetch(effects);
+        for effect in effects {
+            let Effect::Put { key, form, expire_at, value } = *effect else {
+                self.replay(effect, now)?;
+                continue;
+            };
+            let value = from_form(form, value).ok_or(UnknownForm { form })?;
+            let ahead = &aheads[self.part(key, aheads.len())];
+            let fate = if ahead.fates.is_empty() { None } else { ahead.fates.get(key) };
+            let expire_at = match fate {
+                _ if ahead.is_over => continue,
+                Some(Fate::Removed) => continue,
+                Some(Fate::Expires(at)) => *at,
+                None => expire_at,
+            };
+            self.change(key, |write| write.restore_item(value, expire_at, now));
+        }
         Ok(())
+    }
+
+    /// Has what these will touch fetched from memory, side by side.
+    fn fetch(&mut self, effects: &[Effect<'_>]) {
+        let mut keys = [Key::from(b""); UNPACKED_MAX];
+        let mut len = 0;
+        for effect in effects.iter().take(UNPACKED_MAX) {
+            if let Effect::Put { key, .. } | Effect::Remove { key } | Effect::Expire { key, .. } =
+                *effect
+            {
+                keys[len] = key.into();
+                len += 1;
+            }
+        }
+        self.prefetch(&mut keys[..len]);
     }
 }

@@ -131,7 +131,7 @@ impl Snapshot {
         &self,
         class: u8,
         buffer: &mut Vec<u8>,
-        apply: &mut dyn FnMut(&Effect<'_>),
+        apply: &mut dyn FnMut(&[Effect<'_>]),
     ) -> Result<Option<u64>, SnapshotError> {
         let Some(Block { at, head, len }) = self.take(class)? else { return Ok(None) };
         // The file has that many.

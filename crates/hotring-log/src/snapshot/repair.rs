@@ -3,8 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{ALL, HOTTEST, Snapshot, SnapshotError, SnapshotWriter, WARM};
+use super::{ALL, HOTTEST, Snapshot, SnapshotError, SnapshotWriter};
 use crate::log::Lsn;
+use crate::record::Effect;
 use crate::storage::Storage;
 
 impl Snapshot {
@@ -19,11 +20,12 @@ impl Snapshot {
         let mut copy =
             SnapshotWriter::create(to.clone(), self.id(), self.after()).map_err(failed)?;
         let (mut buffer, mut lost) = (Vec::new(), Vec::new());
-        'classes: for class in [HOTTEST, WARM, ALL] {
+        'classes: for class in [HOTTEST, ALL] {
             copy.set_class(class).map_err(failed)?;
             loop {
                 let at = self.next_at();
-                match self.read_block(class, &mut buffer, &mut |effect| copy.push(effect)) {
+                let mut push = |effects: &[Effect<'_>]| effects.iter().for_each(|e| copy.push(e));
+                match self.read_block(class, &mut buffer, &mut push) {
                     Ok(None) => break,
                     Ok(Some(_)) => copy.write_block().map_err(failed)?,
                     Err(error @ SnapshotError::Damaged { .. }) => {

@@ -32,12 +32,14 @@ type Item = (Vec<u8>, String);
 
 fn all(snapshot: &Snapshot) -> Result<Vec<Item>, SnapshotError> {
     let (mut items, mut buffer) = (Vec::new(), Vec::new());
-    let mut note = |effect: &Effect<'_>| {
-        let key = match effect {
-            Effect::Put { key, .. } | Effect::Pin { key } => key.to_vec(),
-            _ => Vec::new(),
-        };
-        items.push((key, format!("{effect:?}")));
+    let mut note = |effects: &[Effect<'_>]| {
+        for effect in effects {
+            let key = match effect {
+                Effect::Put { key, .. } | Effect::Pin { key } => key.to_vec(),
+                _ => Vec::new(),
+            };
+            items.push((key, format!("{effect:?}")));
+        }
     };
     while snapshot.read_block(ALL, &mut buffer, &mut note)?.is_some() {}
     Ok(items)

@@ -71,8 +71,8 @@ fn work(
     for piece in pieces {
         match piece {
             Piece::Effects(packed) => {
-                let known = unpack(&packed, &mut |effect| {
-                    if let Err(form) = session.replay_ahead(effect, now, &mut ahead) {
+                let known = unpack(&packed, &mut |effects| {
+                    if let Err(form) = session.replay_ahead(effects, now, &mut ahead) {
                         unknown.get_or_insert(form);
                     }
                 });

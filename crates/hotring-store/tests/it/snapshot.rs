@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hotring_log::storage::Memory;
 use hotring_log::{
-    ALL, Effect, File, Finished, Lsn, Snapshot, SnapshotWriter, Storage, WARM, When, clean,
+    ALL, Effect, File, Finished, HOTTEST, Lsn, Snapshot, SnapshotWriter, Storage, When, clean,
     recover, recover_behind,
 };
 use hotring_store::{
@@ -90,16 +90,20 @@ fn restored(storage: &Memory, last: Lsn) -> (State, Pins) {
     restored
 }
 
+fn replay_all(session: &mut Session, effects: &[Effect<'_>]) {
+    effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
+}
+
 fn restored_hottest_first(storage: &Memory, last: Lsn, parts: usize) -> (State, Pins) {
     let store = Store::new(Options::default()).expect("it fits");
     let mut session = store.session();
     let snapshot = Snapshot::newest(storage).expect("it is whole");
     let mut buffer = Vec::new();
-    let mut read = |class, put: &mut dyn FnMut(&Effect<'_>)| {
+    let mut read = |class, put: &mut dyn FnMut(&[Effect<'_>])| {
         let Some(snapshot) = &snapshot else { return };
         while snapshot.read_block(class, &mut buffer, put).expect("it is whole").is_some() {}
     };
-    read(WARM, &mut |effect| session.replay(effect, NOW).expect("a known form"));
+    read(HOTTEST, &mut |effects| replay_all(&mut session, effects));
     let mut aheads: Vec<Ahead> = (0..parts).map(|_| Ahead::new(snapshot.is_some())).collect();
     let (after, end) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.end()));
     let mut replay = |lsn, effects: &[Effect<'_>]| {
@@ -110,19 +114,16 @@ fn restored_hottest_first(storage: &Memory, last: Lsn, parts: usize) -> (State, 
                 }
                 _ => 0,
             };
-            session.replay_ahead(effect, NOW, &mut aheads[part]).expect("a known form");
+            let one = std::slice::from_ref(effect);
+            session.replay_ahead(one, NOW, &mut aheads[part]).expect("a known form");
             if *effect == Effect::Clear {
                 aheads.iter_mut().for_each(Ahead::clear);
             }
         }
     };
     recover_behind(storage, Some(ID), (after + 1, end), &mut replay).expect("it is whole");
-    read(ALL, &mut |effect| {
-        let part = match effect {
-            Effect::Put { key, .. } => session.part(key, parts),
-            _ => 0,
-        };
-        session.replay_rest(effect, NOW, &aheads[part]).expect("a known form");
+    read(ALL, &mut |effects| {
+        session.replay_rest(effects, NOW, &aheads).expect("a known form");
     });
     whole(&store)
 }
@@ -134,7 +135,7 @@ fn restored_in_order(storage: &Memory, last: Lsn) -> (State, Pins) {
     let snapshot = Snapshot::newest(storage).expect("it is whole");
     let mut buffer = Vec::new();
     while let Some(snapshot) = &snapshot {
-        let mut put = |effect: &Effect<'_>| session.replay(effect, NOW).expect("a known form");
+        let mut put = |effects: &[Effect<'_>]| replay_all(&mut session, effects);
         if snapshot.read_block(ALL, &mut buffer, &mut put).expect("it is whole").is_none() {
             break;
         }
@@ -343,9 +344,11 @@ fn pins_and_the_keys_that_were_named_come_first() {
     finished.publish(Lsn::MAX).expect("room");
     let snapshot = Snapshot::newest(&memory).expect("it is whole").expect("it is there");
     let mut first = Vec::new();
-    let mut note = |effect: &Effect<'_>| match effect {
-        Effect::Put { key, .. } | Effect::Pin { key } => first.push(key.to_vec()),
-        _ => panic!("{effect:?}"),
+    let mut note = |effects: &[Effect<'_>]| {
+        first.extend(effects.iter().map(|effect| match effect {
+            Effect::Put { key, .. } | Effect::Pin { key } => key.to_vec(),
+            _ => panic!("{effect:?}"),
+        }));
     };
     snapshot.read_block(ALL, &mut Vec::new(), &mut note).expect("it is whole");
     assert_eq!(first, [&b"key 5"[..], b"key 1", b"twin 2"]);
