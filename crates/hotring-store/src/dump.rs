@@ -15,19 +15,15 @@ use hotring_index::NewValue;
 
 use crate::error::StoreError;
 use crate::hash::{Change, HashRef, value_of};
+use crate::rdb::{
+    SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_STRING, crc64, listpack, push_len, push_string,
+    seal, text, unpack,
+};
 use crate::store::Limits;
 use crate::value::{ValueRef, encode_owned};
 
-/// The version that is written: Redis 7.0's.
-const VERSION: u16 = 10;
 /// The latest version that is read: Redis 7.4's.
 const VERSION_MAX: u16 = 12;
-/// Length of what stands behind the value.
-const FOOTER_LEN: usize = 10;
-
-const TYPE_STRING: u8 = 0;
-const TYPE_HASH: u8 = 4;
-const TYPE_HASH_LISTPACK: u8 = 16;
 
 /// A value and what stands behind it.
 pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
@@ -50,27 +46,8 @@ pub(crate) fn dump(value: ValueRef<'_>) -> Vec<u8> {
             }
         }
     }
-    out.extend_from_slice(&VERSION.to_le_bytes());
-    let sum = crc64(&out);
-    out.extend_from_slice(&sum.to_le_bytes());
+    seal(&mut out);
     out
-}
-
-fn push_len(out: &mut Vec<u8>, len: usize) {
-    match len {
-        0..0x40 => out.push(len as u8),
-        0x40..0x4000 => out.extend_from_slice(&(0x4000 | len as u16).to_be_bytes()),
-        _ => {
-            let len = u32::try_from(len).expect("Limits keep values below 4 GiB");
-            out.push(0x80);
-            out.extend_from_slice(&len.to_be_bytes());
-        }
-    }
-}
-
-fn push_string(out: &mut Vec<u8>, bytes: &[u8]) {
-    push_len(out, bytes.len());
-    out.extend_from_slice(bytes);
 }
 
 fn push_int(out: &mut Vec<u8>, n: i64) {
@@ -95,11 +72,11 @@ pub(crate) fn restore(payload: &[u8], limits: Limits) -> Result<NewValue<'static
     let (body, sum) = payload.split_last_chunk().ok_or(StoreError::DumpSum)?;
     let (value, version) = body.split_last_chunk().ok_or(StoreError::DumpSum)?;
     // A sum of 0 is Redis's way to say that there is none.
-    let is_sound = *sum == [0; 8] || crc64(body) == u64::from_le_bytes(*sum);
+    let is_sound = *sum == [0; 8] || crc64(0, body) == u64::from_le_bytes(*sum);
     if !is_sound || u16::from_le_bytes(*version) > VERSION_MAX {
         return Err(StoreError::DumpSum);
     }
-    debug_assert_eq!(value.len() + FOOTER_LEN, payload.len());
+    debug_assert_eq!(value.len() + SEAL_LEN, payload.len());
     let mut input = Input { rest: value, limits };
     let value = match input.byte().ok_or(StoreError::DumpFormat)? {
         TYPE_STRING => encode_owned(input.string()?.into_owned()),
@@ -200,116 +177,6 @@ impl<'a> Input<'a> {
     }
 }
 
-fn text(n: i64) -> Cow<'static, [u8]> {
-    itoa::Buffer::new().format(n).as_bytes().to_vec().into()
-}
-
-/// LZF: runs of bytes as they are, and copies of what came before. None unless `len` bytes come out.
-fn unpack(packed: &[u8], len: usize) -> Option<Vec<u8>> {
-    // Three bytes give 264 at most.
-    let mut out = Vec::with_capacity(len.min(packed.len().saturating_mul(88)));
-    let mut bytes = packed.iter().copied();
-    while let Some(control) = bytes.next() {
-        if control < 0x20 {
-            for _ in 0..=control {
-                out.push(bytes.next()?);
-            }
-        } else {
-            let long = if control >> 5 == 7 { usize::from(bytes.next()?) } else { 0 };
-            let copied = usize::from(control >> 5) + long + 2;
-            let back = usize::from(control & 0x1f) << 8 | usize::from(bytes.next()?);
-            let from = out.len().checked_sub(back + 1)?;
-            // A copy may overlap itself.
-            (from..from + copied).for_each(|at| out.push(out[at]));
-        }
-        if out.len() > len {
-            return None;
-        }
-    }
-    (out.len() == len).then_some(out)
-}
-
-/// The elements of a listpack: its length u32, their number u16, each with its length behind it, 0xff.
-fn listpack(list: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
-    let (len, rest) = list.split_first_chunk()?;
-    let (_, rest) = rest.split_first_chunk::<2>()?;
-    let mut items = Vec::new();
-    let mut at = rest.split_last().filter(|(end, _)| **end == 0xff)?.1;
-    if u32::from_le_bytes(*len) as usize != list.len() {
-        return None;
-    }
-    while !at.is_empty() {
-        let (item, behind) = listpack_item(at)?;
-        let item_len = at.len() - behind.len();
-        // The length of what was read, 7 bits a byte.
-        let back_len = (usize::BITS - (item_len | 1).leading_zeros()).div_ceil(7) as usize;
-        items.push(item);
-        at = behind.get(back_len..)?;
-    }
-    Some(items)
-}
-
-fn listpack_item(at: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
-    let (first, rest) = at.split_first()?;
-    let string = |len: usize, rest: &'_ [u8]| -> Option<(usize, usize)> {
-        (len <= rest.len()).then_some((at.len() - rest.len(), len))
-    };
-    let (start, len) = match first {
-        0..0x80 => return Some((text(i64::from(*first)), rest)),
-        0x80..0xc0 => string(usize::from(first & 0x3f), rest)?,
-        0xc0..0xe0 => {
-            let (low, rest) = rest.split_first()?;
-            // 13 bits with a sign.
-            let n = (i16::from(first & 0x1f) << 8 | i16::from(*low)) << 3 >> 3;
-            return Some((text(n.into()), rest));
-        }
-        0xe0..0xf0 => {
-            let (low, rest) = rest.split_first()?;
-            string(usize::from(first & 0x0f) << 8 | usize::from(*low), rest)?
-        }
-        0xf0 => {
-            let (len, rest) = rest.split_first_chunk()?;
-            string(u32::from_le_bytes(*len) as usize, rest)?
-        }
-        0xf1..=0xf4 => {
-            let width = [2, 3, 4, 8][usize::from(first - 0xf1)];
-            let (bytes, rest) = rest.split_at_checked(width)?;
-            let mut wide = [0; 8];
-            wide[8 - width..].copy_from_slice(bytes);
-            // The sign comes along as the word is shifted down.
-            return Some((text(i64::from_le_bytes(wide) >> (64 - 8 * width)), rest));
-        }
-        _ => return None,
-    };
-    Some((Cow::Borrowed(&at[start..start + len]), &at[start + len..]))
-}
-
-/// The polynomial of Redis's CRC-64 (Jones), its lowest bit first.
-const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
-
-/// What each byte does to the sum.
-static CRC_STEPS: [u64; 256] = crc_steps();
-
-const fn crc_steps() -> [u64; 256] {
-    let mut steps = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut sum = byte as u64;
-        let mut bit = 0;
-        while bit < 8 {
-            sum = if sum & 1 == 1 { sum >> 1 ^ POLYNOMIAL } else { sum >> 1 };
-            bit += 1;
-        }
-        steps[byte] = sum;
-        byte += 1;
-    }
-    steps
-}
-
-fn crc64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |sum, byte| sum >> 8 ^ CRC_STEPS[usize::from(sum as u8 ^ byte)])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,15 +194,14 @@ mod tests {
 
     /// A value with the right sum behind it.
     fn sealed(value: &[u8]) -> Vec<u8> {
-        let mut payload = [value, &VERSION.to_le_bytes()].concat();
-        let sum = crc64(&payload);
-        payload.extend_from_slice(&sum.to_le_bytes());
+        let mut payload = value.to_vec();
+        seal(&mut payload);
         payload
     }
 
     #[test]
     fn the_sum_is_that_of_redis() {
-        assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+        assert_eq!(crc64(0, b"123456789"), 0xe9c6_d914_c4b8_d9ca);
         assert_eq!(dumped(b"12"), b"\x00\xc0\x0c\n\x00<*\xf8Q\\\x04\xbc\xd5");
     }
 
@@ -367,23 +233,6 @@ mod tests {
     }
 
     #[test]
-    fn all_numbers_of_a_listpack_are_read() {
-        let cases: [(&[u8], i64); 7] = [
-            (&[0x7f], 127),
-            (&[0xdf, 0xff], -1),
-            (&[0xcf, 0xff], 4095),
-            (&[0xf1, 0x00, 0x80], -32768),
-            (&[0xf2, 0xff, 0xff, 0x7f], 0x7f_ffff),
-            (&[0xf3, 0xff, 0xff, 0xff, 0xff], -1),
-            (&[0xf4, 0, 0, 0, 0, 0, 0, 0, 0x80], i64::MIN),
-        ];
-        for (bytes, number) in cases {
-            let (item, rest) = listpack_item(bytes).unwrap();
-            assert_eq!((&*item, rest), (number.to_string().as_bytes(), &b""[..]));
-        }
-    }
-
-    #[test]
     fn damage_is_an_error_and_no_panic() {
         let hash = HashRef::EMPTY.changed(&[(b"a", Some(b"1")), (b"bb", Some(&[9; 300]))]);
         let hash = hash.value.unwrap();
@@ -393,7 +242,7 @@ mod tests {
         ];
         let lzf = b"\x00\xc3\t3\x01aa\xe0&\x00\x01aa".to_vec();
         let hash = dump(ValueRef::Hash(HashRef::new(&hash)));
-        for value in [&hash[..hash.len() - FOOTER_LEN], &list.concat(), &lzf] {
+        for value in [&hash[..hash.len() - SEAL_LEN], &list.concat(), &lzf] {
             for end in 0..value.len() {
                 assert!(restored(&sealed(&value[..end])).is_err());
                 for bit in 0..8 {

@@ -63,6 +63,7 @@ mod logged;
 mod note;
 mod ops;
 mod pins;
+pub mod rdb;
 mod restore;
 mod session;
 mod snapshot;

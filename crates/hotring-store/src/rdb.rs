@@ -1,0 +1,182 @@
+//! Parts of the format of Redis's RDB files, which is that of DUMP, too: lengths, compressed strings, listpacks, the
+//! checksum. What is made of them, `dump.rs` says for the store, and others for files.
+//!
+//! What is read comes from strangers: nothing is believed, no length makes room that is not filled.
+
+use std::borrow::Cow;
+
+/// The type of a string.
+pub const TYPE_STRING: u8 = 0;
+/// The type of a hash: the number of its fields, then field and value in turn, all of them strings.
+pub const TYPE_HASH: u8 = 4;
+/// The type of a hash in one string, which is a listpack.
+pub const TYPE_HASH_LISTPACK: u8 = 16;
+
+/// The version that DUMP has here: Redis 7.0's.
+const VERSION: u16 = 10;
+
+/// Length of what stands behind a value of DUMP.
+pub const SEAL_LEN: usize = 10;
+
+/// Adds what stands behind a value of DUMP: the version of the format, and the sum of all before.
+pub fn seal(out: &mut Vec<u8>) {
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    let sum = crc64(0, out);
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// Adds a length, or the number of elements.
+///
+/// # Panics
+/// It is 4 GiB or more.
+pub fn push_len(out: &mut Vec<u8>, len: usize) {
+    match len {
+        0..0x40 => out.push(len as u8),
+        0x40..0x4000 => out.extend_from_slice(&(0x4000 | len as u16).to_be_bytes()),
+        _ => {
+            let len = u32::try_from(len).expect("values are below 4 GiB");
+            out.push(0x80);
+            out.extend_from_slice(&len.to_be_bytes());
+        }
+    }
+}
+
+/// Adds a string as it is.
+pub fn push_string(out: &mut Vec<u8>, bytes: &[u8]) {
+    push_len(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+/// A number as the string that it stands for.
+pub(crate) fn text(n: i64) -> Cow<'static, [u8]> {
+    itoa::Buffer::new().format(n).as_bytes().to_vec().into()
+}
+
+/// LZF: runs of bytes as they are, and copies of what came before. None unless `len` bytes come out.
+pub fn unpack(packed: &[u8], len: usize) -> Option<Vec<u8>> {
+    // Three bytes give 264 at most.
+    let mut out = Vec::with_capacity(len.min(packed.len().saturating_mul(88)));
+    let mut bytes = packed.iter().copied();
+    while let Some(control) = bytes.next() {
+        if control < 0x20 {
+            for _ in 0..=control {
+                out.push(bytes.next()?);
+            }
+        } else {
+            let long = if control >> 5 == 7 { usize::from(bytes.next()?) } else { 0 };
+            let copied = usize::from(control >> 5) + long + 2;
+            let back = usize::from(control & 0x1f) << 8 | usize::from(bytes.next()?);
+            let from = out.len().checked_sub(back + 1)?;
+            // A copy may overlap itself.
+            (from..from + copied).for_each(|at| out.push(out[at]));
+        }
+        if out.len() > len {
+            return None;
+        }
+    }
+    (out.len() == len).then_some(out)
+}
+
+/// The elements of a listpack: its length u32, their number u16, each with its length behind it, 0xff.
+pub fn listpack(list: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
+    let (len, rest) = list.split_first_chunk()?;
+    let (_, rest) = rest.split_first_chunk::<2>()?;
+    let mut items = Vec::new();
+    let mut at = rest.split_last().filter(|(end, _)| **end == 0xff)?.1;
+    if u32::from_le_bytes(*len) as usize != list.len() {
+        return None;
+    }
+    while !at.is_empty() {
+        let (item, behind) = listpack_item(at)?;
+        let item_len = at.len() - behind.len();
+        // The length of what was read, 7 bits a byte.
+        let back_len = (usize::BITS - (item_len | 1).leading_zeros()).div_ceil(7) as usize;
+        items.push(item);
+        at = behind.get(back_len..)?;
+    }
+    Some(items)
+}
+
+fn listpack_item(at: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
+    let (first, rest) = at.split_first()?;
+    let string = |len: usize, rest: &'_ [u8]| -> Option<(usize, usize)> {
+        (len <= rest.len()).then_some((at.len() - rest.len(), len))
+    };
+    let (start, len) = match first {
+        0..0x80 => return Some((text(i64::from(*first)), rest)),
+        0x80..0xc0 => string(usize::from(first & 0x3f), rest)?,
+        0xc0..0xe0 => {
+            let (low, rest) = rest.split_first()?;
+            // 13 bits with a sign.
+            let n = (i16::from(first & 0x1f) << 8 | i16::from(*low)) << 3 >> 3;
+            return Some((text(n.into()), rest));
+        }
+        0xe0..0xf0 => {
+            let (low, rest) = rest.split_first()?;
+            string(usize::from(first & 0x0f) << 8 | usize::from(*low), rest)?
+        }
+        0xf0 => {
+            let (len, rest) = rest.split_first_chunk()?;
+            string(u32::from_le_bytes(*len) as usize, rest)?
+        }
+        0xf1..=0xf4 => {
+            let width = [2, 3, 4, 8][usize::from(first - 0xf1)];
+            let (bytes, rest) = rest.split_at_checked(width)?;
+            let mut wide = [0; 8];
+            wide[8 - width..].copy_from_slice(bytes);
+            // The sign comes along as the word is shifted down.
+            return Some((text(i64::from_le_bytes(wide) >> (64 - 8 * width)), rest));
+        }
+        _ => return None,
+    };
+    Some((Cow::Borrowed(&at[start..start + len]), &at[start + len..]))
+}
+
+/// The polynomial of Redis's CRC-64 (Jones), its lowest bit first.
+const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
+
+/// What each byte does to the sum.
+static CRC_STEPS: [u64; 256] = crc_steps();
+
+const fn crc_steps() -> [u64; 256] {
+    let mut steps = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut sum = byte as u64;
+        let mut bit = 0;
+        while bit < 8 {
+            sum = if sum & 1 == 1 { sum >> 1 ^ POLYNOMIAL } else { sum >> 1 };
+            bit += 1;
+        }
+        steps[byte] = sum;
+        byte += 1;
+    }
+    steps
+}
+
+/// The sum of more bytes behind those of `sum`, which is 0 at first.
+pub fn crc64(sum: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(sum, |sum, byte| sum >> 8 ^ CRC_STEPS[usize::from(sum as u8 ^ byte)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_numbers_of_a_listpack_are_read() {
+        let cases: [(&[u8], i64); 7] = [
+            (&[0x7f], 127),
+            (&[0xdf, 0xff], -1),
+            (&[0xcf, 0xff], 4095),
+            (&[0xf1, 0x00, 0x80], -32768),
+            (&[0xf2, 0xff, 0xff, 0x7f], 0x7f_ffff),
+            (&[0xf3, 0xff, 0xff, 0xff, 0xff], -1),
+            (&[0xf4, 0, 0, 0, 0, 0, 0, 0, 0x80], i64::MIN),
+        ];
+        for (bytes, number) in cases {
+            let (item, rest) = listpack_item(bytes).unwrap();
+            assert_eq!((&*item, rest), (number.to_string().as_bytes(), &b""[..]));
+        }
+    }
+}
