@@ -1,4 +1,5 @@
-//! A small client: one request and its reply at a time, for subcommands that ask a running server.
+//! A small client for subcommands that ask a running server: one request and its reply at a time, or, for `export` and
+//! `import`, requests and replies apart and as the bytes they are.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -15,8 +16,8 @@ const ADDRESS: &str = "127.0.0.1:6379";
 const PASSWORD: &str = "REDISCLI_AUTH";
 /// How long a server may take for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest string and longest array that a reply may have: it is a server's, but whose?
-const LEN_MAX: i64 = 64 << 20;
+/// Longest string and longest array that a reply may have: it is a server's, but whose? Memory grows with what comes.
+const LEN_MAX: i64 = 1 << 30;
 
 /// How deep lists may lie in lists.
 const DEPTH_MAX: usize = 8;
@@ -28,6 +29,42 @@ pub(crate) enum Reply {
     Number(i64),
     List(Vec<Reply>),
     Nothing,
+}
+
+/// A reply as it came.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Bytes(Vec<u8>),
+    Error(String),
+    Number(i64),
+    List(Vec<Answer>),
+    Nothing,
+}
+
+impl Answer {
+    /// What is understood of it, or the first error in it.
+    fn text(self) -> Result<Reply, Error> {
+        Ok(match self {
+            Answer::Bytes(bytes) => Reply::Text(String::from_utf8_lossy(&bytes).into_owned()),
+            Answer::Error(text) => return Err(Error::Refused(text)),
+            Answer::Number(number) => Reply::Number(number),
+            Answer::List(parts) => {
+                Reply::List(parts.into_iter().map(Answer::text).collect::<Result<_, _>>()?)
+            }
+            Answer::Nothing => Reply::Nothing,
+        })
+    }
+}
+
+/// Adds a request of these words.
+pub(crate) fn push_request(out: &mut Vec<u8>, words: &[&[u8]]) {
+    // Writing to a Vec does not fail.
+    let _ = write!(out, "*{}\r\n", words.len());
+    for word in words {
+        let _ = write!(out, "${}\r\n", word.len());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
 }
 
 /// Why there is no reply.
@@ -120,50 +157,67 @@ impl Client {
 
     /// Sends the words of a line as a request, and waits for the reply.
     pub(crate) fn ask(&mut self, request: &str) -> Result<Reply, Error> {
-        self.output.write_all(format!("{request}\r\n").as_bytes())?;
-        self.reply(DEPTH_MAX)
+        self.send(format!("{request}\r\n").as_bytes())?;
+        self.answer()?.text()
     }
 
     /// The same with words that may hold anything.
     pub(crate) fn ask_words(&mut self, words: &[&str]) -> Result<Reply, Error> {
-        let mut request = format!("*{}\r\n", words.len());
-        words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
-        self.output.write_all(request.as_bytes())?;
-        self.reply(DEPTH_MAX)
+        let mut request = Vec::new();
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        push_request(&mut request, &words);
+        self.send(&request)?;
+        self.answer()?.text()
     }
 
-    fn reply(&mut self, depth: usize) -> Result<Reply, Error> {
+    /// Sends requests without waiting.
+    pub(crate) fn send(&mut self, requests: &[u8]) -> io::Result<()> {
+        self.output.write_all(requests)
+    }
+
+    /// Waits for the next reply.
+    pub(crate) fn answer(&mut self) -> io::Result<Answer> {
+        self.answer_within(DEPTH_MAX)
+    }
+
+    fn answer_within(&mut self, depth: usize) -> io::Result<Answer> {
         let line = self.line()?;
         let (kind, rest) = line.split_at_checked(1).ok_or_else(|| unexpected(&line))?;
         let number = || rest.parse::<i64>().map_err(|_| unexpected(&line));
         match kind {
-            "+" => Ok(Reply::Text(rest.to_string())),
-            "-" => Err(Error::Refused(rest.to_string())),
-            ":" => Ok(Reply::Number(number()?)),
-            "$" | "*" if number()? < 0 => Ok(Reply::Nothing),
-            "$" | "*" if number()? > LEN_MAX => Err(unexpected(&line).into()),
-            "$" => {
-                let mut bytes = vec![0; number()? as usize + 2];
-                self.input.read_exact(&mut bytes)?;
-                bytes.truncate(bytes.len() - 2);
-                Ok(Reply::Text(String::from_utf8_lossy(&bytes).into_owned()))
-            }
+            "+" => Ok(Answer::Bytes(rest.as_bytes().to_vec())),
+            "-" => Ok(Answer::Error(rest.to_string())),
+            ":" => Ok(Answer::Number(number()?)),
+            "$" | "*" if number()? < 0 => Ok(Answer::Nothing),
+            "$" | "*" if number()? > LEN_MAX => Err(unexpected(&line)),
+            "$" => self.bytes(number()? as usize).map(Answer::Bytes),
             "*" if depth > 0 => {
-                let parts = (0..number()?).map(|_| self.reply(depth - 1));
-                parts.collect::<Result<_, _>>().map(Reply::List)
+                let parts = (0..number()?).map(|_| self.answer_within(depth - 1));
+                parts.collect::<Result<_, _>>().map(Answer::List)
             }
-            _ => Err(unexpected(&line).into()),
+            _ => Err(unexpected(&line)),
         }
+    }
+
+    fn bytes(&mut self, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        (&mut self.input).take(len as u64 + 2).read_to_end(&mut bytes)?;
+        match bytes.len() == len + 2 {
+            true => bytes.truncate(len),
+            false => return Err(closed()),
+        }
+        Ok(bytes)
     }
 
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         (&mut self.input).take(LEN_MAX as u64).read_line(&mut line)?;
-        match line.strip_suffix("\r\n") {
-            Some(line) => Ok(line.to_string()),
-            None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed")),
-        }
+        line.strip_suffix("\r\n").map(str::to_string).ok_or_else(closed)
     }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed")
 }
 
 fn unexpected(line: &str) -> io::Error {

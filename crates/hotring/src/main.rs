@@ -4,10 +4,12 @@
 mod check;
 mod client;
 mod commands;
+mod export;
 mod ping;
 mod scrub;
 mod serve;
 mod top;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
         Some(("ping", flags)) => ping::run(flags),
         Some(("scrub", flags)) => scrub::run(flags),
         Some(("check", flags)) => check::run(flags),
+        Some(("export", flags)) => export::run(flags),
         Some(("commands", flags)) => commands::run(flags),
         _ => unreachable!("clap accepts no other subcommand"),
     }
@@ -37,6 +40,7 @@ fn cli() -> Command {
         .subcommand(ping::cli())
         .subcommand(scrub::cli())
         .subcommand(check::cli())
+        .subcommand(export::cli())
         .subcommand(commands::cli())
 }
 

@@ -11,7 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-log", &[]),
     ("hotring-store", &["hotring-index", "hotring-log"]),
     ("hotring-server", &["hotring-store", "hotring-protocol", "hotring-log"]),
-    ("hotring", &["hotring-server", "hotring-protocol", "hotring-log"]),
+    ("hotring", &["hotring-server", "hotring-store", "hotring-protocol", "hotring-log"]),
     ("hotring-cpp-peers", &[]),
     ("hotring-bench", &["hotring-index", "hotring-store", "hotring-protocol", "hotring-cpp-peers"]),
 ];

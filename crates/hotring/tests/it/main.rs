@@ -1,6 +1,8 @@
 //! The program itself: how it starts, what it says when it cannot, how signals end it, and what it tells the
 //! service manager.
 
+mod transfer;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;

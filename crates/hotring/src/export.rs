@@ -1,0 +1,116 @@
+//! `hotring export`: writes all keys of a running server to a file that other programs can read.
+
+mod server;
+mod target;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use crate::client::{connect, place};
+use crate::transfer::{Item, Progress, resp};
+use target::Target;
+
+/// Bytes that are written at one time.
+const WRITE_LEN: usize = 256 << 10;
+
+const NOTES: &str = "\
+FILE gets its name once it is whole and on the disk; a file that was there is replaced then. The keys are not those of one \
+moment: each is as it was when it was met, its expiry with it.
+
+With a password in the variable REDISCLI_AUTH it logs in. The user needs SCAN, MULTI, EXEC, DUMP and PEXPIRETIME, and PINNED \
+for --pins. A Redis from 7.0 on is exported as well.
+
+Exit codes: 0 if all keys were written, 1 if some were not, which are named, 2 if there is no file";
+
+/// The subcommand and its flags.
+pub(crate) fn cli() -> Command {
+    let pattern = Arg::new("match")
+        .long("match")
+        .value_name("PATTERN")
+        .help("Only keys that match this, as SCAN has it: user:*");
+    let pins = Arg::new("pins")
+        .long("pins")
+        .action(ArgAction::SetTrue)
+        .help("Say which keys are pinned; Redis does not know PIN");
+    let file = Arg::new("FILE")
+        .value_name("FILE|-")
+        .required(true)
+        .value_parser(value_parser!(PathBuf))
+        .help("Where they go; - is standard output");
+    Command::new("export")
+        .about("Write all keys, their values and expiries to a file of Redis commands")
+        .after_help(NOTES)
+        .args(place())
+        .args([pattern, pins, file])
+}
+
+/// Writes all of it.
+pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
+    let file = flags.get_one::<PathBuf>("FILE").expect("it is required");
+    let mut progress = Progress::new("export");
+    match export(flags, file, &mut progress) {
+        Ok(()) if progress.failed() == 0 => {
+            progress.finish(&[]);
+            ExitCode::SUCCESS
+        }
+        Ok(()) => {
+            progress.finish(&[format!("{} are missing", progress.failed())]);
+            ExitCode::FAILURE
+        }
+        Err(why) => {
+            progress.tell(&why);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn export(flags: &ArgMatches, file: &Path, progress: &mut Progress) -> Result<(), String> {
+    let wanted = Wanted {
+        pattern: flags.get_one::<String>("match").map(String::as_str),
+        pins: flags.get_flag("pins"),
+    };
+    let mut client = connect(flags).map_err(|error| error.to_string())?;
+    let target = Target::open(file)
+        .map_err(|error| format!("{}: cannot be written: {error}", file.display()))?;
+    let mut output = Output { target, buffer: Vec::new(), progress };
+    server::export(&mut client, &wanted, &mut output)?;
+    output.finish().map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// What is exported.
+struct Wanted<'a> {
+    /// Only keys that match this.
+    pattern: Option<&'a str>,
+    pins: bool,
+}
+
+/// Where items go.
+struct Output<'a> {
+    target: Target,
+    buffer: Vec<u8>,
+    progress: &'a mut Progress,
+}
+
+impl Output<'_> {
+    fn add(&mut self, item: &Item) -> io::Result<()> {
+        resp::push_item(&mut self.buffer, item);
+        self.progress.add(item.len());
+        if self.buffer.len() >= WRITE_LEN {
+            self.target.write(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, key: &[u8], why: &str) {
+        self.progress.fail(key, why);
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.target.write(&self.buffer)?;
+        self.target.publish()
+    }
+}

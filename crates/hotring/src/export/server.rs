@@ -1,0 +1,158 @@
+//! Reading all keys of a running server: SCAN, and for each key its value and its expiry at one moment.
+
+use std::collections::HashSet;
+use std::io;
+
+use super::{Output, Wanted};
+use crate::client::{Answer, Client, push_request};
+use crate::transfer::{Item, Value, value};
+
+/// Keys that one SCAN is to visit, and names of pins that are asked for at one time.
+const COUNT: &[u8] = b"1000";
+/// Bytes of requests that are sent before their replies are read. They fit what the system holds of a connection, so that
+/// they can be sent while the server waits for its replies to be read.
+const REQUESTS_LEN: usize = 16 << 10;
+/// What the requests of a key take besides it, twice; a few more.
+const WORDS_LEN: usize = 128;
+/// Replies to the requests of a key: to MULTI, DUMP, PEXPIRETIME, EXEC.
+const REPLIES: usize = 4;
+
+/// Hands out all keys.
+pub(super) fn export(
+    client: &mut Client,
+    wanted: &Wanted<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), String> {
+    let pins = if wanted.pins { pins(client)? } else { HashSet::new() };
+    let mut cursor = b"0".to_vec();
+    loop {
+        let mut words: Vec<&[u8]> = vec![b"SCAN", &cursor, b"COUNT", COUNT];
+        if let Some(pattern) = wanted.pattern {
+            words.extend([&b"MATCH"[..], pattern.as_bytes()]);
+        }
+        let Answer::List(parts) = ask(client, &words)? else { return Err(strange()) };
+        let Ok([Answer::Bytes(next), Answer::List(keys)]) = <[Answer; 2]>::try_from(parts) else {
+            return Err(strange());
+        };
+        let keys = keys.into_iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
+        values(client, keys, &pins, output)?;
+        if next == b"0" {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+/// The keys that are pinned.
+fn pins(client: &mut Client) -> Result<HashSet<Vec<u8>>, String> {
+    let mut pins = HashSet::new();
+    let mut last: Option<Vec<u8>> = None;
+    loop {
+        let mut words: Vec<&[u8]> = vec![b"PINNED", b"COUNT", COUNT];
+        if let Some(last) = &last {
+            words.extend([&b"AFTER"[..], last]);
+        }
+        let Answer::List(keys) = ask(client, &words)? else { return Err(strange()) };
+        if keys.is_empty() {
+            return Ok(pins);
+        }
+        for key in keys {
+            last = Some(bytes(key)?);
+            pins.extend(last.clone());
+        }
+    }
+}
+
+/// Asks for the values of keys and hands them out, in their order.
+fn values(
+    client: &mut Client,
+    keys: Vec<Vec<u8>>,
+    pins: &HashSet<Vec<u8>>,
+    output: &mut Output<'_>,
+) -> Result<(), String> {
+    let (mut requests, mut first) = (Vec::new(), 0);
+    for (i, key) in keys.iter().enumerate() {
+        push_request(&mut requests, &[b"MULTI"]);
+        push_request(&mut requests, &[b"DUMP", key]);
+        push_request(&mut requests, &[b"PEXPIRETIME", key]);
+        push_request(&mut requests, &[b"EXEC"]);
+        let next_len = keys.get(i + 1).map_or(REQUESTS_LEN, |key| WORDS_LEN + 2 * key.len());
+        if requests.len() + next_len <= REQUESTS_LEN {
+            continue;
+        }
+        client.send(&requests).map_err(text)?;
+        requests.clear();
+        for key in &keys[first..=i] {
+            match value_of(client)? {
+                Ok(None) => {}
+                Ok(Some((value, expire_at))) => {
+                    let (key, is_pinned) = (key.clone(), pins.contains(key));
+                    output.add(&Item { key, value, expire_at, is_pinned }).map_err(text)?;
+                }
+                Err(why) => output.fail(key, &why),
+            }
+        }
+        first = i + 1;
+    }
+    Ok(())
+}
+
+/// A value and its expiry; nothing if the key has gone.
+type Found = Option<(Value, Option<u64>)>;
+
+/// The replies about a key: what it is, or why it cannot be read.
+fn value_of(client: &mut Client) -> Result<Result<Found, String>, String> {
+    let mut refused = None;
+    for reply in 1..=REPLIES {
+        match client.answer().map_err(text)? {
+            Answer::Error(text) => _ = refused.get_or_insert(text),
+            Answer::List(parts) if reply == REPLIES => return read(parts),
+            _ => {}
+        }
+    }
+    refused.map(Err).ok_or_else(strange)
+}
+
+fn read(parts: Vec<Answer>) -> Result<Result<Found, String>, String> {
+    let Ok([dumped, time]) = <[Answer; 2]>::try_from(parts) else { return Err(strange()) };
+    let expire_at = match time {
+        // It has gone since it was met.
+        Answer::Number(-2) => return Ok(Ok(None)),
+        Answer::Number(-1) => None,
+        Answer::Number(at) => u64::try_from(at).ok(),
+        Answer::Error(text) => return Ok(Err(text)),
+        _ => return Err(strange()),
+    };
+    Ok(match dumped {
+        Answer::Nothing => Ok(None),
+        Answer::Error(text) => Err(text),
+        Answer::Bytes(payload) => match value::payload(&payload) {
+            Ok(Ok(value)) => Ok(Some((value, expire_at))),
+            Ok(Err(name)) => Err(format!("it is {name}, which cannot be exported")),
+            Err(error) => Err(error.to_string()),
+        },
+        _ => return Err(strange()),
+    })
+}
+
+fn ask(client: &mut Client, words: &[&[u8]]) -> Result<Answer, String> {
+    let mut request = Vec::new();
+    push_request(&mut request, words);
+    client.send(&request).map_err(text)?;
+    match client.answer().map_err(text)? {
+        Answer::Error(text) => Err(format!("the server answers: {text}")),
+        answer => Ok(answer),
+    }
+}
+
+fn bytes(answer: Answer) -> Result<Vec<u8>, String> {
+    if let Answer::Bytes(bytes) = answer { Ok(bytes) } else { Err(strange()) }
+}
+
+fn text(error: io::Error) -> String {
+    error.to_string()
+}
+
+fn strange() -> String {
+    "the server answers something else than Redis would".into()
+}

@@ -1,0 +1,351 @@
+//! Values as Redis's RDB files and DUMP have them: strings and hashes in all their forms.
+//!
+//! What other types there are is known by their names. Numbers are little endian, but for lengths.
+
+use std::io::{self, Read};
+
+use hotring_store::rdb::{
+    SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_STRING, crc64, listpack, unpack,
+};
+
+use super::{LEN_MAX, ReadError, Value};
+
+/// A hash whose fields are in one string, as before Redis 7.
+const TYPE_HASH_ZIPLIST: u8 = 13;
+/// Longest string that holds a whole hash. Each two of its bytes may become a string of their own.
+const PACKED_MAX: usize = 32 << 20;
+/// What a hash may take in memory while it is read, and what a field takes besides its bytes.
+const HASH_LEN_MAX: usize = 2 << 30;
+const FIELD_LEN: usize = 2 * size_of::<Vec<u8>>();
+
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The value of a payload of DUMP, or the name of its type.
+pub(crate) fn payload(payload: &[u8]) -> Result<Result<Value, String>, ReadError> {
+    let body = payload.len().checked_sub(SEAL_LEN).filter(|len| *len > 0);
+    let body = body.ok_or_else(|| ReadError::bad(0, "the payload of DUMP is too short"))?;
+    let (sealed, sum) = payload.split_last_chunk().expect("it is longer");
+    // No sum is a sum of 0.
+    if *sum != [0; 8] && crc64(0, sealed) != u64::from_le_bytes(*sum) {
+        return Err(ReadError::bad(0, "the checksum of the payload of DUMP is wrong"));
+    }
+    let mut source = Source::new(&payload[1..body]);
+    let kind = payload[0];
+    let Some(value) = source.value(kind)? else { return Ok(Err(type_name(kind))) };
+    match source.inner.is_empty() {
+        true => Ok(Ok(value)),
+        false => Err(ReadError::bad(source.at + 1, "the payload of DUMP is longer than its value")),
+    }
+}
+
+/// What a type of value is called.
+pub(crate) fn type_name(kind: u8) -> String {
+    match kind {
+        1 | 10 | 14 | 18 => "a list".into(),
+        2 | 11 | 20 => "a set".into(),
+        3 | 5 | 12 | 17 => "a sorted set".into(),
+        6 | 7 => "a module's value".into(),
+        9 => "a hash in the form of Redis 2.4".into(),
+        15 | 19 | 21 | 26 => "a stream".into(),
+        22..=25 => "a hash with fields that expire".into(),
+        _ => format!("a value of the unknown type {kind}"),
+    }
+}
+
+/// Bytes that are read in order, with their number and their sum.
+pub(crate) struct Source<R> {
+    inner: R,
+    /// How many have been read.
+    pub(crate) at: u64,
+    /// Their sum.
+    pub(crate) sum: u64,
+}
+
+impl<R: Read> Source<R> {
+    pub(crate) fn new(inner: R) -> Source<R> {
+        Source { inner, at: 0, sum: 0 }
+    }
+
+    pub(crate) fn bad<T>(&self, what: impl Into<String>) -> Result<T, ReadError> {
+        Err(ReadError::bad(self.at, what))
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, ReadError> {
+        self.array().map(|[byte]| byte)
+    }
+
+    pub(super) fn fill(&mut self, bytes: &mut [u8]) -> Result<(), ReadError> {
+        match self.inner.read_exact(bytes) {
+            Ok(()) => self.took(bytes),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return self.cut(),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn took(&mut self, bytes: &[u8]) {
+        self.at += bytes.len() as u64;
+        self.sum = crc64(self.sum, bytes);
+    }
+
+    fn cut<T>(&self) -> Result<T, ReadError> {
+        self.bad("what begins here is cut off by the end")
+    }
+
+    /// So many bytes. Memory is made for those that come.
+    fn bytes(&mut self, len: u64) -> Result<Vec<u8>, ReadError> {
+        if len > LEN_MAX {
+            return self.bad(format!("a string of {len} bytes is longer than Redis's can be"));
+        }
+        let mut bytes = Vec::new();
+        self.inner.by_ref().take(len).read_to_end(&mut bytes)?;
+        if (bytes.len() as u64) < len {
+            return self.cut();
+        }
+        self.took(&bytes);
+        Ok(bytes)
+    }
+
+    /// A length, or, if the second is true, the number of a special form.
+    pub(super) fn length_or_form(&mut self) -> Result<(u64, bool), ReadError> {
+        let first = self.byte()?;
+        let low = u64::from(first & 0x3f);
+        Ok(match first >> 6 {
+            0 => (low, false),
+            1 => (low << 8 | u64::from(self.byte()?), false),
+            3 => (low, true),
+            _ if first == 0x80 => (u32::from_be_bytes(self.array()?).into(), false),
+            _ if first == 0x81 => (u64::from_be_bytes(self.array()?), false),
+            _ => return self.bad(format!("no length begins with {first:#x}")),
+        })
+    }
+
+    pub(crate) fn length(&mut self) -> Result<u64, ReadError> {
+        match self.length_or_form()? {
+            (len, false) => Ok(len),
+            (_, true) => self.bad("a length is expected before this"),
+        }
+    }
+
+    pub(crate) fn string(&mut self) -> Result<Vec<u8>, ReadError> {
+        let number = match self.length_or_form()? {
+            (len, false) => return self.bytes(len),
+            (0, true) => i8::from_le_bytes(self.array()?).into(),
+            (1, true) => i16::from_le_bytes(self.array()?).into(),
+            (2, true) => i32::from_le_bytes(self.array()?),
+            (3, true) => return self.compressed(),
+            (form, true) => return self.bad(format!("no string has the form {form}")),
+        };
+        Ok(number.to_string().into_bytes())
+    }
+
+    fn compressed(&mut self) -> Result<Vec<u8>, ReadError> {
+        let (packed_len, len) = (self.length()?, self.length()?);
+        let packed = self.bytes(packed_len)?;
+        let fits = usize::try_from(len).ok().filter(|_| len <= LEN_MAX);
+        match fits.and_then(|len| unpack(&packed, len)) {
+            Some(text) => Ok(text),
+            None => self.bad("the compressed string before this is damaged"),
+        }
+    }
+
+    /// The value of a type. None, and nothing is read, if the type is another.
+    pub(crate) fn value(&mut self, kind: u8) -> Result<Option<Value>, ReadError> {
+        let fields = match kind {
+            TYPE_STRING => return Ok(Some(Value::String(self.string()?))),
+            TYPE_HASH => self.pairs()?,
+            TYPE_HASH_LISTPACK => self.packed(|list| {
+                Some(listpack(list)?.into_iter().map(|item| item.into_owned()).collect())
+            })?,
+            TYPE_HASH_ZIPLIST => self.packed(ziplist)?,
+            _ => return Ok(None),
+        };
+        match fields.is_empty() {
+            true => self.bad("the hash before this has no fields"),
+            false => Ok(Some(Value::Hash(fields))),
+        }
+    }
+
+    fn pairs(&mut self) -> Result<Fields, ReadError> {
+        let count = self.length()?;
+        let (mut fields, mut len) = (Vec::new(), 0);
+        for _ in 0..count {
+            let (field, value) = (self.string()?, self.string()?);
+            len += field.len() + value.len() + FIELD_LEN;
+            if len > HASH_LEN_MAX {
+                return self.bad("a hash is larger than a hash can be here");
+            }
+            fields.push((field, value));
+        }
+        Ok(fields)
+    }
+
+    /// A hash in one string.
+    fn packed(&mut self, read: fn(&[u8]) -> Option<Vec<Vec<u8>>>) -> Result<Fields, ReadError> {
+        let list = self.string()?;
+        if list.len() > PACKED_MAX {
+            return self.bad("a packed hash is larger than Redis makes them");
+        }
+        let items = read(&list).filter(|items| items.len() % 2 == 0);
+        let Some(items) = items else { return self.bad("the packed hash before this is damaged") };
+        let mut items = items.into_iter();
+        let pairs = std::iter::from_fn(|| Some((items.next()?, items.next()?)));
+        Ok(pairs.collect())
+    }
+}
+
+/// The elements of a ziplist: its length u32, where the last begins u32, their number u16, elements, 0xff.
+fn ziplist(list: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (len, rest) = list.split_first_chunk()?;
+    let (_, rest) = rest.split_first_chunk::<6>()?;
+    let (end, mut rest) = rest.split_last()?;
+    if *end != 0xff || u32::from_le_bytes(*len) as usize != list.len() {
+        return None;
+    }
+    let mut items = Vec::new();
+    while !rest.is_empty() {
+        // The length of the element before this.
+        let (before, behind) = rest.split_first()?;
+        rest = if *before == 0xfe { behind.get(4..)? } else { behind };
+        items.push(ziplist_item(&mut rest)?);
+    }
+    Some(items)
+}
+
+fn ziplist_item(rest: &mut &[u8]) -> Option<Vec<u8>> {
+    let mut take = |len: usize| {
+        let (taken, behind) = rest.split_at_checked(len)?;
+        *rest = behind;
+        Some(taken)
+    };
+    let first = take(1)?[0];
+    let width = match first {
+        0..0x40 => return take(usize::from(first)).map(<[u8]>::to_vec),
+        0x40..0x80 => {
+            let len = usize::from(first & 0x3f) << 8 | usize::from(take(1)?[0]);
+            return take(len).map(<[u8]>::to_vec);
+        }
+        0x80 => {
+            let len = u32::from_be_bytes(take(4)?.try_into().ok()?);
+            return take(usize::try_from(len).ok()?).map(<[u8]>::to_vec);
+        }
+        0xc0 => 2,
+        0xd0 => 4,
+        0xe0 => 8,
+        0xf0 => 3,
+        0xfe => 1,
+        0xf1..=0xfd => return Some((first - 0xf1).to_string().into_bytes()),
+        _ => return None,
+    };
+    let mut wide = [0; 8];
+    wide[8 - width..].copy_from_slice(take(width)?);
+    // The sign comes along as the word is shifted down.
+    let number = i64::from_le_bytes(wide) >> (64 - 8 * width);
+    Some(number.to_string().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(kind: u8, bytes: &[u8]) -> Result<Option<Value>, ReadError> {
+        Source::new(bytes).value(kind)
+    }
+
+    fn texts(items: &[&str]) -> Vec<Vec<u8>> {
+        items.iter().map(|text| text.as_bytes().to_vec()).collect()
+    }
+
+    /// A ziplist of elements that are there without the length of the one before.
+    fn list_of(items: &[&[u8]]) -> Vec<u8> {
+        let mut body = Vec::new();
+        for item in items {
+            body.push(5);
+            body.extend_from_slice(item);
+        }
+        let len = (4 + 4 + 2 + body.len() + 1) as u32;
+        [&len.to_le_bytes()[..], &[0; 6], &body, &[0xff]].concat()
+    }
+
+    #[test]
+    fn all_elements_of_a_ziplist_are_read() {
+        let long = [&[0x41, 0x00][..], &[b'x'; 256]].concat();
+        let longer = [&[0x80, 0, 0, 0, 2][..], b"yz"].concat();
+        let list = list_of(&[
+            b"\x02ab",
+            &long,
+            &longer,
+            &[0xc0, 0xff, 0xff],
+            &[0xd0, 0, 0, 0, 0x80],
+            &[0xe0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f],
+            &[0xf0, 0, 0, 0x80],
+            &[0xfe, 0x80],
+            &[0xf1],
+            &[0xfd],
+        ]);
+        let long = "x".repeat(256);
+        let numbers = ["-1", "-2147483648", "9223372036854775807", "-8388608", "-128", "0", "12"];
+        let expected = [&["ab", &long, "yz"][..], &numbers].concat();
+        assert_eq!(ziplist(&list).unwrap(), texts(&expected));
+        let after_a_long_one = [&list[..10], &[0xfe, 0, 1, 0, 0, 1, b'a', 0xff]].concat();
+        let mut after_a_long_one = after_a_long_one;
+        after_a_long_one[0] = 18;
+        after_a_long_one[1..4].fill(0);
+        assert_eq!(ziplist(&after_a_long_one).unwrap(), texts(&["a"]));
+    }
+
+    #[test]
+    fn damaged_values_are_errors_and_no_panic() {
+        let list = list_of(&[b"\x01a", &[0xc0, 1, 2], b"\x01b", &[0xf3]]);
+        let packed = [&[list.len() as u8][..], &list].concat();
+        let pairs = b"\x02\x01a\xc0\x05\xc3\x09\x33\x01aa\xe0\x26\x00\x01aa\x02bb";
+        let fields = |value| match value {
+            Ok(Some(Value::Hash(fields))) => fields.len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(fields(value(TYPE_HASH_ZIPLIST, &packed)), 2);
+        assert_eq!(fields(value(TYPE_HASH, pairs)), 2);
+        for (kind, bytes) in [(TYPE_HASH_ZIPLIST, &packed[..]), (TYPE_HASH, pairs)] {
+            for i in 0..bytes.len() {
+                assert!(value(kind, &bytes[..i]).is_err());
+                for bit in 0..8 {
+                    let mut damaged = bytes.to_vec();
+                    damaged[i] ^= 1 << bit;
+                    // Some changes only change the value.
+                    let _ = value(kind, &damaged);
+                }
+            }
+        }
+        // Lengths for which nothing is there.
+        assert!(value(0, b"\x81\xff\xff\xff\xff\xff\xff\xff\xff").is_err());
+        assert!(value(0, b"\x80\x1f\xff\xff\xff").is_err());
+        assert!(value(0, b"\xc3\x03\x81\xff\xff\xff\xff\xff\xff\xff\xff\x00aa").is_err());
+        assert!(value(TYPE_HASH, b"\x81\xff\xff\xff\xff\xff\xff\xff\xff").is_err());
+        assert!(value(TYPE_HASH, b"\x00").is_err());
+    }
+
+    #[test]
+    fn payloads_are_checked() {
+        let mut sealed = b"\x00\x03abc".to_vec();
+        hotring_store::rdb::seal(&mut sealed);
+        assert_eq!(payload(&sealed).unwrap(), Ok(Value::String(b"abc".to_vec())));
+        for i in 0..sealed.len() {
+            assert!(payload(&sealed[..i]).is_err());
+            let mut damaged = sealed.clone();
+            damaged[i] ^= 1;
+            assert!(payload(&damaged).is_err());
+        }
+        let mut list = b"\x12\x00".to_vec();
+        hotring_store::rdb::seal(&mut list);
+        assert_eq!(payload(&list).unwrap(), Err("a list".into()));
+        let mut longer = b"\x00\x01ab".to_vec();
+        hotring_store::rdb::seal(&mut longer);
+        assert!(payload(&longer).is_err());
+    }
+}

@@ -1,0 +1,197 @@
+//! `export` and `import` through real servers: what comes out of one is in the other.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Output, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::process::Signal;
+
+use crate::{Folder, Server, hotring, output, stderr};
+
+/// A request that may hold anything.
+fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// Sends it and returns the first line of the reply, or the string that the reply is.
+fn ask(stream: &mut BufReader<TcpStream>, words: &[&[u8]]) -> Vec<u8> {
+    stream.get_mut().write_all(&request(words)).unwrap();
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    let line = line.trim_end();
+    match line.strip_prefix('$').and_then(|len| len.parse::<usize>().ok()) {
+        Some(len) => {
+            let mut bytes = vec![0; len + 2];
+            stream.read_exact(&mut bytes).unwrap();
+            bytes.truncate(len);
+            bytes
+        }
+        None => line.as_bytes().to_vec(),
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+fn serve() -> Server {
+    Server::start(&mut hotring(&["serve", "--port", "0"]))
+}
+
+fn end(mut server: Server) {
+    server.signal(Signal::TERM);
+    assert!(server.end().0.success());
+}
+
+/// All bytes, in an order of their own.
+fn bytes() -> Vec<u8> {
+    (0..=255u8).rev().chain(*b"\r\n*3\r\n").collect()
+}
+
+/// Values of each kind, with expiries and without, and keys of any bytes.
+fn fill(server: &Server) {
+    let mut stream = server.connect();
+    let at = (now() + 3_600_000).to_string();
+    let (odd, at) = (bytes(), at.as_bytes());
+    let long = vec![b'x'; 300_000];
+    let fields: Vec<Vec<u8>> = (0..3000).map(|i| format!("field:{i}").into_bytes()).collect();
+    let pairs = fields.iter().flat_map(|field| [&field[..], &odd]);
+    let large: Vec<&[u8]> = [&b"HSET"[..], b"large"].into_iter().chain(pairs).collect();
+    let requests: [&[&[u8]]; 15] = [
+        &[b"SET", b"text", "größer 'als' \"das\"".as_bytes()],
+        &[b"SET", b"number", b"-12"],
+        &[b"SET", b"almost a number", b"007"],
+        &[b"SET", b"", b""],
+        &[b"SET", &odd, &odd],
+        &[b"SET", b"long", &long],
+        &[b"SET", b"mortal", b"v", b"PXAT", at],
+        &[b"SET", b"mortal number", b"9223372036854775807", b"PXAT", at],
+        &[b"HSET", b"hash", b"a", b"1", b"", b"", &odd, &odd],
+        &[b"HSET", b"mortal hash", b"f", b"v"],
+        &[b"PEXPIREAT", b"mortal hash", at],
+        &large,
+        &[b"PIN", b"number", &odd],
+        &[b"SET", b"gone", b"v", b"PX", b"1"],
+        &[b"SET", b"user:1", b"one"],
+    ];
+    for words in requests {
+        let reply = ask(&mut stream, words);
+        assert!(!reply.starts_with(b"-"), "{}", reply.escape_ascii());
+    }
+    std::thread::sleep(std::time::Duration::from_millis(5));
+}
+
+/// Keys that `fill` leaves, but for the one that has gone.
+const FILLED: usize = 12;
+
+/// All that a server has: key, DUMP, expiry, in the order of the keys.
+fn content(server: &Server) -> Vec<[Vec<u8>; 3]> {
+    let mut stream = server.connect();
+    let mut keys = Vec::new();
+    let count = String::from_utf8(ask(&mut stream, &[b"KEYS", b"*"])).unwrap();
+    for _ in 0..count[1..].parse::<usize>().unwrap() {
+        // Each is a reply of its own, as far as reading goes.
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        let mut key = vec![0; line.trim_end()[1..].parse::<usize>().unwrap() + 2];
+        stream.read_exact(&mut key).unwrap();
+        key.truncate(key.len() - 2);
+        keys.push(key);
+    }
+    keys.sort();
+    let value = |key: Vec<u8>| {
+        let dumped = ask(&mut stream, &[b"DUMP", &key]);
+        let time = ask(&mut stream, &[b"PEXPIRETIME", &key]);
+        [key, dumped, time]
+    };
+    keys.into_iter().map(value).collect()
+}
+
+fn export(server: &Server, words: &[&str]) -> Output {
+    output(hotring(&["export", "--address", &server.address]).args(words))
+}
+
+/// Sends a file as it is, and counts the errors.
+fn pipe(server: &Server, file: &[u8]) -> usize {
+    let mut stream = server.connect();
+    stream.get_mut().write_all(file).unwrap();
+    stream.get_mut().write_all(&request(&[b"ECHO", b"the end"])).unwrap();
+    let (mut errors, mut line) = (0, String::new());
+    while line != "the end\r\n" {
+        line.clear();
+        stream.read_line(&mut line).unwrap();
+        errors += usize::from(line.starts_with('-'));
+    }
+    errors
+}
+
+#[test]
+fn an_export_makes_another_server_the_same() {
+    let (folder, server, other) = (Folder::new("export"), serve(), serve());
+    fill(&server);
+    let file = folder.0.join("all.resp");
+    let done = export(&server, &[file.to_str().unwrap()]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert!(stderr(&done).contains(&format!("{FILLED} keys")), "{}", stderr(&done));
+    assert_eq!(pipe(&other, &std::fs::read(&file).unwrap()), 0);
+    let (ours, theirs) = (content(&server), content(&other));
+    assert_eq!(ours.len(), FILLED);
+    assert!(ours == theirs, "they differ");
+    // It has its name and no other.
+    assert_eq!(folder.0.read_dir().unwrap().count(), 1);
+    end(server);
+    end(other);
+}
+
+#[test]
+fn an_export_takes_what_is_asked_for() {
+    let server = serve();
+    fill(&server);
+    let done = export(&server, &["--match", "user:*", "-"]);
+    assert_eq!(done.stdout, request(&[b"SET", b"user:1", b"one"]));
+    let pins = export(&server, &["--pins", "--match", "number", "-"]).stdout;
+    let expected = [request(&[b"SET", b"number", b"-12"]), request(&[b"PIN", b"number"])];
+    assert_eq!(pins, expected.concat());
+    let odd = bytes();
+    let all = export(&server, &["--pins", "-"]).stdout;
+    assert!(contains(&all, &request(&[b"PIN", &odd])));
+    assert!(!contains(&export(&server, &["-"]).stdout, b"$3\r\nPIN\r\n"));
+    end(server);
+}
+
+fn contains(all: &[u8], part: &[u8]) -> bool {
+    all.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn an_export_that_fails_leaves_no_file() {
+    let folder = Folder::new("no-export");
+    let old = folder.file("all.resp", "old");
+    let done = output(&mut hotring(&["export", "--address", "127.0.0.1:1", &old]));
+    assert_eq!(done.status.code(), Some(2));
+    assert!(stderr(&done).contains("cannot connect to 127.0.0.1:1"), "{}", stderr(&done));
+    // One that ends in the middle.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let answer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut line = [0; 1024];
+        let _ = stream.read(&mut line).unwrap();
+        stream.write_all(b"*2\r\n$1\r\n0\r\n*1\r\n$3\r\nkey\r\n").unwrap();
+        let _ = stream.read(&mut line).unwrap();
+        stream.write_all(b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$100\r\nab").unwrap();
+    });
+    let done = output(hotring(&["export", "--address", &address]).arg(&old).stdin(Stdio::null()));
+    answer.join().unwrap();
+    assert_eq!(done.status.code(), Some(2), "{}", stderr(&done));
+    assert!(stderr(&done).contains("the connection was closed"), "{}", stderr(&done));
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "old");
+    assert_eq!(folder.0.read_dir().unwrap().count(), 1);
+}
