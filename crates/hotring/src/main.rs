@@ -5,6 +5,7 @@ mod check;
 mod client;
 mod commands;
 mod export;
+mod import;
 mod ping;
 mod scrub;
 mod serve;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Some(("scrub", flags)) => scrub::run(flags),
         Some(("check", flags)) => check::run(flags),
         Some(("export", flags)) => export::run(flags),
+        Some(("import", flags)) => import::run(flags),
         Some(("commands", flags)) => commands::run(flags),
         _ => unreachable!("clap accepts no other subcommand"),
     }
@@ -41,6 +43,7 @@ fn cli() -> Command {
         .subcommand(scrub::cli())
         .subcommand(check::cli())
         .subcommand(export::cli())
+        .subcommand(import::cli())
         .subcommand(commands::cli())
 }
 

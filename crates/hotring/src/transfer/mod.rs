@@ -6,9 +6,10 @@
 pub(crate) mod resp;
 pub(crate) mod value;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
@@ -79,12 +80,27 @@ impl From<io::Error> for ReadError {
     }
 }
 
+/// The fields of a hash, each once: of those that are there more than once the last one counts.
+fn keep_last(mut fields: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut seen = HashSet::new();
+    let is_last: Vec<bool> = fields.iter().rev().map(|(field, _)| seen.insert(field)).collect();
+    let mut is_last = is_last.into_iter().rev();
+    fields.retain(|_| is_last.next().unwrap_or(true));
+    fields
+}
+
 /// Bytes as people can read them, and not too many.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     match bytes.get(..SHOWN_MAX) {
         Some(start) if bytes.len() > SHOWN_MAX => format!("{}...", start.escape_ascii()),
         _ => bytes.escape_ascii().to_string(),
     }
+}
+
+/// The time in Unix milliseconds.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How far it has come, on standard error: at work if that is a terminal, failures and the end always.

@@ -5,14 +5,22 @@
 //!  a hash     HSET key field value ... , more of them if it is large, and PEXPIREAT key milliseconds
 //!  a pin      PIN key
 //! ```
+//! Read are these commands and no others; those of a key stand one after the other.
 
-use super::{Item, Value};
+use std::io::Read;
+
+use hotring_protocol::{Args, Decoded, Decoder, Limits, parse_i64};
+
+use super::{Item, ReadError, Value, keep_last, shown};
 use crate::client::push_request;
 
 /// Bytes of fields in one command, and fields at most, as the number of arguments has a limit. A hash is written anew
 /// by each command, so that there are to be few.
 const HSET_LEN: usize = 4 << 20;
 const HSET_FIELDS: usize = 100_000;
+
+/// Bytes that are read at one time.
+const READ_LEN: usize = 256 << 10;
 
 /// Adds the commands that make an item.
 pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
@@ -52,4 +60,232 @@ fn few(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
         len <= HSET_LEN
     };
     fields.iter().take(HSET_FIELDS).take_while(fits).count().max(1)
+}
+
+/// A file of commands, read item by item.
+pub(crate) struct Reader<R> {
+    input: R,
+    buffer: Vec<u8>,
+    /// Where in `buffer` the next command begins, and where in the file.
+    start: usize,
+    at: u64,
+    is_at_end: bool,
+    decoder: Decoder,
+    args: Args,
+    /// The item whose commands are being read.
+    item: Option<Item>,
+}
+
+impl<R: Read> Reader<R> {
+    pub(crate) fn new(input: R) -> Reader<R> {
+        let (decoder, args) = (Decoder::new(), Args::new());
+        let buffer = Vec::new();
+        Reader { input, buffer, start: 0, at: 0, is_at_end: false, decoder, args, item: None }
+    }
+
+    /// The next item; None at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<Item>, ReadError> {
+        loop {
+            let at = self.at;
+            let Some(len) = self.command()? else { return Ok(self.item.take().map(whole)) };
+            let args = self.args.view(&self.buffer[self.start..]);
+            let words: Vec<&[u8]> = args.iter().collect();
+            let joined = join(&mut self.item, &words).map_err(|what| ReadError::bad(at, what));
+            self.start += len;
+            self.at += len as u64;
+            if let Some(item) = joined? {
+                return Ok(Some(whole(item)));
+            }
+        }
+    }
+
+    /// Finds the next command: its length, None at the end.
+    fn command(&mut self) -> Result<Option<usize>, ReadError> {
+        loop {
+            let input = &self.buffer[self.start..];
+            let decoded = self.decoder.decode(input, &Limits::default(), &mut self.args);
+            match decoded.map_err(|error| ReadError::bad(self.at, error.to_string()))? {
+                Decoded::Request { consumed } => return Ok(Some(consumed)),
+                Decoded::Incomplete if self.is_at_end && input.is_empty() => return Ok(None),
+                Decoded::Incomplete if self.is_at_end => {
+                    let what = "the command that begins here is cut off by the end";
+                    return Err(ReadError::bad(self.at, what));
+                }
+                Decoded::Incomplete => self.read_on()?,
+            }
+        }
+    }
+
+    fn read_on(&mut self) -> Result<(), ReadError> {
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        let wanted = self.decoder.input_len_wanted().saturating_sub(self.buffer.len());
+        // Memory is made for what comes.
+        let mut input = self.input.by_ref().take(wanted.max(READ_LEN) as u64);
+        self.is_at_end = input.read_to_end(&mut self.buffer)? == 0;
+        Ok(())
+    }
+}
+
+/// Adds what a command says to the item. If it begins another, that takes its place and the item, now whole, is returned.
+fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String> {
+    let Some((name, args)) = words.split_first() else { return Ok(None) };
+    let name = name.to_ascii_uppercase();
+    let current = |item: &mut Option<Item>, key: &[u8]| -> Result<(), String> {
+        match item {
+            Some(item) if item.key == key => Ok(()),
+            _ => Err(format!("{} is not about the key before it", name.escape_ascii())),
+        }
+    };
+    match (&name[..], args) {
+        (b"SET", [key, value, options @ ..]) => {
+            let expire_at = match options {
+                [] => None,
+                [option, at] if option.eq_ignore_ascii_case(b"PXAT") => Some(time(at)?),
+                _ => return Err("of the options of SET, PXAT is known here".into()),
+            };
+            let value = Value::String(value.to_vec());
+            Ok(item.replace(Item { key: key.to_vec(), value, expire_at, is_pinned: false }))
+        }
+        (b"HSET", [key, pairs @ ..]) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
+            let pairs = pairs.chunks(2).map(|pair| (pair[0].to_vec(), pair[1].to_vec()));
+            if let Some(Item { key: same, value: Value::Hash(fields), .. }) = item
+                && same == key
+            {
+                fields.extend(pairs);
+                return Ok(None);
+            }
+            let value = Value::Hash(pairs.collect());
+            Ok(item.replace(Item { key: key.to_vec(), value, expire_at: None, is_pinned: false }))
+        }
+        (b"PEXPIREAT", [key, at]) => {
+            current(item, key)?;
+            let at = time(at)?;
+            item.iter_mut().for_each(|item| item.expire_at = Some(at));
+            Ok(None)
+        }
+        (b"PIN", [key]) => {
+            current(item, key)?;
+            item.iter_mut().for_each(|item| item.is_pinned = true);
+            Ok(None)
+        }
+        _ => Err(format!(
+            "{} with {} arguments is none of the commands that an export has (SET, HSET, PEXPIREAT, PIN); \
+             `redis-cli --pipe` sends any",
+            shown(&name),
+            args.len()
+        )),
+    }
+}
+
+fn time(text: &[u8]) -> Result<u64, String> {
+    let at = parse_i64(text).ok_or_else(|| format!("{} is no time", shown(text)))?;
+    // What is before 1970 has expired, too.
+    Ok(u64::try_from(at).unwrap_or(0))
+}
+
+/// An item to which nothing comes any more.
+fn whole(mut item: Item) -> Item {
+    if let Value::Hash(fields) = &mut item.value {
+        *fields = keep_last(std::mem::take(fields));
+    }
+    item
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Vec<Item>, ReadError> {
+        let mut reader = Reader::new(bytes);
+        std::iter::from_fn(|| reader.next().transpose()).collect()
+    }
+
+    fn string(key: &[u8], text: &[u8], expire_at: Option<u64>) -> Item {
+        let value = Value::String(text.to_vec());
+        Item { key: key.to_vec(), value, expire_at, is_pinned: false }
+    }
+
+    fn hash(key: &[u8], fields: &[(&[u8], &[u8])], expire_at: Option<u64>) -> Item {
+        let fields = fields.iter().map(|(field, value)| (field.to_vec(), value.to_vec()));
+        let value = Value::Hash(fields.collect());
+        Item { key: key.to_vec(), value, expire_at, is_pinned: false }
+    }
+
+    fn items() -> Vec<Item> {
+        let long = vec![b'l'; HSET_LEN / 2 + 1];
+        vec![
+            string(b"", b"", None),
+            Item { is_pinned: true, ..string(b"a\r\n$", b"\0\xff", Some(1 << 61)) },
+            hash(b"h", &[(b"f", b"v"), (b"", b"")], None),
+            Item { is_pinned: true, ..hash(b"h2", &[(b"f", b"v")], Some(0)) },
+            hash(b"long", &[(b"1", &long), (b"2", &long), (b"3", b"")], Some(7)),
+        ]
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let (mut bytes, items) = (Vec::new(), items());
+        items.iter().for_each(|item| push_item(&mut bytes, item));
+        assert_eq!(bytes.windows(11).filter(|part| *part == b"HSET\r\n$4\r\nl").count(), 2);
+        assert!(read(&bytes).unwrap() == items);
+        // In parts as small as they can come.
+        struct Bytewise<'a>(&'a [u8]);
+        impl Read for Bytewise<'_> {
+            fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+                let len = out.len().min(1);
+                self.0.read(&mut out[..len])
+            }
+        }
+        let mut few = Vec::new();
+        items[..4].iter().for_each(|item| push_item(&mut few, item));
+        let mut reader = Reader::new(Bytewise(&few));
+        items[..4].iter().for_each(|item| assert_eq!(reader.next().unwrap().as_ref(), Some(item)));
+        assert!(reader.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn every_end_and_every_damage_is_told() {
+        let (mut bytes, mut starts) = (Vec::new(), vec![0]);
+        for item in &items()[..4] {
+            push_item(&mut bytes, item);
+            starts.push(bytes.len());
+        }
+        let commands = bytes.windows(2).enumerate().filter(|(_, part)| part[0] == b'*');
+        starts.extend(commands.filter(|(_, part)| (b'2'..b'9').contains(&part[1])).map(|(i, _)| i));
+        for end in 0..bytes.len() {
+            let whole = read(&bytes[..end]);
+            assert_eq!(whole.is_ok(), starts.contains(&end), "{end}: {whole:?}");
+            if let Err(ReadError::Bad { at, .. }) = whole {
+                assert!(starts.contains(&(at as usize)) && at < end as u64, "{end}: {at}");
+            }
+            for bit in 0..8 {
+                let mut damaged = bytes.clone();
+                damaged[end] ^= 1 << bit;
+                let _ = read(&damaged);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_export_is_refused() {
+        let cases: [(&[u8], &str); 7] = [
+            (b"SET a b\r\nDEL a\r\n", "byte 9: DEL with 1 arguments is none of"),
+            (b"SET a b EX 5\r\n", "byte 0: of the options of SET, PXAT is known"),
+            (b"SET a b\r\nPEXPIREAT b 5\r\n", "byte 9: PEXPIREAT is not about the key before"),
+            (b"PIN a\r\n", "byte 0: PIN is not about"),
+            (b"SET a b PXAT x\r\n", "byte 0: x is no time"),
+            (b"HSET a b\r\n", "byte 0: HSET with 2 arguments"),
+            (b"*1\r\n$999999999999\r\n", "byte 0: Protocol error: invalid bulk length"),
+        ];
+        for (bytes, expected) in cases {
+            let error = read(bytes).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        let lines = read(b"set a b pxat -5\r\n\r\nhset h f 1 g 2 f 3\r\n").unwrap();
+        assert_eq!(
+            lines,
+            [string(b"a", b"b", Some(0)), hash(b"h", &[(b"g", b"2"), (b"f", b"3")], None)]
+        );
+    }
 }

@@ -195,3 +195,93 @@ fn an_export_that_fails_leaves_no_file() {
     assert_eq!(std::fs::read_to_string(&old).unwrap(), "old");
     assert_eq!(folder.0.read_dir().unwrap().count(), 1);
 }
+
+fn import(server: &Server, words: &[&str]) -> Output {
+    output(hotring(&["import", "--address", &server.address]).args(words))
+}
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+#[test]
+fn an_import_brings_back_what_was_exported() {
+    ["resp"].into_iter().for_each(comes_back);
+}
+
+fn comes_back(format: &str) {
+    let (folder, server, other) = (Folder::new(format), serve(), serve());
+    fill(&server);
+    let file = folder.0.join("all").display().to_string();
+    assert_eq!(code(&export(&server, &["--pins", &file])), Some(0));
+    let done = import(&other, &[&file]);
+    assert_eq!(code(&done), Some(0), "{}", stderr(&done));
+    assert!(stderr(&done).contains(&format!("{FILLED} keys")), "{}", stderr(&done));
+    assert!(content(&server) == content(&other), "they differ");
+    let mut stream = other.connect();
+    // It was pinned already.
+    assert_eq!(ask(&mut stream, &[b"PIN", b"number", &bytes(), b"text"]), b":1");
+    // Again, from standard input.
+    let mut again = hotring(&["import", "--address", &other.address, "-"]);
+    let again = output(again.stdin(std::fs::File::open(&file).unwrap()));
+    assert_eq!(code(&again), Some(0), "{}", stderr(&again));
+    assert!(content(&server) == content(&other), "they differ");
+    end(server);
+    end(other);
+}
+
+#[test]
+fn what_is_there_stays_or_goes_as_asked() {
+    let (folder, server) = (Folder::new("existing"), serve());
+    let text = "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$3\r\nnew\r\n*4\r\n$4\r\nHSET\r\n$1\r\nb\r\n$1\r\nf\r\n$1\r\nv\r\n\
+                set c new\r\nset gone v pxat 1\r\n";
+    let file = folder.file("few.resp", text);
+    let values = |stream: &mut BufReader<TcpStream>| {
+        [&b"a"[..], b"b", b"c"].map(|key| ask(stream, &[b"TYPE", key]))
+    };
+    let mut stream = server.connect();
+    ask(&mut stream, &[b"HSET", b"a", b"old", b"1"]);
+    ask(&mut stream, &[b"SET", b"b", b"old"]);
+    let (hash, string) = (b"+hash".to_vec(), b"+string".to_vec());
+    let kept = import(&server, &["--on-existing", "keep", &file]);
+    assert_eq!(code(&kept), Some(0), "{}", stderr(&kept));
+    assert!(stderr(&kept).contains("; 2 stayed as they were; 1 had expired"), "{}", stderr(&kept));
+    assert_eq!(values(&mut stream), [hash.clone(), string.clone(), string.clone()]);
+    let failed = import(&server, &["--on-existing", "fail", &file]);
+    assert_eq!(code(&failed), Some(1));
+    assert!(stderr(&failed).contains("b: the server has this key"), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("; 3 failed"), "{}", stderr(&failed));
+    assert_eq!(values(&mut stream), [hash.clone(), string.clone(), string.clone()]);
+    assert_eq!(code(&import(&server, &[&file])), Some(0));
+    assert_eq!(values(&mut stream), [string.clone(), hash, string]);
+    assert_eq!(ask(&mut stream, &[b"EXISTS", b"gone"]), b":0");
+    end(server);
+}
+
+#[test]
+fn what_the_server_refuses_is_named() {
+    let folder = Folder::new("refused");
+    let server = Server::start(&mut hotring(&["serve", "--port", "0", "--max-key-len", "10"]));
+    let mut stream = server.connect();
+    let text: String = (0..600)
+        .map(|i| format!("*3\r\n$3\r\nSET\r\n$12\r\nlong key {i:03}\r\n$1\r\nv\r\n"))
+        .collect();
+    let done = import(&server, &[&folder.file("long.resp", &(text + "set short v\r\n"))]);
+    let told = stderr(&done);
+    assert_eq!(code(&done), Some(1), "{told}");
+    assert_eq!(told.matches("long key ").count(), 10, "{told}");
+    assert!(told.contains("and 590 more keys failed") && told.contains("1 keys"), "{told}");
+    assert_eq!(ask(&mut stream, &[b"GET", b"short"]), b"v");
+    // Whether more about the last key would have followed is not known.
+    let text = "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$3\r\nnew\r\nset last v\r\n*3\r\n$3\r\nSET\r\n";
+    let done = import(&server, &[&folder.file("cut.resp", text)]);
+    assert_eq!(code(&done), Some(2));
+    let told = stderr(&done);
+    assert!(told.contains("cut.resp: byte 41: the command that begins here is cut off"), "{told}");
+    assert_eq!(ask(&mut stream, &[b"GET", b"a"]), b"new");
+    assert_eq!(ask(&mut stream, &[b"EXISTS", b"last"]), b":0");
+    let other = import(&server, &[&folder.file("other", "hello")]);
+    assert_eq!(code(&other), Some(2));
+    assert!(stderr(&other).contains("byte 0: no format that is known"), "{}", stderr(&other));
+    end(server);
+}

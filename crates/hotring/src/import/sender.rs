@@ -1,0 +1,132 @@
+//! Sending keys to a server: many at a time, each by one command, so that nobody sees half of one.
+//!
+//! Two batches are under way at most: the replies to one are read once the next has been sent. All replies to a batch
+//! fit what the system holds of a connection, so that neither side waits for the other for ever.
+
+use std::io;
+
+use hotring_store::rdb::{TYPE_HASH, push_len, push_string, seal};
+
+use crate::client::{Answer, Client, push_request};
+use crate::transfer::{Item, Progress, Value};
+
+/// Commands of a batch, and their bytes, if no single one is longer.
+const BATCH: usize = 256;
+const BATCH_LEN: usize = 1 << 20;
+
+/// What becomes of keys that the server has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Existing {
+    Overwrite,
+    Keep,
+    Fail,
+}
+
+pub(super) struct Sender {
+    client: Client,
+    existing: Existing,
+    requests: Vec<u8>,
+    /// What is in `requests`, and what was sent before and has no reply yet.
+    batch: Vec<Sent>,
+    sent: Vec<Sent>,
+    kept: u64,
+}
+
+/// A command.
+struct Sent {
+    key: Vec<u8>,
+    len: usize,
+    is_pin: bool,
+}
+
+impl Sender {
+    pub(super) fn new(client: Client, existing: Existing) -> Sender {
+        let (requests, batch, sent) = (Vec::new(), Vec::new(), Vec::new());
+        Sender { client, existing, requests, batch, sent, kept: 0 }
+    }
+
+    /// Sends an item, at once or soon.
+    pub(super) fn push(&mut self, item: &Item, progress: &mut Progress) -> io::Result<()> {
+        push_item(&mut self.requests, item, self.existing);
+        self.batch.push(Sent { key: item.key.clone(), len: item.len(), is_pin: false });
+        if item.is_pinned {
+            push_request(&mut self.requests, &[b"PIN", &item.key]);
+            self.batch.push(Sent { key: item.key.clone(), len: 0, is_pin: true });
+        }
+        if self.batch.len() >= BATCH || self.requests.len() >= BATCH_LEN {
+            self.turn(progress)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is left and waits for all replies.
+    pub(super) fn finish(&mut self, progress: &mut Progress) -> io::Result<()> {
+        self.turn(progress)?;
+        self.turn(progress)
+    }
+
+    /// Keys that stayed as they were.
+    pub(super) fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// Sends the batch and reads the replies to the one before.
+    fn turn(&mut self, progress: &mut Progress) -> io::Result<()> {
+        self.client.send(&self.requests)?;
+        self.requests.clear();
+        let before = std::mem::replace(&mut self.sent, std::mem::take(&mut self.batch));
+        for sent in before {
+            match self.client.answer()? {
+                // SET, if it is not to overwrite, and RESTORE.
+                Answer::Nothing => self.exists(&sent, progress),
+                Answer::Error(text) if text.starts_with("BUSYKEY ") => self.exists(&sent, progress),
+                Answer::Error(text) => progress.fail(&sent.key, &text),
+                _ if !sent.is_pin => progress.add(sent.len),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn exists(&mut self, sent: &Sent, progress: &mut Progress) {
+        match self.existing {
+            Existing::Keep => self.kept += 1,
+            _ => progress.fail(&sent.key, "the server has this key"),
+        }
+    }
+}
+
+/// Adds the command that makes the item, all of it at one moment.
+fn push_item(out: &mut Vec<u8>, item: &Item, existing: Existing) {
+    let replaces = existing == Existing::Overwrite;
+    let time = item.expire_at.unwrap_or(0).to_string();
+    match &item.value {
+        Value::String(text) => {
+            let mut words: Vec<&[u8]> = vec![b"SET", &item.key, text];
+            words.extend((!replaces).then_some(&b"NX"[..]));
+            if item.expire_at.is_some() {
+                words.extend([&b"PXAT"[..], time.as_bytes()]);
+            }
+            push_request(out, &words);
+        }
+        Value::Hash(fields) => {
+            let payload = payload(fields);
+            let mut words: Vec<&[u8]> =
+                vec![b"RESTORE", &item.key, time.as_bytes(), &payload, b"ABSTTL"];
+            words.extend(replaces.then_some(&b"REPLACE"[..]));
+            push_request(out, &words);
+        }
+    }
+}
+
+/// A hash as RESTORE takes it.
+fn payload(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    let mut payload = vec![TYPE_HASH];
+    push_len(&mut payload, fields.len());
+    for (field, value) in fields {
+        push_string(&mut payload, field);
+        push_string(&mut payload, value);
+    }
+    seal(&mut payload);
+    payload
+}
