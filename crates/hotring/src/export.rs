@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::client::{connect, place};
-use crate::transfer::{Item, Progress, resp};
+use crate::transfer::{Item, Progress, json, resp};
 use target::Target;
 
 /// Bytes that are written at one time.
@@ -31,6 +31,12 @@ pub(crate) fn cli() -> Command {
         .long("match")
         .value_name("PATTERN")
         .help("Only keys that match this, as SCAN has it: user:*");
+    let format = Arg::new("format")
+        .long("format")
+        .value_name("FORMAT")
+        .value_parser(["resp", "json"])
+        .default_value("resp")
+        .help("resp: Redis commands, for any server; json: a line of JSON for each key");
     let pins = Arg::new("pins")
         .long("pins")
         .action(ArgAction::SetTrue)
@@ -41,10 +47,10 @@ pub(crate) fn cli() -> Command {
         .value_parser(value_parser!(PathBuf))
         .help("Where they go; - is standard output");
     Command::new("export")
-        .about("Write all keys, their values and expiries to a file of Redis commands")
+        .about("Write all keys, their values and expiries to a file")
         .after_help(NOTES)
         .args(place())
-        .args([pattern, pins, file])
+        .args([format, pattern, pins, file])
 }
 
 /// Writes all of it.
@@ -75,7 +81,11 @@ fn export(flags: &ArgMatches, file: &Path, progress: &mut Progress) -> Result<()
     let mut client = connect(flags).map_err(|error| error.to_string())?;
     let target = Target::open(file)
         .map_err(|error| format!("{}: cannot be written: {error}", file.display()))?;
-    let mut output = Output { target, buffer: Vec::new(), progress };
+    let push_item = match flags.get_one::<String>("format").map(String::as_str) {
+        Some("json") => json::push_item,
+        _ => resp::push_item,
+    };
+    let mut output = Output { target, push_item, buffer: Vec::new(), progress };
     server::export(&mut client, &wanted, &mut output)?;
     output.finish().map_err(|error| format!("{}: {error}", file.display()))
 }
@@ -90,13 +100,15 @@ struct Wanted<'a> {
 /// Where items go.
 struct Output<'a> {
     target: Target,
+    /// The format.
+    push_item: fn(&mut Vec<u8>, &Item),
     buffer: Vec<u8>,
     progress: &'a mut Progress,
 }
 
 impl Output<'_> {
     fn add(&mut self, item: &Item) -> io::Result<()> {
-        resp::push_item(&mut self.buffer, item);
+        (self.push_item)(&mut self.buffer, item);
         self.progress.add(item.len());
         if self.buffer.len() >= WRITE_LEN {
             self.target.write(&self.buffer)?;

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgMatches, Command, value_parser};
 
 use crate::client::{connect, place};
-use crate::transfer::{Item, Progress, ReadError, now, resp};
+use crate::transfer::{Item, Progress, ReadError, json, now, resp};
 use sender::{Existing, Sender};
 
 /// Bytes that are read of a file at one time.
@@ -116,6 +116,7 @@ fn import(
 enum Reader {
     Empty,
     Resp(Box<resp::Reader<Input>>),
+    Json(json::Reader<Input>),
 }
 
 type Input = BufReader<Box<dyn Read>>;
@@ -130,6 +131,7 @@ impl Reader {
         match input.fill_buf()?.first() {
             None => Ok(Reader::Empty),
             Some(b'*') => Ok(Reader::Resp(Box::new(resp::Reader::new(input)))),
+            Some(b'{') => Ok(Reader::Json(json::Reader::new(input))),
             Some(_) => Err(ReadError::bad(0, "no format that is known begins so")),
         }
     }
@@ -138,6 +140,7 @@ impl Reader {
         match self {
             Reader::Empty => Ok(None),
             Reader::Resp(reader) => reader.next(),
+            Reader::Json(reader) => reader.next(),
         }
     }
 }

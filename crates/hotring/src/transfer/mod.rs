@@ -3,6 +3,7 @@
 //! A format is written to bytes and read from a stream. What is read comes from strangers: no length is believed before
 //! its bytes are there, and an error names the byte.
 
+pub(crate) mod json;
 pub(crate) mod resp;
 pub(crate) mod value;
 

@@ -206,14 +206,14 @@ fn code(output: &Output) -> Option<i32> {
 
 #[test]
 fn an_import_brings_back_what_was_exported() {
-    ["resp"].into_iter().for_each(comes_back);
+    ["resp", "json"].into_iter().for_each(comes_back);
 }
 
 fn comes_back(format: &str) {
     let (folder, server, other) = (Folder::new(format), serve(), serve());
     fill(&server);
     let file = folder.0.join("all").display().to_string();
-    assert_eq!(code(&export(&server, &["--pins", &file])), Some(0));
+    assert_eq!(code(&export(&server, &["--pins", "--format", format, &file])), Some(0));
     let done = import(&other, &[&file]);
     assert_eq!(code(&done), Some(0), "{}", stderr(&done));
     assert!(stderr(&done).contains(&format!("{FILLED} keys")), "{}", stderr(&done));

@@ -1,0 +1,249 @@
+//! Items as lines of JSON, an object each, for people and their tools.
+//!
+//! ```text
+//!  {"key":"greeting","type":"string","value":"hello"}
+//!  {"key":"user:1","type":"hash","value":{"name":"Ada"},"expires_at_ms":1790000000000,"pinned":true}
+//! ```
+//! What is no UTF-8 stands as `{"base64":"AAE="}` in the place of its string. If that is a field of a hash, the hash is an
+//! array of pairs: `[["name","Ada"],[{"base64":"AAE="},"x"]]`.
+
+use std::io::{BufRead, Read};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Value as Json};
+
+use super::{Item, ReadError, Value};
+
+/// The longest line. Memory is made for what comes.
+const LINE_LEN_MAX: u64 = 2 << 30;
+
+/// Adds an item's line.
+pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
+    out.extend_from_slice(b"{\"key\":");
+    push_text(out, &item.key);
+    match &item.value {
+        Value::String(text) => {
+            out.extend_from_slice(b",\"type\":\"string\",\"value\":");
+            push_text(out, text);
+        }
+        Value::Hash(fields) => {
+            out.extend_from_slice(b",\"type\":\"hash\",\"value\":");
+            let is_text = fields.iter().all(|(field, _)| std::str::from_utf8(field).is_ok());
+            let marks = if is_text { [b'{', b':', b'}'] } else { [b'[', b',', b']'] };
+            out.push(marks[0]);
+            for (i, (field, value)) in fields.iter().enumerate() {
+                out.extend((i > 0).then_some(b','));
+                out.extend((!is_text).then_some(b'['));
+                push_text(out, field);
+                out.push(marks[1]);
+                push_text(out, value);
+                out.extend((!is_text).then_some(b']'));
+            }
+            out.push(marks[2]);
+        }
+    }
+    if let Some(at) = item.expire_at {
+        out.extend_from_slice(format!(",\"expires_at_ms\":{at}").as_bytes());
+    }
+    if item.is_pinned {
+        out.extend_from_slice(b",\"pinned\":true");
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+fn push_text(out: &mut Vec<u8>, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => serde_json::to_writer(out, text).expect("a Vec takes all of a string"),
+        Err(_) => {
+            out.extend_from_slice(b"{\"base64\":\"");
+            out.extend_from_slice(BASE64.encode(bytes).as_bytes());
+            out.extend_from_slice(b"\"}");
+        }
+    }
+}
+
+/// A file of lines, read item by item.
+pub(crate) struct Reader<R> {
+    input: R,
+    line: Vec<u8>,
+    /// Where in the file the next line begins.
+    at: u64,
+}
+
+impl<R: BufRead> Reader<R> {
+    pub(crate) fn new(input: R) -> Reader<R> {
+        Reader { input, line: Vec::new(), at: 0 }
+    }
+
+    /// The next item; None at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<Item>, ReadError> {
+        loop {
+            self.line.clear();
+            let at = self.at;
+            let len = self.input.by_ref().take(LINE_LEN_MAX).read_until(b'\n', &mut self.line)?;
+            self.at += len as u64;
+            if len == 0 {
+                return Ok(None);
+            }
+            if self.line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let json: Json = serde_json::from_slice(&self.line).map_err(|error| {
+                let column = error.column().saturating_sub(1) as u64;
+                ReadError::bad(at + column, format!("this is no line of JSON: {error}"))
+            })?;
+            return item(json).map(Some).map_err(|what| ReadError::bad(at, what));
+        }
+    }
+}
+
+/// The item that an object is.
+fn item(json: Json) -> Result<Item, String> {
+    let Json::Object(mut members) = json else { return Err("a line is to be an object".into()) };
+    let mut take = |name: &str| members.remove(name);
+    let key = bytes(take("key").ok_or("the object has no key")?).ok_or("key is no string")?;
+    let value = take("value").ok_or("the object has no value")?;
+    let value = match take("type").as_ref().and_then(Json::as_str) {
+        Some("string") => Value::String(bytes(value).ok_or("value is no string")?),
+        Some("hash") => {
+            let fields = fields(value).filter(|fields| !fields.is_empty());
+            Value::Hash(fields.ok_or("value is no hash: an object of strings, or pairs of them")?)
+        }
+        _ => return Err("type is neither string nor hash".into()),
+    };
+    let expire_at = match take("expires_at_ms") {
+        None | Some(Json::Null) => None,
+        Some(at) => Some(at.as_u64().ok_or("expires_at_ms is no time in milliseconds")?),
+    };
+    let is_pinned = match take("pinned") {
+        None => false,
+        Some(is_pinned) => is_pinned.as_bool().ok_or("pinned is neither true nor false")?,
+    };
+    match members.keys().next() {
+        None => Ok(Item { key, value, expire_at, is_pinned }),
+        Some(name) => Err(format!("an export has no member {name:?}")),
+    }
+}
+
+fn bytes(json: Json) -> Option<Vec<u8>> {
+    match json {
+        Json::String(text) => Some(text.into_bytes()),
+        Json::Object(members) => base64(members),
+        _ => None,
+    }
+}
+
+fn base64(members: Map<String, Json>) -> Option<Vec<u8>> {
+    let text = members.get("base64").filter(|_| members.len() == 1)?;
+    BASE64.decode(text.as_str()?).ok()
+}
+
+fn fields(json: Json) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    match json {
+        Json::Object(members) => {
+            let field = |(field, value): (String, Json)| Some((field.into_bytes(), bytes(value)?));
+            members.into_iter().map(field).collect()
+        }
+        Json::Array(pairs) => {
+            let pair = |pair: Json| {
+                let Json::Array(pair) = pair else { return None };
+                let [field, value] = <[Json; 2]>::try_from(pair).ok()?;
+                Some((bytes(field)?, bytes(value)?))
+            };
+            let fields: Vec<_> = pairs.into_iter().map(pair).collect::<Option<_>>()?;
+            Some(super::keep_last(fields))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Vec<Item>, ReadError> {
+        let mut reader = Reader::new(bytes);
+        std::iter::from_fn(|| reader.next().transpose()).collect()
+    }
+
+    fn items() -> Vec<Item> {
+        let pairs = |fields: &[(&[u8], &[u8])]| {
+            Value::Hash(fields.iter().map(|(f, v)| (f.to_vec(), v.to_vec())).collect())
+        };
+        let item = |key: &[u8], value, expire_at, is_pinned| {
+            let key = key.to_vec();
+            Item { key, value, expire_at, is_pinned }
+        };
+        vec![
+            item(b"", Value::String(Vec::new()), None, false),
+            item(b"a\"\\\n\0", Value::String("ä\u{2028}".into()), Some(u64::MAX), true),
+            item(b"\xff", Value::String(vec![0xc3]), Some(0), false),
+            item(b"h", pairs(&[(b"", b"\xff"), (b"f", b"v")]), None, true),
+            item(b"i", pairs(&[(b"\xff\0", b"1"), (b"f", b"{")]), None, false),
+        ]
+    }
+
+    fn lines() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        items().iter().for_each(|item| push_item(&mut bytes, item));
+        bytes
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let lines = lines();
+        assert_eq!(read(&lines).unwrap(), items());
+        let text = String::from_utf8(lines).unwrap();
+        let second = r#"{"key":"a\"\\\n\u0000","type":"string","value":"ä"#;
+        assert!(text.lines().nth(1).unwrap().starts_with(second), "{text}");
+        let last = r#"{"key":"i","type":"hash","value":[[{"base64":"/wA="},"1"],["f","{"]]}"#;
+        assert_eq!(text.lines().last().unwrap(), last);
+    }
+
+    #[test]
+    fn every_end_and_every_damage_is_told() {
+        let lines = lines();
+        for end in 0..lines.len() {
+            let is_whole = end == 0 || lines[end - 1] == b'\n' || lines[end] == b'\n';
+            assert_eq!(read(&lines[..end]).is_ok(), is_whole, "{end}");
+            for bit in 0..8 {
+                let mut damaged = lines.clone();
+                damaged[end] ^= 1 << bit;
+                let _ = read(&damaged);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_export_is_refused() {
+        let cases = [
+            ("{\"key\":\"a\"}", "byte 0: the object has no value"),
+            ("\n{\"value\":\"a\"}", "byte 1: the object has no key"),
+            ("{\"key\":1,\"type\":\"string\",\"value\":\"\"}", "byte 0: key is no string"),
+            ("{\"key\":\"a\",\"type\":\"list\",\"value\":[]}", "byte 0: type is neither"),
+            ("{\"key\":\"a\",\"type\":\"hash\",\"value\":{}}", "byte 0: value is no hash"),
+            ("{\"key\":\"a\",\"type\":\"hash\",\"value\":[[\"f\"]]}", "byte 0: value is no hash"),
+            (
+                "{\"key\":\"a\",\"type\":\"string\",\"value\":{\"base64\":\"?\"}}",
+                "byte 0: value is no string",
+            ),
+            (
+                "{\"key\":\"a\",\"type\":\"string\",\"value\":\"\",\"expires_at_ms\":-1}",
+                "byte 0: expires_at_ms",
+            ),
+            (
+                "{\"key\":\"a\",\"type\":\"string\",\"value\":\"\",\"ttl\":1}",
+                "byte 0: an export has no member \"ttl\"",
+            ),
+            ("[1]", "byte 0: a line is to be an object"),
+            ("{\"key\":x", "byte 7: this is no line of JSON"),
+        ];
+        for (line, expected) in cases {
+            let error = read(line.as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{line}: {error}");
+        }
+        let deep = "[".repeat(100_000);
+        assert!(read(deep.as_bytes()).is_err());
+    }
+}
