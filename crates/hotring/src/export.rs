@@ -1,5 +1,7 @@
-//! `hotring export`: writes all keys of a running server to a file that other programs can read.
+//! `hotring export`: writes all keys of a running server, or of a stopped one's folder, to a file that other programs can
+//! read.
 
+mod folder;
 mod server;
 mod target;
 
@@ -17,8 +19,11 @@ use target::Target;
 const WRITE_LEN: usize = 256 << 10;
 
 const NOTES: &str = "\
-FILE gets its name once it is whole and on the disk; a file that was there is replaced then. The keys are not those of one \
-moment: each is as it was when it was met, its expiry with it.
+Keys come from a running server, or with --data from the folder of one that has ended, its snapshot and its log; they are \
+then held in memory, and nothing in DIR is changed.
+
+FILE gets its name once it is whole and on the disk; a file that was there is replaced then. The keys of a running \
+server are not those of one moment: each is as it was when it was met, its expiry with it.
 
 With a password in the variable REDISCLI_AUTH it logs in. The user needs SCAN, MULTI, EXEC, DUMP and PEXPIRETIME, and PINNED \
 for --pins. A Redis from 7.0 on is exported as well.
@@ -27,6 +32,12 @@ Exit codes: 0 if all keys were written, 1 if some were not, which are named, 2 i
 
 /// The subcommand and its flags.
 pub(crate) fn cli() -> Command {
+    let data = Arg::new("data")
+        .long("data")
+        .value_name("DIR")
+        .value_parser(value_parser!(PathBuf))
+        .conflicts_with_all(["address", "unixsocket", "user"])
+        .help("Not of a running server, but of this folder: the setting data of a server that has ended");
     let pattern = Arg::new("match")
         .long("match")
         .value_name("PATTERN")
@@ -50,7 +61,7 @@ pub(crate) fn cli() -> Command {
         .about("Write all keys, their values and expiries to a file")
         .after_help(NOTES)
         .args(place())
-        .args([format, pattern, pins, file])
+        .args([data, format, pattern, pins, file])
 }
 
 /// Writes all of it.
@@ -78,7 +89,6 @@ fn export(flags: &ArgMatches, file: &Path, progress: &mut Progress) -> Result<()
         pattern: flags.get_one::<String>("match").map(String::as_str),
         pins: flags.get_flag("pins"),
     };
-    let mut client = connect(flags).map_err(|error| error.to_string())?;
     let target = Target::open(file)
         .map_err(|error| format!("{}: cannot be written: {error}", file.display()))?;
     let push_item = match flags.get_one::<String>("format").map(String::as_str) {
@@ -86,7 +96,13 @@ fn export(flags: &ArgMatches, file: &Path, progress: &mut Progress) -> Result<()
         _ => resp::push_item,
     };
     let mut output = Output { target, push_item, buffer: Vec::new(), progress };
-    server::export(&mut client, &wanted, &mut output)?;
+    match flags.get_one::<PathBuf>("data") {
+        Some(folder) => folder::export(folder, &wanted, &mut output)?,
+        None => {
+            let mut client = connect(flags).map_err(|error| error.to_string())?;
+            server::export(&mut client, &wanted, &mut output)?;
+        }
+    }
     output.finish().map_err(|error| format!("{}: {error}", file.display()))
 }
 

@@ -285,3 +285,64 @@ fn what_the_server_refuses_is_named() {
     assert!(stderr(&other).contains("byte 0: no format that is known"), "{}", stderr(&other));
     end(server);
 }
+
+/// All files of a folder with what is in them.
+fn files(folder: &std::path::Path) -> Vec<(String, Vec<u8>)> {
+    let entries = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        entries.map(|path| (path.display().to_string(), std::fs::read(path).unwrap())).collect();
+    files.sort();
+    files
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    assert_eq!(code(output), Some(0), "{}", stderr(output));
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_folder_has_what_its_server_had() {
+    let folder = Folder::new("folder");
+    let data = folder.0.display().to_string();
+    let words = ["serve", "--port", "0", "--log", "everysec", "--data", &data];
+    let from_folder = |words: &[&str]| {
+        output(hotring(&["export", "--format", "json", "--pins", "--data", &data]).args(words))
+    };
+    for has_snapshot in [false, true] {
+        let server = Server::start(&mut hotring(&words));
+        let mut stream = server.connect();
+        ask(&mut stream, &[b"SET", b"removed", b"v"]);
+        ask(&mut stream, &[b"SET", b"long", b"before"]);
+        if has_snapshot {
+            assert_eq!(ask(&mut stream, &[b"SAVE"]), b"+OK");
+            ask(&mut stream, &[b"SET", b"behind", b"the snapshot"]);
+        }
+        ask(&mut stream, &[b"DEL", b"removed"]);
+        fill(&server);
+        let words = ["--format", "json", "--pins", "-"];
+        let of_server = lines(&export(&server, &words));
+        let in_use = from_folder(&["-"]);
+        assert_eq!(code(&in_use), Some(2));
+        assert!(stderr(&in_use).contains("is in use by another server"), "{}", stderr(&in_use));
+        end(server);
+        let before = files(&folder.0);
+        assert_eq!(before.iter().any(|(name, _)| name.ends_with(".hrs")), has_snapshot);
+        assert_eq!(lines(&from_folder(&["-"])), of_server);
+        assert_eq!(of_server.len(), FILLED + usize::from(has_snapshot));
+        assert_eq!(lines(&from_folder(&["--match", "user:*", "-"])).len(), 1);
+        assert!(files(&folder.0) == before, "the folder is changed");
+    }
+    // Damage before the end is no crash.
+    let all = files(&folder.0);
+    let (name, mut bytes) = all.into_iter().find(|(name, _)| name.ends_with(".hrs")).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&name, &bytes).unwrap();
+    let damaged = from_folder(&["-"]);
+    assert_eq!(code(&damaged), Some(2));
+    assert!(stderr(&damaged).contains("is damaged at byte 64"), "{}", stderr(&damaged));
+    let none = output(&mut hotring(&["export", "--data", "/no/such/folder", "-"]));
+    assert!(stderr(&none).contains("there is no folder /no/such/folder"), "{}", stderr(&none));
+}

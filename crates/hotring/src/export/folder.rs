@@ -1,0 +1,98 @@
+//! Reading all keys of a stopped server's folder: the newest snapshot and the log behind it, done into a store as the
+//! server does at its start. Nothing in the folder is changed.
+
+use std::path::Path;
+
+use hotring_log::{ALL, Disk, Effect, Snapshot, check};
+use hotring_protocol::glob_match;
+use hotring_store::{Options, Session, Store, ValueRef};
+
+use super::{Output, Wanted};
+use crate::transfer::{Item, Value, now};
+
+/// Keys that are copied out of the store at one time.
+const STEP_KEYS: usize = 256;
+
+/// Hands out all keys.
+pub(super) fn export(
+    folder: &Path,
+    wanted: &Wanted<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), String> {
+    let store = Store::new(Options::default()).map_err(|error| error.to_string())?;
+    let mut session = store.session();
+    load(folder, &mut session, output)?;
+    let (now, mut cursor, mut items) = (now(), 0, Vec::new());
+    loop {
+        cursor = session.scan(cursor, STEP_KEYS, now, |key, value| {
+            if wanted.pattern.is_none_or(|pattern| glob_match(pattern.as_bytes(), key)) {
+                items.push((key.to_vec(), owned(value)));
+            }
+        });
+        for (key, value) in items.drain(..) {
+            // Nobody else has the store: it is there.
+            let expire_at = session.expiry(&key, now).flatten();
+            let is_pinned = wanted.pins && session.is_pinned(&key);
+            let item = Item { key, value, expire_at, is_pinned };
+            output.add(&item).map_err(|error| error.to_string())?;
+        }
+        if cursor == 0 {
+            return Ok(());
+        }
+    }
+}
+
+fn owned(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Hash(hash) => Value::Hash(
+            hash.iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect(),
+        ),
+        text => Value::String(text.to_vec()),
+    }
+}
+
+/// Has the store do what the snapshot and the log say.
+fn load(folder: &Path, session: &mut Session, output: &Output<'_>) -> Result<(), String> {
+    if !folder.is_dir() {
+        return Err(format!("there is no folder {}", folder.display()));
+    }
+    let disk = Disk::open(folder).map_err(|error| error.to_string())?;
+    let snapshot = Snapshot::newest(&disk).map_err(|error| error.to_string())?;
+    let (now, mut unknown) = (now(), None);
+    let mut replay = |effect: &Effect<'_>| {
+        if let Err(form) = session.replay(effect, now) {
+            unknown.get_or_insert(form);
+        }
+    };
+    if let Some(snapshot) = &snapshot {
+        let mut buffer = Vec::new();
+        let mut read = || snapshot.read_block(ALL, &mut buffer, &mut replay);
+        while read().map_err(|error| error.to_string())?.is_some() {}
+    }
+    let (after, end) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.end()));
+    let id = snapshot.as_ref().map(Snapshot::id);
+    let mut apply = |_, effects: &[Effect<'_>]| effects.iter().for_each(&mut replay);
+    let checked = check(&disk, id, after + 1, &mut apply).map_err(|error| error.to_string())?;
+    if let Some(form) = unknown {
+        return Err(format!("{}: {form}", folder.display()));
+    }
+    if let Some(error) = checked.error {
+        return Err(error.to_string());
+    }
+    if checked.last < end {
+        return Err(format!(
+            "{}: the log ends at record {}, the snapshot needs it up to {end}",
+            folder.display(),
+            checked.last
+        ));
+    }
+    if snapshot.is_none() && checked.parts.is_empty() {
+        return Err(format!("{} has neither a snapshot nor a log", folder.display()));
+    }
+    if let Some((segment, at, damage)) = checked.torn {
+        output.progress.tell(&format!(
+            "{segment} ends at byte {at}, within a write ({damage}), as after a crash: what comes before counts"
+        ));
+    }
+    Ok(())
+}
