@@ -2,22 +2,25 @@
 
 mod sender;
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::client::{connect, place};
-use crate::transfer::{Item, Progress, ReadError, json, now, resp};
+use crate::transfer::rdb::Found;
+use crate::transfer::{Progress, ReadError, json, now, rdb, resp, shown};
 use sender::{Existing, Sender};
 
 /// Bytes that are read of a file at one time.
 const READ_LEN: usize = 256 << 10;
 
 const NOTES: &str = "\
-FILE is what `hotring export` has written. Which format it has is seen by how it begins. Keys whose time is over are left \
+FILE is what `hotring export` has written, or an RDB file of Redis up to version 8, of which strings and hashes are taken. \
+Which format it has is seen by how it begins. Keys whose time is over are left \
 out. Of a file that turns out to be damaged or cut off, the keys before that are imported.
 
 With a password in the variable REDISCLI_AUTH it logs in. The user needs SET and RESTORE, and PIN for pinned keys. A Redis \
@@ -33,6 +36,15 @@ pub(crate) fn cli() -> Command {
         .value_parser(["overwrite", "keep", "fail"])
         .default_value("overwrite")
         .help("What becomes of keys that the server has: theirs goes; theirs stays; theirs stays and that is an error");
+    let skip = Arg::new("skip-unknown")
+        .long("skip-unknown")
+        .action(ArgAction::SetTrue)
+        .help("Leave out keys of an RDB file that are no strings and no hashes; otherwise the first one ends it");
+    let db = Arg::new("db")
+        .long("db")
+        .value_name("N")
+        .value_parser(value_parser!(u64))
+        .help("Only keys of this database of an RDB file; needed if there is more than one");
     let file = Arg::new("FILE")
         .value_name("FILE|-")
         .required(true)
@@ -42,21 +54,15 @@ pub(crate) fn cli() -> Command {
         .about("Send all keys of a file to a running server")
         .after_help(NOTES)
         .args(place())
-        .args([existing, file])
+        .args([existing, skip, db, file])
 }
 
 /// Sends all of it.
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
-    let file = flags.get_one::<PathBuf>("FILE").expect("it is required");
-    let existing = match flags.get_one::<String>("on-existing").map(String::as_str) {
-        Some("keep") => Existing::Keep,
-        Some("fail") => Existing::Fail,
-        _ => Existing::Overwrite,
-    };
     let mut progress = Progress::new("import");
     let mut left = Left::default();
-    let end = import(flags, file, existing, &mut progress, &mut left);
-    progress.finish(&left.told(progress.failed()));
+    let end = import(flags, &mut progress, &mut left);
+    progress.finish(&left.told(&progress));
     match end {
         Ok(()) if progress.failed() == 0 => ExitCode::SUCCESS,
         Ok(()) => ExitCode::FAILURE,
@@ -67,48 +73,67 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Keys that were not sent, or not taken for a good reason.
+/// What was not sent, or not taken for a good reason.
 #[derive(Default)]
 struct Left {
-    expired: u64,
     kept: u64,
+    expired: u64,
+    elsewhere: u64,
+    parts: u64,
 }
 
 impl Left {
-    fn told(&self, failed: u64) -> Vec<String> {
-        let counts =
-            [(self.kept, "stayed as they were"), (self.expired, "had expired"), (failed, "failed")];
+    fn told(&self, progress: &Progress) -> Vec<String> {
+        let counts = [
+            (self.kept, "stayed as they were"),
+            (self.expired, "had expired"),
+            (progress.left(), "of other types left out"),
+            (self.elsewhere, "of other databases left out"),
+            (self.parts, "functions or modules' data left out"),
+            (progress.failed(), "failed"),
+        ];
         let told = counts.into_iter().filter(|(count, _)| *count > 0);
         told.map(|(count, what)| format!("{count} {what}")).collect()
     }
 }
 
-fn import(
-    flags: &ArgMatches,
-    file: &Path,
-    existing: Existing,
-    progress: &mut Progress,
-    left: &mut Left,
-) -> Result<(), String> {
-    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let mut reader = Reader::open(file).map_err(|error| named(&error))?;
+fn import(flags: &ArgMatches, progress: &mut Progress, left: &mut Left) -> Result<(), String> {
+    let file = flags.get_one::<PathBuf>("FILE").expect("it is required");
+    let existing = match flags.get_one::<String>("on-existing").map(String::as_str) {
+        Some("keep") => Existing::Keep,
+        Some("fail") => Existing::Fail,
+        _ => Existing::Overwrite,
+    };
+    let named = |error: &dyn Display| format!("{}: {error}", file.display());
+    let lost = |error: io::Error| format!("the server: {error}");
+    let database = flags.get_one::<u64>("db").copied();
+    let mut reader = Reader::open(file, database).map_err(|error| named(&error))?;
     let client = connect(flags).map_err(|error| error.to_string())?;
     let mut sender = Sender::new(client, existing);
     let ended = loop {
-        let item = match reader.next() {
+        match reader.next() {
             Ok(None) => break Ok(()),
-            Ok(Some(item)) => item,
+            Ok(Some(Found::Item(item))) if item.expire_at.is_some_and(|at| at <= now()) => {
+                left.expired += 1;
+            }
+            Ok(Some(Found::Item(item))) => sender.push(&item, progress).map_err(lost)?,
+            Ok(Some(Found::Unknown { key, name, .. })) if flags.get_flag("skip-unknown") => {
+                progress.leave(&key, &format!("it is {name}: left out"));
+            }
+            Ok(Some(Found::Unknown { key, name, at })) => {
+                let key = shown(&key);
+                let what = format!(
+                    "the key {key} is {name}, which hotring does not have; --skip-unknown leaves such keys out"
+                );
+                break Err(named(&ReadError::bad(at, what)));
+            }
             Err(error) => break Err(named(&error)),
-        };
-        if item.expire_at.is_some_and(|at| at <= now()) {
-            left.expired += 1;
-            continue;
         }
-        sender.push(&item, progress).map_err(|error| format!("the server: {error}"))?;
     };
     // What was read before the damage is to be counted as what it is.
-    sender.finish(progress).map_err(|error| format!("the server: {error}"))?;
+    sender.finish(progress).map_err(lost)?;
     left.kept = sender.kept();
+    (left.elsewhere, left.parts) = reader.left();
     ended
 }
 
@@ -117,12 +142,13 @@ enum Reader {
     Empty,
     Resp(Box<resp::Reader<Input>>),
     Json(json::Reader<Input>),
+    Rdb(rdb::Reader<Input>),
 }
 
 type Input = BufReader<Box<dyn Read>>;
 
 impl Reader {
-    fn open(path: &Path) -> Result<Reader, ReadError> {
+    fn open(path: &Path, database: Option<u64>) -> Result<Reader, ReadError> {
         let input: Box<dyn Read> = match path == Path::new("-") {
             true => Box::new(io::stdin()),
             false => Box::new(File::open(path)?),
@@ -132,15 +158,26 @@ impl Reader {
             None => Ok(Reader::Empty),
             Some(b'*') => Ok(Reader::Resp(Box::new(resp::Reader::new(input)))),
             Some(b'{') => Ok(Reader::Json(json::Reader::new(input))),
+            Some(b'R') => Ok(Reader::Rdb(rdb::Reader::new(input, database)?)),
             Some(_) => Err(ReadError::bad(0, "no format that is known begins so")),
         }
     }
 
-    fn next(&mut self) -> Result<Option<Item>, ReadError> {
+    fn next(&mut self) -> Result<Option<Found>, ReadError> {
+        let item = match self {
+            Reader::Empty => None,
+            Reader::Resp(reader) => reader.next()?,
+            Reader::Json(reader) => reader.next()?,
+            Reader::Rdb(reader) => return reader.next(),
+        };
+        Ok(item.map(Found::Item))
+    }
+
+    /// Keys of other databases, and functions and modules' data, which were passed over.
+    fn left(&self) -> (u64, u64) {
         match self {
-            Reader::Empty => Ok(None),
-            Reader::Resp(reader) => reader.next(),
-            Reader::Json(reader) => reader.next(),
+            Reader::Rdb(reader) => (reader.elsewhere, reader.parts_skipped),
+            _ => (0, 0),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! its bytes are there, and an error names the byte.
 
 pub(crate) mod json;
+pub(crate) mod rdb;
 pub(crate) mod resp;
 pub(crate) mod value;
 
@@ -112,6 +113,7 @@ pub(crate) struct Progress {
     keys: u64,
     bytes: u64,
     failed: u64,
+    left: u64,
 }
 
 impl Progress {
@@ -119,7 +121,7 @@ impl Progress {
         let bar = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{spinner} {msg}");
         bar.set_style(style.expect("the template is one of indicatif's language"));
-        Progress { command, bar, started: Instant::now(), keys: 0, bytes: 0, failed: 0 }
+        Progress { command, bar, started: Instant::now(), keys: 0, bytes: 0, failed: 0, left: 0 }
     }
 
     /// A key is done.
@@ -140,13 +142,27 @@ impl Progress {
         }
     }
 
+    /// A key is left out, as was asked for. The first few are named.
+    pub(crate) fn leave(&mut self, key: &[u8], why: &str) {
+        self.left += 1;
+        if self.left <= TOLD_MAX {
+            self.tell(&format!("{}: {why}", shown(key)));
+        }
+    }
+
     /// Says something.
     pub(crate) fn tell(&self, text: &str) {
         self.bar.suspend(|| eprintln!("hotring {}: {text}", self.command));
     }
 
+    /// Keys that failed.
     pub(crate) fn failed(&self) -> u64 {
         self.failed
+    }
+
+    /// Keys that were left out, as was asked for.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
     }
 
     /// Says how it ended; `rest` is about what was not done.

@@ -89,6 +89,10 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
+    pub(super) fn is_at_end(&mut self) -> Result<bool, ReadError> {
+        Ok(self.inner.by_ref().take(1).read_to_end(&mut Vec::new())? == 0)
+    }
+
     fn took(&mut self, bytes: &[u8]) {
         self.at += bytes.len() as u64;
         self.sum = crc64(self.sum, bytes);

@@ -21,7 +21,7 @@ fn request(words: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Sends it and returns the first line of the reply, or the string that the reply is.
-fn ask(stream: &mut BufReader<TcpStream>, words: &[&[u8]]) -> Vec<u8> {
+pub fn ask(stream: &mut BufReader<TcpStream>, words: &[&[u8]]) -> Vec<u8> {
     stream.get_mut().write_all(&request(words)).unwrap();
     let mut line = String::new();
     stream.read_line(&mut line).unwrap();
@@ -41,11 +41,11 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-fn serve() -> Server {
+pub fn serve() -> Server {
     Server::start(&mut hotring(&["serve", "--port", "0"]))
 }
 
-fn end(mut server: Server) {
+pub fn end(mut server: Server) {
     server.signal(Signal::TERM);
     assert!(server.end().0.success());
 }
@@ -55,9 +55,8 @@ fn bytes() -> Vec<u8> {
     (0..=255u8).rev().chain(*b"\r\n*3\r\n").collect()
 }
 
-/// Values of each kind, with expiries and without, and keys of any bytes.
-fn fill(server: &Server) {
-    let mut stream = server.connect();
+/// Values of each kind, with expiries and without, and keys of any bytes; pins, if the server knows them.
+pub fn fill(stream: &mut BufReader<TcpStream>, pins: bool) {
     let at = (now() + 3_600_000).to_string();
     let (odd, at) = (bytes(), at.as_bytes());
     let long = vec![b'x'; 300_000];
@@ -81,8 +80,8 @@ fn fill(server: &Server) {
         &[b"SET", b"gone", b"v", b"PX", b"1"],
         &[b"SET", b"user:1", b"one"],
     ];
-    for words in requests {
-        let reply = ask(&mut stream, words);
+    for words in requests.into_iter().filter(|words| pins || words[0] != b"PIN") {
+        let reply = ask(stream, words);
         assert!(!reply.starts_with(b"-"), "{}", reply.escape_ascii());
     }
     std::thread::sleep(std::time::Duration::from_millis(5));
@@ -91,27 +90,55 @@ fn fill(server: &Server) {
 /// Keys that `fill` leaves, but for the one that has gone.
 const FILLED: usize = 12;
 
-/// All that a server has: key, DUMP, expiry, in the order of the keys.
-fn content(server: &Server) -> Vec<[Vec<u8>; 3]> {
-    let mut stream = server.connect();
-    let mut keys = Vec::new();
-    let count = String::from_utf8(ask(&mut stream, &[b"KEYS", b"*"])).unwrap();
-    for _ in 0..count[1..].parse::<usize>().unwrap() {
-        // Each is a reply of its own, as far as reading goes.
+/// The strings of an array.
+fn list(stream: &mut BufReader<TcpStream>, words: &[&[u8]]) -> Vec<Vec<u8>> {
+    let count = String::from_utf8(ask(stream, words)).unwrap();
+    let string = |_| {
         let mut line = String::new();
         stream.read_line(&mut line).unwrap();
-        let mut key = vec![0; line.trim_end()[1..].parse::<usize>().unwrap() + 2];
-        stream.read_exact(&mut key).unwrap();
-        key.truncate(key.len() - 2);
-        keys.push(key);
-    }
+        let mut string = vec![0; line.trim_end()[1..].parse::<usize>().unwrap() + 2];
+        stream.read_exact(&mut string).unwrap();
+        string.truncate(string.len() - 2);
+        string
+    };
+    (0..count[1..].parse::<usize>().unwrap()).map(string).collect()
+}
+
+/// All that a server has, byte for byte: key, DUMP, expiry.
+fn content(server: &Server) -> Vec<[Vec<u8>; 3]> {
+    let stream = &mut server.connect();
+    let mut keys = list(stream, &[b"KEYS", b"*"]);
     keys.sort();
     let value = |key: Vec<u8>| {
-        let dumped = ask(&mut stream, &[b"DUMP", &key]);
-        let time = ask(&mut stream, &[b"PEXPIRETIME", &key]);
+        let dumped = ask(stream, &[b"DUMP", &key]);
+        let time = ask(stream, &[b"PEXPIRETIME", &key]);
         [key, dumped, time]
     };
     keys.into_iter().map(value).collect()
+}
+
+/// A key, its expiry, and its value or its sorted fields and their values.
+pub type Held = (Vec<u8>, Vec<u8>, Vec<Vec<u8>>);
+
+/// Strings and hashes that a server has, whichever it is.
+pub fn values(stream: &mut BufReader<TcpStream>) -> Vec<Held> {
+    let mut keys = list(stream, &[b"KEYS", b"*"]);
+    keys.sort();
+    let value = |key: Vec<u8>| {
+        let value = match &ask(stream, &[b"TYPE", &key])[..] {
+            b"+string" => vec![ask(stream, &[b"GET", &key])],
+            b"+hash" => {
+                let fields = list(stream, &[b"HGETALL", &key]);
+                let mut pairs: Vec<_> = fields.chunks(2).collect();
+                pairs.sort();
+                pairs.concat()
+            }
+            _ => return None,
+        };
+        let time = ask(stream, &[b"PEXPIRETIME", &key]);
+        Some((key, time, value))
+    };
+    keys.into_iter().filter_map(value).collect()
 }
 
 fn export(server: &Server, words: &[&str]) -> Output {
@@ -135,7 +162,7 @@ fn pipe(server: &Server, file: &[u8]) -> usize {
 #[test]
 fn an_export_makes_another_server_the_same() {
     let (folder, server, other) = (Folder::new("export"), serve(), serve());
-    fill(&server);
+    fill(&mut server.connect(), true);
     let file = folder.0.join("all.resp");
     let done = export(&server, &[file.to_str().unwrap()]);
     assert!(done.status.success(), "{}", stderr(&done));
@@ -153,7 +180,7 @@ fn an_export_makes_another_server_the_same() {
 #[test]
 fn an_export_takes_what_is_asked_for() {
     let server = serve();
-    fill(&server);
+    fill(&mut server.connect(), true);
     let done = export(&server, &["--match", "user:*", "-"]);
     assert_eq!(done.stdout, request(&[b"SET", b"user:1", b"one"]));
     let pins = export(&server, &["--pins", "--match", "number", "-"]).stdout;
@@ -196,11 +223,11 @@ fn an_export_that_fails_leaves_no_file() {
     assert_eq!(folder.0.read_dir().unwrap().count(), 1);
 }
 
-fn import(server: &Server, words: &[&str]) -> Output {
+pub fn import(server: &Server, words: &[&str]) -> Output {
     output(hotring(&["import", "--address", &server.address]).args(words))
 }
 
-fn code(output: &Output) -> Option<i32> {
+pub fn code(output: &Output) -> Option<i32> {
     output.status.code()
 }
 
@@ -211,7 +238,7 @@ fn an_import_brings_back_what_was_exported() {
 
 fn comes_back(format: &str) {
     let (folder, server, other) = (Folder::new(format), serve(), serve());
-    fill(&server);
+    fill(&mut server.connect(), true);
     let file = folder.0.join("all").display().to_string();
     assert_eq!(code(&export(&server, &["--pins", "--format", format, &file])), Some(0));
     let done = import(&other, &[&file]);
@@ -321,7 +348,7 @@ fn a_folder_has_what_its_server_had() {
             ask(&mut stream, &[b"SET", b"behind", b"the snapshot"]);
         }
         ask(&mut stream, &[b"DEL", b"removed"]);
-        fill(&server);
+        fill(&mut server.connect(), true);
         let words = ["--format", "json", "--pins", "-"];
         let of_server = lines(&export(&server, &words));
         let in_use = from_folder(&["-"]);

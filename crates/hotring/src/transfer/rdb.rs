@@ -1,0 +1,519 @@
+//! Redis's RDB files: strings and hashes are read, all else is named and can be passed over.
+//!
+//! ```text
+//!  "REDIS" | version, 4 digits | parts ... | 255 | CRC-64 of all before, from version 5 on; 0 if there is none
+//!
+//!  part   1 to 3 bytes of what a key has besides (252 or 253 time, 248 idle, 249 frequency), then type, key, value
+//!         or 254 number of the database | 251 sizes | 250 about the file | 247 a module's data | 245 functions | 244 slots
+//! ```
+//! That a file is damaged may be known at its end only, by the sum.
+
+use std::io::Read;
+
+use super::value::{Source, type_name};
+use super::{Item, ReadError, shown};
+
+/// What each file begins with.
+const MAGIC: &[u8; 5] = b"REDIS";
+/// The versions that are read: up to Redis 8.
+const VERSION_MAX: u32 = 13;
+/// From this one on there is a sum at the end.
+const VERSION_SUM: u32 = 5;
+/// Bytes that are passed over at one time.
+const SKIP_LEN: usize = 4096;
+
+const SLOTS: u8 = 244;
+const FUNCTIONS: u8 = 245;
+const MODULE: u8 = 247;
+const IDLE: u8 = 248;
+const FREQUENCY: u8 = 249;
+const ABOUT: u8 = 250;
+const SIZES: u8 = 251;
+const TIME_MS: u8 = 252;
+const TIME: u8 = 253;
+const DATABASE: u8 = 254;
+const END: u8 = 255;
+
+/// What is found in a file.
+pub(crate) enum Found {
+    Item(Item),
+    /// A key whose value is of another type, which is called so.
+    Unknown {
+        key: Vec<u8>,
+        name: String,
+        at: u64,
+    },
+}
+
+/// A file, read key by key.
+pub(crate) struct Reader<R> {
+    source: Source<R>,
+    version: u32,
+    /// The database whose keys are read; None until there is one.
+    wanted: Option<u64>,
+    is_chosen: bool,
+    database: u64,
+    /// The type of the value that comes next, if it is unknown.
+    unknown: Option<u8>,
+    /// Keys of other databases, and functions and modules' data, which were passed over.
+    pub(crate) elsewhere: u64,
+    pub(crate) parts_skipped: u64,
+}
+
+impl<R: Read> Reader<R> {
+    /// Begins; with a database, only its keys are read, and without, those of the only one that there must be.
+    pub(crate) fn new(input: R, database: Option<u64>) -> Result<Reader<R>, ReadError> {
+        let mut source = Source::new(input);
+        let (magic, digits) = (source.array::<5>()?, source.array::<4>()?);
+        let version = std::str::from_utf8(&digits).ok().and_then(|text| text.parse().ok());
+        let version = version.filter(|_| magic == *MAGIC && digits.iter().all(u8::is_ascii_digit));
+        let Some(version) = version else { return Err(ReadError::bad(0, "this is no RDB file")) };
+        if !(1..=VERSION_MAX).contains(&version) {
+            let text =
+                format!("version {version} of RDB files is unknown, {VERSION_MAX} is the latest");
+            return Err(ReadError::bad(5, text));
+        }
+        let (wanted, is_chosen) = (database, database.is_some());
+        let (unknown, elsewhere, parts_skipped) = (None, 0, 0);
+        let database = 0;
+        Ok(Reader {
+            source,
+            version,
+            wanted,
+            is_chosen,
+            database,
+            unknown,
+            elsewhere,
+            parts_skipped,
+        })
+    }
+
+    /// The next key; None at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<Found>, ReadError> {
+        if let Some(kind) = self.unknown.take() {
+            self.skip_value(kind)?;
+        }
+        let mut expire_at = None;
+        loop {
+            let at = self.source.at;
+            match self.source.byte()? {
+                TIME_MS => expire_at = Some(i64::from_le_bytes(self.source.array()?)),
+                TIME => {
+                    expire_at = Some(1000 * i64::from(i32::from_le_bytes(self.source.array()?)))
+                }
+                IDLE => _ = self.source.length()?,
+                FREQUENCY => _ = self.source.byte()?,
+                DATABASE => self.database = self.source.length()?,
+                SIZES => self.lengths(2)?,
+                SLOTS => self.lengths(3)?,
+                ABOUT => (0..2).try_for_each(|_| self.skip_string())?,
+                FUNCTIONS => {
+                    self.skip_string()?;
+                    self.parts_skipped += 1;
+                }
+                MODULE => {
+                    self.source.length()?;
+                    self.skip_module()?;
+                    self.parts_skipped += 1;
+                }
+                END => return self.end().map(|()| None),
+                code @ 240.. => {
+                    return Err(ReadError::bad(at, format!("a part of kind {code} is unknown")));
+                }
+                kind => {
+                    let key = self.source.string()?;
+                    if self.passes_over(at)? {
+                        self.skip_value(kind)?;
+                        self.elsewhere += 1;
+                        expire_at = None;
+                        continue;
+                    }
+                    // What is before 1970 has expired, too.
+                    let expire_at = expire_at.map(|at| u64::try_from(at).unwrap_or(0));
+                    return self.found(kind, key, expire_at, at).map(Some);
+                }
+            }
+        }
+    }
+
+    fn found(
+        &mut self,
+        kind: u8,
+        key: Vec<u8>,
+        expire_at: Option<u64>,
+        at: u64,
+    ) -> Result<Found, ReadError> {
+        let value = self.source.value(kind).map_err(|error| match error {
+            ReadError::Bad { at, what } => {
+                ReadError::bad(at, format!("{what}, in the value of {}", shown(&key)))
+            }
+            error => error,
+        })?;
+        let Some(value) = value else {
+            self.unknown = Some(kind);
+            return Ok(Found::Unknown { key, name: type_name(kind), at });
+        };
+        Ok(Found::Item(Item { key, value, expire_at, is_pinned: false }))
+    }
+
+    /// Whether a key of the present database is not wanted.
+    fn passes_over(&mut self, at: u64) -> Result<bool, ReadError> {
+        let wanted = *self.wanted.get_or_insert(self.database);
+        if wanted == self.database {
+            return Ok(false);
+        }
+        if self.is_chosen {
+            return Ok(true);
+        }
+        let text = format!(
+            "there are keys of the databases {wanted} and {}, and hotring has one: choose by --db",
+            self.database
+        );
+        Err(ReadError::bad(at, text))
+    }
+
+    fn end(&mut self) -> Result<(), ReadError> {
+        let (at, sum) = (self.source.at, self.source.sum);
+        if self.version >= VERSION_SUM {
+            let found = u64::from_le_bytes(self.source.array()?);
+            // No sum is a sum of 0.
+            if found != 0 && found != sum {
+                let text = "the checksum of the file is wrong: some of what was read may be, too";
+                return Err(ReadError::bad(at, text));
+            }
+        }
+        match self.source.is_at_end()? {
+            true => Ok(()),
+            false => self.source.bad("there is more behind the end of the file"),
+        }
+    }
+
+    fn lengths(&mut self, count: usize) -> Result<(), ReadError> {
+        (0..count).try_for_each(|_| self.source.length().map(drop))
+    }
+
+    fn skip(&mut self, mut len: u64) -> Result<(), ReadError> {
+        let mut bytes = [0; SKIP_LEN];
+        while len > 0 {
+            let some = len.min(SKIP_LEN as u64);
+            self.source.fill(&mut bytes[..some as usize])?;
+            len -= some;
+        }
+        Ok(())
+    }
+
+    fn skip_string(&mut self) -> Result<(), ReadError> {
+        match self.source.length_or_form()? {
+            (len, false) => self.skip(len),
+            (form @ 0..=2, true) => self.skip(1 << form),
+            (3, true) => {
+                let (packed_len, _) = (self.source.length()?, self.source.length()?);
+                self.skip(packed_len)
+            }
+            (form, true) => self.source.bad(format!("no string has the form {form}")),
+        }
+    }
+
+    fn skip_strings(&mut self, count: u64) -> Result<(), ReadError> {
+        (0..count).try_for_each(|_| self.skip_string())
+    }
+
+    /// Passes over a value of any type whose form is known.
+    fn skip_value(&mut self, kind: u8) -> Result<(), ReadError> {
+        match kind {
+            0 | 9..=13 | 16 | 17 | 20 | 23 => self.skip_string(),
+            1 | 2 | 14 => {
+                let count = self.source.length()?;
+                self.skip_strings(count)
+            }
+            3 => self.each(|reader| {
+                reader.skip_string()?;
+                // The length of a number's text, or what is no number.
+                match reader.source.byte()? {
+                    253.. => Ok(()),
+                    len => reader.skip(len.into()),
+                }
+            }),
+            4 => self.each(|reader| reader.skip_strings(2)),
+            5 => self.each(|reader| {
+                reader.skip_string()?;
+                reader.skip(8)
+            }),
+            7 => {
+                self.source.length()?;
+                self.skip_module()
+            }
+            15 | 19 | 21 => self.skip_stream(kind),
+            18 => self.each(|reader| {
+                reader.source.length()?;
+                reader.skip_string()
+            }),
+            22 | 24 => {
+                self.skip(if kind == 24 { 8 } else { 0 })?;
+                self.each(|reader| {
+                    reader.source.length()?;
+                    reader.skip_strings(2)
+                })
+            }
+            25 => {
+                self.skip(8)?;
+                self.skip_string()
+            }
+            _ => self.source.bad(format!("how long {} is is not known", type_name(kind))),
+        }
+    }
+
+    /// As many times as a length says.
+    fn each(
+        &mut self,
+        mut f: impl FnMut(&mut Self) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let count = self.source.length()?;
+        (0..count).try_for_each(|_| f(self))
+    }
+
+    /// What a module has stored: each part says what it is, 0 is the end.
+    fn skip_module(&mut self) -> Result<(), ReadError> {
+        loop {
+            match self.source.length()? {
+                0 => return Ok(()),
+                1 | 2 => self.lengths(1)?,
+                3 => self.skip(4)?,
+                4 => self.skip(8)?,
+                5 => self.skip_string()?,
+                part => return self.source.bad(format!("modules have no part of kind {part}")),
+            }
+        }
+    }
+
+    /// Entries, lengths about them, groups with what they wait for and with their consumers.
+    fn skip_stream(&mut self, kind: u8) -> Result<(), ReadError> {
+        self.each(|reader| reader.skip_strings(2))?;
+        self.lengths(if kind == 15 { 3 } else { 8 })?;
+        self.each(|reader| {
+            reader.skip_string()?;
+            reader.lengths(if kind == 15 { 2 } else { 3 })?;
+            reader.each(|reader| {
+                reader.skip(16 + 8)?;
+                reader.lengths(1)
+            })?;
+            reader.each(|reader| {
+                reader.skip_string()?;
+                reader.skip(if kind == 21 { 16 } else { 8 })?;
+                reader.each(|reader| reader.skip(16))
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_store::rdb::{crc64, push_len, push_string};
+
+    use super::super::Value;
+    use super::*;
+
+    /// A file of these parts.
+    fn file(parts: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = [b"REDIS0011", &parts.concat()[..], &[END]].concat();
+        let sum = crc64(0, &bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn string(text: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        push_string(&mut bytes, text);
+        bytes
+    }
+
+    fn item(key: &str, value: Value, expire_at: Option<u64>) -> Item {
+        Item { key: key.into(), value, expire_at, is_pinned: false }
+    }
+
+    fn text(text: &str) -> Value {
+        Value::String(text.into())
+    }
+
+    fn hash(fields: &[(&str, &str)]) -> Value {
+        Value::Hash(
+            fields.iter().map(|(f, v)| (f.as_bytes().to_vec(), v.as_bytes().to_vec())).collect(),
+        )
+    }
+
+    /// The items of a file, and the names of what is unknown.
+    fn read_db(bytes: &[u8], db: Option<u64>) -> Result<(Vec<Item>, Vec<String>), ReadError> {
+        let (mut items, mut unknown) = (Vec::new(), Vec::new());
+        let mut reader = Reader::new(bytes, db)?;
+        while let Some(found) = reader.next()? {
+            match found {
+                Found::Item(item) => items.push(item),
+                Found::Unknown { key, name, .. } => {
+                    unknown.push(format!("{} is {name}", shown(&key)));
+                }
+            }
+        }
+        Ok((items, unknown))
+    }
+
+    fn read(bytes: &[u8]) -> Result<(Vec<Item>, Vec<String>), ReadError> {
+        read_db(bytes, None)
+    }
+
+    /// All forms of what is read, with all that stands between keys.
+    fn whole() -> (Vec<u8>, Vec<Item>) {
+        let listpack =
+            b"\x17\x17\x00\x00\x00\x04\x00\x81a\x02\x01\x01\x82bb\x03\x85hello\x06\xff".to_vec();
+        let ziplist = b"\x11\x11\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01f\x03\xfe\xfb\xff";
+        let time = [&[TIME_MS][..], &1_234_567_890_123u64.to_le_bytes()].concat();
+        let seconds = [&[TIME][..], &1_234_567_890u32.to_le_bytes()].concat();
+        let mut fields = Vec::new();
+        push_len(&mut fields, 1);
+        let bytes = file(&[
+            &[ABOUT],
+            &string(b"redis-ver"),
+            &string(b"7.4.0"),
+            &[FUNCTIONS],
+            &string(b"#!lua name=x"),
+            &[DATABASE, 0, SIZES, 0x41, 0, 2],
+            b"\x00\x01a\x03abc",
+            b"\x00\x01b\xc0\xff",
+            b"\x00\x01c\xc1\x00\x80",
+            b"\x00\x01d\xc2\xff\xff\xff\x7f",
+            b"\x00\x01e\xc3\x09\x33\x01aa\xe0\x26\x00\x01aa",
+            &time,
+            &[IDLE, 0x44, 0],
+            b"\x00\x01f\x00",
+            &seconds,
+            &[FREQUENCY, 200],
+            b"\x04\x01g",
+            &fields,
+            b"\x01f\xc0\x05",
+            b"\x10\x01h",
+            &listpack,
+            b"\x0d\x01i",
+            ziplist,
+            &[SLOTS, 1, 1, 0],
+            // A module's: number, when, a word, the end.
+            &[MODULE, 0x40, 0x80, 2, 2, 5, 1, b'x', 3, 0, 0, 0, 0, 0],
+        ]);
+        let items = vec![
+            item("a", text("abc"), None),
+            item("b", text("-1"), None),
+            item("c", text("-32768"), None),
+            item("d", text("2147483647"), None),
+            item("e", text(&"a".repeat(51)), None),
+            item("f", text(""), Some(1_234_567_890_123)),
+            item("g", hash(&[("f", "5")]), Some(1_234_567_890_000)),
+            item("h", hash(&[("a", "1"), ("bb", "hello")]), None),
+            item("i", hash(&[("f", "-5")]), None),
+        ];
+        (bytes, items)
+    }
+
+    #[test]
+    fn all_forms_are_read() {
+        let (bytes, items) = whole();
+        let (found, unknown) = read(&bytes).unwrap();
+        assert_eq!(found, items);
+        assert!(unknown.is_empty());
+        let mut reader = Reader::new(&bytes[..], None).unwrap();
+        while reader.next().unwrap().is_some() {}
+        assert_eq!((reader.elsewhere, reader.parts_skipped), (0, 2));
+        // Old files have no sum, and new ones need not.
+        let old = [b"REDIS0004", &bytes[9..bytes.len() - 8]].concat();
+        assert_eq!(read(&old).unwrap().0, items);
+        let without = [&bytes[..bytes.len() - 8], &[0; 8]].concat();
+        assert_eq!(read(&without).unwrap().0, items);
+    }
+
+    #[test]
+    fn every_end_and_every_damage_is_told() {
+        let (bytes, _) = whole();
+        for end in 0..bytes.len() {
+            let error = read(&bytes[..end]).unwrap_err().to_string();
+            assert!(error.contains("is cut off by the end"), "{end}: {error}");
+            for bit in 0..8 {
+                let mut damaged = bytes.clone();
+                damaged[end] ^= 1 << bit;
+                // A version before the sums.
+                let is_unseen = end < 9 && read(&damaged).is_ok();
+                assert!(is_unseen || read(&damaged).is_err(), "{end}.{bit}");
+            }
+        }
+        let more = [&bytes[..], b"x"].concat();
+        assert!(read(&more).unwrap_err().to_string().contains("there is more behind the end"));
+        for (header, expected) in [
+            ("RADIS0011", "byte 0: this is no RDB file"),
+            ("REDIS+011", "byte 0: this is no RDB file"),
+            ("REDIS0099", "byte 5: version 99 of RDB files is unknown"),
+            ("REDIS0000", "byte 5: version 0"),
+        ] {
+            let bytes = [header.as_bytes(), &bytes[9..]].concat();
+            let error = read(&bytes).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_is_named_and_passed_over() {
+        let id = [7; 16];
+        let consumer = [&[1][..], b"\x01c", &[1; 16], &[1], &id].concat();
+        let group = [&[1][..], b"\x01g", &[1, 2, 3, 1], &id, &[1; 8], &[1], &consumer].concat();
+        let stream = [&b"\x15\x01s\x01\x01k\x01l"[..], &[1; 8], &group].concat();
+        let parts: [&[u8]; 12] = [
+            b"\x12\x01l\x02\x02\x01a\x01\xc0\x05",
+            b"\x01\x02l1\x02\x01a\xc1\x00\x01",
+            b"\x0b\x01i\x03abc",
+            b"\x03\x01z\x02\x01a\x031.5\x01b\xfe",
+            b"\x05\x02z2\x01\x01a\0\0\0\0\0\0\0\0",
+            &stream,
+            b"\x07\x01m\x40\x80\x01\x05\x04\0\0\0\0\0\0\0\0\x00",
+            b"\x18\x01h\0\0\0\0\0\0\0\0\x01\x05\x01f\x01v",
+            b"\x19\x02h2\0\0\0\0\0\0\0\0\x02ab",
+            b"\x16\x02h3\x01\x05\x01f\x01v",
+            b"\x14\x02s2\xc3\x03\x05abc",
+            b"\x00\x01a\x01b",
+        ];
+        let (items, unknown) = read(&file(&parts)).unwrap();
+        assert_eq!(items, [item("a", text("b"), None)]);
+        let expected = [
+            "l is a list",
+            "l1 is a list",
+            "i is a set",
+            "z is a sorted set",
+            "z2 is a sorted set",
+            "s is a stream",
+            "m is a module's value",
+            "h is a hash with fields that expire",
+            "h2 is a hash with fields that expire",
+            "h3 is a hash with fields that expire",
+            "s2 is a set",
+        ];
+        assert_eq!(unknown, expected);
+        let error = read(&file(&[b"\x1a\x01s\x01", b"\x00\x01a\x01b"])).unwrap_err().to_string();
+        assert!(error.contains("how long a stream is is not known"), "{error}");
+        let error = read(&file(&[b"\xf3\x01"])).unwrap_err().to_string();
+        assert_eq!(error, "byte 9: a part of kind 243 is unknown");
+    }
+
+    #[test]
+    fn keys_are_of_one_database() {
+        let parts: [&[u8]; 6] = [
+            &[DATABASE, 1],
+            b"\x00\x01a\x01b",
+            &[DATABASE, 2],
+            &[&[TIME_MS][..], &[1; 8]].concat(),
+            b"\x12\x01l\x01\x02\x01a",
+            b"\x00\x01c\x01d",
+        ];
+        let bytes = file(&parts);
+        let error = read(&bytes).map(drop).unwrap_err().to_string();
+        assert!(error.contains("there are keys of the databases 1 and 2"), "{error}");
+        assert_eq!(read_db(&bytes, Some(1)).unwrap().0, [item("a", text("b"), None)]);
+        let (items, unknown) = read_db(&bytes, Some(2)).unwrap();
+        assert_eq!((items, unknown.len()), (vec![item("c", text("d"), None)], 1));
+        assert!(read_db(&bytes, Some(0)).unwrap().0.is_empty());
+        assert_eq!(read(&file(&parts[..2])).unwrap().0.len(), 1);
+    }
+}

@@ -1,0 +1,132 @@
+//! `export` and `import` with a real Redis: its RDB files, and itself as a server. Without a `redis-server` of version 7
+//! they say so and do nothing.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::transfer::{ask, code, end, fill, import, serve, values};
+use crate::{Folder, hotring, output, stderr};
+
+/// A Redis that ends with the test.
+struct Redis {
+    process: Child,
+    address: String,
+}
+
+impl Redis {
+    fn start(folder: &Folder, words: &[&str]) -> Option<Redis> {
+        let version = Command::new("redis-server").arg("--version").output();
+        let is_there =
+            version.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(" v=7."));
+        if !is_there {
+            eprintln!("skipped: there is no redis-server of version 7");
+            return None;
+        }
+        // Bound and let go again: the port is most likely still free a moment later.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let process = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
+            .args(["--save", "", "--appendonly", "no"])
+            .args(words)
+            .current_dir(&folder.0)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server starts");
+        let redis = Redis { process, address: address.to_string() };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(&redis.address).is_err() {
+            assert!(Instant::now() < deadline, "redis-server does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(redis)
+    }
+
+    fn connect(&self) -> std::io::BufReader<TcpStream> {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        std::io::BufReader::new(stream)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Values in all the forms that Redis has for them, sums and compression on and off.
+#[test]
+fn a_file_of_redis_is_read() {
+    for words in [
+        &["--rdbcompression", "yes"][..],
+        &["--rdbcompression", "no", "--rdbchecksum", "no", "--hash-max-listpack-entries", "0"],
+    ] {
+        let folder = Folder::new(&format!("rdb-{}", words.len()));
+        let Some(redis) = Redis::start(&folder, words) else { return };
+        let server = serve();
+        fill(&mut redis.connect(), false);
+        let mut stream = redis.connect();
+        let (again, at) = (b"again and ".repeat(500), b"4000000000000");
+        ask(&mut stream, &[b"HSET", b"packed", b"text", &again, b"n", b"-100000", b"", b"4095"]);
+        ask(&mut stream, &[b"SET", &again, &again, b"PXAT", at]);
+        ask(
+            &mut stream,
+            &[b"FUNCTION", b"LOAD", b"#!lua name=x\nredis.register_function('f', function() end)"],
+        );
+        assert_eq!(ask(&mut stream, &[b"SAVE"]), b"+OK");
+        let file = folder.0.join("dump.rdb").display().to_string();
+        let done = import(&server, &[&file]);
+        assert_eq!(code(&done), Some(0), "{}", stderr(&done));
+        assert!(
+            stderr(&done).contains("; 1 functions or modules' data left out"),
+            "{}",
+            stderr(&done)
+        );
+        let theirs = values(&mut redis.connect());
+        assert!(values(&mut server.connect()) == theirs, "they differ");
+        // What hotring does not have.
+        ask(&mut stream, &[b"RPUSH", b"a list", b"1"]);
+        ask(&mut stream, &[b"ZADD", b"a set", b"1.5", b"m", b"inf", b"n"]);
+        ask(&mut stream, &[b"XADD", b"a stream", b"*", b"f", b"v"]);
+        ask(&mut stream, &[b"XGROUP", b"CREATE", b"a stream", b"group", b"0"]);
+        ask(&mut stream, &[b"SADD", b"few", b"1", b"2"]);
+        assert_eq!(ask(&mut stream, &[b"SAVE"]), b"+OK");
+        let refused = import(&server, &[&file]);
+        assert_eq!(code(&refused), Some(2));
+        assert!(stderr(&refused).contains(", which hotring does not have; --skip-unknown"));
+        let done = import(&server, &["--skip-unknown", &file]);
+        assert_eq!(code(&done), Some(0), "{}", stderr(&done));
+        assert!(stderr(&done).contains("a stream: it is a stream: left out"), "{}", stderr(&done));
+        assert!(stderr(&done).contains("; 4 of other types left out"), "{}", stderr(&done));
+        assert!(values(&mut server.connect()) == theirs, "they differ");
+        end(server);
+    }
+}
+
+#[test]
+fn redis_is_a_server_too() {
+    let folder = Folder::new("redis");
+    let Some(redis) = Redis::start(&folder, &[]) else { return };
+    let (server, other) = (serve(), serve());
+    fill(&mut server.connect(), true);
+    let file = folder.0.join("all.resp").display().to_string();
+    let run = |name: &str, address: &str, words: &[&str]| {
+        output(hotring(&[name, "--address", address]).args(words).arg(&file))
+    };
+    let done = run("export", &server.address, &[]);
+    assert_eq!(code(&done), Some(0), "{}", stderr(&done));
+    let done = run("import", &redis.address, &["--on-existing", "fail"]);
+    assert_eq!(code(&done), Some(0), "{}", stderr(&done));
+    assert!(values(&mut redis.connect()) == values(&mut server.connect()), "they differ");
+    ask(&mut redis.connect(), &[b"RPUSH", b"a list", b"1"]);
+    let done = run("export", &redis.address, &["--format", "json"]);
+    assert_eq!(code(&done), Some(1), "{}", stderr(&done));
+    assert!(stderr(&done).contains("a list: it is a list, which cannot be exported"));
+    let done = run("import", &other.address, &[]);
+    assert_eq!(code(&done), Some(0), "{}", stderr(&done));
+    assert!(values(&mut other.connect()) == values(&mut server.connect()), "they differ");
+    end(server);
+    end(other);
+}
