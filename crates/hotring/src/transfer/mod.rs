@@ -6,6 +6,8 @@
 pub(crate) mod json;
 pub(crate) mod rdb;
 pub(crate) mod resp;
+#[cfg(test)]
+mod tests;
 pub(crate) mod value;
 
 use std::collections::HashSet;

@@ -307,7 +307,7 @@ impl<R: Read> Reader<R> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use hotring_store::rdb::{crc64, push_len, push_string};
 
     use super::super::Value;
@@ -361,7 +361,7 @@ mod tests {
     }
 
     /// All forms of what is read, with all that stands between keys.
-    fn whole() -> (Vec<u8>, Vec<Item>) {
+    pub(crate) fn whole() -> (Vec<u8>, Vec<Item>) {
         let listpack =
             b"\x17\x17\x00\x00\x00\x04\x00\x81a\x02\x01\x01\x82bb\x03\x85hello\x06\xff".to_vec();
         let ziplist = b"\x11\x11\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01f\x03\xfe\xfb\xff";

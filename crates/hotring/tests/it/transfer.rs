@@ -178,6 +178,29 @@ fn an_export_makes_another_server_the_same() {
 }
 
 #[test]
+fn many_keys_and_long_ones_go_in_parts() {
+    let (folder, server, other) = (Folder::new("many"), serve(), serve());
+    let mut requests = Vec::new();
+    for i in 0..3000 {
+        let key = match i % 200 {
+            0 => format!("{i}").repeat(12_000),
+            _ => format!("key:{i}"),
+        };
+        requests.extend(request(&[b"SET", key.as_bytes(), format!("value {i}").as_bytes()]));
+    }
+    assert_eq!(pipe(&server, &requests), 0);
+    let file = folder.0.join("all.resp").display().to_string();
+    let done = export(&server, &[&file]);
+    assert!(stderr(&done).contains("3000 keys"), "{}", stderr(&done));
+    assert_eq!(code(&import(&other, &[&file])), Some(0));
+    let theirs = content(&other);
+    assert_eq!(theirs.len(), 3000);
+    assert!(content(&server) == theirs, "they differ");
+    end(server);
+    end(other);
+}
+
+#[test]
 fn an_export_takes_what_is_asked_for() {
     let server = serve();
     fill(&mut server.connect(), true);

@@ -1,0 +1,117 @@
+//! Random items go through each format unchanged, and files with random damage are read without a panic.
+//!
+//! `HOTRING_SEED` and `HOTRING_SEQUENCES` say which and how many. Not checked: what is read of a damaged file.
+
+use std::env;
+
+use super::*;
+
+/// Sequences of each test if nobody says.
+const SEQUENCES: u64 = 300;
+
+/// Xorshift, from a seed that is not 0.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as usize % n
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let len = [0, 1, 3, 20, 300][self.below(5)];
+        let text = b"azAZ09 \"\\\r\n*$\0\xc3\xa4\xff{}[]:,";
+        (0..len).map(|_| text[self.below(text.len())]).collect()
+    }
+
+    fn item(&mut self, i: usize) -> Item {
+        let value = match self.below(2) {
+            0 => Value::String(self.bytes()),
+            _ => {
+                let field = |i| ([format!("{i}").as_bytes(), &self.bytes()].concat(), self.bytes());
+                Value::Hash((0..1 + i % 7).map(field).collect())
+            }
+        };
+        // A format may not tell apart two that follow each other and have one key.
+        let key = [&self.bytes()[..], &[i as u8]].concat();
+        let expire_at = [None, Some(self.below(1 << 40) as u64)][self.below(2)];
+        Item { key, value, expire_at, is_pinned: self.below(3) == 0 }
+    }
+
+    /// Changes some bytes, takes some out, or says some twice.
+    fn damage(&mut self, bytes: &mut Vec<u8>) {
+        for _ in 0..1 + self.below(4) {
+            let (from, len) = (self.below(bytes.len()), 1 + self.below(12));
+            let to = bytes.len().min(from + len);
+            match self.below(4) {
+                0 => bytes[from..to].fill([0, 0x7f, 0x80, 0xff][self.below(4)]),
+                1 => drop(bytes.drain(from..to - usize::from(to - from == bytes.len()))),
+                2 => {
+                    let part = bytes[from..to].to_vec();
+                    let at = self.below(bytes.len());
+                    bytes.splice(at..at, part);
+                }
+                _ => bytes[from] = self.below(256) as u8,
+            }
+        }
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    env::var(name).map_or(default, |text| text.parse().expect("it is a number"))
+}
+
+/// Runs a test with one seed after the other, and names the one with which it fails.
+fn with_seeds(test: fn(&mut Random)) {
+    let first = number("HOTRING_SEED", 1);
+    for seed in first..first + number("HOTRING_SEQUENCES", SEQUENCES) {
+        let run = || test(&mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            eprintln!("it fails with HOTRING_SEED={seed} HOTRING_SEQUENCES=1");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn items(random: &mut Random) -> Vec<Item> {
+    (0..1 + random.below(20)).map(|i| random.item(i)).collect()
+}
+
+fn read_resp(bytes: &[u8]) -> Result<Vec<Item>, ReadError> {
+    let mut reader = resp::Reader::new(bytes);
+    std::iter::from_fn(|| reader.next().transpose()).collect()
+}
+
+fn read_json(bytes: &[u8]) -> Result<Vec<Item>, ReadError> {
+    let mut reader = json::Reader::new(bytes);
+    std::iter::from_fn(|| reader.next().transpose()).collect()
+}
+
+#[test]
+fn random_items_come_back() {
+    with_seeds(|random| {
+        let items = items(random);
+        let (mut resp, mut json) = (Vec::new(), Vec::new());
+        items.iter().for_each(|item| resp::push_item(&mut resp, item));
+        items.iter().for_each(|item| json::push_item(&mut json, item));
+        assert_eq!(read_resp(&resp).unwrap(), items);
+        assert_eq!(read_json(&json).unwrap(), items);
+    });
+}
+
+#[test]
+fn random_damage_is_no_panic() {
+    with_seeds(|random| {
+        let items = items(random);
+        let (mut resp, mut json, (mut rdb, _)) = (Vec::new(), Vec::new(), rdb::tests::whole());
+        items.iter().for_each(|item| resp::push_item(&mut resp, item));
+        items.iter().for_each(|item| json::push_item(&mut json, item));
+        [&mut resp, &mut json, &mut rdb].into_iter().for_each(|bytes| random.damage(bytes));
+        let _ = read_resp(&resp);
+        let _ = read_json(&json);
+        let Ok(mut reader) = rdb::Reader::new(&rdb[..], None) else { return };
+        while let Ok(Some(_)) = reader.next() {}
+    });
+}
