@@ -25,8 +25,8 @@ then held in memory, and nothing in DIR is changed.
 FILE gets its name once it is whole and on the disk; a file that was there is replaced then. The keys of a running \
 server are not those of one moment: each is as it was when it was met, its expiry with it.
 
-With a password in the variable REDISCLI_AUTH it logs in. The user needs SCAN, MULTI, EXEC, DUMP and PEXPIRETIME, and PINNED \
-for --pins. A Redis from 7.0 on is exported as well.
+With a password in the variable REDISCLI_AUTH it logs in. The user needs SCAN, MULTI, EXEC, DUMP and PEXPIRETIME, PINNED for \
+--pins, and CLIENT NO-TOUCH if eviction is not to notice. A Redis from 7.0 on is exported as well.
 
 Exit codes: 0 if all keys were written, 1 if some were not, which are named, 2 if there is no file";
 

@@ -23,6 +23,8 @@ pub(super) fn export(
     wanted: &Wanted<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), String> {
+    // What is looked at here is no hotter for it. A Redis before 7.2 does not know that.
+    let _ = request(client, &[b"CLIENT", b"NO-TOUCH", b"ON"])?;
     let pins = if wanted.pins { pins(client)? } else { HashSet::new() };
     let mut cursor = b"0".to_vec();
     loop {
@@ -136,13 +138,17 @@ fn read(parts: Vec<Answer>) -> Result<Result<Found, String>, String> {
 }
 
 fn ask(client: &mut Client, words: &[&[u8]]) -> Result<Answer, String> {
-    let mut request = Vec::new();
-    push_request(&mut request, words);
-    client.send(&request).map_err(text)?;
-    match client.answer().map_err(text)? {
+    match request(client, words)? {
         Answer::Error(text) => Err(format!("the server answers: {text}")),
         answer => Ok(answer),
     }
+}
+
+fn request(client: &mut Client, words: &[&[u8]]) -> Result<Answer, String> {
+    let mut request = Vec::new();
+    push_request(&mut request, words);
+    client.send(&request).map_err(text)?;
+    client.answer().map_err(text)
 }
 
 fn bytes(answer: Answer) -> Result<Vec<u8>, String> {

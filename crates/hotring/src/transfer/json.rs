@@ -243,6 +243,9 @@ mod tests {
             let error = read(line.as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{line}: {error}");
         }
+        let twice = br#"{"key":"h","type":"hash","value":[["f","1"],["f","2"]]}"#;
+        let Value::Hash(fields) = read(twice).unwrap().remove(0).value else { panic!("no hash") };
+        assert_eq!(fields, [(b"f".to_vec(), b"2".to_vec())]);
         let deep = "[".repeat(100_000);
         assert!(read(deep.as_bytes()).is_err());
     }

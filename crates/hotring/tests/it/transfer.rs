@@ -221,6 +221,20 @@ fn contains(all: &[u8], part: &[u8]) -> bool {
 }
 
 #[test]
+fn an_export_is_no_access() {
+    let words = ["serve", "--port", "0", "--maxmemory-policy", "allkeys-lfu", "--maxmemory", "1gb"];
+    let server = Server::start(&mut hotring(&words));
+    let mut stream = server.connect();
+    ask(&mut stream, &[b"SET", b"key", b"v"]);
+    let before = ask(&mut stream, &[b"OBJECT", b"FREQ", b"key"]);
+    assert_eq!(code(&export(&server, &["-"])), Some(0));
+    assert_eq!(ask(&mut stream, &[b"OBJECT", b"FREQ", b"key"]), before);
+    ask(&mut stream, &[b"DUMP", b"key"]);
+    assert_ne!(ask(&mut stream, &[b"OBJECT", b"FREQ", b"key"]), before, "nothing is noted at all");
+    end(server);
+}
+
+#[test]
 fn an_export_that_fails_leaves_no_file() {
     let folder = Folder::new("no-export");
     let old = folder.file("all.resp", "old");
@@ -233,6 +247,8 @@ fn an_export_that_fails_leaves_no_file() {
     let answer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut line = [0; 1024];
+        let _ = stream.read(&mut line).unwrap();
+        stream.write_all(b"-ERR unknown subcommand\r\n").unwrap();
         let _ = stream.read(&mut line).unwrap();
         stream.write_all(b"*2\r\n$1\r\n0\r\n*1\r\n$3\r\nkey\r\n").unwrap();
         let _ = stream.read(&mut line).unwrap();
@@ -393,6 +409,10 @@ fn a_folder_has_what_its_server_had() {
     let damaged = from_folder(&["-"]);
     assert_eq!(code(&damaged), Some(2));
     assert!(stderr(&damaged).contains("is damaged at byte 64"), "{}", stderr(&damaged));
+    let empty = Folder::new("empty");
+    let none = output(hotring(&["export", "-", "--data"]).arg(&empty.0));
+    assert!(stderr(&none).contains("has neither a snapshot nor a log"), "{}", stderr(&none));
+    assert_eq!(files(&empty.0), []);
     let none = output(&mut hotring(&["export", "--data", "/no/such/folder", "-"]));
     assert!(stderr(&none).contains("there is no folder /no/such/folder"), "{}", stderr(&none));
 }
