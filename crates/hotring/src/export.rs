@@ -89,13 +89,12 @@ fn export(flags: &ArgMatches, file: &Path, progress: &mut Progress) -> Result<()
         pattern: flags.get_one::<String>("match").map(String::as_str),
         pins: flags.get_flag("pins"),
     };
-    let target = Target::open(file)
-        .map_err(|error| format!("{}: cannot be written: {error}", file.display()))?;
+    let target = Target::open(file).map_err(|error| named(file, &error))?;
     let push_item = match flags.get_one::<String>("format").map(String::as_str) {
         Some("json") => json::push_item,
         _ => resp::push_item,
     };
-    let mut output = Output { target, push_item, buffer: Vec::new(), progress };
+    let mut output = Output { file, target, push_item, buffer: Vec::new(), progress };
     match flags.get_one::<PathBuf>("data") {
         Some(folder) => folder::export(folder, &wanted, &mut output)?,
         None => {
@@ -103,7 +102,11 @@ fn export(flags: &ArgMatches, file: &Path, progress: &mut Progress) -> Result<()
             server::export(&mut client, &wanted, &mut output)?;
         }
     }
-    output.finish().map_err(|error| format!("{}: {error}", file.display()))
+    output.finish()
+}
+
+fn named(file: &Path, error: &io::Error) -> String {
+    format!("{} cannot be written: {error}", file.display())
 }
 
 /// What is exported.
@@ -115,6 +118,7 @@ struct Wanted<'a> {
 
 /// Where items go.
 struct Output<'a> {
+    file: &'a Path,
     target: Target,
     /// The format.
     push_item: fn(&mut Vec<u8>, &Item),
@@ -123,11 +127,11 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    fn add(&mut self, item: &Item) -> io::Result<()> {
+    fn add(&mut self, item: &Item) -> Result<(), String> {
         (self.push_item)(&mut self.buffer, item);
         self.progress.add(item.len());
         if self.buffer.len() >= WRITE_LEN {
-            self.target.write(&self.buffer)?;
+            self.target.write(&self.buffer).map_err(|error| named(self.file, &error))?;
             self.buffer.clear();
         }
         Ok(())
@@ -137,8 +141,8 @@ impl Output<'_> {
         self.progress.fail(key, why);
     }
 
-    fn finish(mut self) -> io::Result<()> {
-        self.target.write(&self.buffer)?;
-        self.target.publish()
+    fn finish(mut self) -> Result<(), String> {
+        let written = self.target.write(&self.buffer).and_then(|()| self.target.publish());
+        written.map_err(|error| named(self.file, &error))
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn cli() -> Command {
         .value_name("WHAT")
         .value_parser(["overwrite", "keep", "fail"])
         .default_value("overwrite")
-        .help("What becomes of keys that the server has: theirs goes; theirs stays; theirs stays and that is an error");
+        .help("What becomes of keys that the server has: they are replaced, stay, or stay and count as failed");
     let skip = Arg::new("skip-unknown")
         .long("skip-unknown")
         .action(ArgAction::SetTrue)

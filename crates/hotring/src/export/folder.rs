@@ -33,8 +33,7 @@ pub(super) fn export(
             // Nobody else has the store: it is there.
             let expire_at = session.expiry(&key, now).flatten();
             let is_pinned = wanted.pins && session.is_pinned(&key);
-            let item = Item { key, value, expire_at, is_pinned };
-            output.add(&item).map_err(|error| error.to_string())?;
+            output.add(&Item { key, value, expire_at, is_pinned })?;
         }
         if cursor == 0 {
             return Ok(());

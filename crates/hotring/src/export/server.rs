@@ -89,7 +89,7 @@ fn values(
                 Ok(None) => {}
                 Ok(Some((value, expire_at))) => {
                     let (key, is_pinned) = (key.clone(), pins.contains(key));
-                    output.add(&Item { key, value, expire_at, is_pinned }).map_err(text)?;
+                    output.add(&Item { key, value, expire_at, is_pinned })?;
                 }
                 Err(why) => output.fail(key, &why),
             }

@@ -169,7 +169,6 @@ impl Progress {
 
     /// Says how it ended; `rest` is about what was not done.
     pub(crate) fn finish(&self, rest: &[String]) {
-        self.bar.finish_and_clear();
         if self.failed > TOLD_MAX {
             self.tell(&format!("and {} more keys failed", self.failed - TOLD_MAX));
         }
@@ -182,5 +181,11 @@ impl Progress {
         let rate = self.keys as f64 / seconds.max(0.001);
         let bytes = HumanBytes(self.bytes);
         format!("{} keys, {bytes}, in {seconds:.1} s: {rate:.0} keys/s", self.keys)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
     }
 }

@@ -241,6 +241,9 @@ fn an_export_that_fails_leaves_no_file() {
     let done = output(&mut hotring(&["export", "--address", "127.0.0.1:1", &old]));
     assert_eq!(done.status.code(), Some(2));
     assert!(stderr(&done).contains("cannot connect to 127.0.0.1:1"), "{}", stderr(&done));
+    let nowhere = output(hotring(&["export", "/no/such/folder/file"]).stdin(Stdio::null()));
+    assert_eq!(code(&nowhere), Some(2));
+    assert!(stderr(&nowhere).contains("/no/such/folder/file cannot be written"));
     // One that ends in the middle.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
