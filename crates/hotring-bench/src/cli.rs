@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use crate::bounds::BoundsArgs;
 use crate::compare::CompareArgs;
 use crate::crash::CrashArgs;
+use crate::durability::DurabilityArgs;
 use crate::evict::EvictArgs;
 use crate::expiry::ExpiryArgs;
 use crate::figures::FiguresArgs;
@@ -45,6 +46,7 @@ enum Command {
     Mercury(MercuryArgs),
     Torture(TortureArgs),
     Crash(CrashArgs),
+    Durability(DurabilityArgs),
     Reclamation(ReclamationArgs),
     Expiry(ExpiryArgs),
     #[command(name = "gcuckoo")]
@@ -68,6 +70,7 @@ impl Cli {
             Command::Mercury(args) => args.run(),
             Command::Torture(args) => args.run(),
             Command::Crash(args) => args.run(),
+            Command::Durability(args) => args.run(),
             Command::Reclamation(args) => args.run(),
             Command::Expiry(args) => args.run(),
             Command::GCuckoo(args) => args.run(),

@@ -7,6 +7,7 @@
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -97,6 +98,14 @@ impl<S: Read + Write> Client<S> {
         self.reply()
     }
 
+    /// Waits until a server that has just been started takes writes.
+    pub fn wait_until_loaded(&mut self) -> Result<()> {
+        while let Err(error) = self.call(&[b"PING"]) {
+            rest_if_loading(error)?;
+        }
+        Ok(())
+    }
+
     /// The connection itself, for what is no reply to a request. Nothing was read ahead if nothing was asked for.
     pub fn into_stream(self) -> S {
         self.stream
@@ -155,6 +164,15 @@ impl<S: Read + Write> Client<S> {
         }
         Ok(())
     }
+}
+
+/// Waits a moment, if this is the answer of a server that does not have its data yet.
+pub fn rest_if_loading(error: anyhow::Error) -> Result<()> {
+    if !error.to_string().contains("LOADING ") {
+        return Err(error);
+    }
+    std::thread::sleep(Duration::from_millis(1));
+    Ok(())
 }
 
 /// The value of a `name:value` line of an INFO text.

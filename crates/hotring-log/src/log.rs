@@ -82,6 +82,8 @@ pub struct Log {
     handed: AtomicU64,
     written: AtomicU64,
     synced: AtomicU64,
+    /// How often the system was asked to sync, and did.
+    syncs: AtomicU64,
     /// Whether there is trouble: the cheap form of the question.
     troubled: AtomicBool,
     trouble: Mutex<Option<Trouble>>,
@@ -137,6 +139,7 @@ impl Log {
             handed: AtomicU64::new(last),
             written: AtomicU64::new(last),
             synced: AtomicU64::new(last),
+            syncs: AtomicU64::new(0),
             troubled: AtomicBool::new(false),
             trouble: Mutex::new(None),
             waiters: Mutex::new(Vec::new()),
@@ -237,6 +240,12 @@ impl Log {
     pub fn synced(&self) -> Lsn {
         // ORDERING: Acquire pairs with the Release in `has_synced`.
         self.synced.load(Ordering::Acquire)
+    }
+
+    /// How often what was written has been synced: with the records, how many share a sync.
+    pub fn syncs(&self) -> u64 {
+        // ORDERING: Relaxed, a figure.
+        self.syncs.load(Ordering::Relaxed)
     }
 
     /// Bytes that were handed over and are not written yet.
@@ -406,6 +415,8 @@ impl Log {
     pub(crate) fn has_synced(&self, last: Lsn) {
         // ORDERING: Release pairs with the Acquire in `synced`.
         self.synced.fetch_max(last, Ordering::Release);
+        // ORDERING: Relaxed, a figure.
+        self.syncs.fetch_add(1, Ordering::Relaxed);
         self.wake_reached();
     }
 

@@ -15,12 +15,13 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::address::Address;
+use crate::folder::Folder;
 use crate::machine::Machine;
 use crate::report;
 use crate::resp::Client;
 use crate::servers::{Data, Kind, LogPlan, Plan, Spawned, Transport};
 use crate::workload::random::Random;
-use writer::{Lost, Writer, wait_until_loaded};
+use writer::{Lost, Writer};
 
 /// How often a snapshot is asked for.
 const SAVE_EACH: Duration = Duration::from_millis(20);
@@ -121,11 +122,11 @@ impl CrashArgs {
     }
 
     fn torment(&self, mode: Mode) -> Result<Outcome> {
-        let folder = Folder::new(mode.name())?;
+        let folder = Folder::new(&std::env::temp_dir(), mode.name())?;
         let none = Data { keys: 0, key_len: 0, value_len: 0 };
         let plan = Plan {
             program: self.program.clone(),
-            log: Some(LogPlan { when: mode.name().into(), data: folder.0.clone() }),
+            log: Some(LogPlan { when: mode.name().into(), data: folder.path().to_owned() }),
             ..Plan::new(Kind::Hotring, Transport::Tcp, self.threads, "hotring", &none)
         };
         let mut writers: Vec<Writer> =
@@ -146,7 +147,7 @@ impl CrashArgs {
                 let found = writer.check(&mut client, killed);
                 lost.add(found.with_context(|| format!("{} after kill {kill}", mode.name()))?);
             }
-            wait_until_loaded(&mut client)?;
+            client.wait_until_loaded()?;
             ensure!(
                 lost.oldest <= mode.lost_max(),
                 "{} after kill {kill}: {} acknowledged writes are lost, the oldest of {:.1} ms before; {} has what \
@@ -192,31 +193,4 @@ fn live(mut server: Spawned, writers: &mut [Writer], life: Duration) -> Result<I
         working.into_iter().try_for_each(|thread| thread.join().expect("writers do not panic"))?;
         Ok(killed)
     })
-}
-
-/// A folder for the server's files, which is removed in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Result<Folder> {
-        let path =
-            std::env::temp_dir().join(format!("hotring-crash-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| format!("no {}", path.display()))?;
-        Ok(Folder(path))
-    }
-
-    /// Where a copy is that stays: the files as they are.
-    fn keep(&self) -> PathBuf {
-        let kept = self.0.with_extension("kept");
-        // If it cannot be had, the name alone is told, which is not there then.
-        let _ = std::fs::rename(&self.0, &kept);
-        kept
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // It may have been kept under another name.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

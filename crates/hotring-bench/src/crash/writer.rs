@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use crate::address::Address;
-use crate::resp::{Client, Reply};
+use crate::resp::{Client, Reply, rest_if_loading};
 use crate::workload::random::{Random, mix};
 
 /// Requests that are sent together, at most.
@@ -237,20 +237,4 @@ fn read(client: &mut Client, name: &[u8]) -> Result<State> {
             Err(error) => rest_if_loading(error)?,
         }
     }
-}
-
-/// Waits until a server that has just been started takes writes.
-pub fn wait_until_loaded(client: &mut Client) -> Result<()> {
-    while let Err(error) = client.call(&[b"PING"]) {
-        rest_if_loading(error)?;
-    }
-    Ok(())
-}
-
-fn rest_if_loading(error: anyhow::Error) -> Result<()> {
-    if !error.to_string().contains("LOADING ") {
-        return Err(error);
-    }
-    std::thread::sleep(Duration::from_millis(1));
-    Ok(())
 }

@@ -66,14 +66,14 @@ pub struct Plan {
     pub connections: usize,
     /// Whether to keep it on the first cores, as many as it has threads.
     pub pinned: bool,
-    /// hotring's log; none is kept otherwise.
+    /// The log of hotring or Redis; none is kept otherwise.
     pub log: Option<LogPlan>,
 }
 
 /// A log that a server is to keep.
 #[derive(Clone, Debug)]
 pub struct LogPlan {
-    /// When writes are acknowledged, as `--log` has it.
+    /// When writes are acknowledged, as hotring's `--log` has it, or Redis's `--appendfsync`.
     pub when: String,
     /// The folder.
     pub data: PathBuf,
@@ -246,8 +246,6 @@ impl Plan {
                 "yes",
                 "--save",
                 "",
-                "--appendonly",
-                "no",
                 "--daemonize",
                 "no",
             ],
@@ -258,8 +256,12 @@ impl Plan {
             (self.memory_mib.to_string(), (self.connections + 64).to_string());
         let value_len = self.value_len.to_string();
         let data = self.log.as_ref().map(|log| log.data.display().to_string());
-        if let (Some(log), Some(data)) = (&self.log, &data) {
-            args.extend(["--log", &log.when, "--data", data]);
+        match (&self.log, &data, self.kind) {
+            (Some(log), Some(data), Kind::Redis) => {
+                args.extend(["--appendonly", "yes", "--appendfsync", &log.when, "--dir", data]);
+            }
+            (Some(log), Some(data), _) => args.extend(["--log", &log.when, "--data", data]),
+            _ => {}
         }
         match self.kind {
             Kind::Memcached => {

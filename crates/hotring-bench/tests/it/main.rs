@@ -3,6 +3,7 @@
 mod bounds;
 mod compare;
 mod crash;
+mod durability;
 mod evict;
 mod gcuckoo;
 mod measures;

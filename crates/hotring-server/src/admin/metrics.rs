@@ -213,6 +213,9 @@ pub(super) static METRICS: &[Metric] = &[
     counter("log_records_synced_total", "Of these, records that no power cut loses", |f, l| {
         l.value(f.facts.server.durability.log().map_or(0, |log| log.synced()));
     }),
+    counter("log_syncs_total", "Syncs of the log since the start", |f, l| {
+        l.value(f.facts.server.durability.log().map_or(0, |log| log.syncs()));
+    }),
     gauge("log_unwritten_bytes", "Bytes that wait to be written to the log", |f, l| {
         l.value(f.facts.server.durability.log().map_or(0, |log| log.unwritten()));
     }),

@@ -177,6 +177,7 @@ fn persistence(f: &Facts<'_>, text: &mut String) {
     field(text, "log_last_record", log.handed());
     field(text, "log_last_written", log.written());
     field(text, "log_last_synced", log.synced());
+    field(text, "log_syncs", log.syncs());
     field(text, "log_abandoned", u8::from(f.server.durability.is_abandoned()));
 }
 

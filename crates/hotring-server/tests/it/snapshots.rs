@@ -245,6 +245,9 @@ fn waitaof_waits_for_the_disk() {
         let [last, synced] = ["log_last_record", "log_last_synced"].map(|n| info(&mut wire, n));
         assert_eq!(last, synced);
     }
+    // Each waited for a sync of its own.
+    let syncs: u64 = info(&mut wire, "log_syncs").parse().unwrap();
+    assert!(syncs >= 50, "{syncs}");
     assert_eq!(wire.say("WAITAOF 0 1 10").items()[1], Reply::Int(0));
     assert!(wire.say("WAITAOF 2 0 0").text().contains("must be between 0 and 1"));
     let alone = TestServer::new();

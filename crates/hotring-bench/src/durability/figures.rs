@@ -1,0 +1,150 @@
+//! What single rounds gave, by case and figure; as rows and as a table.
+
+use serde::Serialize;
+
+use super::Part;
+use crate::report::{Spread, Table};
+
+/// The figures of one setting.
+pub struct Figures {
+    part: Part,
+    setting: String,
+    cells: Vec<Cell>,
+}
+
+struct Cell {
+    case: String,
+    figure: &'static str,
+    rounds: Vec<f64>,
+    /// A relation of rounds: its table entry tells how far these lie apart.
+    relation: bool,
+}
+
+/// One figure of one case, as CSV and JSON have it.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    part: String,
+    setting: String,
+    case: String,
+    figure: &'static str,
+    rounds: usize,
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Figures {
+    pub fn new(part: Part, setting: impl Into<String>) -> Self {
+        Figures { part, setting: setting.into(), cells: Vec::new() }
+    }
+
+    /// Adds what a round gave. Each round gives the same.
+    pub fn add(&mut self, case: &str, figure: &'static str, value: f64) {
+        self.cell(case, figure, false).rounds.push(value);
+    }
+
+    /// Adds the relation of a figure of two cases, round by round. Nothing is added where one of them is missing.
+    pub fn relate(&mut self, name: &'static str, figure: &'static str, case: &str, base: &str) {
+        let (Some(own), Some(others)) = (self.rounds(case, figure), self.rounds(base, figure))
+        else {
+            return;
+        };
+        let relations: Vec<f64> = own.iter().zip(others).map(|(own, other)| own / other).collect();
+        self.cell(case, name, true).rounds.extend(relations);
+    }
+
+    fn rounds(&self, case: &str, figure: &str) -> Option<&[f64]> {
+        let mut cells = self.cells.iter().filter(|c| c.case == case && c.figure == figure);
+        cells.next().map(|cell| &cell.rounds[..])
+    }
+
+    fn cell(&mut self, case: &str, figure: &'static str, relation: bool) -> &mut Cell {
+        let is_it = |cell: &Cell| cell.case == case && cell.figure == figure;
+        let at = self.cells.iter().position(is_it).unwrap_or_else(|| {
+            self.cells.push(Cell { case: case.to_owned(), figure, rounds: Vec::new(), relation });
+            self.cells.len() - 1
+        });
+        &mut self.cells[at]
+    }
+
+    pub fn rows(&self) -> Vec<Row> {
+        let row = |cell: &Cell| {
+            let Spread { median, min, max, .. } = Spread::of(&cell.rounds);
+            Row {
+                part: self.part.name().into(),
+                setting: self.setting.clone(),
+                case: cell.case.clone(),
+                figure: cell.figure,
+                rounds: cell.rounds.len(),
+                median,
+                min,
+                max,
+            }
+        };
+        self.cells.iter().map(row).collect()
+    }
+
+    /// A case a line, a figure a column: medians.
+    pub fn table(&self) -> String {
+        let (mut columns, mut cases) = (Vec::new(), Vec::new());
+        for cell in &self.cells {
+            if !columns.contains(&cell.figure) {
+                columns.push(cell.figure);
+            }
+            if !cases.contains(&cell.case.as_str()) {
+                cases.push(&cell.case);
+            }
+        }
+        let mut table = Table::new(&[&[self.part.name()], &columns[..]].concat());
+        for case in cases {
+            let cell = |figure: &&str| {
+                let mut cells = self.cells.iter().filter(|c| c.case == case && c.figure == *figure);
+                cells.next().map_or_else(String::new, Cell::shown)
+            };
+            table.row(std::iter::once(case.to_owned()).chain(columns.iter().map(cell)).collect());
+        }
+        format!("{}:\n\n{}", self.setting, table.render())
+    }
+}
+
+impl Cell {
+    fn shown(&self) -> String {
+        let Spread { median, min, max, .. } = Spread::of(&self.rounds);
+        if self.relation { format!("{median:.2} ({min:.2}..{max:.2})") } else { number(median) }
+    }
+}
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        many if many >= 10_000.0 => format!("{value:.0}"),
+        count if count.fract() == 0.0 => format!("{value:.0}"),
+        some if some >= 100.0 => format!("{value:.1}"),
+        some if some >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relations_are_those_of_rounds_and_say_how_far_they_lie_apart() {
+        let mut figures = Figures::new(Part::Modes, "here");
+        for (ours, theirs) in [(10.0, 5.0), (9.0, 6.0), (40.0, 10.0)] {
+            figures.add("ours", "rate", ours);
+            figures.add("theirs", "rate", theirs);
+        }
+        figures.relate("of theirs", "rate", "ours", "theirs");
+        figures.relate("of theirs", "rate", "ours", "nobody");
+        let expected = "here:\n\n\
+                        | modes  | rate | of theirs         |\n\
+                        |--------|-----:|------------------:|\n\
+                        | ours   |   10 | 2.00 (1.50..4.00) |\n\
+                        | theirs |    6 |                   |\n";
+        let text = figures.table();
+        assert_eq!(text, expected);
+        let rows = figures.rows();
+        assert_eq!((rows.len(), rows[2].median, rows[2].min, rows[2].max), (3, 2.0, 1.5, 4.0));
+    }
+}

@@ -1,0 +1,132 @@
+//! `durability`: what it costs to outlast a crash, of hotring and of Redis side by side.
+//!
+//! Each part starts servers of its own on loopback, with a folder each: `modes` measures requests under each promise
+//! that a log may make. Every answer is checked; a wrong one fails the run.
+
+mod figures;
+mod modes;
+mod subject;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::{Args, Subcommand};
+
+use crate::folder::file_system;
+use crate::machine::Machine;
+use crate::report::{Files, Results};
+use crate::servers::{Data, Kind};
+use figures::{Figures, Row};
+
+/// Bytes of a key.
+const KEY_LEN: usize = 16;
+
+/// Measure what a server's log and its snapshots cost, beside Redis
+///
+/// Servers are started on loopback, each with a folder of its own, which is removed in the end. They take turns
+/// within each round, so that drift of the machine hits all of them. Figures are medians of rounds, and relations
+/// are those within rounds: their median, least and greatest. Servers and clients run on the cores that the kernel
+/// gives them. redis-server is left out, with a note, where it is not installed.
+#[derive(Debug, Args)]
+pub struct DurabilityArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Modes(modes::ModesArgs),
+}
+
+/// What all parts are told.
+#[derive(Debug, Args)]
+struct Common {
+    /// Servers to measure: hotring, redis
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "hotring,redis")]
+    servers: Vec<Kind>,
+    /// The program of hotring [default: the one beside this one]
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Where servers have their folders: this file system is measured [default: the system's folder for temporary
+    /// files]
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+    /// Threads of each server that serve requests
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 100)]
+    value_size: usize,
+    /// Measured rounds
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// A part, as figures name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Modes,
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Part::Modes => "modes",
+        }
+    }
+}
+
+impl DurabilityArgs {
+    /// Measures and prints.
+    pub fn run(&self) -> Result<()> {
+        match &self.what {
+            What::Modes(args) => args.common.report(|| args.measure()),
+        }
+    }
+}
+
+impl Common {
+    /// Says where it runs, measures, prints, writes files.
+    fn report(&self, measure: impl FnOnce() -> Result<Vec<Figures>>) -> Result<()> {
+        ensure!(self.rounds > 0 && self.threads > 0, "--rounds and --threads start at 1");
+        ensure!(self.value_size >= 8, "--value-size starts at 8");
+        let known = |kind: &Kind| matches!(kind, Kind::Hotring | Kind::Redis);
+        ensure!(self.servers.iter().all(known), "--servers are hotring and redis");
+        if cfg!(debug_assertions) {
+            eprintln!("note: a debug build, the figures mean nothing");
+        }
+        let machine = Machine::here();
+        print!("{machine}");
+        println!("files: {}\n", file_system(&self.folder()));
+        let mut rows: Vec<Row> = Vec::new();
+        for figures in measure()? {
+            println!("{}", figures.table());
+            rows.extend(figures.rows());
+        }
+        let results = Results::new(machine, rows);
+        self.files.write(&results.rows, &results)
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.data.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    fn data(&self, keys: u64) -> Data {
+        Data { keys, key_len: KEY_LEN, value_len: self.value_size }
+    }
+
+    /// The servers that can be started; what others lack is said.
+    fn kinds(&self) -> Vec<Kind> {
+        let is_there = |kind: &Kind| {
+            let given = *kind == Kind::Hotring && self.program.is_some();
+            let missing = kind.program().err().filter(|_| !given);
+            if let Some(error) = &missing {
+                eprintln!("note: {} left out: {error:#}", subject::name(*kind));
+            }
+            missing.is_none()
+        };
+        self.servers.iter().copied().filter(is_there).collect()
+    }
+}

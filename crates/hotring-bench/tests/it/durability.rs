@@ -1,0 +1,63 @@
+//! What it costs to outlast a crash, in short forms: that the figures are there and make sense.
+
+use std::path::Path;
+
+use super::bench;
+use super::process::program;
+
+/// The figures of a part: servers of this very code, and of Redis where it is installed.
+struct Figures {
+    rows: Vec<serde_json::Value>,
+    redis: bool,
+    text: String,
+}
+
+fn figures(args: &[&str]) -> Figures {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let (program, json) = (program(folder.path()), folder.path().join("figures.json"));
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).expect("a place for servers");
+    let path = |path: &Path| path.to_str().expect("a plain path").to_owned();
+    let (program, json, data) = (path(&program), path(&json), path(&data));
+    let places = ["--program", &program, "--json", &json, "--data", &data, "--rounds", "2"];
+    let text = bench(&[&["durability"], args, &places].concat());
+    assert!(text.contains("\nfiles: "), "{text}");
+    assert_eq!(std::fs::read_dir(data).expect("it is there").count(), 0, "folders are removed");
+    let results = std::fs::read_to_string(json).expect("it was written");
+    let results: serde_json::Value = serde_json::from_str(&results).expect("one JSON value");
+    let rows = results["rows"].as_array().expect("rows").clone();
+    let redis = rows.iter().any(|row| row["case"].as_str().is_some_and(|c| c.starts_with("redis")));
+    Figures { rows, redis, text }
+}
+
+impl Figures {
+    /// The median of a figure in all settings, of which there are so many.
+    fn all(&self, case: &str, figure: &str, settings: usize) -> Vec<f64> {
+        let named = self.rows.iter().filter(|row| row["case"] == case && row["figure"] == figure);
+        let medians: Vec<f64> = named.map(|row| row["median"].as_f64().expect("one")).collect();
+        assert_eq!(medians.len(), settings, "{case}: {figure} of {}", self.text);
+        medians
+    }
+}
+
+#[test]
+fn every_promise_of_a_log_has_its_figures() {
+    let short = ["--keys", "2k", "--connections", "1,8", "--pipeline", "4", "--seconds", "0.05"];
+    let figures = figures(&[&["modes"][..], &short].concat());
+    let hotring = ["hotring off", "hotring async", "hotring everysec", "hotring sync"];
+    let redis = ["redis off", "redis no", "redis everysec", "redis always"];
+    let cases = hotring.iter().chain(redis.iter().filter(|_| figures.redis));
+    for case in cases {
+        for figure in ["requests/s", "p50 us", "p99.9 us", "CPU us a request", "of off"] {
+            assert!(figures.all(case, figure, 2).iter().all(|value| *value > 0.0), "{case}");
+        }
+    }
+    for case in hotring.iter().filter(|_| figures.redis) {
+        figures.all(case, "of redis", 2);
+    }
+    // About half of four requests are writes, of each of eight connections: they share syncs.
+    let shared = figures.all("hotring sync", "records a sync", 2);
+    assert!(shared[0] >= 1.0 && shared[1] > shared[0], "{shared:?} in {}", figures.text);
+    let off = figures.all("hotring off", "of off", 2);
+    assert_eq!(off, [1.0, 1.0]);
+}
