@@ -1,10 +1,12 @@
 //! `durability`: what it costs to outlast a crash, of hotring and of Redis side by side.
 //!
 //! Each part starts servers of its own on loopback, with a folder each: `modes` measures requests under each promise
-//! that a log may make. Every answer is checked; a wrong one fails the run.
+//! that a log may make, `restart` how long a server that was killed takes until it serves again. Every answer is
+//! checked; a wrong one fails the run.
 
 mod figures;
 mod modes;
+mod restart;
 mod subject;
 
 use std::path::PathBuf;
@@ -36,6 +38,7 @@ pub struct DurabilityArgs {
 #[derive(Debug, Subcommand)]
 enum What {
     Modes(modes::ModesArgs),
+    Restart(restart::RestartArgs),
 }
 
 /// What all parts are told.
@@ -68,12 +71,14 @@ struct Common {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Modes,
+    Restart,
 }
 
 impl Part {
     fn name(self) -> &'static str {
         match self {
             Part::Modes => "modes",
+            Part::Restart => "restart",
         }
     }
 }
@@ -83,6 +88,7 @@ impl DurabilityArgs {
     pub fn run(&self) -> Result<()> {
         match &self.what {
             What::Modes(args) => args.common.report(|| args.measure()),
+            What::Restart(args) => args.common.report(|| args.measure()),
         }
     }
 }

@@ -22,6 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
+pub use content::Content;
 pub use measure::{Data, Load, Rounds, Sample, Scripts};
 pub use null::NullServerArgs;
 pub use spawn::{Kind, LogPlan, Plan, Spawned, Transport};

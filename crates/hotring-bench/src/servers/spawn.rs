@@ -310,7 +310,7 @@ impl Spawned {
             if start.elapsed() > PATIENCE {
                 bail!("it does not accept connections at {}, and says: {}", self.address, said());
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::str::FromStr;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::process;
 use super::spawn::{Plan, Spawned};
@@ -76,6 +76,11 @@ impl Target {
         target.pinned = plan.pinned;
         target.spawned = Some(spawned);
         Ok(target)
+    }
+
+    /// Kills it, if it was started here; returns when it is gone.
+    pub fn kill(mut self) -> Result<()> {
+        self.spawned.take().context("it was not started here")?.kill()
     }
 
     fn new(name: String, address: Address) -> Result<Self> {

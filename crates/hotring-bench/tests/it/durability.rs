@@ -61,3 +61,19 @@ fn every_promise_of_a_log_has_its_figures() {
     let off = figures.all("hotring off", "of off", 2);
     assert_eq!(off, [1.0, 1.0]);
 }
+
+#[test]
+fn a_killed_server_is_timed_until_it_serves_again() {
+    let short = ["--keys", "30k", "--reads", "500", "--writes", "1k"];
+    let figures = figures(&[&["restart"][..], &short].concat());
+    let hotring = ["hotring, snapshot and log", "hotring, log alone"];
+    let redis = ["redis, AOF with RDB preamble", "redis, log alone"];
+    for case in hotring.iter().chain(redis.iter().filter(|_| figures.redis)) {
+        let [accepts, hot, all] = ["accepts ms", "first hot key ms", "all ms"]
+            .map(|figure| figures.all(case, figure, 1)[0]);
+        assert!(0.0 < accepts && accepts < hot && hot <= all, "{}", figures.text);
+        assert!(figures.all(case, "keys/s", 1)[0] > 0.0, "{case}");
+        // The values alone are three; the log has a thousand more.
+        assert!(figures.all(case, "MB of files", 1)[0] > 3.0, "{}", figures.text);
+    }
+}

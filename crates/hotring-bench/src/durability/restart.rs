@@ -1,0 +1,214 @@
+//! `restart`: how long a server that was killed takes until it serves again.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+
+use super::figures::Figures;
+use super::subject::{Subject, name};
+use super::{Common, Part};
+use crate::folder::Folder;
+use crate::report;
+use crate::resp::{Client, Reply, rest_if_loading};
+use crate::servers::{Content, Data, Kind, Plan};
+use crate::workload::random::Random;
+
+/// Requests that are sent together.
+const WINDOW: u64 = 256;
+/// The log's promise, which both servers call so: what was acknowledged outlives the kill.
+const LOG: &str = "everysec";
+
+/// Measure how long a server that was killed takes until it serves again
+///
+/// Servers are filled, some keys are made hot by reading them, what was written is written anew as a snapshot
+/// (BGREWRITEAOF: in Redis the log's new beginning in RDB's format), some more is written, and the process is killed.
+/// Then it is started on what it has left, and asked each millisecond for one of the hot keys, and for PING, which a
+/// server that is not ready answers by -LOADING. "log alone" is a server that never wrote a snapshot. What it reads is in
+/// the system's cache.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct RestartArgs {
+    /// Keys to load
+    #[arg(long, value_parser = crate::cli::count, default_value = "500k")]
+    keys: u64,
+    /// Keys to make hot
+    #[arg(long, value_parser = crate::cli::count, default_value = "8")]
+    hot: u64,
+    /// Reads of each of these
+    #[arg(long, value_parser = crate::cli::count, default_value = "20k")]
+    reads: u64,
+    /// Writes between snapshot and kill
+    #[arg(long, value_parser = crate::cli::count, default_value = "5k")]
+    writes: u64,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hotring-bench durability restart
+  hotring-bench durability restart --keys 20M --threads 8 --data /srv/disk";
+
+/// A server, and what it is to have left.
+#[derive(Clone, Copy)]
+struct Case {
+    kind: Kind,
+    snapshot: bool,
+}
+
+impl Case {
+    fn name(self) -> String {
+        let what = match (self.kind, self.snapshot) {
+            (_, false) => "log alone",
+            (Kind::Redis, true) => "AOF with RDB preamble",
+            (_, true) => "snapshot and log",
+        };
+        format!("{}, {what}", name(self.kind))
+    }
+}
+
+/// How long it took from the start of the process on.
+struct Times {
+    accepted: Duration,
+    hot: Duration,
+    all: Duration,
+}
+
+impl RestartArgs {
+    pub fn measure(&self) -> Result<Vec<Figures>> {
+        ensure!(self.hot <= self.keys, "--hot is at most --keys");
+        let kinds = self.common.kinds();
+        ensure!(!kinds.is_empty(), "nothing to measure");
+        let cases: Vec<Case> = [true, false]
+            .into_iter()
+            .flat_map(|snapshot| kinds.iter().map(move |&kind| Case { kind, snapshot }))
+            .collect();
+        let (keys, value) = (self.keys, self.common.value_size);
+        let mut figures =
+            Figures::new(Part::Restart, format!("{keys} keys with values of {value} bytes"));
+        let bar = report::progress((self.common.rounds * cases.len()) as u64, "restart");
+        for round in 0..self.common.rounds {
+            for turn in 0..cases.len() {
+                // Another one begins each round, so that none always follows the same one.
+                let case = cases[(round + turn) % cases.len()];
+                self.round(case, &mut figures)?;
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(vec![figures])
+    }
+
+    fn round(&self, case: Case, figures: &mut Figures) -> Result<()> {
+        let data = self.common.data(self.keys);
+        let mut subject = self.common.start(case.kind, Some(LOG), &data)?;
+        subject.rewrite_only_when_told()?;
+        self.use_it(&mut subject, case.snapshot)?;
+        let Subject { target, folder, .. } = subject;
+        target.kill()?;
+        let bytes = folder.bytes("");
+        let plan = self.common.plan(case.kind, Some(LOG), &folder, &data);
+        let times = self.start(&plan, &folder)?;
+        let name = case.name();
+        let mut add = |figure, value| figures.add(&name, figure, value);
+        add("accepts ms", times.accepted.as_secs_f64() * 1e3);
+        add("first hot key ms", times.hot.as_secs_f64() * 1e3);
+        add("all ms", times.all.as_secs_f64() * 1e3);
+        add("hot of all", times.hot.as_secs_f64() / times.all.as_secs_f64());
+        add("keys/s", self.keys as f64 / times.all.as_secs_f64());
+        add("MB of files", bytes as f64 / 1e6);
+        Ok(())
+    }
+
+    /// Makes keys hot, has a snapshot written, and writes a little more.
+    fn use_it(&self, subject: &mut Subject, snapshot: bool) -> Result<()> {
+        let content = self.content();
+        let mut client = Client::connect(&subject.target.address)?;
+        let mut random = Random::new(1);
+        // One key after the other, over and over: keys `0..hot`.
+        let read = |index| (index % self.hot, false);
+        each(&mut client, &content, self.hot * self.reads, read)?;
+        if snapshot {
+            subject.rewrite()?;
+        }
+        each(&mut client, &content, self.writes, |_| (random.below(self.keys), true))
+    }
+
+    /// Starts the server on what is there, and looks what it serves when.
+    fn start(&self, plan: &Plan, folder: &Folder) -> Result<Times> {
+        let (content, mut key) = (self.content(), Vec::new());
+        // The last one: not the first of anything by chance.
+        content.key(self.hot - 1, &mut key);
+        let begun = Instant::now();
+        let server = plan.start()?;
+        let accepted = begun.elapsed();
+        let mut client = Client::connect(&server.address)?;
+        let (mut hot, mut all) = (None, None);
+        while hot.is_none() || all.is_none() {
+            if hot.is_none() {
+                hot = is_served(&mut client, &[b"GET", &key], |reply| match reply {
+                    Reply::Bulk(Some(value)) => content.is_value_of(self.hot - 1, value),
+                    _ => false,
+                })?
+                .then(|| begun.elapsed());
+            }
+            if all.is_none() {
+                all = is_served(&mut client, &[b"PING"], |reply| *reply == Reply::Simple("PONG"))?
+                    .then(|| begun.elapsed());
+            }
+        }
+        let reply = client.call(&[b"DBSIZE"])?;
+        let whole = reply == Reply::Integer(self.keys as i64);
+        ensure!(whole, "of {} keys {reply:?} are there; {:?}", self.keys, folder.keep());
+        let (hot, all) = hot.zip(all).expect("the loop ends when both are known");
+        // Whoever has all has this key, too, even if it was asked for a moment before that.
+        Ok(Times { accepted, hot: hot.min(all), all })
+    }
+
+    fn content(&self) -> Content {
+        let Data { key_len, value_len, .. } = self.common.data(self.keys);
+        Content::new(key_len, value_len)
+    }
+}
+
+/// Asks; after -LOADING the next question is to come a moment later.
+fn is_served(
+    client: &mut Client,
+    request: &[&[u8]],
+    is_right: impl FnOnce(&Reply<'_>) -> bool,
+) -> Result<bool> {
+    match client.call(request) {
+        Ok(reply) if is_right(&reply) => Ok(true),
+        Ok(_) => bail!("a wrong answer to {}", request[0].escape_ascii()),
+        Err(error) => rest_if_loading(error).map(|()| false),
+    }
+}
+
+/// So many requests, each for the key that is told, and whether it is to be written.
+fn each(
+    client: &mut Client,
+    content: &Content,
+    requests: u64,
+    mut what: impl FnMut(u64) -> (u64, bool),
+) -> Result<()> {
+    let (mut name, mut value) = (Vec::new(), Vec::new());
+    for first in (0..requests).step_by(WINDOW as usize) {
+        let now = WINDOW.min(requests - first);
+        for index in first..first + now {
+            let (key, write) = what(index);
+            name.clear();
+            content.key(key, &mut name);
+            if write {
+                value.clear();
+                content.value(key, index, &mut value);
+                client.push(&[b"SET", &name, &value]);
+            } else {
+                client.push(&[b"GET", &name]);
+            }
+        }
+        client.flush()?;
+        (0..now).try_for_each(|_| client.reply().map(drop))?;
+    }
+    Ok(())
+}
