@@ -138,6 +138,19 @@ pub fn resident_of(pid: u32) -> Result<u64> {
     resident_at(&format!("/proc/{pid}/statm"))
 }
 
+/// The memory that the children of a process's main thread have for themselves alone and have changed, in bytes: of a
+/// fork, the pages that were copied since.
+pub fn private_dirty_of_children(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let children = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    // One that has ended meanwhile has nothing.
+    let dirty = |child: &str| {
+        let value = field(&format!("/proc/{child}/smaps_rollup"), "Private_Dirty")?;
+        value.trim_end_matches(" kB").trim().parse::<u64>().ok()
+    };
+    Ok(children.split_whitespace().filter_map(dirty).sum::<u64>() * 1024)
+}
+
 fn resident_at(path: &str) -> Result<u64> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
     let pages: u64 = text

@@ -139,7 +139,7 @@ mod tests {
         figures.relate("of theirs", "rate", "ours", "nobody");
         let expected = "here:\n\n\
                         | modes  | rate | of theirs         |\n\
-                        |--------|-----:|------------------:|\n\
+                        |--------|-----:|-------------------|\n\
                         | ours   |   10 | 2.00 (1.50..4.00) |\n\
                         | theirs |    6 |                   |\n";
         let text = figures.table();

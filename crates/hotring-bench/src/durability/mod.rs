@@ -1,12 +1,15 @@
 //! `durability`: what it costs to outlast a crash, of hotring and of Redis side by side.
 //!
 //! Each part starts servers of its own on loopback, with a folder each: `modes` measures requests under each promise
-//! that a log may make, `restart` how long a server that was killed takes until it serves again. Every answer is
-//! checked; a wrong one fails the run.
+//! that a log may make, `restart` how long a server that was killed takes until it serves again, `snapshot` what
+//! writers notice of a snapshot and the memory it takes, `space` how the files grow as values are overwritten. Every
+//! answer is checked; a wrong one fails the run.
 
 mod figures;
 mod modes;
 mod restart;
+mod snapshot;
+mod space;
 mod subject;
 
 use std::path::PathBuf;
@@ -39,6 +42,8 @@ pub struct DurabilityArgs {
 enum What {
     Modes(modes::ModesArgs),
     Restart(restart::RestartArgs),
+    Snapshot(snapshot::SnapshotArgs),
+    Space(space::SpaceArgs),
 }
 
 /// What all parts are told.
@@ -72,6 +77,8 @@ struct Common {
 enum Part {
     Modes,
     Restart,
+    Snapshot,
+    Space,
 }
 
 impl Part {
@@ -79,6 +86,8 @@ impl Part {
         match self {
             Part::Modes => "modes",
             Part::Restart => "restart",
+            Part::Snapshot => "snapshot",
+            Part::Space => "space",
         }
     }
 }
@@ -89,6 +98,8 @@ impl DurabilityArgs {
         match &self.what {
             What::Modes(args) => args.common.report(|| args.measure()),
             What::Restart(args) => args.common.report(|| args.measure()),
+            What::Snapshot(args) => args.common.report(|| args.measure()),
+            What::Space(args) => args.common.report(|| args.measure()),
         }
     }
 }

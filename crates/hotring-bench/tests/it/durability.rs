@@ -77,3 +77,35 @@ fn a_killed_server_is_timed_until_it_serves_again() {
         assert!(figures.all(case, "MB of files", 1)[0] > 3.0, "{}", figures.text);
     }
 }
+
+#[test]
+fn writers_beside_a_snapshot_have_their_figures() {
+    let short = ["--keys", "20k", "--connections", "4", "--seconds", "0.3"];
+    let figures = figures(&[&["snapshot"][..], &short].concat());
+    for server in ["hotring", "redis"].iter().filter(|name| **name == "hotring" || figures.redis) {
+        let (quiet, snapshot) = (format!("{server}, quiet"), format!("{server}, snapshot"));
+        for case in [&quiet, &snapshot] {
+            for figure in ["SET/s", "p50 us", "max us", "memory before MB"] {
+                assert!(figures.all(case, figure, 1)[0] > 0.0, "{}", figures.text);
+            }
+        }
+        for figure in ["rate of quiet", "snapshots", "seconds of each", "of the window %"] {
+            assert!(figures.all(&snapshot, figure, 1)[0] > 0.0, "{}", figures.text);
+        }
+        // The values alone are two.
+        assert!(figures.all(&snapshot, "snapshot MB", 1)[0] > 2.0, "{}", figures.text);
+        figures.all(&quiet, "snapshots", 0);
+    }
+}
+
+#[test]
+fn files_are_counted_as_values_are_overwritten() {
+    let figures = figures(&["space", "--keys", "20k", "--passes", "2"]);
+    for server in ["hotring", "redis"].iter().filter(|name| **name == "hotring" || figures.redis) {
+        for case in ["loaded", "overwritten 1x", "overwritten 2x"] {
+            let case = format!("{server}, {case}");
+            let end = figures.all(&case, "of keys and values, at the end", 1)[0];
+            assert!(1.0 < end && end <= figures.all(&case, "most", 1)[0], "{}", figures.text);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `snapshot`: what writers notice of a snapshot that is being written, and what memory it takes.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use indicatif::ProgressBar;
+
+use super::figures::Figures;
+use super::subject::{Subject, name};
+use super::{Common, Part};
+use crate::machine::{private_dirty_of_children, resident_of};
+use crate::report;
+use crate::resp::{Client, info_field};
+use crate::servers::{Data, Kind, Load, Rounds, Sample, Scripts};
+use crate::workload::operations::Workload;
+use crate::workload::skew::Skew;
+
+/// How often memory is looked at, and whether a snapshot is under way.
+const LOOK_EACH: Duration = Duration::from_millis(10);
+/// Requests drawn beforehand; they are repeated.
+const DRAWN: u64 = 1_000_000;
+/// The log's promise, which both servers call so.
+const LOG: &str = "everysec";
+
+const RATE: &str = "SET/s";
+const LATENCIES: [(&str, &str, f64); 4] = [
+    ("p50 us", "p50 of quiet", 0.5),
+    ("p99 us", "p99 of quiet", 0.99),
+    ("p99.9 us", "p99.9 of quiet", 0.999),
+    ("max us", "max of quiet", 1.0),
+];
+
+/// Measure what writers notice of a snapshot that is being written, and the memory it takes
+///
+/// Connections overwrite values all the time, evenly over all keys. In every second window of time one snapshot is
+/// written after the other (BGSAVE). Memory is what the process has in use, looked at each 10 ms, and of Redis also what
+/// its child has for itself alone (Private_Dirty): pages that were copied because one of the two wrote to them. "memory
+/// more" is the most of a window above what the process had at the window's beginning. A snapshot that is not whole at a
+/// window's end is waited for, and its last part has no load beside it: windows should be longer than snapshots.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct SnapshotArgs {
+    /// Keys to load
+    #[arg(long, value_parser = crate::cli::count, default_value = "500k")]
+    keys: u64,
+    /// Connections
+    #[arg(long, default_value_t = 8)]
+    connections: usize,
+    /// Requests in flight on each connection
+    #[arg(long, default_value_t = 1)]
+    pipeline: u64,
+    /// Seconds of a window; a round has two for each server
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hotring-bench durability snapshot
+  hotring-bench durability snapshot --keys 20M --seconds 60 --data /srv/disk";
+
+/// What was seen beside the load.
+#[derive(Default)]
+struct Seen {
+    /// Bytes of memory: the most.
+    memory_max: u64,
+    /// How long each snapshot took.
+    snapshots: Vec<Duration>,
+    /// How often it was looked, and how often a snapshot was under way then.
+    looks: u64,
+    busy: u64,
+}
+
+fn case_name(kind: Kind, saving: bool) -> String {
+    format!("{}, {}", name(kind), if saving { "snapshot" } else { "quiet" })
+}
+
+impl SnapshotArgs {
+    pub fn measure(&self) -> Result<Vec<Figures>> {
+        ensure!(self.seconds > 0.0 && self.seconds < 1e6, "--seconds is a time");
+        ensure!(self.connections > 0 && self.pipeline > 0, "nothing would be sent");
+        let (data, kinds) = (self.common.data(self.keys), self.common.kinds());
+        ensure!(!kinds.is_empty(), "nothing to measure");
+        let load = Load {
+            workload: Workload::W,
+            skew: Skew::Uniform,
+            connections: self.connections,
+            depth: self.pipeline,
+            rate: None,
+            clients: 1,
+            time: Duration::from_secs_f64(self.seconds),
+        };
+        let scripts = Scripts::draw(&load, &data, DRAWN.min(100 * self.keys), 1)?;
+        let mut subjects = Vec::new();
+        for &kind in &kinds {
+            let mut subject = self.common.start(kind, Some(LOG), &data)?;
+            subject.rewrite_only_when_told()?;
+            subjects.push((kind, subject));
+        }
+        let mut figures = Figures::new(Part::Snapshot, self.setting());
+        let steps = 2 * self.common.rounds * kinds.len();
+        let bar = report::progress(steps as u64, "snapshot");
+        for round in 0..self.common.rounds {
+            for (kind, subject) in &subjects {
+                // Either comes first in turn.
+                for saving in [round % 2 == 1, round % 2 == 0] {
+                    let sending = (&load, &data, &scripts);
+                    window((*kind, subject), sending, saving, &mut figures)
+                        .with_context(|| case_name(*kind, saving))?;
+                    bar.inc(1);
+                }
+            }
+        }
+        bar.finish_and_clear();
+        for kind in kinds {
+            let (case, base) = (case_name(kind, true), case_name(kind, false));
+            figures.relate("rate of quiet", RATE, &case, &base);
+            for (figure, relation, _) in LATENCIES {
+                figures.relate(relation, figure, &case, &base);
+            }
+        }
+        Ok(vec![figures])
+    }
+
+    fn setting(&self) -> String {
+        let (keys, value) = (self.keys, self.common.value_size);
+        let (connections, depth) = (self.connections, self.pipeline);
+        format!(
+            "{keys} keys with values of {value} bytes, {connections} connections, {depth} in flight on each"
+        )
+    }
+}
+
+/// One window of time of one server.
+fn window(
+    (kind, subject): (Kind, &Subject),
+    (load, data, scripts): (&Load, &Data, &Scripts),
+    saving: bool,
+    figures: &mut Figures,
+) -> Result<()> {
+    subject.settle()?;
+    let target = &subject.target;
+    let pid = target.pid.context("it was started here")?;
+    let before = memory(pid)?;
+    let mut control = Client::connect(&target.address)?;
+    let stop = AtomicBool::new(false);
+    let (samples, seen) = std::thread::scope(|scope| {
+        let remembering = scope.spawn(|| watch_memory(pid, &stop));
+        let saver = scope.spawn(|| save(&mut control, saving, &stop));
+        let once = Rounds { measured: 1, warmup: 0 };
+        let targets = std::slice::from_ref(target);
+        let samples = load.measure(targets, (data, scripts), once, &ProgressBar::hidden());
+        // ORDERING: Relaxed, it says when to stop and nothing else.
+        stop.store(true, Relaxed);
+        let mut seen = saver.join().expect("the saving thread panicked")?;
+        seen.memory_max = remembering.join().expect("the watching thread panicked")?;
+        anyhow::Ok((samples?, seen))
+    })?;
+    let sample = samples.iter().flatten().next().context("no window was measured")?;
+    tell(&case_name(kind, saving), sample, before, &seen, figures);
+    if saving {
+        let file = if kind == Kind::Redis { "dump.rdb" } else { "snapshot-" };
+        let bytes = subject.folder.bytes(file);
+        figures.add(&case_name(kind, saving), "snapshot MB", bytes as f64 / 1e6);
+    }
+    Ok(())
+}
+
+fn tell(case: &str, sample: &Sample, before: u64, seen: &Seen, figures: &mut Figures) {
+    figures.add(case, RATE, sample.rate);
+    for (figure, _, share) in LATENCIES {
+        let latency = sample.tally.latency.value_at_quantile(share);
+        figures.add(case, figure, latency as f64 / 1e3);
+    }
+    let more = seen.memory_max as f64 / before as f64 - 1.0;
+    figures.add(case, "memory before MB", before as f64 / 1e6);
+    figures.add(case, "memory more %", more * 100.0);
+    if !seen.snapshots.is_empty() {
+        let took = seen.snapshots.iter().sum::<Duration>() / seen.snapshots.len() as u32;
+        figures.add(case, "snapshots", seen.snapshots.len() as f64);
+        figures.add(case, "seconds of each", took.as_secs_f64());
+        figures.add(case, "of the window %", seen.busy as f64 / seen.looks as f64 * 100.0);
+    }
+}
+
+/// What a server takes in memory, with its children.
+fn memory(pid: u32) -> Result<u64> {
+    Ok(resident_of(pid)? + private_dirty_of_children(pid)?)
+}
+
+/// The most memory until it is to stop.
+fn watch_memory(pid: u32, stop: &AtomicBool) -> Result<u64> {
+    let mut most = 0;
+    // ORDERING: Relaxed, as where it is set.
+    while !stop.load(Relaxed) {
+        most = most.max(memory(pid)?);
+        std::thread::sleep(LOOK_EACH);
+    }
+    Ok(most)
+}
+
+/// Has one snapshot after the other written until it is to stop, if there are to be any; otherwise only looks as often.
+/// Returns when none is under way.
+fn save(control: &mut Client, saving: bool, stop: &AtomicBool) -> Result<Seen> {
+    let (mut seen, mut begun) = (Seen::default(), None);
+    loop {
+        // ORDERING: Relaxed, as where it is set.
+        let ends = stop.load(Relaxed);
+        let info = control.info("persistence")?;
+        let busy = info_field::<u64>(&info, "rdb_bgsave_in_progress") == Some(1);
+        if !ends {
+            seen.looks += 1;
+            seen.busy += u64::from(busy);
+        }
+        if !busy {
+            seen.snapshots.extend(begun.take().map(|begun: Instant| begun.elapsed()));
+            let status: Option<String> = info_field(&info, "rdb_last_bgsave_status");
+            ensure!(status.as_deref() == Some("ok"), "a snapshot has failed: {status:?}");
+            if ends {
+                return Ok(seen);
+            }
+            if saving {
+                begun = Some(Instant::now());
+                control.call(&[b"BGSAVE"])?;
+            }
+        }
+        std::thread::sleep(LOOK_EACH);
+    }
+}
