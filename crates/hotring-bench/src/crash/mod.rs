@@ -133,7 +133,7 @@ impl CrashArgs {
             (0..self.writers).map(|n| Writer::new(n, self.keys, self.seed)).collect();
         let mut random = Random::new(self.seed);
         let (mut outcome, mut server) = (Outcome::default(), plan.start()?);
-        wait_until_loaded(&mut Client::connect(&server.address)?)?;
+        Client::connect(&server.address)?.wait_until_loaded()?;
         let bar = report::progress(self.kills as u64, mode.name());
         for kill in 0..self.kills {
             let life = Duration::from_micros(random.below(self.life * 1000));

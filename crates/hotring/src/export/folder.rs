@@ -72,6 +72,7 @@ fn load(folder: &Path, session: &mut Session, output: &Output<'_>) -> Result<(),
     };
     if let Some(snapshot) = &snapshot {
         let mut buffer = Vec::new();
+        let mut replay = |effects: &[Effect<'_>]| effects.iter().for_each(&mut replay);
         let mut read = || snapshot.read_block(ALL, &mut buffer, &mut replay);
         while read().map_err(|error| error.to_string())?.is_some() {}
     }
