@@ -86,7 +86,7 @@ table! {
             .about("Helps with tests of clients, if enable-debug-command allows it.");
         WaitAof = "waitaof" 4 Connection .flags(Flags::NOSCRIPT.with(Flags::NO_MULTI)).since("7.2.0")
             .args("numlocal numreplicas timeout").tips(&[ALL_SHARDS, MINIMUM])
-            .about("Waits until all writes so far are on the disk; tells whether they are, and on how many replicas: none.");
+            .about("Waits until all writes so far are on the disk; answers whether they are.");
         LastSave = "lastsave" 1 Server .flags(ALWAYS_FAST).tips(&[VARIES])
             .categories_too(Categories::ADMIN.with(Categories::DANGEROUS))
             .about("Unix seconds of the last snapshot; without one, of the server's start.");
