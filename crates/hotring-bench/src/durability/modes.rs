@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 
 use super::figures::Figures;
-use super::subject::{Subject, name};
+use super::subject::{Rewrites, Subject, name};
 use super::{Common, Part};
 use crate::report;
 use crate::servers::{Data, Kind, Load, Rounds, Sample, Scripts};
@@ -120,8 +120,7 @@ impl ModesArgs {
         for &mode in &self.log {
             for &kind in &kinds {
                 let log = (mode != Mode::Off).then(|| mode.of(kind));
-                let mut subject = self.common.start(kind, log, data)?;
-                subject.rewrite_only_when_told()?;
+                let subject = self.common.start(kind, log, data, Rewrites::WhenTold)?;
                 println!("{}: {}", case_name(kind, mode), subject.target.version);
                 cases.push(Case { kind, mode, subject });
             }

@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 
 use super::figures::Figures;
-use super::subject::{Subject, name};
+use super::subject::{Rewrites, Subject, name};
 use super::{Common, Part};
 use crate::folder::Folder;
 use crate::report;
@@ -102,8 +102,7 @@ impl RestartArgs {
 
     fn round(&self, case: Case, figures: &mut Figures) -> Result<()> {
         let data = self.common.data(self.keys);
-        let mut subject = self.common.start(case.kind, Some(LOG), &data)?;
-        subject.rewrite_only_when_told()?;
+        let mut subject = self.common.start(case.kind, Some(LOG), &data, Rewrites::WhenTold)?;
         self.use_it(&mut subject, case.snapshot)?;
         let Subject { target, folder, .. } = subject;
         target.kill()?;

@@ -8,7 +8,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use super::figures::Figures;
-use super::subject::{Subject, name};
+use super::subject::{Rewrites, Subject, name};
 use super::{Common, Part};
 use crate::machine::{private_dirty_of_children, resident_of};
 use crate::report;
@@ -97,8 +97,7 @@ impl SnapshotArgs {
         let scripts = Scripts::draw(&load, &data, DRAWN.min(100 * self.keys), 1)?;
         let mut subjects = Vec::new();
         for &kind in &kinds {
-            let mut subject = self.common.start(kind, Some(LOG), &data)?;
-            subject.rewrite_only_when_told()?;
+            let subject = self.common.start(kind, Some(LOG), &data, Rewrites::WhenTold)?;
             subjects.push((kind, subject));
         }
         let mut figures = Figures::new(Part::Snapshot, self.setting());

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use super::figures::Figures;
-use super::subject::{LOOK_EACH, Subject, name};
+use super::subject::{LOOK_EACH, Rewrites, Subject, name};
 use super::{Common, Part};
 use crate::report;
 use crate::servers::Data;
@@ -49,7 +49,7 @@ impl SpaceArgs {
         let bar = report::progress(steps, "space");
         for _ in 0..self.common.rounds {
             for &kind in &kinds {
-                let mut subject = self.common.start(kind, Some(LOG), &data)?;
+                let mut subject = self.common.start(kind, Some(LOG), &data, Rewrites::ByItself)?;
                 let loaded = subject.folder.bytes("");
                 add(&mut figures, &case_name(name(kind), 0), (loaded, loaded), &data);
                 for pass in 1..=self.passes {

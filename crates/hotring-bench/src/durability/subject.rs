@@ -28,6 +28,14 @@ pub struct Subject {
     control: Client,
 }
 
+/// When a server writes its log anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rewrites {
+    /// When it has become long.
+    ByItself,
+    WhenTold,
+}
+
 impl Common {
     /// How a server is to be started on a folder; without a log, it leaves nothing there.
     pub fn plan(&self, kind: Kind, log: Option<&str>, folder: &Folder, data: &Data) -> Plan {
@@ -37,11 +45,20 @@ impl Common {
     }
 
     /// Starts a server on a new folder and has it hold the data.
-    pub fn start(&self, kind: Kind, log: Option<&str>, data: &Data) -> Result<Subject> {
+    pub fn start(
+        &self,
+        kind: Kind,
+        log: Option<&str>,
+        data: &Data,
+        rewrites: Rewrites,
+    ) -> Result<Subject> {
         let folder = Folder::new(&self.folder(), name(kind))?;
         let target = Target::start(&self.plan(kind, log, &folder, data))?;
         let mut control = Client::connect(&target.address)?;
         control.wait_until_loaded()?;
+        if rewrites == Rewrites::WhenTold {
+            control.call(&[b"CONFIG", b"SET", b"auto-aof-rewrite-percentage", b"0"])?;
+        }
         data.load(&target)?;
         Ok(Subject { target, folder, control })
     }
@@ -53,14 +70,9 @@ impl Subject {
         Ok(info_field(&self.control.info("persistence")?, field))
     }
 
-    /// Has the server write its log anew only when it is told to.
-    pub fn rewrite_only_when_told(&mut self) -> Result<()> {
-        let setting: [&[u8]; 4] = [b"CONFIG", b"SET", b"auto-aof-rewrite-percentage", b"0"];
-        self.control.call(&setting).map(|_| ())
-    }
-
     /// Has it write its log anew, as short as it can be, and waits until that is done.
     pub fn rewrite(&mut self) -> Result<()> {
+        self.wait_until_idle()?;
         self.control.call(&[b"BGREWRITEAOF"])?;
         self.wait_until_idle()
     }
