@@ -45,6 +45,14 @@ struct State {
     closed: bool,
 }
 
+impl State {
+    fn add(&mut self, file: &Arc<dyn File>) {
+        if !self.files.last().is_some_and(|known| Arc::ptr_eq(known, file)) {
+            self.files.push(file.clone());
+        }
+    }
+}
+
 impl Unsynced {
     pub(crate) fn new(log: Arc<Log>, storage: Arc<dyn Storage>) -> Unsynced {
         let state = Mutex::new(State { last: log.synced(), ..State::default() });
@@ -63,18 +71,16 @@ impl Unsynced {
 
     /// Records up to `last` were written to this file.
     pub(crate) fn wrote(&self, file: &Arc<dyn File>, last: Lsn, now: Duration) {
-        self.touched(file);
         let mut state = self.state();
+        // At once: who takes the file to sync it takes the number, too.
+        state.add(file);
         state.last = last;
         state.since.get_or_insert(now);
     }
 
     /// This file was changed by what came to nothing: it is synced before what is written later counts as synced.
     pub(crate) fn touched(&self, file: &Arc<dyn File>) {
-        let mut state = self.state();
-        if !state.files.last().is_some_and(|known| Arc::ptr_eq(known, file)) {
-            state.files.push(file.clone());
-        }
+        self.state().add(file);
     }
 
     /// Whether something has been unsynced for too long.

@@ -204,7 +204,9 @@ pub(crate) fn start(
     let is_first = server.durability.parts.set(Parts { log, snapshots }).is_ok();
     debug_assert!(is_first, "a server starts once");
     // What may have been changed meanwhile.
+    let changing = server.lock_changing();
     server.durability.change(&server.config().log);
+    drop(changing);
     let writing = server.clone();
     Ok(vec![
         spawn(WRITER, move || write(&writing, writer))?,

@@ -424,7 +424,7 @@ impl Executor {
             client.fetch_messages(out);
             client.begin_request();
             let start = out.len();
-            if !self.is_answered(i, run.input, client, out) {
+            if !self.is_answered(i, (run.input, run.now), client, out) {
                 let timer = self.is_timed.then(|| self.timer());
                 if let Some(spec) = self.batch.spec(i) {
                     tracking::before(spec, self.batch.args(i, run.input), client, &self.server);
@@ -485,7 +485,7 @@ impl Executor {
     fn is_answered(
         &mut self,
         i: usize,
-        input: &[u8],
+        (input, now): (&[u8], u64),
         client: &mut Client,
         out: &mut Vec<u8>,
     ) -> bool {
@@ -499,7 +499,7 @@ impl Executor {
             reject(counters, client, Some(spec.id), &error, out);
             return true;
         }
-        if self.server.loading.refuses(spec, args, &mut self.store) {
+        if self.server.loading.refuses(spec, args, &mut self.store, now) {
             reject(counters, client, Some(spec.id), LOADING, out);
             return true;
         }

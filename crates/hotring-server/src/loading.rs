@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hotring_log::{ALL, Effect, HOTTEST, Id, Snapshot, Storage, clean, prune};
-use hotring_protocol::{ArgsView, Flags, Spec};
+use hotring_protocol::{ArgsView, CommandId, Flags, Spec};
 use hotring_store::{Ahead, Session, UnknownForm};
 
 use crate::clock;
@@ -139,16 +139,27 @@ impl Loading {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether this request has to be refused for now.
+    /// Whether this request has to be refused for now. `now` is the time at which it would run: a key whose time is over
+    /// by then counts as not there, as some commands remove it, and the rest may have an earlier version.
     #[cold]
-    pub(crate) fn refuses(&self, spec: &Spec, args: ArgsView<'_>, store: &mut Session) -> bool {
+    pub(crate) fn refuses(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        store: &mut Session,
+        now: u64,
+    ) -> bool {
         let stage = self.stage();
-        if stage == Stage::All || spec.flags.contains(Flags::LOADING) {
+        if stage == Stage::All {
+            return false;
+        }
+        let names_keys = spec.keys_of(args).next().is_some() || spec.id == CommandId::Debug;
+        if spec.flags.contains(Flags::LOADING) && !names_keys {
             return false;
         }
         // Scripts may read more than they say.
         let is_read = spec.flags.contains(Flags::READONLY) && !spec.flags.contains(Flags::NOSCRIPT);
-        stage == Stage::Nothing || !is_read || !has_all(store, spec.keys_of(args))
+        stage == Stage::Nothing || !is_read || !has_all(store, spec.keys_of(args), now)
     }
 
     /// The same of the keys of a read, in any protocol.
@@ -157,19 +168,20 @@ impl Loading {
         &self,
         keys: impl IntoIterator<Item = &'k [u8]>,
         store: &mut Session,
+        now: u64,
     ) -> bool {
         match self.stage() {
             Stage::Nothing => true,
-            Stage::Hot => !has_all(store, keys),
+            Stage::Hot => !has_all(store, keys, now),
             Stage::All => false,
         }
     }
 }
 
 /// Whether there are keys, and all of them are in the store. They stay until all is loaded.
-fn has_all<'k>(store: &mut Session, keys: impl IntoIterator<Item = &'k [u8]>) -> bool {
+fn has_all<'k>(store: &mut Session, keys: impl IntoIterator<Item = &'k [u8]>, now: u64) -> bool {
     let mut keys = keys.into_iter().peekable();
-    keys.peek().is_some() && keys.all(|key| store.is_stored(key))
+    keys.peek().is_some() && keys.all(|key| store.is_stored(key, now))
 }
 
 /// Reads what must be there before anybody is answered, and starts the threads of the log. Another one reads the rest,

@@ -385,7 +385,7 @@ impl Server {
         Some(self.acl.save(self.config().aclfile.as_ref()?))
     }
 
-    fn lock_changing(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_changing(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -32,6 +32,9 @@ const LOOK_AT_LOG: Duration = Duration::from_millis(5);
 /// After a failure the schedule waits so long, as Redis's does.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// After one of a log that has become long, so long.
+const RETRY_LENGTH: Duration = Duration::from_secs(120);
+
 /// The settings of snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSettings {
@@ -228,7 +231,10 @@ impl Snapshots {
             if state.is_closed {
                 return false;
             }
-            let may_be_due = state.wanted == state.begun && !server.loading.is_on();
+            let may_be_due = state.wanted == state.begun
+                && !server.loading.is_on()
+                && !server.durability.is_abandoned()
+                && self.log.trouble().is_none();
             if may_be_due && self.is_due(&state, &config.log.snapshots) {
                 state.wanted += 1;
             }
@@ -250,7 +256,13 @@ impl Snapshots {
         }
         let SnapshotSettings { log_percent, log_min, ref points, .. } = *settings;
         let log_max = len.saturating_mul(log_percent) / 100;
-        if log_percent > 0 && changes > 0 && self.log_len(state) > log_max.max(log_min as u64) {
+        // Each try takes room that the log may need.
+        let is_soon = has_failed && now.saturating_duration_since(state.last_ended) < RETRY_LENGTH;
+        if log_percent > 0
+            && changes > 0
+            && !is_soon
+            && self.log_len(state) > log_max.max(log_min as u64)
+        {
             return true;
         }
         let seconds = now.saturating_duration_since(state.saved).as_secs();

@@ -57,9 +57,9 @@ impl Session {
         ((u128::from(spread(self.logged.seed(), key)) * parts as u128) >> u64::BITS) as usize
     }
 
-    /// Whether the key is there, also if its time is over.
-    pub fn is_stored(&mut self, key: &[u8]) -> bool {
-        self.peek(key, 0, |_| ()).is_some()
+    /// Whether the key is there; at time 0, also if its time is over.
+    pub fn is_stored(&mut self, key: &[u8], now: u64) -> bool {
+        self.peek(key, now, |_| ()).is_some()
     }
 
     /// Does what records say, as [`replay`](Self::replay), while the rest of the snapshot is still to be read. Records of a
@@ -79,7 +79,7 @@ impl Session {
                 _ if ahead.is_over => {}
                 Effect::Put { key, .. } if !ahead.fates.is_empty() => _ = ahead.fates.remove(key),
                 Effect::Remove { key } => _ = ahead.fates.insert(key.into(), Fate::Removed),
-                Effect::Expire { key, expire_at } if !self.is_stored(key) => {
+                Effect::Expire { key, expire_at } if !self.is_stored(key, 0) => {
                     let fate = ahead.fates.entry(key.into()).or_insert(Fate::Expires(expire_at));
                     if *fate != Fate::Removed {
                         *fate = Fate::Expires(expire_at);

@@ -368,7 +368,7 @@ fn misses(command: Option<Command>, c: &mut Context<'_>) -> bool {
     let is_read =
         !writes(command) && (command != Command::MetaGet || !c.args.iter().skip(2).any(is_write));
     let is_of_keys = !keys.is_empty() || event(command).is_some() || writes(command);
-    is_of_keys && (!is_read || c.server.loading.misses(keys.iter(), c.store))
+    is_of_keys && (!is_read || c.server.loading.misses(keys.iter(), c.store, c.now))
 }
 
 /// Whether a request has data that can be stored.
