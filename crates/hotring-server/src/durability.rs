@@ -1,4 +1,5 @@
-//! What the server does so that its data outlasts it: runs the threads that write the log, and says what becomes of writes when that fails.
+//! What the server does so that its data outlasts it: runs the threads that write the log, and says what becomes of
+//! writes when that fails.
 //!
 //! A reply waits for the log in its connection (`socket`), not in a thread. A request that writes is refused while
 //! the log is in trouble, unless the settings say that the server is to go on without.
@@ -197,8 +198,7 @@ pub(crate) fn start(
     let log = Arc::new(log);
     let id = recovered.id.unwrap_or(id);
     let options = Options { id, segment_len: settings.segment_len as u64 };
-    let writer = Writer::new(log.clone(), disk.clone(), options, &recovered);
-    let (writer, syncer) = writer;
+    let (writer, syncer) = Writer::new(log.clone(), disk.clone(), options, &recovered);
     server.store.set_log(log.clone());
     let snapshots = Snapshots::new(disk, id, log.clone(), saved);
     let is_first = server.durability.parts.set(Parts { log, snapshots }).is_ok();

@@ -80,6 +80,13 @@ pub(crate) struct LoadingStatus {
     pub records: u64,
 }
 
+impl LoadingStatus {
+    /// How much of the snapshot has been read.
+    pub(crate) fn percent(&self) -> f64 {
+        self.read as f64 * 100.0 / self.total.max(1) as f64
+    }
+}
+
 impl Loading {
     /// Of a server that has something to load, or nothing.
     pub(crate) fn new(is_due: bool) -> Loading {
@@ -149,8 +156,7 @@ impl Loading {
         store: &mut Session,
         now: u64,
     ) -> bool {
-        let stage = self.stage();
-        if stage == Stage::All {
+        if !self.is_on() {
             return false;
         }
         let names_keys = spec.keys_of(args).next().is_some() || spec.id == CommandId::Debug;
@@ -159,10 +165,10 @@ impl Loading {
         }
         // Scripts may read more than they say.
         let is_read = spec.flags.contains(Flags::READONLY) && !spec.flags.contains(Flags::NOSCRIPT);
-        stage == Stage::Nothing || !is_read || !has_all(store, spec.keys_of(args), now)
+        !is_read || self.misses(spec.keys_of(args), store, now)
     }
 
-    /// The same of the keys of a read, in any protocol.
+    /// Whether a read of these keys has to be refused, in any protocol.
     #[cold]
     pub(crate) fn misses<'k>(
         &self,
@@ -286,8 +292,7 @@ fn read_snapshot(
         let threads: Vec<_> = (0..threads).map(|_| work()).collect();
         drop(done);
         while all_done.recv_timeout(TELL) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let LoadingStatus { read, total, .. } = server.loading.status();
-            let percent = read * 100 / total.max(1);
+            let percent = server.loading.status().percent() as u64;
             tracing::info!(percent, keys = server.store.len(), "reading the snapshot");
         }
         let results = threads.into_iter().map(|thread| thread.join().expect("reading panicked"));

@@ -47,10 +47,10 @@ struct Block {
 impl Snapshot {
     /// The newest one of a directory, if there is any.
     pub fn newest(storage: &dyn Storage) -> Result<Option<Snapshot>, SnapshotError> {
-        let names = storage.list();
-        let names = names.map_err(|error| SnapshotError::Io { name: storage.place(), error })?;
-        let newest = names.iter().filter_map(|name| number(name, ".hrs")).max();
-        newest.map(|after| Snapshot::open(storage, after)).transpose()
+        let Some((after, ends)) = Ends::newest(storage)? else { return Ok(None) };
+        let (header, counts) = ends.check(after)?;
+        let seed = ends.seed();
+        Ok(Some(ends.snapshot(header, seed, Some(counts))))
     }
 
     /// The newest one, whatever is wrong with its header and its footer, which is returned beside it: blocks stand for
@@ -59,38 +59,23 @@ impl Snapshot {
         storage: &dyn Storage,
         id: Option<Id>,
     ) -> Result<Option<(Snapshot, Option<SnapshotError>)>, SnapshotError> {
-        let error = match Snapshot::newest(storage) {
-            Ok(snapshot) => return Ok(snapshot.map(|snapshot| (snapshot, None))),
-            Err(error @ SnapshotError::Damaged { .. }) => error,
+        let Some((after, ends)) = Ends::newest(storage)? else { return Ok(None) };
+        let fault = match ends.check(after) {
+            Ok((header, counts)) => {
+                let seed = ends.seed();
+                return Ok(Some((ends.snapshot(header, seed, Some(counts)), None)));
+            }
+            Err(fault @ SnapshotError::Damaged { .. }) if after < Lsn::MAX => fault,
             Err(error) => return Err(error),
         };
-        let names = storage.list();
-        let names = names.map_err(|error| SnapshotError::Io { name: storage.place(), error })?;
-        let newest = names.iter().filter_map(|name| number(name, ".hrs")).max();
-        let after = newest.filter(|after| *after < Lsn::MAX).ok_or(error)?;
-        let parts = Parts::of(storage, after)?;
-        let error = parts.fault(after).unwrap_or_else(|| parts.damaged(0, "it is too short"));
         let header = Header { id: id.unwrap_or_default(), after };
-        let (header, seed) = match Header::read(&parts.header) {
-            Some(Ok(header)) if header.after == after => (header, parts.seed()),
+        let (header, seed) = match Header::read(&ends.header) {
+            Some(Ok(header)) if header.after == after => (header, ends.seed()),
             // It is known what must have been there.
             _ if id.is_some() => (header, word(&header.to_bytes(), HEADER_LEN - 4)),
-            _ => (header, parts.seed()),
+            _ => (header, ends.seed()),
         };
-        Ok(Some((parts.snapshot(header, seed, None), Some(error))))
-    }
-
-    fn open(storage: &dyn Storage, after: Lsn) -> Result<Snapshot, SnapshotError> {
-        let parts = Parts::of(storage, after)?;
-        if let Some(fault) = parts.fault(after) {
-            return Err(fault);
-        }
-        let Some(Ok(header)) = Header::read(&parts.header) else {
-            unreachable!("it was looked at")
-        };
-        let ends = [8, 16, 24].map(|at| long(&parts.footer, at));
-        let seed = parts.seed();
-        Ok(parts.snapshot(header, seed, Some(ends)))
+        Ok(Some((ends.snapshot(header, seed, None), Some(fault))))
     }
 
     /// What it is called.
@@ -199,7 +184,7 @@ impl Snapshot {
 }
 
 /// What stands at both ends of a file.
-struct Parts {
+struct Ends {
     place: String,
     name: String,
     file: Arc<dyn File>,
@@ -209,8 +194,16 @@ struct Parts {
     blocks_end: u64,
 }
 
-impl Parts {
-    fn of(storage: &dyn Storage, after: Lsn) -> Result<Parts, SnapshotError> {
+impl Ends {
+    /// Those of the newest one, and the number of its name.
+    fn newest(storage: &dyn Storage) -> Result<Option<(Lsn, Ends)>, SnapshotError> {
+        let names = storage.list();
+        let names = names.map_err(|error| SnapshotError::Io { name: storage.place(), error })?;
+        let newest = names.iter().filter_map(|name| number(name, ".hrs")).max();
+        newest.map(|after| Ok((after, Ends::of(storage, after)?))).transpose()
+    }
+
+    fn of(storage: &dyn Storage, after: Lsn) -> Result<Ends, SnapshotError> {
         let (place, name) = (storage.place(), name(after));
         let failed = |error| SnapshotError::Io { name: name.clone(), error };
         let file = storage.open(&name).map_err(failed)?;
@@ -223,7 +216,7 @@ impl Parts {
         let (mut header, mut footer) = ([0; HEADER_LEN], [0; FOOTER_LEN]);
         read(&*file, &mut header, 0).map_err(failed)?;
         read(&*file, &mut footer, blocks_end).map_err(failed)?;
-        Ok(Parts { place, name, file, header, footer, blocks_end })
+        Ok(Ends { place, name, file, header, footer, blocks_end })
     }
 
     /// The header's checksum, as it stands there.
@@ -231,22 +224,23 @@ impl Parts {
         word(&self.header, HEADER_LEN - 4)
     }
 
-    /// What is wrong with them.
-    fn fault(&self, after: Lsn) -> Option<SnapshotError> {
-        match Header::read(&self.header) {
-            None => return Some(self.damaged(0, "the header cannot be read")),
+    /// The header, and the numbers of the footer: blocks, items, and the record up to which the log is needed.
+    fn check(&self, after: Lsn) -> Result<(Header, [u64; 3]), SnapshotError> {
+        let header = match Header::read(&self.header) {
+            None => return Err(self.damaged(0, "the header cannot be read")),
             Some(Err(format)) => {
-                return Some(SnapshotError::Format { name: self.name.clone(), format });
+                return Err(SnapshotError::Format { name: self.name.clone(), format });
             }
             Some(Ok(header)) if header.after != after || after == Lsn::MAX => {
-                return Some(self.damaged(32, "the header belongs to another name"));
+                return Err(self.damaged(32, "the header belongs to another name"));
             }
-            Some(Ok(_)) => {}
-        }
+            Some(Ok(header)) => header,
+        };
         let crc = crc32c::crc32c_append(self.seed(), &self.footer[..FOOTER_LEN - 4]);
-        let is_whole =
-            self.footer[..8] == *FOOTER_MAGIC && crc == word(&self.footer, FOOTER_LEN - 4);
-        (!is_whole).then(|| self.damaged(self.blocks_end, "the end of the file cannot be read"))
+        if self.footer[..8] != *FOOTER_MAGIC || crc != word(&self.footer, FOOTER_LEN - 4) {
+            return Err(self.damaged(self.blocks_end, "the end of the file cannot be read"));
+        }
+        Ok((header, [8, 16, 24].map(|at| long(&self.footer, at))))
     }
 
     fn damaged(&self, at: u64, what: &'static str) -> SnapshotError {
@@ -254,12 +248,12 @@ impl Parts {
         SnapshotError::Damaged { place, name, at, what }
     }
 
-    /// With the number of blocks and items, and the record up to which the log is needed, if they are known.
-    fn snapshot(self, header: Header, seed: u32, ends: Option<[u64; 3]>) -> Snapshot {
-        let Parts { place, name, file, blocks_end, .. } = self;
+    /// With the numbers of the footer, if they are known.
+    fn snapshot(self, header: Header, seed: u32, footer: Option<[u64; 3]>) -> Snapshot {
+        let Ends { place, name, file, blocks_end, .. } = self;
         let next = Mutex::new(Next { at: HEADER_LEN as u64, block: 0, items: 0 });
-        let end = ends.map_or(header.after, |[.., end]| end);
-        let counts = ends.map(|[blocks, items, _]| [blocks, items]);
+        let end = footer.map_or(header.after, |[.., end]| end);
+        let counts = footer.map(|[blocks, items, _]| [blocks, items]);
         Snapshot { place, name, file, seed, header, end, counts, blocks_end, next }
     }
 }

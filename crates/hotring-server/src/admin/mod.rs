@@ -221,25 +221,24 @@ async fn healthz(State(admin): State<Admin>) -> Response {
 
 /// Whether it is to be sent clients.
 async fn readyz(State(admin): State<Admin>) -> Response {
-    if admin.server.is_stopping() {
-        return plain(StatusCode::SERVICE_UNAVAILABLE, "ending\n");
-    }
-    match admin.server.loading.stage() {
-        Stage::Nothing => plain(StatusCode::SERVICE_UNAVAILABLE, "loading\n"),
-        Stage::Hot => plain(StatusCode::SERVICE_UNAVAILABLE, "hot-ready\n"),
-        Stage::All => plain(StatusCode::OK, "ready\n"),
-    }
+    ready(&admin, Stage::All)
 }
 
 /// Whether it is to be sent clients that can do with the hottest keys at first.
 async fn readyz_hot(State(admin): State<Admin>) -> Response {
-    let is_ending = admin.server.is_stopping();
-    match admin.server.loading.stage() {
-        _ if is_ending => plain(StatusCode::SERVICE_UNAVAILABLE, "ending\n"),
-        Stage::Nothing => plain(StatusCode::SERVICE_UNAVAILABLE, "loading\n"),
-        Stage::Hot => plain(StatusCode::OK, "hot-ready\n"),
-        Stage::All => plain(StatusCode::OK, "ready\n"),
-    }
+    ready(&admin, Stage::Hot)
+}
+
+/// How far the server is, and whether that is enough.
+fn ready(admin: &Admin, enough: Stage) -> Response {
+    let stage = admin.server.loading.stage();
+    let (is_ready, text) = match stage {
+        _ if admin.server.is_stopping() => (false, "ending\n"),
+        Stage::Nothing => (false, "loading\n"),
+        Stage::Hot => (stage >= enough, "hot-ready\n"),
+        Stage::All => (true, "ready\n"),
+    };
+    plain(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
 }
 
 fn plain(status: StatusCode, text: &str) -> Response {

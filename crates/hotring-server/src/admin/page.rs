@@ -10,7 +10,7 @@ use crate::client::ClientShared;
 use crate::clock;
 use crate::facts::{human, rss_bytes};
 use crate::hot_keys::{HotKey, hottest};
-use crate::loading::{LoadingStatus, Stage};
+use crate::loading::Stage;
 use crate::rates::Rate;
 use crate::scrub::Phase;
 use crate::snapshots::SnapshotStatus;
@@ -115,10 +115,10 @@ pub(super) fn page(figures: &Figures<'_>, big_keys: &[BigKey]) -> String {
 }
 
 fn warnings(f: &Figures<'_>, html: &mut Html) {
-    let LoadingStatus { stage, read, total, .. } = f.facts.server.loading.status();
-    if stage != Stage::All {
-        let percent = read * 100 / total.max(1);
-        let text = match stage {
+    let loading = f.facts.server.loading.status();
+    if loading.stage != Stage::All {
+        let percent = loading.percent() as u64;
+        let text = match loading.stage {
             Stage::Nothing => "the log is being read, no key is served",
             _ => "keys that are there can be read",
         };

@@ -183,7 +183,8 @@ fn persistence(f: &Facts<'_>, text: &mut String) {
 
 /// How far the server is with what was there before.
 fn loading(f: &Facts<'_>, text: &mut String) {
-    let LoadingStatus { stage, since, total, read, records } = f.server.loading.status();
+    let status = f.server.loading.status();
+    let LoadingStatus { stage, since, total, read, records } = status;
     field(text, "loading", u8::from(stage != Stage::All));
     field(text, "async_loading", 0);
     if stage == Stage::All {
@@ -195,10 +196,7 @@ fn loading(f: &Facts<'_>, text: &mut String) {
     field(text, "loading_start_time", since / 1000);
     field(text, "loading_total_bytes", total);
     field(text, "loading_loaded_bytes", read);
-    line(
-        text,
-        format_args!("loading_loaded_perc:{:.2}", read as f64 * 100.0 / total.max(1) as f64),
-    );
+    line(text, format_args!("loading_loaded_perc:{:.2}", status.percent()));
     field(text, "loading_eta_seconds", (rest * seconds / read.max(1) as f64) as u64);
     field(text, "loading_log_records", records);
 }
