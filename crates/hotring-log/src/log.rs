@@ -183,7 +183,7 @@ impl Log {
         last
     }
 
-    /// Somebody waits.
+    /// Somebody waits, for whatever.
     fn hurry(&self) {
         let queue = self.queue();
         let wakes = queue.writer != Attention::Busy;
@@ -291,7 +291,7 @@ impl Log {
         if let Some(trouble) = self.trouble() {
             return Poll::Ready(Err(trouble));
         }
-        waiters.push(Waiter { lsn: Some(lsn), waker: waker.clone() });
+        add(&mut waiters, Some(lsn), waker);
         drop(waiters);
         self.hurry();
         Poll::Pending
@@ -314,7 +314,7 @@ impl Log {
         if is_ready() {
             return Poll::Ready(());
         }
-        waiters.push(Waiter { lsn: None, waker: waker.clone() });
+        add(&mut waiters, None, waker);
         drop(waiters);
         self.hurry();
         Poll::Pending
@@ -325,19 +325,24 @@ impl Log {
         woken.into_iter().for_each(|waiter| waiter.waker.wake());
     }
 
-    /// Asks for a new segment for what is written from now on, so that those before can go once a snapshot has them.
+    /// Asks for a new segment for what is handed over from now on, so that those before can go once a snapshot has them.
     pub fn begin_segment(&self) {
-        // ORDERING: Relaxed; the writer that sees it a group later begins the segment there.
+        // ORDERING: Relaxed; the mutex orders it for the writer that is woken. Another one begins the segment later.
         self.wants_segment.store(true, Ordering::Relaxed);
+        self.hurry();
+    }
+
+    /// Whether a segment was asked for and is not there yet. If it cannot be made, there is trouble.
+    pub fn wants_segment(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `ends_segment_wish`: who finds it false finds the file.
+        self.wants_segment.load(Ordering::Acquire)
     }
 
     /// Asks for a sync of what has been handed over, and does not wait for it.
     pub fn sync_soon(&self) {
         // ORDERING: Release pairs with the Acquire in `takes_sync_wish`: what was handed over before is taken then.
         self.wants_sync.store(true, Ordering::Release);
-        let queue = self.queue();
-        let wakes = queue.writer != Attention::Busy;
-        self.wake_writer(queue, wakes);
+        self.hurry();
     }
 
     /// Says that nothing more will be handed over: the writer is to write what there is.
@@ -359,8 +364,10 @@ impl Log {
     pub(crate) fn wait(&self, max: Duration, hurried: bool) {
         let mut queue = self.queue();
         let has_work = queue.closed || (!hurried && !queue.group.is_empty());
-        // ORDERING: Relaxed; who sets it looks at `queue.writer` afterwards, under the mutex.
-        if has_work || self.is_waited_for() || self.wants_sync.load(Ordering::Relaxed) {
+        // ORDERING: Relaxed; who sets them looks at `queue.writer` afterwards, under the mutex.
+        let is_asked =
+            [&self.wants_sync, &self.wants_segment].map(|ask| ask.load(Ordering::Relaxed));
+        if has_work || self.is_waited_for() || is_asked.contains(&true) {
             return;
         }
         queue.writer = if hurried { Attention::Hurry } else { Attention::Any };
@@ -382,10 +389,10 @@ impl Log {
         queue.last + 1 - group.count()
     }
 
-    /// Whether a new segment was asked for, once.
-    pub(crate) fn takes_wish(&self) -> bool {
-        // ORDERING: Relaxed, see `begin_segment`.
-        self.wants_segment.swap(false, Ordering::Relaxed)
+    /// The segment that was asked for is there, or there is trouble.
+    pub(crate) fn ends_segment_wish(&self) {
+        // ORDERING: Release pairs with the Acquire in `wants_segment`.
+        self.wants_segment.store(false, Ordering::Release);
     }
 
     /// Whether a sync was asked for, once.
@@ -437,6 +444,15 @@ impl Log {
         self.troubled.store(is_troubled, Ordering::Relaxed);
         drop(present);
         self.wake_waiters(|_| true);
+    }
+}
+
+/// Adds who waits, once: a task that is polled again for another reason is there already.
+fn add(waiters: &mut Vec<Waiter>, lsn: Option<Lsn>, waker: &Waker) {
+    let is_it = |w: &&mut Waiter| w.lsn.is_some() == lsn.is_some() && w.waker.will_wake(waker);
+    match waiters.iter_mut().find(is_it) {
+        Some(known) => known.lsn = known.lsn.min(lsn),
+        None => waiters.push(Waiter { lsn, waker: waker.clone() }),
     }
 }
 

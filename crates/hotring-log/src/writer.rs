@@ -1,7 +1,7 @@
 //! The writer: takes what was handed over and writes it, a group at a time, in the order of its numbers.
 //!
 //! A segment is ended before the group that would make it too long, never within one, hence never within a batch.
-//! The first segment is made with the first record.
+//! The first segment is made with the first record, or when one is asked for.
 //!
 //! **Faults.** If a group cannot be written, the file is cut back to the group before. If the disk is full, the
 //! group is kept and tried again, once a second. All else is for good, as is each failed sync: what the file holds
@@ -53,6 +53,8 @@ pub struct Writer {
     told: Lsn,
     /// When what failed is tried again.
     retry_at: Option<Duration>,
+    /// How often there was nothing to write, one time after the other.
+    idle: u32,
 }
 
 impl Writer {
@@ -61,6 +63,12 @@ impl Writer {
 
     /// How often it is tried to write to a full disk.
     const RETRY: Duration = Duration::from_secs(1);
+
+    /// How often it finds nothing to write before it waits for the next record.
+    const IDLE_MIN: u32 = 10;
+
+    /// How long it waits for that, at most.
+    const IDLE: Duration = Duration::from_secs(1);
 
     /// Goes on with the log that was recovered; `log` is new and goes on from there, too.
     pub fn new(
@@ -85,19 +93,23 @@ impl Writer {
             chain,
             told: 0,
             retry_at,
+            idle: 0,
         };
         (writer, syncer)
     }
 
     /// Waits until there is something to do, a second at most.
+    ///
+    /// While records come, it is woken by who waits for them, or comes by itself. It is woken for the first record only
+    /// when there has been none for a while: so it is not woken twice for each group.
     pub fn wait(&self) {
-        const IDLE: Duration = Duration::from_secs(1);
-        if self.retry_at.is_none() {
-            self.log.wait(IDLE, false);
-            self.log.wait(Log::LINGER, true);
-        } else {
-            self.log.wait(Self::RETRY, true);
+        if self.retry_at.is_some() {
+            return self.log.wait(Self::RETRY, true);
         }
+        if self.idle >= Self::IDLE_MIN {
+            self.log.wait(Self::IDLE, false);
+        }
+        self.log.wait(Log::LINGER, true);
     }
 
     /// Writes what was handed over, and syncs it if that is the writer's to do. `now` is the time since whenever.
@@ -107,7 +119,9 @@ impl Writer {
         let closed = self.log.is_closed();
         // Likewise what is to be synced.
         let wished = self.log.takes_sync_wish();
-        while self.has_group() {
+        self.idle += 1;
+        while self.has_work() {
+            self.idle = 0;
             if !closed && self.retry_at.is_some_and(|at| now < at) {
                 break;
             }
@@ -132,19 +146,22 @@ impl Writer {
     }
 
     /// Takes what was handed over, if nothing is left. If nothing can be written any more, it is dropped.
-    fn has_group(&mut self) -> bool {
+    fn has_work(&mut self) -> bool {
         if self.group.is_empty() {
             self.first = self.log.take(&mut self.group);
         }
         if self.log.is_lost() {
             self.log.has_dropped(self.group.len() as u64);
             self.group.reset(0);
+            self.log.ends_segment_wish();
+            return false;
         }
-        !self.group.is_empty()
+        !self.group.is_empty() || self.log.wants_segment() || self.retry_at.is_some()
     }
 
     fn write_or_tell(&mut self, now: Duration) {
-        match self.write(now) {
+        let is_asked = self.log.wants_segment();
+        match self.write(is_asked, now) {
             Ok(()) => {
                 if self.retry_at.take().is_some() {
                     self.log.set_trouble(None);
@@ -155,14 +172,20 @@ impl Writer {
                 self.log.set_trouble(Some(trouble));
             }
         }
+        if is_asked {
+            self.log.ends_segment_wish();
+        }
     }
 
-    /// Writes the group and tells those who wait.
-    fn write(&mut self, now: Duration) -> Result<(), Trouble> {
+    /// Writes the group, to a new segment if one is due or was asked for, and tells those who wait.
+    fn write(&mut self, is_asked: bool, now: Duration) -> Result<(), Trouble> {
         let len = self.group.len() as u64;
-        let max = if self.log.takes_wish() { 0 } else { self.options.segment_len };
+        let max = if is_asked { 0 } else { self.options.segment_len };
         if self.segment.as_ref().is_none_or(|s| s.is_full(len, max)) {
             self.begin_segment()?;
+        }
+        if self.group.is_empty() {
+            return Ok(());
         }
         let last = self.first - 1 + self.group.count();
         self.put_down(last, now)?;

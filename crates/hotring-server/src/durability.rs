@@ -145,6 +145,11 @@ impl Durability {
         log.poll_reached(lsn, waker)
     }
 
+    /// Why nothing is written at present, if so.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.log()?.trouble()
+    }
+
     /// Whether the log is not synced up to this record yet, and may be one day.
     pub(crate) fn may_sync(&self, lsn: Lsn) -> bool {
         let may = |log: &Arc<Log>| log.trouble().is_none_or(|trouble| trouble.may_pass);

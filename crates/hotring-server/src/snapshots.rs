@@ -295,8 +295,14 @@ impl Snapshots {
         }
         // Of one before that could not take its own away.
         clean(&*self.storage)?;
-        // Asked for before the position is taken, so that what is before it can go.
+        // It is there before the position is taken, so that what is before can go.
         self.log.begin_segment();
+        while self.log.wants_segment() {
+            self.rest(LOOK_AT_LOG)?;
+        }
+        if let Some(trouble) = self.log.trouble() {
+            return Err(trouble.into());
+        }
         let log_since = self.log.length();
         let after = session.log_position().ok_or("there is no log")?;
         let mut writer = SnapshotWriter::create(self.storage.clone(), self.id, after)?;

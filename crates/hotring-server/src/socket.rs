@@ -9,13 +9,14 @@
 //!
 //! A connection that has given a wrong password is neither read nor written for a while (`held`).
 //!
-//! A connection whose replies acknowledge writes sends them when the log has these (`logged`), and runs nothing
-//! until then.
+//! A connection whose replies acknowledge writes sends them when the log has these, and runs nothing until then
+//! (`logged.rs`).
 //!
 //! A connection whose command waits for a key (`wait`) is read, so that its end is noticed, but runs
 //! nothing until that command has its reply.
 
 mod input;
+mod logged;
 mod output;
 mod wait;
 
@@ -67,6 +68,8 @@ pub(crate) struct Thread {
     /// Set when the server ends: finish what has arrived, then close.
     pub finishing: std::cell::Cell<bool>,
     work: RefCell<Work>,
+    /// The connections that wait for the log.
+    logged: logged::Waiting,
 }
 
 struct Work {
@@ -97,7 +100,13 @@ impl Thread {
             replies: Vec::new(),
             attached: Vec::new(),
         };
-        Thread { server, index, finishing: std::cell::Cell::new(false), work: RefCell::new(work) }
+        let (finishing, work) = (std::cell::Cell::new(false), RefCell::new(work));
+        Thread { server, index, finishing, work, logged: logged::Waiting::default() }
+    }
+
+    /// Wakes connections once the log has what their replies acknowledge. A task that never ends.
+    pub(crate) async fn wake_logged(&self) {
+        self.logged.wake_all(&self.server.durability).await;
     }
 
     /// Gives back memory that commands have removed.
@@ -119,8 +128,8 @@ pub(crate) struct Socket<S> {
     unsent: Output,
     /// The last record of what the connection's requests have done, if no reply has said so yet.
     owed: Option<Lsn>,
-    /// The record that the log must have reached before replies are sent, and whether others were there before.
-    logged: Option<(Lsn, bool)>,
+    /// Replies that are not sent before the log has what they acknowledge.
+    logged: Option<logged::Wait>,
     /// Nothing is sent and nothing read until then.
     held: Option<Pin<Box<Sleep>>>,
     /// Of a wait that has been looked at.
@@ -192,6 +201,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             self.conversation.client.shared.set_waker(cx.waker());
             self.waker_known = true;
         }
+        self.thread.logged.count_turn();
         loop {
             let signals = self.conversation.client.shared.signals();
             if signals & (KILLED | OVERFLOWED | USERS_CHANGED) != 0
@@ -284,9 +294,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Waits until what the unsent replies acknowledge is as safe as the settings want. Meanwhile nothing more of
     /// the connection runs, and others do.
     fn poll_logged(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some((lsn, has_others)) = self.logged else { return Poll::Ready(()) };
-        let server = self.thread.server.clone();
-        let reached = ready!(server.durability.poll_reached(lsn, cx.waker()));
+        let Some(wait) = &mut self.logged else { return Poll::Ready(()) };
+        let Thread { server, logged, .. } = &*self.thread;
+        let reached = ready!(logged.poll(&server.durability, wait, cx.waker()));
+        let has_others = wait.has_others;
         self.logged = None;
         if let Err(trouble) = reached
             && server.config().log.on_error == OnError::Stop
@@ -490,7 +501,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         if let Some(lsn) = self.owed.take()
             && !self.thread.server.durability.has_reached(lsn)
         {
-            self.logged = Some((lsn, !self.unsent.is_empty()));
+            self.logged = Some(logged::Wait::new(lsn, !self.unsent.is_empty()));
         }
         let is_free = self.held.is_none() && self.logged.is_none();
         let mut sent = 0;

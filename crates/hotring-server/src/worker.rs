@@ -52,6 +52,9 @@ pub(crate) fn run(
     runtime.block_on(async {
         let receiving = tokio::task::spawn_local(receive(thread.clone(), incoming));
         let collecting = tokio::task::spawn_local(collect(thread.clone()));
+        // Also for those that finish.
+        let waiting = thread.clone();
+        tokio::task::spawn_local(async move { waiting.wake_logged().await });
         server.stopping().await;
         receiving.abort();
         collecting.abort();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::log::{Log, When};
 use crate::record::{Effect, Records};
-use crate::recover::Recovered;
+use crate::recover::{Recovered, recover};
 use crate::storage::{Memory, Storage};
 use crate::writer::{Options, Writer};
 
@@ -205,4 +205,39 @@ fn the_writer_begins_a_segment_and_syncs_when_a_snapshot_asks() {
     note((2, 3));
     // Each was asked for once.
     note((2, 3));
+}
+
+#[test]
+fn a_segment_that_is_asked_for_at_rest_lets_those_before_go() {
+    let memory = Memory::new();
+    let disk: Arc<dyn Storage> = Arc::new(memory.clone());
+    let log = Arc::new(Log::new(0, When::Synced, 1 << 20));
+    let begun = Recovered::nothing(1);
+    let (mut writer, _syncer) = Writer::new(log.clone(), disk, Options::new(ID), &begun);
+    let mut note = |log: &Log| {
+        let mut records = Records::new();
+        records.push(&Effect::Clear);
+        log.append(&mut records)
+    };
+    note(&log);
+    writer.step(Duration::ZERO);
+    for _ in 0..2 {
+        log.begin_segment();
+        assert!(log.wants_segment());
+        writer.step(Duration::ZERO);
+        assert!(!log.wants_segment());
+        // One that has nothing in it yet will do.
+        assert_eq!(crate::segment::list(&memory).unwrap().len(), 2);
+    }
+    // As a snapshot of the first record does.
+    assert_eq!(remove_before(&memory, 2).unwrap(), 1);
+    for cut in memory.power_cuts(16, 1) {
+        let image = memory.image(&cut);
+        let recovered = recover(&image, None, 2, &mut |_, _| {}).unwrap();
+        assert_eq!((recovered.last, recovered.records), (1, 0), "{cut:?}");
+    }
+    assert_eq!(note(&log), 2);
+    writer.step(Duration::ZERO);
+    let recovered = recover(&memory.killed(), None, 2, &mut |_, _| {}).unwrap();
+    assert_eq!((recovered.last, recovered.segments), (2, 1));
 }
