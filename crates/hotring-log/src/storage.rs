@@ -47,6 +47,12 @@ pub trait File: Send + Sync {
     /// Reads what is at `at`; fewer bytes than there is room for are no sign of the end, none are.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
 
+    /// From where on there may be other bytes than zeros, at `at` or behind: the size if there are none. Whoever cannot
+    /// tell says `at`.
+    fn data_from(&self, at: u64) -> io::Result<u64> {
+        Ok(at)
+    }
+
     /// Writes all of it. If that fails, some of it may be there.
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
 

@@ -106,6 +106,13 @@ struct Parts {
 }
 
 impl Durability {
+    /// Of a log, without a server.
+    #[cfg(test)]
+    pub(crate) fn of(log: Arc<Log>, snapshots: Snapshots) -> Durability {
+        let parts = OnceLock::from(Parts { log, snapshots });
+        Durability { parts, is_abandoned: AtomicBool::new(false) }
+    }
+
     /// Other settings are to hold.
     pub(crate) fn change(&self, new: &LogSettings) {
         if let Some(log) = self.log() {

@@ -216,6 +216,8 @@ pub(crate) fn start(
         let put = |session: &mut Session, effects: &[Effect<'_>], now| {
             session.replay_rest(effects, now, &aheads)
         };
+        // Only now: who asks for what is hot has not waited for it.
+        server.store.expect(snapshot.items());
         match read_snapshot(&server, &snapshot, ALL, &put) {
             Ok(()) if server.is_stopping() => {}
             Ok(()) => end(&server),

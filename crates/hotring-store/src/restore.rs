@@ -17,7 +17,11 @@ use hotring_log::{Effect, UNPACKED_MAX};
 
 use crate::logged::{UnknownForm, from_form};
 use crate::session::Session;
+use crate::store::Store;
 use crate::stripe::spread;
+
+/// Items a slot that a table grows for.
+const ITEMS_MAX: u64 = 4;
 
 /// What the log has said of keys that the rest of the snapshot may have.
 #[derive(Debug)]
@@ -48,6 +52,15 @@ impl Ahead {
     /// Whether nothing of the rest is needed.
     pub fn is_over(&self) -> bool {
         self.is_over
+    }
+}
+
+impl Store {
+    /// Has the table be as large as so many items will need it, before they come, if the engine can. It saves the work
+    /// of moving those that are there at each doubling.
+    pub fn expect(&self, items: u64) {
+        let mut session = self.session();
+        while self.index.stats().slots * ITEMS_MAX < items && session.index.grow() {}
     }
 }
 

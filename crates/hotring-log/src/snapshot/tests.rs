@@ -214,7 +214,7 @@ fn a_segment_that_is_asked_for_at_rest_lets_those_before_go() {
     let log = Arc::new(Log::new(0, When::Synced, 1 << 20));
     let begun = Recovered::nothing(1);
     let (mut writer, _syncer) = Writer::new(log.clone(), disk, Options::new(ID), &begun);
-    let mut note = |log: &Log| {
+    let note = |log: &Log| {
         let mut records = Records::new();
         records.push(&Effect::Clear);
         log.append(&mut records)

@@ -102,6 +102,24 @@ impl File for DiskFile {
         self.0.read_at(buffer, at)
     }
 
+    fn data_from(&self, at: u64) -> io::Result<u64> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{SeekFrom, seek};
+            match seek(&self.0, SeekFrom::Data(at)) {
+                Ok(data) => Ok(data.max(at)),
+                Err(rustix::io::Errno::NXIO) => self.size(),
+                // The file system cannot tell.
+                Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => Ok(at),
+                Err(error) => Err(error.into()),
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            Ok(at)
+        }
+    }
+
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.0.write_all_at(bytes, at)
     }
@@ -162,6 +180,22 @@ mod tests {
         assert!(error.to_string().contains(folder.0.to_str().unwrap()), "{error}");
         drop(first);
         Disk::open(&folder.0).unwrap();
+    }
+
+    #[test]
+    fn no_byte_is_passed_over_as_a_zero() {
+        let folder = Folder::new("data");
+        let disk = Disk::open(&folder.0).unwrap();
+        let file = disk.create("a").unwrap();
+        file.preallocate(1 << 20).unwrap();
+        let places = [0, 5, 70_000, 600_000];
+        places.iter().for_each(|at| file.write_all_at(b"x", *at).unwrap());
+        for at in (0..1 << 20).step_by(1000) {
+            let next = places.iter().copied().find(|place| *place >= at).unwrap_or(1 << 20);
+            let data = file.data_from(at).unwrap();
+            assert!((at..=next).contains(&data), "{data} from {at} on");
+        }
+        assert_eq!(file.data_from(1 << 20).unwrap(), 1 << 20);
     }
 
     #[test]

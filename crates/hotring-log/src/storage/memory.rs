@@ -373,6 +373,15 @@ impl File for MemoryFile {
         Ok(len)
     }
 
+    fn data_from(&self, at: u64) -> io::Result<u64> {
+        let state = self.memory.shared.state();
+        let bytes = &state.now.files[self.file];
+        let data = bytes.iter().skip(at as usize).position(|byte| *byte != 0);
+        // As a disk: from the beginning of a block on.
+        let block = |data: usize| ((at + data as u64) & !(BLOCK as u64 - 1)).max(at);
+        Ok(data.map_or((bytes.len() as u64).max(at), block))
+    }
+
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let (mut state, failure) = self.begin_change(Step::Write);
         let done = if failure.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };

@@ -121,3 +121,153 @@ impl Waiting {
         goes_on
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use hotring_log::storage::memory::{Memory, Step};
+    use hotring_log::{Effect, Log, Options, Records, Recovered, When, Writer};
+    use tokio::task::{JoinHandle, spawn_local, yield_now};
+
+    use super::*;
+    use crate::snapshots::{Saved, Snapshots};
+    use crate::worker::runtime;
+
+    const CONNECTIONS: usize = 20;
+
+    /// What a thread has, as far as it matters here.
+    struct Fixture {
+        memory: Memory,
+        log: Arc<Log>,
+        durability: Durability,
+        waiting: Waiting,
+    }
+
+    /// Ends the writer, also if the test has failed.
+    struct Closes<'a>(&'a Log);
+
+    impl Drop for Closes<'_> {
+        fn drop(&mut self) {
+            self.0.close();
+        }
+    }
+
+    impl Fixture {
+        fn new() -> Rc<Fixture> {
+            let (memory, log) = (Memory::new(), Arc::new(Log::new(0, When::Written, 1 << 20)));
+            let disk = Arc::new(memory.clone());
+            let snapshots = Snapshots::new(disk, [1; 16], log.clone(), Saved::default());
+            let durability = Durability::of(log.clone(), snapshots);
+            Rc::new(Fixture { memory, log, durability, waiting: Waiting::default() })
+        }
+
+        /// A connection that has written something, until it knows what became of that.
+        async fn write(self: Rc<Self>) -> Result<(), Trouble> {
+            let mut records = Records::new();
+            records.push(&Effect::Clear);
+            let mut wait = Wait::new(self.log.append(&mut records), false);
+            std::future::poll_fn(|cx| {
+                self.waiting.count_turn();
+                self.waiting.poll(&self.durability, &mut wait, cx.waker())
+            })
+            .await
+        }
+
+        fn connections(self: &Rc<Self>) -> Vec<JoinHandle<Result<(), Trouble>>> {
+            (0..CONNECTIONS).map(|_| spawn_local(self.clone().write())).collect()
+        }
+
+        /// Runs a thread.
+        fn run(self: &Rc<Self>, future: impl Future<Output = ()>) {
+            runtime().unwrap().block_on(async {
+                let all = self.clone();
+                spawn_local(async move { all.waiting.wake_all(&all.durability).await });
+                future.await;
+            });
+        }
+
+        /// Runs a thread, and the log's writer beside it.
+        fn run_with_writer(self: &Rc<Self>, future: impl Future<Output = ()>) {
+            let (disk, begun) = (Arc::new(self.memory.clone()), Recovered::nothing(1));
+            let options = Options::new([1; 16]);
+            let (mut writer, _syncer) = Writer::new(self.log.clone(), disk, options, &begun);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    while writer.step(Duration::ZERO) {
+                        writer.wait();
+                    }
+                });
+                let _closes = Closes(&self.log);
+                self.run(future);
+            });
+        }
+    }
+
+    #[test]
+    fn connections_that_are_ready_together_share_a_write() {
+        let fixture = Fixture::new();
+        let writes = Arc::new(AtomicUsize::new(0));
+        let counts = writes.clone();
+        fixture.memory.before_each(move |_, step| {
+            // ORDERING: Relaxed, a count that is read at the end.
+            counts.fetch_add(usize::from(step == Step::Write), Ordering::Relaxed);
+        });
+        fixture.run_with_writer(async {
+            for connection in fixture.connections() {
+                connection.await.unwrap().unwrap();
+            }
+        });
+        // The segment's header and the log's end are written, too, and the writer may have come by itself in between.
+        // ORDERING: Relaxed, as above.
+        assert!(writes.load(Ordering::Relaxed) <= 5, "{writes:?} writes");
+    }
+
+    #[test]
+    fn a_thread_that_is_always_busy_asks_the_log_all_the_same() {
+        let fixture = Fixture::new();
+        fixture.run_with_writer(async {
+            let connections = fixture.connections();
+            let begun = Instant::now();
+            while connections.iter().any(|connection| !connection.is_finished()) {
+                fixture.waiting.count_turn();
+                assert!(begun.elapsed() < Duration::from_secs(10), "nobody has asked the log");
+                yield_now().await;
+            }
+        });
+    }
+
+    #[test]
+    fn all_that_wait_are_told_of_trouble() {
+        let fixture = Fixture::new();
+        fixture.memory.fail(Step::Write, 0, 1, ErrorKind::Other);
+        fixture.run_with_writer(async {
+            for connection in fixture.connections() {
+                assert!(!connection.await.unwrap().unwrap_err().may_pass);
+            }
+        });
+    }
+
+    #[test]
+    fn who_waits_follows_a_change_of_the_setting() {
+        let fixture = Fixture::new();
+        fixture.log.set_when(When::Synced);
+        // Nobody writes: what was handed over is safe once that is enough.
+        fixture.run(async {
+            let connections = fixture.connections();
+            for _ in 0..10 {
+                yield_now().await;
+            }
+            assert!(connections.iter().all(|connection| !connection.is_finished()));
+            fixture.log.set_when(When::Written);
+            yield_now().await;
+            fixture.log.set_when(When::Handed);
+            for connection in connections {
+                connection.await.unwrap().unwrap();
+            }
+        });
+    }
+}
