@@ -72,8 +72,9 @@ pub struct Log {
     queue: Mutex<Queue>,
     /// The writer waits here.
     work: Condvar,
-    /// Bytes that were handed over and are not written yet.
-    unwritten: AtomicU64,
+    /// Bytes that were handed over, and those of them that were written or dropped.
+    bytes_handed: AtomicU64,
+    bytes_done: AtomicU64,
     unwritten_max: AtomicU64,
     /// Bytes that have been written.
     length: AtomicU64,
@@ -132,7 +133,8 @@ impl Log {
         Log {
             queue: Mutex::new(Queue { group, last, writer: Attention::Busy, closed: false }),
             work: Condvar::new(),
-            unwritten: AtomicU64::new(0),
+            bytes_handed: AtomicU64::new(0),
+            bytes_done: AtomicU64::new(0),
             unwritten_max: AtomicU64::new(unwritten_max),
             length: AtomicU64::new(0),
             when: AtomicU8::new(when as u8),
@@ -172,8 +174,10 @@ impl Log {
         let last = queue.last;
         // ORDERING: Release, for who reads it without the mutex: what the records tell of was done before.
         self.handed.store(last, Ordering::Release);
-        // ORDERING: Relaxed, a figure.
-        self.unwritten.fetch_add(bytes, Ordering::Relaxed);
+        // ORDERING: Relaxed, a figure that changes under the mutex only.
+        let before = self.bytes_handed.load(Ordering::Relaxed);
+        // ORDERING: Relaxed, as above.
+        self.bytes_handed.store(before + bytes, Ordering::Relaxed);
         let wakes = match queue.writer {
             Attention::Busy => false,
             Attention::Hurry => queue.group.len() >= Self::HURRY_LEN,
@@ -250,8 +254,10 @@ impl Log {
 
     /// Bytes that were handed over and are not written yet.
     pub fn unwritten(&self) -> u64 {
-        // ORDERING: Relaxed, a figure.
-        self.unwritten.load(Ordering::Relaxed)
+        // ORDERING: Relaxed, figures.
+        let done = self.bytes_done.load(Ordering::Relaxed);
+        // ORDERING: Relaxed, as above.
+        self.bytes_handed.load(Ordering::Relaxed).saturating_sub(done)
     }
 
     /// Why nothing is written at present, if so.
@@ -406,7 +412,7 @@ impl Log {
         // ORDERING: Relaxed, a figure.
         self.length.fetch_add(bytes, Ordering::Relaxed);
         // ORDERING: Relaxed, a figure.
-        self.unwritten.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
         // ORDERING: Release pairs with the Acquire in `written`. The mutex in `wake_waiters` orders it for who waits.
         self.written.store(last, Ordering::Release);
         self.wake_reached();
@@ -415,7 +421,7 @@ impl Log {
     /// So many bytes of the queue were dropped, as nothing will be written any more.
     pub(crate) fn has_dropped(&self, bytes: u64) {
         // ORDERING: Relaxed, a figure.
-        self.unwritten.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// All records up to this one were synced.

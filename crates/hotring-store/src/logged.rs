@@ -48,13 +48,10 @@ pub(crate) struct Logged {
 
 struct Parts {
     log: Arc<Log>,
-    locks: Box<[Lock]>,
+    /// Close together: whoever writes one thread's keys has them all at hand, and of several threads hardly two want the
+    /// same line of the cache at one time.
+    locks: Box<[Mutex<()>]>,
 }
-
-/// Not beside another one in memory.
-#[repr(align(64))]
-#[derive(Default)]
-struct Lock(Mutex<()>);
 
 /// A session's half.
 #[derive(Default)]
@@ -71,7 +68,7 @@ impl Logged {
     }
 
     pub(crate) fn set_log(&self, log: Arc<Log>) -> bool {
-        let locks = (0..LOCKS).map(|_| Lock::default()).collect();
+        let locks = (0..LOCKS).map(|_| Mutex::default()).collect();
         self.parts.set(Parts { log, locks }).is_ok()
     }
 
@@ -96,7 +93,7 @@ impl Logged {
             return None;
         }
         let lock = (spread(self.seed, key) >> (u64::BITS - LOCK_BITS)) as usize;
-        let lock = &self.parts.get()?.locks[lock].0;
+        let lock = &self.parts.get()?.locks[lock];
         // It guards no data that could be half changed.
         Some(lock.lock().unwrap_or_else(PoisonError::into_inner))
     }
