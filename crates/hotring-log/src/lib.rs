@@ -63,5 +63,5 @@ pub use segment::{Id, remove_before};
 pub use snapshot::{ALL, Finished, HOTTEST, Snapshot, SnapshotError, SnapshotWriter, clean, prune};
 pub use storage::{Disk, File, Storage};
 pub use syncer::Syncer;
-pub use walk::{Apply, Damage, Part};
+pub use walk::{Apply, Damage, Part, Take};
 pub use writer::{Options, Writer};

@@ -9,11 +9,13 @@
 
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 
 use crate::log::Lsn;
+use crate::record::Effect;
 use crate::segment::{self, HEADER_LEN, Header, Id, mark};
 use crate::storage::Storage;
-use crate::walk::{Apply, Broken, Damage, Part, Reading, Refused, Window};
+use crate::walk::{Apply, Broken, Damage, Part, Reading, Refused, Take, Window};
 
 /// What was recovered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,6 +88,8 @@ pub enum RecoverError {
         /// The segment.
         segment: String,
     },
+    /// Who took what was read wanted no more.
+    Stopped,
 }
 
 impl fmt::Display for RecoverError {
@@ -111,6 +115,7 @@ impl fmt::Display for RecoverError {
             RecoverError::Foreign { segment } => {
                 write!(f, "{segment} belongs to another store: it has another id")
             }
+            RecoverError::Stopped => f.write_str("reading the log was stopped"),
         }
     }
 }
@@ -137,18 +142,27 @@ pub fn recover(
     from: Lsn,
     apply: &mut Apply<'_>,
 ) -> Result<Recovered, RecoverError> {
-    recover_behind(storage, id, (from, 0), apply)
+    recover_behind(storage, id, (from, 0), &mut to_the_end(apply))
 }
 
-/// As [`recover`], where it is known from elsewhere that all records up to `synced` had been synced.
+/// Takes all that is read.
+fn to_the_end(apply: &mut Apply<'_>) -> impl FnMut(Lsn, &[Effect<'_>]) -> ControlFlow<()> {
+    |last, effects| {
+        apply(last, effects);
+        ControlFlow::Continue(())
+    }
+}
+
+/// As [`recover`], where it is known from elsewhere that all records up to `synced` had been synced. It ends early, with
+/// [`RecoverError::Stopped`], if `take` breaks: nothing is changed then.
 pub fn recover_behind(
     storage: &dyn Storage,
     id: Option<Id>,
     (from, synced): (Lsn, Lsn),
-    apply: &mut Apply<'_>,
+    take: &mut Take<'_>,
 ) -> Result<Recovered, RecoverError> {
     let mut walk = Walk { claim: synced, ..Walk::new(storage, id, from)? };
-    let broken = walk.run(apply)?;
+    let broken = walk.run(take)?;
     walk.reaches(synced, broken.as_ref())?;
     let claim = match &broken {
         None => walk.claim,
@@ -193,7 +207,7 @@ pub fn check(
 ) -> Result<Checked, RecoverError> {
     let mut walk = Walk::new(storage, id, from)?;
     let (mut torn, mut error) = (None, None);
-    match walk.run(apply) {
+    match walk.run(&mut to_the_end(apply)) {
         Err(refused) => error = Some(refused),
         Ok(None) => {}
         Ok(Some(broken)) => match walk.judge(&broken) {
@@ -230,7 +244,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Reads on until the end, or to where that is not possible.
-    fn run(&mut self, apply: &mut Apply<'_>) -> Result<Option<Broken>, RecoverError> {
+    fn run(&mut self, apply: &mut Take<'_>) -> Result<Option<Broken>, RecoverError> {
         // How the segment before ended, if not well. That does not matter if the next one follows what was read: then
         // nothing is missing between them.
         let mut before: Option<Broken> = None;
@@ -291,7 +305,7 @@ impl<'a> Walk<'a> {
         index: usize,
         window: Window,
         header: Header,
-        apply: &mut Apply<'_>,
+        apply: &mut Take<'_>,
     ) -> Result<Option<Broken>, RecoverError> {
         let (first, name) = self.segments[index].clone();
         let Walk { from, next, chain, claim, .. } = *self;
@@ -394,6 +408,7 @@ fn told(name: &str, refused: Refused) -> RecoverError {
     match refused {
         Refused::Io(error) => RecoverError::Io { name: segment, error },
         Refused::Format(format) => RecoverError::Format { segment, format },
+        Refused::Stopped => RecoverError::Stopped,
         Refused::Unknown(at) => RecoverError::Unknown { segment, at },
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::log::Lsn;
@@ -79,6 +80,8 @@ pub(crate) enum Refused {
     Format(u32),
     /// A record at this place is of a kind that this version does not know.
     Unknown(u64),
+    /// Who takes what is read wants no more.
+    Stopped,
 }
 
 impl From<io::Error> for Refused {
@@ -185,13 +188,16 @@ fn is_zero(bytes: &[u8]) -> bool {
 /// Who takes what was read: the number of the last record, and all effects of its batch.
 pub type Apply<'a> = dyn FnMut(Lsn, &[Effect<'_>]) + 'a;
 
+/// The same of who may want no more: it breaks then.
+pub type Take<'a> = dyn FnMut(Lsn, &[Effect<'_>]) -> ControlFlow<()> + 'a;
+
 /// Reads the records of a segment.
 pub(crate) struct Reading<'a, 'b> {
     pub(crate) window: Window,
     pub(crate) header: Header,
     /// Batches up to before this record are not handed over.
     pub(crate) from: Lsn,
-    pub(crate) apply: &'a mut Apply<'b>,
+    pub(crate) apply: &'a mut Take<'b>,
     /// The next record.
     pub(crate) next: Lsn,
     /// The checksum of the last record that has its whole batch.
@@ -215,8 +221,10 @@ impl Reading<'_, '_> {
                 Ok(found) => {
                     let (len, crc) = (found.len as u64, checksum(bytes));
                     let what = Seen::of(&found);
-                    if let Err(damage) = self.take(at, len, crc, what) {
-                        return Ok(Some((at, damage)));
+                    match self.take(at, len, crc, what) {
+                        Ok(ControlFlow::Continue(())) => {}
+                        Ok(ControlFlow::Break(())) => return Err(Refused::Stopped),
+                        Err(damage) => return Ok(Some((at, damage))),
                     }
                     (at, needed) = (at + len, HEAD_LEN as u64 + 1);
                     continue;
@@ -245,7 +253,8 @@ impl Reading<'_, '_> {
     }
 
     /// A record was found at `at`.
-    fn take(&mut self, at: u64, len: u64, crc: u32, what: Seen) -> Result<(), Damage> {
+    fn take(&mut self, at: u64, len: u64, crc: u32, what: Seen) -> Result<ControlFlow<()>, Damage> {
+        const GOES_ON: ControlFlow<()> = ControlFlow::Continue(());
         if let Some(upto) = what.durable {
             // Within a batch there is none.
             if !self.batch.is_empty() || what.more || what.lsn != mark(&self.header.id) {
@@ -253,33 +262,32 @@ impl Reading<'_, '_> {
             }
             self.claim = self.claim.max(upto);
             self.end = at + len;
-            return Ok(());
+            return Ok(GOES_ON);
         }
         if what.lsn != self.next {
             return Err(Damage::Number { found: what.lsn });
         }
         self.next += 1;
         self.batch.push(at);
-        if !what.more {
-            if self.next > self.from {
-                self.hand_over();
-            }
-            self.records += self.batch.len() as u64;
-            (self.end, self.chain) = (at + len, crc);
-            self.batch.clear();
+        if what.more {
+            return Ok(GOES_ON);
         }
-        Ok(())
+        let flow = if self.next > self.from { self.hand_over() } else { GOES_ON };
+        self.records += self.batch.len() as u64;
+        (self.end, self.chain) = (at + len, crc);
+        self.batch.clear();
+        Ok(flow)
     }
 
     /// The batch is whole, and in the buffer.
-    fn hand_over(&mut self) {
+    fn hand_over(&mut self) -> ControlFlow<()> {
         let Window { buffer, from, .. } = &self.window;
         let at = |place: u64| read(&buffer[(place - from) as usize..]).expect("it was read before");
         match *self.batch {
             [one] => (self.apply)(self.next - 1, &[at(one).effect]),
             ref batch => {
                 let effects: Vec<Effect<'_>> = batch.iter().map(|one| at(*one).effect).collect();
-                (self.apply)(self.next - 1, &effects);
+                (self.apply)(self.next - 1, &effects)
             }
         }
     }

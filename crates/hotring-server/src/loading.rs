@@ -191,14 +191,18 @@ fn has_all<'k>(store: &mut Session, keys: impl IntoIterator<Item = &'k [u8]>, no
 }
 
 /// Reads what must be there before anybody is answered, and starts the threads of the log. Another one reads the rest,
-/// if there is any. They all are returned. A disk that holds nothing gets the id.
+/// if there is any. They all are returned, none if the server ends before. A disk that holds nothing gets the id.
 pub(crate) fn start(
     server: &Arc<Server>,
     disk: Arc<dyn Storage>,
     id: Id,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let failed = |why: &dyn Display| StartError::new(format!("cannot start with the log: {why}"));
-    let (recovered, snapshot, aheads) = hottest(server, &*disk).map_err(|why| failed(&why))?;
+    let hottest = hottest(server, &*disk).map_err(|why| failed(&why))?;
+    let Some((recovered, snapshot, aheads)) = hottest else {
+        tracing::info!("the server ends before its data is loaded");
+        return Ok(Vec::new());
+    };
     let (after, len) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.len()));
     let saved = Saved { after, len, log: recovered.bytes, log_since: 0 };
     let mut threads = durability::start(server, disk, (recovered, saved), id)?;
@@ -245,8 +249,9 @@ fn end(server: &Server) {
 
 type Hottest = (hotring_log::Recovered, Option<Snapshot>, Vec<Ahead>);
 
-/// Has the store do what the hottest part of the newest snapshot says, and then the log.
-fn hottest(server: &Server, disk: &dyn Storage) -> Result<Hottest, Box<dyn Error>> {
+/// Has the store do what the hottest part of the newest snapshot says, and then the log. None if the server ends before
+/// that is done.
+fn hottest(server: &Server, disk: &dyn Storage) -> Result<Option<Hottest>, Box<dyn Error>> {
     if clean(disk)? > 0 {
         tracing::warn!("a snapshot was not finished before the server ended: it is taken away");
     }
@@ -258,7 +263,11 @@ fn hottest(server: &Server, disk: &dyn Storage) -> Result<Hottest, Box<dyn Error
             effects.iter().try_for_each(|effect| session.replay(effect, now))
         })?;
     }
-    let (recovered, aheads) = replay::replay(server, disk, snapshot.as_ref())?;
+    if server.is_stopping() {
+        return Ok(None);
+    }
+    let replayed = replay::replay(server, disk, snapshot.as_ref())?;
+    let Some((recovered, aheads)) = replayed else { return Ok(None) };
     if recovered.cut > 0 {
         tracing::warn!(
             bytes = recovered.cut,
@@ -267,7 +276,7 @@ fn hottest(server: &Server, disk: &dyn Storage) -> Result<Hottest, Box<dyn Error
     }
     // A crash may have come before that.
     prune(disk, snapshot.as_ref().map_or(0, Snapshot::after))?;
-    Ok((recovered, snapshot, aheads))
+    Ok(Some((recovered, snapshot, aheads)))
 }
 
 /// What is done with items.

@@ -116,22 +116,27 @@ pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
     let log_level = log::start(config.log_level, config.log_format);
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     let log_format = config.log_format;
-    let running = start_with(config, log_level, &Disk::open)?;
-    let server = running.server.clone();
+    serve(prepare(config, log_level, &Disk::open)?, log_format)?;
+    tracing::info!("bye");
+    Ok(())
+}
+
+/// Loads the data and serves until the server is to end.
+pub(crate) fn serve(prepared: Prepared, log_format: LogFormat) -> Result<(), StartError> {
+    let server = prepared.running.server.clone();
     let runtime = runtime()?;
     runtime.block_on(async {
+        // First: loading takes its time, and may be ended, too.
         stop_on_signal(server.clone(), SignalKind::interrupt(), "Ctrl-C");
         stop_on_signal(server.clone(), SignalKind::terminate(), "SIGTERM");
         tokio::task::spawn_local(reload_on_signal(server.clone()));
-        // Only now: who is told that the server is there may end it by a signal at once.
-        match log_format {
-            LogFormat::Human => eprint!("{}", greeting(&running)),
-            LogFormat::Json => {
-                tracing::info!(addresses = ?running.addresses(), "accepting connections");
-            }
+        let loaded = tokio::task::spawn_blocking(move || prepared.load()).await;
+        let running = loaded.map_err(|_| StartError::new("cannot start: loading panicked"))??;
+        if !server.is_stopping() {
+            greet(&running, log_format);
+            tell_service_manager(NotifyState::Ready);
+            server.stopping().await;
         }
-        tell_service_manager(NotifyState::Ready);
-        server.stopping().await;
         tell_service_manager(NotifyState::Stopping);
         // The signal tasks go on: a second signal ends the process at once.
         let ended = tokio::task::spawn_blocking(move || running.wait());
@@ -139,9 +144,17 @@ pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
             tracing::error!("waiting for the threads failed");
             Ok(())
         })
-    })?;
-    tracing::info!("bye");
-    Ok(())
+    })
+}
+
+/// Says that the server is there.
+fn greet(running: &Running, log_format: LogFormat) {
+    match log_format {
+        LogFormat::Human => eprint!("{}", greeting(running)),
+        LogFormat::Json => {
+            tracing::info!(addresses = ?running.addresses(), "accepting connections");
+        }
+    }
 }
 
 /// Tells systemd, where that has started the server, how far it is.
@@ -179,10 +192,44 @@ async fn reload_on_signal(server: Arc<Server>) {
 
 /// `open` opens the folder of the log.
 pub(crate) fn start_with<S: Storage + 'static>(
-    mut config: Config,
+    config: Config,
     log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
     open: &dyn Fn(PathBuf) -> io::Result<S>,
 ) -> Result<Running, StartError> {
+    prepare(config, log_level, open)?.load()
+}
+
+/// A server whose threads run, and that has read nothing yet of what it has on its disk.
+pub(crate) struct Prepared {
+    running: Running,
+    disk: Option<Arc<dyn Storage>>,
+}
+
+impl Prepared {
+    /// Reads what must be there before anybody is answered. If the server is asked to end meanwhile, it has.
+    fn load(self) -> Result<Running, StartError> {
+        let Prepared { mut running, disk } = self;
+        let Some(disk) = disk else { return Ok(running) };
+        let id = [random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
+        let id = id.try_into().expect("two times eight bytes");
+        match loading::start(&running.server, disk, id) {
+            Ok(threads) => running.log_threads = threads,
+            Err(error) => {
+                running.stop();
+                running.wait()?;
+                return Err(error);
+            }
+        }
+        Ok(running)
+    }
+}
+
+/// Builds the server and starts its threads.
+pub(crate) fn prepare<S: Storage + 'static>(
+    mut config: Config,
+    log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+    open: &dyn Fn(PathBuf) -> io::Result<S>,
+) -> Result<Prepared, StartError> {
     if config.threads == 0 {
         config.threads = std::thread::available_parallelism().map_or(1, usize::from);
     }
@@ -247,20 +294,8 @@ pub(crate) fn start_with<S: Storage + 'static>(
         threads.push(start_admin(&server, listener)?);
     }
     let (admin, _unix_path, log_threads) = (admin_address, unix_path, Vec::new());
-    let mut running = Running { server, threads, log_threads, tls_addresses, admin, _unix_path };
-    if let Some(disk) = disk {
-        let id = [random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
-        let id = id.try_into().expect("two times eight bytes");
-        match loading::start(&running.server, Arc::new(disk), id) {
-            Ok(threads) => running.log_threads = threads,
-            Err(error) => {
-                running.stop();
-                running.wait()?;
-                return Err(error);
-            }
-        }
-    }
-    Ok(running)
+    let running = Running { server, threads, log_threads, tls_addresses, admin, _unix_path };
+    Ok(Prepared { running, disk: disk.map(|disk| Arc::new(disk) as Arc<dyn Storage>) })
 }
 
 /// Says why nobody will get in from elsewhere, to who has asked for an address that others can reach.

@@ -2,11 +2,14 @@
 //! order.
 
 use std::error::Error;
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
-use hotring_log::{Effect, Records, Recovered, Snapshot, Storage, pack, recover_behind, unpack};
+use hotring_log::{
+    Effect, Records, RecoverError, Recovered, Snapshot, Storage, pack, recover_behind, unpack,
+};
 use hotring_store::{Ahead, Session, UnknownForm};
 
 use super::TELL;
@@ -28,12 +31,12 @@ enum Piece {
 }
 
 /// Has the store do what the log says behind a snapshot whose rest is not read yet. Returns for each part of the keys
-/// what that rest has to know.
+/// what that rest has to know; None if the server ends before that is done.
 pub(super) fn replay(
     server: &Server,
     disk: &dyn Storage,
     snapshot: Option<&Snapshot>,
-) -> Result<(Recovered, Vec<Ahead>), Box<dyn Error>> {
+) -> Result<Option<(Recovered, Vec<Ahead>)>, Box<dyn Error>> {
     let started = clock::monotonic();
     let parts = std::thread::available_parallelism().map_or(1, usize::from);
     let (recovered, done) = std::thread::scope(|scope| {
@@ -50,7 +53,11 @@ pub(super) fn replay(
             workers.into_iter().map(|worker| worker.join().expect("replaying panicked")).collect();
         (recovered, done)
     });
-    let (recovered, aheads) = (recovered?, done.into_iter().collect::<Result<Vec<_>, _>>()?);
+    let aheads = done.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let recovered = match recovered {
+        Err(RecoverError::Stopped) => return Ok(None),
+        recovered => recovered?,
+    };
     tracing::info!(
         records = recovered.records,
         bytes = recovered.bytes,
@@ -58,7 +65,7 @@ pub(super) fn replay(
         seconds = started.elapsed().as_secs_f64(),
         "the log is read"
     );
-    Ok((recovered, aheads))
+    Ok(Some((recovered, aheads)))
 }
 
 /// Does what it is handed.
@@ -96,20 +103,22 @@ struct Reader<'a> {
     parts: Vec<(SyncSender<Piece>, Vec<u8>)>,
     scratch: Records,
     told: Instant,
+    /// The server ends. Looked at once in a while.
+    stops: bool,
 }
 
 impl<'a> Reader<'a> {
     fn new(server: &'a Server, pieces: Vec<SyncSender<Piece>>, started: Instant) -> Self {
         let parts = pieces.into_iter().map(|sender| (sender, Vec::new())).collect();
         let (session, scratch) = (server.store.session(), Records::new());
-        Reader { server, session, parts, scratch, told: started }
+        Reader { server, session, parts, scratch, told: started, stops: false }
     }
 
     fn run(
         mut self,
         disk: &dyn Storage,
         snapshot: Option<&Snapshot>,
-    ) -> Result<Recovered, Box<dyn Error>> {
+    ) -> Result<Recovered, RecoverError> {
         let (after, end) = snapshot.map_or((0, 0), |s| (s.after(), s.end()));
         let id = snapshot.map(Snapshot::id);
         let recovered = recover_behind(disk, id, (after + 1, end), &mut |lsn, effects| {
@@ -121,6 +130,7 @@ impl<'a> Reader<'a> {
                 let keys = self.server.store.len();
                 tracing::info!(records = lsn - after, keys, "reading the log");
             }
+            if self.stops { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         (0..self.parts.len()).for_each(|part| self.send(part));
         Ok(recovered)
@@ -149,6 +159,7 @@ impl<'a> Reader<'a> {
         let piece = std::mem::replace(packed, Vec::with_capacity(PIECE_LEN + PIECE_LEN / 4));
         // It ends before only by a panic, which is noticed where it is joined.
         let _ = sender.send(Piece::Effects(piece));
+        self.stops = self.server.is_stopping();
     }
 
     /// Removes all keys, while nobody does anything else.

@@ -3,6 +3,9 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
@@ -10,11 +13,13 @@ use hotring_log::storage::Memory;
 use hotring_log::{File, When};
 
 use super::*;
-use crate::config::Config;
-use crate::durability::LogSettings;
-use crate::run::{Running, start_with};
+use rustix::process::{Signal, getpid, kill_process};
 
-/// Closed or not: as long as it is, nothing is read of a snapshot behind its first block.
+use crate::config::{Config, LogFormat};
+use crate::durability::LogSettings;
+use crate::run::{Running, prepare, serve, start_with};
+
+/// Closed or not: as long as it is, nothing is read behind it.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -29,18 +34,28 @@ impl Gate {
     }
 }
 
-/// A disk whose snapshots are behind a gate.
+/// A disk that can be held up: snapshots behind their first block, segments of the log behind their beginning.
 #[derive(Clone, Default)]
 struct Gated {
     memory: Memory,
     gate: Gate,
+    log_gate: Gate,
+    /// Reads of segments behind their beginning.
+    log_reads: Arc<AtomicU64>,
+    /// Reading behind the gate of a snapshot panics.
+    panics: Arc<AtomicBool>,
 }
+
+/// Bytes of a segment that are before its gate.
+const LOG_HELD: u64 = 1 << 20;
 
 struct GatedFile {
     file: Arc<dyn File>,
     gate: Gate,
-    /// Where the second block begins, and the footer.
+    /// What is behind the gate: of a snapshot from its second block to its footer.
     held: std::ops::Range<u64>,
+    reads: Arc<AtomicU64>,
+    panics: Arc<AtomicBool>,
 }
 
 impl Storage for Gated {
@@ -56,12 +71,15 @@ impl Storage for Gated {
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let file = self.memory.open(name)?;
         if !name.ends_with(".hrs") {
-            return Ok(file);
+            let (gate, reads) = (self.log_gate.clone(), self.log_reads.clone());
+            let (held, panics) = (LOG_HELD..u64::MAX, Arc::default());
+            return Ok(Arc::new(GatedFile { file, gate, held, reads, panics }));
         }
         let mut length = [0; 8];
         file.read_at(&mut length, 64)?;
         let held = 64 + 24 + u64::from_le_bytes(length) + 24..file.size()? - 36;
-        Ok(Arc::new(GatedFile { file, gate: self.gate.clone(), held }))
+        let (gate, panics) = (self.gate.clone(), self.panics.clone());
+        Ok(Arc::new(GatedFile { file, gate, held, reads: Arc::default(), panics }))
     }
     fn open_to_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
         self.memory.open_to_write(name)
@@ -83,7 +101,9 @@ impl File for GatedFile {
     }
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         if self.held.contains(&at) {
+            self.reads.fetch_add(1, Ordering::Relaxed);
             self.gate.pass();
+            assert!(!self.panics.load(Ordering::Relaxed), "it was told to panic");
         }
         self.file.read_at(buffer, at)
     }
@@ -101,13 +121,17 @@ impl File for GatedFile {
     }
 }
 
-fn server(disk: &Gated) -> Running {
+fn config() -> Config {
     let log = LogSettings { is_on: true, when: When::Written, ..LogSettings::default() };
     let listen = vec!["127.0.0.1:0".to_string()];
     let mut config = Config { listen, threads: 2, log, ..Config::default() };
     config.memcached.listen = vec!["127.0.0.1:0".to_string()];
     config.admin = Some("127.0.0.1:0".to_string());
-    start_with(config, Box::new(|_| {}), &|_| Ok(disk.clone())).unwrap()
+    config
+}
+
+fn server(disk: &Gated) -> Running {
+    start_with(config(), Box::new(|_| {}), &|_| Ok(disk.clone())).unwrap()
 }
 
 struct Wire(BufReader<TcpStream>);
@@ -327,6 +351,69 @@ fn a_server_that_ends_while_it_loads_loses_nothing() {
     wait_for("it is removed", || wire.say("DBSIZE") == format!(":{}", COLD - 3 + 2));
     check_all(&mut wire);
     end(running);
+}
+
+/// A server that reads its log is asked to end.
+fn ends_before_it_has_read_its_log(name: &str, ask: fn(&Path)) {
+    const MIB: usize = 1 << 20;
+    let disk = Gated::default();
+    let running = server(&disk);
+    let mut wire = Wire::new(running.addresses()[0]);
+    for i in 0..12 {
+        assert_eq!(wire.say(&format!("SETRANGE key:{i} {} x", MIB - 1)), format!(":{MIB}"));
+    }
+    end(running);
+    let content = || -> Vec<_> {
+        let names = disk.memory.list().unwrap().into_iter();
+        names.map(|name| (disk.memory.content(&name), name)).collect()
+    };
+    let before = content();
+    let path: PathBuf = std::env::temp_dir().join(format!("hotring-{name}-{}", std::process::id()));
+    let settings = Config { unixsocket: Some(path.clone()), ..config() };
+    disk.log_reads.store(0, Ordering::Relaxed);
+    disk.log_gate.set(true);
+    let reads = || disk.log_reads.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let _open = Opening(&disk.log_gate);
+        let served = scope.spawn(|| {
+            let prepared = prepare(settings, Box::new(|_| {}), &|_| Ok(disk.clone()));
+            serve(prepared.unwrap(), LogFormat::Json)
+        });
+        wait_for("it reads its log", || reads() > 0);
+        ask(&path);
+        wait_for("it listens no more", || UnixStream::connect(&path).is_err());
+        disk.log_gate.set(false);
+        served.join().unwrap().unwrap();
+    });
+    assert!(reads() <= 3, "{} pieces were read", reads());
+    assert_eq!(content(), before);
+}
+
+/// Opens a gate at the end, also of a test that fails.
+struct Opening<'a>(&'a Gate);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+#[test]
+fn shutdown_does_not_wait_until_the_log_is_read() {
+    ends_before_it_has_read_its_log("shutdown", |path| {
+        let mut stream = UnixStream::connect(path).unwrap();
+        stream.write_all(b"SHUTDOWN\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert_eq!(reply, "");
+    });
+}
+
+#[test]
+fn sigterm_does_not_wait_until_the_log_is_read() {
+    ends_before_it_has_read_its_log("sigterm", |_| {
+        kill_process(getpid(), Signal::TERM).unwrap();
+    });
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -120,6 +121,7 @@ fn restored_hottest_first(storage: &Memory, last: Lsn, parts: usize) -> (State, 
                 aheads.iter_mut().for_each(Ahead::clear);
             }
         }
+        ControlFlow::Continue(())
     };
     recover_behind(storage, Some(ID), (after + 1, end), &mut replay).expect("it is whole");
     read(ALL, &mut |effects| {
@@ -150,6 +152,7 @@ fn restored_in_order(storage: &Memory, last: Lsn) -> (State, Pins) {
             let [first, second] = TWINS.map(|twin| session.get(twin, NOW, |value| value.to_vec()));
             assert_eq!(first, second, "a batch is torn: {effects:?}");
         }
+        ControlFlow::Continue(())
     });
     assert!(recovered.expect("it is whole").last >= end);
     whole(&store)
@@ -365,8 +368,8 @@ fn a_log_that_ends_before_the_snapshot_does_is_refused() {
     drop(session);
     logged.end();
     finished.publish(1).expect("room");
-    let nothing = &mut |_, _: &[Effect<'_>]| {};
-    assert_eq!(recover(&memory, None, 2, nothing).expect("it is whole").last, 1);
+    assert_eq!(recover(&memory, None, 2, &mut |_, _| {}).expect("it is whole").last, 1);
+    let nothing = &mut |_, _: &[Effect<'_>]| ControlFlow::Continue(());
     let error = recover_behind(&memory, None, (2, 2), nothing).expect_err("record 2 is missing");
     assert!(error.to_string().contains("Records 2 to 2"), "{error}");
 }
