@@ -14,6 +14,7 @@ mod tests;
 
 use std::error::Error;
 use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -217,23 +218,30 @@ pub(crate) fn start(
     tracing::info!(keys, records, ms, "the hottest keys are served, the others are being loaded");
     let server = server.clone();
     threads.push(spawn(THREAD, move || {
-        let put = |session: &mut Session, effects: &[Effect<'_>], now| {
-            session.replay_rest(effects, now, &aheads)
-        };
-        // Only now: who asks for what is hot has not waited for it.
-        server.store.expect(snapshot.items());
-        match read_snapshot(&server, &snapshot, ALL, &put) {
-            Ok(()) if server.is_stopping() => {}
-            Ok(()) => end(&server),
-            Err(error) => {
-                let failure = format!("cannot load the data: {error}");
-                tracing::error!("{failure}");
-                server.loading.fail(failure);
-                server.stop();
-            }
+        // What the panic has left behind is used no more.
+        let work = AssertUnwindSafe(|| rest(&server, &snapshot, &aheads));
+        let done = catch_unwind(work).unwrap_or_else(|_| Err("its thread panicked".into()));
+        if let Err(error) = done {
+            let failure = format!("cannot load the data: {error}");
+            tracing::error!("{failure}");
+            server.loading.fail(failure);
+            server.stop();
         }
     })?);
     Ok(threads)
+}
+
+/// Reads what is not hot, unless the server ends.
+fn rest(server: &Server, snapshot: &Snapshot, aheads: &[Ahead]) -> Result<(), Box<dyn Error>> {
+    // Only now: who asks for what is hot has not waited for it.
+    server.store.expect(snapshot.items());
+    read_snapshot(server, snapshot, ALL, &|session, effects, now| {
+        session.replay_rest(effects, now, aheads)
+    })?;
+    if !server.is_stopping() {
+        end(server);
+    }
+    Ok(())
 }
 
 /// All is there: from here on writes are taken and logged.

@@ -436,6 +436,22 @@ fn damage_that_is_found_late_ends_the_server_and_says_why() {
 }
 
 #[test]
+fn a_panic_while_the_rest_is_loaded_ends_the_server_and_says_so() {
+    let disk = saved();
+    disk.gate.set(true);
+    let running = server(&disk);
+    let mut wire = Wire::new(running.addresses()[0]);
+    assert_eq!(wire.get("hot"), "after");
+    wire.0.get_mut().set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    disk.panics.store(true, Ordering::Relaxed);
+    disk.gate.set(false);
+    let mut rest = String::new();
+    assert!(wire.0.read_to_string(&mut rest).is_ok_and(|len| len == 0), "{rest}");
+    let error = running.wait().unwrap_err().to_string();
+    assert!(error.contains("panicked"), "{error}");
+}
+
+#[test]
 fn a_log_that_removes_all_makes_the_rest_needless() {
     let disk = saved();
     let running = server(&disk);
