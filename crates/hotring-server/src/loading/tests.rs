@@ -398,8 +398,9 @@ impl Drop for Opening<'_> {
     }
 }
 
+/// One after the other: a signal is for all servers of the process.
 #[test]
-fn shutdown_does_not_wait_until_the_log_is_read() {
+fn who_ends_the_server_does_not_wait_until_the_log_is_read() {
     ends_before_it_has_read_its_log("shutdown", |path| {
         let mut stream = UnixStream::connect(path).unwrap();
         stream.write_all(b"SHUTDOWN\r\n").unwrap();
@@ -407,10 +408,6 @@ fn shutdown_does_not_wait_until_the_log_is_read() {
         stream.read_to_string(&mut reply).unwrap();
         assert_eq!(reply, "");
     });
-}
-
-#[test]
-fn sigterm_does_not_wait_until_the_log_is_read() {
     ends_before_it_has_read_its_log("sigterm", |_| {
         kill_process(getpid(), Signal::TERM).unwrap();
     });
