@@ -30,13 +30,16 @@ enum Piece {
     Clear(SyncSender<()>),
 }
 
+/// What was read, and for each part of the keys what the rest of the snapshot has to know.
+pub(super) type Replayed = (Recovered, Vec<Ahead>);
+
 /// Has the store do what the log says behind a snapshot whose rest is not read yet. Returns for each part of the keys
 /// what that rest has to know; None if the server ends before that is done.
 pub(super) fn replay(
     server: &Server,
     disk: &dyn Storage,
     snapshot: Option<&Snapshot>,
-) -> Result<Option<(Recovered, Vec<Ahead>)>, Box<dyn Error>> {
+) -> Result<Option<Replayed>, Box<dyn Error>> {
     let started = clock::monotonic();
     let parts = std::thread::available_parallelism().map_or(1, usize::from);
     let (recovered, done) = std::thread::scope(|scope| {
