@@ -119,6 +119,11 @@ const MEASUREMENTS: &[&[&str]] = &[
     &["bounds", "--csv", "bounds.csv"],
     &["servers", "--skew", "uniform,0.99", "--csv", "servers.csv"],
     &["servers", "--pipeline", "1", "--rate", "20k,50k", "--csv", "servers-paced.csv"],
+    &["durability", "modes", "--csv", "durability-modes.csv"],
+    &["durability", "modes", "--mix", "writes", "--csv", "durability-writes.csv"],
+    &["durability", "restart", "--csv", "durability-restart.csv"],
+    &["durability", "snapshot", "--csv", "durability-snapshot.csv"],
+    &["durability", "space", "--csv", "durability-space.csv", "--plot", "durability"],
 ];
 
 /// Eviction at all sizes, by the policies alone; and at one size in the store and in a server beside those that

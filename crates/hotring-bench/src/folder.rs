@@ -1,13 +1,30 @@
 //! A folder for the files of a server that was started, and the file system that it lies on.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
+use rustix::fs::{SeekFrom, seek};
 
 /// A folder, which is removed in the end.
 pub struct Folder(PathBuf);
+
+/// Those that are there.
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Bytes of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// As long as they are.
+    pub length: u64,
+    /// What the file system has given them.
+    pub allocated: u64,
+    /// What has been written, as far as the file system tells it apart from room that was only set aside.
+    pub written: u64,
+}
 
 impl Folder {
     /// A new one in `parent`, with this word in its name.
@@ -16,7 +33,9 @@ impl Folder {
         // ORDERING: Relaxed, only that each number comes once.
         let (id, number) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = parent.join(format!("hotring-bench-{id}-{number}-{word}"));
+        let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
         fs::create_dir(&path).with_context(|| format!("no {}", path.display()))?;
+        folders.push(path.clone());
         Ok(Folder(path))
     }
 
@@ -35,7 +54,25 @@ impl Folder {
 
     /// Bytes of the files in it, and in folders in it, whose name has this in it.
     pub fn bytes(&self, word: &str) -> u64 {
-        bytes(&self.0, word)
+        let mut length = 0;
+        each(&self.0, &mut |entry, known| {
+            let counts = entry.file_name().to_string_lossy().contains(word);
+            length += if counts { known.len() } else { 0 };
+        });
+        length
+    }
+
+    /// Bytes of all files in it, and in folders in it.
+    pub fn sizes(&self) -> Sizes {
+        /// What a block of `st_blocks` is, whatever the file system's blocks are.
+        const BLOCK: u64 = 512;
+        let mut sizes = Sizes::default();
+        each(&self.0, &mut |entry, known| {
+            sizes.length += known.len();
+            sizes.allocated += known.blocks() * BLOCK;
+            sizes.written += written(&entry.path(), known.len());
+        });
+        sizes
     }
 }
 
@@ -43,18 +80,40 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // It may have been kept under another name.
         let _ = fs::remove_dir_all(&self.0);
+        FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.0);
     }
 }
 
-/// Files that are gone before they are looked at count as nothing: a server is at work.
-fn bytes(folder: &Path, word: &str) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let of = |entry: fs::DirEntry| match entry.metadata() {
-        Ok(known) if known.is_dir() => bytes(&entry.path(), word),
-        Ok(known) if entry.file_name().to_string_lossy().contains(word) => known.len(),
-        _ => 0,
-    };
-    entries.map(of).sum()
+/// Removes all that are there: this process is about to end.
+pub fn remove_all() {
+    for folder in &*FOLDERS.lock().unwrap_or_else(PoisonError::into_inner) {
+        // Nothing can be done about one that cannot be removed.
+        let _ = fs::remove_dir_all(folder);
+    }
+}
+
+/// Looks at each file. Those that are gone before that count as nothing: a server is at work.
+fn each(folder: &Path, look: &mut impl FnMut(&fs::DirEntry, &fs::Metadata)) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.metadata() {
+            Ok(known) if known.is_dir() => each(&entry.path(), look),
+            Ok(known) => look(&entry, &known),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Bytes of a file that are no hole: room that was set aside and never written is one to most file systems, and nothing
+/// is to those that do not know of holes.
+fn written(path: &Path, length: u64) -> u64 {
+    let Ok(file) = fs::File::open(path) else { return 0 };
+    let (mut sum, mut at) = (0, 0);
+    // An error means that there is no more.
+    while let Ok(data) = seek(&file, SeekFrom::Data(at)) {
+        at = seek(&file, SeekFrom::Hole(data)).unwrap_or(length);
+        sum += at - data;
+    }
+    sum
 }
 
 /// The kind of file system that a folder lies on, and its device, as the kernel lists them.
@@ -72,6 +131,8 @@ pub fn file_system(folder: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]
@@ -85,5 +146,29 @@ mod tests {
         assert_eq!(file_system(Path::new("/proc/self")), "proc on proc");
         drop(folder);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn room_that_was_set_aside_is_not_written() {
+        let folder = Folder::new(&std::env::temp_dir(), "test").unwrap();
+        let file = fs::File::create(folder.path().join("log")).unwrap();
+        let (length, block) = (1 << 20, 1 << 16);
+        let room = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length);
+        file.write_all_at(&[1; 5000], 0).unwrap();
+        let Sizes { length: seen, allocated, written } = folder.sizes();
+        if room.is_ok() {
+            assert!(seen == length && allocated >= length, "{seen} {allocated}");
+        }
+        assert!((5000..=block).contains(&written), "{written}");
+    }
+
+    #[test]
+    fn folders_are_listed_while_they_are_there() {
+        let is_listed = |path: &Path| FOLDERS.lock().unwrap().iter().any(|one| one == path);
+        let folder = Folder::new(&std::env::temp_dir(), "test").unwrap();
+        let path = folder.path().to_owned();
+        assert!(is_listed(&path));
+        drop(folder);
+        assert!(!is_listed(&path));
     }
 }

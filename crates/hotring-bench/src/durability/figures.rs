@@ -53,6 +53,11 @@ impl Figures {
         self.cell(case, name, true).rounds.extend(relations);
     }
 
+    /// How far the rounds of a figure lie apart, where it is there.
+    pub fn spread(&self, case: &str, figure: &str) -> Option<Spread> {
+        self.rounds(case, figure).map(Spread::of)
+    }
+
     fn rounds(&self, case: &str, figure: &str) -> Option<&[f64]> {
         let mut cells = self.cells.iter().filter(|c| c.case == case && c.figure == figure);
         cells.next().map(|cell| &cell.rounds[..])

@@ -5,14 +5,13 @@
 //! writers notice of a snapshot and the memory it takes, `space` how the files grow as values are overwritten. Every
 //! answer is checked; a wrong one fails the run.
 
+mod cases;
 mod figures;
 mod modes;
 mod restart;
 mod snapshot;
 mod space;
 mod subject;
-
-use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
@@ -22,6 +21,7 @@ use crate::machine::Machine;
 use crate::report::{Files, Results};
 use crate::servers::{Data, Kind};
 use figures::{Figures, Row};
+use subject::{Rewrites, Setup, Testbed, name};
 
 /// Bytes of a key.
 const KEY_LEN: usize = 16;
@@ -52,13 +52,8 @@ struct Common {
     /// Servers to measure: hotring, redis
     #[arg(long, value_enum, value_delimiter = ',', default_value = "hotring,redis")]
     servers: Vec<Kind>,
-    /// The program of hotring [default: the one beside this one]
-    #[arg(long, value_name = "FILE")]
-    program: Option<PathBuf>,
-    /// Where servers have their folders: this file system is measured [default: the system's folder for temporary
-    /// files]
-    #[arg(long, value_name = "FOLDER")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    testbed: Testbed,
     /// Threads of each server that serve requests
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -116,7 +111,7 @@ impl Common {
         }
         let machine = Machine::here();
         print!("{machine}");
-        println!("files: {}\n", file_system(&self.folder()));
+        println!("files: {}\n", file_system(&self.testbed.folder()));
         let mut rows: Vec<Row> = Vec::new();
         for figures in measure()? {
             println!("{}", figures.table());
@@ -126,24 +121,21 @@ impl Common {
         self.files.write(&results.rows, &results)
     }
 
-    fn folder(&self) -> PathBuf {
-        self.data.clone().unwrap_or_else(std::env::temp_dir)
-    }
-
     fn data(&self, keys: u64) -> Data {
         Data { keys, key_len: KEY_LEN, value_len: self.value_size }
     }
 
+    fn setup<'a>(&self, kind: Kind, log: &'a str, rewrites: Rewrites) -> Setup<'a> {
+        Setup { kind, log: Some(log), rewrites, threads: self.threads }
+    }
+
     /// The servers that can be started; what others lack is said.
-    fn kinds(&self) -> Vec<Kind> {
-        let is_there = |kind: &Kind| {
-            let given = *kind == Kind::Hotring && self.program.is_some();
-            let missing = kind.program().err().filter(|_| !given);
-            if let Some(error) = &missing {
-                eprintln!("note: {} left out: {error:#}", subject::name(*kind));
-            }
-            missing.is_none()
+    fn kinds(&self) -> Result<Vec<Kind>> {
+        let lacks = |kind, error: anyhow::Error| {
+            eprintln!("note: {} left out: {error:#}", name(kind));
         };
-        self.servers.iter().copied().filter(is_there).collect()
+        let kinds = self.testbed.present(&self.servers, lacks);
+        ensure!(!kinds.is_empty(), "nothing to measure");
+        Ok(kinds)
     }
 }

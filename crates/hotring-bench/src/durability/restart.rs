@@ -24,8 +24,9 @@ const LOG: &str = "everysec";
 /// Servers are filled, some keys are made hot by reading them, what was written is written anew as a snapshot
 /// (BGREWRITEAOF: in Redis the log's new beginning in RDB's format), some more is written, and the process is killed.
 /// Then it is started on what it has left, and asked each millisecond for one of the hot keys, and for PING, which a
-/// server that is not ready answers by -LOADING. "log alone" is a server that never wrote a snapshot. What it reads is in
-/// the system's cache.
+/// server that is not ready answers by -LOADING. "log alone" is a server that never wrote a snapshot. Redis with an RDB
+/// has no log: it is killed when it has dumped all, and would have lost what was written afterwards. What is read is in the
+/// system's cache.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RestartArgs {
@@ -54,17 +55,39 @@ Examples:
 #[derive(Clone, Copy)]
 struct Case {
     kind: Kind,
-    snapshot: bool,
+    left: Left,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    SnapshotAndLog,
+    Log,
+    /// Of Redis: a dump and no log.
+    Dump,
 }
 
 impl Case {
+    /// Of a server, all.
+    fn all(kind: Kind) -> Vec<Case> {
+        let is_redis = kind == Kind::Redis;
+        let left = [Left::SnapshotAndLog, Left::Log, Left::Dump];
+        let left = left.into_iter().filter(|left| is_redis || *left != Left::Dump);
+        left.map(|left| Case { kind, left }).collect()
+    }
+
     fn name(self) -> String {
-        let what = match (self.kind, self.snapshot) {
-            (_, false) => "log alone",
-            (Kind::Redis, true) => "AOF with RDB preamble",
-            (_, true) => "snapshot and log",
+        let what = match (self.kind, self.left) {
+            (_, Left::Log) => "log alone",
+            (_, Left::Dump) => "RDB",
+            (Kind::Redis, Left::SnapshotAndLog) => "AOF with RDB preamble",
+            (_, Left::SnapshotAndLog) => "snapshot and log",
         };
         format!("{}, {what}", name(self.kind))
+    }
+
+    /// The log's promise.
+    fn log(self) -> &'static str {
+        if self.left == Left::Dump { "off" } else { LOG }
     }
 }
 
@@ -78,12 +101,7 @@ struct Times {
 impl RestartArgs {
     pub fn measure(&self) -> Result<Vec<Figures>> {
         ensure!(self.hot <= self.keys, "--hot is at most --keys");
-        let kinds = self.common.kinds();
-        ensure!(!kinds.is_empty(), "nothing to measure");
-        let cases: Vec<Case> = [true, false]
-            .into_iter()
-            .flat_map(|snapshot| kinds.iter().map(move |&kind| Case { kind, snapshot }))
-            .collect();
+        let cases: Vec<Case> = self.common.kinds()?.into_iter().flat_map(Case::all).collect();
         let (keys, value) = (self.keys, self.common.value_size);
         let mut figures =
             Figures::new(Part::Restart, format!("{keys} keys with values of {value} bytes"));
@@ -102,12 +120,13 @@ impl RestartArgs {
 
     fn round(&self, case: Case, figures: &mut Figures) -> Result<()> {
         let data = self.common.data(self.keys);
-        let mut subject = self.common.start(case.kind, Some(LOG), &data, Rewrites::WhenTold)?;
-        self.use_it(&mut subject, case.snapshot)?;
+        let setup = self.common.setup(case.kind, case.log(), Rewrites::WhenTold);
+        let mut subject = self.common.testbed.start(setup, &data)?;
+        self.use_it(&mut subject, case.left)?;
         let Subject { target, folder, .. } = subject;
         target.kill()?;
         let bytes = folder.bytes("");
-        let plan = self.common.plan(case.kind, Some(LOG), &folder, &data);
+        let plan = self.common.testbed.plan(setup, &folder, &data);
         let times = self.start(&plan, &folder)?;
         let name = case.name();
         let mut add = |figure, value| figures.add(&name, figure, value);
@@ -121,17 +140,21 @@ impl RestartArgs {
     }
 
     /// Makes keys hot, has a snapshot written, and writes a little more.
-    fn use_it(&self, subject: &mut Subject, snapshot: bool) -> Result<()> {
+    fn use_it(&self, subject: &mut Subject, left: Left) -> Result<()> {
         let content = self.content();
         let mut client = Client::connect(&subject.target.address)?;
         let mut random = Random::new(1);
         // One key after the other, over and over: keys `0..hot`.
         let read = |index| (index % self.hot, false);
         each(&mut client, &content, self.hot * self.reads, read)?;
-        if snapshot {
+        if left == Left::SnapshotAndLog {
             subject.rewrite()?;
         }
-        each(&mut client, &content, self.writes, |_| (random.below(self.keys), true))
+        each(&mut client, &content, self.writes, |_| (random.below(self.keys), true))?;
+        if left == Left::Dump {
+            subject.save()?;
+        }
+        Ok(())
     }
 
     /// Starts the server on what is there, and looks what it serves when.

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use indicatif::ProgressBar;
 
 use super::figures::Figures;
 use super::subject::{Rewrites, Subject, name};
@@ -13,7 +12,7 @@ use super::{Common, Part};
 use crate::machine::{private_dirty_of_children, resident_of};
 use crate::report;
 use crate::resp::{Client, info_field};
-use crate::servers::{Data, Kind, Load, Rounds, Sample, Scripts};
+use crate::servers::{Data, Kind, Load, Sample, Scripts};
 use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;
 
@@ -25,6 +24,7 @@ const DRAWN: u64 = 1_000_000;
 const LOG: &str = "everysec";
 
 const RATE: &str = "SET/s";
+const PAUSE: &str = "longest pause us";
 const LATENCIES: [(&str, &str, f64); 4] = [
     ("p50 us", "p50 of quiet", 0.5),
     ("p99 us", "p99 of quiet", 0.99),
@@ -37,13 +37,14 @@ const LATENCIES: [(&str, &str, f64); 4] = [
 /// Connections overwrite values all the time, evenly over all keys. In every second window of time one snapshot is
 /// written after the other (BGSAVE). Memory is what the process has in use, looked at each 10 ms, and of Redis also what
 /// its child has for itself alone (Private_Dirty): pages that were copied because one of the two wrote to them. "memory
-/// more" is the most of a window above what the process had at the window's beginning. A snapshot that is not whole at a
+/// more" is the most of a window above what the process had at the window's beginning. "longest pause" is the longest
+/// time in which no connection got an answer. A snapshot that is not whole at a
 /// window's end is waited for, and its last part has no load beside it: windows should be longer than snapshots.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SnapshotArgs {
     /// Keys to load
-    #[arg(long, value_parser = crate::cli::count, default_value = "500k")]
+    #[arg(long, value_parser = crate::cli::count, default_value = "2M")]
     keys: u64,
     /// Connections
     #[arg(long, default_value_t = 8)]
@@ -83,8 +84,7 @@ impl SnapshotArgs {
     pub fn measure(&self) -> Result<Vec<Figures>> {
         ensure!(self.seconds > 0.0 && self.seconds < 1e6, "--seconds is a time");
         ensure!(self.connections > 0 && self.pipeline > 0, "nothing would be sent");
-        let (data, kinds) = (self.common.data(self.keys), self.common.kinds());
-        ensure!(!kinds.is_empty(), "nothing to measure");
+        let (data, kinds) = (self.common.data(self.keys), self.common.kinds()?);
         let load = Load {
             workload: Workload::W,
             skew: Skew::Uniform,
@@ -97,8 +97,8 @@ impl SnapshotArgs {
         let scripts = Scripts::draw(&load, &data, DRAWN.min(100 * self.keys), 1)?;
         let mut subjects = Vec::new();
         for &kind in &kinds {
-            let subject = self.common.start(kind, Some(LOG), &data, Rewrites::WhenTold)?;
-            subjects.push((kind, subject));
+            let setup = self.common.setup(kind, LOG, Rewrites::WhenTold);
+            subjects.push((kind, self.common.testbed.start(setup, &data)?));
         }
         let mut figures = Figures::new(Part::Snapshot, self.setting());
         let steps = 2 * self.common.rounds * kinds.len();
@@ -121,6 +121,7 @@ impl SnapshotArgs {
             for (figure, relation, _) in LATENCIES {
                 figures.relate(relation, figure, &case, &base);
             }
+            figures.relate("pause of quiet", PAUSE, &case, &base);
         }
         Ok(vec![figures])
     }
@@ -147,20 +148,17 @@ fn window(
     let before = memory(pid)?;
     let mut control = Client::connect(&target.address)?;
     let stop = AtomicBool::new(false);
-    let (samples, seen) = std::thread::scope(|scope| {
+    let (sample, seen) = std::thread::scope(|scope| {
         let remembering = scope.spawn(|| watch_memory(pid, &stop));
         let saver = scope.spawn(|| save(&mut control, saving, &stop));
-        let once = Rounds { measured: 1, warmup: 0 };
-        let targets = std::slice::from_ref(target);
-        let samples = load.measure(targets, (data, scripts), once, &ProgressBar::hidden());
+        let sample = load.once(target, (data, scripts));
         // ORDERING: Relaxed, it says when to stop and nothing else.
         stop.store(true, Relaxed);
         let mut seen = saver.join().expect("the saving thread panicked")?;
         seen.memory_max = remembering.join().expect("the watching thread panicked")?;
-        anyhow::Ok((samples?, seen))
+        anyhow::Ok((sample?, seen))
     })?;
-    let sample = samples.iter().flatten().next().context("no window was measured")?;
-    tell(&case_name(kind, saving), sample, before, &seen, figures);
+    tell(&case_name(kind, saving), &sample, before, &seen, figures);
     if saving {
         let file = if kind == Kind::Redis { "dump.rdb" } else { "snapshot-" };
         let bytes = subject.folder.bytes(file);
@@ -175,6 +173,7 @@ fn tell(case: &str, sample: &Sample, before: u64, seen: &Seen, figures: &mut Fig
         let latency = sample.tally.latency.value_at_quantile(share);
         figures.add(case, figure, latency as f64 / 1e3);
     }
+    figures.add(case, PAUSE, sample.tally.pause.as_secs_f64() * 1e6);
     let more = seen.memory_max as f64 / before as f64 - 1.0;
     figures.add(case, "memory before MB", before as f64 / 1e6);
     figures.add(case, "memory more %", more * 100.0);

@@ -1,25 +1,34 @@
 //! `space`: bytes on the disk as values are overwritten, against the bytes of what is there.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 
 use super::figures::Figures;
 use super::subject::{LOOK_EACH, Rewrites, Subject, name};
 use super::{Common, Part};
+use crate::figures::chart::{Axis, Chart, Point, Series};
+use crate::figures::plot;
+use crate::folder::Sizes;
 use crate::report;
-use crate::servers::Data;
+use crate::servers::{Data, Kind};
 
 /// The log's promise, which both servers call so.
 const LOG: &str = "everysec";
 
-/// Measure bytes on the disk as values are overwritten again and again
+const WRITTEN: &str = "of live, written";
+const RESIDENT: &str = "of live, in memory";
+
+/// Measure bytes on the disk and in memory as values are overwritten again and again
 ///
 /// All keys are loaded and then overwritten, each once in every pass. Servers see by themselves to it that the log does
-/// not grow for ever, as they do by default. "at the end" is what is there when the pass has ended and the server
-/// writes nothing anew any more; "most" is the most that was there at any time of the pass. Both are multiples of keys
-/// and values that are there.
+/// not grow for ever, as they do by default; those with "log only" are told not to. What is there is looked at when the
+/// pass has ended and the server writes nothing anew any more: "live MB" are the keys and values that it holds, "MB" the
+/// lengths of its files, "MB allocated" what the file system has given them, "MB written" what has been written of them:
+/// hotring has room for its log set aside beforehand, 64 MiB at a time. "MB in memory" is what its process has in use.
+/// "most" is the most length that files had at any time of the pass.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SpaceArgs {
@@ -29,6 +38,9 @@ pub struct SpaceArgs {
     /// How often all are overwritten
     #[arg(long, default_value_t = 10)]
     passes: u64,
+    /// Also draw what is on the disk and in memory into this folder, as space.svg and space-memory.svg
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -36,48 +48,111 @@ pub struct SpaceArgs {
 const EXAMPLES: &str = "\
 Examples:
   hotring-bench durability space
+  hotring-bench durability space --plot .
   hotring-bench durability space --keys 10M --passes 20 --data /srv/disk";
+
+/// What a pass has left.
+pub struct Pass {
+    /// Files at its end.
+    pub files: Sizes,
+    /// The most bytes by length that there were.
+    pub most: u64,
+    /// Bytes of memory at its end.
+    pub resident: u64,
+}
+
+/// A server, and whether it writes its log anew.
+type Case = (Kind, Rewrites);
 
 impl SpaceArgs {
     pub fn measure(&self) -> Result<Vec<Figures>> {
-        let (data, kinds) = (self.common.data(self.keys), self.common.kinds());
-        ensure!(!kinds.is_empty(), "nothing to measure");
+        let (data, kinds) = (self.common.data(self.keys), self.common.kinds()?);
         let (keys, value) = (self.keys, self.common.value_size);
         let setting = format!("{keys} keys with values of {value} bytes");
         let mut figures = Figures::new(Part::Space, setting);
-        let steps = self.common.rounds as u64 * kinds.len() as u64 * self.passes;
+        let cases: Vec<Case> = [Rewrites::ByItself, Rewrites::WhenTold]
+            .into_iter()
+            .flat_map(|rewrites| kinds.iter().map(move |&kind| (kind, rewrites)))
+            .collect();
+        let steps = self.common.rounds as u64 * cases.len() as u64 * self.passes;
         let bar = report::progress(steps, "space");
         for _ in 0..self.common.rounds {
-            for &kind in &kinds {
-                let mut subject = self.common.start(kind, Some(LOG), &data, Rewrites::ByItself)?;
-                let loaded = subject.folder.bytes("");
-                add(&mut figures, &case_name(name(kind), 0), (loaded, loaded), &data);
-                for pass in 1..=self.passes {
-                    let bytes = overwrite(&mut subject, &data)
-                        .with_context(|| format!("{} in pass {pass}", name(kind)))?;
-                    add(&mut figures, &case_name(name(kind), pass), bytes, &data);
+            for &case in &cases {
+                let setup = self.common.setup(case.0, LOG, case.1);
+                let mut subject = self.common.testbed.start(setup, &data)?;
+                add(&mut figures, &case_name(case, 0), &loaded(&mut subject)?, &data);
+                for number in 1..=self.passes {
+                    let name = case_name(case, number);
+                    let pass = overwrite(&mut subject, &data).with_context(|| name.clone())?;
+                    add(&mut figures, &name, &pass, &data);
                     bar.inc(1);
                 }
             }
         }
         bar.finish_and_clear();
+        if let Some(folder) = &self.plot {
+            let draw = |file, title, figure| {
+                plot::write(folder, file, &self.chart(title, &figures, figure, &cases))
+            };
+            draw("space", "Files, in multiples of keys and values", WRITTEN)?;
+            draw("space-memory", "Memory, in multiples of keys and values", RESIDENT)?;
+        }
         Ok(vec![figures])
+    }
+
+    /// A figure over passes.
+    fn chart(&self, title: &str, figures: &Figures, figure: &str, cases: &[Case]) -> Chart {
+        let series = cases.iter().map(|&case| {
+            let point = |pass| {
+                let spread = figures.spread(&case_name(case, pass), figure)?;
+                Some(Point::spread(pass as f64, spread))
+            };
+            Series::measured(label(case), (0..=self.passes).filter_map(point).collect())
+        });
+        let x = Axis::linear("how often all values were overwritten");
+        Chart::lines(title, x, Axis::linear("times keys and values"), series.collect())
     }
 }
 
-fn case_name(server: &str, pass: u64) -> String {
-    if pass == 0 { format!("{server}, loaded") } else { format!("{server}, overwritten {pass}x") }
+/// What servers are called in plots.
+fn label((kind, rewrites): Case) -> String {
+    let only = if rewrites == Rewrites::WhenTold { ", log only" } else { "" };
+    format!("{}{only}", name(kind))
 }
 
-fn add(figures: &mut Figures, case: &str, (end, most): (u64, u64), data: &Data) {
-    let live = data.keys * (data.key_len + data.value_len) as u64;
-    figures.add(case, "MB", end as f64 / 1e6);
-    figures.add(case, "of keys and values, at the end", end as f64 / live as f64);
-    figures.add(case, "most", most as f64 / live as f64);
+fn case_name(case: Case, pass: u64) -> String {
+    let label = label(case);
+    if pass == 0 { format!("{label}, loaded") } else { format!("{label}, overwritten {pass}x") }
 }
 
-/// One pass; the bytes at its end, and the most of them.
-fn overwrite(subject: &mut Subject, data: &Data) -> Result<(u64, u64)> {
+fn add(figures: &mut Figures, case: &str, pass: &Pass, data: &Data) {
+    let Pass { files, most, resident } = *pass;
+    let live = data.live();
+    for (figure, bytes) in [
+        ("live MB", live),
+        ("MB", files.length),
+        ("MB allocated", files.allocated),
+        ("MB written", files.written),
+        ("MB in memory", resident),
+    ] {
+        figures.add(case, figure, bytes as f64 / 1e6);
+    }
+    for (figure, bytes) in
+        [("of live", files.length), (WRITTEN, files.written), ("most", most), (RESIDENT, resident)]
+    {
+        figures.add(case, figure, bytes as f64 / live as f64);
+    }
+}
+
+/// What is there when nothing has been overwritten yet.
+pub fn loaded(subject: &mut Subject) -> Result<Pass> {
+    subject.wait_until_idle()?;
+    let files = subject.folder.sizes();
+    Ok(Pass { files, most: files.length, resident: subject.resident()? })
+}
+
+/// One pass.
+pub fn overwrite(subject: &mut Subject, data: &Data) -> Result<Pass> {
     let (target, folder) = (&subject.target, &subject.folder);
     let stop = AtomicBool::new(false);
     let watch = || {
@@ -97,7 +172,6 @@ fn overwrite(subject: &mut Subject, data: &Data) -> Result<(u64, u64)> {
         (written, watching.join().expect("the watching thread panicked"))
     });
     written?;
-    subject.wait_until_idle()?;
-    let end = subject.folder.bytes("");
-    Ok((end, most.max(end)))
+    let end = loaded(subject)?;
+    Ok(Pass { most: most.max(end.most), ..end })
 }

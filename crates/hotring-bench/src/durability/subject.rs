@@ -1,13 +1,15 @@
-//! A server with a folder of its own, and what it tells of its log.
+//! A server with a folder of its own, where it comes from, and what it tells of its log.
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 
-use super::Common;
 use crate::folder::Folder;
+use crate::machine;
 use crate::resp::{Client, info_field};
 use crate::servers::{Data, Kind, LogPlan, Plan, Target, Transport};
 
@@ -21,11 +23,27 @@ pub fn name(kind: Kind) -> &'static str {
     if kind == Kind::Redis { "redis" } else { "hotring" }
 }
 
-/// A server that runs. It ends before its folder goes.
-pub struct Subject {
-    pub target: Target,
-    pub folder: Folder,
-    control: Client,
+/// Where servers come from, and where they have their folders.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Testbed {
+    /// The program of hotring [default: the one beside this one]
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Where servers that keep data have their folders: this file system is measured [default: the system's folder
+    /// for temporary files]
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+}
+
+/// How a server is started.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    pub kind: Kind,
+    /// The log's promise, as the server names it. Without one, the server leaves nothing on the disk.
+    pub log: Option<&'a str>,
+    pub rewrites: Rewrites,
+    /// Threads that serve.
+    pub threads: usize,
 }
 
 /// When a server writes its log anew.
@@ -36,27 +54,51 @@ pub enum Rewrites {
     WhenTold,
 }
 
-impl Common {
-    /// How a server is to be started on a folder; without a log, it leaves nothing there.
-    pub fn plan(&self, kind: Kind, log: Option<&str>, folder: &Folder, data: &Data) -> Plan {
-        let log = log.map(|when| LogPlan { when: when.into(), data: folder.path().to_owned() });
-        let program = self.program.clone().filter(|_| kind == Kind::Hotring);
-        Plan { program, log, ..Plan::new(kind, Transport::Tcp, self.threads, "hotring", data) }
+/// A server that runs. It ends before its folder goes.
+pub struct Subject {
+    pub target: Target,
+    pub folder: Folder,
+    control: Client,
+}
+
+impl Testbed {
+    /// Where folders are made.
+    pub fn folder(&self) -> PathBuf {
+        self.data.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// The program of a server, where it is not the usual one.
+    pub fn program(&self, kind: Kind) -> Option<PathBuf> {
+        self.program.clone().filter(|_| kind == Kind::Hotring)
+    }
+
+    /// Those that can be started; of each other one, the second closure is told why not.
+    pub fn present(&self, kinds: &[Kind], mut lacks: impl FnMut(Kind, anyhow::Error)) -> Vec<Kind> {
+        let is_there = |kind: &Kind| {
+            let missing = kind.program().err().filter(|_| self.program(*kind).is_none());
+            missing.map(|error| lacks(*kind, error)).is_none()
+        };
+        kinds.iter().copied().filter(is_there).collect()
+    }
+
+    /// How a server is to be started on a folder.
+    pub fn plan(&self, setup: Setup<'_>, folder: &Folder, data: &Data) -> Plan {
+        let log = |when: &str| LogPlan { when: when.into(), data: folder.path().to_owned() };
+        let Setup { kind, threads, .. } = setup;
+        Plan {
+            program: self.program(kind),
+            log: setup.log.map(log),
+            ..Plan::new(kind, Transport::Tcp, threads, "hotring", data)
+        }
     }
 
     /// Starts a server on a new folder and has it hold the data.
-    pub fn start(
-        &self,
-        kind: Kind,
-        log: Option<&str>,
-        data: &Data,
-        rewrites: Rewrites,
-    ) -> Result<Subject> {
-        let folder = Folder::new(&self.folder(), name(kind))?;
-        let target = Target::start(&self.plan(kind, log, &folder, data))?;
+    pub fn start(&self, setup: Setup<'_>, data: &Data) -> Result<Subject> {
+        let folder = Folder::new(&self.folder(), name(setup.kind))?;
+        let target = Target::start(&self.plan(setup, &folder, data))?;
         let mut control = Client::connect(&target.address)?;
         control.wait_until_loaded()?;
-        if rewrites == Rewrites::WhenTold {
+        if setup.rewrites == Rewrites::WhenTold {
             control.call(&[b"CONFIG", b"SET", b"auto-aof-rewrite-percentage", b"0"])?;
         }
         data.load(&target)?;
@@ -72,9 +114,24 @@ impl Subject {
 
     /// Has it write its log anew, as short as it can be, and waits until that is done.
     pub fn rewrite(&mut self) -> Result<()> {
+        self.write_anew(b"BGREWRITEAOF")
+    }
+
+    /// Has it write a snapshot, and waits until that is done.
+    pub fn save(&mut self) -> Result<()> {
+        self.write_anew(b"BGSAVE")
+    }
+
+    fn write_anew(&mut self, command: &[u8]) -> Result<()> {
         self.wait_until_idle()?;
-        self.control.call(&[b"BGREWRITEAOF"])?;
-        self.wait_until_idle()
+        self.control.call(&[command])?;
+        self.wait_until_idle()?;
+        // hotring tells of either by the second one.
+        for field in ["aof_last_bgrewrite_status", "rdb_last_bgsave_status"] {
+            let status = self.tells::<String>(field)?.unwrap_or_else(|| "ok".into());
+            ensure!(status == "ok", "{} has failed: {field} is {status}", command.escape_ascii());
+        }
+        Ok(())
     }
 
     /// Waits until neither a snapshot nor a log is being written anew.
@@ -96,5 +153,10 @@ impl Subject {
     pub fn settle(&self) -> Result<()> {
         let folder = File::open(self.folder.path())?;
         rustix::fs::syncfs(folder).context("cannot sync the file system")
+    }
+
+    /// Bytes of memory that its process has in use.
+    pub fn resident(&self) -> Result<u64> {
+        machine::resident_of(self.target.pid.context("it was started here")?)
     }
 }

@@ -20,6 +20,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::address::Address;
+use crate::figures;
 use crate::machine::Machine;
 use crate::report::{self, Files, Results, Table};
 use crate::workload::trace::Format;
@@ -103,7 +104,7 @@ impl EvictArgs {
             let of_trace = self.replay(&named, &contestants)?;
             self.print(&named, &of_trace);
             if let Some(folder) = &self.plot {
-                plot::write(folder, &named.name, &of_trace)?;
+                figures::plot::write(folder, &named.name, &plot::chart(&named.name, &of_trace))?;
             }
             rows.extend(of_trace);
         }

@@ -18,6 +18,7 @@ mod latency;
 mod locked;
 mod mercury;
 mod over_time;
+pub mod plot;
 mod report;
 mod rhkv;
 mod scale;

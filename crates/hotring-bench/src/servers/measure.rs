@@ -79,6 +79,11 @@ impl Data {
         Dialect::new(target.address.protocol, Content::new(self.key_len, self.value_len))
     }
 
+    /// Bytes of all keys and values.
+    pub fn live(&self) -> u64 {
+        self.keys * (self.key_len + self.value_len) as u64
+    }
+
     /// Puts all keys into a target.
     pub fn load(&self, target: &Target) -> Result<()> {
         let order = Scramble::new(self.keys, 1);
@@ -151,15 +156,13 @@ impl Load {
         rounds: Rounds,
         bar: &ProgressBar,
     ) -> Result<Vec<Vec<Sample>>> {
-        allow_files(self.connections)?;
         let mut samples: Vec<Vec<Sample>> = targets.iter().map(|_| Vec::new()).collect();
         for round in 0..rounds.warmup + rounds.measured {
             for turn in 0..targets.len() {
                 // Another target begins each round, so that none always follows the same one.
                 let at = (round + turn) % targets.len();
                 let target = &targets[at];
-                let sample = self.round(target, data, scripts);
-                let sample = sample.with_context(|| format!("{} failed", target.label()))?;
+                let sample = self.once(target, (data, scripts))?;
                 if round >= rounds.warmup {
                     samples[at].push(sample);
                 }
@@ -167,6 +170,13 @@ impl Load {
             }
         }
         Ok(samples)
+    }
+
+    /// One round of one target, which holds the data.
+    pub fn once(&self, target: &Target, (data, scripts): (&Data, &Scripts)) -> Result<Sample> {
+        allow_files(self.connections)?;
+        let sample = self.round(target, data, scripts);
+        sample.with_context(|| format!("{} failed", target.label()))
     }
 
     fn round(&self, target: &Target, data: &Data, scripts: &Scripts) -> Result<Sample> {

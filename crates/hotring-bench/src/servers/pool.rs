@@ -44,6 +44,8 @@ pub struct Tally {
     pub requests: u64,
     /// Nanoseconds from departure (closed loop) or from the due time (open loop) to the reply.
     pub latency: Histogram<u64>,
+    /// The longest time in which none of a thread's connections got an answer, in a closed loop.
+    pub pause: Duration,
 }
 
 impl Tally {
@@ -51,12 +53,13 @@ impl Tally {
     pub fn new() -> Self {
         let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
             .expect("the bounds and the precision are valid ones");
-        Tally { requests: 0, latency }
+        Tally { requests: 0, latency, pause: Duration::ZERO }
     }
 
     /// Joins what another thread saw.
     pub fn add(&mut self, other: &Tally) {
         self.requests += other.requests;
+        self.pause = self.pause.max(other.pause);
         self.latency.add(&other.latency).expect("both histograms have the same bounds");
     }
 
@@ -133,13 +136,16 @@ impl<'a> Pool<'a> {
         for at in 0..self.connections.len() {
             busy += usize::from(self.begin(at, batch(&self.connections[at], depth, until, true))?);
         }
+        let mut heard = Instant::now();
         while busy > 0 {
             self.wait(&mut events, &SILENCE_MAX)?;
             ensure!(!events.is_empty(), "no answer for {} s", SILENCE_MAX.tv_sec);
             for event in &events {
                 let Some((at, answered)) = self.advance(event)? else { continue };
-                let connection = &self.connections[at];
-                tally.record(connection.departure.elapsed(), answered);
+                let (connection, now) = (&self.connections[at], Instant::now());
+                tally.pause = tally.pause.max(now - heard);
+                heard = now;
+                tally.record(now - connection.departure, answered);
                 if connection.outstanding() == 0 {
                     let next = batch(connection, depth, until, false);
                     busy -= usize::from(!self.begin(at, next)?);

@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::measure::Data;
 use crate::address::{Address, Place, Protocol};
-use crate::machine;
+use crate::{folder, machine};
 
 /// A server that can be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -73,7 +73,8 @@ pub struct Plan {
 /// A log that a server is to keep.
 #[derive(Clone, Debug)]
 pub struct LogPlan {
-    /// When writes are acknowledged, as hotring's `--log` has it, or Redis's `--appendfsync`.
+    /// When writes are acknowledged, as hotring's `--log` has it, or Redis's `--appendfsync`. "off" is no log, but a
+    /// dump when one is asked for.
     pub when: String,
     /// The folder.
     pub data: PathBuf,
@@ -257,6 +258,9 @@ impl Plan {
         let value_len = self.value_len.to_string();
         let data = self.log.as_ref().map(|log| log.data.display().to_string());
         match (&self.log, &data, self.kind) {
+            (Some(log), Some(data), Kind::Redis) if log.when == "off" => {
+                args.extend(["--dir", data]);
+            }
             (Some(log), Some(data), Kind::Redis) => {
                 args.extend(["--appendonly", "yes", "--appendfsync", &log.when, "--dir", data]);
             }
@@ -347,6 +351,21 @@ impl Running {
         self.clean();
     }
 
+    /// Waits until it is gone, so that nothing writes to its folder any more.
+    fn wait(&self) {
+        let Some(pid) = Pid::from_raw(self.pid.cast_signed()) else { return };
+        let start = Instant::now();
+        // An error means that it is gone.
+        while let Ok(None) = waitpid(Some(pid), WaitOptions::NOHANG) {
+            match start.elapsed() {
+                waited if waited > 2 * PATIENCE => return,
+                waited if waited > PATIENCE => drop(kill_process(pid, Signal::KILL)),
+                _ => {}
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     fn clean(&self) {
         // The server may have removed its socket itself.
         let _ = std::fs::remove_file(&self.log);
@@ -395,8 +414,11 @@ fn end_all_on_signal(ready: &SyncSender<()>) -> Result<()> {
         .await;
         anyhow::Ok(())
     })?;
+    // Held to the end, so that who waits for a server that has gone says nothing and starts no other.
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     running.iter().for_each(Running::end);
+    running.iter().for_each(Running::wait);
+    folder::remove_all();
     eprintln!("interrupted; {} servers ended", running.len());
     std::process::exit(130);
 }

@@ -48,7 +48,15 @@ fn every_promise_of_a_log_has_its_figures() {
     let redis = ["redis off", "redis no", "redis everysec", "redis always"];
     let cases = hotring.iter().chain(redis.iter().filter(|_| figures.redis));
     for case in cases {
-        for figure in ["requests/s", "p50 us", "p99.9 us", "CPU us a request", "of off"] {
+        for figure in [
+            "requests/s",
+            "mean us",
+            "p50 us",
+            "p99.9 us",
+            "CPU us a request",
+            "of off",
+            "CPU of off",
+        ] {
             assert!(figures.all(case, figure, 2).iter().all(|value| *value > 0.0), "{case}");
         }
     }
@@ -58,8 +66,18 @@ fn every_promise_of_a_log_has_its_figures() {
     // About half of four requests are writes, of each of eight connections: they share syncs.
     let shared = figures.all("hotring sync", "records a sync", 2);
     assert!(shared[0] >= 1.0 && shared[1] > shared[0], "{shared:?} in {}", figures.text);
-    let off = figures.all("hotring off", "of off", 2);
-    assert_eq!(off, [1.0, 1.0]);
+    for relation in ["of off", "CPU of off"] {
+        assert_eq!(figures.all("hotring off", relation, 2), [1.0, 1.0]);
+    }
+}
+
+#[test]
+fn a_synchronous_log_shares_no_sync_where_one_connection_writes_one_record_at_a_time() {
+    let one = ["--mix", "writes", "--connections", "1", "--pipeline", "1", "--log", "sync"];
+    let short = ["--keys", "1k", "--seconds", "0.05", "--servers", "hotring"];
+    let figures = figures(&[&["modes"][..], &one, &short].concat());
+    assert!(figures.text.contains("SET only, 1 connection,"), "{}", figures.text);
+    assert_eq!(figures.all("hotring sync", "records a sync", 1), [1.0]);
 }
 
 #[test]
@@ -67,7 +85,7 @@ fn a_killed_server_is_timed_until_it_serves_again() {
     let short = ["--keys", "30k", "--reads", "500", "--writes", "1k"];
     let figures = figures(&[&["restart"][..], &short].concat());
     let hotring = ["hotring, snapshot and log", "hotring, log alone"];
-    let redis = ["redis, AOF with RDB preamble", "redis, log alone"];
+    let redis = ["redis, AOF with RDB preamble", "redis, log alone", "redis, RDB"];
     for case in hotring.iter().chain(redis.iter().filter(|_| figures.redis)) {
         let [accepts, hot, all] = ["accepts ms", "first hot key ms", "all ms"]
             .map(|figure| figures.all(case, figure, 1)[0]);
@@ -85,7 +103,9 @@ fn writers_beside_a_snapshot_have_their_figures() {
     for server in ["hotring", "redis"].iter().filter(|name| **name == "hotring" || figures.redis) {
         let (quiet, snapshot) = (format!("{server}, quiet"), format!("{server}, snapshot"));
         for case in [&quiet, &snapshot] {
-            for figure in ["SET/s", "p50 us", "max us", "memory before MB"] {
+            for figure in
+                ["SET/s", "p50 us", "p99.9 us", "max us", "longest pause us", "memory before MB"]
+            {
                 assert!(figures.all(case, figure, 1)[0] > 0.0, "{}", figures.text);
             }
         }
@@ -99,13 +119,31 @@ fn writers_beside_a_snapshot_have_their_figures() {
 }
 
 #[test]
-fn files_are_counted_as_values_are_overwritten() {
-    let figures = figures(&["space", "--keys", "20k", "--passes", "2"]);
-    for server in ["hotring", "redis"].iter().filter(|name| **name == "hotring" || figures.redis) {
+fn files_and_memory_are_counted_as_values_are_overwritten() {
+    let folder = tempfile::tempdir().expect("a place for plots");
+    let plots = folder.path().to_str().expect("a plain path");
+    let figures = figures(&["space", "--keys", "20k", "--passes", "2", "--plot", plots]);
+    let servers =
+        ["hotring", "redis"].into_iter().filter(|name| *name == "hotring" || figures.redis);
+    for server in servers.clone() {
         for case in ["loaded", "overwritten 1x", "overwritten 2x"] {
-            let case = format!("{server}, {case}");
-            let end = figures.all(&case, "of keys and values, at the end", 1)[0];
-            assert!(1.0 < end && end <= figures.all(&case, "most", 1)[0], "{}", figures.text);
+            let of = |figure| figures.all(&format!("{server}, {case}"), figure, 1)[0];
+            assert!(1.0 < of("of live") && of("of live") <= of("most"), "{}", figures.text);
+            assert!(of("live MB") <= of("MB written"), "{}", figures.text);
+            assert!(of("MB written") <= of("MB allocated"), "{}", figures.text);
+            assert!(of("of live, in memory") > 1.0, "{}", figures.text);
         }
+        // What is not written anew has all that was ever written: the load and two passes.
+        let grown =
+            figures.all(&format!("{server}, log only, overwritten 2x"), "of live, written", 1);
+        assert!(grown[0] > 3.0, "{}", figures.text);
+    }
+    // 20,000 keys and values are 2 MB; what was set aside beforehand is no part of what was written.
+    let [length, written] =
+        ["MB", "MB written"].map(|figure| figures.all("hotring, loaded", figure, 1)[0]);
+    assert!(length > 60.0 && written < 5.0, "{}", figures.text);
+    for plot in ["space.svg", "space-memory.svg"] {
+        let plot = std::fs::read_to_string(folder.path().join(plot)).expect("it was drawn");
+        assert_eq!(plot.matches("log only</text>").count(), servers.clone().count(), "{plot}");
     }
 }

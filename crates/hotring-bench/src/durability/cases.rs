@@ -1,0 +1,85 @@
+//! Servers that differ in what their log promises, and what a window of time of one of them gave.
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use super::subject::{Rewrites, Setup, Subject, Testbed, name};
+use crate::servers::{Data, Kind, Load, Sample, Scripts};
+
+/// What a log promises, by hotring's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// No log
+    Off,
+    /// Writes are acknowledged at once
+    Async,
+    /// Writes are acknowledged once they are written, and synced each second
+    Everysec,
+    /// Writes are acknowledged once the disk has them
+    Sync,
+}
+
+/// A server in a mode.
+pub struct Case {
+    pub kind: Kind,
+    pub mode: Mode,
+    pub subject: Subject,
+}
+
+/// What a window of time gave.
+pub struct Window {
+    pub sample: Sample,
+    /// Records that shared a sync, on average, where the server tells it.
+    pub records_a_sync: Option<f64>,
+}
+
+impl Mode {
+    /// As the server names it.
+    pub fn of(self, kind: Kind) -> &'static str {
+        match (self, kind) {
+            (Mode::Off, _) => "off",
+            (Mode::Async, Kind::Redis) => "no",
+            (Mode::Async, _) => "async",
+            (Mode::Everysec, _) => "everysec",
+            (Mode::Sync, Kind::Redis) => "always",
+            (Mode::Sync, _) => "sync",
+        }
+    }
+}
+
+/// A server in a mode, as figures name it.
+pub fn case_name(kind: Kind, mode: Mode) -> String {
+    format!("{} {}", name(kind), mode.of(kind))
+}
+
+impl Case {
+    /// Starts it on a new folder and has it hold the data. Its log is written anew when that is told only.
+    pub fn start(
+        testbed: &Testbed,
+        (kind, mode): (Kind, Mode),
+        threads: usize,
+        data: &Data,
+    ) -> Result<Self> {
+        let log = (mode != Mode::Off).then(|| mode.of(kind));
+        let setup = Setup { kind, log, rewrites: Rewrites::WhenTold, threads };
+        Ok(Case { kind, mode, subject: testbed.start(setup, data)? })
+    }
+
+    /// A window of time of this server alone. What was written before, by whomever, is on the disk when it begins.
+    pub fn window(&mut self, load: &Load, data: &Data, scripts: &Scripts) -> Result<Window> {
+        self.subject.settle()?;
+        let before = self.synced()?;
+        let sample = load.once(&self.subject.target, (data, scripts))?;
+        let since = self.synced()?.zip(before).map(|(after, before)| {
+            let (records, syncs) = (after.0 - before.0, after.1 - before.1);
+            records / syncs
+        });
+        Ok(Window { sample, records_a_sync: since.filter(|shared| shared.is_finite()) })
+    }
+
+    /// Records so far and syncs so far, where the server tells both.
+    fn synced(&mut self) -> Result<Option<(f64, f64)>> {
+        let records = self.subject.tells("log_last_synced")?;
+        Ok(records.zip(self.subject.tells("log_syncs")?))
+    }
+}

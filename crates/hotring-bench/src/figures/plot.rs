@@ -1,0 +1,53 @@
+//! A chart as an SVG file of its own: the plot of `svg.rs` with its title, its legend and its style.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::chart::Chart;
+use super::svg;
+
+/// Where the legend ends and the plot begins, of a line of the legend, and the size of `svg.rs`'s plot.
+const LEGEND_LINE: usize = 20;
+const LEGEND_COLUMNS: usize = 4;
+const WIDTH: usize = 600;
+const HEIGHT: usize = 340;
+
+/// Writes `name.svg`.
+pub fn write(folder: &Path, name: &str, chart: &Chart) -> Result<()> {
+    let path = folder.join(format!("{name}.svg"));
+    let context = || format!("cannot write {}", path.display());
+    std::fs::create_dir_all(folder).with_context(context)?;
+    std::fs::write(&path, draw(chart)).with_context(context)
+}
+
+fn draw(chart: &Chart) -> String {
+    let lines = chart.series.len().div_ceil(LEGEND_COLUMNS);
+    let top = LEGEND_LINE * lines + 30;
+    let mut file = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\"><style>{}</style>\
+         <rect class=\"page\" width=\"100%\" height=\"100%\"/>\
+         <text class=\"title\" x=\"12\" y=\"20\">{}</text>",
+        top + HEIGHT,
+        include_str!("plot.css"),
+        chart.title
+    );
+    for (place, (series, look)) in chart.series.iter().zip(svg::looks(chart)).enumerate() {
+        let x = 12 + place % LEGEND_COLUMNS * (WIDTH / LEGEND_COLUMNS);
+        let y = 30 + place / LEGEND_COLUMNS * LEGEND_LINE;
+        let _ = write!(
+            file,
+            "<svg x=\"{x}\" y=\"{y}\" width=\"28\" height=\"14\">{}</svg>\
+             <text x=\"{}\" y=\"{}\">{}</text>",
+            svg::sign(look, series, chart.shape),
+            x + 34,
+            y + 11,
+            series.name
+        );
+    }
+    let plot = svg::draw(chart, "plot");
+    let _ =
+        writeln!(file, "<svg y=\"{top}\" width=\"{WIDTH}\" height=\"{HEIGHT}\">{plot}</svg></svg>");
+    file
+}
