@@ -20,8 +20,10 @@ use crate::folder::file_system;
 use crate::machine::Machine;
 use crate::report::{Files, Results};
 use crate::servers::{Data, Kind};
+pub use cases::{Case, Mode, Window};
 use figures::{Figures, Row};
-use subject::{Rewrites, Setup, Testbed, name};
+pub use space::{Pass, loaded, overwrite};
+pub use subject::{Rewrites, Setup, Testbed, name};
 
 /// Bytes of a key.
 const KEY_LEN: usize = 16;

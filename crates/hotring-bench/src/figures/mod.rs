@@ -5,12 +5,12 @@
 //! `report.css`, the files of a report in `report.rs`. The other files measure, a paper each or a
 //! part of one.
 //!
-//! Figures that need what does not exist yet (a cluster, a log, RDMA) are left out; the report says
-//! so.
+//! Figures that need what does not exist yet (a cluster, RDMA) are left out; the report says so.
 
 mod accesses;
 pub mod chart;
 mod durable;
+mod durable_log;
 mod field;
 pub mod figure;
 mod html;
@@ -21,6 +21,7 @@ mod over_time;
 pub mod plot;
 mod report;
 mod rhkv;
+mod rhkv_space;
 mod scale;
 mod servers;
 mod skew;
@@ -36,6 +37,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use indicatif::ProgressBar;
 
+use crate::durability::Testbed;
 use crate::machine::{self, Machine};
 use figure::{Figure, Measured, Subject};
 use report::Report;
@@ -58,6 +60,8 @@ pub struct FiguresArgs {
     /// Print which figures there are, and end
     #[arg(long)]
     list: bool,
+    #[command(flatten)]
+    testbed: Testbed,
 }
 
 /// A figure that can be measured.
@@ -72,6 +76,8 @@ pub struct Entry {
 pub struct Bench {
     /// How much.
     pub size: Size,
+    /// Where servers come from.
+    pub testbed: Testbed,
     /// Which figure this is, of how many.
     turn: String,
 }
@@ -87,6 +93,8 @@ fn entries() -> Vec<Entry> {
     entries.extend(mercury::ENTRIES);
     entries.extend(rhkv::ENTRIES);
     entries.extend(servers::ENTRIES);
+    entries.extend(rhkv_space::ENTRIES);
+    entries.extend(durable_log::ENTRIES);
     entries.extend(durable::ENTRIES);
     entries.sort_by_key(|entry| (entry.subject.source.order(), entry.subject.id));
     entries
@@ -111,7 +119,7 @@ impl FiguresArgs {
             return Ok(());
         };
         machine::huge_pages_for_all()?;
-        let report = measure(self.scale, &entries)?;
+        let report = measure(self.scale, &self.testbed, &entries)?;
         report.write(out)?;
         println!("{}", out.join("report.html").display());
         Ok(())
@@ -131,8 +139,9 @@ impl FiguresArgs {
 }
 
 /// Measures figures, one after the other.
-fn measure(scale: Scale, entries: &[Entry]) -> Result<Report> {
-    let mut bench = Bench { size: scale.size()?, turn: String::new() };
+fn measure(scale: Scale, testbed: &Testbed, entries: &[Entry]) -> Result<Report> {
+    let (size, testbed) = (scale.size()?, testbed.clone());
+    let mut bench = Bench { size, testbed, turn: String::new() };
     let start = Instant::now();
     let mut figures = Vec::new();
     for (at, Entry { subject, measure }) in entries.iter().enumerate() {
@@ -160,7 +169,6 @@ fn measure(scale: Scale, entries: &[Entry]) -> Result<Report> {
 
 /// What the report does not have, and why.
 const LEFT_OUT: &str = "Left out, as this project has no such part yet: what needs RDMA (RHKV, \
-                        figure 9 and table 4), a cluster (the durable store, figures 3 and 4) or a \
-                        log (its table 1, and RHKV's space amplification). The machines, data sets \
-                        and rival systems of the papers are not at hand: each figure's notes say \
-                        what stands for them.";
+                        figure 9 and table 4) or a cluster (the durable store, figures 3 and 4). The \
+                        machines, data sets and rival systems of the papers are not at hand: each \
+                        figure's notes say what stands for them.";

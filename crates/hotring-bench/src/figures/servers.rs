@@ -93,6 +93,7 @@ impl Field {
         ] {
             let mut plan = Plan::new(kind, Transport::Tcp, 1, engine, &data);
             plan.pinned = machine::cores().len() > 1;
+            plan.program = bench.testbed.program(kind);
             match Target::start(&plan) {
                 Ok(target) => targets.push(target),
                 Err(error) => notes.push(format!("Left out: {}. {error:#}.", plan.name())),

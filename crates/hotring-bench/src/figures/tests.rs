@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use super::chart::{Axis, Chart, Mark, Point, Series, Shape};
 use super::figure::{Claim, Figure, Measured, Paper, Source, Subject};
 use super::report::{Report, day};
-use super::{Entry, Scale, entries, html, servers};
+use super::{Entry, Scale, durable_log, entries, html, rhkv_space, servers};
+use crate::durability::Testbed;
 use crate::machine::Machine;
 use crate::report::Spread;
 
@@ -153,16 +154,18 @@ fn days_are_those_of_the_calendar() {
     assert_eq!(day(1_767_225_600), "2026-01-01");
 }
 
-/// Servers are programs of their own: the tests of the subcommand `servers` start them.
+/// Servers are programs of their own: the tests of the command line start them.
 fn is_in_process(entry: &Entry) -> bool {
-    servers::ENTRIES.iter().all(|server| server.subject.id != entry.subject.id)
+    let mut served =
+        servers::ENTRIES.iter().chain(&durable_log::ENTRIES).chain(&rhkv_space::ENTRIES);
+    served.all(|server| server.subject.id != entry.subject.id)
 }
 
 #[test]
 fn every_figure_is_measured_at_a_tiny_scale_and_has_charts_with_points() {
     let mut entries = entries();
     entries.retain(is_in_process);
-    let report = super::measure(Scale::Tiny, &entries).unwrap();
+    let report = super::measure(Scale::Tiny, &Testbed::default(), &entries).unwrap();
     assert_eq!(report.figures.len(), entries.len());
     for figure in &report.figures {
         let (id, measured) = (figure.subject.id, &figure.measured);

@@ -147,3 +147,32 @@ fn files_and_memory_are_counted_as_values_are_overwritten() {
         assert_eq!(plot.matches("log only</text>").count(), servers.clone().count(), "{plot}");
     }
 }
+
+#[test]
+fn the_figures_of_papers_about_logs_are_measured() {
+    let folder = tempfile::tempdir().expect("a place for files");
+    let path = |path: &Path| path.to_str().expect("a plain path").to_owned();
+    let (program, out) = (path(&program(folder.path())), folder.path().join("report"));
+    let which = ["figures", "--scale", "tiny", "--only", "durable-table-1,rhkv-space"];
+    let places = ["--program", &program, "--data", &path(folder.path()), "--out", &path(&out)];
+    bench(&[&which[..], &places].concat());
+    let report = std::fs::read_to_string(out.join("report.json")).expect("it was written");
+    let report: serde_json::Value = serde_json::from_str(&report).expect("one JSON value");
+    assert!(!report["notes"].to_string().contains("table 1"), "{report}");
+    let figures = report["figures"].as_array().expect("figures");
+    let ids: Vec<_> = figures.iter().map(|figure| figure["id"].as_str().expect("one")).collect();
+    assert_eq!(ids, ["rhkv-space", "durable-table-1"]);
+    for (figure, charts) in figures.iter().zip([2, 3]) {
+        assert!(!figure["claims"].as_array().expect("claims").is_empty(), "{figure}");
+        let drawn = figure["charts"].as_array().expect("charts");
+        assert_eq!(drawn.len(), charts, "{figure}");
+        for series in drawn.iter().flat_map(|chart| chart["series"].as_array().expect("series")) {
+            let points = series["points"].as_array().expect("points");
+            assert!(!points.is_empty(), "{series}");
+            assert!(points.iter().all(|point| point["y"].as_f64().expect("one") > 0.0), "{series}");
+        }
+    }
+    // A database alone on its server: the log has all of it, the snapshot no less than keys and values.
+    let bars = &figures[0]["charts"][0]["series"][0]["points"];
+    assert!((0..3).all(|at| bars[at]["y"].as_f64().expect("one") > 1.0), "{bars}");
+}

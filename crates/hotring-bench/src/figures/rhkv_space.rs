@@ -1,0 +1,221 @@
+//! RHKV's section 6.6: what a database takes on the disk, against the bytes of its keys and values.
+
+use anyhow::Result;
+
+use super::chart::{Axis, Chart, Point, Series};
+use super::figure::{Claim, Measured, Paper, Source, Subject, short};
+use super::{Bench, Entry};
+use crate::durability::{Pass, Rewrites, Setup, loaded, name, overwrite};
+use crate::folder::Sizes;
+use crate::servers::{Data, Kind};
+
+/// What this file measures.
+pub const ENTRIES: [Entry; 1] = [Entry {
+    subject: Subject {
+        id: "rhkv-space",
+        title: "Space amplification",
+        source: Source { paper: Paper::Rhkv, place: "section 6.6" },
+        paper: "A database of 1.02 GB, of 10-byte keys with 100-byte values, takes 1204.25 MB in \
+                RHKV, 1256.32 MB in Redis with an append-only file synced each second, 1230.32 MB in \
+                MongoDB: RHKV takes the least.",
+    },
+    measure,
+}];
+
+/// The paper's logical size, and what the three take of it, in MB.
+const LOGICAL: f64 = 1020.0;
+const RHKV: f64 = 1204.25;
+const REDIS: f64 = 1256.32;
+const MONGODB: f64 = 1230.32;
+
+const KEY_LEN: usize = 10;
+const VALUE_LEN: usize = 100;
+/// What gives the paper's logical size.
+const KEYS_MAX: u64 = 10_000_000;
+/// How often all values are overwritten.
+const PASSES: usize = 4;
+/// The log's promise, which both servers call so.
+const LOG: &str = "everysec";
+
+/// The places of the first plot.
+const PLACES: [&str; 3] = ["after the load", "its length", "packed"];
+
+/// What was seen of a server.
+struct Seen {
+    kind: Kind,
+    /// After the load and after each pass, of one that never writes its log anew.
+    log_only: Vec<Pass>,
+    /// Of one that does so by itself.
+    by_itself: Vec<Pass>,
+    /// Of the first one, when the log has been written anew.
+    rewritten: Sizes,
+    /// When something has been written since and the log has been written anew again: as short as it can be.
+    packed: Sizes,
+}
+
+fn measure(bench: &Bench) -> Result<Measured> {
+    let keys = (bench.size.keys / 8).clamp(1, KEYS_MAX);
+    let data = Data { keys, key_len: KEY_LEN, value_len: VALUE_LEN };
+    let mut notes = vec![setting(&data)];
+    let lacks = |kind, error| notes.push(format!("Left out: {}. {error:#}.", name(kind)));
+    let kinds = bench.testbed.present(&[Kind::Hotring, Kind::Redis], lacks);
+    let bar = bench.steps((kinds.len() * 2 * (1 + PASSES)) as u64, "files");
+    let mut seen = Vec::new();
+    for kind in kinds {
+        let passes = |rewrites| -> Result<(Vec<Pass>, [Sizes; 2])> {
+            let setup = Setup { kind, log: Some(LOG), rewrites, threads: 1 };
+            let mut subject = bench.testbed.start(setup, &data)?;
+            let mut passes = vec![loaded(&mut subject)?];
+            bar.inc(1);
+            for _ in 0..PASSES {
+                passes.push(overwrite(&mut subject, &data)?);
+                bar.inc(1);
+            }
+            subject.rewrite()?;
+            let rewritten = subject.folder.sizes();
+            Data { keys: 1, ..data }.load(&subject.target)?;
+            subject.rewrite()?;
+            Ok((passes, [rewritten, subject.folder.sizes()]))
+        };
+        let (log_only, [rewritten, packed]) = passes(Rewrites::WhenTold)?;
+        let (by_itself, _) = passes(Rewrites::ByItself)?;
+        seen.push(Seen { kind, log_only, by_itself, rewritten, packed });
+    }
+    bar.finish_and_clear();
+    let live = data.live() as f64;
+    let of_live = |bytes: &dyn Fn(&Seen) -> u64| {
+        let each = seen
+            .iter()
+            .map(|seen| format!("{} {}", name(seen.kind), short(bytes(seen) as f64 / live)));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    let most = |seen: &Seen| seen.by_itself.iter().map(|pass| pass.most).max().unwrap_or_default();
+    notes.push(format!(
+        "The most that files were long at any time, where logs are written anew by themselves (from 64 MiB on), in \
+         multiples of keys and values: {}. What is written after one BGREWRITEAOF: {}; hotring keeps the log's last \
+         segment until something is written again, so \"packed\" is after one write more and another BGREWRITEAOF.",
+        of_live(&most),
+        of_live(&|seen| seen.rewritten.written)
+    ));
+    Ok(Measured { claims: claims(&seen, live), charts: charts(&seen, live), notes })
+}
+
+/// How it was measured.
+fn setting(data: &Data) -> String {
+    format!(
+        "{} keys of {KEY_LEN} bytes with values of {VALUE_LEN}; counted once. hotring's log stands for RHKV's files, and \
+         MongoDB is not measured. \"After the load\" is the log alone, what has been written of it; \"its length\" has the \
+         room that hotring sets aside, 64 MiB at a time, however little is in it; \"packed\" is after BGREWRITEAOF: \
+         hotring's snapshot, Redis's append-only file in the format of an RDB. Which MB and GB the paper means it does not \
+         say: we took 1.02 GB as {LOGICAL} MB.",
+        short(data.keys as f64)
+    )
+}
+
+fn claims(seen: &[Seen], live: f64) -> Vec<Claim> {
+    let of = |kind: Kind| seen.iter().find(|seen| seen.kind == kind);
+    let log = |seen: &Seen| seen.log_only[0].files.written as f64;
+    let mut claims = Vec::new();
+    if let Some(ours) = of(Kind::Hotring) {
+        claims.push(Claim::near(
+            "RHKV takes 1204.25 MB for 1.02 GB: 1.18 times",
+            "hotring's log, times keys and values",
+            RHKV / LOGICAL,
+            log(ours) / live,
+            0.1,
+        ));
+    }
+    if let Some(redis) = of(Kind::Redis) {
+        claims.push(Claim::near(
+            "Redis takes 1256.32 MB for 1.02 GB: 1.23 times",
+            "here, times keys and values",
+            REDIS / LOGICAL,
+            log(redis) / live,
+            0.1,
+        ));
+    }
+    if let (Some(ours), Some(redis)) = (of(Kind::Hotring), of(Kind::Redis)) {
+        claims.push(Claim::near(
+            "RHKV takes 0.96 times what Redis takes",
+            "hotring's log, times Redis's append-only file",
+            RHKV / REDIS,
+            log(ours) / log(redis),
+            0.05,
+        ));
+        let packed = |seen: &Seen| seen.packed.written as f64;
+        let pairs = [(log(ours), log(redis)), (packed(ours), packed(redis))];
+        claims.push(Claim::holds(
+            "RHKV takes the least",
+            "hotring takes less than Redis, after the load and packed",
+            pairs.iter().filter(|(ours, theirs)| ours < theirs).count(),
+            pairs.len(),
+        ));
+    }
+    claims
+}
+
+fn charts(seen: &[Seen], live: f64) -> Vec<Chart> {
+    let mut bars: Vec<Series> = seen
+        .iter()
+        .map(|seen| {
+            let Sizes { length, written, .. } = seen.log_only[0].files;
+            let points = [written, length, seen.packed.written].into_iter().enumerate();
+            let points = points.map(|(at, bytes)| Point::new(at as f64, bytes as f64 / live));
+            Series::measured(name(seen.kind), points.collect())
+        })
+        .collect();
+    for (name, megabytes) in [("RHKV", RHKV), ("Redis", REDIS), ("MongoDB", MONGODB)] {
+        let point = Point::new(0.0, megabytes / LOGICAL);
+        bars.push(Series::paper(format!("{name} (the paper)"), vec![point]));
+    }
+    let lines = seen.iter().flat_map(|seen| {
+        let series = |what: &str, passes: &[Pass]| {
+            let points = passes.iter().enumerate();
+            let points =
+                points.map(|(at, pass)| Point::new(at as f64, pass.files.written as f64 / live));
+            Series::measured(format!("{}{what}", name(seen.kind)), points.collect())
+        };
+        [series("", &seen.by_itself), series(", log only", &seen.log_only)]
+    });
+    let y = || Axis::linear("times keys and values");
+    let places = PLACES.iter().map(|&name| name.to_owned()).collect();
+    vec![
+        Chart::bars("A database that was loaded", "files", y(), places, bars),
+        Chart::lines(
+            "Files as values are overwritten",
+            Axis::linear("how often all values were overwritten"),
+            y(),
+            lines.collect(),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figure::Verdict;
+    use super::*;
+
+    fn seen(kind: Kind, log: f64, packed: f64) -> Seen {
+        let sizes = |bytes: f64| Sizes { written: bytes as u64, ..Sizes::default() };
+        let pass = Pass { files: sizes(log), most: 0, resident: 0 };
+        Seen {
+            kind,
+            log_only: vec![pass],
+            by_itself: Vec::new(),
+            rewritten: sizes(packed),
+            packed: sizes(packed),
+        }
+    }
+
+    #[test]
+    fn the_papers_own_figures_agree_and_others_differ() {
+        let verdicts = |ours: f64, redis: f64| {
+            let seen = [seen(Kind::Hotring, ours, ours), seen(Kind::Redis, redis, redis)];
+            let claims = claims(&seen, LOGICAL);
+            claims.iter().map(|claim| claim.verdict).collect::<Vec<_>>()
+        };
+        assert_eq!(verdicts(RHKV, REDIS), [Verdict::Agrees; 4]);
+        assert_eq!(verdicts(3.0 * REDIS, LOGICAL / 2.0), [Verdict::Differs; 4]);
+        assert_eq!(claims(&[seen(Kind::Hotring, RHKV, RHKV)], LOGICAL).len(), 1);
+    }
+}
