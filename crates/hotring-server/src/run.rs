@@ -268,7 +268,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
     store.date_accesses(clock::unix_ms());
     config.log.check().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     let disk = config.log.is_on.then(|| open(config.log.data.clone())).transpose();
-    let disk = disk.map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+    let disk = disk.map_err(|why| cannot_open(&why))?;
     let server = Arc::new(Server::new(Parts {
         store,
         addresses,
@@ -296,6 +296,22 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let (admin, _unix_path, log_threads) = (admin_address, unix_path, Vec::new());
     let running = Running { server, threads, log_threads, tls_addresses, admin, _unix_path };
     Ok(Prepared { running, disk: disk.map(|disk| Arc::new(disk) as Arc<dyn Storage>) })
+}
+
+/// The log's folder cannot be opened.
+fn cannot_open(why: &io::Error) -> StartError {
+    let advice = match why.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            ". The log is written there: mount the file system so that it can be written to, or name \
+             another folder by --data"
+        }
+        io::ErrorKind::PermissionDenied => {
+            ". The log is written there: let the server's user write to the folder, or name another one \
+             by --data"
+        }
+        _ => "",
+    };
+    StartError::new(format!("cannot start: {why}{advice}"))
 }
 
 /// Says why nobody will get in from elsewhere, to who has asked for an address that others can reach.
@@ -498,5 +514,7 @@ fn greeting(running: &Running) -> String {
 
 #[cfg(test)]
 mod power;
+#[cfg(test)]
+mod read_only;
 #[cfg(test)]
 mod tests;

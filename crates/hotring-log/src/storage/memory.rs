@@ -30,8 +30,18 @@ pub enum Step {
     Preallocate,
     /// Changing a length.
     SetLen,
+    /// Giving a file another name.
+    Rename,
+    /// Taking a file away.
+    Remove,
     /// Syncing the directory.
     SyncDirectory,
+}
+
+impl Step {
+    /// Those that a file system refuses that can only be read: all but syncing.
+    pub const CHANGES: [Step; 6] =
+        [Step::Write, Step::Create, Step::Preallocate, Step::SetLen, Step::Rename, Step::Remove];
 }
 
 /// Something changed that a crash may undo as long as it is not synced.
@@ -181,6 +191,14 @@ impl Memory {
         self.shared.state().failures.push(Failure { step, after, times, kind });
     }
 
+    /// From now on nothing can be changed, as in a file system that was mounted anew to be read only. What was written
+    /// before can be synced.
+    pub fn set_read_only(&self) {
+        for step in Step::CHANGES {
+            self.fail(step, 0, usize::MAX, io::ErrorKind::ReadOnlyFilesystem);
+        }
+    }
+
     /// Whether syncing does nothing from now on, and says that it did.
     pub fn pretend(&self, pretends: bool) {
         self.shared.state().pretends = pretends;
@@ -326,14 +344,16 @@ impl Storage for Memory {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut state = self.shared.state();
+        let (mut state, failure) = self.begin(Step::Rename);
+        failure?;
         state.now.names.get(from).ok_or(io::ErrorKind::NotFound)?;
         state.change(Change::Rename { from: from.into(), to: to.into() });
         Ok(())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut state = self.shared.state();
+        let (mut state, failure) = self.begin(Step::Remove);
+        failure?;
         state.now.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         state.change(Change::Remove { name: name.into() });
         Ok(())

@@ -91,6 +91,70 @@ fn what_was_cut_off_does_not_come_back_before_a_new_segment() {
     running.close();
 }
 
+/// The disk fails in each way at each step that changes something, the first or the second time it is taken.
+#[test]
+fn a_disk_that_refuses_any_change_loses_nothing_that_was_acknowledged() {
+    for (i, step) in Step::CHANGES.into_iter().chain([Step::SyncDirectory]).enumerate() {
+        for kind in [ErrorKind::Other, ErrorKind::ReadOnlyFilesystem] {
+            for (when, after) in [(When::Synced, 0), (When::Synced, 1), (When::Written, 1)] {
+                let memory = Memory::new();
+                let mut running = running(&memory, when);
+                memory.fail(step, after, usize::MAX, kind);
+                let (mut kept, mut order, mut failed) = (0, Vec::new(), false);
+                for number in 0..12_u8 {
+                    let (lsn, effect) = running.put(&[number], &[number; 1_500]);
+                    order.push((lsn, effect));
+                    running.step();
+                    match running.log.poll_reached(lsn, Waker::noop()) {
+                        Poll::Ready(Ok(())) => kept = order.len(),
+                        Poll::Ready(Err(trouble)) => {
+                            assert!(!trouble.may_pass, "{trouble}");
+                            assert_eq!(trouble.error.kind(), kind);
+                            failed = true;
+                        }
+                        Poll::Pending => panic!("{step:?}: it is neither done nor refused"),
+                    }
+                    assert!(!failed || kept < order.len(), "{step:?}: written behind a failure");
+                }
+                // Nothing is renamed or removed while a log is written.
+                assert_eq!(failed, !matches!(step, Step::Rename | Step::Remove) && kept < 12);
+                running.close();
+                let mut left = vec![memory.killed()];
+                if when == When::Synced {
+                    let cuts = memory.power_cuts(4, i as u64);
+                    left.extend(cuts.iter().map(|cut| memory.image(cut)));
+                }
+                for left in left {
+                    let (_, found) = recovered(&left, 1).expect("a failure is no damage");
+                    assert!(found.len() >= kept, "{step:?} {kind:?} {when:?}: {}", found.len());
+                    assert_eq!(found[..kept], order[..kept]);
+                }
+            }
+        }
+    }
+}
+
+/// As after a remount: all that was written before can be read and synced, and nothing is added.
+#[test]
+fn a_disk_that_becomes_read_only_keeps_what_it_has() {
+    for when in [When::Synced, When::Written] {
+        let memory = Memory::new();
+        let mut running = running(&memory, when);
+        let order = vec![running.put(b"a", b"1")];
+        running.step();
+        memory.set_read_only();
+        let before = memory.killed();
+        let (lost, _) = running.put(b"b", b"2");
+        running.step();
+        assert_eq!(refused(&running.log, lost), Some(true));
+        let trouble = running.log.trouble().expect("it failed");
+        assert_eq!(trouble.error.kind(), ErrorKind::ReadOnlyFilesystem);
+        running.close();
+        assert_eq!(memory.list().unwrap(), before.list().unwrap());
+        assert_eq!(recovered(&memory.killed(), 1).unwrap().1, order);
+    }
+}
+
 #[test]
 fn a_sync_that_fails_is_for_good_and_not_tried_again() {
     for when in [When::Synced, When::Written] {

@@ -23,7 +23,7 @@ pub(super) fn lines(stream: &mut BufReader<TcpStream>, requests: &str) -> Vec<St
     (0..n_lines).map(|_| line()).collect()
 }
 
-fn info(stream: &mut BufReader<TcpStream>) -> String {
+pub(super) fn info(stream: &mut BufReader<TcpStream>) -> String {
     let header = lines(stream, "INFO\r\n").remove(0);
     let mut text = vec![0; header[1..].trim().parse::<usize>().unwrap() + 2];
     stream.read_exact(&mut text).unwrap();
@@ -60,7 +60,8 @@ fn clients_are_told_of_damage_and_a_walk_finds_it() {
 /// A server with its log on this storage.
 pub(super) fn logged(storage: &Memory, when: When, on_error: OnError) -> Running {
     let log = LogSettings { is_on: true, when, on_error, ..LogSettings::default() };
-    let config = Config { port: 0, threads: 2, log, ..Config::default() };
+    let admin = Some("127.0.0.1:0".to_string());
+    let config = Config { port: 0, threads: 2, log, admin, ..Config::default() };
     start_with(config, Box::new(|_| {}), &|_| Ok(storage.clone())).unwrap()
 }
 
@@ -166,6 +167,19 @@ fn the_server_goes_on_without_a_log_if_it_is_to() {
     assert!(info(&mut stream).contains("aof_last_write_status:err\r\n"));
     running.stop();
     running.wait().unwrap();
+}
+
+/// The status of the admin address's answer, and its body.
+pub(super) fn healthz(running: &Running) -> String {
+    let mut stream = TcpStream::connect(running.admin_address().unwrap()).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    format!(
+        "{} {}",
+        text.split(' ').nth(1).unwrap(),
+        text.rsplit("\r\n").next().unwrap().trim_end()
+    )
 }
 
 #[test]

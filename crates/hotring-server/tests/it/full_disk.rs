@@ -1,4 +1,4 @@
-//! A real file system that is full: a tmpfs of a few megabytes. Where mounting one is not allowed, it is said that this
+//! A real file system that is full, or can only be read: a tmpfs of a few megabytes. Where mounting one is not allowed, it is said that this
 //! could not be tried; disks that fail in other ways are those of `hotring_log::storage::Memory`.
 
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use hotring_log::When;
-use hotring_server::LogSettings;
+use hotring_server::{Config, LogSettings, start};
 
 use crate::wire::{TestServer, Wire, ok};
 
@@ -40,6 +40,62 @@ fn server(data: &Path, when: When) -> TestServer {
     let data = data.join("data");
     let log = LogSettings { is_on: true, when, data, segment_len: 256 << 10, ..Default::default() };
     TestServer::with(|c| c.log = log)
+}
+
+fn mount(args: &[&str], path: &Path) -> bool {
+    let output = Command::new("mount").args(args).arg(path).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+/// Files that are open can be written to, as a system does not take that away from a mount that is in use; but no other
+/// is made.
+#[test]
+fn a_folder_that_becomes_read_only_refuses_writes_once_a_file_is_full() {
+    let Some(disk) = Tmpfs::mount("read-only") else { return };
+    let data = disk.0.join("data");
+    let server = server(&disk.0, When::Synced);
+    let mut wire = server.connect();
+    assert_eq!(wire.say("SET kept 1"), ok());
+    assert_eq!(wire.say("SAVE"), ok());
+    let bind = ["--bind", data.to_str().unwrap()];
+    assert!(mount(&bind, &data) && mount(&["-o", "remount,bind,ro"], &data));
+    let error = wire.say("SAVE").text();
+    assert!(error.starts_with("ERR the snapshot failed: Read-only file system"), "{error}");
+    let refused = (0..400).find_map(|key| {
+        let reply = wire.say(&format!("SET key:{key} {}", "x".repeat(2_000)));
+        (reply != ok()).then(|| (key, reply.text()))
+    });
+    let (count, error) = refused.expect("no segment can be begun");
+    assert!(error.starts_with("MISCONF ") && error.contains("Read-only file system"), "{error}");
+    let mut wire = server.connect();
+    assert_eq!(wire.say("GET kept").text(), "1");
+    assert!(wire.say("INFO persistence").text().contains("aof_last_write_status:err\r\n"));
+    server.stop();
+    let umount = Command::new("umount").arg("-l").arg(&data).status();
+    assert!(umount.is_ok_and(|status| status.success()));
+    let server = self::server(&disk.0, When::Synced);
+    let mut wire = server.connect();
+    assert_eq!(wire.say("GET kept").text(), "1");
+    for key in 0..count {
+        assert_eq!(wire.say(&format!("STRLEN key:{key}")).int(), 2_000, "{key} of {count}");
+    }
+}
+
+#[test]
+fn a_server_on_a_read_only_folder_says_what_to_do() {
+    let Some(disk) = Tmpfs::mount("start") else { return };
+    server(&disk.0, When::Synced).stop();
+    assert!(mount(&["-o", "remount,ro"], &disk.0));
+    let data = disk.0.join("data");
+    let log = LogSettings { is_on: true, data: data.clone(), ..Default::default() };
+    let listen = vec!["127.0.0.1:0".to_string()];
+    let Err(error) = start(Config { listen, threads: 1, log, ..Config::default() }) else {
+        panic!("it starts and cannot write")
+    };
+    let error = error.to_string();
+    for part in [data.to_str().unwrap(), "Read-only file system", "--data"] {
+        assert!(error.contains(part), "{error}");
+    }
 }
 
 /// Sets one key after the other until that is refused; returns how many were acknowledged.

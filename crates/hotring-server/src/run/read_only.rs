@@ -1,0 +1,126 @@
+//! Whole servers whose disk becomes one that can only be read, as a file system does that has met an error and was mounted
+//! anew by the system; and disks that refuse single steps of a snapshot.
+
+use std::io::{BufRead, ErrorKind, Read, Write};
+
+use super::tests::{connect, healthz, info, lines, logged};
+use super::*;
+use crate::durability::OnError;
+use hotring_log::When;
+use hotring_log::storage::Memory;
+use hotring_log::storage::memory::Step;
+
+fn snapshots(storage: &Memory) -> Vec<String> {
+    storage.list().unwrap().into_iter().filter(|name| name.starts_with("snapshot-")).collect()
+}
+
+fn end(running: Running) {
+    running.stop();
+    running.wait().unwrap();
+}
+
+/// A server with a snapshot and something behind it.
+fn saved(storage: &Memory, when: When, on_error: OnError) -> Running {
+    let running = logged(storage, when, on_error);
+    let replies = lines(&mut connect(&running), "SET a 1\r\nSAVE\r\nSET b 2\r\n");
+    assert_eq!(replies, ["+OK\r\n"; 3]);
+    running
+}
+
+/// What a server finds that starts from this once the disk is in order.
+fn found(left: &Memory, keys: [&str; 3]) -> [bool; 3] {
+    let running = logged(left, When::Written, OnError::Stop);
+    while !running.is_loaded() {
+        std::thread::yield_now();
+    }
+    let mut stream = connect(&running);
+    let found = keys.map(|key| lines(&mut stream, &format!("EXISTS {key}\r\n"))[0] == ":1\r\n");
+    end(running);
+    found
+}
+
+#[test]
+fn a_disk_that_becomes_read_only_stops_writes_and_nothing_acknowledged_is_lost() {
+    for when in [When::Handed, When::Written, When::Synced] {
+        let storage = Memory::new();
+        let running = saved(&storage, when, OnError::Stop);
+        if when == When::Handed {
+            assert_eq!(lines(&mut connect(&running), "WAITAOF 1 0 0\r\n"), ["*2\r\n"]);
+        }
+        let names = snapshots(&storage);
+        storage.set_read_only();
+        let error = lines(&mut connect(&running), "SAVE\r\n").remove(0);
+        assert!(error.starts_with("-ERR the snapshot failed: "), "{when:?}: {error}");
+        assert!(error.contains("read-only filesystem"), "{when:?}: {error}");
+        let mut stream = loop {
+            let mut stream = connect(&running);
+            stream.get_mut().write_all(b"SET c 3\r\nPING\r\n").unwrap();
+            let mut replies = [String::new(), String::new()];
+            replies.iter_mut().for_each(|line| _ = stream.read_line(line).unwrap());
+            let is_told = replies[0].starts_with("-MISCONF Errors writing to the log: ");
+            assert!(is_told || when == When::Handed, "{when:?}: {}", replies[0]);
+            assert!(!is_told || replies[0].contains("read-only filesystem"), "{}", replies[0]);
+            if is_told && replies[1] == "+PONG\r\n" {
+                break stream;
+            }
+        };
+        assert_eq!(lines(&mut stream, "STRLEN a\r\nSTRLEN b\r\n"), [":1\r\n"; 2]);
+        assert!(healthz(&running).starts_with("503 the log can't be written: "));
+        let error = lines(&mut stream, "SAVE\r\n").remove(0);
+        assert!(error.starts_with("-ERR the snapshot failed: "), "{error}");
+        assert!(info(&mut stream).contains("rdb_last_bgsave_status:err\r\n"));
+        end(running);
+        assert_eq!(snapshots(&storage), names);
+        assert_eq!(found(&storage.killed(), ["a", "b", "c"]), [true, true, false], "{when:?}");
+        if when == When::Synced {
+            for cut in storage.power_cuts(8, 1) {
+                assert_eq!(found(&storage.image(&cut), ["a", "b", "a"]), [true; 3], "{cut:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_to_goes_on_when_its_disk_becomes_read_only() {
+    for when in [When::Handed, When::Written, When::Synced] {
+        let storage = Memory::new();
+        let running = saved(&storage, when, OnError::Continue);
+        storage.set_read_only();
+        let mut stream = connect(&running);
+        while !running.server.durability.is_abandoned() {
+            assert_eq!(lines(&mut stream, "SET c 3\r\n"), ["+OK\r\n"], "{when:?}");
+        }
+        assert_eq!(lines(&mut stream, "SET c 4\r\nSTRLEN c\r\n"), ["+OK\r\n", ":1\r\n"]);
+        assert!(healthz(&running).starts_with("503 the log can't be written: "));
+        end(running);
+    }
+}
+
+#[test]
+fn a_snapshot_that_fails_at_any_step_leaves_the_one_before() {
+    for kind in [ErrorKind::Other, ErrorKind::ReadOnlyFilesystem] {
+        for step in [Step::Create, Step::Write, Step::Sync, Step::Rename, Step::SyncDirectory] {
+            let storage = Memory::new();
+            let running = saved(&storage, When::Written, OnError::Stop);
+            let mut stream = connect(&running);
+            assert_eq!(lines(&mut stream, "WAITAOF 1 0 0\r\n"), ["*2\r\n"]);
+            stream.read_exact(&mut [0; 8]).unwrap();
+            let names = snapshots(&storage);
+            storage.fail(step, 0, 1, kind);
+            let error = lines(&mut stream, "SAVE\r\n").remove(0);
+            assert!(error.starts_with("-ERR the snapshot failed: "), "{step:?}: {error}");
+            assert!(info(&mut stream).contains("snapshot_last_error:"), "{step:?}");
+            if step != Step::SyncDirectory {
+                assert_eq!(snapshots(&storage), names, "{step:?}");
+            }
+            assert_eq!(found(&storage.killed(), ["a", "b", "a"]), [true; 3], "{step:?}");
+            for cut in storage.power_cuts(8, 1) {
+                assert_eq!(found(&storage.image(&cut), ["a", "b", "a"]), [true; 3], "{cut:?}");
+            }
+            // The log is well, and so is the next snapshot.
+            assert_eq!(lines(&mut stream, "SET c 3\r\nSAVE\r\n"), ["+OK\r\n"; 2], "{step:?}");
+            end(running);
+            assert_eq!(found(&storage.killed(), ["a", "b", "c"]), [true; 3], "{step:?}");
+        }
+    }
+}
