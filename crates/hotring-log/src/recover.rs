@@ -27,6 +27,8 @@ pub struct Recovered {
     pub records: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// The same of those that were needed and not of all that stand in a segment with them.
+    pub needed: u64,
     /// Bytes that were cut off, as a crash had left them unfinished.
     pub cut: u64,
     /// The number of the last record.
@@ -170,11 +172,13 @@ pub fn recover_behind(
     };
     let cut = walk.cut(broken.as_ref())?;
     walk.settle(claim)?;
-    let Walk { id, next, chain, parts, .. } = walk;
+    let Walk { id, next, chain, parts, skipped, .. } = walk;
+    let bytes = parts.iter().map(|part| part.end - HEADER_LEN).sum();
     Ok(Recovered {
         id,
         records: parts.iter().map(|part| part.records).sum(),
-        bytes: parts.iter().map(|part| part.end - HEADER_LEN).sum(),
+        bytes,
+        needed: bytes - skipped,
         cut,
         last: next.max(from) - 1,
         segments: parts.len(),
@@ -232,6 +236,8 @@ struct Walk<'a> {
     chain: u32,
     claim: Lsn,
     parts: Vec<Part>,
+    /// Bytes before `from`.
+    skipped: u64,
 }
 
 impl<'a> Walk<'a> {
@@ -240,7 +246,8 @@ impl<'a> Walk<'a> {
         // What is before the segment that has `from` is not needed.
         let needed = segments.iter().rposition(|(first, _)| *first <= from);
         segments.drain(..needed.unwrap_or(0));
-        Ok(Walk { storage, segments, id, from, next: from, chain: 0, claim: 0, parts: Vec::new() })
+        let (next, parts) = (from, Vec::new());
+        Ok(Walk { storage, segments, id, from, next, chain: 0, claim: 0, parts, skipped: 0 })
     }
 
     /// Reads on until the end, or to where that is not possible.
@@ -309,13 +316,24 @@ impl<'a> Walk<'a> {
     ) -> Result<Option<Broken>, RecoverError> {
         let (first, name) = self.segments[index].clone();
         let Walk { from, next, chain, claim, .. } = *self;
-        let (records, end, batch) = (0, HEADER_LEN, Vec::new());
-        let mut reading =
-            Reading { window, header, from, apply, next, chain, claim, records, end, batch };
+        let mut reading = Reading {
+            window,
+            header,
+            from,
+            apply,
+            next,
+            chain,
+            claim,
+            records: 0,
+            end: HEADER_LEN,
+            skipped: 0,
+            batch: Vec::new(),
+        };
         let stopped = reading.run().map_err(|refused| told(&name, refused))?;
         let (lost, len) = (reading.lost(), reading.window.len());
         let broken = stopped.map(|(at, damage)| Broken { index, at, damage, lost });
         self.parts.push(Part { name, first, records: reading.records, end: reading.end, len });
+        self.skipped += reading.skipped;
         // Of a batch that is not whole nothing counts.
         (self.next, self.chain, self.claim) = (lost, reading.chain, reading.claim);
         Ok(broken)

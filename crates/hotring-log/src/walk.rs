@@ -207,6 +207,8 @@ pub(crate) struct Reading<'a, 'b> {
     /// Records in whole batches, and where the last of them ends.
     pub(crate) records: u64,
     pub(crate) end: u64,
+    /// Bytes of batches that were not handed over.
+    pub(crate) skipped: u64,
     /// Where the records of the batch begin that is not whole yet.
     pub(crate) batch: Vec<u64>,
 }
@@ -272,7 +274,12 @@ impl Reading<'_, '_> {
         if what.more {
             return Ok(GOES_ON);
         }
-        let flow = if self.next > self.from { self.hand_over() } else { GOES_ON };
+        let flow = if self.next > self.from {
+            self.hand_over()
+        } else {
+            self.skipped = at + len - HEADER_LEN;
+            GOES_ON
+        };
         self.records += self.batch.len() as u64;
         (self.end, self.chain) = (at + len, crc);
         self.batch.clear();

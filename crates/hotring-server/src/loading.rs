@@ -205,7 +205,7 @@ pub(crate) fn start(
         return Ok(Vec::new());
     };
     let (after, len) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.len()));
-    let saved = Saved { after, len, log: recovered.bytes, log_since: 0 };
+    let saved = Saved { after, len, log: recovered.needed, log_since: 0 };
     let mut threads = durability::start(server, disk, (recovered, saved), id)?;
     let snapshot = snapshot.filter(|_| aheads.iter().any(|ahead| !ahead.is_over()));
     let Some(snapshot) = snapshot else {

@@ -134,6 +134,26 @@ fn a_disk_that_refuses_any_change_loses_nothing_that_was_acknowledged() {
     }
 }
 
+/// A segment has the end of what a snapshot has: it is read, and does not make the log longer.
+#[test]
+fn what_is_before_the_first_record_that_is_needed_does_not_count() {
+    let memory = Memory::new();
+    let mut running = running(&memory, When::Synced);
+    let long = [1; 500];
+    for number in 0..12_u8 {
+        running.put(&[number], &long);
+        running.step();
+    }
+    running.close();
+    let needed = |from| recovered(&memory, from).unwrap().0.needed;
+    assert_eq!(needed(1), recovered(&memory, 1).unwrap().0.bytes);
+    assert!(recovered(&memory, 12).unwrap().0.bytes > 1_000, "others are in its segment");
+    for from in 1..=12 {
+        let count = 13 - from;
+        assert!((count * 500..count * 600).contains(&needed(from)), "{from}: {}", needed(from));
+    }
+}
+
 /// As after a remount: all that was written before can be read and synced, and nothing is added.
 #[test]
 fn a_disk_that_becomes_read_only_keeps_what_it_has() {
