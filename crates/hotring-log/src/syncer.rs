@@ -109,7 +109,11 @@ impl Unsynced {
         self.state().syncing = None;
         match result {
             Ok(()) => self.log.has_synced(last),
-            Err(trouble) => self.log.set_trouble(Some(trouble)),
+            Err(trouble) => {
+                self.log.set_trouble(Some(trouble));
+                // The writer's owner looks for trouble behind each step, and it may be long until there is one.
+                self.log.sync_soon();
+            }
         }
     }
 

@@ -207,9 +207,15 @@ impl Snapshots {
         log + self.log.length().saturating_sub(log_since)
     }
 
-    /// Has the server end once this snapshot is there, whoever has asked for that; not if it fails.
-    pub(crate) fn end_behind(&self, number: u64) {
-        self.state().ends = Some(number);
+    /// Asks for a snapshot of all that is written by now, and has the server end once it is there; not if it fails.
+    /// Returns its number.
+    pub(crate) fn ask_and_end(&self) -> u64 {
+        let mut state = self.state();
+        // One that is under way may be without what was written since it began.
+        state.wanted = state.begun + 1;
+        state.ends = Some(state.wanted);
+        self.wake.notify_all();
+        state.wanted
     }
 
     /// Takes that back. False if there was nothing to take back.
@@ -332,9 +338,11 @@ impl Snapshots {
     }
 
     fn end(&self, server: &Server, result: Result<Saved, Box<dyn Error>>) {
-        let is_awaited = |state: &State| state.ends.is_some_and(|number| number <= state.begun);
-        let ends = result.is_ok() && is_awaited(&self.state());
-        if ends {
+        let mut state = self.state();
+        let begun = state.begun;
+        let ends = state.ends.take_if(|number| *number <= begun).is_some();
+        drop(state);
+        if ends && result.is_ok() {
             // Before those who wait see that the snapshot is there.
             server.stop();
         }
@@ -355,9 +363,6 @@ impl Snapshots {
                 Err(error.to_string())
             }
         });
-        if is_awaited(&state) {
-            state.ends = None;
-        }
     }
 }
 

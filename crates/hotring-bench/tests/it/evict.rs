@@ -120,10 +120,12 @@ fn the_stores_policies_hit_like_the_pure_ones() {
     let more = ["--store", "--server", &server.address()];
     let text = bench(&[&["evict", SMALL], &only[..], &value, &more].concat());
     for (policy, pure) in STORED {
+        // Of 1,500 accesses and two draws, chance alone makes a difference of 1.2 at one sigma.
+        let most = if pure == "random" { 6.0 } else { 3.0 };
         let pure = ratio(&text, pure);
         for place in ["store", "server"] {
             let here = ratio(&text, &format!("{place} {policy}"));
-            assert!((here - pure).abs() < 3.0, "{place} {policy}: {text}");
+            assert!((here - pure).abs() < most, "{place} {policy}: {text}");
         }
     }
 }

@@ -62,10 +62,8 @@ pub(super) fn save_and_end(c: &mut Context<'_>) -> Outcome {
         tracing::warn!("SHUTDOWN SAVE refused: there is no log, and no snapshot without one");
         return Err(Failure::text(NOT_SHUT_DOWN));
     };
-    // One that is under way may be without what was written since it began.
-    let number = snapshots.ask().unwrap_or_else(|| snapshots.ask_for_next());
-    // Also if this client does not wait for it.
-    snapshots.end_behind(number);
+    // The server ends also if this client does not wait for it.
+    let number = snapshots.ask_and_end();
     c.client.begin_wait(Wait::Save { number, ends: true });
     Ok(())
 }

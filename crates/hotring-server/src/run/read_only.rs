@@ -99,14 +99,22 @@ fn a_server_that_is_to_goes_on_when_its_disk_becomes_read_only() {
 #[test]
 fn a_snapshot_that_fails_at_any_step_leaves_the_one_before() {
     for kind in [ErrorKind::Other, ErrorKind::ReadOnlyFilesystem] {
-        for step in [Step::Create, Step::Write, Step::Sync, Step::Rename, Step::SyncDirectory] {
+        // The first of some steps is the log's, which begins a segment for each snapshot.
+        let steps = [
+            (Step::Create, 1),
+            (Step::Write, 1),
+            (Step::Sync, 0),
+            (Step::Rename, 0),
+            (Step::SyncDirectory, 1),
+        ];
+        for (step, of_log) in steps {
             let storage = Memory::new();
             let running = saved(&storage, When::Written, OnError::Stop);
             let mut stream = connect(&running);
             assert_eq!(lines(&mut stream, "WAITAOF 1 0 0\r\n"), ["*2\r\n"]);
             stream.read_exact(&mut [0; 8]).unwrap();
             let names = snapshots(&storage);
-            storage.fail(step, 0, 1, kind);
+            storage.fail(step, of_log, 1, kind);
             let error = lines(&mut stream, "SAVE\r\n").remove(0);
             assert!(error.starts_with("-ERR the snapshot failed: "), "{step:?}: {error}");
             assert!(info(&mut stream).contains("snapshot_last_error:"), "{step:?}");

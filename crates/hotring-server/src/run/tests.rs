@@ -183,6 +183,74 @@ pub(super) fn healthz(running: &Running) -> String {
 }
 
 #[test]
+fn no_writer_notices_that_the_server_goes_on_without_a_log() {
+    for when in [When::Handed, When::Written, When::Synced] {
+        let storage = Memory::new();
+        let running = logged(&storage, when, OnError::Continue);
+        let mut stream = connect(&running);
+        let begun = std::time::Instant::now();
+        let mut write = |number: usize| {
+            let replies = lines(&mut stream, "INCR n\r\nINCR n\r\n");
+            let told = [format!(":{}\r\n", 2 * number - 1), format!(":{}\r\n", 2 * number)];
+            assert_eq!(replies, told, "{when:?}");
+        };
+        write(1);
+        storage.fail(Step::Sync, 0, usize::MAX, std::io::ErrorKind::Other);
+        let mut number = 1;
+        while !running.server.durability.is_abandoned() {
+            number += 1;
+            write(number);
+            assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{when:?}");
+        }
+        (number + 1..number + 100).for_each(write);
+        let info = info(&mut connect(&running));
+        assert!(info.contains("log_abandoned:1\r\n"), "{info}");
+        assert!(info.contains("aof_last_write_status:err\r\n"), "{info}");
+        assert!(info.contains("aof_buffer_length:0\r\n"), "{info}");
+        assert!(healthz(&running).starts_with("503 the log can't be written: syncing the log"));
+        let replies = lines(&mut connect(&running), "SAVE\r\nWAITAOF 1 0 0\r\n");
+        assert!(
+            replies[0].starts_with("-ERR the snapshot failed: syncing the log: "),
+            "{replies:?}"
+        );
+        running.stop();
+        running.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_sync_that_fails_is_known_at_once_although_nobody_writes() {
+    let storage = Memory::new();
+    let running = logged(&storage, When::Written, OnError::Stop);
+    let mut streams: Vec<_> = (0..4).map(|_| connect(&running)).collect();
+    for stream in &mut streams {
+        assert_eq!(lines(stream, "SET k v\r\n"), ["+OK\r\n"]);
+    }
+    storage.fail(Step::Sync, 0, usize::MAX, std::io::ErrorKind::Other);
+    // So long that the writer, which passes the wish on, has nothing to do for a second when it fails.
+    storage.before_each(|_, step| {
+        if step == Step::Sync {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+    });
+    let log = running.server.durability.log().unwrap().clone();
+    log.sync_soon();
+    while log.trouble().is_none() {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    for mut stream in streams {
+        stream.get_mut().write_all(b"SET k v\r\nPING\r\n").unwrap();
+        let mut replies = [String::new(), String::new()];
+        replies.iter_mut().for_each(|line| _ = stream.read_line(line).unwrap());
+        assert!(replies[0].starts_with("-MISCONF "), "{}", replies[0]);
+        assert_eq!(replies[1], "+PONG\r\n", "the write was taken, and its connection ended");
+    }
+    running.stop();
+    running.wait().unwrap();
+}
+
+#[test]
 fn two_servers_cannot_have_one_folder() {
     let folder = std::env::temp_dir().join(format!("hotring-run-{}", std::process::id()));
     let log = LogSettings { is_on: true, data: folder.clone(), ..LogSettings::default() };

@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use hotring_server::{Config, Running, start};
+use hotring_server::{Config, LogSettings, Running, start};
 
-use crate::wire::{Wire, bulk};
+use crate::wire::{Wire, bulk, ok};
 
 /// A server of both protocols; ends with the test.
 pub struct Both {
@@ -107,6 +107,62 @@ fn numbers_for_compare_and_swap_are_beyond_those_of_earlier_processes() {
     let reply = Lines::connect(server.memcached).ask("ms k 1 c\r\nx\r\n");
     let number: u64 = reply.trim_end().strip_prefix("HD c").unwrap().parse().unwrap();
     assert!(number >> 20 >= before && number < 1 << 63, "{number}");
+}
+
+/// The seconds that an item has left.
+fn seconds_left(lines: &mut Lines, key: &str) -> u64 {
+    let reply = lines.ask(&format!("mg {key} t\r\n"));
+    let seconds = reply.strip_prefix("HD t").and_then(|rest| rest.split_whitespace().next());
+    seconds.and_then(|seconds| seconds.parse().ok()).expect(&reply)
+}
+
+/// Of an item the log has all that a client may ask for, but when it was last fetched.
+#[test]
+fn what_clients_know_of_an_item_outlasts_the_server() {
+    let folder = format!("hotring-it-memcached-{}", std::process::id());
+    let folder = std::env::temp_dir().join(folder);
+    let server = || {
+        Both::with(|c| {
+            c.log = LogSettings { is_on: true, data: folder.clone(), ..LogSettings::default() };
+        })
+    };
+    let before = server();
+    let mut lines = Lines::connect(before.memcached);
+    for key in ["stale", "won", "touched", "fetched", "vivified", "kept"] {
+        assert_eq!(lines.ask(&format!("ms {key} 1 F7 E77\r\nx\r\n")), "HD\r\n");
+    }
+    for (request, reply) in [
+        ("md stale I T1000", "HD"),
+        ("md won I E99", "HD"),
+        ("mg won", "HD X W"),
+        ("touch touched 2000", "TOUCHED"),
+        ("mg fetched T3000", "HD"),
+        ("md vivified", "HD"),
+        ("mg vivified N4000 E55", "HD W"),
+        ("md kept E88 x", "HD"),
+    ] {
+        assert_eq!(lines.ask(&format!("{request}\r\n")).trim_end(), reply, "{request}");
+    }
+    drop(before);
+    // From the log, and the second time from a snapshot; who has won is in it, too.
+    for stale in ["HD f7 X W", "HD f7 Z X"] {
+        let server = server();
+        let mut lines = Lines::connect(server.memcached);
+        for (request, reply) in [
+            ("mg stale f", stale),
+            ("mg won c", "HD c99 Z X"),
+            ("mg vivified c k", "HD c55 kvivified Z"),
+            ("mg kept c s", "HD c88 s0"),
+        ] {
+            assert_eq!(lines.ask(&format!("{request}\r\n")).trim_end(), reply, "{request}");
+        }
+        for (key, seconds) in [("touched", 2000), ("fetched", 3000), ("vivified", 4000)] {
+            let left = seconds_left(&mut lines, key);
+            assert!((seconds - 60..=seconds).contains(&left), "{key}: {left}");
+        }
+        assert_eq!(Wire::connect(server.redis).say("SAVE"), ok());
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
