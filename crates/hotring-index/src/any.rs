@@ -458,6 +458,11 @@ impl AnySession {
         each!(&mut self.sessions, session => session.grow())
     }
 
+    /// As [`Session::is_small_for`].
+    pub fn is_small_for(&mut self, items: u64) -> bool {
+        each!(&mut self.sessions, session => session.is_small_for(items))
+    }
+
     /// As [`Session::shrink`].
     pub fn shrink(&mut self) -> bool {
         each!(&mut self.sessions, session => session.shrink())

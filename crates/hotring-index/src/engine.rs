@@ -262,6 +262,11 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
     /// Lets a thread in `maintain` ask `stop` again.
     fn wake(&self) {}
 
+    /// Whether the table doubles for so many items, however they are found; false where it grows otherwise.
+    fn is_small_for(&self, _items: u64) -> bool {
+        false
+    }
+
     /// Doubles the table now, or begins to, if it may; true if it did.
     fn grow<K: Kind>(_p: &mut Pinned<'_, K, Self>) -> bool {
         false

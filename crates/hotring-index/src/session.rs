@@ -475,6 +475,12 @@ impl<K: Kind, E: Engine> Session<K, E> {
         E::grow(&mut self.pin())
     }
 
+    /// Whether the table would grow for so many items by its load alone: who brings them may [`Session::grow`] it
+    /// before. False for engines that grow by what else they see.
+    pub fn is_small_for(&mut self, items: u64) -> bool {
+        self.pin().engine.is_small_for(items)
+    }
+
     /// Begins to halve the table, if the engine can, it has more than its initial slots, and nothing
     /// else is under way with it; true if it did. The rest is done in small steps by later operations
     /// and [`Session::collect`].

@@ -338,7 +338,8 @@ impl Log {
         self.hurry();
     }
 
-    /// Whether a segment was asked for and is not there yet. If it cannot be made, there is trouble.
+    /// Whether a segment was asked for and is not there yet. If it cannot be made there is trouble, or, for want of room,
+    /// the log goes on in the present one.
     pub fn wants_segment(&self) -> bool {
         // ORDERING: Acquire pairs with the Release in `ends_segment_wish`: who finds it false finds the file.
         self.wants_segment.load(Ordering::Acquire)

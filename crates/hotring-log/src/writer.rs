@@ -123,6 +123,8 @@ impl Writer {
         while self.has_work() {
             self.idle = 0;
             if !closed && self.retry_at.is_some_and(|at| now < at) {
+                // There is trouble already, which is all the answer there is.
+                self.log.ends_segment_wish();
                 break;
             }
             if self.unsynced.is_overdue(now) {
@@ -180,9 +182,10 @@ impl Writer {
     /// Writes the group, to a new segment if one is due or was asked for, and tells those who wait.
     fn write(&mut self, is_asked: bool, now: Duration) -> Result<(), Trouble> {
         let len = self.group.len() as u64;
-        let max = if is_asked { 0 } else { self.options.segment_len };
-        if self.segment.as_ref().is_none_or(|s| s.is_full(len, max)) {
-            self.begin_segment()?;
+        let is_full = |max| self.segment.as_ref().is_none_or(|s| s.is_full(len, max));
+        let is_due = is_full(self.options.segment_len);
+        if is_due || (is_asked && is_full(0)) {
+            self.begin_segment(is_due)?;
         }
         if self.group.is_empty() {
             return Ok(());
@@ -206,8 +209,9 @@ impl Writer {
         let segment = self.segment.as_mut().expect("a segment was begun");
         if let Err(error) = segment.write(self.group.pieces()) {
             // Should the group go to another segment, what is cut off here must not come back beside it.
+            let cut = segment.end();
             self.unsynced.touched(&segment.file);
-            segment.end().map_err(trouble("cutting off what could not be written to the log"))?;
+            cut.map_err(trouble("cutting off what could not be written to the log"))?;
             return Err(trouble("writing the log")(error));
         }
         self.unsynced.wrote(&segment.file, last, now);
@@ -216,12 +220,12 @@ impl Writer {
         Ok(())
     }
 
-    fn begin_segment(&mut self) -> Result<(), Trouble> {
-        if let Some(segment) = &self.segment {
-            // Whether this survives a power cut does not matter: zeros are no records.
-            segment.end().map_err(trouble("ending a segment of the log"))?;
+    /// Begins a segment. One that is not due, for which the disk has no room, is done without: the present one has room
+    /// of its own.
+    fn begin_segment(&mut self, is_due: bool) -> Result<(), Trouble> {
+        if is_due {
+            self.end_segment()?;
         }
-        self.segment = None;
         let Options { id, segment_len } = self.options;
         let synced = self.log.synced();
         let header = Header { id, first: self.first, synced, chain: self.chain };
@@ -229,9 +233,28 @@ impl Writer {
         let is_again = self.retry_at.is_some();
         let begun = Segment::create(&*self.storage, header, segment_len, is_again);
         self.unsynced.directory_changed();
-        self.segment = Some(begun.map_err(trouble("beginning a segment of the log"))?);
+        let begun = begun.map_err(trouble("beginning a segment of the log"));
+        let goes_on = |trouble: &Trouble| trouble.may_pass && !self.has_begun();
+        if self.segment.is_some() && begun.as_ref().is_err_and(goes_on) {
+            return Ok(());
+        }
+        self.end_segment()?;
+        self.segment = Some(begun?);
         self.told = synced;
         Ok(())
+    }
+
+    /// Gives back the room behind the last record.
+    fn end_segment(&mut self) -> Result<(), Trouble> {
+        // Whether this survives a power cut does not matter: zeros are no records.
+        let ended = self.segment.take().map_or(Ok(()), |segment| segment.end());
+        ended.map_err(trouble("ending a segment of the log"))
+    }
+
+    /// Whether something is left of the next segment, which could not be begun. No record may follow before that.
+    fn has_begun(&self) -> bool {
+        let is_next = |(first, _): &(Lsn, String)| *first == self.first;
+        segment::list(&*self.storage).map_or(true, |found| found.iter().any(is_next))
     }
 
     /// Syncs all, says so at the end of the log, and syncs that.
@@ -258,6 +281,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.unsynced.close();
         // A panic of its thread must not leave anybody waiting.
+        self.log.ends_segment_wish();
         if !self.log.is_closed() {
             let error = io::Error::other("its writer has ended");
             let trouble =

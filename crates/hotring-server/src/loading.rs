@@ -234,7 +234,7 @@ pub(crate) fn start(
 /// Reads what is not hot, unless the server ends.
 fn rest(server: &Server, snapshot: &Snapshot, aheads: &[Ahead]) -> Result<(), Box<dyn Error>> {
     // Only now: who asks for what is hot has not waited for it.
-    server.store.expect(snapshot.items());
+    server.store.expect(snapshot.items(), || server.is_stopping());
     read_snapshot(server, snapshot, ALL, &|session, effects, now| {
         session.replay_rest(effects, now, aheads)
     })?;

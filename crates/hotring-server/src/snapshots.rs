@@ -208,14 +208,15 @@ impl Snapshots {
     }
 
     /// Asks for a snapshot of all that is written by now, and has the server end once it is there; not if it fails.
-    /// Returns its number.
+    /// Returns its number. Who asks for it a second time gets the same one: what was written since is in the log.
     pub(crate) fn ask_and_end(&self) -> u64 {
         let mut state = self.state();
         // One that is under way may be without what was written since it began.
-        state.wanted = state.begun + 1;
-        state.ends = Some(state.wanted);
+        let next = state.begun + 1;
+        let number = *state.ends.get_or_insert(next);
+        state.wanted = state.wanted.max(number);
         self.wake.notify_all();
-        state.wanted
+        number
     }
 
     /// Takes that back. False if there was nothing to take back.
@@ -341,12 +342,10 @@ impl Snapshots {
         let mut state = self.state();
         let begun = state.begun;
         let ends = state.ends.take_if(|number| *number <= begun).is_some();
-        drop(state);
         if ends && result.is_ok() {
-            // Before those who wait see that the snapshot is there.
+            // Those who wait see that when they see the snapshot, and not before: they look under the same lock.
             server.stop();
         }
-        let mut state = self.state();
         let now = clock::monotonic();
         let took = state.since.take().map_or(Duration::ZERO, |since| now - since);
         (state.ended, state.last_ended, state.progress) = (state.begun, now, 0.0);

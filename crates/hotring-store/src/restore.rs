@@ -20,9 +20,6 @@ use crate::session::Session;
 use crate::store::Store;
 use crate::stripe::spread;
 
-/// Items a slot that a table grows for.
-const ITEMS_MAX: u64 = 4;
-
 /// What the log has said of keys that the rest of the snapshot may have.
 #[derive(Debug)]
 pub struct Ahead {
@@ -56,11 +53,11 @@ impl Ahead {
 }
 
 impl Store {
-    /// Has the table be as large as so many items will need it, before they come, if the engine can. It saves the work
-    /// of moving those that are there at each doubling.
-    pub fn expect(&self, items: u64) {
+    /// Has the table be as large as so many items will need it, before they come, if the engine can, or until `stop` says
+    /// so. It saves the work of moving those that are there at each doubling.
+    pub fn expect(&self, items: u64, stop: impl Fn() -> bool) {
         let mut session = self.session();
-        while self.index.stats().slots * ITEMS_MAX < items && session.index.grow() {}
+        while session.index.is_small_for(items) && !stop() && session.index.grow() {}
     }
 }
 

@@ -161,6 +161,11 @@ impl Engine for Chaining {
         p.double(mask)
     }
 
+    fn is_small_for(&self, items: u64) -> bool {
+        let load = items as f64 / self.slots() as f64;
+        load * self.bytes_per_key > BUCKET as f64
+    }
+
     fn slots(&self) -> u64 {
         self.table.mask() + 1
     }

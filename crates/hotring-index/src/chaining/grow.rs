@@ -6,7 +6,7 @@
 
 use crate::chaining::Chaining;
 use crate::chaining::table::BUCKET;
-use crate::engine::RESIZE_INTERVAL;
+use crate::engine::{Engine, RESIZE_INTERVAL};
 use crate::item::Kind;
 use crate::rare::sometimes;
 use crate::session::Pinned;
@@ -49,9 +49,10 @@ impl<K: Kind> Pinned<'_, K, Chaining> {
     /// The rule is that of HotRing, so that the tables of both have the same size.
     fn grow_if_due(&mut self) {
         let mask = self.engine.table.mask();
-        let load = self.shared.items() as f64 / (mask + 1) as f64;
-        let wants = load * self.engine.bytes_per_key > BUCKET as f64;
-        if !wants || !self.shared.may_double() || self.double(mask) {
+        if !self.engine.is_small_for(self.shared.items().max(0) as u64)
+            || !self.shared.may_double()
+            || self.double(mask)
+        {
             return;
         }
         if self.engine.table.is_growing() {

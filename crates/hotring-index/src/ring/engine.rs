@@ -1,6 +1,6 @@
 //! The ring as an engine: which of its steps is which of [`Engine`]'s.
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Growth};
 use crate::engine::{Engine, Found, Hit, KeyGoal, sealed};
 use crate::item::{Item, Kind};
 use crate::ring::copy::Copies;
@@ -8,7 +8,7 @@ use crate::ring::lazy::Laziness;
 use crate::ring::link::Reservation;
 use crate::ring::shrink::Resizing;
 use crate::ring::split::Ahead;
-use crate::ring::table::Table;
+use crate::ring::table::{Slot, Table};
 use crate::ring::{Ring, search};
 use crate::session::Pinned;
 use crate::stats::EngineStats;
@@ -219,6 +219,15 @@ impl<const H: usize> Engine for Ring<H> {
 
     fn shrink<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
         p.begin_halving()
+    }
+
+    fn is_small_for(&self, items: u64) -> bool {
+        let load = items as f64 / self.slots() as f64;
+        match self.growth {
+            Growth::Fixed => false,
+            Growth::Auto { items_max, .. } => load > items_max,
+            Growth::BytesPerKey(bytes) => load * bytes > size_of::<Slot<H>>() as f64,
+        }
     }
 
     fn slots(&self) -> u64 {

@@ -1,9 +1,9 @@
 //! When the table doubles. How it does is in [`crate::ring::split`]: bucket by bucket.
 
 use crate::config::Growth;
+use crate::engine::Engine;
 use crate::item::Kind;
 use crate::ring::Ring;
-use crate::ring::table::Slot;
 use crate::session::Pinned;
 use crate::sync::Ordering;
 
@@ -25,11 +25,11 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return;
         }
         let mask = self.engine.table.mask();
-        let load = || self.shared.items() as f64 / (mask + 1) as f64;
+        let items = self.shared.items().max(0) as u64;
         let due = match self.engine.growth {
             Growth::Fixed => return,
             Growth::Auto { visits_max, items_min, items_max, .. } => {
-                let load = load();
+                let load = items as f64 / (mask + 1) as f64;
                 let crowded = load >= items_min && self.overhead() > visits_max;
                 // Late, as it is memory that nobody uses yet; early enough to be ready in time.
                 let [from, to] = READY;
@@ -37,9 +37,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 let (part, pages) =
                     if crowded { (1.0, PAGES_WHEN_CROWDED) } else { (near, PAGES_WHEN_NEAR) };
                 let ready = self.engine.table.touch_ahead(mask, part, pages);
-                load > items_max || (crowded && ready)
+                self.engine.is_small_for(items) || (crowded && ready)
             }
-            Growth::BytesPerKey(bytes) => load() * bytes > size_of::<Slot<H>>() as f64,
+            Growth::BytesPerKey(_) => self.engine.is_small_for(items),
         };
         if !due {
             return;

@@ -7,6 +7,7 @@ use super::*;
 use crate::log::{Log, When};
 use crate::record::{Effect, Records};
 use crate::recover::{Recovered, recover};
+use crate::storage::memory::Step;
 use crate::storage::{Memory, Storage};
 use crate::writer::{Options, Writer};
 
@@ -240,4 +241,48 @@ fn a_segment_that_is_asked_for_at_rest_lets_those_before_go() {
     writer.step(Duration::ZERO);
     let recovered = recover(&memory.killed(), None, 2, &mut |_, _| {}).unwrap();
     assert_eq!((recovered.last, recovered.segments), (2, 1));
+}
+
+#[test]
+fn a_segment_that_is_asked_for_is_done_without_on_a_full_disk() {
+    let full = io::ErrorKind::StorageFull;
+    for (step, is_left) in [
+        (Step::Create, false),
+        (Step::Preallocate, false),
+        (Step::Write, false),
+        (Step::Write, true),
+    ] {
+        let memory = Memory::new();
+        let disk: Arc<dyn Storage> = Arc::new(memory.clone());
+        let log = Arc::new(Log::new(0, When::Synced, 1 << 20));
+        let begun = Recovered::nothing(1);
+        let (mut writer, _syncer) = Writer::new(log.clone(), disk, Options::new(ID), &begun);
+        let note = |log: &Log| {
+            let mut records = Records::new();
+            records.push(&Effect::Clear);
+            log.append(&mut records)
+        };
+        note(&log);
+        writer.step(Duration::ZERO);
+        memory.fail(step, 0, 1, full);
+        if is_left {
+            // What is left beside later records would have recovery look for them there.
+            memory.fail(Step::Remove, 0, 1, full);
+        }
+        log.begin_segment();
+        writer.step(Duration::ZERO);
+        assert!(!log.wants_segment(), "{step:?}");
+        assert_eq!(log.trouble().is_some(), is_left, "{step:?}");
+        assert_eq!(note(&log), 2);
+        log.begin_segment();
+        writer.step(Duration::from_millis(1));
+        assert!(!log.wants_segment(), "{step:?}");
+        assert_eq!(log.synced(), if is_left { 1 } else { 2 }, "{step:?}");
+        writer.step(Duration::from_secs(2));
+        assert_eq!((log.synced(), log.trouble().is_none()), (2, true), "{step:?}");
+        for image in [memory.killed(), memory.image(&memory.power_cuts(1, 1)[0])] {
+            let recovered = recover(&image, None, 1, &mut |_, _| {}).unwrap();
+            assert_eq!((recovered.last, recovered.segments), (2, 2), "{step:?}");
+        }
+    }
 }

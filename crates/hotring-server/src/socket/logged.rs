@@ -70,7 +70,7 @@ impl Waiting {
         if let Some(trouble) = durability.trouble() {
             return Poll::Ready(Err(trouble));
         }
-        // Who was woken is no longer there; who was not is, even if others were: then it is there twice, no more.
+        // Who was woken is no longer there; who was not is, even if others were, and is then there once more.
         if wait.added != Some(self.round.get()) {
             wait.added = Some(self.round.get());
             self.waiting.borrow_mut().push((wait.lsn, waker.clone()));
