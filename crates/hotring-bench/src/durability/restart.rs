@@ -14,8 +14,10 @@ use crate::resp::{Client, Reply, rest_if_loading};
 use crate::servers::{Content, Data, Kind, Plan};
 use crate::workload::random::Random;
 
-/// Requests that are sent together.
-const WINDOW: u64 = 256;
+/// Writes that are sent together, and reads. Few of these, as a server finds hot keys by a look at some of its reads from a
+/// connection, and is to have many of them.
+const WRITES: u64 = 256;
+const READS: u64 = 16;
 /// The log's promise, which both servers call so: what was acknowledged outlives the kill.
 const LOG: &str = "everysec";
 
@@ -37,7 +39,7 @@ pub struct RestartArgs {
     #[arg(long, value_parser = crate::cli::count, default_value = "8")]
     hot: u64,
     /// Reads of each of these
-    #[arg(long, value_parser = crate::cli::count, default_value = "20k")]
+    #[arg(long, value_parser = crate::cli::count, default_value = "100k")]
     reads: u64,
     /// Writes between snapshot and kill
     #[arg(long, value_parser = crate::cli::count, default_value = "5k")]
@@ -146,11 +148,12 @@ impl RestartArgs {
         let mut random = Random::new(1);
         // One key after the other, over and over: keys `0..hot`.
         let read = |index| (index % self.hot, false);
-        each(&mut client, &content, self.hot * self.reads, read)?;
+        each(&mut client, &content, (self.hot * self.reads, READS), read)?;
         if left == Left::SnapshotAndLog {
             subject.rewrite()?;
         }
-        each(&mut client, &content, self.writes, |_| (random.below(self.keys), true))?;
+        let write = |_| (random.below(self.keys), true);
+        each(&mut client, &content, (self.writes, WRITES), write)?;
         if left == Left::Dump {
             subject.save()?;
         }
@@ -207,16 +210,16 @@ fn is_served(
     }
 }
 
-/// So many requests, each for the key that is told, and whether it is to be written.
+/// So many requests, so many together, each for the key that is told, and whether it is to be written.
 fn each(
     client: &mut Client,
     content: &Content,
-    requests: u64,
+    (requests, window): (u64, u64),
     mut what: impl FnMut(u64) -> (u64, bool),
 ) -> Result<()> {
     let (mut name, mut value) = (Vec::new(), Vec::new());
-    for first in (0..requests).step_by(WINDOW as usize) {
-        let now = WINDOW.min(requests - first);
+    for first in (0..requests).step_by(window as usize) {
+        let now = window.min(requests - first);
         for index in first..first + now {
             let (key, write) = what(index);
             name.clear();
