@@ -48,8 +48,6 @@ struct Seen {
     /// Of one that does so by itself.
     by_itself: Vec<Pass>,
     /// Of the first one, when the log has been written anew.
-    rewritten: Sizes,
-    /// When something has been written since and the log has been written anew again: as short as it can be.
     packed: Sizes,
 }
 
@@ -62,7 +60,7 @@ fn measure(bench: &Bench) -> Result<Measured> {
     let bar = bench.steps((kinds.len() * 2 * (1 + PASSES)) as u64, "files");
     let mut seen = Vec::new();
     for kind in kinds {
-        let passes = |rewrites| -> Result<(Vec<Pass>, [Sizes; 2])> {
+        let passes = |rewrites| -> Result<(Vec<Pass>, Sizes)> {
             let setup = Setup { kind, log: Some(LOG), rewrites, threads: 1 };
             let mut subject = bench.testbed.start(setup, &data)?;
             let mut passes = vec![loaded(&mut subject)?];
@@ -72,30 +70,22 @@ fn measure(bench: &Bench) -> Result<Measured> {
                 bar.inc(1);
             }
             subject.rewrite()?;
-            let rewritten = subject.folder.sizes();
-            Data { keys: 1, ..data }.load(&subject.target)?;
-            subject.rewrite()?;
-            Ok((passes, [rewritten, subject.folder.sizes()]))
+            Ok((passes, subject.folder.sizes()))
         };
-        let (log_only, [rewritten, packed]) = passes(Rewrites::WhenTold)?;
+        let (log_only, packed) = passes(Rewrites::WhenTold)?;
         let (by_itself, _) = passes(Rewrites::ByItself)?;
-        seen.push(Seen { kind, log_only, by_itself, rewritten, packed });
+        seen.push(Seen { kind, log_only, by_itself, packed });
     }
     bar.finish_and_clear();
     let live = data.live() as f64;
-    let of_live = |bytes: &dyn Fn(&Seen) -> u64| {
-        let each = seen
-            .iter()
-            .map(|seen| format!("{} {}", name(seen.kind), short(bytes(seen) as f64 / live)));
-        each.collect::<Vec<_>>().join(", ")
+    let most = |seen: &Seen| {
+        let most = seen.by_itself.iter().map(|pass| pass.most).max().unwrap_or_default();
+        format!("{} {}", name(seen.kind), short(most as f64 / live))
     };
-    let most = |seen: &Seen| seen.by_itself.iter().map(|pass| pass.most).max().unwrap_or_default();
     notes.push(format!(
         "The most that files were long at any time, where logs are written anew by themselves (from 64 MiB on), in \
-         multiples of keys and values: {}. What is written after one BGREWRITEAOF: {}; hotring keeps the log's last \
-         segment until something is written again, so \"packed\" is after one write more and another BGREWRITEAOF.",
-        of_live(&most),
-        of_live(&|seen| seen.rewritten.written)
+         multiples of keys and values: {}.",
+        seen.iter().map(most).collect::<Vec<_>>().join(", ")
     ));
     Ok(Measured { claims: claims(&seen, live), charts: charts(&seen, live), notes })
 }
@@ -198,13 +188,7 @@ mod tests {
     fn seen(kind: Kind, log: f64, packed: f64) -> Seen {
         let sizes = |bytes: f64| Sizes { written: bytes as u64, ..Sizes::default() };
         let pass = Pass { files: sizes(log), most: 0, resident: 0 };
-        Seen {
-            kind,
-            log_only: vec![pass],
-            by_itself: Vec::new(),
-            rewritten: sizes(packed),
-            packed: sizes(packed),
-        }
+        Seen { kind, log_only: vec![pass], by_itself: Vec::new(), packed: sizes(packed) }
     }
 
     #[test]
