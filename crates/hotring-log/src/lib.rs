@@ -60,7 +60,9 @@ pub use record::{Attached, Bad, Effect, Found, Mark, Records, read};
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};
 pub use repair::{RepairError, repair};
 pub use segment::{Id, remove_before};
-pub use snapshot::{ALL, Finished, HOTTEST, Snapshot, SnapshotError, SnapshotWriter, clean, prune};
+pub use snapshot::{
+    ALL, Finished, HOTTEST, Snapshot, SnapshotError, SnapshotWriter, clean, prune, stored_id,
+};
 pub use storage::{Disk, File, Storage};
 pub use syncer::Syncer;
 pub use walk::{Apply, Damage, Part, Take};

@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::log::Lsn;
-use crate::storage::{File, Storage};
+use crate::storage::{File, Storage, read_all_at};
 
 /// What tells one store's log from another's: random bytes, which no client is to learn.
 pub type Id = [u8; 16];
@@ -79,6 +79,14 @@ impl Header {
         let id = bytes[16..32].try_into().expect("16 bytes");
         Ok(Header { id, first: long(32), synced: long(40), chain: word(48) })
     }
+}
+
+/// The store's id in the first segment, if that can be read.
+pub(crate) fn first_id(storage: &dyn Storage) -> Option<Id> {
+    let (_, name) = list(storage).ok()?.into_iter().next()?;
+    let mut bytes = [0; HEADER_LEN as usize];
+    read_all_at(&*storage.open(&name).ok()?, &mut bytes, 0).ok()?;
+    Some(Header::read(&bytes).ok()?.id)
 }
 
 pub(crate) fn name(first: Lsn) -> String {

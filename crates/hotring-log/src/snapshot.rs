@@ -34,7 +34,7 @@ pub use read::Snapshot;
 pub use write::{Finished, SnapshotWriter};
 
 use crate::log::Lsn;
-use crate::segment::{Id, remove_before};
+use crate::segment::{Id, first_id, remove_before};
 use crate::storage::Storage;
 
 const HEADER_LEN: usize = 64;
@@ -87,6 +87,13 @@ impl Header {
             format => Err(format),
         })
     }
+}
+
+/// The id of the store whose files are there, as the newest snapshot has it, or the first segment. None if there is neither;
+/// who reads them is told if they are damaged.
+pub fn stored_id(storage: &dyn Storage) -> Option<Id> {
+    let snapshot = Snapshot::newest(storage).ok().flatten();
+    snapshot.map(|snapshot| snapshot.id()).or_else(|| first_id(storage))
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {

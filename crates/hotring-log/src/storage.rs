@@ -65,3 +65,16 @@ pub trait File: Send + Sync {
     /// Takes room for so many bytes, so that writing them changes no more than their content. They are zeros.
     fn preallocate(&self, len: u64) -> io::Result<()>;
 }
+
+/// Reads all that there is room for.
+pub(crate) fn read_all_at(file: &dyn File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.read_at(bytes, at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => (bytes, at) = (&mut bytes[len..], at + len as u64),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use hotring_log::{Disk, Storage};
+use hotring_log::{Disk, Id, Storage, stored_id};
 use hotring_store::index::Config as IndexConfig;
 use hotring_store::{EvictionPolicy, Options, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -202,16 +202,15 @@ pub(crate) fn start_with<S: Storage + 'static>(
 /// A server whose threads run, and that has read nothing yet of what it has on its disk.
 pub(crate) struct Prepared {
     running: Running,
-    disk: Option<Arc<dyn Storage>>,
+    /// And the id of the store, which the disk gets if it holds nothing.
+    disk: Option<(Arc<dyn Storage>, Id)>,
 }
 
 impl Prepared {
     /// Reads what must be there before anybody is answered. If the server is asked to end meanwhile, it has.
     fn load(self) -> Result<Running, StartError> {
         let Prepared { mut running, disk } = self;
-        let Some(disk) = disk else { return Ok(running) };
-        let id = [random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
-        let id = id.try_into().expect("two times eight bytes");
+        let Some((disk, id)) = disk else { return Ok(running) };
         match loading::start(&running.server, disk, id) {
             Ok(threads) => running.log_threads = threads,
             Err(error) => {
@@ -252,9 +251,17 @@ pub(crate) fn prepare<S: Storage + 'static>(
     config.admin = admin_address.map(|address| address.to_string());
     let (engine, index) =
         config.index.resolve().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+    config.log.check().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+    let disk = config.log.is_on.then(|| open(config.log.data.clone())).transpose();
+    let disk = disk.map_err(|why| cannot_open(&why))?;
+    let id = match disk.as_ref().and_then(|disk| stored_id(disk)) {
+        Some(id) => id,
+        None => random_id()?,
+    };
     let options = Options {
         engine,
-        seed: [random_u64()?, random_u64()?],
+        // A snapshot is in the order of the hash, and is read faster by the same one.
+        seed: [0, 8].map(|at| u64::from_le_bytes(id[at..at + 8].try_into().expect("eight bytes"))),
         key_len_max: config.key_len_max,
         value_len_max: config.bulk_len_max,
         history: config.history,
@@ -266,9 +273,6 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
     config.limit_memory(&store).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     store.date_accesses(clock::unix_ms());
-    config.log.check().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
-    let disk = config.log.is_on.then(|| open(config.log.data.clone())).transpose();
-    let disk = disk.map_err(|why| cannot_open(&why))?;
     let server = Arc::new(Server::new(Parts {
         store,
         addresses,
@@ -295,7 +299,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
     }
     let (admin, _unix_path, log_threads) = (admin_address, unix_path, Vec::new());
     let running = Running { server, threads, log_threads, tls_addresses, admin, _unix_path };
-    Ok(Prepared { running, disk: disk.map(|disk| Arc::new(disk) as Arc<dyn Storage>) })
+    Ok(Prepared { running, disk: disk.map(|disk| (Arc::new(disk) as Arc<dyn Storage>, id)) })
 }
 
 /// The log's folder cannot be opened.
@@ -455,6 +459,11 @@ fn raise_file_limit(config: &mut Config) {
             config.maxclients
         );
     }
+}
+
+fn random_id() -> Result<Id, StartError> {
+    let id = [random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
+    Ok(id.try_into().expect("two times eight bytes"))
 }
 
 fn random_u64() -> Result<u64, StartError> {

@@ -1,6 +1,5 @@
 //! Reading a snapshot: block by block, by as many threads as take part.
 
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
@@ -11,7 +10,7 @@ use crate::log::Lsn;
 use crate::packed::unpack;
 use crate::record::Effect;
 use crate::segment::Id;
-use crate::storage::{File, Storage};
+use crate::storage::{File, Storage, read_all_at};
 
 /// A snapshot that is to be read. Its header and its footer have been.
 pub struct Snapshot {
@@ -174,7 +173,7 @@ impl Snapshot {
 
     fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), SnapshotError> {
         let failed = |error| SnapshotError::Io { name: self.name.clone(), error };
-        read(&*self.file, bytes, at).map_err(failed)
+        read_all_at(&*self.file, bytes, at).map_err(failed)
     }
 
     fn damaged(&self, at: u64, what: &'static str) -> SnapshotError {
@@ -214,8 +213,8 @@ impl Ends {
             return Err(SnapshotError::Damaged { place, name, at: len, what: "it is too short" });
         };
         let (mut header, mut footer) = ([0; HEADER_LEN], [0; FOOTER_LEN]);
-        read(&*file, &mut header, 0).map_err(failed)?;
-        read(&*file, &mut footer, blocks_end).map_err(failed)?;
+        read_all_at(&*file, &mut header, 0).map_err(failed)?;
+        read_all_at(&*file, &mut footer, blocks_end).map_err(failed)?;
         Ok(Ends { place, name, file, header, footer, blocks_end })
     }
 
@@ -256,17 +255,4 @@ impl Ends {
         let counts = footer.map(|[blocks, items, _]| [blocks, items]);
         Snapshot { place, name, file, seed, header, end, counts, blocks_end, next }
     }
-}
-
-/// Reads all of it.
-fn read(file: &dyn File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match file.read_at(bytes, at) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(len) => (bytes, at) = (&mut bytes[len..], at + len as u64),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

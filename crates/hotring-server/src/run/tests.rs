@@ -3,9 +3,9 @@
 use super::*;
 use crate::durability::{LogSettings, OnError};
 use crate::server::STALLING;
-use hotring_log::When;
 use hotring_log::storage::Memory;
 use hotring_log::storage::memory::Step;
+use hotring_log::{ALL, Effect, Snapshot, When};
 use hotring_store::index::{Checksum, Part};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -248,6 +248,45 @@ fn a_sync_that_fails_is_known_at_once_although_nobody_writes() {
     }
     running.stop();
     running.wait().unwrap();
+}
+
+/// Keys in the order of the snapshot, which is that of their hashes; none if there is no snapshot.
+fn order(storage: &Memory) -> Vec<Vec<u8>> {
+    let (mut keys, mut buffer) = (Vec::new(), Vec::new());
+    let Some(snapshot) = Snapshot::newest(storage).unwrap() else { return keys };
+    let mut note = |effects: &[Effect<'_>]| {
+        keys.extend(effects.iter().map(|effect| match effect {
+            Effect::Put { key, .. } => key.to_vec(),
+            other => panic!("{other:?}"),
+        }));
+    };
+    while snapshot.read_block(ALL, &mut buffer, &mut note).unwrap().is_some() {}
+    keys
+}
+
+/// So that what comes one after the other in a snapshot is side by side in memory; and no other store has that order.
+#[test]
+fn a_store_has_the_same_hash_in_each_process() {
+    let pairs: String = (0..100).map(|i| format!(" key:{i} v")).collect();
+    let fill = format!("MSET{pairs}\r\n");
+    let stores = [(); 2].map(|()| {
+        let storage = Memory::new();
+        // The second goes on from a log alone.
+        let [none, first, second] = [&fill[..], "SAVE\r\n", "SAVE\r\n"].map(|request| {
+            let running = logged(&storage, When::Synced, OnError::Stop);
+            while !running.is_loaded() {
+                std::thread::yield_now();
+            }
+            assert_eq!(lines(&mut connect(&running), request), ["+OK\r\n"]);
+            running.stop();
+            running.wait().unwrap();
+            order(&storage)
+        });
+        assert_eq!((none.len(), first.len()), (0, 100));
+        assert_eq!(first, second);
+        first
+    });
+    assert_ne!(stores[0], stores[1]);
 }
 
 #[test]
