@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotring_server::{Config, LogSettings, Running, start};
 
@@ -27,6 +27,11 @@ impl Both {
         config.memcached.listen = vec!["127.0.0.1:0".to_string()];
         change(&mut config);
         let running = start(config).expect("the server starts");
+        let begun = Instant::now();
+        while !running.is_loaded() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the data is not loaded");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let (redis, memcached) = (running.addresses()[0], running.memcached_addresses()[0]);
         Both { running: Some(running), redis, memcached }
     }
