@@ -14,7 +14,7 @@ fn what_was_acknowledged_outlives_a_kill() {
     let folder = tempfile::tempdir().expect("a place for files");
     let program = program(folder.path());
     let program = program.to_str().expect("a plain path");
-    let text = bench(&["crash", "--kills", "6", "--life", "300", "--program", program]);
+    let text = bench(&["crash", "--kills", "4", "--life", "200", "--program", program]);
     let rows = rows(&text);
     let modes: Vec<&str> = rows.iter().map(|row| row[1].as_str()).collect();
     assert_eq!(modes, ["sync", "everysec", "async"], "{text}");

@@ -30,7 +30,7 @@ use world::{Report, Run, Scenario, explore};
 
 /// More than half of all the time, and what smaller scenarios and shuttle's larger ones look at as well: for
 /// the long form.
-const LARGEST: [&str; 23] = [
+const LARGEST: [&str; 26] = [
     "candidate with room: complete | insert, get | get",
     "candidate: complete | insert, get | get",
     "displace | remove | get, get",
@@ -46,10 +46,13 @@ const LARGEST: [&str; 23] = [
     "no candidate: complete | insert, get | get",
     "reserve | reserve | remove",
     "room: insert | put, get | get",
+    "remove copied, copy other | get",
     "split hands head over | remove, get | head move",
     "split, complete | insert, get",
     "split, miss | insert, get",
+    "split, search | insert, get | get",
     "split, search | remove, get | insert, get",
+    "step, and free | remove",
     "sweep | remove, get | insert before it",
     "sweep | update hinted | remove",
     "update hot | head move | remove",
