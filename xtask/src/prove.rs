@@ -86,7 +86,7 @@ pub fn shuttle(form: Form) -> Result<Done> {
     let which = ["--profile", "tested", "--test", "shuttle"];
     let mut command = tests("shuttle", "--cfg shuttle", &which);
     match form {
-        Form::Quick => default(&mut command, "HOTRING_SHUTTLE_ITERATIONS", "1000"),
+        Form::Quick => default(&mut command, "HOTRING_SHUTTLE_ITERATIONS", "600"),
         Form::Long => default(&mut command, "HOTRING_SHUTTLE_SECONDS", "600"),
     }
     count_some(command.args(["--", "--nocapture"]))
