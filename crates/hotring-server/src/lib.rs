@@ -36,6 +36,7 @@ mod executor;
 mod expirer;
 mod facts;
 mod failure;
+mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod guard;
@@ -72,6 +73,7 @@ pub use acl::Secret;
 pub use admin::markdown as metrics_markdown;
 pub use config::{Config, Counterpart, LogFormat, LogLevel, StartError, counterpart, toml_value};
 pub use durability::{LogSettings, OnError};
+pub use files::{NewFile, Special};
 pub use guard::Guard;
 pub use run::{Running, run, start};
 pub use settings::{Change, MemcachedSettings, Setting, find as find_setting, settings};

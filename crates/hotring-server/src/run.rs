@@ -2,7 +2,7 @@
 //! parts meet, and, but for ACL GENPASS, the only one that asks the machine for random numbers.
 
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -150,7 +150,8 @@ pub(crate) fn serve(prepared: Prepared, log_format: LogFormat) -> Result<(), Sta
 /// Says that the server is there.
 fn greet(running: &Running, log_format: LogFormat) {
     match log_format {
-        LogFormat::Human => eprint!("{}", greeting(running)),
+        // Whoever reads the log may have left.
+        LogFormat::Human => drop(io::stderr().write_all(greeting(running).as_bytes())),
         LogFormat::Json => {
             tracing::info!(addresses = ?running.addresses(), "accepting connections");
         }

@@ -22,7 +22,8 @@ const NOTES: &str = "\
 Keys come from a running server, or with --data from the folder of one that has ended, its snapshot and its log; they are \
 then held in memory, and nothing in DIR is changed.
 
-FILE gets its name once it is whole and on the disk; a file that was there is replaced then. The keys of a running \
+FILE gets its name once it is whole and on the disk; a file that was there is replaced then, the one that a link leads to \
+as well. A device, a FIFO or a descriptor such as /dev/stdout is written into. The keys of a running \
 server are not those of one moment: each is as it was when it was met, its expiry with it.
 
 With a password in the variable REDISCLI_AUTH it logs in. The user needs SCAN, MULTI, EXEC, DUMP and PEXPIRETIME, PINNED for \

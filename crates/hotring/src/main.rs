@@ -1,6 +1,10 @@
 //! `hotring`: one binary, one subcommand for each thing that a person does with the store.
 #![forbid(unsafe_code)]
 
+// First: its macros hold in all modules that follow.
+#[macro_use]
+mod output;
+
 mod check;
 mod client;
 mod commands;

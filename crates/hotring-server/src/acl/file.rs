@@ -1,15 +1,15 @@
 //! The ACL file: a line for each user, `user name rules`, as ACL LIST shows them. Read as a whole or not
 //! at all, and written beside the old one first, so that there is always a whole one.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::selector::has_spaces;
 use super::user::{User, join_selectors};
 use super::{RuleError, Users};
+use crate::files;
 
 /// Reads users from a file; `new` makes a user of a name. The error has all that is wrong with it.
 pub(super) fn read(path: &Path, new: impl FnMut(&[u8]) -> User) -> Result<Users, String> {
@@ -73,35 +73,14 @@ fn parse_user(words: &[&[u8]], new: &mut impl FnMut(&[u8]) -> User) -> Result<Us
     Ok(user)
 }
 
-/// Writes all users to the file, which only its owner may read.
+/// Writes all users to the file. A new one is for its owner only.
 pub(super) fn write(path: &Path, users: &[Arc<User>]) -> io::Result<()> {
     let mut text = Vec::new();
     for user in users {
         text.extend(user.describe());
         text.push(b'\n');
     }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".tmp-{}", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let written = write_new(&beside, &text).and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        // It may never have been there.
-        fs::remove_file(&beside).ok();
-        return written;
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
-    // One may be there from a process of the same number that was killed, and be open to others.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text)?;
-    file.sync_all()
+    files::replace(path, &text)
 }
 
 #[cfg(test)]
@@ -139,7 +118,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("hotring-acl-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let path = folder.join("users.acl");
-        let left = folder.join(format!("users.acl.tmp-{}", std::process::id()));
+        let left = folder.join(format!(".users.acl.{}.tmp", std::process::id()));
         fs::write(&left, "of another process").unwrap();
         fs::set_permissions(&left, fs::Permissions::from_mode(0o644)).unwrap();
         write(&path, &[User::new(0, b"u").into()]).unwrap();

@@ -3,14 +3,14 @@
 //! [`read`] takes settings from it, [`rewrite`] puts changed ones back (CONFIG REWRITE) and leaves
 //! comments, order and everything else in it as they are.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use toml_edit::{Document, DocumentMut, Item, Value};
 
 use super::{Config, StartError};
+use crate::files;
 use crate::settings::{self, Setting, settings};
 
 /// What a value has to be.
@@ -88,10 +88,8 @@ fn value(text: &str) -> Value {
 /// Writes the settings that CONFIG SET has changed into their file. Those that came from elsewhere, as a
 /// password from the environment, are not to get into it.
 pub(crate) fn rewrite(path: &Path, config: &Config) -> io::Result<()> {
-    // The file itself, where `path` is a link to it.
-    let path = path.canonicalize()?;
-    let text = fs::read_to_string(&path)?;
-    replace(&path, rewritten(&text, config)?.as_bytes())
+    let text = fs::read_to_string(path)?;
+    files::replace(path, rewritten(&text, config)?.as_bytes())
 }
 
 fn rewritten(text: &str, config: &Config) -> io::Result<String> {
@@ -121,34 +119,6 @@ fn own_item<'a>(document: &'a mut DocumentMut, setting: &Setting) -> Option<&'a 
     let names = |key: &str| settings::find(key).is_some_and(|found| found.name == setting.name);
     let key = document.iter().map(|(key, _)| key.to_string()).find(|key| names(key))?;
     document.get_mut(&key)
-}
-
-/// Replaces a file at one moment: whoever reads it sees the old text or the new one, also after a
-/// power cut.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let new = folder.join(format!(".{name}.{}", std::process::id()));
-    let written = write_like(&new, path, bytes).and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        // It may not even be there.
-        let _ = fs::remove_file(&new);
-    }
-    written?;
-    File::open(folder)?.sync_all()
-}
-
-fn write_like(new: &Path, old: &Path, bytes: &[u8]) -> io::Result<()> {
-    match fs::remove_file(new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        // A process of the same number has left it, or somebody a link to a file of ours.
-        _ => {}
-    }
-    // Nobody else opens it before it has the permissions of the old one, which may be private.
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
-    file.set_permissions(fs::metadata(old)?.permissions())?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 #[cfg(test)]
@@ -253,7 +223,7 @@ mod tests {
         // Where the new text is written first, somebody has put a link to another file.
         let other = folder.join("other");
         fs::write(&other, "precious").unwrap();
-        let new = folder.join(format!(".a.toml.{}", std::process::id()));
+        let new = folder.join(format!(".a.toml.{}.tmp", std::process::id()));
         std::os::unix::fs::symlink(&other, new).unwrap();
         let changed = ["timeout"].into();
         rewrite(&link, &Config { timeout_s: 9, changed, ..Config::default() }).unwrap();

@@ -1,6 +1,7 @@
 //! The program itself: how it starts, what it says when it cannot, how signals end it, and what it tells the
 //! service manager.
 
+mod files;
 mod redis;
 mod transfer;
 

@@ -1,0 +1,191 @@
+//! Files that the programs write: what stood there before must survive, whatever it is.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::fs::{FileType, Mode, makedev, mknodat};
+use rustix::process::Signal;
+
+use crate::transfer::{ask, end, serve};
+use crate::{Folder, Server, hotring, output, say, stderr};
+
+const PAIR: &[u8] = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
+
+/// A server with one key.
+fn server() -> Server {
+    let server = serve();
+    assert_eq!(ask(&mut server.connect(), &[b"SET", b"k", b"v"]), b"+OK");
+    server
+}
+
+fn export(server: &Server, path: &Path) -> std::process::Command {
+    let mut command = hotring(&["export", "--address", &server.address]);
+    command.arg(path);
+    command
+}
+
+/// `hotring export /dev/null`, run by root, once replaced the machine's device by a regular file.
+#[test]
+fn export_writes_into_what_is_no_regular_file() {
+    let (folder, server) = (Folder::new("nodes"), server());
+    let fifo = folder.0.join("fifo");
+    mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let reading = {
+        let fifo = fifo.clone();
+        std::thread::spawn(move || fs::read(fifo).unwrap())
+    };
+    let run = output(&mut export(&server, &fifo));
+    assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo(), "the FIFO was replaced");
+    assert!(run.status.success(), "{}", stderr(&run));
+    assert_eq!(reading.join().unwrap(), PAIR);
+    // Only root can make a device.
+    let null = folder.0.join("null");
+    let made = mknodat(
+        rustix::fs::CWD,
+        &null,
+        FileType::CharacterDevice,
+        Mode::RUSR | Mode::WUSR,
+        makedev(1, 3),
+    );
+    if made.is_ok() {
+        let run = output(&mut export(&server, &null));
+        assert!(
+            fs::symlink_metadata(&null).unwrap().file_type().is_char_device(),
+            "the device was replaced"
+        );
+        // A container may forbid to open it.
+        if File::options().write(true).open(&null).is_ok() {
+            assert!(run.status.success(), "{}", stderr(&run));
+        }
+    }
+    let run = output(&mut export(&server, &folder.0));
+    assert_eq!(run.status.code(), Some(2));
+    assert!(stderr(&run).contains("is a directory"), "{}", stderr(&run));
+    assert_eq!(
+        fs::read_dir(&folder.0).unwrap().count(),
+        1 + usize::from(made.is_ok()),
+        "nothing is left behind"
+    );
+    end(server);
+}
+
+/// `/dev/stdout` leads through `/proc` to an open file, which must neither be replaced nor truncated. The test has links
+/// of its own like it: a fault must not cost the machine its device.
+#[test]
+fn export_writes_to_the_open_file_behind_a_descriptor() {
+    let (folder, server) = (Folder::new("descriptor"), server());
+    let (stdout, descriptors) = (folder.0.join("stdout"), folder.0.join("fd"));
+    symlink("/proc/self/fd/1", &stdout).unwrap();
+    symlink("/proc/self/fd", &descriptors).unwrap();
+    let path = folder.0.join("out");
+    fs::write(&path, "before\n").unwrap();
+    let file = File::options().append(true).open(&path).unwrap();
+    let mut command = export(&server, &stdout);
+    let status = command.stdout(file).stderr(Stdio::null()).status().unwrap();
+    assert!(status.success());
+    assert_eq!(fs::read(&path).unwrap(), [b"before\n", PAIR].concat());
+    let piped = output(&mut export(&server, &descriptors.join("1")));
+    assert!(piped.status.success(), "{}", stderr(&piped));
+    assert_eq!(piped.stdout, PAIR);
+    end(server);
+}
+
+#[test]
+fn export_follows_links_and_keeps_the_rights_of_a_file() {
+    let (folder, server) = (Folder::new("links"), server());
+    fs::create_dir(folder.0.join("far")).unwrap();
+    let (file, link, dangling) =
+        (folder.0.join("far/file"), folder.0.join("link"), folder.0.join("dangling"));
+    fs::write(&file, "old").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let inode = fs::metadata(&file).unwrap().ino();
+    symlink("far/file", &link).unwrap();
+    symlink("far/new", &dangling).unwrap();
+    for path in [&link, &dangling] {
+        let run = output(&mut export(&server, path));
+        assert!(run.status.success(), "{}", stderr(&run));
+        assert!(fs::symlink_metadata(path).unwrap().is_symlink(), "the link was replaced");
+        assert_eq!(fs::read(path).unwrap(), PAIR);
+    }
+    let metadata = fs::metadata(&file).unwrap();
+    assert_eq!(metadata.mode() & 0o777, 0o640);
+    assert_ne!(metadata.ino(), inode, "readers of the old file keep it whole");
+    assert_eq!(fs::metadata(folder.0.join("far/new")).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(folder.0.join("far")).unwrap().count(), 2, "nothing is left behind");
+    symlink("circle", folder.0.join("circle")).unwrap();
+    let run = output(&mut export(&server, &folder.0.join("circle")));
+    assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
+    end(server);
+}
+
+/// ACL SAVE replaced a link to the file of users by a file; CONFIG REWRITE follows links as well.
+#[test]
+fn the_server_keeps_links_to_its_files() {
+    let folder = Folder::new("server-links");
+    let users = folder.file("users.acl", "user default on nopass ~* &* +@all\n");
+    let settings = folder.file("hotring.toml", "port = 0\ntimeout = 1\n");
+    let links = ["users", "settings"].map(|name| folder.0.join(name));
+    symlink(&users, &links[0]).unwrap();
+    symlink(&settings, &links[1]).unwrap();
+    let mut command = hotring(&["serve", "--aclfile"]);
+    command.arg(&links[0]).arg("--config").arg(&links[1]);
+    let server = Server::start(&mut command);
+    let mut stream = server.connect();
+    assert_eq!(say(&mut stream, "ACL SETUSER alice on nopass +get"), "+OK");
+    assert_eq!(say(&mut stream, "ACL SAVE"), "+OK");
+    assert_eq!(say(&mut stream, "CONFIG SET timeout 9"), "+OK");
+    assert_eq!(say(&mut stream, "CONFIG REWRITE"), "+OK");
+    assert!(links.iter().all(|link| fs::symlink_metadata(link).unwrap().is_symlink()));
+    assert!(fs::read_to_string(&users).unwrap().contains("user alice on nopass"));
+    assert!(fs::read_to_string(&settings).unwrap().contains("timeout = 9"));
+    end(server);
+}
+
+/// A log whose reader has gone once ended the server: `hotring serve 2>&1 | head -5`.
+#[test]
+fn a_server_outlives_the_reader_of_its_log() {
+    let folder = Folder::new("deaf");
+    for format in ["human", "json"] {
+        let socket = folder.0.join(format);
+        let mut command =
+            hotring(&["serve", "--port", "0", "--log-format", format, "--unixsocket"]);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut process = command.arg(&socket).stderr(writer).spawn().unwrap();
+        drop(command);
+        let mut stream = loop {
+            match UnixStream::connect(&socket) {
+                Ok(stream) => break stream,
+                Err(_) => assert_eq!(process.try_wait().unwrap(), None, "{format}: it has ended"),
+            }
+        };
+        // The greeting comes after the socket.
+        stream.write_all(b"DEBUG SLEEP 0.3\r\n").unwrap();
+        let mut reply = [0; 1];
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!(process.try_wait().unwrap(), None, "{format}: it has ended");
+        let pid = rustix::process::Pid::from_child(&process);
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        assert!(process.wait().unwrap().success(), "{format}");
+    }
+}
+
+/// Programs that print must end quietly when `head` has seen enough.
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let server = server();
+    for words in [&["ping"][..], &["top", "--once"], &["export", "-"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = hotring(&words[..1]);
+        command.args(["--address", &server.address]).args(&words[1..]).stdout(writer);
+        let ended = output(&mut command);
+        assert!(ended.status.code().is_some_and(|code| code <= 2), "{words:?}: {}", ended.status);
+        assert!(!stderr(&ended).contains("panicked"), "{words:?}: {}", stderr(&ended));
+    }
+    end(server);
+}
