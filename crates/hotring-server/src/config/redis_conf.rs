@@ -1,11 +1,13 @@
-//! Settings from a `redis.conf`, for who brings one along: the lines that have a counterpart here are
+//! Settings from a `redis.conf`: the lines that have a counterpart here are
 //! taken, those that only tune what works differently here are told and left out, and those that ask for
-//! what is not here are refused, as a server without it is not what was asked for.
+//! what is not here are refused, as a server without it is not what was asked for. Where the file says nothing,
+//! Redis's default holds: a server that keeps less or evicts more than Redis would lose data silently.
 //!
 //! Lines are split as Redis splits them, which is how it splits an inline request.
 
 use std::path::{Path, PathBuf};
 
+use hotring_log::When;
 use hotring_protocol::{Args, Decoded, Decoder, Limits};
 
 use super::{Config, StartError};
@@ -191,6 +193,24 @@ const OF_NOBODY: &[&str] = &["", "no one"];
 const OPEN_USER: &[&str] =
     &["default on nopass ~* &* +@all", "default on nopass sanitize-payload ~* &* +@all"];
 
+/// Redis's defaults that differ from ours.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("bind", "* -::*"),
+    ("maxmemory-clients", "0"),
+    ("maxmemory-policy", "noeviction"),
+    ("save", "3600 1 300 100 60 10000"),
+];
+
+/// What Redis has in its folder: the directive that names it, its default, and how its keys come here.
+const REDIS_FILES: &[(&str, &str, &str)] = &[
+    ("dbfilename", "dump.rdb", "take its keys over with: hotring import FILE"),
+    (
+        "appenddirname",
+        "appendonlydir",
+        "have a Redis write its keys into an RDB file by SAVE, and take that over with: hotring import FILE",
+    ),
+];
+
 /// What a directive of a redis.conf becomes here.
 #[derive(Clone, Copy, Debug)]
 pub enum Counterpart {
@@ -243,11 +263,54 @@ pub(super) fn read_file(config: &mut Config, path: &Path) -> Result<Vec<String>,
     let mut lines = Vec::new();
     read_included(path, INCLUDES_MAX, &mut lines)?;
     config.forget_addresses(lines.iter().map(|line| line.name.as_str()));
+    let source = path.display().to_string();
+    for (name, value) in DEFAULTS.iter().filter(|(name, _)| said(&lines, name).is_none()) {
+        config.set(name, value, &source)?;
+    }
     let mut notes = Vec::new();
     for line in &lines {
         notes.extend(take(config, line)?);
     }
+    if said(&lines, "log").is_none() {
+        notes.extend(keep_snapshots(config, &source));
+    }
+    notes.extend(files_of_redis(config, &lines));
     Ok(notes)
+}
+
+/// The last line of this name.
+fn said<'a>(lines: &'a [Line], name: &str) -> Option<&'a Line> {
+    let is_setting = |line: &&Line| settings::find(&line.name).is_some_and(|s| s.name == name);
+    lines.iter().rev().find(|line| line.name == name || is_setting(line))
+}
+
+/// Redis keeps snapshots without a log, and does so by default. Here snapshots need a log: it is kept too, in the way
+/// that costs least.
+fn keep_snapshots(config: &mut Config, source: &str) -> Option<String> {
+    if config.log.is_on || config.log.snapshots.points.is_empty() {
+        return None;
+    }
+    config.log.is_on = true;
+    config.log.when = When::Handed;
+    Some(format!(
+        "{source}: Redis keeps snapshots with these settings (save); this server keeps them with a log of all \
+         writes (log async) in {}. To keep nothing: save \"\" in the file, or --log off",
+        config.log.data.display()
+    ))
+}
+
+/// What Redis has left where this server keeps its data.
+fn files_of_redis(config: &Config, lines: &[Line]) -> Vec<String> {
+    let found = REDIS_FILES.iter().filter_map(|(directive, default, how)| {
+        let line = lines.iter().rev().find(|line| line.name == *directive);
+        let name = line.and_then(|line| line.values.first()).map_or(*default, String::as_str);
+        let path = config.log.data.join(name);
+        path.exists().then(|| {
+            let path = path.display().to_string();
+            format!("{path} is Redis's and is not read; {}", how.replace("FILE", &path))
+        })
+    });
+    if config.log.is_on { found.collect() } else { Vec::new() }
 }
 
 /// Collects the lines of a file and of those that it includes, in order.
@@ -350,166 +413,4 @@ fn take_output_limit(config: &mut Config, line: &Line) -> Result<Option<String>,
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::acl::Secret;
-    use crate::tls::TlsSettings;
-
-    /// A file with this text, gone at the end.
-    struct Conf(PathBuf);
-
-    impl Conf {
-        fn new(name: &str, text: &str) -> Self {
-            let name = format!("hotring-redis-conf-{}-{name}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            std::fs::write(&path, text).unwrap();
-            Conf(path)
-        }
-    }
-
-    impl Drop for Conf {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
-        }
-    }
-
-    fn read(name: &str, text: &str) -> Result<(Config, Vec<String>), String> {
-        let (conf, mut config) = (Conf::new(name, text), Config::default());
-        let read = read_file(&mut config, &conf.0);
-        let plain = |text: String| text.replace(&conf.0.display().to_string(), "redis.conf");
-        match read {
-            Ok(notes) => Ok((config, notes.into_iter().map(plain).collect())),
-            Err(error) => Err(plain(error.to_string())),
-        }
-    }
-
-    #[test]
-    fn lines_with_a_counterpart_are_taken() {
-        let text = "# Redis\nbind 127.0.0.1 -::1\nport 7000\ntimeout 0\nTCP-KeepAlive 60\n\
-                    unixsocket \"/tmp/a\\x20b\"\nio-threads 3\nsave \"\"\nappendonly no\n\
-                    slowlog-log-slower-than 5\nnotify-keyspace-events Ex\n\
-                    client-output-buffer-limit normal 1mb 0 0 pubsub 2mb 8mb 60\n";
-        let (config, notes) = read("taken", text).unwrap();
-        assert_eq!(config.addresses(), ["127.0.0.1:7000", "-[::1]:7000"]);
-        // What a weaker source has said of addresses is forgotten.
-        let conf = Conf::new("weaker", "port 7000\n");
-        let mut weaker = Config { listen: vec!["127.0.0.1:1".to_string()], ..Config::default() };
-        read_file(&mut weaker, &conf.0).unwrap();
-        assert_eq!(weaker.addresses(), ["127.0.0.1:7000"]);
-        let (every, _) = read("every", "bind * -::*").unwrap();
-        assert_eq!(every.addresses(), ["*:6379", "-[::]:6379"]);
-        assert_eq!(config.unixsocket, Some("/tmp/a b".into()));
-        assert_eq!((config.threads, config.tcp_keepalive_s), (3, 60));
-        assert_eq!(config.slowlog_threshold_us, 5);
-        assert_eq!((config.output_hard_max, config.subscriber_output_max), (1 << 20, 2 << 20));
-        assert_eq!(notes, ["redis.conf, line 12: the soft limit of pubsub has no effect here"]);
-    }
-
-    /// What the files have uncommented that come with Redis 6.2, 7.2 and 7.4. They were once refused.
-    #[test]
-    fn the_files_that_come_with_redis_are_taken() {
-        let all = "bind 127.0.0.1 -::1\nprotected-mode yes\nport 6379\ntcp-backlog 511\ntimeout 0\n\
-            tcp-keepalive 300\ndaemonize no\npidfile /var/run/redis_6379.pid\nloglevel notice\nlogfile \"\"\n\
-            databases 16\nalways-show-logo no\nset-proc-title yes\n\
-            proc-title-template \"{title} {listen-addr} {server-mode}\"\nstop-writes-on-bgsave-error yes\n\
-            rdbcompression yes\nrdbchecksum yes\ndbfilename dump.rdb\nrdb-del-sync-files no\ndir ./\n\
-            replica-serve-stale-data yes\nreplica-read-only yes\nrepl-diskless-sync yes\n\
-            repl-diskless-sync-delay 5\nrepl-diskless-load disabled\nrepl-disable-tcp-nodelay no\n\
-            replica-priority 100\nacllog-max-len 128\nlazyfree-lazy-eviction no\nlazyfree-lazy-expire no\n\
-            lazyfree-lazy-server-del no\nreplica-lazy-flush no\nlazyfree-lazy-user-del no\n\
-            lazyfree-lazy-user-flush no\noom-score-adj no\noom-score-adj-values 0 200 800\ndisable-thp yes\n\
-            appendonly no\nappendfilename \"appendonly.aof\"\nappendfsync everysec\n\
-            no-appendfsync-on-rewrite no\nauto-aof-rewrite-percentage 100\nauto-aof-rewrite-min-size 64mb\n\
-            aof-load-truncated yes\naof-use-rdb-preamble yes\nslowlog-log-slower-than 10000\n\
-            slowlog-max-len 128\nlatency-monitor-threshold 0\nnotify-keyspace-events \"\"\n\
-            list-compress-depth 0\nset-max-intset-entries 512\nhll-sparse-max-bytes 3000\n\
-            stream-node-max-bytes 4096\nstream-node-max-entries 100\nactiverehashing yes\n\
-            client-output-buffer-limit normal 0 0 0\nclient-output-buffer-limit replica 256mb 64mb 60\n\
-            client-output-buffer-limit pubsub 32mb 8mb 60\nhz 10\ndynamic-hz yes\n\
-            aof-rewrite-incremental-fsync yes\nrdb-save-incremental-fsync yes\njemalloc-bg-thread yes\n";
-        let old = "lua-time-limit 5000\nhash-max-ziplist-entries 512\nhash-max-ziplist-value 64\n\
-            list-max-ziplist-size -2\nzset-max-ziplist-entries 128\nzset-max-ziplist-value 64\n";
-        let new = "locale-collate \"\"\nrepl-diskless-sync-max-replicas 0\nappenddirname appendonlydir\n\
-            aof-timestamp-enabled no\nhash-max-listpack-entries 512\nhash-max-listpack-value 64\n\
-            list-max-listpack-size -2\nset-max-listpack-entries 128\nset-max-listpack-value 64\n\
-            zset-max-listpack-entries 128\nzset-max-listpack-value 64\n";
-        for version in [old, new] {
-            let (config, _) = read("stock", &format!("{all}{version}")).unwrap();
-            assert_eq!(config.addresses(), ["127.0.0.1:6379", "-[::1]:6379"]);
-        }
-    }
-
-    /// What the files of Redis 7 have as comments for who wants to say it, at the value that holds anyway, and what
-    /// CONFIG REWRITE and `CONFIG GET *` write. Lines that ask for nothing were once refused by their names.
-    #[test]
-    fn redis_defaults_ask_for_nothing() {
-        let no_effect = "acl-pubsub-default resetchannels\nenable-module-command no\n\
-            min-replicas-to-write 0\nmin-replicas-max-lag 10\nmin-slaves-to-write 0\ntls-replication no\n\
-            tls-cluster no\nTLS-Cluster NO\nreplicaof no one\nreplicaof \"\"\nslaveof no one\nmasterauth \"\"\n\
-            masteruser \"\"\nbind-source-addr \"\"\ntls-ca-cert-dir \"\"\ntls-ciphers \"\"\ntls-ciphersuites \"\"\n\
-            tls-client-cert-file \"\"\ntls-client-key-file \"\"\ntls-client-key-file-pass \"\"\n\
-            tls-key-file-pass \"\"\ntls-prefer-server-ciphers no\nsupervised no\nsyslog-enabled no\n\
-            user default on nopass ~* &* +@all\nuser default on nopass sanitize-payload ~* &* +@all\n";
-        let taken = "bind * -::*\nenable-protected-configs no\nenable-debug-command no\nunixsocket \"\"\n\
-            unixsocketperm 700\ntls-port 0\ntls-cert-file \"\"\ntls-key-file \"\"\ntls-ca-cert-file \"\"\n\
-            tls-auth-clients yes\ntls-protocols \"\"\ntls-protocols \"TLSv1.2 TLSv1.3\"\nsave \"\"\naclfile \"\"\n\
-            requirepass \"\"\ntracking-table-max-keys 1000000\nmaxclients 10000\nmaxmemory 0\n\
-            maxmemory-policy noeviction\nmaxmemory-clients 0\nio-threads 1\nlua-time-limit 5000\n\
-            busy-reply-threshold 5000\ncluster-enabled no\nclient-query-buffer-limit 1gb\n\
-            proto-max-bulk-len 512mb\nclient-output-buffer-limit normal 0 0 0 slave 268435456 67108864 60\n";
-        let (config, notes) = read("defaults", &format!("{no_effect}{taken}")).unwrap();
-        assert!(notes.iter().all(|note| note.ends_with(" has no effect here")), "{notes:?}");
-        assert_eq!(notes.len(), no_effect.lines().count());
-        assert_eq!((config.tls, config.requirepass), (TlsSettings::default(), Secret::default()));
-        // The same directives with another value still ask for something.
-        for text in
-            ["tls-cluster yes", "min-replicas-to-write 1", "user default on nopass ~a &* +@all"]
-        {
-            assert!(read("asks", text).unwrap_err().contains("asks for"), "{text}");
-        }
-    }
-
-    #[test]
-    fn lines_that_only_tune_redis_are_told() {
-        let (config, notes) = read("told", "databases 16\nhz 10\nPidfile x\nmaxclients 7").unwrap();
-        assert_eq!(config, Config { maxclients: 7, ..Config::default() });
-        let lines = ["line 1: databases", "line 2: hz", "line 3: pidfile"];
-        assert_eq!(notes, lines.map(|line| format!("redis.conf, {line} has no effect here")));
-    }
-
-    #[test]
-    fn lines_that_ask_for_what_is_not_here_are_refused() {
-        let refused = |text: &str| read("refused", text).unwrap_err();
-        assert_eq!(
-            refused("port 1\nreplicaof 127.0.0.1 6379"),
-            "redis.conf, line 2: replicaof asks for replication, which this server does not have; take \
-             the line out to do without"
-        );
-        assert!(refused("appendfsync often").contains("appendfsync must be 'always'"));
-        assert!(refused("save 900").contains("save must be pairs"));
-        assert!(refused("maxcleints 5").contains("did you mean 'maxclients'?"));
-        assert!(refused("port \"1").starts_with("redis.conf, line 1: "));
-        assert!(refused("client-output-buffer-limit normal 1mb").contains("three numbers"));
-        assert!(refused("requirepass \"a\\xff\"").ends_with("line 1: a value is not UTF-8"));
-        assert!(refused("include /no/such/file").contains("/no/such/file"));
-    }
-
-    #[test]
-    fn files_include_others_but_not_for_ever() {
-        let inner = Conf::new("inner", "timeout 9\n");
-        let name = inner.0.file_name().unwrap().to_string_lossy().into_owned();
-        let (config, _) = read("outer", &format!("timeout 1\ninclude {name}\n")).unwrap();
-        assert_eq!(config.timeout_s, 9);
-        let own = format!("hotring-redis-conf-{}-own", std::process::id());
-        assert!(read("own", &format!("include {own}")).unwrap_err().contains("too deep"));
-    }
-
-    #[test]
-    fn the_lists_name_no_setting_but_those_that_redis_files_always_set() {
-        let settings: Vec<_> =
-            WITHOUT_EFFECT.iter().filter(|name| settings::find(name).is_some()).collect();
-        assert_eq!(settings, [&"daemonize", &"databases"]);
-        assert!(MISSING.iter().all(|(name, ..)| settings::find(name).is_none()));
-        assert!(WITHOUT_EFFECT.is_sorted());
-    }
-}
+mod tests;

@@ -173,8 +173,10 @@ fn the_service_manager_is_told_of_start_and_end() {
 #[test]
 fn sources_of_settings_are_read_in_their_order() {
     let folder = Folder::new("sources");
-    let conf =
-        folder.file("redis.conf", "port 1\ntimeout 1\ntcp-keepalive 1\nhz 10\nmaxclients 1\n");
+    let conf = folder.file(
+        "redis.conf",
+        "port 1\ntimeout 1\ntcp-keepalive 1\nhz 10\nmaxclients 1\nsave \"\"\nbind 127.0.0.1\n",
+    );
     let toml = folder.file("hotring.toml", "port = 0 # any\ntimeout = 2\nrequest-timeout = 2\n");
     let words = ["serve", "--redis-conf", &conf, "--config", &toml, "--maxclients", "3"];
     let mut command = hotring(&words);
