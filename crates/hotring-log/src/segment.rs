@@ -93,6 +93,11 @@ pub(crate) fn name(first: Lsn) -> String {
     format!("log-{first:020}.hrl")
 }
 
+/// Whether a file of this name is a segment.
+pub(crate) fn is_segment(name: &str) -> bool {
+    first_of(name).is_some()
+}
+
 fn first_of(name: &str) -> Option<Lsn> {
     let digits = name.strip_prefix("log-")?.strip_suffix(".hrl")?;
     let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());

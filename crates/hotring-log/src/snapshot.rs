@@ -108,6 +108,11 @@ fn name(after: Lsn) -> String {
     format!("snapshot-{after:020}.hrs")
 }
 
+/// Whether a file of this name is a snapshot that is whole.
+pub(crate) fn is_snapshot(name: &str) -> bool {
+    number(name, "hrs").is_some()
+}
+
 /// What it is called until it is whole.
 fn unfinished(after: Lsn) -> String {
     format!("snapshot-{after:020}.tmp")

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -153,7 +153,8 @@ fn greet(running: &Running, log_format: LogFormat) {
         // Whoever reads the log may have left.
         LogFormat::Human => drop(io::stderr().write_all(greeting(running).as_bytes())),
         LogFormat::Json => {
-            tracing::info!(addresses = ?running.addresses(), "accepting connections");
+            let data = promise(&running.server.config());
+            tracing::info!(addresses = ?running.addresses(), data, "accepting connections");
         }
     }
 }
@@ -253,6 +254,9 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let (engine, index) =
         config.index.resolve().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     config.log.check().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+    if !config.log.is_on {
+        refuse_unread_data(&config.log.data)?;
+    }
     let disk = config.log.is_on.then(|| open(config.log.data.clone())).transpose();
     let disk = disk.map_err(|why| cannot_open(&why))?;
     let id = match disk.as_ref().and_then(|disk| stored_id(disk)) {
@@ -301,6 +305,23 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let (admin, _unix_path, log_threads) = (admin_address, unix_path, Vec::new());
     let running = Running { server, threads, log_threads, tls_addresses, admin, _unix_path };
     Ok(Prepared { running, disk: disk.map(|disk| (Arc::new(disk) as Arc<dyn Storage>, id)) })
+}
+
+/// Refuses to start empty beside data that an earlier server has left: its users would find their keys gone.
+fn refuse_unread_data(folder: &Path) -> Result<(), StartError> {
+    match Disk::holds_data(folder) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(StartError::new(format!(
+            "cannot start: {0} holds the data of an earlier server, which is not read while the log is off. To go on \
+             with it: --log everysec --data {0}. To begin without it: --data with another folder",
+            folder.display()
+        ))),
+        // Without a log nothing else would touch it.
+        Err(error) => {
+            tracing::debug!(folder = %folder.display(), %error, "cannot look for earlier data");
+            Ok(())
+        }
+    }
 }
 
 /// The log's folder cannot be opened.
@@ -481,6 +502,17 @@ fn run_id() -> Result<String, StartError> {
     Ok(id)
 }
 
+/// What becomes of the data at the end of the process.
+fn promise(config: &Config) -> String {
+    match config.log.is_on {
+        true => format!("kept in {} (log {})", config.log.data.display(), config.log.name()),
+        false => {
+            "NOT KEPT: it is in memory only and gone when the server ends; to keep it: --log everysec --data DIR"
+                .to_string()
+        }
+    }
+}
+
 /// What a person sees first.
 fn greeting(running: &Running) -> String {
     let server = &running.server;
@@ -515,6 +547,7 @@ fn greeting(running: &Running) -> String {
         },
     };
     text.push_str(&format!("  connect: {connect}\n"));
+    text.push_str(&format!("  data:    {}\n", promise(&config)));
     if let Some(address) = running.admin {
         text.push_str(&format!("  status:  http://{address}/\n"));
     }

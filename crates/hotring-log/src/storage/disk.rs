@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{File, Storage};
+use crate::segment::is_segment;
+use crate::snapshot::is_snapshot;
 
 /// The file whose lock says that the directory is in use.
 const LOCK: &str = "lock";
@@ -45,6 +47,25 @@ impl Disk {
             }
             Err(TryLockError::Error(error)) => Err(named(error)),
         }
+    }
+
+    /// Whether a folder holds a log or a snapshot. Changes nothing there and needs no lock.
+    ///
+    /// # Errors
+    /// The folder is there and cannot be listed.
+    pub fn holds_data(path: &Path) -> io::Result<bool> {
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let name = entry?.file_name();
+            if name.to_str().is_some_and(|name| is_segment(name) || is_snapshot(name)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn opened(&self, options: &OpenOptions, name: &str) -> io::Result<Arc<dyn File>> {

@@ -277,6 +277,41 @@ fn it_says_once_that_it_is_there() {
     assert!(!log.contains("accepting connections"), "{log}");
 }
 
+/// Nothing said so once: neither that data was not kept, nor that what was there was not read.
+#[test]
+fn a_start_says_what_becomes_of_the_data() {
+    let folder = Folder::new("data");
+    let data = folder.0.join("data").display().to_string();
+    let start = |log: &str| {
+        let words = ["serve", "--port", "0", "--log", log, "--data", &data];
+        let mut process = hotring(&words).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let told =
+            lines.find_map(|line| line.unwrap().trim().strip_prefix("data:").map(str::to_string));
+        kill_process(Pid::from_child(&process), Signal::TERM).unwrap();
+        lines.for_each(drop);
+        assert!(process.wait().unwrap().success());
+        told.unwrap_or_default()
+    };
+    let told = start("off");
+    assert!(told.contains("NOT KEPT") && told.contains("--log everysec --data DIR"), "{told}");
+    assert!(!folder.0.join("data").exists(), "a look at the folder makes none");
+    let told = start("everysec");
+    assert!(told.contains(&format!("kept in {data} (log everysec)")), "{told}");
+    // No key has been written: there is nothing to lose.
+    assert!(start("off").contains("NOT KEPT"));
+    let words = ["serve", "--port", "0", "--log", "everysec", "--data", &data];
+    let mut server = Server::start(&mut hotring(&words));
+    assert_eq!(say(&mut server.connect(), "SET k v"), "+OK");
+    server.signal(Signal::TERM);
+    assert!(server.end().0.success());
+    // Without the log its key would not be there.
+    let refused = output(&mut hotring(&["serve", "--port", "0", "--data", &data]));
+    assert_eq!(refused.status.code(), Some(1));
+    let text = stderr(&refused);
+    assert!(text.contains(&format!("--log everysec --data {data}")), "{text}");
+}
+
 #[test]
 fn what_is_no_setting_stops_the_start() {
     let folder = Folder::new("wrong");
