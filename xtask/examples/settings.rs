@@ -13,8 +13,8 @@ A setting can stand in these places. Later ones win:
 
 1. its default; a variable `HOTRING_DEFAULT_` and the name in capitals is another one, as images of containers have them;
 2. a `redis.conf`, given by `--redis-conf FILE`: lines that have a counterpart here are taken, lines that
-   only tune Redis's own parts are told and left out, lines that ask for what is not here (a replica, a log,
-   a memory limit) are refused;
+   only tune Redis's own parts are told and left out, lines that ask for what is not here (a replica) are
+   refused. Where it is silent, Redis's defaults hold, those of `save`, `maxmemory-policy` and `bind` among them;
 3. the TOML file of `--config FILE`: `name = value`, a list as `[\"a\", \"b\"]`, sizes with a unit as strings.
    [hotring.toml](hotring.toml) is one that has every setting with its default, as comments;
 4. an environment variable: `HOTRING_` and the name in capitals, `-` as `_`;

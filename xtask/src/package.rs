@@ -1,7 +1,9 @@
 //! `cargo xtask package`: builds what is given to those who install hotring, and tries each: the program that
-//! `cargo install` makes, a static one, the Debian package, the unit.
+//! `cargo install` makes, a static one, the Debian package, the unit, and the program where the unit lets it write.
 //!
 //! What is built stays in the target folder, under `package`. Nothing is installed on this machine but tools.
+
+mod confined;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,8 +35,13 @@ type Step = fn() -> Result<Done>;
 
 /// All of them, or those that are named.
 pub fn run(names: &[&str]) -> Result<ExitCode> {
-    let all: [(&str, Step); 4] =
-        [("install", install), ("static", static_build), ("deb", debian), ("unit", unit)];
+    let all: [(&str, Step); 5] = [
+        ("install", install),
+        ("static", static_build),
+        ("deb", debian),
+        ("unit", unit),
+        ("confined", confined::check),
+    ];
     let unknown = names.iter().find(|name| !all.iter().any(|(known, _)| known == *name));
     ensure!(unknown.is_none(), "no such package: {}", unknown.unwrap_or(&""));
     let mut suite = Suite::new();

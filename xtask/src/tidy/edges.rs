@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-server", &["hotring-store", "hotring-protocol", "hotring-log"]),
     ("hotring", &["hotring-server", "hotring-store", "hotring-protocol", "hotring-log"]),
     ("hotring-cpp-peers", &[]),
-    ("hotring-bench", &["hotring-index", "hotring-store", "hotring-protocol", "hotring-cpp-peers"]),
+    ("hotring-bench", &["hotring-index", "hotring-store", "hotring-cpp-peers"]),
 ];
 
 /// Uses in tests and examples only, beyond the above.

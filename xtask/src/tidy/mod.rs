@@ -5,6 +5,7 @@
 
 mod code;
 mod edges;
+mod names;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -66,6 +67,7 @@ const RULES: &[Rule] = &[
     text::words,
     text::outside,
     text::links,
+    names::names,
     code::header,
     code::length,
     code::unsafe_forbidden,

@@ -1,6 +1,6 @@
 //! Every rule finds what it is there for, and leaves good code alone.
 
-use super::{Rule, Source, code, edges, text};
+use super::{Rule, Source, code, edges, names, text};
 
 fn lines(rule: Rule, path: &str, text: &str) -> Vec<usize> {
     let source = Source { path: path.into(), text: text.into() };
@@ -29,6 +29,22 @@ fn dead_links_are_found() {
     assert_eq!(lines(text::links, "x.md", page), [1]);
     assert_eq!(lines(text::links, "x.rs", page), [0; 0]);
     assert_eq!(lines(text::links, "x.md", "```\n[b](no-such-page.md)\n```\n"), [0; 0]);
+}
+
+/// Pages once named a file, settings and a command that had gone.
+#[test]
+fn what_pages_name_exists() {
+    let found = |text: &str| lines(names::names, "x.md", text);
+    assert_eq!(found("`ring/mod.rs` and `xtask/src/tidy/names.rs`\n`ring/no_such_file.rs`\n"), [2]);
+    assert_eq!(
+        found("`maxmemory-policy`, `--maxmemory-policy heat`, `key`\n`max-memory-policies`\n"),
+        [2]
+    );
+    assert_eq!(found("`hotring serve --maxclients 5`\n`hotring serve --max-no-clients 5`\n"), [2]);
+    let block =
+        "```console\nhotring serve --log everysec --no-such-flag\nredis-cli --anything\n```\n";
+    assert_eq!(found(block), [2]);
+    assert_eq!(lines(names::names, "x.rs", "`no-such-setting`"), [0; 0]);
 }
 
 #[test]

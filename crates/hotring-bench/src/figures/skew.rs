@@ -36,8 +36,10 @@ pub const ENTRIES: [Entry; 2] = [
 /// The number of keys of the paper.
 const KEYS: u64 = 250_000_000;
 const THETAS: [f64; 6] = [0.5, 0.7, 0.9, 0.99, 1.11, 1.22];
-/// Table 2 as printed, in percent: a row for each of `THETAS`, a column for each of `PARTS`.
 const PARTS: [f64; 6] = [0.01, 0.1, 0.2, 0.3, 0.4, 0.5];
+/// More percentage points than rounding can explain.
+const BEYOND: f64 = 0.5;
+/// Table 2 as printed, in percent: a row for each of `THETAS`, a column for each of `PARTS`.
 const PRINTED: [[f64; 6]; 6] = [
     [9.9, 31.6, 44.7, 57.7, 63.2, 70.7],
     [24.9, 50.0, 61.6, 71.9, 75.9, 81.2],
@@ -124,7 +126,7 @@ fn table_2(_: &Bench) -> Result<Measured> {
         (percent(THETAS[row], PARTS[column]) - PRINTED[row][column]).abs()
     };
     let cells = (0..6).flat_map(|row| (0..6).map(move |column| (row, column)));
-    let beyond: Vec<_> = cells.filter(|&(row, column)| off(row, column) > 0.5).collect();
+    let beyond: Vec<_> = cells.filter(|&(row, column)| off(row, column) > BEYOND).collect();
     let claims = vec![Claim::holds(
         "36 shares",
         "the distribution gives the printed share within half a point",
@@ -159,15 +161,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_two_misprints_are_off() {
+    fn only_the_three_misprints_are_off() {
         let mut off = Vec::new();
         for (row, theta) in THETAS.into_iter().enumerate() {
             for (column, part) in PARTS.into_iter().enumerate() {
-                if (percent(theta, part) - PRINTED[row][column]).abs() > 0.7 {
+                if (percent(theta, part) - PRINTED[row][column]).abs() > BEYOND {
                     off.push((theta, part));
                 }
             }
         }
-        assert_eq!(off, [(0.5, 0.3), (0.7, 0.3)]);
+        assert_eq!(off, [(0.5, 0.3), (0.7, 0.3), (0.9, 0.2)]);
     }
 }

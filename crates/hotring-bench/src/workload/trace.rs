@@ -55,6 +55,9 @@ impl Trace {
 
     /// Reads at most `limit` accesses of what is not packed.
     pub fn parse(mut input: impl BufRead, format: Format, limit: u64) -> Result<Self> {
+        if format != Format::Lines && is_text(input.fill_buf()?) {
+            bail!("this is text, and --format says that it is numbers: give --format lines");
+        }
         let mut trace = Trace::default();
         let mut numbers = HashMap::new();
         let mut record = Vec::new();
@@ -91,6 +94,15 @@ impl Trace {
         let start = if number == 0 { 0 } else { self.ends[number - 1] };
         &self.text[start..self.ends[number]]
     }
+}
+
+/// Whether a file that begins like this is lines of text. Numbers are not: those of four printable bytes are above
+/// 500 million, and one of them would have to end each of the lines.
+fn is_text(start: &[u8]) -> bool {
+    let is_printable = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n' | 0x80..);
+    start.contains(&b'\n')
+        && start.iter().all(is_printable)
+        && start.iter().any(|byte| *byte < 0x80)
 }
 
 /// Reads one key into `record`; false at the end of the file.
@@ -198,6 +210,19 @@ mod tests {
         assert_eq!(keys(&trace), ["1"]);
         let error = Trace::parse([1, 0, 0, 0, 2].as_slice(), Format::U32le, 9).unwrap_err();
         assert!(error.to_string().contains("ends within a number"), "{error}");
+    }
+
+    /// A file of words was once two accesses to two numbers.
+    #[test]
+    fn text_is_no_trace_of_numbers() {
+        for format in [Format::U32le, Format::U32be, Format::U64be] {
+            let error =
+                Trace::parse(b"user:1\nuser:22\n\xc3\xa4".as_slice(), format, 9).unwrap_err();
+            assert!(error.to_string().contains("give --format lines"), "{error}");
+        }
+        // A line feed is a part of many a number.
+        let numbers: Vec<u8> = [10_u32, 0x2020_2020].iter().flat_map(|n| n.to_le_bytes()).collect();
+        assert_eq!(keys(&Trace::parse(numbers.as_slice(), Format::U32le, 9).unwrap())[0], "10");
     }
 
     #[test]

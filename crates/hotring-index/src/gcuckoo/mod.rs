@@ -1,5 +1,5 @@
-//! G-Cuckoo: a cuckoo hash table that knows before the first kick whether there is room (Liu et al.,
-//! "RHKV", FGCS 2018, sections 4.3, 4.6, 4.7 and 5), made concurrent, growing, and able to forget.
+//! G-Cuckoo: a cuckoo hash table that knows before the first kick whether there is room (Wu, Huang
+//! and Zhou, "RHKV", FGCS 2018, sections 4.3, 4.6, 4.7 and 5), made concurrent, growing, and able to forget.
 //!
 //! ```text
 //!  directory            page (a pair of tables, a stash)             items
