@@ -50,6 +50,7 @@ mod repair;
 mod segment;
 mod snapshot;
 pub mod storage;
+mod sync;
 mod syncer;
 mod walk;
 mod writer;

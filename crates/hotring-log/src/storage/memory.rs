@@ -156,6 +156,8 @@ type Hook = dyn Fn(&Memory, Step) + Send + Sync;
 struct Shared {
     state: Mutex<State>,
     hook: Mutex<Option<Arc<Hook>>>,
+    /// Called once, within the next sync of a file.
+    within_sync: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Shared {
@@ -207,6 +209,13 @@ impl Memory {
     /// Calls this before each step that changes or syncs something.
     pub fn before_each(&self, hook: impl Fn(&Memory, Step) + Send + Sync + 'static) {
         *self.shared.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
+    }
+
+    /// Calls this once within the next sync of a file, after the disk has taken what that sync makes durable: what is
+    /// written by then is not synced by it.
+    pub fn within_next_sync(&self, hook: impl FnOnce() + Send + 'static) {
+        let mut place = self.shared.within_sync.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some(Box::new(hook));
     }
 
     /// The last step that was taken, or failed.
@@ -420,6 +429,12 @@ impl File for MemoryFile {
         let (mut state, failure) = self.begin_change(Step::Sync);
         failure?;
         state.sync(|change| change.file() == Some(self.file));
+        drop(state);
+        let hook = &self.memory.shared.within_sync;
+        let hook = hook.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(hook) = hook {
+            hook();
+        }
         Ok(())
     }
 

@@ -60,6 +60,41 @@ fn a_write_that_fails_is_for_good() {
     }
 }
 
+/// The number that a sync reports was once free to be taken after it: a record written meanwhile counted as synced, WAITAOF
+/// said so, and segments that were still needed could go.
+#[test]
+fn what_is_written_during_a_sync_is_not_synced_by_it() {
+    let memory = Memory::new();
+    let log = Arc::new(Log::new(0, When::Written, 1 << 20));
+    let storage = Arc::new(memory.clone());
+    let (mut writer, syncer) =
+        Writer::new(log.clone(), storage, Options::new(ID), &Recovered::nothing(1));
+    let put = |log: &Log, key: &[u8]| {
+        let mut records = Records::new();
+        records.push(&Effect::Put { key, form: 1, expire_at: None, value: b"value" });
+        log.append(&mut records)
+    };
+    let first = put(&log, b"before");
+    assert!(writer.step(Duration::ZERO));
+    let (written, during) = std::sync::mpsc::channel();
+    memory.within_next_sync({
+        let log = log.clone();
+        move || {
+            let second = put(&log, b"meanwhile");
+            assert!(writer.step(Duration::ZERO));
+            assert_eq!(log.written(), second);
+            written.send((second, writer)).expect("the test waits for it");
+        }
+    });
+    syncer.step();
+    let (second, _writer) = during.try_recv().expect("there was a sync");
+    assert_eq!((log.synced(), log.written()), (first, second));
+    let cut = Cut { kept: vec![false; memory.unsynced()], torn: None };
+    assert_eq!(recovered(&memory.image(&cut), 1).unwrap().0.last, first);
+    syncer.step();
+    assert_eq!(log.synced(), second);
+}
+
 /// Of a group a batch is written before the disk is full, and the group goes to another segment, as a snapshot asks for
 /// one. That the batch was cut off from the first is to be on the disk before its records are acknowledged: otherwise a
 /// power cut leaves them in both.

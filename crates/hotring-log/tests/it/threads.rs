@@ -2,7 +2,7 @@
 //! ends in a timeout.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -15,25 +15,33 @@ use crate::workload::{Batch, ID, draw, recovered};
 /// Far more than anything here takes.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-struct Unpark(Thread);
+/// Whether a thread was woken, and the thread.
+struct Unpark(Thread, AtomicBool);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
+        // ORDERING: Release pairs with the Acquire in `wait_for`: what the waker did before is seen then.
+        self.1.store(true, Ordering::Release);
         self.0.unpark();
     }
 }
 
-/// Waits until it is ready.
+/// Waits until it is ready. It is polled again only when it was woken: to look again after a while would hide that a
+/// wake-up got lost.
 fn wait_for<T>(what: &str, mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let bell = Arc::new(Unpark(thread::current(), AtomicBool::new(false)));
+    let waker = Waker::from(bell.clone());
     let end = Instant::now() + TIMEOUT;
     loop {
         if let Poll::Ready(value) = poll(&waker) {
             return value;
         }
-        let left = end.saturating_duration_since(Instant::now());
-        assert!(!left.is_zero(), "nobody woke who waited for {what}");
-        thread::park_timeout(left);
+        // ORDERING: Acquire pairs with the Release in `wake`.
+        while !bell.1.swap(false, Ordering::Acquire) {
+            let left = end.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "nobody woke who waited for {what}");
+            thread::park_timeout(left);
+        }
     }
 }
 

@@ -1,0 +1,38 @@
+//! What the hand-over is built on: atomics, locks, waiting. The model in `tests/model_log` compiles the same hand-over with
+//! a model checker's in their place, and with steps left out.
+
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// A step of the hand-over without which a wake-up gets lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The writer stores how far it has come before it wakes those who wait.
+    StoreFirst,
+    /// A session looks again once its waker is in the list.
+    SecondLook,
+    /// The writer looks for sessions that wait before it waits.
+    LookForWaiters,
+    /// A session that waits wakes the writer.
+    Hurry,
+}
+
+/// Whether a step is left out: never, except by the model.
+#[inline(always)]
+pub(crate) fn is_left_out(_step: Step) -> bool {
+    false
+}
+
+/// Waits while `goes_on`, `max` at most.
+pub(crate) fn wait_while<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    max: Duration,
+    goes_on: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    let waited = condvar.wait_timeout_while(guard, max, goes_on);
+    waited.unwrap_or_else(PoisonError::into_inner).0
+}

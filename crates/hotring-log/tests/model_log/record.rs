@@ -1,0 +1,45 @@
+//! Records without contents: the hand-over looks at their number and length alone.
+
+/// As in `src/record.rs`.
+pub struct Records(u64);
+
+impl Records {
+    pub(crate) fn one() -> Records {
+        Records(1)
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0 as usize
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// As in `src/record.rs`.
+#[derive(Default)]
+pub(crate) struct Group(u64);
+
+impl Group {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0 as usize
+    }
+
+    pub(crate) fn append(&mut self, records: &mut Records) {
+        self.0 += records.0;
+        records.reset();
+    }
+}
