@@ -94,6 +94,18 @@ pub enum RecoverError {
     Stopped,
 }
 
+/// What to do about damage, as a command that works as it stands.
+pub(crate) fn repair_hint(place: &str) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+:@%".contains(&b);
+    let place = match place.bytes().all(is_plain) {
+        true => place.to_string(),
+        false => format!("'{}'", place.replace('\'', r"'\''")),
+    };
+    format!(
+        "`hotring check {place} --repair NEWDIR` copies what can be read to a new folder NEWDIR"
+    )
+}
+
 impl fmt::Display for RecoverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -101,7 +113,8 @@ impl fmt::Display for RecoverError {
             RecoverError::Damaged { place, segment, at, damage, lost, synced } => write!(
                 f,
                 "{place}/{segment} is damaged at byte {at}: {damage}. Records {lost} to {synced} had been synced and \
-                 are lost at least in part. `hotring check --repair {place} NEWDIR` copies what can be read"
+                 are lost at least in part. {}",
+                repair_hint(place)
             ),
             RecoverError::Format { segment, format } => {
                 write!(

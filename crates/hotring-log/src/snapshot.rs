@@ -34,6 +34,7 @@ pub use read::Snapshot;
 pub use write::{Finished, SnapshotWriter};
 
 use crate::log::Lsn;
+use crate::recover::repair_hint;
 use crate::segment::{Id, first_id, remove_before};
 use crate::storage::Storage;
 
@@ -176,11 +177,9 @@ impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SnapshotError::Io { name, error } => write!(f, "{name}: {error}"),
-            SnapshotError::Damaged { place, name, at, what } => write!(
-                f,
-                "{place}/{name} is damaged at byte {at}: {what}. `hotring check --repair {place} NEWDIR` copies what \
-                 can be read"
-            ),
+            SnapshotError::Damaged { place, name, at, what } => {
+                write!(f, "{place}/{name} is damaged at byte {at}: {what}. {}", repair_hint(place))
+            }
             SnapshotError::Format { name, format } => write!(
                 f,
                 "{name} has format {format}: a later version of hotring wrote it, and is needed to read it"

@@ -50,6 +50,9 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
     if !folder.is_dir() {
         return Err(format!("there is no folder {}", folder.display()));
     }
+    if !Disk::holds_data(folder).map_err(|why| why.to_string())? {
+        return Err(format!("{} holds neither a log nor a snapshot", folder.display()));
+    }
     let open = |folder: &Path| Disk::open(folder).map_err(|why| why.to_string());
     let disk = open(folder)?;
     let found = match new {

@@ -232,8 +232,10 @@ async fn readyz_hot(State(admin): State<Admin>) -> Response {
 /// How far the server is, and whether that is enough.
 fn ready(admin: &Admin, enough: Stage) -> Response {
     let stage = admin.server.loading.stage();
+    let refusal = admin.server.durability.refuses(&admin.server.config().log);
     let (is_ready, text) = match stage {
         _ if admin.server.is_stopping() => (false, "ending\n"),
+        _ if refusal.is_some() => (false, "writes are refused; /healthz has the reason\n"),
         Stage::Nothing => (false, "loading\n"),
         Stage::Hot => (stage >= enough, "hot-ready\n"),
         Stage::All => (true, "ready\n"),

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, ErrorKind, Read, Write};
 
-use super::tests::{connect, healthz, info, lines, logged};
+use super::tests::{admin, connect, healthz, info, lines, logged};
 use super::*;
 use crate::durability::OnError;
 use hotring_log::When;
@@ -66,6 +66,8 @@ fn a_disk_that_becomes_read_only_stops_writes_and_nothing_acknowledged_is_lost()
         };
         assert_eq!(lines(&mut stream, "STRLEN a\r\nSTRLEN b\r\n"), [":1\r\n"; 2]);
         assert!(healthz(&running).starts_with("503 the log can't be written: "));
+        // A balancer must send its writes elsewhere.
+        assert_eq!(admin(&running, "/readyz"), "503 writes are refused; /healthz has the reason");
         let error = lines(&mut stream, "SAVE\r\n").remove(0);
         assert!(error.starts_with("-ERR the snapshot failed: "), "{error}");
         assert!(info(&mut stream).contains("rdb_last_bgsave_status:err\r\n"));

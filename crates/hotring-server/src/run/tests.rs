@@ -171,8 +171,13 @@ fn the_server_goes_on_without_a_log_if_it_is_to() {
 
 /// The status of the admin address's answer, and its body.
 pub(super) fn healthz(running: &Running) -> String {
+    admin(running, "/healthz")
+}
+
+/// The status and the text of a page of the admin address.
+pub(super) fn admin(running: &Running, path: &str) -> String {
     let mut stream = TcpStream::connect(running.admin_address().unwrap()).unwrap();
-    stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     format!(

@@ -189,3 +189,48 @@ fn a_reader_that_leaves_is_no_failure() {
     }
     end(server);
 }
+
+/// The hint once had the folders the wrong way round: the command that it gave found no folder.
+#[test]
+fn the_hint_about_damage_is_a_command_that_works() {
+    let folder = Folder::new("it's damaged");
+    let data = folder.0.join("data").display().to_string();
+    let words = ["serve", "--port", "0", "--log", "sync", "--save", "", "--data", &data];
+    let server = Server::start(&mut hotring(&words));
+    let mut stream = server.connect();
+    for key in 0..20 {
+        assert_eq!(say(&mut stream, &format!("SET key:{key} value")), "+OK");
+    }
+    end(server);
+    let segment = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
+    let segment =
+        segment.into_iter().find(|path| path.to_string_lossy().contains("/log-")).unwrap();
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes[200] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    let refused = stderr(&output(&mut hotring(&words)));
+    let checked = output(&mut hotring(&["check", &data]));
+    assert_eq!(checked.status.code(), Some(1));
+    let checked = String::from_utf8(checked.stdout).unwrap();
+    let new = folder.0.join("new").display().to_string();
+    for text in [refused, checked] {
+        let hint = text.split('`').find(|part| part.starts_with("hotring check ")).unwrap();
+        let program = env!("CARGO_BIN_EXE_hotring");
+        let line = hint.replacen("hotring", program, 1).replace("NEWDIR", &format!("\"{new}\""));
+        let repaired = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+        let said = String::from_utf8_lossy(&repaired.stdout);
+        assert!(said.contains("copied"), "{line}: {said}{}", stderr(&repaired));
+        fs::remove_dir_all(&new).unwrap();
+    }
+}
+
+/// A folder with nothing in it was once a log that is whole.
+#[test]
+fn a_folder_without_a_log_is_no_whole_log() {
+    let folder = Folder::new("empty");
+    let path = folder.0.display().to_string();
+    let checked = output(&mut hotring(&["check", &path]));
+    assert_eq!(checked.status.code(), Some(2));
+    assert!(stderr(&checked).contains("neither a log nor a snapshot"), "{}", stderr(&checked));
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "nothing is made there");
+}
