@@ -26,10 +26,10 @@ use crate::client::{Client, Closing};
 use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::executor::Fed;
-use crate::executor::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
+use crate::executor::{BATCH_LEN, Fed, Notes, PREFETCH_MIN, TURN_LEN};
 use crate::hot_keys::HotKeys;
 use crate::notify;
+use crate::random::Random;
 use crate::server::Server;
 use context::{Context, Outcome, Refusal};
 pub(crate) use counts::Counts;
@@ -88,15 +88,16 @@ pub(crate) struct Means<'a> {
     pub store: &'a mut Session,
     pub counters: &'a Counters,
     pub counts: &'a Counts,
-    pub hot_keys: &'a HotKeys,
+    /// Where keys are noted, and what chooses them.
+    pub hot_keys: (&'a HotKeys, &'a mut Notes, &'a mut Random),
     /// Unix milliseconds.
     pub now: u64,
     /// Length that the whole buffer of replies may reach.
     pub reply_len_max: usize,
     /// Why writes are refused, if they are.
     pub refusal: Option<String>,
-    /// A random number, if the run is looked at closely: each request is timed, and keys are noted.
-    pub sample: Option<u64>,
+    /// Each request is timed.
+    pub is_timed: bool,
 }
 
 impl Talk {
@@ -131,8 +132,8 @@ impl Talk {
             let out_max = out_start.saturating_add(client.output_soft_max(means.config));
             self.decode(batch, input, consumed, means.config);
             batch.prefetch(input, means.store);
-            if let Some(sample) = means.sample.filter(|_| self.authenticated) {
-                batch.note_keys(sample, input, means.hot_keys, means.now);
+            if self.authenticated && !means.hot_keys.1.pass(batch.len) {
+                batch.note_keys(input, &mut means);
             }
             for decoded in &batch.requests[..batch.len] {
                 if out.len() > out_max {
@@ -234,7 +235,7 @@ impl Talk {
             (true, Some(why)) if request.command.is_some_and(writes) => {
                 Err(Refusal::NotLogged(why.clone()))
             }
-            (true, _) => run_counted(request.command, means.sample.is_some(), &mut context),
+            (true, _) => run_counted(request.command, means.is_timed, &mut context),
             (false, _) => self.run_locked(request.command, &mut context),
         };
         if let Err(refusal) = outcome {
@@ -282,14 +283,19 @@ impl Batch {
         }
     }
 
-    /// Notes one of the requests, for all of them.
-    fn note_keys(&self, sample: u64, input: &[u8], hot_keys: &HotKeys, now: u64) {
-        let Some(i) = sample.checked_rem(self.len as u64) else { return };
-        let decoded = &self.requests[i as usize];
-        let args = decoded.request.args(&input[decoded.start..]);
-        let keys = decoded.request.command.map(|command| command.keys(args));
-        let keys = || keys.into_iter().flat_map(ArgsView::iter);
-        hot_keys.note(keys, self.len, sample, now);
+    /// Notes the keys of those requests that are chosen.
+    #[cold]
+    fn note_keys(&self, input: &[u8], means: &mut Means<'_>) {
+        let (hot_keys, notes, random) = &mut means.hot_keys;
+        let mut next = 0;
+        while let Some((passed, weight)) = notes.next(self.len - next, random) {
+            let decoded = &self.requests[next + passed];
+            next += passed + 1;
+            let args = decoded.request.args(&input[decoded.start..]);
+            let keys = decoded.request.command.map(|command| command.keys(args));
+            let keys = || keys.into_iter().flat_map(ArgsView::iter);
+            hot_keys.note(keys, weight, random.next(), means.now);
+        }
     }
 }
 
