@@ -39,6 +39,9 @@ pub(crate) use shared::Shared;
 /// The version of memcached that this protocol is of; clients decide by it.
 pub(crate) const VERSION: &str = "1.6.45";
 
+/// The byte that each request of memcached's binary protocol begins with.
+const BINARY: u8 = 0x80;
+
 /// Longest data of a request before the client has said who it is.
 const AUTH_LEN_MAX: usize = 1 << 10;
 
@@ -48,6 +51,8 @@ pub(crate) struct Talk {
     decoder: Decoder,
     /// The client may ask for everything.
     authenticated: bool,
+    /// The client has said something.
+    begun: bool,
 }
 
 /// One request of a batch.
@@ -103,7 +108,8 @@ pub(crate) struct Means<'a> {
 impl Talk {
     /// The start of a conversation.
     pub(crate) fn new(server: &Server) -> Self {
-        Talk { decoder: Decoder::new(), authenticated: server.memcached.users.is_none() }
+        let authenticated = server.memcached.users.is_none();
+        Talk { decoder: Decoder::new(), authenticated, begun: false }
     }
 
     /// Whether it has said who it is, where that is asked for.
@@ -126,6 +132,9 @@ impl Talk {
         out: &mut Vec<u8>,
         mut means: Means<'_>,
     ) -> Fed {
+        if !self.begun && !self.begin(client, input, &means) {
+            return Fed { consumed: input.len(), stalled: false };
+        }
         let out_start = out.len();
         let mut consumed = 0;
         loop {
@@ -167,6 +176,25 @@ impl Talk {
                 }
             }
         }
+    }
+
+    /// Looks at the first byte that comes: false if it is no text, and ends the connection. A client of the binary form
+    /// sends no ends of lines, and would wait for a reply.
+    #[cold]
+    fn begin(&mut self, client: &mut Client, input: &[u8], means: &Means<'_>) -> bool {
+        self.begun = !input.is_empty();
+        if input.first() != Some(&BINARY) {
+            return true;
+        }
+        if means.server.memcached.binary_log.is_over(means.now) {
+            tracing::warn!(
+                client = client.shared.id,
+                peer = %client.shared.peer,
+                "a client spoke memcached's binary protocol, which is not spoken here; connection closed"
+            );
+        }
+        client.closing = Some(Closing::Protocol);
+        false
     }
 
     fn decode(&mut self, batch: &mut Batch, input: &[u8], start: usize, config: &Config) {
