@@ -280,7 +280,9 @@ impl Executor {
                 false => conversation.client.output_soft_max(&self.config),
             });
             let client = &mut conversation.client;
-            let run = Run { input, now, reply_len_max, out_max };
+            // Values and keys to read and to write, and lists of keys: the time is theirs.
+            let is_long = end - consumed >= TURN_LEN;
+            let run = Run { input, now, reply_len_max, out_max, is_long };
             let ran = match is_plain {
                 true => self.execute(0..len, &run, client, out),
                 false => self.execute_specially(len, &run, client, out),
@@ -394,7 +396,7 @@ impl Executor {
             context.args = self.batch.args(i, run.input);
             context.key_hash = self.batch.key_hash(i);
             match self.batch.spec(i) {
-                Some(spec) => answer(spec, &mut context),
+                Some(spec) => answer(spec, run.is_long, &mut context),
                 None => refuse(&mut context),
             }
             ran += 1;
@@ -556,6 +558,8 @@ struct Run<'a> {
     reply_len_max: usize,
     /// No request begins when there is more output than this.
     out_max: usize,
+    /// The batch has many bytes, so that each of its requests is timed.
+    is_long: bool,
 }
 
 fn limits(config: &Config) -> Limits {

@@ -104,15 +104,15 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::ExpireTime => expire::expiretime(c),
         Id::PExpireTime => expire::pexpiretime(c),
         Id::Persist => expire::persist(c),
-        _ => run_timed(id, c),
+        _ => run_rare(id, c),
     }
 }
 
-/// Runs one of the commands that can take long, or are rare, and notes how long it took.
+/// Runs one command and notes how long it took.
 #[cold]
-fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
+pub(crate) fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     let begun = clock::monotonic();
-    let outcome = run_rare(id, c);
+    let outcome = run(id, c);
     let took = begun.elapsed();
     c.counters.by_command.time(id as usize, took);
     c.server.latency.note(COMMAND, took, c.now);
@@ -126,6 +126,7 @@ fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
 
 /// The commands about connections, users, the process, transactions, messages, scripts, bits and earlier values,
 /// and those that wait, kept out of the code that every request runs; and the walks over all keys.
+#[cold]
 fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
     use CommandId as Id;
     match id {
