@@ -8,24 +8,6 @@
 use super::define::*;
 use super::{Access, Categories, Flags, Group, KeyRange, Spec};
 
-/// Is it a command whose first argument names a subcommand?
-#[inline]
-pub(super) fn has_subcommands(id: CommandId) -> bool {
-    PARENTS >> id as u32 & 1 == 1
-}
-
-/// Length of the longest command name.
-pub(super) const NAME_LEN_MAX: usize = {
-    let (mut i, mut max) = (0, 0);
-    while i < COMMANDS.len() {
-        if COMMANDS[i].name.len() > max {
-            max = COMMANDS[i].name.len();
-        }
-        i += 1;
-    }
-    max
-};
-
 table! {
     commands {
         Ping = "ping" -1 Connection .flags(FAST).args("[message]")
@@ -76,6 +58,8 @@ table! {
             .about("Holds the commands about requests that took long.");
         Script = "script" -2 Scripting .since("2.6.0")
             .about("Holds the commands about scripts.");
+        Function = "function" -2 Scripting .since("7.0.0")
+            .about("Holds the commands about libraries of functions, of which there are none.");
         Latency = "latency" -2 Server .since("2.8.13")
             .about("Holds the commands about what has taken long.");
         Module = "module" -2 Server .since("4.0.0")
@@ -616,6 +600,22 @@ table! {
         ScriptHelp of Script = "script|help" 2 Scripting .flags(ALWAYS).since("5.0.0")
             .categories_too(Categories::SCRIPTING)
             .about("Lists the subcommands.");
+        FunctionFlush of Function = "function|flush" -2 Scripting .flags(WRITE.with(Flags::NOSCRIPT))
+            .since("7.0.0").categories_too(Categories::SCRIPTING).args("[ASYNC | SYNC]")
+            .tips(&[ALL_SHARDS, ALL_SUCCEEDED]).about("Removes all libraries: there are none.");
+        FunctionList of Function = "function|list" -2 Scripting .flags(Flags::NOSCRIPT).since("7.0.0")
+            .categories_too(Categories::SCRIPTING).args("[LIBRARYNAME library-name-pattern] [WITHCODE]")
+            .tips(&[ORDER_VARIES]).about("Lists the libraries: none.");
+        FunctionStats of Function = "function|stats" 2 Scripting
+            .flags(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY)).since("7.0.0")
+            .categories_too(Categories::SCRIPTING).tips(&[VARIES, ALL_SHARDS, SPECIAL_RESPONSE])
+            .about("Tells which function runs, and how many there are: none.");
+        FunctionKill of Function = "function|kill" 2 Scripting
+            .flags(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY)).since("7.0.0")
+            .categories_too(Categories::SCRIPTING).tips(&[ALL_SHARDS, "response_policy:one_succeeded"])
+            .about("Ends the function that runs: none does.");
+        FunctionHelp of Function = "function|help" 2 Scripting .flags(ALWAYS).since("7.0.0")
+            .categories_too(Categories::SCRIPTING).about("Lists the subcommands.");
         CommandCount of Command = "command|count" 2 Server .flags(ALWAYS).since("2.8.13")
             .categories_too(Categories::CONNECTION)
             .about("Counts the commands.");

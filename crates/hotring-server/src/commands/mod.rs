@@ -24,6 +24,7 @@ mod debug;
 mod dump;
 mod expire;
 mod flow;
+mod function;
 mod hash;
 mod history;
 mod info;
@@ -212,6 +213,11 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::ScriptFlush => script::flush(c),
         Id::ScriptKill => script::kill(c),
         Id::ScriptHelp => command::help(c, Id::Script),
+        Id::FunctionFlush => function::flush(c),
+        Id::FunctionList => function::list(c),
+        Id::FunctionStats => function::stats(c),
+        Id::FunctionKill => function::kill(c),
+        Id::FunctionHelp => command::help(c, Id::Function),
         Id::WaitKey => wait::waitkey(c),
         Id::History => history::history(c),
         Id::Rollback => history::rollback(c),
