@@ -11,13 +11,13 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::server::Server;
 
-/// Runs a command, of a request that has many bytes or not. What it fails with becomes its reply.
+/// Runs a command. What it fails with becomes its reply.
 #[inline(always)]
-pub(crate) fn answer(spec: &'static Spec, is_long: bool, c: &mut Context<'_>) {
+pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
     c.client.last = Some(spec.id);
     c.counters.by_command.call(spec.id as usize);
     let start = c.reply.written();
-    let mut outcome = match is_long || spec.is_timed(c.args.len()) {
+    let mut outcome = match spec.is_timed(c.args.len()) {
         true => commands::run_timed(spec.id, c),
         false => commands::run(spec.id, c),
     };

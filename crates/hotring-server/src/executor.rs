@@ -26,6 +26,7 @@ use crate::acl::{Access, Origin};
 use crate::answer::{answer, deny};
 use crate::client::{Client, ClientShared, Closing, USERS_CHANGED, Wait};
 use crate::clock;
+use crate::commands;
 use crate::config::Config;
 use crate::context::{Context, Own};
 use crate::counters::Counters;
@@ -118,7 +119,7 @@ pub(crate) struct Executor {
     memcached: memcached::Batch,
     sampler: Sampler,
     notes: Notes,
-    /// The present run is timed, one request after the other.
+    /// The rest of the present run is timed, one request after the other.
     is_timed: bool,
 }
 
@@ -273,6 +274,8 @@ impl Executor {
             }
             self.batch.prefetch(input, &mut self.store);
             let (len, end) = (self.batch.len, self.batch.end);
+            // Of long requests each is timed: what it has to read may take its time, whatever the command.
+            self.is_timed |= end - consumed >= TURN_LEN;
             // What changes it ends its batch, or is in a batch that it is asked for anyway.
             let is_plain = conversation.client.is_plain() && !self.is_watched && !self.is_timed;
             let out_max = out_start.saturating_add(match is_plain {
@@ -280,9 +283,7 @@ impl Executor {
                 false => conversation.client.output_soft_max(&self.config),
             });
             let client = &mut conversation.client;
-            // Values and keys to read and to write, and lists of keys: the time is theirs.
-            let is_long = end - consumed >= TURN_LEN;
-            let run = Run { input, now, reply_len_max, out_max, is_long };
+            let run = Run { input, now, reply_len_max, out_max };
             let ran = match is_plain {
                 true => self.execute(0..len, &run, client, out),
                 false => self.execute_specially(len, &run, client, out),
@@ -396,7 +397,7 @@ impl Executor {
             context.args = self.batch.args(i, run.input);
             context.key_hash = self.batch.key_hash(i);
             match self.batch.spec(i) {
-                Some(spec) => answer(spec, run.is_long, &mut context),
+                Some(spec) => answer(spec, &mut context),
                 None => refuse(&mut context),
             }
             ran += 1;
@@ -435,7 +436,7 @@ impl Executor {
                 }
                 self.execute(i..i + 1, &one, client, out);
                 if let Some(timer) = timer {
-                    self.note_time(i, timer);
+                    self.note_time(i, timer, run, client);
                 }
                 self.tell(i, run.input, client);
             }
@@ -475,10 +476,11 @@ impl Executor {
     }
 
     /// Notes how long a request took, unless it is one of those that are always timed.
-    fn note_time(&self, i: usize, (begun, timed): (Instant, u64)) {
-        let by_command = &self.server.threads[self.thread].counters.by_command;
-        if let Some(spec) = self.batch.spec(i).filter(|_| by_command.timed() == timed) {
-            by_command.time(spec.id as usize, begun.elapsed());
+    fn note_time(&self, i: usize, (begun, timed): (Instant, u64), run: &Run<'_>, client: &Client) {
+        let counters = &self.server.threads[self.thread].counters;
+        if let Some(spec) = self.batch.spec(i).filter(|_| counters.by_command.timed() == timed) {
+            let (args, took) = (self.batch.args(i, run.input), begun.elapsed());
+            commands::note_time(spec.id, args, took, run.now, (counters, client, &self.server));
         }
     }
 
@@ -558,8 +560,6 @@ struct Run<'a> {
     reply_len_max: usize,
     /// No request begins when there is more output than this.
     out_max: usize,
-    /// The batch has many bytes, so that each of its requests is timed.
-    is_long: bool,
 }
 
 fn limits(config: &Config) -> Limits {

@@ -58,6 +58,7 @@ struct Sketch {
 /// A key that has a place.
 #[derive(Debug)]
 struct Kept {
+    hash: u64,
     key: Box<[u8]>,
     own: [Sum; SPANS],
     /// The weights of those that had the place before.
@@ -193,17 +194,18 @@ fn bounds(share: f64, notes: f64) -> (f64, f64) {
 
 impl Sketch {
     fn note(&mut self, key: &[u8], weight: f64) {
-        let (set, at) = (self.set_of(key), self.place());
+        let (hash, at) = (self.hasher.hash_one(key), self.place());
         if self.sets.is_empty() {
             self.sets.resize_with(SETS, Vec::new);
         }
-        let set = &mut self.sets[set];
-        if let Some(known) = set.iter_mut().find(|kept| *kept.key == *key) {
+        let set = &mut self.sets[hash as usize % SETS];
+        if let Some(known) = set.iter_mut().find(|kept| kept.hash == hash && *kept.key == *key) {
             known.own[at] += Sum::one(weight);
             known.weight += weight as f32;
             return;
         }
         let mut new = Kept {
+            hash,
             key: key.into(),
             own: [Sum::default(); SPANS],
             others: [0.0; SPANS],
@@ -225,15 +227,12 @@ impl Sketch {
 
     /// What may have been noted of a key that has no place.
     fn unseen(&self, key: &[u8]) -> f32 {
-        let Some(set) = self.sets.get(self.set_of(key)) else { return 0.0 };
+        let place = self.hasher.hash_one(key) as usize % SETS;
+        let Some(set) = self.sets.get(place) else { return 0.0 };
         if set.len() < WAYS || set.iter().any(|kept| *kept.key == *key) {
             return 0.0;
         }
         set.iter().map(|kept| kept.weight).fold(f32::INFINITY, f32::min)
-    }
-
-    fn set_of(&self, key: &[u8]) -> usize {
-        self.hasher.hash_one(key) as usize % SETS
     }
 
     /// Where the present second's sums are.

@@ -49,16 +49,21 @@ mod tracking;
 mod transaction;
 mod wait;
 
+use std::time::Duration;
+
 pub(crate) use connection::REDIS_VERSION;
-use hotring_protocol::CommandId;
+use hotring_protocol::{ArgsView, CommandId};
 pub(crate) use transaction::may_touch_any_key;
 
 use crate::acl::has_secrets;
+use crate::client::Client;
 use crate::clock;
 use crate::context::Context;
+use crate::counters::Counters;
 use crate::failure::{Failure, Outcome};
 use crate::latency::COMMAND;
 use crate::pubsub::Kind;
+use crate::server::Server;
 
 /// Runs one command.
 #[inline]
@@ -114,15 +119,25 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
 pub(crate) fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     let begun = clock::monotonic();
     let outcome = run(id, c);
-    let took = begun.elapsed();
-    c.counters.by_command.time(id as usize, took);
-    c.server.latency.note(COMMAND, took, c.now);
-    if !has_secrets(id, c.args) {
-        let shared = &c.client.shared;
-        let who = || (shared.peer.to_string(), shared.labels().name.into());
-        c.server.slowlog.note(c.args, took, c.now, who);
-    }
+    note_time(id, c.args, begun.elapsed(), c.now, (c.counters, c.client, c.server));
     outcome
+}
+
+/// Notes how long a command took, wherever that is told.
+pub(crate) fn note_time(
+    id: CommandId,
+    args: ArgsView<'_>,
+    took: Duration,
+    now: u64,
+    (counters, client, server): (&Counters, &Client, &Server),
+) {
+    counters.by_command.time(id as usize, took);
+    server.latency.note(COMMAND, took, now);
+    if !has_secrets(id, args) {
+        let shared = &client.shared;
+        let who = || (shared.peer.to_string(), shared.labels().name.into());
+        server.slowlog.note(args, took, now, who);
+    }
 }
 
 /// The commands about connections, users, the process, transactions, messages, scripts, bits and earlier values,

@@ -163,7 +163,7 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
         };
         if is_still_allowed(spec, &mut inner) {
             tracking::before(spec, args, inner.client, inner.server);
-            answer(spec, false, &mut inner);
+            answer(spec, &mut inner);
         }
         if inner.store.notes_changes() {
             notify::tell(spec, inner.store, inner.server, &inner.server.config());

@@ -152,7 +152,7 @@ impl<'a, 'c> Caller<'a, 'c> {
         let len_max = context.room();
         let mut inner = context.inner(args, reply, state.version(), len_max);
         tracking::before(spec, args, inner.client, inner.server);
-        answer(spec, false, &mut inner);
+        answer(spec, &mut inner);
         if inner.store.notes_changes() {
             notify::tell(spec, inner.store, inner.server, &inner.server.config());
         }
