@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Ticks come round: one that is 256 ticks ago looks like now. No age that is said is more than this.
+const AGE_MAX: u8 = 191;
+
 /// The Unix milliseconds at which each tick was seen first.
 pub(crate) struct Ages {
     begun: [AtomicU64; 256],
@@ -27,6 +30,15 @@ impl Ages {
         }
         // ORDERING: Relaxed, as above.
         self.last.store(tick.into(), Ordering::Relaxed);
+    }
+
+    /// How many ticks ago an access was that is this long ago: no more than that, and no more than are known of.
+    pub(crate) fn age(&self, milliseconds: u64, now: u64) -> u8 {
+        let is_known = |age: &u8| match self.since(*age, now) {
+            0 => *age == 0,
+            since => since <= milliseconds,
+        };
+        (0..=AGE_MAX).rev().find(is_known).unwrap_or(0)
     }
 
     /// How many milliseconds ago, at least, the tick ended that was `age` ticks ago.
@@ -59,5 +71,7 @@ mod tests {
         assert_eq!(ages.since(1, 9_000), 4_000, "tick 3 ended by 5,000");
         assert_eq!(ages.since(4, 9_000), 7_000, "tick 0 ended by 2,000");
         assert_eq!(ages.since(100, 9_000), 0, "not known");
+        let told = [0, 3_999, 4_000, 6_999, 7_000, u64::MAX].map(|ms| ages.age(ms, 9_000));
+        assert_eq!(told, [0, 0, 3, 3, 4, 4], "the last age that is certain");
     }
 }

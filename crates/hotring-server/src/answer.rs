@@ -17,7 +17,10 @@ pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
     c.client.last = Some(spec.id);
     c.counters.by_command.call(spec.id as usize);
     let start = c.reply.written();
-    let mut outcome = commands::run(spec.id, c);
+    let mut outcome = match spec.is_timed(c.args.len()) {
+        true => commands::run_timed(spec.id, c),
+        false => commands::run(spec.id, c),
+    };
     if let Some(damaged) = c.store.take_damage() {
         // Whatever was answered took the key for absent.
         let key = damaged.key.unwrap_or_default();

@@ -8,6 +8,7 @@
 //! memory the others' are too, instead of each waiting for the one before.
 
 mod batch;
+mod notes;
 mod sampler;
 mod waits;
 
@@ -25,6 +26,7 @@ use crate::acl::{Access, Origin};
 use crate::answer::{answer, deny};
 use crate::client::{Client, ClientShared, Closing, USERS_CHANGED, Wait};
 use crate::clock;
+use crate::commands;
 use crate::config::Config;
 use crate::context::{Context, Own};
 use crate::counters::Counters;
@@ -41,8 +43,7 @@ use crate::transaction::{Queued, aborted};
 use crate::worker;
 pub(crate) use batch::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
 use batch::{Batch, Stop};
-#[cfg(test)]
-pub(crate) use sampler::SAMPLED_RUN;
+pub(crate) use notes::Notes;
 use sampler::Sampler;
 pub(crate) use waits::WaitEnd;
 
@@ -117,7 +118,8 @@ pub(crate) struct Executor {
     batch: Batch,
     memcached: memcached::Batch,
     sampler: Sampler,
-    /// The present run is timed, one request after the other.
+    notes: Notes,
+    /// The rest of the present run is timed, one request after the other.
     is_timed: bool,
 }
 
@@ -137,6 +139,7 @@ impl Executor {
             batch: Batch::new(),
             memcached: memcached::Batch::default(),
             sampler: Sampler::default(),
+            notes: Notes::default(),
             is_timed: false,
             server,
         };
@@ -226,8 +229,8 @@ impl Executor {
             self.is_watched = true;
         }
         let reply_len_max = self.reply_len_max(&conversation.client);
-        let sample = self.sampler.begin_run(&mut self.own.random);
-        self.is_timed = sample.is_some();
+        self.is_timed = self.sampler.begin_run(&mut self.own.random);
+        self.notes.begin_run(&mut self.own.random, now);
         if let Some(talk) = &mut conversation.memcached {
             if self.is_watched {
                 let pause = self.server.pause.lasts(now).filter(|_| talk.is_authenticated());
@@ -251,11 +254,11 @@ impl Executor {
                 store: &mut self.store,
                 counters: &thread.counters,
                 counts: &thread.memcached,
-                hot_keys: &thread.hot_keys,
+                hot_keys: (&thread.hot_keys, &mut self.notes, &mut self.own.random),
                 now,
                 reply_len_max,
                 refusal,
-                sample,
+                is_timed: self.is_timed,
             };
             return talk.feed(&mut self.memcached, &mut conversation.client, input, out, means);
         }
@@ -266,11 +269,13 @@ impl Executor {
             let is_locked = conversation.client.access().is_locked();
             let limits = if is_locked { &Limits::UNAUTHENTICATED } else { &self.limits };
             let stop = self.batch.decode(&mut conversation.decoder, input, consumed, limits);
-            if let Some(sample) = sample.filter(|_| !is_locked) {
-                self.note_keys(sample, &conversation.client, input, now);
+            if !is_locked && !self.notes.pass(self.batch.len) {
+                self.note_keys(&conversation.client, input, now);
             }
             self.batch.prefetch(input, &mut self.store);
             let (len, end) = (self.batch.len, self.batch.end);
+            // Of long requests each is timed: what it has to read may take its time, whatever the command.
+            self.is_timed |= end - consumed >= TURN_LEN;
             // What changes it ends its batch, or is in a batch that it is asked for anyway.
             let is_plain = conversation.client.is_plain() && !self.is_watched && !self.is_timed;
             let out_max = out_start.saturating_add(match is_plain {
@@ -431,7 +436,7 @@ impl Executor {
                 }
                 self.execute(i..i + 1, &one, client, out);
                 if let Some(timer) = timer {
-                    self.note_time(i, timer);
+                    self.note_time(i, timer, run, client);
                 }
                 self.tell(i, run.input, client);
             }
@@ -445,16 +450,23 @@ impl Executor {
         len
     }
 
-    /// Notes one request of a batch, for all of it.
-    fn note_keys(&self, sample: u64, client: &Client, input: &[u8], now: u64) {
-        let Some(i) = sample.checked_rem(self.batch.len as u64) else { return };
-        let i = i as usize;
-        let args = self.batch.args(i, input);
-        // What is refused is no use of a key.
-        let may_run = |spec: &&Spec| client.access().check(spec, args).is_ok();
-        let spec = self.batch.spec(i).filter(may_run);
-        let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));
-        self.server.threads[self.thread].hot_keys.note(keys, self.batch.len, sample, now);
+    /// Notes the keys of those requests of a batch that are chosen.
+    #[cold]
+    fn note_keys(&mut self, client: &Client, input: &[u8], now: u64) {
+        let hot_keys = &self.server.threads[self.thread].hot_keys;
+        let mut next = 0;
+        while let Some((passed, weight)) =
+            self.notes.next(self.batch.len - next, &mut self.own.random)
+        {
+            let i = next + passed;
+            next = i + 1;
+            let args = self.batch.args(i, input);
+            // What is refused is no use of a key.
+            let may_run = |spec: &&Spec| client.access().check(spec, args).is_ok();
+            let spec = self.batch.spec(i).filter(may_run);
+            let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));
+            hot_keys.note(keys, weight, self.own.random.next(), now);
+        }
     }
 
     /// When a request begins, and how many were timed until then.
@@ -464,10 +476,11 @@ impl Executor {
     }
 
     /// Notes how long a request took, unless it is one of those that are always timed.
-    fn note_time(&self, i: usize, (begun, timed): (Instant, u64)) {
-        let by_command = &self.server.threads[self.thread].counters.by_command;
-        if let Some(spec) = self.batch.spec(i).filter(|_| by_command.timed() == timed) {
-            by_command.time(spec.id as usize, begun.elapsed());
+    fn note_time(&self, i: usize, (begun, timed): (Instant, u64), run: &Run<'_>, client: &Client) {
+        let counters = &self.server.threads[self.thread].counters;
+        if let Some(spec) = self.batch.spec(i).filter(|_| counters.by_command.timed() == timed) {
+            let (args, took) = (self.batch.args(i, run.input), begun.elapsed());
+            commands::note_time(spec.id, args, took, run.now, (counters, client, &self.server));
         }
     }
 

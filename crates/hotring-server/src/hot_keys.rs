@@ -1,17 +1,29 @@
-//! Which keys are asked for most, as far as a sample of the requests tells.
+//! Which keys are asked for most, as far as a sample of the requests tells, and how far that is.
 //!
-//! Of each run of requests that the executor samples one request is noted, with its keys or without any, and stands
-//! for all of it: the other runs pay nothing. A thread keeps the keys of [`KEPT`] counts by the algorithm
-//! *Space-Saving* (Metwally, Agrawal, El Abbadi, 2005): a key that has none takes over the lowest count, and it is
-//! remembered how much of that is another's. Counts fade, so that they are about the last half minute.
+//! The executor notes some thousand requests a second ([`crate::executor`] says which), each with its keys or without
+//! any, and each with a weight: for how many requests it stands. What is known is about the last [`SPANS`] seconds. Each
+//! second has sums of its own, which go when it is over, whether or not there are requests.
+//!
+//! A thread keeps sums of [`SETS`] times [`WAYS`] keys by the algorithm *Space-Saving* (Metwally, Agrawal, El Abbadi,
+//! 2005) in each set: a key that has none takes the place of the lowest, and it is remembered how much of its sum is
+//! another's. That is part of the bounds, as is the chance of the sample.
 
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::ops::AddAssign;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::server::ThreadShared;
 
-/// Keys that a thread has counts of. One that gets one request in 128, or more, has one in any case.
-const KEPT: usize = 128;
+/// Seconds that shares are about, the present one among them.
+pub(crate) const SPANS: usize = 10;
+const SPAN_MS: u64 = 1000;
+
+/// A key has its place in one of so many sets, and a set so many places: where 3,000 requests a second are noted, a key
+/// that gets one in 1,000 has one in any case.
+const SETS: usize = 64;
+const WAYS: usize = 16;
 
 /// Longer ones are not noted.
 const KEY_LEN_MAX: usize = 1 << 10;
@@ -19,42 +31,62 @@ const KEY_LEN_MAX: usize = 1 << 10;
 /// Of a request with more keys no more are noted, and these stand for the others.
 const KEYS_MAX: usize = 16;
 
-/// After so many milliseconds a count is worth half.
-const HALF_LIFE_MS: u64 = 10_000;
-
 /// A key that was met once may be any.
 const NOTES_MIN: u32 = 2;
 
-/// The counts of one thread, which writes them. Others read them now and then.
+/// Bounds are this many standard deviations away: 19 shares of 20 are within.
+const DEVIATIONS: f64 = 2.0;
+
+/// From so many notes on the bounds are as far to one side as to the other.
+const EVEN_MIN: f64 = 64.0;
+
+/// What one thread has noted. It writes; others read now and then.
 #[derive(Debug, Default)]
 pub(crate) struct HotKeys(Mutex<Sketch>);
 
 #[derive(Debug, Default)]
 struct Sketch {
-    counts: Vec<Count>,
-    /// What all requests add up to, also those for keys without a count and for none.
-    total: f64,
-    /// When counts faded last, in Unix milliseconds.
-    faded_at: u64,
+    hasher: RandomState,
+    /// Empty until the first note.
+    sets: Vec<Vec<Kept>>,
+    /// All requests, also those for keys without a place and for none.
+    all: [Sum; SPANS],
+    /// The present second, counted from 1970. Its sums are at this number modulo [`SPANS`].
+    span: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Count {
+/// A key that has a place.
+#[derive(Debug)]
+struct Kept {
+    hash: u64,
     key: Box<[u8]>,
-    count: f64,
-    /// How much of it may be other keys'.
-    others: f64,
-    /// How often the key was met.
+    own: [Sum; SPANS],
+    /// The weights of those that had the place before.
+    others: [f32; SPANS],
+    /// All weights together.
+    weight: f32,
+}
+
+/// Notes, added up.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
     notes: u32,
+    weight: f32,
+    /// The squares of the weights: with few heavy notes less is certain than with many light ones.
+    squares: f32,
 }
 
 /// A key, and which part of all requests name it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HotKey {
     pub key: Box<[u8]>,
-    /// At least this, from 0 to 1, as far as the sample tells. Those of several keys may add up to more, as a
-    /// request may have several.
+    /// From 0 to 1. Those of several keys may add up to more, as a request may have several.
     pub share: f64,
+    /// With 19 chances in 20 it is between these two.
+    pub low: f64,
+    pub high: f64,
+    /// How often the key was met.
+    pub notes: u32,
 }
 
 impl HotKeys {
@@ -63,28 +95,33 @@ impl HotKeys {
     pub(crate) fn note<'a, K: Iterator<Item = &'a [u8]>>(
         &self,
         keys: impl Fn() -> K,
-        weight: usize,
+        weight: f64,
         random: u64,
         now: u64,
     ) {
         // Somebody reads: then there is one note less.
         let Ok(mut sketch) = self.0.try_lock() else { return };
-        sketch.fade(now);
-        sketch.total += weight as f64;
+        sketch.move_to(now);
+        let at = sketch.place();
+        sketch.all[at] += Sum::one(weight);
         let stride = keys().count().div_ceil(KEYS_MAX).max(1);
-        // Other bits than those that have chosen the request.
-        let first = (random >> 32) as usize % stride;
-        let mut noted: Vec<&[u8]> = Vec::new();
+        let first = random as usize % stride;
+        let weight = weight * stride as f64;
+        let mut noted: [&[u8]; KEYS_MAX] = [b""; KEYS_MAX];
+        let mut n_noted = 0;
         for key in keys().skip(first).step_by(stride) {
-            if key.len() <= KEY_LEN_MAX && !noted.contains(&key) {
-                noted.push(key);
-                sketch.note(key, (weight * stride) as f64);
+            if key.len() <= KEY_LEN_MAX && !noted[..n_noted].contains(&key) {
+                noted[n_noted] = key;
+                n_noted += 1;
+                sketch.note(key, weight);
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Sketch> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self, now: u64) -> MutexGuard<'_, Sketch> {
+        let mut sketch = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sketch.move_to(now);
+        sketch
     }
 }
 
@@ -95,178 +132,163 @@ pub(crate) fn hottest(
     len: usize,
     shown: impl Fn(&[u8]) -> bool,
 ) -> Vec<HotKey> {
-    let mut total = 0.0;
-    let mut sums: HashMap<Box<[u8]>, (f64, u32)> = HashMap::new();
+    let mut all = Sum::default();
+    let mut sums: HashMap<Box<[u8]>, (Sum, f64)> = HashMap::new();
     for thread in threads {
-        let mut sketch = thread.hot_keys.lock();
-        sketch.fade(now);
-        total += sketch.total;
-        for count in &sketch.counts {
-            let (sum, notes) = sums.entry(count.key.clone()).or_default();
-            *sum += count.count - count.others;
-            *notes = notes.saturating_add(count.notes);
+        let sketch = thread.hot_keys.lock(now);
+        all += sum(&sketch.all);
+        for kept in sketch.sets.iter().flatten() {
+            let (own, others) = sums.entry(kept.key.clone()).or_default();
+            *own += sum(&kept.own);
+            *others += f64::from(kept.others.iter().sum::<f32>());
         }
     }
-    sums.retain(|key, (_, notes)| *notes >= NOTES_MIN && shown(key));
-    // Where a request has many keys and one of them many times, that one may seem to be in more requests.
-    let share = |sum: f64| (sum / total).min(1.0);
-    let mut hottest: Vec<HotKey> =
-        sums.into_iter().map(|(key, (sum, _))| HotKey { key, share: share(sum) }).collect();
+    sums.retain(|key, (own, _)| own.notes >= NOTES_MIN && shown(key));
+    let mut hottest: Vec<HotKey> = sums
+        .into_iter()
+        .map(|(key, (own, others))| HotKey::new(key, own, others, all.weight))
+        .collect();
     hottest.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.key.cmp(&b.key)));
     hottest.truncate(len);
+    for thread in threads {
+        let sketch = thread.hot_keys.lock(now);
+        for hot in &mut hottest {
+            let unseen = f64::from(sketch.unseen(&hot.key) / all.weight);
+            hot.high = (hot.high + unseen).min(1.0);
+        }
+    }
     hottest
+}
+
+/// How many requests have been noted in the last [`SPANS`] seconds.
+pub(crate) fn notes(threads: &[ThreadShared], now: u64) -> u64 {
+    threads.iter().map(|thread| u64::from(sum(&thread.hot_keys.lock(now).all).notes)).sum()
+}
+
+impl HotKey {
+    fn new(key: Box<[u8]>, own: Sum, others: f64, all: f32) -> Self {
+        let (weight, all) = (f64::from(own.weight), f64::from(all));
+        // Where a request has many keys and one of them many times, that one may seem to be in more requests.
+        let share = (weight / all).min(1.0);
+        // As many notes of one weight tell as much.
+        let notes = weight * weight / f64::from(own.squares);
+        let (low, high) = bounds(share, notes);
+        HotKey { key, share, low, high: (high + others / all).min(1.0), notes: own.notes }
+    }
+}
+
+/// Where the share is of which so many notes make this one.
+fn bounds(share: f64, notes: f64) -> (f64, f64) {
+    let all = notes / share;
+    let square = DEVIATIONS * DEVIATIONS;
+    let (middle, deviation) = if notes >= EVEN_MIN {
+        (share, (share * (1.0 - share) / all).sqrt())
+    } else {
+        // Wilson's interval: of few notes those that were missed by chance may be more than those that were met.
+        let scale = 1.0 + square / all;
+        let deviation = (share * (1.0 - share) / all + square / (4.0 * all * all)).sqrt();
+        ((share + square / (2.0 * all)) / scale, deviation / scale)
+    };
+    ((middle - DEVIATIONS * deviation).max(0.0), (middle + DEVIATIONS * deviation).min(1.0))
 }
 
 impl Sketch {
     fn note(&mut self, key: &[u8], weight: f64) {
-        if let Some(known) = self.counts.iter_mut().find(|count| *count.key == *key) {
-            known.count += weight;
-            known.notes = known.notes.saturating_add(1);
+        let (hash, at) = (self.hasher.hash_one(key), self.place());
+        if self.sets.is_empty() {
+            self.sets.resize_with(SETS, Vec::new);
+        }
+        let set = &mut self.sets[hash as usize % SETS];
+        if let Some(known) = set.iter_mut().find(|kept| kept.hash == hash && *kept.key == *key) {
+            known.own[at] += Sum::one(weight);
+            known.weight += weight as f32;
             return;
         }
-        let mut new = Count { key: key.into(), count: weight, others: 0.0, notes: 1 };
-        if self.counts.len() < KEPT {
-            self.counts.push(new);
+        let mut new = Kept {
+            hash,
+            key: key.into(),
+            own: [Sum::default(); SPANS],
+            others: [0.0; SPANS],
+            weight: weight as f32,
+        };
+        new.own[at] = Sum::one(weight);
+        if set.len() < WAYS {
+            set.push(new);
             return;
         }
-        let lowest = self.counts.iter_mut().min_by(|a, b| a.count.total_cmp(&b.count));
+        let lowest = set.iter_mut().min_by(|a, b| a.weight.total_cmp(&b.weight));
         let lowest = lowest.expect("it is full");
-        new.others = lowest.count;
-        new.count += lowest.count;
+        for (at, others) in new.others.iter_mut().enumerate() {
+            *others = lowest.own[at].weight + lowest.others[at];
+        }
+        new.weight += lowest.weight;
         *lowest = new;
     }
 
-    /// Makes less of what is some time ago.
-    fn fade(&mut self, now: u64) {
-        let halvings = now.saturating_sub(self.faded_at) / HALF_LIFE_MS;
-        if halvings == 0 {
+    /// What may have been noted of a key that has no place.
+    fn unseen(&self, key: &[u8]) -> f32 {
+        let place = self.hasher.hash_one(key) as usize % SETS;
+        let Some(set) = self.sets.get(place) else { return 0.0 };
+        if set.len() < WAYS || set.iter().any(|kept| *kept.key == *key) {
+            return 0.0;
+        }
+        set.iter().map(|kept| kept.weight).fold(f32::INFINITY, f32::min)
+    }
+
+    /// Where the present second's sums are.
+    fn place(&self) -> usize {
+        (self.span % SPANS as u64) as usize
+    }
+
+    /// Forgets what is longer ago than the seconds that are kept.
+    fn move_to(&mut self, now: u64) {
+        let span = now / SPAN_MS;
+        if span != self.span {
+            self.forget_until(span);
+        }
+    }
+
+    #[cold]
+    fn forget_until(&mut self, span: u64) {
+        // A clock that was put back a little goes on with the second that it had, until it is there again.
+        if span < self.span && self.span - span < SPANS as u64 {
             return;
         }
-        self.faded_at = now;
-        let left = 0.5f64.powi(i32::try_from(halvings).unwrap_or(i32::MAX));
-        for count in &mut self.counts {
-            count.count *= left;
-            count.others *= left;
+        let passed = span.wrapping_sub(self.span).min(SPANS as u64);
+        let over: Vec<usize> = (0..passed).map(|i| ((span - i) % SPANS as u64) as usize).collect();
+        self.span = span;
+        over.iter().for_each(|at| self.all[*at] = Sum::default());
+        for set in &mut self.sets {
+            set.retain_mut(|kept| {
+                over.iter().for_each(|at| {
+                    (kept.own[*at], kept.others[*at]) = (Sum::default(), 0.0);
+                });
+                kept.weight = sum(&kept.own).weight + kept.others.iter().sum::<f32>();
+                kept.weight > 0.0
+            });
         }
-        self.total *= left;
-        // Less than a tenth of a request.
-        self.counts.retain(|count| count.count >= 0.1);
     }
+}
+
+impl Sum {
+    fn one(weight: f64) -> Self {
+        Sum { notes: 1, weight: weight as f32, squares: (weight * weight) as f32 }
+    }
+}
+
+impl AddAssign for Sum {
+    fn add_assign(&mut self, other: Self) {
+        self.notes += other.notes;
+        self.weight += other.weight;
+        self.squares += other.squares;
+    }
+}
+
+fn sum(spans: &[Sum; SPANS]) -> Sum {
+    let mut sum = Sum::default();
+    spans.iter().for_each(|span| sum += *span);
+    sum
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::random::Random;
-
-    const NOW: u64 = 1_700_000_000_000;
-
-    fn threads(n: usize) -> Vec<ThreadShared> {
-        (0..n).map(|_| ThreadShared::default()).collect()
-    }
-
-    /// Notes a request for these keys.
-    fn note(thread: &ThreadShared, keys: &[&str], weight: usize, now: u64) {
-        let keys = || keys.iter().map(|key| key.as_bytes());
-        thread.hot_keys.note(keys, weight, 0, now);
-    }
-
-    fn keys(hottest: &[HotKey]) -> Vec<String> {
-        hottest.iter().map(|hot| String::from_utf8_lossy(&hot.key).into_owned()).collect()
-    }
-
-    #[test]
-    fn hot_keys_are_found_among_many_others() {
-        let threads = threads(2);
-        let mut random = Random::new(7);
-        for i in 0..20_000 {
-            // A fifth of the requests are for one key, a twentieth for another; the rest are spread.
-            let key = match random.next() % 20 {
-                0..4 => "hot".to_string(),
-                4 => "warm".to_string(),
-                _ => format!("key:{}", random.next() % 1_000_000),
-            };
-            note(&threads[i % 2], &[&key], 1, NOW);
-        }
-        let hottest = hottest(&threads, NOW, 10, |_| true);
-        assert_eq!(keys(&hottest[..2]), ["hot", "warm"]);
-        assert!((hottest[0].share - 0.2).abs() < 0.02, "{hottest:?}");
-        assert!((hottest[1].share - 0.05).abs() < 0.02, "{hottest:?}");
-        assert!(hottest[2..].iter().all(|other| other.share < 0.001), "{hottest:?}");
-    }
-
-    #[test]
-    fn a_request_of_a_pipeline_stands_for_all_of_it() {
-        let threads = threads(1);
-        let note = |key: &str, weight| note(&threads[0], &[key], weight, NOW);
-        (0..10).for_each(|_| note("alone", 1));
-        (0..2).for_each(|_| note("batch", 45));
-        note("once", 5);
-        let found = hottest(&threads, NOW, 10, |_| true);
-        assert_eq!(keys(&found), ["batch", "alone"]);
-        assert_eq!(found[1].share, 10.0 / 105.0);
-        assert_eq!(keys(&hottest(&threads, NOW, 10, |key| key != b"batch")), ["alone"]);
-        assert_eq!(keys(&hottest(&threads, NOW, 1, |_| true)), ["batch"]);
-    }
-
-    /// Shares were once of the keys that were noted: of those that all requests had together.
-    #[test]
-    fn shares_are_of_requests() {
-        let threads = threads(1);
-        let note = |keys: &[&str]| (0..2).for_each(|_| note(&threads[0], keys, 5, NOW));
-        note(&[]);
-        note(&["a"]);
-        note(&["a", "b", "c", "a"]);
-        note(&[&"x".repeat(KEY_LEN_MAX + 1)]);
-        let shares: Vec<f64> =
-            hottest(&threads, NOW, 10, |_| true).iter().map(|h| h.share).collect();
-        assert_eq!(shares, [0.5, 0.25, 0.25]);
-    }
-
-    /// Of long requests only the first keys were once noted.
-    #[test]
-    fn every_key_of_a_long_request_may_be_noted() {
-        let threads = threads(1);
-        let many: Vec<String> = (0..KEYS_MAX * 8).map(|i| format!("key:{i}")).collect();
-        let keys = || many.iter().map(|key| key.as_bytes());
-        let mut random = Random::new(7);
-        (0..2_000).for_each(|_| threads[0].hot_keys.note(keys, 1, random.next(), NOW));
-        let found = hottest(&threads, NOW, KEPT, |_| true);
-        assert_eq!(found.len(), many.len());
-        assert!(found.iter().all(|hot| hot.share > 0.7), "{found:?}");
-        // One key over and over is in no more than all requests.
-        let threads = self::threads(1);
-        (0..2).for_each(|_| note(&threads[0], &["a"; KEYS_MAX * 8], 1, NOW));
-        assert_eq!(hottest(&threads, NOW, 10, |_| true)[0].share, 1.0);
-    }
-
-    #[test]
-    fn what_was_hot_fades() {
-        let threads = threads(1);
-        let note = |key: &str, n, now| (0..n).for_each(|_| note(&threads[0], &[key], 1, now));
-        note("old", 80, NOW);
-        note("new", 40, NOW + 2 * HALF_LIFE_MS);
-        let found = hottest(&threads, NOW + 2 * HALF_LIFE_MS, 10, |_| true);
-        assert_eq!(keys(&found), ["new", "old"]);
-        assert_eq!((found[0].share, found[1].share), (40.0 / 60.0, 20.0 / 60.0));
-        // A clock that is put back changes nothing, and long after all is forgotten.
-        assert_eq!(hottest(&threads, NOW, 10, |_| true), found);
-        assert_eq!(hottest(&threads, NOW + 1_000_000, 10, |_| true), []);
-    }
-
-    #[test]
-    fn memory_is_bounded() {
-        let threads = threads(1);
-        let long = "x".repeat(KEY_LEN_MAX + 1);
-        note(&threads[0], &[&long, &long], 1, NOW);
-        assert_eq!(hottest(&threads, NOW, 10, |_| true), []);
-        let many: Vec<String> = (0..1000).map(|i| format!("key:{i}")).collect();
-        let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        note(&threads[0], &many, 1, NOW);
-        assert_eq!(threads[0].hot_keys.lock().counts.len(), KEYS_MAX);
-        for key in &many {
-            note(&threads[0], &[key], 1, NOW);
-        }
-        assert_eq!(threads[0].hot_keys.lock().counts.len(), KEPT);
-    }
-}
+mod tests;

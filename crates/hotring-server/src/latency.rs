@@ -1,6 +1,6 @@
 //! What has taken long, by kind of event, for LATENCY: the last times of each.
 //!
-//! As for SLOWLOG, what is timed are the commands that can take long, and a stretch of what removes expired keys.
+//! As for SLOWLOG, what is timed are the requests that can take long, and a stretch of what removes expired keys.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -22,7 +22,7 @@ use crate::server::Server;
 /// What the thread is called that writes snapshots, and its session.
 const THREAD: &str = "hotring-save";
 
-/// Keys that HOTKEYS knows and that come first.
+/// Keys of the list of hot keys that come first.
 const HOTTEST_MAX: usize = 1024;
 
 /// How often it is looked whether a snapshot is due, or whether the log is far enough.

@@ -21,6 +21,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::ops::read::Accesses;
 use crate::session::Session;
 use crate::store::Store;
 
@@ -56,6 +57,14 @@ fn since(stamp: u8, now: u64) -> u64 {
     let unit = unit(stamp >> LABEL_BITS);
     // Its label ended when the next one began.
     age(stamp, now).checked_sub(1).map_or(0, |whole| whole * unit + now % unit)
+}
+
+/// The stamp of an access so many milliseconds ago, or of the one that is remembered longest.
+fn stamp_of(idle: u64, now: u64) -> u8 {
+    let labels = |ring: u8| now / unit(ring) - now.saturating_sub(idle) / unit(ring);
+    let ring = (0..RING_LAST).find(|ring| labels(*ring) <= OLD).unwrap_or(RING_LAST);
+    let label = (now / unit(ring)).wrapping_sub(labels(ring).min(AGE_MAX));
+    ring << LABEL_BITS | (label % LABELS) as u8
 }
 
 /// The stamp of an item that nobody has accessed meanwhile.
@@ -96,14 +105,34 @@ impl Store {
     /// minute, and calls [`Session::age_some`]. With an index of [`Strategy::Sampling`](crate::index::Strategy), it does
     /// nothing. At first accesses are not dated, which costs nothing.
     pub fn date_accesses(&self, now: u64) {
-        if self.index.stamp().is_none() {
-            self.eviction.dated.begin(now);
-        }
+        let begins = self.index.stamp().is_none();
         self.index.set_stamp(stamp(now));
+        if begins {
+            // Of no items there are no notes of before.
+            self.eviction.dated.begin(if self.index.is_empty() { 0 } else { now });
+        }
     }
 }
 
 impl Session {
+    /// Says of the accesses to a key what another server knew, in place of what is known here, if the eviction policy
+    /// has a use for it: what [`accesses`](Self::accesses) tells then is of this kind, and no more than what is said.
+    pub fn set_accesses(&mut self, key: &[u8], accesses: Accesses, now: u64) {
+        let (policy, tick) = (self.eviction.policy(), self.tick());
+        let bits = match accesses {
+            Accesses::Frequency(frequency) if policy.is_lfu() => frequency,
+            Accesses::Age(age) if policy.is_lru() => tick.wrapping_sub(age),
+            Accesses::Idle(ms) if self.dates_accesses() => stamp_of(ms, now),
+            _ => return,
+        };
+        let _reading = self.gate.read(1 << self.stripe(key));
+        let place = self.index.key_hash(key).reverse_bits();
+        // The items of one hash are visited together, from its position on.
+        self.index.review(place, 1, |entry, marked| {
+            (if entry.key == key { bits } else { marked.bits }, true)
+        });
+    }
+
     /// In so many milliseconds [`age_some`](Self::age_some) is to have come by all keys.
     pub const AGE_ROUND_MS: u64 = ROUND_MS;
 
@@ -144,6 +173,18 @@ mod tests {
                 passed += if passed < DAY_MS { ROUND_MS / 7 } else { ROUND_MS };
             }
             assert!(last > 7 * DAY_MS, "{last}");
+        }
+    }
+
+    #[test]
+    fn a_stamp_that_is_given_tells_as_much_as_one_that_has_aged() {
+        for now in (NOW..NOW + 2 * unit(1)).step_by(79_190) {
+            for idle in (0..20_000).map(|i| i * UNIT_MS * 2 / 3).chain([u64::MAX]) {
+                let told = since(stamp_of(idle, now), now);
+                let near = idle.min(7 * DAY_MS);
+                assert!(told <= idle && told + UNIT_MS >= near - near / 3, "{told} of {idle}");
+                assert_eq!(aged(stamp_of(idle, now), now), stamp_of(idle, now));
+            }
         }
     }
 

@@ -33,7 +33,7 @@ macro_rules! table {
         ];
 
         /// One bit for each command that has subcommands.
-        const PARENTS: u128 = 0 $(| 1 << CommandId::$parent as u32)*;
+        pub(super) const PARENTS: u128 = 0 $(| 1 << CommandId::$parent as u32)*;
     };
 }
 pub(super) use table;

@@ -8,24 +8,6 @@
 use super::define::*;
 use super::{Access, Categories, Flags, Group, KeyRange, Spec};
 
-/// Is it a command whose first argument names a subcommand?
-#[inline]
-pub(super) fn has_subcommands(id: CommandId) -> bool {
-    PARENTS >> id as u32 & 1 == 1
-}
-
-/// Length of the longest command name.
-pub(super) const NAME_LEN_MAX: usize = {
-    let (mut i, mut max) = (0, 0);
-    while i < COMMANDS.len() {
-        if COMMANDS[i].name.len() > max {
-            max = COMMANDS[i].name.len();
-        }
-        i += 1;
-    }
-    max
-};
-
 table! {
     commands {
         Ping = "ping" -1 Connection .flags(FAST).args("[message]")
@@ -76,6 +58,8 @@ table! {
             .about("Holds the commands about requests that took long.");
         Script = "script" -2 Scripting .since("2.6.0")
             .about("Holds the commands about scripts.");
+        Function = "function" -2 Scripting .since("7.0.0")
+            .about("Holds the commands about libraries of functions, of which there are none.");
         Latency = "latency" -2 Server .since("2.8.13")
             .about("Holds the commands about what has taken long.");
         Module = "module" -2 Server .since("4.0.0")
@@ -112,37 +96,37 @@ table! {
             .tips(&[ALL_SHARDS, ALL_SUCCEEDED])
             .about("Removes every key; the one database is all there is.");
 
-        Get = "get" 2 String .flags(READ_FAST).keys(&one(Access::Read)).args("key")
+        Get = "get" 2 String .flags(READ_FAST).keys(&one(Access::Read)).quick().args("key")
             .about("Reads a value.");
-        Set = "set" -3 String .flags(GROW).keys(&one(Access::Vary))
+        Set = "set" -3 String .flags(GROW).keys(&one(Access::Vary)).quick()
             .args("key value [NX | XX | IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | \
                    IFDNE ifdne-digest] [GET] [EX seconds | PX milliseconds | \
                    EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]")
             .about("Stores a value, if asked so only where one is missing or a certain one, with an expiry.");
-        SetNx = "setnx" 3 String .flags(GROW_FAST).keys(&one(Access::Create)).args("key value")
+        SetNx = "setnx" 3 String .flags(GROW_FAST).keys(&one(Access::Create)).quick().args("key value")
             .about("Stores a value if the key is missing.");
-        SetEx = "setex" 4 String .flags(GROW).keys(&one(Access::Overwrite)).since("2.0.0")
+        SetEx = "setex" 4 String .flags(GROW).keys(&one(Access::Overwrite)).quick().since("2.0.0")
             .args("key seconds value")
             .about("Stores a value that expires after so many seconds.");
-        PSetEx = "psetex" 4 String .flags(GROW).keys(&one(Access::Overwrite)).since("2.6.0")
+        PSetEx = "psetex" 4 String .flags(GROW).keys(&one(Access::Overwrite)).quick().since("2.6.0")
             .args("key milliseconds value")
             .about("Stores a value that expires after so many milliseconds.");
-        GetSet = "getset" 3 String .flags(GROW_FAST).keys(&one(Access::Modify)).args("key value")
+        GetSet = "getset" 3 String .flags(GROW_FAST).keys(&one(Access::Modify)).quick().args("key value")
             .about("Stores a value and answers the one before; SET with GET does it too.");
-        GetDel = "getdel" 2 String .flags(WRITE_FAST).keys(&one(Access::Take)).since("6.2.0")
+        GetDel = "getdel" 2 String .flags(WRITE_FAST).keys(&one(Access::Take)).quick().since("6.2.0")
             .args("key")
             .about("Reads a value and removes the key.");
-        GetEx = "getex" -2 String .flags(WRITE_FAST).keys(&one(Access::Modify)).since("6.2.0")
+        GetEx = "getex" -2 String .flags(WRITE_FAST).keys(&one(Access::Modify)).quick().since("6.2.0")
             .args("key [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
                    PXAT unix-time-milliseconds | PERSIST]")
             .about("Reads a value and sets or removes its expiry.");
-        MGet = "mget" -2 String .flags(READ_FAST).keys(&every(1, Access::Read))
+        MGet = "mget" -2 String .flags(READ_FAST).keys(&every(1, Access::Read)).quick()
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD])
             .about("Reads several values as they are at one moment.");
-        MSet = "mset" -3 String .flags(GROW).keys(&every(2, Access::Overwrite)).since("1.0.1")
+        MSet = "mset" -3 String .flags(GROW).keys(&every(2, Access::Overwrite)).quick().since("1.0.1")
             .args("key value [key value ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, ALL_SUCCEEDED])
             .about("Stores several values at one moment.");
-        MSetNx = "msetnx" -3 String .flags(GROW).keys(&every(2, Access::Create)).since("1.0.1")
+        MSetNx = "msetnx" -3 String .flags(GROW).keys(&every(2, Access::Create)).quick().since("1.0.1")
             .args("key value [key value ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, MINIMUM])
             .about("Stores several values at one moment if all of the keys are missing.");
         MSetEx = "msetex" -4 String .flags(GROW.with(Flags::MOVABLE_KEYS)).since("8.4.0")
@@ -171,7 +155,7 @@ table! {
         Append = "append" 3 String .flags(GROW_FAST).keys(&one(Access::Extend)).since("2.0.0")
             .args("key value").cost(EACH_BYTE)
             .about("Adds bytes to the end of a value and answers the new length.");
-        StrLen = "strlen" 2 String .flags(READ_FAST).keys(&one(Access::Look)).since("2.2.0")
+        StrLen = "strlen" 2 String .flags(READ_FAST).keys(&one(Access::Look)).quick().since("2.2.0")
             .args("key")
             .about("Answers the length of a value, 0 if the key is missing.");
         GetRange = "getrange" 4 String .flags(READ).keys(&one(Access::Read)).since("2.4.0")
@@ -183,17 +167,17 @@ table! {
         SetRange = "setrange" 4 String .flags(GROW).keys(&one(Access::Adjust)).since("2.2.0")
             .args("key offset value").cost(EACH_BYTE)
             .about("Writes over a part of a value, filling a gap before it with zero bytes.");
-        Incr = "incr" 2 String .flags(GROW_FAST).keys(&one(Access::Modify)).args("key")
+        Incr = "incr" 2 String .flags(GROW_FAST).keys(&one(Access::Modify)).quick().args("key")
             .about("Adds one to an integer; a missing key counts as 0.");
-        Decr = "decr" 2 String .flags(GROW_FAST).keys(&one(Access::Modify)).args("key")
+        Decr = "decr" 2 String .flags(GROW_FAST).keys(&one(Access::Modify)).quick().args("key")
             .about("Takes one from an integer; a missing key counts as 0.");
-        IncrBy = "incrby" 3 String .flags(GROW_FAST).keys(&one(Access::Modify))
+        IncrBy = "incrby" 3 String .flags(GROW_FAST).keys(&one(Access::Modify)).quick()
             .args("key increment")
             .about("Adds to an integer; a missing key counts as 0.");
-        DecrBy = "decrby" 3 String .flags(GROW_FAST).keys(&one(Access::Modify))
+        DecrBy = "decrby" 3 String .flags(GROW_FAST).keys(&one(Access::Modify)).quick()
             .args("key decrement")
             .about("Takes from an integer; a missing key counts as 0.");
-        IncrByFloat = "incrbyfloat" 3 String .flags(GROW_FAST).keys(&one(Access::Modify))
+        IncrByFloat = "incrbyfloat" 3 String .flags(GROW_FAST).keys(&one(Access::Modify)).quick()
             .since("2.6.0").args("key float-increment")
             .about("Adds to a decimal fraction; a missing key counts as 0.");
         History = "history" -2 String .flags(READ).keys(&one(Access::Read)).since(OURS)
@@ -270,51 +254,51 @@ table! {
             .tips(&[VARIES])
             .about("Walks over the fields of a hash, here all of them in one call.");
 
-        Del = "del" -2 Generic .flags(WRITE).keys(&every(1, Access::Remove))
+        Del = "del" -2 Generic .flags(WRITE).keys(&every(1, Access::Remove)).quick()
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
             .about("Removes keys and answers how many there were.");
-        Unlink = "unlink" -2 Generic .flags(WRITE_FAST).keys(&every(1, Access::Remove))
+        Unlink = "unlink" -2 Generic .flags(WRITE_FAST).keys(&every(1, Access::Remove)).quick()
             .since("4.0.0").args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
             .about("Removes keys as DEL does, which here never makes others wait either.");
-        Exists = "exists" -2 Generic .flags(READ_FAST).keys(&every(1, Access::Look))
+        Exists = "exists" -2 Generic .flags(READ_FAST).keys(&every(1, Access::Look)).quick()
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
             .about("Counts which of the keys are there; a key given twice counts twice.");
-        Touch = "touch" -2 Generic .flags(READ_FAST).keys(&every(1, Access::Look)).since("3.2.1")
+        Touch = "touch" -2 Generic .flags(READ_FAST).keys(&every(1, Access::Look)).quick().since("3.2.1")
             .args("key [key ...]").cost(EACH_KEY).tips(&[MULTI_SHARD, SUM])
             .about("Counts as an access to the keys and answers how many are there.");
-        Type = "type" 2 Generic .flags(READ_FAST).keys(&one(Access::Look)).args("key")
+        Type = "type" 2 Generic .flags(READ_FAST).keys(&one(Access::Look)).quick().args("key")
             .about("Answers string or hash, or none if the key is missing.");
-        Ttl = "ttl" 2 Generic .flags(READ_FAST).keys(&one(Access::Read)).args("key")
+        Ttl = "ttl" 2 Generic .flags(READ_FAST).keys(&one(Access::Read)).quick().args("key")
             .tips(&[VARIES])
             .about("Seconds until the key expires; -1 for never, -2 for no such key.");
-        PTtl = "pttl" 2 Generic .flags(READ_FAST).keys(&one(Access::Read)).since("2.6.0")
+        PTtl = "pttl" 2 Generic .flags(READ_FAST).keys(&one(Access::Read)).quick().since("2.6.0")
             .args("key").tips(&[VARIES])
             .about("Milliseconds until the key expires; -1 for never, -2 for no such key.");
-        Expire = "expire" -3 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust))
+        Expire = "expire" -3 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .args("key seconds [NX | XX | GT | LT]")
             .about("Lets a key expire after so many seconds.");
-        PExpire = "pexpire" -3 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust))
+        PExpire = "pexpire" -3 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .since("2.6.0").args("key milliseconds [NX | XX | GT | LT]")
             .about("Lets a key expire after so many milliseconds.");
-        ExpireAt = "expireat" -3 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust))
+        ExpireAt = "expireat" -3 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .since("1.2.0").args("key unix-time-seconds [NX | XX | GT | LT]")
             .about("Lets a key expire at a time in Unix seconds.");
-        PExpireAt = "pexpireat" -3 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust))
+        PExpireAt = "pexpireat" -3 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .since("2.6.0").args("key unix-time-milliseconds [NX | XX | GT | LT]")
             .about("Lets a key expire at a time in Unix milliseconds.");
-        ExpireTime = "expiretime" 2 Generic .flags(READ_FAST).keys(&one(Access::Read))
+        ExpireTime = "expiretime" 2 Generic .flags(READ_FAST).keys(&one(Access::Read)).quick()
             .since("7.0.0").args("key")
             .about("Unix seconds at which the key expires; -1 for never, -2 for no such key.");
-        PExpireTime = "pexpiretime" 2 Generic .flags(READ_FAST).keys(&one(Access::Read))
+        PExpireTime = "pexpiretime" 2 Generic .flags(READ_FAST).keys(&one(Access::Read)).quick()
             .since("7.0.0").args("key")
             .about("Unix milliseconds at which the key expires; -1 for never, -2 for no such key.");
-        Persist = "persist" 2 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust))
+        Persist = "persist" 2 Generic .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .since("2.2.0").args("key")
             .about("Takes a key's expiry away.");
-        Pin = "pin" -2 Generic .flags(WRITE_FAST).keys(&every(1, Access::Adjust)).since(OURS)
+        Pin = "pin" -2 Generic .flags(WRITE_FAST).keys(&every(1, Access::Adjust)).quick().since(OURS)
             .args("key [key ...]").cost(EACH_KEY)
             .about("Keeps keys from being evicted until they are unpinned; answers how many were not pinned.");
-        Unpin = "unpin" -2 Generic .flags(WRITE_FAST).keys(&every(1, Access::Adjust)).since(OURS)
+        Unpin = "unpin" -2 Generic .flags(WRITE_FAST).keys(&every(1, Access::Adjust)).quick().since(OURS)
             .args("key [key ...]").cost(EACH_KEY)
             .about("Lets keys be evicted again and answers how many were pinned.");
         Pinned = "pinned" -1 Generic .flags(READ).since(OURS).categories_too(Categories::DANGEROUS)
@@ -616,6 +600,22 @@ table! {
         ScriptHelp of Script = "script|help" 2 Scripting .flags(ALWAYS).since("5.0.0")
             .categories_too(Categories::SCRIPTING)
             .about("Lists the subcommands.");
+        FunctionFlush of Function = "function|flush" -2 Scripting .flags(WRITE.with(Flags::NOSCRIPT))
+            .since("7.0.0").categories_too(Categories::SCRIPTING).args("[ASYNC | SYNC]")
+            .tips(&[ALL_SHARDS, ALL_SUCCEEDED]).about("Removes all libraries: there are none.");
+        FunctionList of Function = "function|list" -2 Scripting .flags(Flags::NOSCRIPT).since("7.0.0")
+            .categories_too(Categories::SCRIPTING).args("[LIBRARYNAME library-name-pattern] [WITHCODE]")
+            .tips(&[ORDER_VARIES]).about("Lists the libraries: none.");
+        FunctionStats of Function = "function|stats" 2 Scripting
+            .flags(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY)).since("7.0.0")
+            .categories_too(Categories::SCRIPTING).tips(&[VARIES, ALL_SHARDS, SPECIAL_RESPONSE])
+            .about("Tells which function runs, and how many there are: none.");
+        FunctionKill of Function = "function|kill" 2 Scripting
+            .flags(Flags::NOSCRIPT.with(Flags::ALLOW_BUSY)).since("7.0.0")
+            .categories_too(Categories::SCRIPTING).tips(&[ALL_SHARDS, "response_policy:one_succeeded"])
+            .about("Ends the function that runs: none does.");
+        FunctionHelp of Function = "function|help" 2 Scripting .flags(ALWAYS).since("7.0.0")
+            .categories_too(Categories::SCRIPTING).about("Lists the subcommands.");
         CommandCount of Command = "command|count" 2 Server .flags(ALWAYS).since("2.8.13")
             .categories_too(Categories::CONNECTION)
             .about("Counts the commands.");

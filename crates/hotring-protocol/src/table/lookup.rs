@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Spec, list, subcommands};
+use super::{CommandId, Spec, is_redis_command, list, subcommands};
 use crate::args::ArgsView;
 
 /// Places of the hash table; over three times the number of commands.
@@ -10,6 +10,27 @@ const PLACES: usize = 512;
 /// A place that no command took.
 const FREE: u8 = u8::MAX;
 const _: () = assert!(list::COMMANDS.len() < PLACES / 3);
+
+/// Length of the longest command name.
+const NAME_LEN_MAX: usize = {
+    let (mut i, mut max) = (0, 0);
+    while i < list::COMMANDS.len() {
+        if list::COMMANDS[i].name.len() > max {
+            max = list::COMMANDS[i].name.len();
+        }
+        i += 1;
+    }
+    max
+};
+
+/// Commands about a cluster. They are not in the table, and a Redis without one has only this answer to them.
+const OF_CLUSTERS: &[&str] = &["cluster", "asking", "readonly", "readwrite"];
+
+/// Is it a command whose first argument names a subcommand?
+#[inline]
+pub(super) fn has_subcommands(id: CommandId) -> bool {
+    list::PARENTS >> id as u32 & 1 == 1
+}
 
 /// Index into the table of commands by hash, filled at compile time.
 static PLACE: [u8; PLACES] = places();
@@ -43,7 +64,7 @@ const fn hash(name: &[u8]) -> usize {
 #[inline]
 pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
     // Longer than any command: not worth hashing, however long it is.
-    if name.len() > list::NAME_LEN_MAX {
+    if name.len() > NAME_LEN_MAX {
         return None;
     }
     let mut place = hash(name);
@@ -69,16 +90,27 @@ pub fn lookup_full(name: &[u8]) -> Option<&'static Spec> {
 /// arguments.
 #[inline]
 pub fn resolve(request: ArgsView<'_>) -> Result<&'static Spec, CommandError<'_>> {
-    let spec = request.get(0).and_then(lookup).ok_or(CommandError::Unknown(request))?;
-    let spec = if list::has_subcommands(spec.id) { subcommand(spec, request)? } else { spec };
+    let spec = request.get(0).and_then(lookup).ok_or_else(|| unknown(request))?;
+    let spec = if has_subcommands(spec.id) { subcommand(spec, request)? } else { spec };
     if spec.takes(request.len()) { Ok(spec) } else { Err(CommandError::WrongArity(spec)) }
+}
+
+/// What to say to a request whose command is not in the table.
+#[cold]
+fn unknown(request: ArgsView<'_>) -> CommandError<'_> {
+    let is_of_clusters =
+        |name: &[u8]| OF_CLUSTERS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
+    match request.get(0) {
+        Some(name) if is_of_clusters(name) => CommandError::Cluster(request),
+        _ => CommandError::Unknown(request),
+    }
 }
 
 impl Spec {
     /// Whether a request's first argument and the number of its arguments are all that tells that it calls
     /// this command.
     pub(crate) fn is_told_by_its_name(&self) -> bool {
-        self.parent.is_none() && !list::has_subcommands(self.id)
+        self.parent.is_none() && !has_subcommands(self.id)
     }
 }
 
@@ -103,6 +135,8 @@ pub enum CommandError<'a> {
     UnknownSubcommand(&'static Spec, &'a [u8]),
     /// Too many or too few arguments.
     WrongArity(&'static Spec),
+    /// It is about a cluster.
+    Cluster(ArgsView<'a>),
 }
 
 /// How much of a client's own words an error repeats.
@@ -131,6 +165,13 @@ impl fmt::Display for CommandError<'_> {
                 quoted(name),
                 spec.name.to_ascii_uppercase()
             ),
+            Self::Cluster(request) => match (request.at(0).len(), request.get(1)) {
+                (7, None) => write!(f, "ERR wrong number of arguments for 'cluster' command"),
+                (7, Some(name)) if !is_redis_command(&[b"cluster|", name].concat()) => {
+                    write!(f, "ERR unknown subcommand '{}'. Try CLUSTER HELP.", quoted(name))
+                }
+                _ => write!(f, "ERR This instance has cluster support disabled"),
+            },
             Self::WrongArity(spec) => {
                 write!(f, "ERR wrong number of arguments for '{}' command", spec.name)
             }

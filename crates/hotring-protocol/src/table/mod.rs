@@ -55,7 +55,12 @@ pub struct Spec {
     pub summary: &'static str,
     /// Hints for clients that spread requests over several servers.
     pub tips: &'static [&'static str],
+    /// From so many arguments on, the name counted, it is worth the time to read a clock twice.
+    timed_from: usize,
 }
+
+/// A command that is quick for one key is timed from so many arguments on: it takes some microseconds then.
+const TIMED_ARGS: usize = 64;
 
 /// Where the documentation files a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +134,12 @@ impl Spec {
         (self.sole_key > 0).then_some(self.sole_key.into())
     }
 
+    /// Whether a request of so many arguments may take long, so that its time is taken.
+    #[inline]
+    pub fn is_timed(&self, n_args: usize) -> bool {
+        n_args >= self.timed_from
+    }
+
     /// The name without its parent's: `id` of `client|id`.
     pub fn own_name(&self) -> &'static str {
         self.name.rsplit('|').next().expect("rsplit gives at least one part")
@@ -155,6 +166,7 @@ impl Spec {
             complexity: "O(1)",
             summary: "",
             tips: &[],
+            timed_from: 0,
         }
     }
 
@@ -192,6 +204,11 @@ impl Spec {
 
     const fn about(self, summary: &'static str) -> Self {
         Self { summary, ..self }
+    }
+
+    /// With few arguments it takes hardly longer than to read a clock.
+    const fn quick(self) -> Self {
+        Self { timed_from: TIMED_ARGS, ..self }
     }
 
     const fn tips(self, tips: &'static [&'static str]) -> Self {

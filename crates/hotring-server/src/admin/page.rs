@@ -9,7 +9,7 @@ use crate::big_keys::{BigKey, shown};
 use crate::client::ClientShared;
 use crate::clock;
 use crate::facts::{human, rss_bytes};
-use crate::hot_keys::{HotKey, hottest};
+use crate::hot_keys::{HotKey, SPANS, hottest, notes};
 use crate::loading::Stage;
 use crate::rates::Rate;
 use crate::scrub::Phase;
@@ -272,10 +272,15 @@ fn commands(f: &Figures<'_>, html: &mut Html) {
 fn hot(f: &Figures<'_>, html: &mut Html) {
     html.heading("Hottest keys");
     let hottest = hottest(&f.facts.server.threads, f.facts.now, KEYS_SHOWN, |_| true);
-    let row = |hot: &HotKey| vec![shown(&hot.key), format!("{:.2} %", hot.share * 100.0)];
-    html.table(&["key", "#requests"], &hottest.iter().map(row).collect::<Vec<_>>());
+    let row = |hot: &HotKey| {
+        let percent = |share: f64| format!("{:.2} %", share * 100.0);
+        vec![shown(&hot.key), percent(hot.share), percent(hot.low), percent(hot.high)]
+    };
+    let titles = ["key", "#requests", "#at least", "#at most"];
+    html.table(&titles, &hottest.iter().map(row).collect::<Vec<_>>());
     html.add(format_args!(
-        "<p class=dim>Requests that name the key, of all; by a sample of the last half minute.\n"
+        "<p class=dim>Requests that name the key, of all in the last {SPANS} seconds, by a sample of {}.\n",
+        notes(&f.facts.server.threads, f.facts.now),
     ));
 }
 

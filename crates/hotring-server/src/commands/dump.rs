@@ -1,6 +1,7 @@
 //! DUMP and RESTORE: values as bytes, to carry them to another server.
 
 use hotring_protocol::parse_i64;
+use hotring_store::Accesses;
 
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
@@ -23,7 +24,7 @@ pub(crate) fn dump(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn restore(c: &mut Context<'_>) -> Outcome {
     let (mut replace, mut is_absolute) = (false, false);
-    let (mut has_idle, mut has_frequency) = (false, false);
+    let (mut idle_seconds, mut frequency) = (None, None);
     let options = c.args.tail(4);
     let mut i = 0;
     while let Some(option) = options.get(i) {
@@ -32,18 +33,16 @@ pub(crate) fn restore(c: &mut Context<'_>) -> Outcome {
         match (option.to_ascii_lowercase().as_slice(), number) {
             (b"replace", _) => replace = true,
             (b"absttl", _) => is_absolute = true,
-            // When a key was used last, and how often, is not kept: read, and passed over.
-            (b"idletime", Some(seconds)) if !has_frequency => {
-                if seconds.ok_or(Failure::NotAnInteger)? < 0 {
-                    return Err(Failure::text("ERR Invalid IDLETIME value, must be >= 0"));
-                }
-                (has_idle, i) = (true, i + 1);
+            (b"idletime", Some(seconds)) if frequency.is_none() => {
+                let seconds = u64::try_from(seconds.ok_or(Failure::NotAnInteger)?)
+                    .map_err(|_| Failure::text("ERR Invalid IDLETIME value, must be >= 0"))?;
+                (idle_seconds, i) = (Some(seconds), i + 1);
             }
-            (b"freq", Some(frequency)) if !has_idle => {
-                if !(0..=255).contains(&frequency.ok_or(Failure::NotAnInteger)?) {
-                    return Err(Failure::text("ERR Invalid FREQ value, must be >= 0 and <= 255"));
-                }
-                (has_frequency, i) = (true, i + 1);
+            (b"freq", Some(number)) if idle_seconds.is_none() => {
+                let number = u8::try_from(number.ok_or(Failure::NotAnInteger)?).map_err(|_| {
+                    Failure::text("ERR Invalid FREQ value, must be >= 0 and <= 255")
+                })?;
+                (frequency, i) = (Some(number), i + 1);
             }
             _ => return Err(Failure::Syntax),
         }
@@ -57,11 +56,29 @@ pub(crate) fn restore(c: &mut Context<'_>) -> Outcome {
     let base = if is_absolute { 0 } else { c.now };
     // No overflow: both are below 2^63.
     let expire_at = (ttl > 0).then_some(base + ttl);
-    match c.store.restore(&c.args[1], &c.args[3], expire_at, replace, c.now)? {
-        true => c.reply.ok(),
-        false => return Err(BUSY),
+    if !c.store.restore(&c.args[1], &c.args[3], expire_at, replace, c.now)? {
+        return Err(BUSY);
     }
+    if idle_seconds.is_some() || frequency.is_some() {
+        set_accesses(c, idle_seconds, frequency);
+    }
+    c.reply.ok();
     Ok(())
+}
+
+/// Says how long ago the key was used, or how often, as the policy for evictions counts it. By one that goes by neither
+/// there is nothing to say, as in Redis.
+fn set_accesses(c: &mut Context<'_>, idle_seconds: Option<u64>, frequency: Option<u8>) {
+    let idle = idle_seconds.map(|seconds| seconds.saturating_mul(1000));
+    let known = match c.store.accesses(&c.args[1], c.now) {
+        Some(Accesses::Frequency(_)) => frequency.map(Accesses::Frequency),
+        Some(Accesses::Age(_)) => idle.map(|ms| Accesses::Age(c.server.ages.age(ms, c.now))),
+        Some(Accesses::Idle(_)) => idle.map(Accesses::Idle),
+        _ => None,
+    };
+    if let Some(known) = known {
+        c.store.set_accesses(&c.args[1], known, c.now);
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::context::Context;
 use crate::facts::{Facts, cpu_seconds, human, rss_bytes};
 use crate::failure::Outcome;
-use crate::hot_keys::hottest;
+use crate::hot_keys::{SPANS, hottest, notes};
 use crate::loading::{LoadingStatus, Stage};
 
 /// What one section is called and how it is written.
@@ -306,9 +306,17 @@ fn hot_keys(c: &Context<'_>, text: &mut String) {
     line(text, format_args!("# Hotkeys"));
     let user = c.client.access().user();
     let may_read = |key: &[u8]| user.may_read(key);
+    field(text, "hotkeys_seconds", SPANS);
+    field(text, "hotkeys_notes", notes(&c.server.threads, c.now));
     for (i, hot) in hottest(&c.server.threads, c.now, HOT_KEYS_SHOWN, may_read).iter().enumerate() {
-        let (percent, key) = (hot.share * 100.0, hot.key.escape_ascii());
-        line(text, format_args!("hotkey_{i}:percent={percent:.3},key={key}"));
+        let [percent, low, high] = [hot.share, hot.low, hot.high].map(|share| share * 100.0);
+        let (notes, key) = (hot.notes, hot.key.escape_ascii());
+        line(
+            text,
+            format_args!(
+                "hotkey_{i}:percent={percent:.3},low={low:.3},high={high:.3},notes={notes},key={key}"
+            ),
+        );
     }
 }
 
@@ -364,7 +372,6 @@ fn keyspace(f: &Facts<'_>, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use crate::executor::SAMPLED_RUN;
 
     #[test]
     fn removed_items_count_once_until_their_memory_is_free() {
@@ -392,24 +399,26 @@ mod tests {
         use crate::commands::string::dialogue::Dialogue;
 
         let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
-        // Of one run in so many one request is noted: nearly always one of these.
-        for _ in 0..SAMPLED_RUN * 16 {
+        for _ in 0..200 {
             dialogue.ask(b"GET secret\r\nGET secret\r\nGET secret\r\nPING\r\n");
             dialogue.ask(b"*2\r\n$3\r\nGET\r\n$4\r\na,\r\n\r\n");
         }
         let hot = |text: &str| -> Vec<(f64, String)> {
             let values = text.split('¶').filter_map(|line| line.split_once(":percent="));
             let pairs = values.map(|(_, value)| value.split_once(",key=").unwrap());
-            pairs.map(|(percent, key)| (percent.parse().unwrap(), key.to_string())).collect()
+            let percent = |figures: &str| figures.split(',').next().unwrap().parse().unwrap();
+            pairs.map(|(figures, key)| (percent(figures), key.to_string())).collect()
         };
         let all = dialogue.say("INFO hotkeys");
-        assert!(all.contains("¶# Hotkeys¶hotkey_0:percent="), "{all}");
+        let start =
+            "¶# Hotkeys¶hotkeys_seconds:10¶hotkeys_notes:1001¶hotkey_0:percent=59.940,low=56.842,";
+        assert!(all.contains(start), "{all}");
+        assert!(all.contains(",high=63.038,notes=600,key=secret¶"), "{all}");
         let found = hot(&all);
         let [(most, secret), (least, other)] = &found[..] else { panic!("{all}") };
         assert_eq!((secret.as_str(), other.as_str()), ("secret", "a,\\r\\n"));
-        // Of five requests three are for the one and one is for the other; the fifth is for none.
-        assert!((40.0..80.0).contains(most) && (10.0..40.0).contains(least), "{all}");
-        assert!(most + least < 99.0, "{all}");
+        // Of five requests three are for the one and one is for the other; the fifth is for none, nor is INFO.
+        assert_eq!((*most, *least), (59.940, 19.980), "{all}");
         assert!(!dialogue.say("INFO everything").contains("secret"));
         dialogue.say("ACL SETUSER default resetkeys ~a*");
         let own = dialogue.say("INFO server hotkeys");

@@ -24,6 +24,7 @@ mod debug;
 mod dump;
 mod expire;
 mod flow;
+mod function;
 mod hash;
 mod history;
 mod info;
@@ -48,16 +49,21 @@ mod tracking;
 mod transaction;
 mod wait;
 
+use std::time::Duration;
+
 pub(crate) use connection::REDIS_VERSION;
-use hotring_protocol::CommandId;
+use hotring_protocol::{ArgsView, CommandId};
 pub(crate) use transaction::may_touch_any_key;
 
 use crate::acl::has_secrets;
+use crate::client::Client;
 use crate::clock;
 use crate::context::Context;
+use crate::counters::Counters;
 use crate::failure::{Failure, Outcome};
 use crate::latency::COMMAND;
 use crate::pubsub::Kind;
+use crate::server::Server;
 
 /// Runs one command.
 #[inline]
@@ -104,28 +110,39 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::ExpireTime => expire::expiretime(c),
         Id::PExpireTime => expire::pexpiretime(c),
         Id::Persist => expire::persist(c),
-        _ => run_timed(id, c),
+        _ => run_rare(id, c),
     }
 }
 
-/// Runs one of the commands that can take long, or are rare, and notes how long it took.
+/// Runs one command and notes how long it took.
 #[cold]
-fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
+pub(crate) fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     let begun = clock::monotonic();
-    let outcome = run_rare(id, c);
-    let took = begun.elapsed();
-    c.counters.by_command.time(id as usize, took);
-    c.server.latency.note(COMMAND, took, c.now);
-    if !has_secrets(id, c.args) {
-        let shared = &c.client.shared;
-        let who = || (shared.peer.to_string(), shared.labels().name.into());
-        c.server.slowlog.note(c.args, took, c.now, who);
-    }
+    let outcome = run(id, c);
+    note_time(id, c.args, begun.elapsed(), c.now, (c.counters, c.client, c.server));
     outcome
+}
+
+/// Notes how long a command took, wherever that is told.
+pub(crate) fn note_time(
+    id: CommandId,
+    args: ArgsView<'_>,
+    took: Duration,
+    now: u64,
+    (counters, client, server): (&Counters, &Client, &Server),
+) {
+    counters.by_command.time(id as usize, took);
+    server.latency.note(COMMAND, took, now);
+    if !has_secrets(id, args) {
+        let shared = &client.shared;
+        let who = || (shared.peer.to_string(), shared.labels().name.into());
+        server.slowlog.note(args, took, now, who);
+    }
 }
 
 /// The commands about connections, users, the process, transactions, messages, scripts, bits and earlier values,
 /// and those that wait, kept out of the code that every request runs; and the walks over all keys.
+#[cold]
 fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
     use CommandId as Id;
     match id {
@@ -211,6 +228,11 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::ScriptFlush => script::flush(c),
         Id::ScriptKill => script::kill(c),
         Id::ScriptHelp => command::help(c, Id::Script),
+        Id::FunctionFlush => function::flush(c),
+        Id::FunctionList => function::list(c),
+        Id::FunctionStats => function::stats(c),
+        Id::FunctionKill => function::kill(c),
+        Id::FunctionHelp => command::help(c, Id::Function),
         Id::WaitKey => wait::waitkey(c),
         Id::History => history::history(c),
         Id::Rollback => history::rollback(c),

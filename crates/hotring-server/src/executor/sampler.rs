@@ -1,5 +1,5 @@
-//! Which runs of requests are looked at closely: each request of such a run is timed, and keys are noted. To
-//! read the clock twice for every GET would be a good part of its time.
+//! Which runs of requests are looked at closely: each request of such a run is timed. To read the clock twice for
+//! every GET would be a good part of its time.
 //!
 //! The steps from one to the next are random, so that no order in which clients ask is met in the same place
 //! each time, and are drawn one at a time: all other runs only count down.
@@ -7,7 +7,7 @@
 use crate::random::Random;
 
 /// One in so many runs, on average.
-pub(crate) const SAMPLED_RUN: u32 = 256;
+pub(super) const SAMPLED_RUN: u32 = 256;
 
 /// Chooses a thread's runs.
 #[derive(Debug, Default)]
@@ -17,24 +17,26 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Begins a run: a random number if it is looked at, as the first one is.
+    /// Begins a run: whether it is looked at, as the first one is.
     #[inline]
-    pub(super) fn begin_run(&mut self, random: &mut Random) -> Option<u64> {
+    pub(super) fn begin_run(&mut self, random: &mut Random) -> bool {
         match self.left.checked_sub(1) {
             Some(left) => {
                 self.left = left;
-                None
+                false
             }
-            None => Some(self.choose(random)),
+            None => {
+                self.draw(random);
+                true
+            }
         }
     }
 
     /// Draws the step to the next one: 1 to 511 runs, all equally likely.
     #[cold]
-    fn choose(&mut self, random: &mut Random) -> u64 {
+    fn draw(&mut self, random: &mut Random) {
         let steps = u64::from(2 * SAMPLED_RUN - 1);
         self.left = u32::try_from(random.next() % steps).expect("it is below `steps`");
-        random.next()
     }
 }
 
@@ -46,7 +48,7 @@ mod tests {
 
     fn sampled() -> Vec<usize> {
         let (mut sampler, mut random) = (Sampler::default(), Random::new(7));
-        (0..RUNS).filter(|_| sampler.begin_run(&mut random).is_some()).collect()
+        (0..RUNS).filter(|_| sampler.begin_run(&mut random)).collect()
     }
 
     #[test]

@@ -413,7 +413,7 @@ fn calls_are_counted_by_command_and_a_few_are_timed() {
     while totals("get").times.count() == 1 {
         feed("GET a\r\nGET a\r\nMULTI\r\nGET a\r\nEXEC\r\nCLIENT ID\r\n");
         runs += 1;
-        assert!(runs < 2 * u64::from(super::SAMPLED_RUN));
+        assert!(runs < 2 * u64::from(super::sampler::SAMPLED_RUN));
     }
     assert_eq!((totals("get").calls, totals("get").times.count()), (1 + 3 * runs, 3));
     assert_eq!((totals("exec").calls, totals("exec").times.count()), (runs, runs));

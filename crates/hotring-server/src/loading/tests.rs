@@ -204,7 +204,7 @@ fn saved() -> Gated {
     for i in 0..COLD {
         assert_eq!(wire.say(&format!("SET cold:{i} {long}{i}")), "+OK");
     }
-    // So that it is among those that HOTKEYS knows.
+    // So that they are on the list of hot keys.
     for _ in 0..4_000 {
         assert_eq!(wire.get("hot"), "before");
         assert_eq!(wire.get("hot2"), "gone");

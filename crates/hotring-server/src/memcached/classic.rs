@@ -233,16 +233,16 @@ pub(super) fn count_change(c: &Context<'_>, subtracts: bool, changed: Changed) {
 /// delete. Old clients send a time of 0.
 pub(super) fn delete(c: &mut Context<'_>) -> Outcome {
     let words = words(c, 2..=4)?;
-    let is_known = match words.len() {
-        3 => words.at(2) == b"0" || words.at(2) == NOREPLY,
-        4 => words.at(2) == b"0" && words.at(3) == NOREPLY,
-        _ => true,
-    };
-    if !is_known {
-        let usage = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
-        return Err(usage.into());
-    }
     quietly(c, |c| {
+        let is_known = match words.len() {
+            3 => words.at(2) == b"0" || words.at(2) == NOREPLY,
+            4 => words.at(2) == b"0" && words.at(3) == NOREPLY,
+            _ => true,
+        };
+        if !is_known {
+            let usage = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
+            return Err(usage.into());
+        }
         let key = check_key(words.at(1))?;
         let removed = c.store.remove(key, c.now);
         let prefixes_max = c.config.memcached.prefixes_max;

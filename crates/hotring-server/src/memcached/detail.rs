@@ -73,6 +73,11 @@ impl Detail {
         }
     }
 
+    /// Counts from zero again, of no prefixes.
+    pub(super) fn reset(&self) {
+        self.lock().clear();
+    }
+
     /// All counts, a line for each prefix.
     pub(super) fn dump(&self) -> String {
         let mut text = String::new();

@@ -26,10 +26,10 @@ use crate::client::{Client, Closing};
 use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::executor::Fed;
-use crate::executor::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
+use crate::executor::{BATCH_LEN, Fed, Notes, PREFETCH_MIN, TURN_LEN};
 use crate::hot_keys::HotKeys;
 use crate::notify;
+use crate::random::Random;
 use crate::server::Server;
 use context::{Context, Outcome, Refusal};
 pub(crate) use counts::Counts;
@@ -38,6 +38,9 @@ pub(crate) use shared::Shared;
 
 /// The version of memcached that this protocol is of; clients decide by it.
 pub(crate) const VERSION: &str = "1.6.45";
+
+/// The byte that each request of memcached's binary protocol begins with.
+const BINARY: u8 = 0x80;
 
 /// Longest data of a request before the client has said who it is.
 const AUTH_LEN_MAX: usize = 1 << 10;
@@ -48,6 +51,8 @@ pub(crate) struct Talk {
     decoder: Decoder,
     /// The client may ask for everything.
     authenticated: bool,
+    /// The client has said something.
+    begun: bool,
 }
 
 /// One request of a batch.
@@ -88,21 +93,23 @@ pub(crate) struct Means<'a> {
     pub store: &'a mut Session,
     pub counters: &'a Counters,
     pub counts: &'a Counts,
-    pub hot_keys: &'a HotKeys,
+    /// Where keys are noted, and what chooses them.
+    pub hot_keys: (&'a HotKeys, &'a mut Notes, &'a mut Random),
     /// Unix milliseconds.
     pub now: u64,
     /// Length that the whole buffer of replies may reach.
     pub reply_len_max: usize,
     /// Why writes are refused, if they are.
     pub refusal: Option<String>,
-    /// A random number, if the run is looked at closely: each request is timed, and keys are noted.
-    pub sample: Option<u64>,
+    /// Each request is timed.
+    pub is_timed: bool,
 }
 
 impl Talk {
     /// The start of a conversation.
     pub(crate) fn new(server: &Server) -> Self {
-        Talk { decoder: Decoder::new(), authenticated: server.memcached.users.is_none() }
+        let authenticated = server.memcached.users.is_none();
+        Talk { decoder: Decoder::new(), authenticated, begun: false }
     }
 
     /// Whether it has said who it is, where that is asked for.
@@ -125,14 +132,17 @@ impl Talk {
         out: &mut Vec<u8>,
         mut means: Means<'_>,
     ) -> Fed {
+        if !self.begun && !self.begin(client, input, &means) {
+            return Fed { consumed: input.len(), stalled: false };
+        }
         let out_start = out.len();
         let mut consumed = 0;
         loop {
             let out_max = out_start.saturating_add(client.output_soft_max(means.config));
             self.decode(batch, input, consumed, means.config);
             batch.prefetch(input, means.store);
-            if let Some(sample) = means.sample.filter(|_| self.authenticated) {
-                batch.note_keys(sample, input, means.hot_keys, means.now);
+            if self.authenticated && !means.hot_keys.1.pass(batch.len) {
+                batch.note_keys(input, &mut means);
             }
             for decoded in &batch.requests[..batch.len] {
                 if out.len() > out_max {
@@ -166,6 +176,25 @@ impl Talk {
                 }
             }
         }
+    }
+
+    /// Looks at the first byte that comes: false if it is no text, and ends the connection. A client of the binary form
+    /// sends no ends of lines, and would wait for a reply.
+    #[cold]
+    fn begin(&mut self, client: &mut Client, input: &[u8], means: &Means<'_>) -> bool {
+        self.begun = !input.is_empty();
+        if input.first() != Some(&BINARY) {
+            return true;
+        }
+        if means.server.memcached.binary_log.is_over(means.now) {
+            tracing::warn!(
+                client = client.shared.id,
+                peer = %client.shared.peer,
+                "a client spoke memcached's binary protocol, which is not spoken here; connection closed"
+            );
+        }
+        client.closing = Some(Closing::Protocol);
+        false
     }
 
     fn decode(&mut self, batch: &mut Batch, input: &[u8], start: usize, config: &Config) {
@@ -234,7 +263,7 @@ impl Talk {
             (true, Some(why)) if request.command.is_some_and(writes) => {
                 Err(Refusal::NotLogged(why.clone()))
             }
-            (true, _) => run_counted(request.command, means.sample.is_some(), &mut context),
+            (true, _) => run_counted(request.command, means.is_timed, &mut context),
             (false, _) => self.run_locked(request.command, &mut context),
         };
         if let Err(refusal) = outcome {
@@ -282,14 +311,19 @@ impl Batch {
         }
     }
 
-    /// Notes one of the requests, for all of them.
-    fn note_keys(&self, sample: u64, input: &[u8], hot_keys: &HotKeys, now: u64) {
-        let Some(i) = sample.checked_rem(self.len as u64) else { return };
-        let decoded = &self.requests[i as usize];
-        let args = decoded.request.args(&input[decoded.start..]);
-        let keys = decoded.request.command.map(|command| command.keys(args));
-        let keys = || keys.into_iter().flat_map(ArgsView::iter);
-        hot_keys.note(keys, self.len, sample, now);
+    /// Notes the keys of those requests that are chosen.
+    #[cold]
+    fn note_keys(&self, input: &[u8], means: &mut Means<'_>) {
+        let (hot_keys, notes, random) = &mut means.hot_keys;
+        let mut next = 0;
+        while let Some((passed, weight)) = notes.next(self.len - next, random) {
+            let decoded = &self.requests[next + passed];
+            next += passed + 1;
+            let args = decoded.request.args(&input[decoded.start..]);
+            let keys = decoded.request.command.map(|command| command.keys(args));
+            let keys = || keys.into_iter().flat_map(ArgsView::iter);
+            hot_keys.note(keys, weight, random.next(), means.now);
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub detail: Detail,
     /// Keeps log lines about wrong passwords apart.
     pub login_log: Pause,
+    /// And those about clients of the binary protocol.
+    pub binary_log: Pause,
     /// Unix milliseconds of the next flush_all with a delay; 0 if there is none, or once it is done.
     flush_at: AtomicU64,
     /// Held by who changes that or empties the store. Never asked for inside the store's gate.
@@ -102,6 +104,7 @@ impl Shared {
     /// Counts from zero again.
     pub(crate) fn reset(&self, threads: &[ThreadShared]) {
         *self.base.lock().unwrap_or_else(PoisonError::into_inner) = sums_ever(threads);
+        self.detail.reset();
     }
 }
 

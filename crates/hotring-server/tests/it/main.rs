@@ -17,6 +17,7 @@ mod expiry;
 mod full_disk;
 mod handshakes;
 mod history;
+mod hot_keys;
 mod limits;
 mod long_values;
 mod memcached;

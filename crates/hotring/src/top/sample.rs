@@ -70,8 +70,9 @@ impl Sample {
         let hot_key = |i: usize| {
             let text = self.info.get(&format!("hotkey_{i}"))?;
             // The key comes last, as there may be anything in it.
-            let (percent, key) = text.strip_prefix("percent=")?.split_once(",key=")?;
-            Some((percent.parse().ok()?, key))
+            let (figures, key) = text.split_once(",key=")?;
+            let percent = values(figures).find(|(name, _)| *name == "percent")?.1;
+            Some((percent, key))
         };
         (0..).map_while(hot_key).collect()
     }

@@ -215,7 +215,8 @@ mod tests {
         cmdstat_get:calls=CALLS,usec=10,usec_per_call=2.50,rejected_calls=0,failed_calls=0\r\n\
         cmdstat_client|list:calls=7,usec=10,usec_per_call=1.00,rejected_calls=0,failed_calls=0\r\n\
         latency_percentiles_usec_get:p50=1.003,p99=20.250,p99.9=30.000\r\n\
-        # Hotkeys\r\nhotkey_0:percent=41.500,key=a,key=b:c\r\nhotkey_1:percent=0.250,key=d\r\n";
+        # Hotkeys\r\nhotkeys_notes:900\r\n\
+        hotkey_0:percent=41.500,low=40,high=43,notes=8,key=a,key=b:c\r\nhotkey_1:percent=0.250,key=d\r\n";
     const CLIENTS: &str = "id=7 addr=127.0.0.1:5 name=worker age=100 idle=50 cmd=get omem=0\n\
         id=8 addr=127.0.0.1:6 name= age=9 idle=1 cmd=client|list omem=2048 lib-name=x\n";
 

@@ -56,3 +56,43 @@ fn what_is_dumped_is_restored() {
     assert_eq!(dialogue.say("GET rk"), dialogue.say("GET k"));
     assert_eq!(dialogue.say("HGETALL rh"), "*4¶$1¶f¶$1¶1¶$1¶g¶$0¶¶");
 }
+
+/// IDLETIME and FREQ were read and passed over: what came from another server was as new as what had just been used.
+#[test]
+fn what_is_known_of_accesses_comes_along() {
+    const NOW: u64 = 1_700_000_000_000;
+    const PAYLOAD: &str = r#""\x00\xc0\x0c\n\x00<*\xf8Q\\\x04\xbc\xd5""#;
+    let mut dialogue = Dialogue::new(Version::Resp2);
+    dialogue.server().store.date_accesses(NOW);
+    let mut restored = |options: &str, asked: &str| {
+        dialogue.say(&format!("RESTORE k 0 {PAYLOAD} REPLACE {options}"));
+        let told = dialogue.say(&format!("OBJECT {asked} k"));
+        told.trim_matches([':', '¶']).parse::<u64>().expect("a number")
+    };
+    assert_eq!(restored("", "IDLETIME"), 0);
+    for seconds in [600, 3_600, 86_400] {
+        let told = restored(&format!("IDLETIME {seconds}"), "IDLETIME");
+        assert!(told <= seconds && told + 30 >= seconds - seconds / 3, "{told} of {seconds}");
+    }
+    // By another policy's count it says nothing.
+    assert_eq!(restored("FREQ 9", "IDLETIME"), 0);
+    let mut dialogue = Dialogue::new(Version::Resp2);
+    dialogue.say("CONFIG SET maxmemory-policy allkeys-lfu maxmemory 1gb");
+    let mut freq = |options: &str| {
+        dialogue.say(&format!("RESTORE k 0 {PAYLOAD} REPLACE {options}"));
+        dialogue.say("OBJECT FREQ k")
+    };
+    assert_eq!([freq("FREQ 0"), freq("FREQ 77"), freq("FREQ 255")], [":0¶", ":77¶", ":255¶"]);
+    assert_eq!(freq("IDLETIME 1000"), freq(""));
+    // By ticks: no longer than the server knows of.
+    dialogue.say("CONFIG SET maxmemory-policy allkeys-lru");
+    dialogue.say("DEL k");
+    let server = dialogue.server();
+    (0..10).for_each(|i| server.ages.note(i, NOW - 100_000 + u64::from(i) * 10_000));
+    let told = |dialogue: &mut Dialogue, seconds: u64| {
+        dialogue.say(&format!("RESTORE k 0 {PAYLOAD} REPLACE IDLETIME {seconds}"));
+        dialogue.say("OBJECT IDLETIME k")
+    };
+    assert_eq!(told(&mut dialogue, 55), ":50¶");
+    assert_eq!(told(&mut dialogue, 1_000_000), ":90¶");
+}

@@ -36,7 +36,18 @@ fn conditions_hold_or_nothing_is_stored() {
          delete k noreply -> 
          delete k 0 -> NOT_FOUND¶
          delete k 0 noreply -> 
-         delete k 5 -> CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]¶",
+         delete k 5 -> CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]¶
+         delete k noreply 5 -> CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]¶
+         delete k 5 5 noreply -> ERROR¶",
+    );
+}
+
+/// `delete k 10 noreply` was answered, as memcached 1.6 does not: to its client all later replies were one off.
+#[test]
+fn what_is_to_be_quiet_has_no_reply_whatever_stands_before() {
+    play(
+        "delete k 10 noreply¶delete k x noreply¶delete k noreply noreply¶delete k -1 noreply¶mn -> MN¶
+         touch k x noreply¶incr k x noreply¶flush_all x noreply¶verbosity x noreply¶mn -> MN¶",
     );
 }
 
@@ -333,8 +344,12 @@ fn prefixes_are_counted_while_somebody_wants_it() {
          delete a:1 -> DELETED¶
          set c:1 0 0 1¶x -> STORED¶
          stats detail dump -> PREFIX a get 2 hit 1 set 1 del 1¶PREFIX b get 1 hit 0 set 0 del 0¶END¶
+         stats reset -> RESET¶
+         stats detail dump -> END¶
+         get a:z¶get a:z -> END¶END¶
+         stats detail dump -> PREFIX a get 2 hit 0 set 0 del 0¶END¶
          stats detail off -> OK¶
          get a:1 -> END¶
-         stats detail dump -> PREFIX a get 2 hit 1 set 1 del 1¶PREFIX b get 1 hit 0 set 0 del 0¶END¶",
+         stats detail dump -> PREFIX a get 2 hit 0 set 0 del 0¶END¶",
     );
 }

@@ -237,3 +237,19 @@ fn a_damaged_item_is_told_of_and_replaced() {
         }
     }
 }
+
+/// A client of the binary form once waited for its own timeout: its bytes are no line, so that there was no answer.
+#[test]
+fn a_client_of_the_binary_form_is_shown_out_at_once() {
+    let get = b"\x80\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00k";
+    for input in [&get[..1], get] {
+        let mut dialogue = Dialogue::new();
+        assert_eq!(dialogue.ask(input), b"");
+        assert_eq!(dialogue.closing(), Some(Closing::Protocol));
+    }
+    // Behind a line it is a byte like others.
+    let mut dialogue = Dialogue::new();
+    assert_eq!(dialogue.say("mn"), "MN¶");
+    assert_eq!(dialogue.ask(b"\x80\r\n"), b"ERROR\r\n");
+    assert_eq!(dialogue.closing(), None);
+}
