@@ -1,31 +1,34 @@
 //! The gate: what makes operations on several keys atomic to every observer, while operations on
-//! one key stay lock-free and write no shared memory. It knows nothing of keys, only of 64
-//! *stripes*; [`crate::stripe`] gives each key one. The other ways that there were are in
-//! `docs/decisions/0003-multi-key-atomicity.md`.
+//! one key stay lock-free and write no shared memory. It knows keys by their hashes, whose first bits are one
+//! of 64 *stripes* ([`crate::stripe`]). Stripes say fast that nothing is held; what is held are keys. The other ways
+//! that there were are in `docs/decisions/0003-multi-key-atomicity.md`.
 //!
 //! # Picture
 //! ```text
 //!   shared, one word                       one record a session, written by that session only
 //!   +--------------------------------+     +---------------------------------------------+
-//!   | held    bit s: stripe s is     |     | reading   stripes of the read in flight, or 0|
-//!   |         held by some session   |     | writes[s] odd: a write of stripe s in flight |
+//!   | held    bit s: some session    |     | reading   stripes of the read in flight, or 0|
+//!   |         holds a key of stripe s|     | writes[s] odd: a write of stripe s in flight |
 //!   +--------------------------------+     |           even: none   (64 counters)         |
-//!         ^ read by every operation        +---------------------------------------------+
-//!         ' changed by holders only              ^ read by holders and by snapshots
+//!   | holds   the keys held, those   |     +---------------------------------------------+
+//!   |         wanted, who sleeps;    |           ^ read by holders and by snapshots
+//!   |         under a mutex          |
+//!   +--------------------------------+
 //! ```
-//! *Single-key write*: own counter odd; light barrier; look at `held`; if the stripe is held,
-//! counter back, wait, again; write; counter to the next even number.
-//! *Single-key read*: own `reading`; light barrier; look at `held`, wait likewise; read; 0.
-//! *Holder*: take all bits at once by compare-and-swap when none of them is taken (all or
-//! nothing, so holders cannot deadlock); heavy barrier; wait until no other session has a write
-//! of these stripes in flight; own counters odd; work; own counters even; give the bits back.
-//! *Snapshot*: wait until none of the stripes is held; collect all counters of the stripes, none
+//! *Single-key write*: own counter odd; light barrier; look at `held`; if the bit is set, look under the mutex
+//! whether the key is held; if it is, counter back, wait, again; write; counter to the next even number.
+//! *Single-key read*: own `reading`; light barrier; look at `held`, and at the keys, likewise; read; 0.
+//! *Holder*: under the mutex, when none of its keys is held, enter all of them (all or nothing, so holders
+//! cannot deadlock) and set their bits; heavy barrier; wait until no other session has a write
+//! of these stripes in flight; own counters odd; work; own counters even; under the mutex, take the keys out again,
+//! and clear the bits of which no other key is held.
+//! *Snapshot*: wait until none of the keys is held; collect all counters of their stripes, none
 //! odd; read; collect again; the same numbers mean that nothing was written in between.
 //!
 //! # Invariants
-//! * **G1** A bit of `held` is set by one session and cleared by the same one.
-//! * **G2** While a session holds a stripe and has drained it, no other session changes a key of
-//!   that stripe. (Reads may reclaim expired keys; see Expiry.)
+//! * **G1** Each change of `held` is made under the mutex: a bit is set exactly while a key of its stripe is in the list.
+//! * **G2** While a session holds a key and has drained its stripe, no other session changes that
+//!   key. (Reads may reclaim expired keys; see Expiry.)
 //! * **G3** A change of a key in stripe `s` happens while its session's `writes[s]` is odd, and
 //!   that counter never takes a number again under which a change happened.
 //! * **G4** A session that is not in the list that a holder or a snapshot uses has made no change
@@ -40,14 +43,23 @@
 //! If the writer came first, the holder waits for its counter, an Acquire that pairs with the
 //! writer's Release, so the holder also sees what it wrote.
 //!
+//! If the writer finds the bit, another key's hold may have set it, and the writer looks under the mutex, with its
+//! counter still odd. If the holder of its key entered before that look, the writer sees it, and waits. If it enters
+//! after, the writer's counter happens before the holder's drain, through the mutex, and the holder waits.
+//!
+//! The counters of a session that holds other keys of the stripe are odd for as long as it does. A drain does not wait
+//! for these: while a session is in the list its only operation is that hold, so that nothing else of it is in flight,
+//! and what was before is seen through the mutex. It waits for single operations only, never for
+//! who waits: the announcement of an operation that waits is taken back.
+//!
 //! # Why readers need not be waited for when each key changes at most once
 //! A reader that looked at `held` before the bit was set may read while the holder works, so it
 //! may see the holder's change of one key before the holder is done. Say the holder's operation M
 //! takes effect at the moment P when it has drained the writers, before its first change.
-//! - A reader that sees the old value, in stripes held by M, began before the bit was set, so
+//! - A reader that sees the old value of a key held by M has looked before M entered its keys, so
 //!   before P, and sees the value that the key had at P: it is ordered just before P.
 //! - A reader that sees the new value sees the final one, as M changes the key once: it is
-//!   ordered after P. Whoever begins an operation after that reader has returned sees the bit:
+//!   ordered after P. Whoever begins an operation after that reader has returned sees the bit, and the key:
 //!   the change happens after the bit was set, reading it makes the reader's later operations
 //!   (and those of whom it tells) happen after it too. They wait, and see all of M.
 //! - No operation sees the new value, returns, and is followed by one that sees an old one: the
@@ -67,6 +79,9 @@
 //! read, without counters, would not do: a key that was absent, present and absent again looks
 //! unchanged, as does a word that was changed and changed back (ABA). Counters have 64 bits, so
 //! they do not come round.
+//! A write that meets a hold puts its counter back to the number from before: it ends with the next even number, under
+//! which the change is seen for the first time. Were the counter left at that number while the write waits, a snapshot
+//! could collect it before the change and again after it.
 //! Holders that write also make their counters odd. They change nothing between setting the bits
 //! and that, and a snapshot that overlaps the rest fails.
 //!
@@ -83,12 +98,13 @@
 //! A session leaves when none of its operations is in flight, all its counters even.
 //!
 //! # Waiting and fairness
-//! Waiting is spinning for a moment, then yielding the processor. A stalled holder blocks its
-//! stripes only. A holder, or a read of all stripes, that has been unlucky for
-//! [`TRIES_BEFORE_RESERVING`] rounds reserves its stripes: further holders of them queue behind
-//! it, so it comes to its turn as soon as the present ones are done. Single-key operations do not
-//! reserve; they may lose to a long run of holders of one stripe, each time one of them is faster
-//! to take it than they are to look.
+//! Who waits for a key that is held looks again for some microseconds, and then sleeps: its waker goes into the list
+//! under the mutex, where it has seen the hold, and whoever changes the list wakes all that are in it. How a session
+//! sleeps is its own affair ([`Wait`]): its thread may do something else. A stalled holder blocks its keys only. A
+//! drain waits for what is in the middle of one operation: it spins, yields, and then naps.
+//! Holders, and reads of all keys, come to their turn in the order in which they asked: who wants keys that an earlier
+//! one waits for queues behind it. Single-key operations do not queue; they may lose to a long run of
+//! holders of one key, each time one of them is faster to take it than they are to look.
 //!
 //! # Expiry
 //! Whoever reclaims what is due ([`crate::Session::expire_due`]) does it as a write of the key, so that an
@@ -106,6 +122,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::task::Waker;
 
+pub use crate::holds::Fault;
+pub(crate) use crate::holds::Hold;
 use crate::holds::{HoldInfo, Holds, Keys};
 use crate::sync::{
     Arc, AtomicU64, Mutex, MutexGuard, SLEEPS_AFTER, STRIPES, ThreadWait, barrier, fence, pause,
@@ -122,41 +140,6 @@ pub(crate) const STRIPES_ALL: u64 = !0;
 #[inline]
 pub(crate) fn stripe_of(hash: u64) -> usize {
     (hash >> (u64::BITS - STRIPES.trailing_zeros())) as usize
-}
-
-/// Which faults to plant. Only the tests of the tests use another than `None`.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// None: the gate works.
-    None,
-    /// Stripes are never held.
-    NoHold,
-    /// Holders do not wait for writes in flight.
-    NoDrain,
-    /// Exclusive holders do not wait for reads in flight.
-    NoReaderDrain,
-    /// Snapshots are not checked.
-    NoRecheck,
-    /// Writes of a key come to the log in any order.
-    NoOrder,
-    /// A stripe of which another key is held is taken for one of which none is.
-    NoLook,
-    /// Those who sleep are not woken.
-    NoWake,
-    /// A hold's end clears its stripes also while there are other holds in them.
-    ClearsAll,
-}
-
-/// What the holder of stripes is going to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
-    /// Only read.
-    Read,
-    /// Change each key at most once.
-    WriteOnce,
-    /// Anything.
-    Exclusive,
 }
 
 /// Keeps what is inside off its neighbours' cache lines; two lines, because processors fetch
@@ -265,6 +248,11 @@ impl Gate {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[cfg(test)]
+    pub(crate) fn has_sleepers(&self) -> bool {
+        !self.holds().sleepers.is_empty()
+    }
+
     /// Whether the key is held, for who has found its stripe held, with its own announcement in place.
     fn is_key_held(&self, hash: u64) -> bool {
         self.fault != Fault::NoLook && self.holds().of_key(hash).is_some()
@@ -287,7 +275,7 @@ impl Gate {
         }
         // ORDERING: Release pairs with the Acquire in `is_held`.
         self.held.0.store(mask, Release);
-        let sleepers = holds.sleepers();
+        let sleepers = holds.take_sleepers();
         drop(holds);
         if self.fault != Fault::NoWake {
             sleepers.into_iter().for_each(Waker::wake);

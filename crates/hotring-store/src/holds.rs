@@ -10,6 +10,41 @@ use std::task::Waker;
 
 use crate::gate::{STRIPES_ALL, stripe_of};
 
+/// Which faults to plant. Only the tests of the tests use another than `None`.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// None: the gate works.
+    None,
+    /// Stripes are never held.
+    NoHold,
+    /// Holders do not wait for writes in flight.
+    NoDrain,
+    /// Exclusive holders do not wait for reads in flight.
+    NoReaderDrain,
+    /// Snapshots are not checked.
+    NoRecheck,
+    /// Writes of a key come to the log in any order.
+    NoOrder,
+    /// A stripe of which another key is held is taken for one of which none is.
+    NoLook,
+    /// Those who sleep are not woken.
+    NoWake,
+    /// A hold's end clears its stripes also while there are other holds in them.
+    ClearsAll,
+}
+
+/// What the holder of stripes is going to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Only read.
+    Read,
+    /// Change each key at most once.
+    WriteOnce,
+    /// Anything.
+    Exclusive,
+}
+
 /// Keys, by their hashes ([`crate::stripe::spread`]). Two keys of one hash are taken for one.
 #[derive(Clone, Debug)]
 pub(crate) enum Keys {
@@ -72,7 +107,7 @@ pub(crate) struct Holds {
     held: Vec<Held>,
     queue: VecDeque<(Ticket, Keys)>,
     tickets: Ticket,
-    sleepers: Vec<Waker>,
+    pub(crate) sleepers: Vec<Waker>,
 }
 
 impl Holds {
@@ -131,7 +166,7 @@ impl Holds {
     }
 
     /// All who are to look again.
-    pub(crate) fn sleepers(&mut self) -> Vec<Waker> {
+    pub(crate) fn take_sleepers(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.sleepers)
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use std::time::{Duration, Instant};
+
 use crate::gate::{Fault, Gate, Hold, STRIPES_ALL, stripes_of};
 use crate::holds::Keys;
 
@@ -211,5 +213,34 @@ fn keys_of_one_stripe_are_held_and_used_beside_each_other() {
         drop(c.write(1));
         b.release();
         assert!(!gate.is_held(STRIPES_ALL));
+    }
+}
+
+/// Who waits for a held key sleeps until the hold's end wakes it; without that it sleeps on. (The model shows that no wake-up
+/// is lost: its threads would come to a deadlock.)
+#[test]
+fn who_waits_sleeps_until_it_is_woken() {
+    for (fault, is_woken) in [(Fault::None, true), (Fault::NoWake, false)] {
+        let gate = Arc::new(Gate::new(fault));
+        let mut holder = Gate::register(&gate);
+        holder.acquire(&keys(1), Hold::Exclusive);
+        let read = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                drop(Gate::register(&gate).read(key(0)));
+                read.store(true, Relaxed);
+            });
+            while !gate.has_sleepers() {
+                std::thread::yield_now();
+            }
+            holder.release();
+            let deadline =
+                Instant::now() + Duration::from_millis(if is_woken { 20_000 } else { 50 });
+            while !read.load(Relaxed) && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(read.load(Relaxed), is_woken);
+            waiter.thread().unpark();
+        });
     }
 }

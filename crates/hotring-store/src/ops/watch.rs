@@ -21,6 +21,9 @@ pub enum Watched {
     },
 }
 
+/// While its key is held, who waits for its expiry looks again after so many milliseconds.
+const HELD_PAUSE_MS: u64 = 2;
+
 impl Session {
     /// Waits, without blocking, until the key changes, or with `expected` until it has this value.
     /// From then on [`Watch::has_fired`], and `waker` has been woken. Dropping the watch ends it.
@@ -82,6 +85,10 @@ impl Session {
         }
         if !watch.ends_with_the_key() {
             return Watched::Waiting { until: None };
+        }
+        if self.held_by(watch.key()).is_some() {
+            // Who looks does not wait: the session that holds the key may be of its own thread.
+            return Watched::Waiting { until: Some(now + HELD_PAUSE_MS) };
         }
         let damages = self.index.damages();
         match self.expiry(watch.key(), now) {

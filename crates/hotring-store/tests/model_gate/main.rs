@@ -492,8 +492,6 @@ found! {
         write_and_hold_beside, LeftOut::Step(Fault::NoDrain), "an update was lost";
     without_the_other_holds_stripe_an_update_is_lost:
         end_beside, LeftOut::Step(Fault::ClearsAll), "an update was lost";
-    without_a_wake_up_a_write_waits_for_ever:
-        write_and_hold, LeftOut::Step(Fault::NoWake), "deadlock";
     without_waiting_for_writes_an_observer_misses_a_change:
         observe_and_write, LeftOut::Step(Fault::NoDrain), "a change was missed";
     without_the_light_barrier_an_observer_misses_a_change:
