@@ -148,7 +148,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         match mutex.try_lock() {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(error)) => return error.into_inner(),
-            Err(TryLockError::WouldBlock) if is_generator() => yield_with(Step::Turn),
+            Err(TryLockError::WouldBlock) if is_generator() => give_turn(),
             Err(TryLockError::WouldBlock) => std::thread::yield_now(),
         }
     }
