@@ -36,6 +36,7 @@ mod executor;
 mod expirer;
 mod facts;
 mod failure;
+mod fiber;
 mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;

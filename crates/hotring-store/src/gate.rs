@@ -1,31 +1,34 @@
 //! The gate: what makes operations on several keys atomic to every observer, while operations on
-//! one key stay lock-free and write no shared memory. It knows nothing of keys, only of 64
-//! *stripes*; [`crate::stripe`] gives each key one. The other ways that there were are in
-//! `docs/decisions/0003-multi-key-atomicity.md`.
+//! one key stay lock-free and write no shared memory. It knows keys by their hashes, whose first bits are one
+//! of 64 *stripes* ([`crate::stripe`]). Stripes say fast that nothing is held; what is held are keys. The other ways
+//! that there were are in `docs/decisions/0003-multi-key-atomicity.md`.
 //!
 //! # Picture
 //! ```text
 //!   shared, one word                       one record a session, written by that session only
 //!   +--------------------------------+     +---------------------------------------------+
-//!   | held    bit s: stripe s is     |     | reading   stripes of the read in flight, or 0|
-//!   |         held by some session   |     | writes[s] odd: a write of stripe s in flight |
+//!   | held    bit s: some session    |     | reading   stripes of the read in flight, or 0|
+//!   |         holds a key of stripe s|     | writes[s] odd: a write of stripe s in flight |
 //!   +--------------------------------+     |           even: none   (64 counters)         |
-//!         ^ read by every operation        +---------------------------------------------+
-//!         ' changed by holders only              ^ read by holders and by snapshots
+//!   | holds   the keys held, those   |     +---------------------------------------------+
+//!   |         wanted, who sleeps;    |           ^ read by holders and by snapshots
+//!   |         under a mutex          |
+//!   +--------------------------------+
 //! ```
-//! *Single-key write*: own counter odd; light barrier; look at `held`; if the stripe is held,
-//! counter back, wait, again; write; counter to the next even number.
-//! *Single-key read*: own `reading`; light barrier; look at `held`, wait likewise; read; 0.
-//! *Holder*: take all bits at once by compare-and-swap when none of them is taken (all or
-//! nothing, so holders cannot deadlock); heavy barrier; wait until no other session has a write
-//! of these stripes in flight; own counters odd; work; own counters even; give the bits back.
-//! *Snapshot*: wait until none of the stripes is held; collect all counters of the stripes, none
+//! *Single-key write*: own counter odd; light barrier; look at `held`; if the bit is set, look under the mutex
+//! whether the key is held; if it is, counter back, wait, again; write; counter to the next even number.
+//! *Single-key read*: own `reading`; light barrier; look at `held`, and at the keys, likewise; read; 0.
+//! *Holder*: under the mutex, when none of its keys is held, enter all of them (all or nothing, so holders
+//! cannot deadlock) and set their bits; heavy barrier; wait until no other session has a write
+//! of these stripes in flight; own counters odd; work; own counters even; under the mutex, take the keys out again,
+//! and clear the bits of which no other key is held.
+//! *Snapshot*: wait until none of the keys is held; collect all counters of their stripes, none
 //! odd; read; collect again; the same numbers mean that nothing was written in between.
 //!
 //! # Invariants
-//! * **G1** A bit of `held` is set by one session and cleared by the same one.
-//! * **G2** While a session holds a stripe and has drained it, no other session changes a key of
-//!   that stripe. (Reads may reclaim expired keys; see Expiry.)
+//! * **G1** Each change of `held` is made under the mutex: a bit is set exactly while a key of its stripe is in the list.
+//! * **G2** While a session holds a key and has drained its stripe, no other session changes that
+//!   key. (Reads may reclaim expired keys; see Expiry.)
 //! * **G3** A change of a key in stripe `s` happens while its session's `writes[s]` is odd, and
 //!   that counter never takes a number again under which a change happened.
 //! * **G4** A session that is not in the list that a holder or a snapshot uses has made no change
@@ -40,14 +43,23 @@
 //! If the writer came first, the holder waits for its counter, an Acquire that pairs with the
 //! writer's Release, so the holder also sees what it wrote.
 //!
+//! If the writer finds the bit, another key's hold may have set it, and the writer looks under the mutex, with its
+//! counter still odd. If the holder of its key entered before that look, the writer sees it, and waits. If it enters
+//! after, the writer's counter happens before the holder's drain, through the mutex, and the holder waits.
+//!
+//! The counters of a session that holds other keys of the stripe are odd for as long as it does. A drain does not wait
+//! for these: while a session is in the list its only operation is that hold, so that nothing else of it is in flight,
+//! and what was before is seen through the mutex. It waits for single operations only, never for
+//! who waits: the announcement of an operation that waits is taken back.
+//!
 //! # Why readers need not be waited for when each key changes at most once
 //! A reader that looked at `held` before the bit was set may read while the holder works, so it
 //! may see the holder's change of one key before the holder is done. Say the holder's operation M
 //! takes effect at the moment P when it has drained the writers, before its first change.
-//! - A reader that sees the old value, in stripes held by M, began before the bit was set, so
+//! - A reader that sees the old value of a key held by M has looked before M entered its keys, so
 //!   before P, and sees the value that the key had at P: it is ordered just before P.
 //! - A reader that sees the new value sees the final one, as M changes the key once: it is
-//!   ordered after P. Whoever begins an operation after that reader has returned sees the bit:
+//!   ordered after P. Whoever begins an operation after that reader has returned sees the bit, and the key:
 //!   the change happens after the bit was set, reading it makes the reader's later operations
 //!   (and those of whom it tells) happen after it too. They wait, and see all of M.
 //! - No operation sees the new value, returns, and is followed by one that sees an old one: the
@@ -67,6 +79,9 @@
 //! read, without counters, would not do: a key that was absent, present and absent again looks
 //! unchanged, as does a word that was changed and changed back (ABA). Counters have 64 bits, so
 //! they do not come round.
+//! A write that meets a hold puts its counter back to the number from before: it ends with the next even number, under
+//! which the change is seen for the first time. Were the counter left at that number while the write waits, a snapshot
+//! could collect it before the change and again after it.
 //! Holders that write also make their counters odd. They change nothing between setting the bits
 //! and that, and a snapshot that overlaps the rest fails.
 //!
@@ -83,12 +98,13 @@
 //! A session leaves when none of its operations is in flight, all its counters even.
 //!
 //! # Waiting and fairness
-//! Waiting is spinning for a moment, then yielding the processor. A stalled holder blocks its
-//! stripes only. A holder, or a read of all stripes, that has been unlucky for
-//! [`TRIES_BEFORE_RESERVING`] rounds reserves its stripes: further holders of them queue behind
-//! it, so it comes to its turn as soon as the present ones are done. Single-key operations do not
-//! reserve; they may lose to a long run of holders of one stripe, each time one of them is faster
-//! to take it than they are to look.
+//! Who waits for a key that is held looks again for some microseconds, and then sleeps: its waker goes into the list
+//! under the mutex, where it has seen the hold, and whoever changes the list wakes all that are in it. How a session
+//! sleeps is its own affair ([`Wait`]): its thread may do something else. A stalled holder blocks its keys only. A
+//! drain waits for what is in the middle of one operation: it spins, yields, and then naps.
+//! Holders, and reads of all keys, come to their turn in the order in which they asked: who wants keys that an earlier
+//! one waits for queues behind it. Single-key operations do not queue; they may lose to a long run of
+//! holders of one key, each time one of them is faster to take it than they are to look.
 //!
 //! # Expiry
 //! Whoever reclaims what is due ([`crate::Session::expire_due`]) does it as a write of the key, so that an
@@ -104,40 +120,26 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::task::Waker;
 
+pub use crate::holds::Fault;
+pub(crate) use crate::holds::Hold;
+use crate::holds::{HoldInfo, Holds, Keys};
 use crate::sync::{
-    Arc, AtomicU64, Mutex, MutexGuard, STRIPES, TRIES_BEFORE_RESERVING, barrier, fence, pause,
+    Arc, AtomicU64, Mutex, MutexGuard, SLEEPS_AFTER, STRIPES, ThreadWait, barrier, fence, pause,
 };
+use crate::wait::Wait;
+
+const NOT_GIVEN: &str =
+    "an exclusive closure touched a key that it was not given, or the whole store";
 
 /// The mask of the whole store.
 pub(crate) const STRIPES_ALL: u64 = !0;
-/// Which faults to plant. Only the tests of the tests use another than `None`.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// None: the gate works.
-    None,
-    /// Stripes are never held.
-    NoHold,
-    /// Holders do not wait for writes in flight.
-    NoDrain,
-    /// Exclusive holders do not wait for reads in flight.
-    NoReaderDrain,
-    /// Snapshots are not checked.
-    NoRecheck,
-    /// Writes of a key come to the log in any order.
-    NoOrder,
-}
 
-/// What the holder of stripes is going to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
-    /// Only read.
-    Read,
-    /// Change each key at most once.
-    WriteOnce,
-    /// Anything.
-    Exclusive,
+/// The stripe of a key, by its hash.
+#[inline]
+pub(crate) fn stripe_of(hash: u64) -> usize {
+    (hash >> (u64::BITS - STRIPES.trailing_zeros())) as usize
 }
 
 /// Keeps what is inside off its neighbours' cache lines; two lines, because processors fetch
@@ -147,6 +149,8 @@ pub(crate) struct Lines<T>(pub(crate) T);
 
 /// A session's own words.
 struct Record {
+    /// Its number among all that there have been.
+    session: u64,
     reading: Lines<AtomicU64>,
     writes: Lines<[AtomicU64; STRIPES]>,
 }
@@ -154,8 +158,7 @@ struct Record {
 /// The shared half.
 pub(crate) struct Gate {
     held: Lines<AtomicU64>,
-    /// Stripes that an unlucky waiter has reserved, 0 for none.
-    reserved: Lines<AtomicU64>,
+    holds: Mutex<Holds>,
     exclusions: AtomicU64,
     /// Changes of `records` so far; raised under its mutex.
     registrations: AtomicU64,
@@ -167,8 +170,12 @@ pub(crate) struct Gate {
 pub(crate) struct GateSession {
     gate: Arc<Gate>,
     record: Arc<Record>,
-    /// Stripes that this session holds.
-    held: u64,
+    /// What this session holds.
+    held: Option<Keys>,
+    /// What others are told of its holds.
+    pub(crate) info: HoldInfo,
+    /// How it waits.
+    pub(crate) waiting: Box<dyn Wait>,
     /// Whether the counters of `held` are odd.
     counted: bool,
     /// The other sessions' records as of `peers_at` registrations.
@@ -182,7 +189,7 @@ impl Gate {
     pub(crate) fn new(fault: Fault) -> Gate {
         Gate {
             held: Lines(AtomicU64::new(0)),
-            reserved: Lines(AtomicU64::new(0)),
+            holds: Mutex::new(Holds::default()),
             exclusions: AtomicU64::new(0),
             registrations: AtomicU64::new(0),
             records: Mutex::new(Vec::new()),
@@ -191,11 +198,13 @@ impl Gate {
     }
 
     pub(crate) fn register(gate: &Arc<Gate>) -> GateSession {
+        let mut records = gate.records();
         let record = Arc::new(Record {
+            // ORDERING: Relaxed, it is raised under the mutex that is held here.
+            session: gate.registrations.load(Relaxed),
             reading: Lines(AtomicU64::new(0)),
             writes: Lines(std::array::from_fn(|_| AtomicU64::new(0))),
         });
-        let mut records = gate.records();
         records.push(Arc::clone(&record));
         // ORDERING: Release pairs with the Acquire in `refresh_peers` and with the fence in
         // `snapshot_end`; a holder that misses it is seen in `held` (G4).
@@ -204,7 +213,9 @@ impl Gate {
         GateSession {
             gate: Arc::clone(gate),
             record,
-            held: 0,
+            held: None,
+            info: HoldInfo::default(),
+            waiting: Box::new(ThreadWait),
             counted: false,
             peers: Vec::new(),
             peers_at: 0,
@@ -233,34 +244,41 @@ impl Gate {
         self.held.0.load(Acquire) & mask != 0
     }
 
-    /// Sets the bits of `mask` if none of them is set.
-    fn try_take(&self, mask: u64) -> bool {
-        // ORDERING: Acquire pairs with the Release in `release`, as in `is_held`. The store needs
-        // no order of its own: the heavy barrier in `acquire` follows.
-        let take = |held| (held & mask == 0).then_some(held | mask);
-        self.held.0.fetch_update(Acquire, Relaxed, take).is_ok()
+    fn holds(&self) -> MutexGuard<'_, Holds> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Repeats `attempt` until it succeeds; after some failures with `mask` reserved.
-    fn insist(&self, mask: u64, mut attempt: impl FnMut() -> bool) {
-        let (mut reserved, mut round) = (false, 0u32);
-        loop {
-            // Whoever waits here shows nothing that others wait for: see `try_read`.
-            // ORDERING: Relaxed, a courtesy: nothing breaks if a reservation is missed.
-            let others = if reserved { 0 } else { self.reserved.0.load(Relaxed) };
-            if others & mask == 0 && attempt() {
-                break;
-            }
-            if round >= TRIES_BEFORE_RESERVING && others == 0 && !reserved {
-                // ORDERING: Relaxed, as above; the exchange only makes it one waiter's.
-                reserved = self.reserved.0.compare_exchange(0, mask, Relaxed, Relaxed).is_ok();
-            }
-            pause(round);
-            round = round.saturating_add(1);
+    #[cfg(test)]
+    pub(crate) fn has_sleepers(&self) -> bool {
+        !self.holds().sleepers.is_empty()
+    }
+
+    /// Whether the key is held, for who has found its stripe held, with its own announcement in place.
+    fn is_key_held(&self, hash: u64) -> bool {
+        self.fault != Fault::NoLook && self.holds().of_key(hash).is_some()
+    }
+
+    /// What is known of who holds the key: one load where nothing of its stripe is held.
+    #[inline]
+    pub(crate) fn held_by(&self, hash: u64) -> Option<HoldInfo> {
+        if !self.is_held(1 << stripe_of(hash)) {
+            return None;
         }
-        if reserved {
-            // ORDERING: Relaxed, as above.
-            self.reserved.0.store(0, Relaxed);
+        self.holds().of_key(hash)
+    }
+
+    /// Publishes a change of the holds, and wakes all who wait for one.
+    fn publish(&self, mut holds: MutexGuard<'_, Holds>, clears: u64) {
+        let mut mask = holds.mask();
+        if self.fault == Fault::ClearsAll {
+            mask &= !clears;
+        }
+        // ORDERING: Release pairs with the Acquire in `is_held`.
+        self.held.0.store(mask, Release);
+        let sleepers = holds.take_sleepers();
+        drop(holds);
+        if self.fault != Fault::NoWake {
+            sleepers.into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -316,117 +334,182 @@ impl Drop for Writing<'_> {
 }
 
 impl GateSession {
-    /// Starts a read of keys in the stripes of `mask`, once no other session holds any of them.
+    /// Starts a read of a key, once no other session holds it.
     #[inline]
-    pub(crate) fn read(&mut self, mask: u64) -> Reading<'_> {
-        if self.held != 0 {
-            self.assert_held(mask);
+    pub(crate) fn read(&mut self, hash: u64) -> Reading<'_> {
+        if self.held.is_some() {
+            self.assert_held(hash);
             return Reading(None);
         }
-        if !self.try_read(mask) {
-            self.wait_to_read(mask);
+        if !self.announce_read(1 << stripe_of(hash)) {
+            self.wait_to_read(hash);
         }
         Reading(Some(&self.record.reading.0))
     }
 
+    /// Starts a read of any keys, once no other session holds one.
+    pub(crate) fn read_all(&mut self) -> Reading<'_> {
+        if self.held.is_some() {
+            assert!(self.holds_all(), "{NOT_GIVEN}");
+            return Reading(None);
+        }
+        if !self.announce_read(STRIPES_ALL) {
+            self.wait_to_read_all();
+        }
+        Reading(Some(&self.record.reading.0))
+    }
+
+    /// True if nothing of the stripes is held, and every holder that comes sees this read.
     #[inline]
-    fn try_read(&self, mask: u64) -> bool {
+    fn announce_read(&self, mask: u64) -> bool {
         // ORDERING: Relaxed; the light barrier orders it before the load of `held`, against the
         // heavy barrier in `acquire`.
         self.record.reading.0.store(mask, Relaxed);
         barrier::light();
-        if self.gate.is_held(mask) {
-            // Taken back at once: an exclusive holder may be waiting for it, while this session
-            // waits for somebody's reservation, and that somebody for the holder.
-            // ORDERING: Relaxed; no read took place, there is nothing to order.
-            self.record.reading.0.store(0, Relaxed);
-            return false;
-        }
-        true
+        !self.gate.is_held(mask)
+    }
+
+    /// Takes a read's announcement back: no one is to wait for who waits.
+    fn withdraw_read(&self) {
+        // ORDERING: Relaxed; no read took place, there is nothing to order.
+        self.record.reading.0.store(0, Relaxed);
     }
 
     #[cold]
-    fn wait_to_read(&self, mask: u64) {
-        let attempt = || !self.gate.is_held(mask) && self.try_read(mask);
-        if mask == STRIPES_ALL {
-            // All stripes may never be free at once by themselves.
-            self.gate.insist(mask, attempt);
-        } else {
-            wait_until(attempt);
+    fn wait_to_read(&mut self, hash: u64) {
+        let mut round = 0;
+        // Looked at with the announcement in place.
+        while self.gate.is_key_held(hash) {
+            self.withdraw_read();
+            self.pause(&mut round, |holds| holds.of_key(hash).is_some());
+            if self.announce_read(1 << stripe_of(hash)) {
+                break;
+            }
         }
     }
 
-    /// Starts a write of one key in `stripe`, once no other session holds it.
+    #[cold]
+    fn wait_to_read_all(&mut self) {
+        // All keys may never be free at once by themselves: further holders queue behind this.
+        let ticket = self.gate.holds().queue(&Keys::All);
+        let mut round = 0;
+        loop {
+            if !self.gate.holds().are_wanted(&Keys::All, Some(ticket)) {
+                break;
+            }
+            self.withdraw_read();
+            self.pause(&mut round, |holds| holds.are_wanted(&Keys::All, Some(ticket)));
+            self.announce_read(STRIPES_ALL);
+        }
+        let mut holds = self.gate.holds();
+        holds.leave_queue(ticket);
+        self.gate.publish(holds, 0);
+    }
+
+    /// One round of a wait that goes on while `waits`, asleep after some.
+    fn pause(&mut self, round: &mut u32, waits: impl Fn(&Holds) -> bool) {
+        *round = round.saturating_add(1);
+        if *round <= SLEEPS_AFTER && !self.waiting.is_beside() {
+            return pause(*round);
+        }
+        let waker = self.waiting.waker();
+        let mut holds = self.gate.holds();
+        if waits(&holds) {
+            // Whoever changes something from here on finds the waker.
+            holds.sleep(waker);
+            drop(holds);
+            self.waiting.wait();
+        }
+    }
+
+    /// Starts a write of one key, once no other session holds it.
     #[inline]
-    pub(crate) fn write(&mut self, stripe: u32) -> Writing<'_> {
-        let mask = 1 << stripe;
-        if self.held != 0 {
-            self.assert_held(mask);
+    pub(crate) fn write(&mut self, hash: u64) -> Writing<'_> {
+        if self.held.is_some() {
+            self.assert_held(hash);
             return Writing(None);
         }
-        let counter = &self.record.writes.0[stripe as usize];
+        let stripe = stripe_of(hash);
         // ORDERING: Relaxed, only this session writes it.
-        let even = counter.load(Relaxed);
-        let attempt = || {
-            // ORDERING: Relaxed; the light barrier orders it before the load of `held`, against
-            // the heavy barrier in `acquire`.
-            counter.store(even + 1, Relaxed);
-            // ORDERING: Release orders the counter before the change that follows, whatever
-            // order the index makes it with; pairs with the Acquire fence in `snapshot_end`.
-            fence(Release);
-            barrier::light();
-            !self.gate.is_held(mask)
-        };
-        if !attempt() {
-            wait_until(|| {
-                // Back to the number from before: under it nothing has changed (G3).
-                // ORDERING: Relaxed, for the same reason.
-                counter.store(even, Relaxed);
-                !self.gate.is_held(mask) && attempt()
-            });
+        let even = self.record.writes.0[stripe].load(Relaxed);
+        if !self.announce_write(stripe, even) {
+            self.wait_to_write(hash, even);
         }
-        Writing(Some((counter, even + 1)))
+        Writing(Some((&self.record.writes.0[stripe], even + 1)))
     }
 
-    /// True if this session holds all stripes of `mask`.
-    pub(crate) fn holds(&self, mask: u64) -> bool {
-        if self.held != 0 {
-            self.assert_held(mask);
+    /// True if nothing of the stripe is held, and every holder that comes sees this write.
+    #[inline]
+    fn announce_write(&self, stripe: usize, even: u64) -> bool {
+        // ORDERING: Relaxed; the light barrier orders it before the load of `held`, against
+        // the heavy barrier in `acquire`.
+        self.record.writes.0[stripe].store(even + 1, Relaxed);
+        // ORDERING: Release orders the counter before the change that follows, whatever
+        // order the index makes it with; pairs with the Acquire fence in `snapshot_end`.
+        fence(Release);
+        barrier::light();
+        !self.gate.is_held(1 << stripe)
+    }
+
+    #[cold]
+    fn wait_to_write(&mut self, hash: u64, even: u64) {
+        let (stripe, mut round) = (stripe_of(hash), 0);
+        // Looked at with the announcement in place.
+        while self.gate.is_key_held(hash) {
+            // Back to the number from before: under it nothing has changed. Another even number would be the one
+            // that the write ends with, and a snapshot that has collected it would not see the write (G3).
+            // ORDERING: Relaxed; nothing was changed, there is nothing to order.
+            self.record.writes.0[stripe].store(even, Relaxed);
+            self.pause(&mut round, |holds| holds.of_key(hash).is_some());
+            if self.announce_write(stripe, even) {
+                break;
+            }
         }
-        self.held != 0
     }
 
-    /// Whether another session holds one of these stripes at this moment.
-    pub(crate) fn is_held_by_others(&self, mask: u64) -> bool {
-        self.held & mask == 0 && self.gate.is_held(mask)
+    /// Whether another session holds the key at this moment.
+    pub(crate) fn is_held_by_others(&self, hash: u64) -> bool {
+        self.held.is_none() && self.gate.held_by(hash).is_some()
     }
 
-    /// Whether this session holds any stripe.
+    /// What is known of who holds the key, if another session does.
+    #[inline]
+    pub(crate) fn held_by(&self, hash: u64) -> Option<HoldInfo> {
+        if self.held.is_some() { None } else { self.gate.held_by(hash) }
+    }
+
+    /// Whether this session holds any key.
     pub(crate) fn holds_any(&self) -> bool {
-        self.held != 0
+        self.held.is_some()
     }
 
-    /// True if this session holds all stripes.
+    /// True if this session holds all keys.
     pub(crate) fn holds_all(&self) -> bool {
-        self.held == STRIPES_ALL
+        matches!(self.held, Some(Keys::All))
     }
 
-    fn assert_held(&self, mask: u64) {
-        assert!(
-            mask & !self.held == 0,
-            "an exclusive closure touched a key that it was not given, or the whole store"
-        );
+    fn assert_held(&self, hash: u64) {
+        let has = self.held.as_ref().is_some_and(|held| held.has(hash));
+        assert!(has, "{NOT_GIVEN}");
     }
 
-    /// Holds the stripes of `mask`. Returns those that `release` must be called with, 0 if they
-    /// are held already.
-    pub(crate) fn acquire(&mut self, mask: u64, how: Hold) -> u64 {
-        if self.holds(mask) || mask == 0 || self.gate.fault == Fault::NoHold {
-            return 0;
+    /// Holds the keys. False if they are held already; else `release` must be called.
+    pub(crate) fn acquire(&mut self, keys: &Keys, how: Hold) -> bool {
+        if let Some(held) = &self.held {
+            let has_all = match keys {
+                Keys::All => matches!(held, Keys::All),
+                Keys::These(hashes) => hashes.iter().all(|hash| held.has(*hash)),
+            };
+            assert!(has_all, "{NOT_GIVEN}");
+            return false;
         }
-        self.gate.insist(mask, || self.gate.try_take(mask));
-        // From here on a panic would leave the bits set; nothing below can.
-        self.held = mask;
+        let mask = keys.mask();
+        if mask == 0 || self.gate.fault == Fault::NoHold {
+            return false;
+        }
+        self.enter(keys);
+        // From here on a panic would leave the keys held; nothing below can.
+        self.held = Some(keys.clone());
         // ORDERING: Relaxed, a statistic.
         self.gate.exclusions.fetch_add(1, Relaxed);
         barrier::heavy();
@@ -443,7 +526,28 @@ impl GateSession {
         // ORDERING: Release orders `held` and the counters before the changes that follow; pairs
         // with the Acquire fences in `snapshot_end`, `Reading` and `Writing`.
         fence(Release);
-        mask
+        true
+    }
+
+    /// Enters all of the keys into the list of what is held, once none of them is in it or wanted by who came before.
+    fn enter(&mut self, keys: &Keys) {
+        let (mut ticket, mut round) = (None, 0);
+        loop {
+            let mut holds = self.gate.holds();
+            if !holds.are_wanted(keys, ticket) {
+                holds.enter(self.record.session, keys.clone(), self.info);
+                if let Some(ticket) = ticket {
+                    holds.leave_queue(ticket);
+                }
+                // ORDERING: Release, as in `publish`; who waits has nothing to look at yet. The heavy barrier in
+                // `acquire` follows.
+                self.gate.held.0.store(holds.mask(), Release);
+                return;
+            }
+            let place = *ticket.get_or_insert_with(|| holds.queue(keys));
+            drop(holds);
+            self.pause(&mut round, |holds| holds.are_wanted(keys, Some(place)));
+        }
     }
 
     /// Waits until no other session is in the middle of what this hold excludes.
@@ -451,8 +555,13 @@ impl GateSession {
         for peer in &self.peers {
             if self.gate.fault != Fault::NoDrain {
                 for stripe in stripes_of(mask) {
+                    // Of who holds other keys of the stripe the number is odd until its hold ends, and no other
+                    // write of its is in flight.
                     // ORDERING: Acquire pairs with the Release in `Writing::drop`.
-                    wait_until(|| peer.writes.0[stripe].load(Acquire) % 2 == 0);
+                    wait_until(|| {
+                        peer.writes.0[stripe].load(Acquire) % 2 == 0
+                            || self.gate.holds().is_holder(peer.session, stripe)
+                    });
                 }
             }
             if how == Hold::Exclusive && self.gate.fault != Fault::NoReaderDrain {
@@ -462,23 +571,22 @@ impl GateSession {
         }
     }
 
-    /// Gives stripes back that `acquire` returned.
-    pub(crate) fn release(&mut self, taken: u64) {
-        if taken == 0 {
-            return;
-        }
+    /// Gives back what `acquire` has taken.
+    pub(crate) fn release(&mut self) {
+        let Some(keys) = self.held.take() else { return };
+        let mask = keys.mask();
         if self.counted {
-            for stripe in stripes_of(taken) {
+            for stripe in stripes_of(mask) {
                 let counter = &self.record.writes.0[stripe];
                 // ORDERING: Release pairs with the Acquire in `collect`: who sees the even number
                 // sees the changes. The load is of an own word.
                 counter.store(counter.load(Relaxed) + 1, Release);
             }
         }
-        self.held = 0;
         self.counted = false;
-        // ORDERING: Release pairs with the Acquire in `is_held` and `try_take`.
-        self.gate.held.0.fetch_and(!taken, Release);
+        let mut holds = self.gate.holds();
+        holds.leave(self.record.session);
+        self.gate.publish(holds, mask);
     }
 
     fn refresh_peers(&mut self) {
@@ -493,9 +601,14 @@ impl GateSession {
         self.peers_at = self.gate.registrations.load(Relaxed);
     }
 
-    /// Starts a snapshot of the stripes of `mask`. False if writes are in flight; try again.
-    pub(crate) fn snapshot_begin(&mut self, mask: u64) -> bool {
-        wait_until(|| !self.gate.is_held(mask));
+    /// Starts a snapshot of keys, once no other session holds one of them. False if writes are in flight, or keys
+    /// held, in their stripes; try again.
+    pub(crate) fn snapshot_begin(&mut self, keys: &Keys) -> bool {
+        let mask = keys.mask();
+        let mut round = 0;
+        while self.gate.is_held(mask) && self.gate.holds().any_of(keys) {
+            self.pause(&mut round, |holds| holds.any_of(keys));
+        }
         self.refresh_peers();
         self.collected.clear();
         for peer in &self.peers {
@@ -513,7 +626,8 @@ impl GateSession {
     }
 
     /// Ends it: true if the reads since `snapshot_begin` show one moment.
-    pub(crate) fn snapshot_end(&mut self, mask: u64) -> bool {
+    pub(crate) fn snapshot_end(&mut self, keys: &Keys) -> bool {
+        let mask = keys.mask();
         // ORDERING: Acquire orders the reads before the second collection; pairs with the Release
         // fences in `write` and `acquire`, and with the Release in `register`.
         fence(Acquire);

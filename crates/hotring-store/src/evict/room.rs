@@ -257,6 +257,10 @@ impl Session {
 
     /// Removes a key that was chosen, unless it has been pinned. Returns the bytes that were its item's.
     fn evict_key(&mut self, eviction: &Eviction, policy: Policy, key: &[u8]) -> u64 {
+        if self.gate.is_held_by_others(self.gate_hash(key)) {
+            // Who makes room is not to wait for a script that holds this one.
+            return 0;
+        }
         let freed = self.change(key, |write| {
             // Within the gate: who pins waits for those that are in it.
             if eviction.pins.has(key) { 0 } else { write.evict(policy.is_volatile()) }

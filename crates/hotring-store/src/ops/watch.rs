@@ -21,6 +21,9 @@ pub enum Watched {
     },
 }
 
+/// While its key is held, who waits for its expiry looks again after so many milliseconds.
+const HELD_PAUSE_MS: u64 = 2;
+
 impl Session {
     /// Waits, without blocking, until the key changes, or with `expected` until it has this value.
     /// From then on [`Watch::has_fired`], and `waker` has been woken. Dropping the watch ends it.
@@ -63,7 +66,8 @@ impl Session {
         now: u64,
     ) -> Watch {
         let stripe = self.stripe(key);
-        self.hold(1 << stripe, Hold::Read, |session| {
+        let keys = self.keys([key]);
+        self.hold(&keys, Hold::Read, |session| {
             let has_it = session.read(key, now, |entry| {
                 let is_it =
                     |expected| view_string(entry.value, |v| v.with_bytes(|text| text == expected));
@@ -81,6 +85,10 @@ impl Session {
         }
         if !watch.ends_with_the_key() {
             return Watched::Waiting { until: None };
+        }
+        if self.held_by(watch.key()).is_some() {
+            // Who looks does not wait: the session that holds the key may be of its own thread.
+            return Watched::Waiting { until: Some(now + HELD_PAUSE_MS) };
         }
         let damages = self.index.damages();
         match self.expiry(watch.key(), now) {

@@ -1,7 +1,8 @@
 //! Several threads on one store, each test with one invariant that any observer may check.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 
 use hotring_store::index::Config;
 use hotring_store::{
@@ -414,4 +415,65 @@ fn readers_of_everything_exclusive_holders_and_unlucky_writers_all_get_on() {
         let patience = std::time::Duration::from_secs(60);
         finished.recv_timeout(patience).expect("no thread stands still");
     }
+}
+
+/// While one key is held, reads of all others go on, also of those of its stripe, and who waits for it takes next to no
+/// processor time. Whole stripes were held, and threads that met one spun.
+#[test]
+fn a_held_key_stops_nobody_but_who_wants_it() {
+    const HELD_FOR: Duration = Duration::from_millis(300);
+    const KEYS: usize = 1_000;
+    let store = Store::new(Options::default()).unwrap();
+    let mut session = store.session();
+    let keys: Vec<String> = (0..KEYS).map(|i| format!("other:{i}")).collect();
+    for key in &keys {
+        session.set(key.as_bytes(), b"v", SetOptions::default(), 1).unwrap();
+    }
+    let is_held = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut waiter = store.session();
+        let is_held = &is_held;
+        session
+            .exclusive(&[b"held"], |session| {
+                is_held.store(true, Relaxed);
+                let waiting = scope.spawn(move || {
+                    let before = cpu_time();
+                    waiter.exists(b"held", 1);
+                    (!is_held.load(Relaxed), cpu_time() - before)
+                });
+                let readers: Vec<_> = (0..2)
+                    .map(|_| {
+                        let (mut session, keys) = (store.session(), &keys);
+                        scope.spawn(move || {
+                            let mut reads = 0;
+                            while is_held.load(Relaxed) {
+                                session.exists(keys[reads % KEYS].as_bytes(), 1);
+                                reads += 1;
+                            }
+                            reads
+                        })
+                    })
+                    .collect();
+                std::thread::sleep(HELD_FOR);
+                session.set(b"held", b"v", SetOptions::default(), 1).unwrap();
+                is_held.store(false, Relaxed);
+                for reader in readers {
+                    // It has met all stripes, many times.
+                    assert!(reader.join().unwrap() > 5 * KEYS);
+                }
+                waiting
+            })
+            .join()
+            .map(|(came_after, took)| {
+                assert!(came_after, "it has not waited");
+                assert!(took < HELD_FOR / 10, "{took:?} of processor time");
+            })
+            .unwrap();
+    });
+}
+
+/// Of this thread.
+fn cpu_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }
