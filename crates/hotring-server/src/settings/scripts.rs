@@ -24,6 +24,16 @@ pub(super) static SCRIPTS: &[Setting] = &[
         set: |c, v| number(v, 0, u64::MAX).map(|n| c.lua_steps_max = n),
     },
     Setting {
+        name: "lua-log-limit",
+        alias: "",
+        placeholder: "N",
+        help: "Lines that scripts may write into the log in a second, by redis.log; the others are counted; 0 for \
+               no limit",
+        change: Change::Running,
+        get: |c| c.lua_log_max.to_string(),
+        set: |c, v| number(v, 0, u64::MAX).map(|n| c.lua_log_max = n),
+    },
+    Setting {
         name: "lua-memory-limit",
         alias: "",
         placeholder: "SIZE",
