@@ -37,6 +37,7 @@ mod executor;
 mod expirer;
 mod facts;
 mod failure;
+mod fiber;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod guard;

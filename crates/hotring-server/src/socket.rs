@@ -15,12 +15,13 @@
 //! A connection whose command waits for a key (`wait`) is read, so that its end is noticed, but runs
 //! nothing until that command has its reply.
 
+mod batch;
 mod input;
 mod logged;
 mod output;
 mod wait;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -38,9 +39,11 @@ use crate::clock;
 use crate::commands::pubsub::leave_all;
 use crate::counters::Counters;
 use crate::durability::{self, OnError};
-use crate::executor::{Conversation, Executor};
+use crate::executor::{Conversation, Executor, Fed, WaitEnd};
+use crate::fiber::Fiber;
 use crate::lent::Attached;
 use crate::server::Server;
+use batch::{Away, Stopped};
 use input::Input;
 use output::Output;
 use wait::Alarm;
@@ -59,6 +62,9 @@ const REPLY_KEPT_MAX: usize = 1 << 20;
 /// Bytes that are read of a long request at one time, and sent of a long reply before others have a turn.
 const LONG_TURN: usize = 256 << 10;
 
+/// Benches that a thread keeps once their batches are done.
+const BENCHES_KEPT: usize = 4;
+
 /// What all connections of one thread share.
 pub(crate) struct Thread {
     /// The shared part of the server.
@@ -66,21 +72,74 @@ pub(crate) struct Thread {
     /// Which thread this is.
     pub index: usize,
     /// Set when the server ends: finish what has arrived, then close.
-    pub finishing: std::cell::Cell<bool>,
-    work: RefCell<Work>,
+    pub finishing: Cell<bool>,
+    /// Where batches run that nobody uses at this moment.
+    benches: RefCell<Vec<Bench>>,
+    /// Batches that have stopped in the middle.
+    stopped: Cell<usize>,
     /// The connections that wait for the log.
     logged: logged::Waiting,
 }
 
-struct Work {
+/// What one batch needs, and itself while it runs.
+pub(crate) struct Work {
     executor: Executor,
     read: Box<[u8]>,
     replies: Vec<u8>,
     /// Long values that belong into the replies.
     attached: Vec<Attached>,
+    conversation: Option<Box<Conversation>>,
+    what: What,
+    now: u64,
+    fed: Fed,
+}
+
+/// What is run.
+enum What {
+    Nothing,
+    /// The requests at the start of the thread's buffer.
+    Shared {
+        len: usize,
+    },
+    /// Those of the connection's own input.
+    Own(Input),
+    /// The end of a wait.
+    EndWait(WaitEnd),
+}
+
+/// A stack and what belongs to a batch on it.
+struct Bench {
+    fiber: Fiber,
+    work: Box<Work>,
 }
 
 impl Work {
+    fn new(server: &Arc<Server>, index: usize, seed: u64) -> Box<Work> {
+        Box::new(Work {
+            executor: Executor::new(server.clone(), index, seed),
+            read: vec![0; READ_LEN].into_boxed_slice(),
+            replies: Vec::new(),
+            attached: Vec::new(),
+            conversation: None,
+            what: What::Nothing,
+            now: 0,
+            fed: Fed { consumed: 0, stalled: false },
+        })
+    }
+
+    /// Runs the batch.
+    pub(crate) fn run(&mut self) {
+        let Work { executor, read, replies, attached, conversation, what, now, fed } = self;
+        let Some(conversation) = conversation else { return };
+        let input = match what {
+            What::Shared { len } => (&read[..*len], None),
+            What::Own(input) => (input.bytes(), input.buffer()),
+            What::EndWait(end) => return executor.end_wait(conversation, *end, *now, replies),
+            What::Nothing => return,
+        };
+        *fed = executor.feed_lent(conversation, input, *now, (replies, attached));
+    }
+
     /// Empties the reply buffer; a large one is freed.
     fn give_back_replies(&mut self) {
         self.replies.clear();
@@ -94,14 +153,40 @@ impl Work {
 impl Thread {
     /// The state of thread `index`.
     pub(crate) fn new(server: Arc<Server>, index: usize, seed: u64) -> Self {
-        let work = Work {
-            executor: Executor::new(server.clone(), index, seed),
-            read: vec![0; READ_LEN].into_boxed_slice(),
-            replies: Vec::new(),
-            attached: Vec::new(),
-        };
-        let (finishing, work) = (std::cell::Cell::new(false), RefCell::new(work));
-        Thread { server, index, finishing, work, logged: logged::Waiting::default() }
+        let work = Work::new(&server, index, seed);
+        let benches = RefCell::new(vec![Bench { fiber: Fiber::new(), work }]);
+        Thread {
+            server,
+            index,
+            finishing: Cell::new(false),
+            benches,
+            stopped: Cell::new(0),
+            logged: logged::Waiting::default(),
+        }
+    }
+
+    /// One that is free, or one more: only while others have stopped in the middle.
+    fn bench(&self) -> Bench {
+        let free = self.benches.borrow_mut().pop();
+        free.unwrap_or_else(|| {
+            let seed = clock::unix_ms() ^ self.stopped.get() as u64;
+            Bench { fiber: Fiber::new(), work: Work::new(&self.server, self.index, seed) }
+        })
+    }
+
+    fn give_back(&self, bench: Bench) {
+        let mut benches = self.benches.borrow_mut();
+        if benches.len() < BENCHES_KEPT {
+            benches.push(bench);
+        }
+    }
+
+    /// Uses a bench's work for what is no batch, and never waits.
+    fn with_work<R>(&self, f: impl FnOnce(&mut Work) -> R) -> R {
+        let mut bench = self.bench();
+        let result = f(&mut bench.work);
+        self.give_back(bench);
+        result
     }
 
     /// Wakes connections once the log has what their replies acknowledge. A task that never ends.
@@ -111,7 +196,7 @@ impl Thread {
 
     /// Gives back memory that commands have removed.
     pub(crate) fn collect(&self) {
-        self.work.borrow_mut().executor.collect();
+        self.benches.borrow_mut().iter_mut().for_each(|bench| bench.work.executor.collect());
     }
 }
 
@@ -119,7 +204,9 @@ impl Thread {
 pub(crate) struct Socket<S> {
     stream: S,
     thread: Rc<Thread>,
-    conversation: Conversation,
+    conversation: Away<Conversation>,
+    /// The stack of its batch that has stopped in the middle.
+    stopped: Option<Stopped>,
     /// The start of a request whose rest has not come, or what has come behind a wait.
     input: Input,
     /// `input` may hold complete requests, which wait for room in the output or for their turn.
@@ -154,7 +241,10 @@ fn yield_turn(cx: &mut Context<'_>) {
 
 impl<S> Drop for Socket<S> {
     fn drop(&mut self) {
-        self.leave();
+        // What its batch has is gone with the thread otherwise.
+        if !self.conversation.is_away() {
+            self.leave();
+        }
     }
 }
 
@@ -163,7 +253,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(crate) fn new(stream: S, thread: Rc<Thread>, conversation: Conversation) -> Self {
         Socket {
             stream,
-            conversation,
+            conversation: Away::new(conversation),
+            stopped: None,
             thread,
             input: Input::default(),
             stalled: false,
@@ -202,6 +293,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             self.waker_known = true;
         }
         self.thread.logged.count_turn();
+        // Whatever is wanted of the connection, its batch comes to its end first.
+        if self.stopped.is_some() {
+            ready!(self.poll_stopped(cx))?;
+        }
         loop {
             let signals = self.conversation.client.shared.signals();
             if signals & (KILLED | OVERFLOWED | USERS_CHANGED) != 0
@@ -233,7 +328,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 return Poll::Pending;
             }
             if self.stalled {
-                self.run_own(cx)?;
+                ready!(self.run_own(cx))?;
                 if self.stalled {
                     // Let the other connections have a turn.
                     yield_turn(cx);
@@ -287,8 +382,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     fn soft_max(&self) -> usize {
-        let work = self.thread.work.borrow();
-        self.conversation.client.output_soft_max(work.executor.config())
+        let client = &self.conversation.client;
+        self.thread.with_work(|work| client.output_soft_max(work.executor.config()))
     }
 
     /// Waits until what the unsent replies acknowledge is as safe as the settings want. Meanwhile nothing more of
@@ -364,30 +459,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     /// Reads into the thread's buffer, behind the unfinished start of a request if there is one.
     fn poll_receive_shared(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let thread = self.thread.clone();
-        let work = &mut *thread.work.borrow_mut();
+        let mut bench = self.thread.bench();
         let carried = self.input.len();
-        let mut buffer = ReadBuf::new(&mut work.read[carried..]);
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+        let mut buffer = ReadBuf::new(&mut bench.work.read[carried..]);
+        let read = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
         let n = buffer.filled().len();
-        if n == 0 {
-            return Poll::Ready(Ok(0));
+        if n == 0 || read.is_pending() {
+            self.thread.give_back(bench);
+            return read.map_ok(|()| 0);
         }
-        work.read[..carried].copy_from_slice(self.input.bytes());
-        let now = self.received(n);
-        let input = &work.read[..carried + n];
-        let replies = (&mut work.replies, &mut work.attached);
-        let fed = work.executor.feed_lent(&mut self.conversation, (input, None), now, replies);
-        self.stalled = fed.stalled;
-        let left = &input[fed.consumed..];
-        let carries = !(left.is_empty() && self.input.is_empty());
-        if carries {
-            self.keep_input(left);
-        }
-        self.send_replies(cx, work)?;
-        if carries {
-            self.wait_for_request(now, fed.consumed > 0);
-        }
+        bench.work.read[..carried].copy_from_slice(self.input.bytes());
+        bench.work.now = self.received(n);
+        bench.work.what = What::Shared { len: carried + n };
+        ready!(self.run(bench, cx))?;
         Poll::Ready(Ok(n))
     }
 
@@ -401,41 +485,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     fn poll_receive_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let wanted = self.conversation.input_len_wanted();
         let thread = self.thread.clone();
-        self.input.make_room(wanted, |len| thread.work.borrow().executor.buffer(len));
+        self.input.make_room(wanted, |len| thread.with_work(|work| work.executor.buffer(len)));
         self.publish_lengths();
         let n = ready!(self.input.poll_fill(&mut self.stream, wanted, cx))?;
         if n == 0 {
             return Poll::Ready(Ok(0));
         }
         self.received(n);
-        if self.input.buffer().is_some() {
-            thread.work.borrow_mut().executor.make_room(n);
+        // What has stopped may hold keys, for which this would wait.
+        if self.input.buffer().is_some() && thread.stopped.get() == 0 {
+            thread.with_work(|work| work.executor.make_room(n));
         }
         if self.input.len() >= wanted {
-            self.run_own(cx)?;
+            ready!(self.run_own(cx))?;
         } else {
             self.publish_lengths();
         }
-        let max = thread.work.borrow().executor.config().query_buffer_max;
+        let max = thread.with_work(|work| work.executor.config().query_buffer_max);
         self.check_input_limit(max)?;
         Poll::Ready(Ok(n))
     }
 
     /// Runs the requests in the connection's own buffer.
-    fn run_own(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let thread = self.thread.clone();
-        let work = &mut *thread.work.borrow_mut();
-        let now = clock::unix_ms();
-        let input = (self.input.bytes(), self.input.buffer());
-        let replies = (&mut work.replies, &mut work.attached);
-        let fed = work.executor.feed_lent(&mut self.conversation, input, now, replies);
-        self.stalled = fed.stalled;
-        let rest_waits = self.stalled || self.conversation.client.wait().is_some();
-        self.input.drop_ran(fed.consumed, rest_waits);
-        self.publish_lengths();
-        self.send_replies(cx, work)?;
-        self.wait_for_request(now, fed.consumed > 0);
-        Ok(())
+    fn run_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut bench = self.thread.bench();
+        bench.work.now = clock::unix_ms();
+        bench.work.what = What::Own(std::mem::take(&mut self.input));
+        self.run(bench, cx)
     }
 
     /// Notes since when the rest of a request is waited for, so that nobody keeps one open for ever.

@@ -15,7 +15,7 @@ use hotring_store::Watched;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use super::Socket;
+use super::{Socket, What};
 use crate::client::Wait;
 use crate::clock;
 use crate::executor::{Conversation, Executor, WaitEnd};
@@ -70,7 +70,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(super) fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(wait) = self.conversation.client.wait() else { return Poll::Ready(Ok(())) };
         let thread = self.thread.clone();
-        let work = &mut *thread.work.borrow_mut();
         let limit = match wait {
             Wait::Key { limit, .. } | Wait::Synced { limit, .. } => *limit,
             Wait::Pause { .. } | Wait::Log | Wait::Save { .. } => None,
@@ -78,28 +77,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let alarm = self.alarm.get_or_insert_with(|| Alarm::new(limit));
         let end = match thread.finishing.get() {
             true => WaitEnd::Stopping,
-            false => ready!(alarm.poll(&mut work.executor, &self.conversation, cx)),
+            false => {
+                let conversation = &*self.conversation;
+                ready!(thread.with_work(|work| alarm.poll(&mut work.executor, conversation, cx)))
+            }
         };
         self.alarm = None;
-        let now = clock::unix_ms();
-        work.executor.end_wait(&mut self.conversation, end, now, &mut work.replies);
-        // What came meanwhile runs next.
-        self.stalled = true;
-        Poll::Ready(self.send_replies(cx, work))
+        let mut bench = thread.bench();
+        bench.work.now = clock::unix_ms();
+        bench.work.what = What::EndWait(end);
+        self.run(bench, cx)
     }
 
     /// Reads once and keeps what has come until the wait is over; 0 at the end of the stream.
     pub(super) fn poll_receive_behind(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let thread = self.thread.clone();
-        let work = &mut *thread.work.borrow_mut();
-        let mut buffer = ReadBuf::new(&mut work.read);
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
-        let n = buffer.filled().len();
+        let (stream, input) = (&mut self.stream, &mut self.input);
+        let read = thread.with_work(|work| {
+            let mut buffer = ReadBuf::new(&mut work.read);
+            ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+            input.extend(buffer.filled())?;
+            Poll::Ready(Ok::<_, io::Error>((
+                buffer.filled().len(),
+                work.executor.config().query_buffer_max,
+            )))
+        });
+        let (n, max) = ready!(read)?;
         if n > 0 {
-            self.input.extend(buffer.filled())?;
             self.received(n);
             self.publish_lengths();
-            self.check_input_limit(work.executor.config().query_buffer_max)?;
+            self.check_input_limit(max)?;
         } else {
             // What is unsent may take its client long to fetch, or for ever: that is no wait.
             self.conversation.client.end_wait(clock::unix_ms());
