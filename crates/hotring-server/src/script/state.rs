@@ -4,6 +4,9 @@
 //! is to end, it is asked at each instruction of each coroutine, and each answer is an error: there is no `pcall`
 //! behind which a script could go on. Where the instructions turn out to be slow ones, calls of functions that Lua
 //! has in C, it is asked more often.
+//!
+//! A run that has had its [`SLICE`] lets the thread's other connections have a turn. All that is known of it is its
+//! own: they may run scripts meanwhile, each by an interpreter of its own.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,6 +20,7 @@ use super::pattern::Steps;
 use crate::clock;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::fiber::give_turn;
 
 use crate::scripts::{Lines, Running, Scripts};
 
@@ -26,6 +30,9 @@ const EVERY: u32 = 1_000;
 /// The same where they are slow, and what that is.
 const EVERY_SLOW: u32 = 10;
 const SLOW: Duration = Duration::from_millis(5);
+
+/// How long a run goes on before others have a turn.
+const SLICE: Duration = Duration::from_millis(1);
 
 /// Why a run ends before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +75,9 @@ pub(super) struct State {
     steps: Cell<u64>,
     /// Steps of functions that are not looked at yet.
     pending: Cell<u32>,
-    /// When it was last looked at.
+    /// When it was last looked at, and when the present slice began.
     looked: Cell<Instant>,
+    slice: Cell<Instant>,
     /// Instructions after which Lua asks; 0 before it does.
     asks: Cell<u32>,
     /// What Lua may take.
@@ -93,6 +101,7 @@ impl State {
             steps: Cell::new(u64::MAX),
             pending: Cell::new(0),
             looked: Cell::new(clock::monotonic()),
+            slice: Cell::new(clock::monotonic()),
             asks: Cell::new(0),
             memory_max: Cell::new(usize::MAX),
             version: Cell::new(Version::Resp2),
@@ -106,8 +115,14 @@ impl State {
         self.running.begin();
         self.stop.set(None);
         let time = Duration::from_millis(config.lua_time_ms);
-        let now = clock::monotonic();
+        let mut now = clock::monotonic();
+        if now.duration_since(self.slice.get()) >= SLICE {
+            give_turn();
+            now = clock::monotonic();
+            self.slice.set(now);
+        }
         self.looked.set(now);
+        self.slice.set(now);
         self.pending.set(0);
         self.lines_max.set(config.lua_log_max);
         self.memory_max.set(config.lua_memory_max);

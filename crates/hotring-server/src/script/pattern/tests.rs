@@ -51,7 +51,9 @@ fn luas(find: &Function, lua: &Lua, text: &[u8], pattern: &[u8], start: usize) -
         Err(error) => {
             let why = error.to_string();
             let why = why.strip_prefix("runtime error: ").unwrap_or(&why);
-            why.lines().next().unwrap_or_default().to_owned()
+            // Behind the line of the test's function.
+            let why = why.lines().next().unwrap_or_default();
+            why.split_once("lua:6: ").map_or(why, |(_, why)| why).to_owned()
         }
         Ok(values) if values.front().is_none_or(Value::is_nil) => "nothing".to_owned(),
         Ok(values) => {
@@ -88,6 +90,7 @@ fn patterns_match_what_they_match_in_lua() {
              end
              return function(s, p, at) return told(s, find(s, p, at)) end",
         )
+        .set_name("=lua")
         .eval()
         .unwrap();
     let mut random = Random::new(0x51ab);
