@@ -28,6 +28,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::context::{Context, Own};
 use crate::counters::Counters;
+use crate::fiber;
 use crate::lent::{Attached, Lent};
 use crate::loading::LOADING;
 use crate::memcached::{self, Talk};
@@ -140,6 +141,7 @@ impl Executor {
             is_timed: false,
             server,
         };
+        executor.store.set_wait(Box::new(fiber::Beside));
         executor.look_around();
         executor
     }

@@ -1,7 +1,7 @@
 //! Stacks of their own for the batches that a thread runs, so that a batch can stop in the middle, deep inside of a
 //! command, while its thread serves other connections.
 //!
-//! A [`Fiber`] runs one batch after the other. A batch that stops ([`give_turn`], [`Hook`]) gives its thread back with
+//! A [`Fiber`] runs one batch after the other. A batch that stops ([`give_turn`], [`Beside`]) gives its thread back with
 //! a [`Step`] that says when it is to go on, with all that it has: its work, which others don't use meanwhile, and
 //! what it holds of the store. So it is never dropped in the middle, and always comes to its end.
 //!
@@ -13,8 +13,10 @@
     reason = "what yields without its scope is what `may` is built on, and stays"
 )]
 
-use std::sync::{Mutex, MutexGuard, TryLockError};
-use std::task::Waker;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::task::{Wake, Waker};
+
+use hotring_store::Wait;
 
 use generator::{Generator, Gn, get_yield, is_generator, yield_with};
 
@@ -105,6 +107,38 @@ impl Drop for Fiber {
 pub(crate) fn give_turn() {
     if is_generator() {
         yield_with(Step::Turn);
+    }
+}
+
+/// How a batch waits for keys that somebody else holds: beside the rest of what its thread does.
+pub(crate) struct Beside;
+
+impl Wait for Beside {
+    fn is_beside(&self) -> bool {
+        is_generator()
+    }
+
+    fn waker(&mut self) -> Waker {
+        if is_generator() {
+            yield_with(Step::Asks);
+            if let Some(Given::Waker(waker)) = get_yield::<Given>() {
+                return waker;
+            }
+        }
+        struct Unpark(std::thread::Thread);
+        impl Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        Arc::new(Unpark(std::thread::current())).into()
+    }
+
+    fn wait(&mut self) {
+        match is_generator() {
+            true => yield_with(Step::Waits),
+            false => std::thread::park(),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::config::{Config, LogLevel};
 use crate::counters::{CommandTotals, Counter, Counters};
 use crate::durability::Durability;
 use crate::expirer::Expirer;
+use crate::fiber;
 use crate::histogram::Distribution;
 use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
@@ -387,7 +388,8 @@ impl Server {
     }
 
     pub(crate) fn lock_changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+        // Some changes wait for those who hold keys.
+        fiber::lock(&self.changing)
     }
 
     /// Whether a connection from there is refused, because anybody would get in who can reach us.

@@ -7,7 +7,8 @@
 
 use hotring_index::Action;
 
-use crate::gate::{Hold, STRIPES_ALL};
+use crate::gate::Hold;
+use crate::holds::Keys;
 use crate::session::{Index, Session};
 
 /// One write that took effect.
@@ -64,7 +65,7 @@ impl Session {
     /// what a change has done is seen by all who read the key from now on, or the observer is told of it.
     pub fn observe(&mut self, wanted: impl FnOnce() -> bool) {
         // Exclusive, so that the reads are over that drop what they find expired.
-        self.hold(STRIPES_ALL, Hold::Exclusive, |session| {
+        self.hold(&Keys::All, Hold::Exclusive, |session| {
             session.besides.watchers.observe(wanted());
         });
     }

@@ -104,13 +104,26 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::task::Waker;
 
+use crate::holds::{HoldInfo, Holds, Keys};
 use crate::sync::{
-    Arc, AtomicU64, Mutex, MutexGuard, STRIPES, TRIES_BEFORE_RESERVING, barrier, fence, pause,
+    Arc, AtomicU64, Mutex, MutexGuard, SLEEPS_AFTER, STRIPES, ThreadWait, barrier, fence, pause,
 };
+use crate::wait::Wait;
+
+const NOT_GIVEN: &str =
+    "an exclusive closure touched a key that it was not given, or the whole store";
 
 /// The mask of the whole store.
 pub(crate) const STRIPES_ALL: u64 = !0;
+
+/// The stripe of a key, by its hash.
+#[inline]
+pub(crate) fn stripe_of(hash: u64) -> usize {
+    (hash >> (u64::BITS - STRIPES.trailing_zeros())) as usize
+}
+
 /// Which faults to plant. Only the tests of the tests use another than `None`.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +140,12 @@ pub enum Fault {
     NoRecheck,
     /// Writes of a key come to the log in any order.
     NoOrder,
+    /// A stripe of which another key is held is taken for one of which none is.
+    NoLook,
+    /// Those who sleep are not woken.
+    NoWake,
+    /// A hold's end clears its stripes also while there are other holds in them.
+    ClearsAll,
 }
 
 /// What the holder of stripes is going to do.
@@ -147,6 +166,8 @@ pub(crate) struct Lines<T>(pub(crate) T);
 
 /// A session's own words.
 struct Record {
+    /// Its number among all that there have been.
+    session: u64,
     reading: Lines<AtomicU64>,
     writes: Lines<[AtomicU64; STRIPES]>,
 }
@@ -154,8 +175,7 @@ struct Record {
 /// The shared half.
 pub(crate) struct Gate {
     held: Lines<AtomicU64>,
-    /// Stripes that an unlucky waiter has reserved, 0 for none.
-    reserved: Lines<AtomicU64>,
+    holds: Mutex<Holds>,
     exclusions: AtomicU64,
     /// Changes of `records` so far; raised under its mutex.
     registrations: AtomicU64,
@@ -167,8 +187,12 @@ pub(crate) struct Gate {
 pub(crate) struct GateSession {
     gate: Arc<Gate>,
     record: Arc<Record>,
-    /// Stripes that this session holds.
-    held: u64,
+    /// What this session holds.
+    held: Option<Keys>,
+    /// What others are told of its holds.
+    pub(crate) info: HoldInfo,
+    /// How it waits.
+    pub(crate) waiting: Box<dyn Wait>,
     /// Whether the counters of `held` are odd.
     counted: bool,
     /// The other sessions' records as of `peers_at` registrations.
@@ -182,7 +206,7 @@ impl Gate {
     pub(crate) fn new(fault: Fault) -> Gate {
         Gate {
             held: Lines(AtomicU64::new(0)),
-            reserved: Lines(AtomicU64::new(0)),
+            holds: Mutex::new(Holds::default()),
             exclusions: AtomicU64::new(0),
             registrations: AtomicU64::new(0),
             records: Mutex::new(Vec::new()),
@@ -191,11 +215,13 @@ impl Gate {
     }
 
     pub(crate) fn register(gate: &Arc<Gate>) -> GateSession {
+        let mut records = gate.records();
         let record = Arc::new(Record {
+            // ORDERING: Relaxed, it is raised under the mutex that is held here.
+            session: gate.registrations.load(Relaxed),
             reading: Lines(AtomicU64::new(0)),
             writes: Lines(std::array::from_fn(|_| AtomicU64::new(0))),
         });
-        let mut records = gate.records();
         records.push(Arc::clone(&record));
         // ORDERING: Release pairs with the Acquire in `refresh_peers` and with the fence in
         // `snapshot_end`; a holder that misses it is seen in `held` (G4).
@@ -204,7 +230,9 @@ impl Gate {
         GateSession {
             gate: Arc::clone(gate),
             record,
-            held: 0,
+            held: None,
+            info: HoldInfo::default(),
+            waiting: Box::new(ThreadWait),
             counted: false,
             peers: Vec::new(),
             peers_at: 0,
@@ -233,34 +261,36 @@ impl Gate {
         self.held.0.load(Acquire) & mask != 0
     }
 
-    /// Sets the bits of `mask` if none of them is set.
-    fn try_take(&self, mask: u64) -> bool {
-        // ORDERING: Acquire pairs with the Release in `release`, as in `is_held`. The store needs
-        // no order of its own: the heavy barrier in `acquire` follows.
-        let take = |held| (held & mask == 0).then_some(held | mask);
-        self.held.0.fetch_update(Acquire, Relaxed, take).is_ok()
+    fn holds(&self) -> MutexGuard<'_, Holds> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Repeats `attempt` until it succeeds; after some failures with `mask` reserved.
-    fn insist(&self, mask: u64, mut attempt: impl FnMut() -> bool) {
-        let (mut reserved, mut round) = (false, 0u32);
-        loop {
-            // Whoever waits here shows nothing that others wait for: see `try_read`.
-            // ORDERING: Relaxed, a courtesy: nothing breaks if a reservation is missed.
-            let others = if reserved { 0 } else { self.reserved.0.load(Relaxed) };
-            if others & mask == 0 && attempt() {
-                break;
-            }
-            if round >= TRIES_BEFORE_RESERVING && others == 0 && !reserved {
-                // ORDERING: Relaxed, as above; the exchange only makes it one waiter's.
-                reserved = self.reserved.0.compare_exchange(0, mask, Relaxed, Relaxed).is_ok();
-            }
-            pause(round);
-            round = round.saturating_add(1);
+    /// Whether the key is held, for who has found its stripe held, with its own announcement in place.
+    fn is_key_held(&self, hash: u64) -> bool {
+        self.fault != Fault::NoLook && self.holds().of_key(hash).is_some()
+    }
+
+    /// What is known of who holds the key: one load where nothing of its stripe is held.
+    #[inline]
+    pub(crate) fn held_by(&self, hash: u64) -> Option<HoldInfo> {
+        if !self.is_held(1 << stripe_of(hash)) {
+            return None;
         }
-        if reserved {
-            // ORDERING: Relaxed, as above.
-            self.reserved.0.store(0, Relaxed);
+        self.holds().of_key(hash)
+    }
+
+    /// Publishes a change of the holds, and wakes all who wait for one.
+    fn publish(&self, mut holds: MutexGuard<'_, Holds>, clears: u64) {
+        let mut mask = holds.mask();
+        if self.fault == Fault::ClearsAll {
+            mask &= !clears;
+        }
+        // ORDERING: Release pairs with the Acquire in `is_held`.
+        self.held.0.store(mask, Release);
+        let sleepers = holds.sleepers();
+        drop(holds);
+        if self.fault != Fault::NoWake {
+            sleepers.into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -316,117 +346,182 @@ impl Drop for Writing<'_> {
 }
 
 impl GateSession {
-    /// Starts a read of keys in the stripes of `mask`, once no other session holds any of them.
+    /// Starts a read of a key, once no other session holds it.
     #[inline]
-    pub(crate) fn read(&mut self, mask: u64) -> Reading<'_> {
-        if self.held != 0 {
-            self.assert_held(mask);
+    pub(crate) fn read(&mut self, hash: u64) -> Reading<'_> {
+        if self.held.is_some() {
+            self.assert_held(hash);
             return Reading(None);
         }
-        if !self.try_read(mask) {
-            self.wait_to_read(mask);
+        if !self.announce_read(1 << stripe_of(hash)) {
+            self.wait_to_read(hash);
         }
         Reading(Some(&self.record.reading.0))
     }
 
+    /// Starts a read of any keys, once no other session holds one.
+    pub(crate) fn read_all(&mut self) -> Reading<'_> {
+        if self.held.is_some() {
+            assert!(self.holds_all(), "{NOT_GIVEN}");
+            return Reading(None);
+        }
+        if !self.announce_read(STRIPES_ALL) {
+            self.wait_to_read_all();
+        }
+        Reading(Some(&self.record.reading.0))
+    }
+
+    /// True if nothing of the stripes is held, and every holder that comes sees this read.
     #[inline]
-    fn try_read(&self, mask: u64) -> bool {
+    fn announce_read(&self, mask: u64) -> bool {
         // ORDERING: Relaxed; the light barrier orders it before the load of `held`, against the
         // heavy barrier in `acquire`.
         self.record.reading.0.store(mask, Relaxed);
         barrier::light();
-        if self.gate.is_held(mask) {
-            // Taken back at once: an exclusive holder may be waiting for it, while this session
-            // waits for somebody's reservation, and that somebody for the holder.
-            // ORDERING: Relaxed; no read took place, there is nothing to order.
-            self.record.reading.0.store(0, Relaxed);
-            return false;
-        }
-        true
+        !self.gate.is_held(mask)
+    }
+
+    /// Takes a read's announcement back: no one is to wait for who waits.
+    fn withdraw_read(&self) {
+        // ORDERING: Relaxed; no read took place, there is nothing to order.
+        self.record.reading.0.store(0, Relaxed);
     }
 
     #[cold]
-    fn wait_to_read(&self, mask: u64) {
-        let attempt = || !self.gate.is_held(mask) && self.try_read(mask);
-        if mask == STRIPES_ALL {
-            // All stripes may never be free at once by themselves.
-            self.gate.insist(mask, attempt);
-        } else {
-            wait_until(attempt);
+    fn wait_to_read(&mut self, hash: u64) {
+        let mut round = 0;
+        // Looked at with the announcement in place.
+        while self.gate.is_key_held(hash) {
+            self.withdraw_read();
+            self.pause(&mut round, |holds| holds.of_key(hash).is_some());
+            if self.announce_read(1 << stripe_of(hash)) {
+                break;
+            }
         }
     }
 
-    /// Starts a write of one key in `stripe`, once no other session holds it.
+    #[cold]
+    fn wait_to_read_all(&mut self) {
+        // All keys may never be free at once by themselves: further holders queue behind this.
+        let ticket = self.gate.holds().queue(&Keys::All);
+        let mut round = 0;
+        loop {
+            if !self.gate.holds().are_wanted(&Keys::All, Some(ticket)) {
+                break;
+            }
+            self.withdraw_read();
+            self.pause(&mut round, |holds| holds.are_wanted(&Keys::All, Some(ticket)));
+            self.announce_read(STRIPES_ALL);
+        }
+        let mut holds = self.gate.holds();
+        holds.leave_queue(ticket);
+        self.gate.publish(holds, 0);
+    }
+
+    /// One round of a wait that goes on while `waits`, asleep after some.
+    fn pause(&mut self, round: &mut u32, waits: impl Fn(&Holds) -> bool) {
+        *round = round.saturating_add(1);
+        if *round <= SLEEPS_AFTER && !self.waiting.is_beside() {
+            return pause(*round);
+        }
+        let waker = self.waiting.waker();
+        let mut holds = self.gate.holds();
+        if waits(&holds) {
+            // Whoever changes something from here on finds the waker.
+            holds.sleep(waker);
+            drop(holds);
+            self.waiting.wait();
+        }
+    }
+
+    /// Starts a write of one key, once no other session holds it.
     #[inline]
-    pub(crate) fn write(&mut self, stripe: u32) -> Writing<'_> {
-        let mask = 1 << stripe;
-        if self.held != 0 {
-            self.assert_held(mask);
+    pub(crate) fn write(&mut self, hash: u64) -> Writing<'_> {
+        if self.held.is_some() {
+            self.assert_held(hash);
             return Writing(None);
         }
-        let counter = &self.record.writes.0[stripe as usize];
+        let stripe = stripe_of(hash);
         // ORDERING: Relaxed, only this session writes it.
-        let even = counter.load(Relaxed);
-        let attempt = || {
-            // ORDERING: Relaxed; the light barrier orders it before the load of `held`, against
-            // the heavy barrier in `acquire`.
-            counter.store(even + 1, Relaxed);
-            // ORDERING: Release orders the counter before the change that follows, whatever
-            // order the index makes it with; pairs with the Acquire fence in `snapshot_end`.
-            fence(Release);
-            barrier::light();
-            !self.gate.is_held(mask)
-        };
-        if !attempt() {
-            wait_until(|| {
-                // Back to the number from before: under it nothing has changed (G3).
-                // ORDERING: Relaxed, for the same reason.
-                counter.store(even, Relaxed);
-                !self.gate.is_held(mask) && attempt()
-            });
+        let even = self.record.writes.0[stripe].load(Relaxed);
+        if !self.announce_write(stripe, even) {
+            self.wait_to_write(hash, even);
         }
-        Writing(Some((counter, even + 1)))
+        Writing(Some((&self.record.writes.0[stripe], even + 1)))
     }
 
-    /// True if this session holds all stripes of `mask`.
-    pub(crate) fn holds(&self, mask: u64) -> bool {
-        if self.held != 0 {
-            self.assert_held(mask);
+    /// True if nothing of the stripe is held, and every holder that comes sees this write.
+    #[inline]
+    fn announce_write(&self, stripe: usize, even: u64) -> bool {
+        // ORDERING: Relaxed; the light barrier orders it before the load of `held`, against
+        // the heavy barrier in `acquire`.
+        self.record.writes.0[stripe].store(even + 1, Relaxed);
+        // ORDERING: Release orders the counter before the change that follows, whatever
+        // order the index makes it with; pairs with the Acquire fence in `snapshot_end`.
+        fence(Release);
+        barrier::light();
+        !self.gate.is_held(1 << stripe)
+    }
+
+    #[cold]
+    fn wait_to_write(&mut self, hash: u64, even: u64) {
+        let (stripe, mut round) = (stripe_of(hash), 0);
+        // Looked at with the announcement in place.
+        while self.gate.is_key_held(hash) {
+            // Back to the number from before: under it nothing has changed. Another even number would be the one
+            // that the write ends with, and a snapshot that has collected it would not see the write (G3).
+            // ORDERING: Relaxed; nothing was changed, there is nothing to order.
+            self.record.writes.0[stripe].store(even, Relaxed);
+            self.pause(&mut round, |holds| holds.of_key(hash).is_some());
+            if self.announce_write(stripe, even) {
+                break;
+            }
         }
-        self.held != 0
     }
 
-    /// Whether another session holds one of these stripes at this moment.
-    pub(crate) fn is_held_by_others(&self, mask: u64) -> bool {
-        self.held & mask == 0 && self.gate.is_held(mask)
+    /// Whether another session holds the key at this moment.
+    pub(crate) fn is_held_by_others(&self, hash: u64) -> bool {
+        self.held.is_none() && self.gate.held_by(hash).is_some()
     }
 
-    /// Whether this session holds any stripe.
+    /// What is known of who holds the key, if another session does.
+    #[inline]
+    pub(crate) fn held_by(&self, hash: u64) -> Option<HoldInfo> {
+        if self.held.is_some() { None } else { self.gate.held_by(hash) }
+    }
+
+    /// Whether this session holds any key.
     pub(crate) fn holds_any(&self) -> bool {
-        self.held != 0
+        self.held.is_some()
     }
 
-    /// True if this session holds all stripes.
+    /// True if this session holds all keys.
     pub(crate) fn holds_all(&self) -> bool {
-        self.held == STRIPES_ALL
+        matches!(self.held, Some(Keys::All))
     }
 
-    fn assert_held(&self, mask: u64) {
-        assert!(
-            mask & !self.held == 0,
-            "an exclusive closure touched a key that it was not given, or the whole store"
-        );
+    fn assert_held(&self, hash: u64) {
+        let has = self.held.as_ref().is_some_and(|held| held.has(hash));
+        assert!(has, "{NOT_GIVEN}");
     }
 
-    /// Holds the stripes of `mask`. Returns those that `release` must be called with, 0 if they
-    /// are held already.
-    pub(crate) fn acquire(&mut self, mask: u64, how: Hold) -> u64 {
-        if self.holds(mask) || mask == 0 || self.gate.fault == Fault::NoHold {
-            return 0;
+    /// Holds the keys. False if they are held already; else `release` must be called.
+    pub(crate) fn acquire(&mut self, keys: &Keys, how: Hold) -> bool {
+        if let Some(held) = &self.held {
+            let has_all = match keys {
+                Keys::All => matches!(held, Keys::All),
+                Keys::These(hashes) => hashes.iter().all(|hash| held.has(*hash)),
+            };
+            assert!(has_all, "{NOT_GIVEN}");
+            return false;
         }
-        self.gate.insist(mask, || self.gate.try_take(mask));
-        // From here on a panic would leave the bits set; nothing below can.
-        self.held = mask;
+        let mask = keys.mask();
+        if mask == 0 || self.gate.fault == Fault::NoHold {
+            return false;
+        }
+        self.enter(keys);
+        // From here on a panic would leave the keys held; nothing below can.
+        self.held = Some(keys.clone());
         // ORDERING: Relaxed, a statistic.
         self.gate.exclusions.fetch_add(1, Relaxed);
         barrier::heavy();
@@ -443,7 +538,28 @@ impl GateSession {
         // ORDERING: Release orders `held` and the counters before the changes that follow; pairs
         // with the Acquire fences in `snapshot_end`, `Reading` and `Writing`.
         fence(Release);
-        mask
+        true
+    }
+
+    /// Enters all of the keys into the list of what is held, once none of them is in it or wanted by who came before.
+    fn enter(&mut self, keys: &Keys) {
+        let (mut ticket, mut round) = (None, 0);
+        loop {
+            let mut holds = self.gate.holds();
+            if !holds.are_wanted(keys, ticket) {
+                holds.enter(self.record.session, keys.clone(), self.info);
+                if let Some(ticket) = ticket {
+                    holds.leave_queue(ticket);
+                }
+                // ORDERING: Release, as in `publish`; who waits has nothing to look at yet. The heavy barrier in
+                // `acquire` follows.
+                self.gate.held.0.store(holds.mask(), Release);
+                return;
+            }
+            let place = *ticket.get_or_insert_with(|| holds.queue(keys));
+            drop(holds);
+            self.pause(&mut round, |holds| holds.are_wanted(keys, Some(place)));
+        }
     }
 
     /// Waits until no other session is in the middle of what this hold excludes.
@@ -451,8 +567,13 @@ impl GateSession {
         for peer in &self.peers {
             if self.gate.fault != Fault::NoDrain {
                 for stripe in stripes_of(mask) {
+                    // Of who holds other keys of the stripe the number is odd until its hold ends, and no other
+                    // write of its is in flight.
                     // ORDERING: Acquire pairs with the Release in `Writing::drop`.
-                    wait_until(|| peer.writes.0[stripe].load(Acquire) % 2 == 0);
+                    wait_until(|| {
+                        peer.writes.0[stripe].load(Acquire) % 2 == 0
+                            || self.gate.holds().is_holder(peer.session, stripe)
+                    });
                 }
             }
             if how == Hold::Exclusive && self.gate.fault != Fault::NoReaderDrain {
@@ -462,23 +583,22 @@ impl GateSession {
         }
     }
 
-    /// Gives stripes back that `acquire` returned.
-    pub(crate) fn release(&mut self, taken: u64) {
-        if taken == 0 {
-            return;
-        }
+    /// Gives back what `acquire` has taken.
+    pub(crate) fn release(&mut self) {
+        let Some(keys) = self.held.take() else { return };
+        let mask = keys.mask();
         if self.counted {
-            for stripe in stripes_of(taken) {
+            for stripe in stripes_of(mask) {
                 let counter = &self.record.writes.0[stripe];
                 // ORDERING: Release pairs with the Acquire in `collect`: who sees the even number
                 // sees the changes. The load is of an own word.
                 counter.store(counter.load(Relaxed) + 1, Release);
             }
         }
-        self.held = 0;
         self.counted = false;
-        // ORDERING: Release pairs with the Acquire in `is_held` and `try_take`.
-        self.gate.held.0.fetch_and(!taken, Release);
+        let mut holds = self.gate.holds();
+        holds.leave(self.record.session);
+        self.gate.publish(holds, mask);
     }
 
     fn refresh_peers(&mut self) {
@@ -493,9 +613,14 @@ impl GateSession {
         self.peers_at = self.gate.registrations.load(Relaxed);
     }
 
-    /// Starts a snapshot of the stripes of `mask`. False if writes are in flight; try again.
-    pub(crate) fn snapshot_begin(&mut self, mask: u64) -> bool {
-        wait_until(|| !self.gate.is_held(mask));
+    /// Starts a snapshot of keys, once no other session holds one of them. False if writes are in flight, or keys
+    /// held, in their stripes; try again.
+    pub(crate) fn snapshot_begin(&mut self, keys: &Keys) -> bool {
+        let mask = keys.mask();
+        let mut round = 0;
+        while self.gate.is_held(mask) && self.gate.holds().any_of(keys) {
+            self.pause(&mut round, |holds| holds.any_of(keys));
+        }
         self.refresh_peers();
         self.collected.clear();
         for peer in &self.peers {
@@ -513,7 +638,8 @@ impl GateSession {
     }
 
     /// Ends it: true if the reads since `snapshot_begin` show one moment.
-    pub(crate) fn snapshot_end(&mut self, mask: u64) -> bool {
+    pub(crate) fn snapshot_end(&mut self, keys: &Keys) -> bool {
+        let mask = keys.mask();
         // ORDERING: Acquire orders the reads before the second collection; pairs with the Release
         // fences in `write` and `acquire`, and with the Release in `register`.
         fence(Acquire);

@@ -24,7 +24,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use hotring_index::{Action, Block, Entry, Expiry, NewValue, Value};
 use hotring_log::{Attached, Effect, Log, Lsn, Records};
 
-use crate::gate::{Fault, Hold, STRIPES_ALL};
+use crate::gate::{Fault, Hold};
+use crate::holds::Keys;
 use crate::session::Session;
 use crate::stripe::spread;
 use crate::sync::Arc;
@@ -118,7 +119,7 @@ impl Session {
     /// if the store has no log ([`Store::set_log`](crate::Store::set_log)).
     pub fn switch_log(&mut self, on: bool) -> bool {
         let has_log = self.logged.parts.get().is_some();
-        self.hold(STRIPES_ALL, Hold::Exclusive, |session| {
+        self.hold(&Keys::All, Hold::Exclusive, |session| {
             // ORDERING: Relaxed; the hold orders it for all who pass the gate.
             session.logged.is_on.store(on && has_log, Ordering::Relaxed);
         });

@@ -163,9 +163,9 @@ impl Session {
         for key in keys {
             measured.push((*key, self.memory(key, now).unwrap_or(0)));
         }
-        let stripes = self.stripes(keys.iter().copied());
+        let held = self.keys(keys.iter().copied());
         // Who has looked before, and is about to evict one of them, is over with it when the hold begins.
-        self.hold(stripes, Hold::Exclusive, |session| {
+        self.hold(&held, Hold::Exclusive, |session| {
             let pinned = session.eviction.pins.pin(&measured)?;
             keys.iter().for_each(|key| session.log_effect(&Effect::Pin { key }));
             Ok(pinned)
@@ -180,8 +180,8 @@ impl Session {
 
     /// Takes pins away. Returns how many there were.
     pub fn unpin(&mut self, keys: &[&[u8]]) -> usize {
-        let stripes = self.stripes(keys.iter().copied());
-        self.hold(stripes, Hold::Exclusive, |session| {
+        let held = self.keys(keys.iter().copied());
+        self.hold(&held, Hold::Exclusive, |session| {
             let unpinned = session.eviction.pins.unpin(keys);
             keys.iter().for_each(|key| session.log_effect(&Effect::Unpin { key }));
             unpinned

@@ -14,10 +14,12 @@ use hotring_index::{AnyIndex, Compacted, Damaged, Entry, Key, Part, Refused};
 use crate::changes::Change;
 use crate::error::StoreError;
 use crate::evict::{Eviction, EvictionPolicy};
-use crate::gate::{GateSession, Hold, STRIPES_ALL};
+use crate::gate::{GateSession, Hold, stripe_of};
+use crate::holds::{HoldInfo, Keys};
 use crate::logged::{Logged, Logging};
 use crate::store::Limits;
-use crate::stripe::stripe;
+use crate::stripe::spread;
+use crate::wait::Wait;
 use crate::wheel::Wheels;
 use crate::write::{Besides, Due, Write};
 
@@ -52,6 +54,8 @@ pub struct Session {
     admitted: Option<usize>,
     /// Reused by `mget` for its snapshot.
     pub(crate) snapshot: crate::ops::several::Snapshot,
+    /// Reused for the keys of a hold.
+    hashes: Vec<u64>,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -82,6 +86,7 @@ impl Session {
             noted: true,
             admitted: None,
             snapshot,
+            hashes: Vec::new(),
             not_sync: PhantomData,
         }
     }
@@ -95,7 +100,7 @@ impl Session {
         f: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
         let key = key.into();
-        let _reading = self.gate.read(1 << self.stripe(key.bytes()));
+        let _reading = self.gate.read(spread(self.seed, key.bytes()));
         self.index.get(key, now, f)
     }
 
@@ -107,13 +112,13 @@ impl Session {
         f: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
         let key = key.into();
-        let _reading = self.gate.read(1 << self.stripe(key.bytes()));
+        let _reading = self.gate.read(spread(self.seed, key.bytes()));
         self.index.peek(key, now, f)
     }
 
     /// Runs `f`, which reads anywhere in the index or drops what has expired.
     pub(crate) fn read_all<R>(&mut self, f: impl FnOnce(&mut Index) -> R) -> R {
-        let _reading = self.gate.read(STRIPES_ALL);
+        let _reading = self.gate.read_all();
         f(&mut self.index)
     }
 
@@ -145,8 +150,9 @@ impl Session {
         f: impl FnOnce(Write<'_>) -> R,
     ) -> R {
         let key = key.into();
-        let stripe = self.stripe(key.bytes());
-        let writing = self.gate.write(stripe);
+        let hash = spread(self.seed, key.bytes());
+        let stripe = stripe_of(hash) as u32;
+        let writing = self.gate.write(hash);
         let due = if self.besides.is_due(stripe, key.bytes()) {
             Some(Due { besides: &self.besides, changes: self.changes.as_mut() })
         } else {
@@ -168,22 +174,27 @@ impl Session {
         result
     }
 
-    /// Runs `f` while this session alone holds the stripes in `mask`.
-    pub(crate) fn hold<R>(&mut self, mask: u64, how: Hold, f: impl FnOnce(&mut Session) -> R) -> R {
-        /// Gives the stripes back also when `f` panics.
+    /// Runs `f` while this session alone holds the keys.
+    pub(crate) fn hold<R>(
+        &mut self,
+        keys: &Keys,
+        how: Hold,
+        f: impl FnOnce(&mut Session) -> R,
+    ) -> R {
+        /// Gives the keys back also when `f` panics.
         struct Held<'a> {
             session: &'a mut Session,
-            taken: u64,
+            taken: bool,
         }
         impl Drop for Held<'_> {
             fn drop(&mut self) {
-                if self.taken != 0 {
+                if self.taken {
                     self.session.logging.hand_over(&self.session.logged);
+                    self.session.gate.release();
                 }
-                self.session.gate.release(self.taken);
             }
         }
-        let taken = self.gate.acquire(mask, how);
+        let taken = self.gate.acquire(keys, how);
         let held = Held { session: self, taken };
         f(held.session)
     }
@@ -315,13 +326,41 @@ impl Session {
         self.index.compact_step(budget)
     }
 
-    pub(crate) fn stripe(&self, key: &[u8]) -> u32 {
-        stripe(self.seed, key)
+    /// What others are told of who holds keys while this session does ([`Session::held_by`]).
+    pub fn set_hold_info(&mut self, info: HoldInfo) {
+        self.gate.info = info;
     }
 
-    /// The stripes of these keys.
-    pub(crate) fn stripes<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) -> u64 {
-        keys.into_iter().fold(0, |mask, key| mask | 1 << self.stripe(key))
+    /// What is known of the session that holds the key, if another one does. One load where nobody holds a key that
+    /// shares a stripe with it.
+    #[inline]
+    pub fn held_by(&self, key: &[u8]) -> Option<HoldInfo> {
+        self.gate.held_by(self.gate_hash(key))
+    }
+
+    /// How this session waits for keys that another one holds, instead of letting its thread sleep.
+    pub fn set_wait(&mut self, wait: Box<dyn Wait>) {
+        self.gate.waiting = wait;
+    }
+
+    pub(crate) fn stripe(&self, key: &[u8]) -> u32 {
+        stripe_of(self.gate_hash(key)) as u32
+    }
+
+    /// As the gate knows the key.
+    #[inline]
+    pub(crate) fn gate_hash(&self, key: &[u8]) -> u64 {
+        spread(self.seed, key)
+    }
+
+    /// These keys, as the gate knows them.
+    pub(crate) fn keys<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) -> Keys {
+        let mut hashes = std::mem::take(&mut self.hashes);
+        hashes.clear();
+        hashes.extend(keys.into_iter().map(|key| spread(self.seed, key)));
+        let keys = Keys::new(&mut hashes);
+        self.hashes = hashes;
+        keys
     }
 
     pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), StoreError> {

@@ -15,7 +15,8 @@ use std::io;
 use hotring_index::{Block, Damaged, Entry};
 use hotring_log::{ALL, Effect, HOTTEST, Lsn, SnapshotWriter};
 
-use crate::gate::{Hold, STRIPES_ALL};
+use crate::gate::Hold;
+use crate::holds::Keys;
 use crate::logged::with_form;
 use crate::session::Session;
 
@@ -154,7 +155,7 @@ impl Session {
     /// The same at a moment at which no write is between what it does and its record: what anybody has read before
     /// is in the log up to here. All writers wait for it, for as long as it takes those within the gate to leave it.
     pub fn log_end(&mut self) -> Option<Lsn> {
-        self.hold(STRIPES_ALL, Hold::Exclusive, |session| {
+        self.hold(&Keys::All, Hold::Exclusive, |session| {
             // What it was switched off for is nowhere.
             session.is_logged().then(|| session.log_position()).flatten()
         })

@@ -7,12 +7,6 @@
 /// Odd, with bits all over: 2^64 divided by the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The key's stripe, in 0..64.
-#[inline]
-pub(crate) fn stripe(seed: u64, key: &[u8]) -> u32 {
-    (spread(seed, key) >> 58) as u32
-}
-
 /// As many bits as one likes, the high ones first, whose first are the stripe.
 #[inline]
 pub(crate) fn spread(seed: u64, key: &[u8]) -> u64 {
@@ -34,6 +28,10 @@ fn mix(hash: u64, word: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn stripe(seed: u64, key: &[u8]) -> usize {
+        crate::gate::stripe_of(spread(seed, key))
+    }
 
     #[test]
     fn usual_keys_spread_over_all_stripes() {
@@ -57,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_seed_and_the_length_count() {
-        let differs = |f: &dyn Fn(u64) -> (u32, u32)| (0..64).any(|i| f(i).0 != f(i).1);
+        let differs = |f: &dyn Fn(u64) -> (usize, usize)| (0..64).any(|i| f(i).0 != f(i).1);
         assert!(differs(&|i| (stripe(i, b"key"), stripe(i + 1, b"key"))));
         assert!(differs(&|i| (stripe(i, b"\0"), stripe(i, b"\0\0"))));
         assert!(differs(&|i| (stripe(i, b""), stripe(i, b"\0"))));

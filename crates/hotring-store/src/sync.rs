@@ -3,22 +3,48 @@
 
 pub(crate) use std::sync::atomic::{AtomicU64, fence};
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Wake, Waker};
+use std::time::Duration;
 
 pub(crate) use hotring_index::barrier;
 
 /// Stripes, one for each bit of a word.
 pub(crate) const STRIPES: usize = 64;
-/// Failed attempts before a waiter has others queue behind it.
-pub(crate) const TRIES_BEFORE_RESERVING: u32 = 64;
+/// Rounds of a wait for a hold before the first that sleeps.
+pub(crate) const SLEEPS_AFTER: u32 = 64;
 /// Rounds of a wait that spin before the first that yields: about a microsecond, the length of a
 /// short hold.
 const SPINS: u32 = 32;
 
+/// Rounds that yield, before the first that sleeps.
+const YIELDS: u32 = 256;
+/// How long one sleeps then. What is waited for like this lasts as long as one operation on a key.
+const NAP: Duration = Duration::from_micros(50);
+
 /// One round of waiting.
 pub(crate) fn pause(round: u32) {
-    if round < SPINS {
-        std::hint::spin_loop();
-    } else {
-        std::thread::yield_now();
+    match round {
+        0..SPINS => std::hint::spin_loop(),
+        SPINS..YIELDS => std::thread::yield_now(),
+        _ => std::thread::sleep(NAP),
+    }
+}
+
+/// Waits by sleeping.
+pub(crate) struct ThreadWait;
+
+impl crate::wait::Wait for ThreadWait {
+    fn waker(&mut self) -> Waker {
+        struct Unpark(std::thread::Thread);
+        impl Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        Arc::new(Unpark(std::thread::current())).into()
+    }
+
+    fn wait(&mut self) {
+        std::thread::park();
     }
 }

@@ -10,6 +10,7 @@ use super::auth::Users;
 use super::counts::Sums;
 use super::detail::Detail;
 use crate::config::StartError;
+use crate::fiber;
 use crate::log::Pause;
 use crate::pause::ClientPause;
 use crate::server::ThreadShared;
@@ -88,7 +89,8 @@ impl Shared {
     }
 
     fn alone(&self) -> MutexGuard<'_, ()> {
-        self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
+        // Who empties the store waits for those who hold keys.
+        fiber::lock(&self.flushing)
     }
 
     /// What the threads have counted since the start, or since the last reset.

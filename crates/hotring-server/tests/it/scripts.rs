@@ -1,6 +1,8 @@
 //! Scripts of many connections on several threads. No test relies on how long something takes.
 
-use crate::wire::{Reply, TestServer, Wire, bulk, ok};
+use std::time::{Duration, Instant};
+
+use crate::wire::{Reply, TestServer, Wire, bulk, ok, request};
 
 fn eval(wire: &mut Wire, script: &str, keys: &[&str], args: &[&str]) -> Reply {
     let n_keys = keys.len().to_string();
@@ -242,4 +244,43 @@ fn threads_share_the_cache_of_scripts() {
     for wire in &mut wires {
         assert!(wire.ask(&["EVALSHA", &sha, "0", "x"]).text().starts_with("NOSCRIPT"));
     }
+}
+
+/// A script that holds one key stops who wants that key, and nobody else: not those of other keys, nor the connections
+/// that share a thread with who waits. Threads used to spin until the script's end, all their connections with
+/// them.
+#[test]
+fn who_waits_for_a_script_keeps_no_thread() {
+    let seconds = std::env::var("HOTRING_SECONDS").ok().and_then(|text| text.parse().ok());
+    let held_for = Duration::from_millis(seconds.map_or(500, |seconds: u64| seconds * 1_000));
+    let server = TestServer::new();
+    // New connections go to the thread that has fewer.
+    let [mut script, mut waiting, _beside, mut other] = [(); 4].map(|()| server.connect());
+    let busy = "redis.call('SET', KEYS[1], 'held') local t = redis.call('TIME') \
+                local till = t[1] * 1000000 + t[2] + ARGV[1] * 1000 \
+                repeat t = redis.call('TIME') until t[1] * 1000000 + t[2] >= till return 'done'";
+    // The first run holds everything, to find out what it uses.
+    assert_eq!(eval(&mut script, busy, &["k"], &["0"]), bulk("done"));
+    let names: Vec<String> = (0..1_000).map(|i| format!("other:{i}")).collect();
+    for name in &names {
+        assert_eq!(other.say(&format!("SET {name} v")), ok());
+    }
+    waiting.say("PING");
+    script.send(&request(&["EVAL", busy, "1", "k", &held_for.as_millis().to_string()]));
+    std::thread::sleep(Duration::from_millis(50));
+    let begun = Instant::now();
+    waiting.send(&request(&["GET", "k"]));
+    let mut took = Vec::new();
+    while begun.elapsed() + Duration::from_millis(150) < held_for {
+        let asked = Instant::now();
+        assert_eq!(other.say(&format!("GET {}", names[took.len() % names.len()])), bulk("v"));
+        took.push(asked.elapsed());
+    }
+    took.sort_unstable();
+    let p99 = took[took.len() * 99 / 100];
+    println!("{} reads of other keys in {held_for:?} of a hold, p99 {p99:?}", took.len());
+    assert!(took.len() > 200, "{} reads", took.len());
+    assert!(p99 < held_for / 5, "p99 {p99:?}");
+    assert_eq!(waiting.reply(), bulk("held"));
+    assert_eq!(script.reply(), bulk("done"));
 }

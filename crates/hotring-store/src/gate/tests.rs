@@ -5,6 +5,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::gate::{Fault, Gate, Hold, STRIPES_ALL, stripes_of};
+use crate::holds::Keys;
+
+/// The hash of a key of the stripe.
+fn key(stripe: u64) -> u64 {
+    stripe << 58
+}
+
+/// A key of each of these stripes.
+fn keys(mask: u64) -> Keys {
+    Keys::new(&mut stripes_of(mask).map(|stripe| key(stripe as u64)).collect())
+}
 
 #[test]
 fn masks_list_their_stripes() {
@@ -18,30 +29,29 @@ fn counters_are_odd_only_while_something_is_in_flight() {
     let gate = Arc::new(Gate::new(Fault::None));
     let mut a = Gate::register(&gate);
     let mut b = Gate::register(&gate);
-    assert!(b.snapshot_begin(0b110));
-    drop(a.write(0));
-    assert!(b.snapshot_end(0b110), "another stripe");
-    drop(a.write(1));
-    assert!(!b.snapshot_end(0b110), "a write in between");
-    let writing = a.write(1);
-    assert!(!b.snapshot_begin(0b110), "a write in flight");
-    assert!(b.snapshot_begin(0b100));
+    assert!(b.snapshot_begin(&keys(0b110)));
+    drop(a.write(key(0)));
+    assert!(b.snapshot_end(&keys(0b110)), "another stripe");
+    drop(a.write(key(1)));
+    assert!(!b.snapshot_end(&keys(0b110)), "a write in between");
+    let writing = a.write(key(1));
+    assert!(!b.snapshot_begin(&keys(0b110)), "a write in flight");
+    assert!(b.snapshot_begin(&keys(0b100)));
     drop(writing);
-    assert!(b.snapshot_begin(0b110));
-    let taken = a.acquire(0b10, Hold::Read);
-    assert_eq!(taken, 0b10);
-    assert!(b.snapshot_end(0b110), "a reading hold spoils no snapshot");
-    a.release(taken);
-    assert!(b.snapshot_begin(0b110));
-    let taken = a.acquire(0b10, Hold::WriteOnce);
-    assert!(!b.snapshot_end(0b110));
-    a.release(taken);
-    assert!(b.snapshot_begin(0b110));
+    assert!(b.snapshot_begin(&keys(0b110)));
+    assert!(a.acquire(&keys(0b10), Hold::Read));
+    assert!(b.snapshot_end(&keys(0b110)), "a reading hold spoils no snapshot");
+    a.release();
+    assert!(b.snapshot_begin(&keys(0b110)));
+    a.acquire(&keys(0b10), Hold::WriteOnce);
+    assert!(!b.snapshot_end(&keys(0b110)));
+    a.release();
+    assert!(b.snapshot_begin(&keys(0b110)));
     let late = Gate::register(&gate);
-    assert!(!b.snapshot_end(0b110), "a session that came in between");
-    assert!(b.snapshot_begin(0b110));
+    assert!(!b.snapshot_end(&keys(0b110)), "a session that came in between");
+    assert!(b.snapshot_begin(&keys(0b110)));
     drop(late);
-    assert!(!b.snapshot_end(0b110), "a session that left in between");
+    assert!(!b.snapshot_end(&keys(0b110)), "a session that left in between");
 }
 
 /// Threads that hold one to three of eight stripes, each guarding a plain counter that is not
@@ -70,7 +80,7 @@ fn holds_and_writes_exclude_each_other() {
                 let mut session = Gate::register(gate);
                 for round in 0..ROUNDS {
                     let stripe = (round * 7 + thread * 3) % 8;
-                    let _writing = session.write(stripe as u32);
+                    let _writing = session.write(key(stripe));
                     bump(stripe as usize, false);
                 }
             });
@@ -80,9 +90,9 @@ fn holds_and_writes_exclude_each_other() {
                     let at = round * 5 + thread;
                     let mask = 1 << (at % 8) | 1 << (at * 3 % 8) | 1 << (at * 5 % 8);
                     let how = if round % 2 == 0 { Hold::WriteOnce } else { Hold::Exclusive };
-                    let taken = session.acquire(mask, how);
+                    session.acquire(&keys(mask), how);
                     stripes_of(mask).for_each(|stripe| bump(stripe, true));
-                    session.release(taken);
+                    session.release();
                 }
             });
         }
@@ -107,17 +117,17 @@ fn the_whole_store_is_not_starved() {
             scope.spawn(move || {
                 let mut session = Gate::register(gate);
                 while !stop.load(Relaxed) {
-                    let taken = session.acquire(1 << thread, Hold::WriteOnce);
+                    session.acquire(&keys(1 << thread), Hold::WriteOnce);
                     std::thread::yield_now();
-                    session.release(taken);
+                    session.release();
                 }
             });
         }
         let mut session = Gate::register(&gate);
         for _ in 0..200 {
-            let taken = session.acquire(STRIPES_ALL, Hold::Exclusive);
-            session.release(taken);
-            drop(session.read(STRIPES_ALL));
+            session.acquire(&Keys::All, Hold::Exclusive);
+            session.release();
+            drop(session.read_all());
         }
         stop.store(true, Relaxed);
     });
@@ -140,16 +150,16 @@ const FOR_AN_ENTRY: usize = 50_000_000;
 fn stays_out(fault: Fault, how: Hold, in_flight: InFlight, turns: usize) -> bool {
     let gate = Arc::new(Gate::new(fault));
     let mut session = Gate::register(&gate);
-    let reading = matches!(in_flight, InFlight::Read).then(|| session.read(1 << 3));
+    let reading = matches!(in_flight, InFlight::Read).then(|| session.read(key(3)));
     let mut other = Gate::register(&gate);
-    let writing = matches!(in_flight, InFlight::Write).then(|| other.write(3));
+    let writing = matches!(in_flight, InFlight::Write).then(|| other.write(key(3)));
     let entered = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut holder = Gate::register(&gate);
-            let taken = holder.acquire(1 << 3, how);
+            holder.acquire(&keys(1 << 3), how);
             entered.store(true, Relaxed);
-            holder.release(taken);
+            holder.release();
         });
         while !gate.is_held(1 << 3) && !entered.load(Relaxed) {
             std::thread::yield_now();
@@ -182,4 +192,24 @@ fn holders_wait_for_what_they_exclude_and_no_more() {
     assert!(enters(Fault::NoReaderDrain, Hold::Exclusive, InFlight::Read));
     assert!(enters(Fault::None, Hold::WriteOnce, InFlight::Read));
     assert!(enters(Fault::None, Hold::Read, InFlight::Read));
+}
+
+/// Two keys of one stripe are held by two sessions at the same time, the second while the first is held, and reads and
+/// writes of a third go on. It used to wait for the whole stripe.
+#[test]
+fn keys_of_one_stripe_are_held_and_used_beside_each_other() {
+    for how in [Hold::Read, Hold::WriteOnce, Hold::Exclusive] {
+        let gate = Arc::new(Gate::new(Fault::None));
+        let [mut a, mut b, mut c] = [(); 3].map(|()| Gate::register(&gate));
+        let key = |i| Keys::new(&mut vec![i]);
+        assert!(a.acquire(&key(1), how));
+        assert!(b.acquire(&key(2), how));
+        drop(c.read(3));
+        drop(c.write(3));
+        a.release();
+        assert!(c.held_by(1).is_none() && c.held_by(2).is_some(), "the stripe stays held");
+        drop(c.write(1));
+        b.release();
+        assert!(!gate.is_held(STRIPES_ALL));
+    }
 }

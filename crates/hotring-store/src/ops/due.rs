@@ -82,14 +82,14 @@ impl Session {
             });
             let mut is_removed = false;
             if let Some(key) = key {
-                let stripe = self.stripe(&key);
-                if self.gate.is_held_by_others(1 << stripe) {
+                let hash = self.gate_hash(&key);
+                if self.gate.is_held_by_others(hash) {
                     // Other keys are not to wait for a script that holds this one.
                     wheels.enter_again(taken, now + 1, now);
                     return removed;
                 }
                 // As a write, so that no exclusive closure loses a key in the middle.
-                let _writing = self.gate.write(stripe);
+                let _writing = self.gate.write(hash);
                 let mut expired = wheels.expired.lock();
                 match remove_expired(&mut self.index, &key, now) {
                     Some(at) if at <= now => {

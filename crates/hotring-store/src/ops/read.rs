@@ -116,7 +116,7 @@ impl Session {
     /// What the eviction policy knows, or who needs no policy, of the accesses to the key; None if the key is absent.
     pub fn accesses(&mut self, key: &[u8], now: u64) -> Option<Accesses> {
         let (policy, tick, dates) = (self.eviction.policy(), self.tick(), self.dates_accesses());
-        let _reading = self.gate.read(1 << self.stripe(key));
+        let _reading = self.gate.read(self.gate_hash(key));
         let bits = self.index.peek_marked(key, now, |_, bits| bits)?;
         Some(match () {
             () if policy.is_lfu() => Accesses::Frequency(bits),

@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use hotring_index::{Block, BlockRef, Expiry, Key, LONG_LEN, NewValue};
 
 use crate::error::StoreError;
-use crate::gate::{Hold, STRIPES_ALL};
+use crate::gate::Hold;
+use crate::holds::Keys;
 use crate::ops::set::SetExpiry;
 use crate::session::{Index, Session};
 use crate::value::{ValueRef, detach_entry, encode, len_of, reborrow, view};
@@ -278,29 +279,29 @@ impl Session {
     /// ([`StoreError::Stalled`]); ask [`Session::admit`] first.
     ///
     /// # Panics
-    /// If `f` touches a key that is not among `keys` (and does not share a stripe with one): to
-    /// wait for that key's stripe while holding others could wait forever.
+    /// If `f` touches a key that is not among `keys`: to wait for that key while holding others could wait
+    /// forever.
     pub fn exclusive<R>(&mut self, keys: &[&[u8]], f: impl FnOnce(&mut Session) -> R) -> R {
-        let mask = if keys.is_empty() { STRIPES_ALL } else { self.stripes(keys.iter().copied()) };
-        self.hold(mask, Hold::Exclusive, f)
+        let keys = if keys.is_empty() { Keys::All } else { self.keys(keys.iter().copied()) };
+        self.hold(&keys, Hold::Exclusive, f)
     }
 
     /// Reads keys at one moment. `f` may run several times; what its last run returns is true.
     fn read_many<R>(&mut self, keys: &[&[u8]], mut f: impl FnMut(&mut Index) -> R) -> R {
-        let mask = self.stripes(keys.iter().copied());
-        if self.gate.holds(mask) {
-            return f(&mut self.index);
+        let held = self.keys(keys.iter().copied());
+        if self.gate.holds_any() {
+            return self.hold(&held, Hold::Read, |session| f(&mut session.index));
         }
         let tries = (SPOILT_READS_MAX / keys.len().max(1)).clamp(1, 16);
         for _ in 0..tries {
-            if self.gate.snapshot_begin(mask) {
+            if self.gate.snapshot_begin(&held) {
                 let result = f(&mut self.index);
-                if self.gate.snapshot_end(mask) {
+                if self.gate.snapshot_end(&held) {
                     return result;
                 }
             }
         }
-        self.hold(mask, Hold::Read, |session| f(&mut session.index))
+        self.hold(&held, Hold::Read, |session| f(&mut session.index))
     }
 
     pub(crate) fn hold_keys<'k, R>(
@@ -312,8 +313,8 @@ impl Session {
         let mut ahead = no_keys();
         let n = ahead.iter_mut().zip(keys.clone()).map(|(place, key)| *place = key.into()).count();
         self.index.prefetch(&mut ahead[..n]);
-        let mask = self.stripes(keys);
-        self.hold(mask, Hold::WriteOnce, f)
+        let keys = self.keys(keys);
+        self.hold(&keys, Hold::WriteOnce, f)
     }
 
     fn move_item(

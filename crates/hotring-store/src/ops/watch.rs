@@ -63,7 +63,8 @@ impl Session {
         now: u64,
     ) -> Watch {
         let stripe = self.stripe(key);
-        self.hold(1 << stripe, Hold::Read, |session| {
+        let keys = self.keys([key]);
+        self.hold(&keys, Hold::Read, |session| {
             let has_it = session.read(key, now, |entry| {
                 let is_it =
                     |expected| view_string(entry.value, |v| v.with_bytes(|text| text == expected));

@@ -3,7 +3,8 @@
 use hotring_index::{Key, Scrub};
 use hotring_log::Effect;
 
-use crate::gate::{Hold, STRIPES_ALL};
+use crate::gate::Hold;
+use crate::holds::Keys;
 use crate::session::{Index, Session};
 use crate::value::{ValueRef, view};
 
@@ -47,7 +48,7 @@ impl Session {
 
     /// Removes every key, at one moment for every observer.
     pub fn clear(&mut self) {
-        let before = self.hold(STRIPES_ALL, Hold::WriteOnce, |session| {
+        let before = self.hold(&Keys::All, Hold::WriteOnce, |session| {
             session.index.clear();
             session.log_effect(&Effect::Clear);
             session.besides.watchers.tell_cleared(session.besides.actor);

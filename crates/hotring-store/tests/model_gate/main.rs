@@ -19,7 +19,13 @@
 #[path = "../../src/gate.rs"]
 #[allow(dead_code)]
 mod gate;
+#[path = "../../src/holds.rs"]
+#[allow(dead_code)]
+mod holds;
 mod sync;
+#[path = "../../src/wait.rs"]
+#[allow(dead_code)]
+mod wait;
 #[path = "../../src/watch.rs"]
 #[allow(dead_code)]
 mod watch;
@@ -30,6 +36,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::task::Waker;
 
 use gate::{Fault, Gate, GateSession, Hold};
+use holds::Keys;
 use sync::{Arc, AtomicU64};
 use watch::{Event, FirstLook, Leave, Observer, Watch, Watchers};
 
@@ -37,6 +44,18 @@ const PREEMPTIONS: usize = 3;
 /// Steps of one run; only waiting takes so many.
 const STEPS_MAX: usize = 10_000;
 const BOTH: u64 = 0b11;
+
+/// The hash of the key of a stripe.
+fn hash(key: usize) -> u64 {
+    (key as u64) << 63
+}
+
+/// Of the stripe of key 0, but another key.
+const BESIDE: u64 = 1;
+
+fn keys(mask: u64) -> Keys {
+    Keys::new(&mut (0..2).filter(|key| mask >> key & 1 == 1).map(hash).collect())
+}
 
 /// What is left out of the real thing.
 #[derive(Clone, Copy)]
@@ -63,12 +82,12 @@ impl World {
     }
 
     fn get(&self, session: &mut GateSession, key: usize) -> u64 {
-        let _reading = session.read(1 << key);
+        let _reading = session.read(hash(key));
         self.keys[key].load(Relaxed)
     }
 
     fn set(&self, session: &mut GateSession, key: usize, value: u64) {
-        let _writing = session.write(key as u32);
+        let _writing = session.write(hash(key));
         self.keys[key].store(value, Relaxed);
     }
 
@@ -78,25 +97,25 @@ impl World {
     }
 
     fn hold(&self, session: &mut GateSession, mask: u64, how: Hold, work: impl FnOnce()) {
-        let taken = session.acquire(mask, how);
+        session.acquire(&keys(mask), how);
         work();
-        session.release(taken);
+        session.release();
     }
 
     /// Waits for a change of key 0; returns what the first look showed, too.
     fn watch(&self, session: &mut GateSession) -> (u64, Watch) {
         let leave = Leave::ask(&self.watchers).unwrap();
-        let taken = session.acquire(0b01, Hold::Read);
+        session.acquire(&keys(0b01), Hold::Read);
         let seen = self.keys[0].load(Relaxed);
         let first = FirstLook { present: true, expected: false };
         let watch = leave.enter(0, NAME, None, Waker::noop().clone(), first);
-        session.release(taken);
+        session.release();
         (seen, watch)
     }
 
     /// As `Session::change` writes a key.
     fn set_and_tell(&self, session: &mut GateSession, value: u64) {
-        let _writing = session.write(0);
+        let _writing = session.write(hash(0));
         let watched = self.watchers.is_watched(0, NAME);
         self.keys[0].store(value, Relaxed);
         if watched {
@@ -107,9 +126,9 @@ impl World {
 
     /// Both keys at one moment, if the first attempt succeeds.
     fn snapshot(&self, session: &mut GateSession) -> Option<[u64; 2]> {
-        let begun = session.snapshot_begin(BOTH);
+        let begun = session.snapshot_begin(&keys(BOTH));
         let values = [self.keys[0].load(Relaxed), self.keys[1].load(Relaxed)];
-        (begun && session.snapshot_end(BOTH)).then_some(values)
+        (begun && session.snapshot_end(&keys(BOTH))).then_some(values)
     }
 }
 
@@ -151,7 +170,7 @@ fn write_and_hold(left_out: LeftOut) {
         let mut session = world.session();
         let writer = spawn(world, |world| {
             let mut session = world.session();
-            let _writing = session.write(0);
+            let _writing = session.write(hash(0));
             world.add(0);
         });
         world.hold(&mut session, 0b01, Hold::WriteOnce, || world.add(0));
@@ -295,12 +314,68 @@ fn hold_and_newcomer(left_out: LeftOut) {
         world.hold(&mut session, 0b10, Hold::WriteOnce, || ());
         let newcomer = spawn(world, |world| {
             let mut session = world.session();
-            let _writing = session.write(0);
+            let _writing = session.write(hash(0));
             world.add(0);
         });
         world.hold(&mut session, 0b01, Hold::WriteOnce, || world.add(0));
         newcomer.join().unwrap();
         assert_eq!(world.keys[0].load(Relaxed), 2, "an update was lost");
+    });
+}
+
+/// While one session holds another key of the stripe, a write and a hold of key 0 never overlap, and all come to an end.
+fn write_and_hold_beside(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let mut beside = world.session();
+        beside.acquire(&Keys::new(&mut vec![BESIDE]), Hold::WriteOnce);
+        let writer = spawn(world, |world| {
+            let mut session = world.session();
+            let _writing = session.write(hash(0));
+            world.add(0);
+        });
+        world.hold(&mut session, 0b01, Hold::WriteOnce, || world.add(0));
+        writer.join().unwrap();
+        beside.release();
+        assert_eq!(world.keys[0].load(Relaxed), 2, "an update was lost");
+    });
+}
+
+/// The end of a hold leaves the hold of another key of its stripe in place.
+fn end_beside(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let mut beside = world.session();
+        beside.acquire(&Keys::new(&mut vec![BESIDE]), Hold::WriteOnce);
+        let writer = spawn(world, |world| {
+            let mut session = world.session();
+            let _writing = session.write(hash(0));
+            world.add(0);
+        });
+        session.acquire(&keys(0b01), Hold::WriteOnce);
+        beside.release();
+        world.add(0);
+        session.release();
+        writer.join().unwrap();
+        assert_eq!(world.keys[0].load(Relaxed), 2, "an update was lost");
+    });
+}
+
+/// A snapshot beside a write that has met a hold and was put off.
+fn snapshot_and_delayed_write(left_out: LeftOut) {
+    explore(left_out, |world| {
+        let mut session = world.session();
+        let mut holder = world.session();
+        holder.acquire(&keys(0b01), Hold::Read);
+        let mut other = world.session();
+        let writer = spawn(world, move |world| world.set(&mut other, 0, 1));
+        holder.release();
+        let begun = session.snapshot_begin(&keys(0b01));
+        let [first, second] = [(); 2].map(|()| world.keys[0].load(Relaxed));
+        if begun && session.snapshot_end(&keys(0b01)) {
+            assert_eq!(first, second, "a snapshot of two moments");
+        }
+        writer.join().unwrap();
     });
 }
 
@@ -364,6 +439,12 @@ fn writes_and_holds_exclude_each_other() {
 }
 
 #[test]
+fn keys_of_one_stripe_are_held_beside_each_other() {
+    write_and_hold_beside(LeftOut::Nothing);
+    end_beside(LeftOut::Nothing);
+}
+
+#[test]
 fn reads_see_all_or_nothing() {
     read_and_exclusive(LeftOut::Nothing);
     reads_in_turn(LeftOut::Nothing);
@@ -379,6 +460,7 @@ fn snapshots_are_of_one_moment() {
     snapshot_and_writes(LeftOut::Nothing);
     snapshot_and_newcomer(LeftOut::Nothing);
     snapshot_and_hold(LeftOut::Nothing);
+    snapshot_and_delayed_write(LeftOut::Nothing);
 }
 
 #[test]
@@ -404,6 +486,14 @@ macro_rules! found {
 }
 
 found! {
+    without_a_look_at_the_keys_an_update_is_lost:
+        write_and_hold_beside, LeftOut::Step(Fault::NoLook), "an update was lost";
+    without_a_drain_beside_another_hold_an_update_is_lost:
+        write_and_hold_beside, LeftOut::Step(Fault::NoDrain), "an update was lost";
+    without_the_other_holds_stripe_an_update_is_lost:
+        end_beside, LeftOut::Step(Fault::ClearsAll), "an update was lost";
+    without_a_wake_up_a_write_waits_for_ever:
+        write_and_hold, LeftOut::Step(Fault::NoWake), "deadlock";
     without_waiting_for_writes_an_observer_misses_a_change:
         observe_and_write, LeftOut::Step(Fault::NoDrain), "a change was missed";
     without_the_light_barrier_an_observer_misses_a_change:

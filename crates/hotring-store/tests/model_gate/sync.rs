@@ -1,15 +1,36 @@
 //! The model checker's side of `src/sync.rs`.
 
 use std::cell::Cell;
+use std::task::{Wake, Waker};
 
 pub(crate) use loom::sync::atomic::{AtomicU64, fence};
 pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) const STRIPES: usize = 2;
-pub(crate) const TRIES_BEFORE_RESERVING: u32 = 1;
+/// Whoever waits for a hold sleeps at once.
+pub(crate) const SLEEPS_AFTER: u32 = 0;
 
 pub(crate) fn pause(_round: u32) {
     loom::thread::yield_now();
+}
+
+/// Sleeps as threads of the model do.
+pub(crate) struct ThreadWait;
+
+impl crate::wait::Wait for ThreadWait {
+    fn waker(&mut self) -> Waker {
+        struct Unpark(loom::thread::Thread);
+        impl Wake for Unpark {
+            fn wake(self: std::sync::Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        std::sync::Arc::new(Unpark(loom::thread::current())).into()
+    }
+
+    fn wait(&mut self) {
+        loom::thread::park();
+    }
 }
 
 thread_local! {

@@ -1,0 +1,18 @@
+//! How a session waits for keys that another one holds.
+
+use std::task::Waker;
+
+/// A session's way to wait for keys that another session holds; by itself it lets its thread sleep.
+/// For who has other work for the thread ([`crate::Session::set_wait`]).
+pub trait Wait: Send {
+    /// Whether the thread does something else during a wait, so that one that is short pays as well.
+    fn is_beside(&self) -> bool {
+        false
+    }
+
+    /// What is woken when the wait may be over. It must not use the store itself.
+    fn waker(&mut self) -> Waker;
+
+    /// Returns when that waker has been woken, or earlier. Nothing that this session does is in flight meanwhile.
+    fn wait(&mut self);
+}
