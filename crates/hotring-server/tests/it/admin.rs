@@ -47,7 +47,7 @@ fn a_thread_that_is_stuck_is_not_healthy() {
     assert!(get(server.admin(), "/healthz").0.starts_with("HTTP/1.1 200 "));
     let mut wire = server.connect();
     wire.send(&request(&["DEBUG", "SLEEP", "1.5"]));
-    let mut until = |wanted: &str| loop {
+    let until = |wanted: &str| loop {
         let (head, body) = get(server.admin(), "/healthz");
         if head.starts_with(wanted) {
             return body;
