@@ -133,6 +133,8 @@ pub struct Config {
     pub inline_len_max: usize,
     /// Milliseconds that a script may run; 0 for no limit.
     pub lua_time_ms: u64,
+    /// Milliseconds from which on others are told that it is busy; 0 for never.
+    pub busy_reply_ms: u64,
     /// Instructions that a script may run through; 0 for no limit.
     pub lua_steps_max: u64,
     /// Lines that scripts may write into the log in a second; 0 for no limit.
@@ -219,6 +221,7 @@ impl Default for Config {
             args_max: 1 << 20,
             inline_len_max: 64 << 10,
             lua_time_ms: 5_000,
+            busy_reply_ms: 5_000,
             lua_steps_max: 0,
             lua_log_max: 100,
             lua_memory_max: 256 << 20,

@@ -367,6 +367,8 @@ fn start_threads(
     threads.push(spawn(EXPANDER, move || {
         expanding.store.maintain(|| expanding.is_stopping());
     })?);
+    let watching = server.clone();
+    threads.push(spawn(watchdog::THREAD, move || watchdog::watch(&watching))?);
     let expiring = server.clone();
     threads.push(spawn(expirer::THREAD, move || expirer::run(&expiring))?);
     let server = server.clone();
@@ -406,7 +408,6 @@ fn accept(
             tokio::task::spawn_local(acceptor.clone().accept_unix(listener));
         }
         tokio::task::spawn_local(background::run(server.clone()));
-        tokio::task::spawn_local(watchdog::watch(server.clone()));
         // Dropping the runtime afterwards ends all tasks and closes the listeners.
         server.stopping().await;
         Ok(())

@@ -13,6 +13,13 @@ use sha1::{Digest, Sha1};
 
 use crate::failure::Failure;
 
+/// What a session that runs a script is called where others ask who holds a key.
+pub(crate) const HOLDER: u32 = 1;
+
+/// What is answered where a script holds what is asked for.
+pub(crate) const BUSY: &str =
+    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+
 /// The SHA1 digest of a script's text.
 pub(crate) type Sha = [u8; 20];
 
@@ -169,8 +176,33 @@ pub(crate) struct Scripts {
     version: AtomicU64,
     /// What the interpreters are doing, as long as there are these.
     running: Mutex<Vec<Weak<Running>>>,
+    /// How many run for longer than `busy-reply-threshold`.
+    pub busy: Arc<Busy>,
     /// What they write into the log.
     pub lines: Arc<Lines>,
+}
+
+/// How many scripts run for longer than `busy-reply-threshold`.
+#[derive(Debug, Default)]
+pub(crate) struct Busy(AtomicU64);
+
+impl Busy {
+    // ORDERING: Relaxed throughout: who sees one a little later waits for it, as before it was one.
+    /// Whether there is any.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// One more.
+    pub(crate) fn begin(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One less.
+    pub(crate) fn end(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]

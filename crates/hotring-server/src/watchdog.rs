@@ -3,7 +3,6 @@
 //! Each thread that serves connections says every [`BEAT`] that it still goes round, from a timer of its event
 //! loop: also one that has nothing to do, and one that is busy all the time. The time since is what others look at.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,6 +12,9 @@ use crate::worker;
 
 /// Time between two beats.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
+
+/// What the thread is called that looks at them.
+pub(crate) const THREAD: &str = "hotring-watch";
 
 /// One thread's beats.
 #[derive(Debug, Default)]
@@ -70,12 +72,12 @@ pub(crate) fn slowest(server: &Server) -> Option<(usize, Duration)> {
     ages.max_by_key(|(_, age)| *age).filter(|(_, age)| *age > 10 * BEAT)
 }
 
-/// Says in the log which thread is stuck, once each time. A task that never ends.
-pub(crate) async fn watch(server: Arc<Server>) {
-    loop {
-        tokio::time::sleep(BEAT).await;
+/// Says in the log which thread is stuck, once each time, until the server stops. On a thread that waits for nobody.
+pub(crate) fn watch(server: &Server) {
+    while !server.is_stopping() {
+        std::thread::sleep(BEAT);
         for (index, thread) in server.threads.iter().enumerate() {
-            let stuck = stuck_threads(&server).find(|(stuck, _)| *stuck == index);
+            let stuck = stuck_threads(server).find(|(stuck, _)| *stuck == index);
             // ORDERING: Relaxed, only this task looks at it.
             let was_told = thread.beats.is_told.swap(stuck.is_some(), Ordering::Relaxed);
             let name = worker::name(index);

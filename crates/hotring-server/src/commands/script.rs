@@ -10,13 +10,13 @@
 use std::sync::Arc;
 
 use hotring_protocol::{ArgsView, lookup, parse_i64};
-use hotring_store::Key;
+use hotring_store::{HoldInfo, Key};
 
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::monitors;
 use crate::script::{Ended, Interpreter, Run};
-use crate::scripts::{DIGEST_LEN, Kill, Reach, Script, digest, digest_text, parse_digest};
+use crate::scripts::{DIGEST_LEN, HOLDER, Kill, Reach, Script, digest, digest_text, parse_digest};
 
 const NO_SCRIPT: Failure = Failure::text("NOSCRIPT No matching script. Please use EVAL.");
 
@@ -90,6 +90,7 @@ fn with_interpreter(
     let last = c.client.last;
     let lent = std::mem::take(&mut c.own.lent);
     let outcome = f(&mut interpreter, c);
+    c.store.set_hold_info(HoldInfo::default());
     c.own.lent = lent;
     c.client.last = last;
     if !interpreter.is_spent() {
@@ -128,6 +129,7 @@ fn run(
     let _ = c.store.admit();
     let is_alone = c.store.is_alone();
     let known = script.reach() == Reach::Declared;
+    c.store.set_hold_info(HoldInfo { label: HOLDER, since_ms: c.now });
     let ended = match (is_alone, known) {
         (true, _) => interpreter.run(script, all, c)?,
         (false, false) => c.alone(&[], |c| interpreter.run(script, all, c))?,
@@ -150,6 +152,7 @@ fn again(script: &Arc<Script>, run: Run<'_>, c: &mut Context<'_>) -> Outcome {
     let sha = parse_digest(script.name.as_bytes()).expect("the name of a script is its digest");
     with_interpreter(c, |interpreter, c| {
         interpreter.compile(&sha, script)?;
+        c.store.set_hold_info(HoldInfo { label: HOLDER, since_ms: c.now });
         c.alone(&[], |c| interpreter.run(script, run, c))?;
         c.check_room()
     })

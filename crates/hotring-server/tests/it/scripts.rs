@@ -217,10 +217,10 @@ fn the_connections_of_a_scripts_own_thread_are_served() {
         config.lua_time_ms = 0;
     });
     let (mut looping, mut other) = (server.connect(), server.connect());
-    assert_eq!(eval(&mut other, "return 1", &["k"], &[]), Reply::Int(1));
+    // From its second run on a script holds its own keys alone.
+    assert_eq!(eval(&mut other, "return 2", &["k"], &[]), Reply::Int(2));
     let patterns = "return string.find(string.rep('a', 50000), '.-.-.-.-b') or KEYS[1]";
     for script in ["while true do end return KEYS[1]", patterns] {
-        // Held alone once it is known, not everything.
         let known = format!("if #ARGV > 0 then return 1 end {script}");
         assert_eq!(eval(&mut other, &known, &["k"], &["x"]), Reply::Int(1));
         looping.send(&crate::wire::request(&["EVAL", &known, "1", "k"]));
@@ -229,6 +229,31 @@ fn the_connections_of_a_scripts_own_thread_are_served() {
         while other.say("SCRIPT KILL").is_error() {}
         let reply = looping.reply();
         assert!(reply.text().starts_with("ERR Script killed by user"), "{reply:?}");
+    }
+}
+
+/// Who wanted what a script holds once waited for it, however long.
+#[test]
+fn who_wants_what_a_long_script_holds_is_told_so() {
+    for threads in [1, 2] {
+        let server = TestServer::with(|config| {
+            config.threads = threads;
+            config.lua_time_ms = 20_000;
+            config.busy_reply_ms = 100;
+        });
+        let (mut looping, mut other) = (server.connect(), server.connect());
+        let script = "if #ARGV > 0 then return 1 end while true do end return KEYS[1]";
+        assert_eq!(eval(&mut other, script, &["k"], &["x"]), Reply::Int(1));
+        looping.send(&request(&["EVAL", script, "1", "k"]));
+        // Before, it would wait.
+        std::thread::sleep(Duration::from_millis(400));
+        assert_eq!(other.say("SET elsewhere 1"), ok());
+        while !other.say("GET k").text().starts_with("BUSY Redis is busy running a script.") {}
+        assert!(eval(&mut other, "return 1", &["k"], &[]).text().starts_with("BUSY "));
+        assert_eq!(other.say("GET elsewhere"), bulk("1"));
+        assert_eq!(other.say("SCRIPT KILL"), ok());
+        assert!(looping.reply().text().starts_with("ERR Script killed by user"));
+        assert_eq!(other.say("GET k"), Reply::Null);
     }
 }
 
