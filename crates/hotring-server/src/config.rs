@@ -133,8 +133,12 @@ pub struct Config {
     pub inline_len_max: usize,
     /// Milliseconds that a script may run; 0 for no limit.
     pub lua_time_ms: u64,
+    /// Milliseconds from which on others are told that it is busy; 0 for never.
+    pub busy_reply_ms: u64,
     /// Instructions that a script may run through; 0 for no limit.
     pub lua_steps_max: u64,
+    /// Lines that scripts may write into the log in a second; 0 for no limit.
+    pub lua_log_max: u64,
     /// Memory that each thread's Lua may take.
     pub lua_memory_max: usize,
     /// What the scripts that the server knows may take.
@@ -157,6 +161,10 @@ pub struct Config {
     pub log_format: LogFormat,
     /// `ADDR:PORT` for metrics, health checks and the status page, if any.
     pub admin: Option<String>,
+    /// Milliseconds after which a thread that does not go round is called stuck; 0 for never.
+    pub watchdog_ms: u64,
+    /// Seconds after which a process that was asked to end does so whatever it waits for; 0 for never.
+    pub shutdown_timeout_s: u64,
 }
 
 impl Default for Config {
@@ -213,7 +221,9 @@ impl Default for Config {
             args_max: 1 << 20,
             inline_len_max: 64 << 10,
             lua_time_ms: 5_000,
+            busy_reply_ms: 5_000,
             lua_steps_max: 0,
+            lua_log_max: 100,
             lua_memory_max: 256 << 20,
             script_cache_max: 64 << 20,
             index: IndexSettings::default(),
@@ -225,6 +235,8 @@ impl Default for Config {
             log_level: LogLevel::Notice,
             log_format: LogFormat::Human,
             admin: None,
+            watchdog_ms: 5_000,
+            shutdown_timeout_s: 10,
         }
     }
 }

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use hotring_log::Lsn;
 use hotring_protocol::{ArgsView, CommandError, CommandId, Decoder, Limits, Spec, Writer, resolve};
-use hotring_store::{Buffer, KeyHash, Session};
+use hotring_store::{Buffer, HoldInfo, KeyHash, Session};
 
 use crate::acl::{Access, Origin};
 use crate::answer::{answer, deny};
@@ -37,6 +37,7 @@ use crate::memcached::{self, Talk};
 use crate::monitors;
 use crate::notify;
 use crate::random::Random;
+use crate::scripts::{BUSY, HOLDER};
 use crate::server::Server;
 use crate::subscriptions::is_allowed_while_listening;
 use crate::tracking;
@@ -113,6 +114,8 @@ pub(crate) struct Executor {
     own: Own,
     config: Arc<Config>,
     config_version: u64,
+    /// A script has run for long, and what it holds is refused.
+    is_busy: bool,
     /// Somebody wants to know what requests do, or which there are.
     is_watched: bool,
     limits: Limits,
@@ -134,6 +137,7 @@ impl Executor {
             store: server.store.session_named(&worker::name(thread)),
             own: Own { random: Random::new(seed), interpreter: None, lent: Lent::default() },
             config_version,
+            is_busy: false,
             is_watched: false,
             limits: limits(&config),
             config,
@@ -351,6 +355,10 @@ impl Executor {
 
     fn refresh_config(&mut self) {
         let version = self.server.config_version();
+        if self.server.scripts.busy.any() != self.is_busy {
+            self.is_busy = !self.is_busy;
+            self.look_around();
+        }
         if version != self.config_version {
             self.config_version = version;
             self.config = self.server.config();
@@ -363,7 +371,8 @@ impl Executor {
     fn look_around(&mut self) {
         let notes = self.config.notify.is_on();
         self.store.note_changes(notes);
-        let is_held_up = self.server.pause.is_set()
+        let is_held_up = self.is_busy
+            || self.server.pause.is_set()
             || self.server.loading.is_on()
             || self.server.durability.is_held_up(&self.config.log);
         self.is_watched = notes || self.server.monitors.any() || is_held_up;
@@ -518,6 +527,10 @@ impl Executor {
             reject(counters, client, Some(spec.id), LOADING, out);
             return true;
         }
+        if self.is_busy && self.is_held_by_script(spec, args, now) {
+            reject(counters, client, Some(spec.id), BUSY, out);
+            return true;
+        }
         if client.may_write(spec)
             && let Some(refusal) = self.server.durability.refuses(&self.config.log)
         {
@@ -543,6 +556,14 @@ impl Executor {
             Queued::TooMuch => client.closing = Some(Closing::InputLimit),
         }
         true
+    }
+
+    /// Whether a script that has run for long holds what a request asks for.
+    fn is_held_by_script(&self, spec: &Spec, args: ArgsView<'_>, now: u64) -> bool {
+        let is_long = |info: HoldInfo| {
+            info.label == HOLDER && now.saturating_sub(info.since_ms) >= self.config.busy_reply_ms
+        };
+        spec.keys_of(args).any(|key| self.store.held_by(key).is_some_and(is_long))
     }
 
     /// Publishes what a run of commands did, once for all of them.

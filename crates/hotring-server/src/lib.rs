@@ -29,6 +29,7 @@ mod commands;
 mod config;
 mod context;
 mod counters;
+mod deadline;
 mod durability;
 mod engine;
 mod error_kinds;
@@ -68,6 +69,7 @@ mod subscriptions;
 mod tls;
 mod tracking;
 mod transaction;
+mod watchdog;
 mod worker;
 
 pub use acl::Secret;

@@ -22,7 +22,9 @@ use tokio::sync::mpsc;
 use crate::config::{Config, LogFormat, LogLevel, StartError};
 use crate::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::server::{Parts, Server};
-use crate::{admin, background, clock, expirer, loading, log, memcached, worker};
+use crate::{
+    admin, background, clock, deadline, expirer, loading, log, memcached, watchdog, worker,
+};
 
 /// What the thread is called that does the work of the index on which no operation should wait.
 const EXPANDER: &str = "hotring-expand";
@@ -138,6 +140,7 @@ pub(crate) fn serve(prepared: Prepared, log_format: LogFormat) -> Result<(), Sta
             server.stopping().await;
         }
         tell_service_manager(NotifyState::Stopping);
+        let _deadline = deadline::begin(&server);
         // The signal tasks go on: a second signal ends the process at once.
         let ended = tokio::task::spawn_blocking(move || running.wait());
         ended.await.unwrap_or_else(|_| {
@@ -386,6 +389,8 @@ fn start_threads(
     threads.push(spawn(EXPANDER, move || {
         expanding.store.maintain(|| expanding.is_stopping());
     })?);
+    let watching = server.clone();
+    threads.push(spawn(watchdog::THREAD, move || watchdog::watch(&watching))?);
     let expiring = server.clone();
     threads.push(spawn(expirer::THREAD, move || expirer::run(&expiring))?);
     let server = server.clone();
@@ -425,7 +430,7 @@ fn accept(
             tokio::task::spawn_local(acceptor.clone().accept_unix(listener));
         }
         tokio::task::spawn_local(background::run(server.clone()));
-        // Dropping the runtime afterwards ends all three tasks and closes the listeners.
+        // Dropping the runtime afterwards ends all tasks and closes the listeners.
         server.stopping().await;
         Ok(())
     })

@@ -6,11 +6,19 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use sha1::{Digest, Sha1};
 
 use crate::failure::Failure;
+
+/// What a session that runs a script is called where others ask who holds a key.
+pub(crate) const HOLDER: u32 = 1;
+
+/// What is answered where a script holds what is asked for.
+pub(crate) const BUSY: &str =
+    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
 /// The SHA1 digest of a script's text.
 pub(crate) type Sha = [u8; 20];
@@ -166,6 +174,35 @@ pub(crate) struct Scripts {
     cache: Mutex<Cache>,
     /// Changes when scripts leave it.
     version: AtomicU64,
+    /// What the interpreters are doing, as long as there are these.
+    running: Mutex<Vec<Weak<Running>>>,
+    /// How many run for longer than `busy-reply-threshold`.
+    pub busy: Arc<Busy>,
+    /// What they write into the log.
+    pub lines: Arc<Lines>,
+}
+
+/// How many scripts run for longer than `busy-reply-threshold`.
+#[derive(Debug, Default)]
+pub(crate) struct Busy(AtomicU64);
+
+impl Busy {
+    // ORDERING: Relaxed throughout: who sees one a little later waits for it, as before it was one.
+    /// Whether there is any.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// One more.
+    pub(crate) fn begin(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One less.
+    pub(crate) fn end(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -227,6 +264,27 @@ impl Scripts {
         self.left();
     }
 
+    /// Where an interpreter shows what it is doing.
+    pub(crate) fn show(&self) -> Arc<Running> {
+        let shown = Arc::new(Running::default());
+        let mut running = self.running();
+        running.retain(|other| other.strong_count() > 0);
+        running.push(Arc::downgrade(&shown));
+        shown
+    }
+
+    /// Asks all that run to end; what has become of the one of which most can be said.
+    pub(crate) fn kill(&self) -> Kill {
+        let kills: Vec<Kill> =
+            self.running().iter().filter_map(Weak::upgrade).map(|running| running.kill()).collect();
+        let is = |kill: &Kill| kills.contains(kill);
+        [Kill::Killed, Kill::TooLate].into_iter().find(is).unwrap_or(Kill::Nothing)
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<Weak<Running>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How many there are, and what they take.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let cache = self.lock();
@@ -278,7 +336,37 @@ impl Cache {
     }
 }
 
-/// What a thread's script is doing, for SCRIPT KILL.
+/// The lines that scripts write into the log: so many in a second, and of the others how many there were.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(Mutex<Second>);
+
+#[derive(Debug, Default)]
+struct Second {
+    began: Option<Instant>,
+    lines: u64,
+    left_out: u64,
+}
+
+impl Lines {
+    /// Whether there may be another line of `max` in a second, 0 for no limit; and how many were left out since the last
+    /// one.
+    pub(crate) fn next(&self, now: Instant, max: u64) -> Option<u64> {
+        let mut second = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |began: Instant| now.duration_since(began) >= Duration::from_secs(1);
+        if second.began.is_none_or(is_over) {
+            second.began = Some(now);
+            second.lines = 0;
+        }
+        if max > 0 && second.lines >= max {
+            second.left_out += 1;
+            return None;
+        }
+        second.lines += 1;
+        Some(std::mem::take(&mut second.left_out))
+    }
+}
+
+/// What an interpreter's script is doing, for SCRIPT KILL.
 #[derive(Debug, Default)]
 pub(crate) struct Running(AtomicU8);
 
@@ -399,6 +487,35 @@ mod tests {
         assert!(error.message().contains("script-cache-limit"));
         scripts.clear();
         assert_eq!(scripts.counts(), (0, 0));
+    }
+
+    /// A script once could fill the disk with lines of any length.
+    #[test]
+    fn lines_of_the_log_are_so_many_in_a_second() {
+        let (lines, start) = (Lines::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let told: Vec<_> = (0..5).map(|i| lines.next(at(i), 2)).collect();
+        assert_eq!(told, [Some(0), Some(0), None, None, None]);
+        assert_eq!(lines.next(at(1000), 2), Some(3));
+        assert_eq!(lines.next(at(1001), 2), Some(0));
+        assert_eq!(lines.next(at(1002), 2), None);
+        assert_eq!(lines.next(at(1002), 0), Some(1), "without a limit");
+    }
+
+    #[test]
+    fn all_that_run_are_killed() {
+        let scripts = Scripts::default();
+        assert_eq!(scripts.kill(), Kill::Nothing);
+        let (one, other) = (scripts.show(), scripts.show());
+        assert_eq!(scripts.kill(), Kill::Nothing);
+        one.begin();
+        assert!(one.write());
+        assert_eq!(scripts.kill(), Kill::TooLate);
+        other.begin();
+        assert_eq!(scripts.kill(), Kill::Killed);
+        assert!(other.is_killed() && !one.is_killed());
+        drop((one, other));
+        assert_eq!(scripts.kill(), Kill::Nothing);
     }
 
     #[test]

@@ -33,11 +33,12 @@ use crate::monitors::Monitors;
 use crate::pause::ClientPause;
 use crate::pubsub::PubSub;
 use crate::rates::Rates;
-use crate::scripts::{Running, Scripts};
+use crate::scripts::Scripts;
 use crate::scrub::Scrubber;
 use crate::slowlog::SlowLog;
 use crate::tls::Tls;
 use crate::tracking::Tracking;
+use crate::watchdog::Beats;
 
 /// Held by each test that has a stalled thread. Where a log line is met first by a thread that has no
 /// log, `tracing` may drop it from then on for all, also for the test that looks for it.
@@ -53,8 +54,8 @@ pub(crate) struct ThreadShared {
     pub memcached: memcached::Counts,
     /// Connections that it serves, for choosing the least loaded one.
     pub connections: AtomicUsize,
-    /// What its script is doing.
-    pub script: Arc<Running>,
+    /// That it still goes round.
+    pub beats: Beats,
     /// The keys that it is asked for most.
     pub hot_keys: HotKeys,
 }

@@ -22,13 +22,10 @@ use crate::executor::Conversation;
 use crate::listen::Incoming;
 use crate::server::Server;
 use crate::socket::{Socket, Thread};
+use crate::watchdog;
 
 /// How long clients may take to fetch their last replies when the server stops.
 const FINISH_MAX: Duration = Duration::from_secs(5);
-
-/// Time between two looks for removed memory that can be given back; a look that finds none is a
-/// comparison.
-const COLLECT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What thread `index` and its session are called.
 pub(crate) fn name(index: usize) -> String {
@@ -59,15 +56,18 @@ pub(crate) fn run(
         receiving.abort();
         collecting.abort();
         finish(&thread).await;
+        server.threads[index].beats.end();
     });
 }
 
-/// Gives back removed memory also while no command comes.
+/// Says that the thread goes round, and gives back removed memory also while no command comes; a look that finds
+/// none is a comparison.
 async fn collect(thread: Rc<Thread>) {
-    let mut timer = tokio::time::interval(COLLECT_PAUSE);
+    let mut timer = tokio::time::interval(watchdog::BEAT);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         timer.tick().await;
+        thread.server.threads[thread.index].beats.beat(&thread.server);
         thread.collect();
     }
 }
@@ -176,6 +176,7 @@ async fn finish(thread: &Thread) {
     thread.finishing.set(true);
     let deadline = clock::monotonic() + FINISH_MAX;
     loop {
+        thread.server.threads[thread.index].beats.beat(&thread.server);
         let mut open = 0;
         for client in thread.server.clients() {
             if client.thread == thread.index {

@@ -71,6 +71,14 @@ const TEXTS: &[&str] = &[
     "'MY error'",
     "'*'",
     "'user_script'",
+    "'(.-)%s*$'",
+    "'%b()'",
+    "'%f[%w]%w+'",
+    "'.-.-.-.-b'",
+    "'^()[^%]a-]*%1'",
+    "('x*'):rep(14000)",
+    "('a'):rep(50000)",
+    "('('):rep(70000)",
 ];
 
 /// Functions that any arguments are passed to.
@@ -132,6 +140,12 @@ const FUNCTIONS: &[&str] = &[
     "string.char",
     "string.sub",
     "string.lower",
+    "string.find",
+    "string.match",
+    "string.gmatch",
+    "string.gsub",
+    "string.rep",
+    "table.sort",
     "coroutine.create",
     "coroutine.resume",
     "coroutine.status",
@@ -259,14 +273,17 @@ impl Composer<'_> {
             return self.leaf();
         }
         self.depth += 1;
-        match self.byte() % 16 {
+        match self.byte() % 18 {
             0..=4 => self.leaf(),
             5..=6 => self.table(),
             7..=9 => self.call(),
             10..=11 => self.command(),
             12 => self.write("($ .. $)"),
             13 => self.write("(function(...) return $, $ end)"),
-            14 => self.write("#(type(@) == 'number' and '' or $)"),
+            // Many values, each of its own.
+            14 => self.write("(function() local t = {} for i = 1, 9000 do t[i] = {$} end return t end)()"),
+            15 => self.write("('x'):gsub('.', function(...) return $ end)"),
+            16 => self.write("#(type(@) == 'number' and '' or $)"),
             _ => self.write("select(-1, pcall(@, $))"),
         }
         self.depth -= 1;

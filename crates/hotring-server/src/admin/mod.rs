@@ -33,7 +33,7 @@ use crate::clock;
 use crate::facts::Facts;
 use crate::loading::Stage;
 use crate::server::Server;
-use crate::worker;
+use crate::{watchdog, worker};
 use metrics::{CommandFigures, Figures};
 
 pub use metrics::markdown;
@@ -210,11 +210,10 @@ async fn status(State(admin): State<Admin>) -> Response {
 
 /// Whether the process lives, and does what it is there for.
 async fn healthz(State(admin): State<Admin>) -> Response {
-    match admin.server.durability.log().and_then(|log| log.trouble()) {
-        Some(trouble) => {
-            let text = format!("the log can't be written: {trouble}\n");
-            plain(StatusCode::SERVICE_UNAVAILABLE, &text)
-        }
+    let trouble = admin.server.durability.log().and_then(|log| log.trouble());
+    let trouble = trouble.map(|trouble| format!("the log can't be written: {trouble}"));
+    match trouble.or_else(|| watchdog::stuck(&admin.server)) {
+        Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n")),
         None => plain(StatusCode::OK, "ok\n"),
     }
 }

@@ -10,13 +10,13 @@
 use std::sync::Arc;
 
 use hotring_protocol::{ArgsView, lookup, parse_i64};
-use hotring_store::Key;
+use hotring_store::{HoldInfo, Key};
 
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::monitors;
-use crate::script::{Compiled, Ended, Interpreter, Run};
-use crate::scripts::{DIGEST_LEN, Kill, Reach, Script, digest, digest_text, parse_digest};
+use crate::script::{Ended, Interpreter, Run};
+use crate::scripts::{DIGEST_LEN, HOLDER, Kill, Reach, Script, digest, digest_text, parse_digest};
 
 const NO_SCRIPT: Failure = Failure::text("NOSCRIPT No matching script. Please use EVAL.");
 
@@ -37,8 +37,8 @@ pub(crate) fn eval(c: &mut Context<'_>, read_only: bool) -> Outcome {
     let (keys, args) = arguments(c.args)?;
     let sha = digest(c.args.at(1));
     with_interpreter(c, |interpreter, c| {
-        let compiled = match interpreter.find(&sha, &c.server.scripts) {
-            Some(compiled) => compiled,
+        let script = match interpreter.find(&sha, &c.server.scripts) {
+            Some(script) => script,
             None => {
                 let known = c.server.scripts.find(&sha);
                 let is_new = known.is_none();
@@ -46,16 +46,16 @@ pub(crate) fn eval(c: &mut Context<'_>, read_only: bool) -> Outcome {
                     Some(script) => script,
                     None => Arc::new(Script::new(&sha, c.args.at(1))?),
                 };
-                let compiled = interpreter.compile(&sha, script)?;
+                interpreter.compile(&sha, &script)?;
                 if is_new {
                     let len_max = c.server.config().script_cache_max;
-                    compiled.script.note_use(c.now);
-                    c.server.scripts.add(sha, &compiled.script, len_max);
+                    script.note_use(c.now);
+                    c.server.scripts.add(sha, &script, len_max);
                 }
-                compiled
+                script
             }
         };
-        run(interpreter, &compiled, keys, args, read_only, c)
+        run(interpreter, &script, keys, args, read_only, c)
     })
 }
 
@@ -66,14 +66,15 @@ pub(crate) fn evalsha(c: &mut Context<'_>, read_only: bool) -> Outcome {
     let (keys, args) = arguments(c.args)?;
     let sha = parse_digest(c.args.at(1)).ok_or(NO_SCRIPT)?;
     with_interpreter(c, |interpreter, c| {
-        let compiled = match interpreter.find(&sha, &c.server.scripts) {
-            Some(compiled) => compiled,
+        let script = match interpreter.find(&sha, &c.server.scripts) {
+            Some(script) => script,
             None => {
                 let script = c.server.scripts.find(&sha).ok_or(NO_SCRIPT)?;
-                interpreter.compile(&sha, script)?
+                interpreter.compile(&sha, &script)?;
+                script
             }
         };
-        run(interpreter, &compiled, keys, args, read_only, c)
+        run(interpreter, &script, keys, args, read_only, c)
     })
 }
 
@@ -89,6 +90,7 @@ fn with_interpreter(
     let last = c.client.last;
     let lent = std::mem::take(&mut c.own.lent);
     let outcome = f(&mut interpreter, c);
+    c.store.set_hold_info(HoldInfo::default());
     c.own.lent = lent;
     c.client.last = last;
     if !interpreter.is_spent() {
@@ -98,20 +100,18 @@ fn with_interpreter(
 }
 
 fn new_interpreter(c: &Context<'_>) -> Result<Box<Interpreter>, Failure> {
-    let running = Arc::clone(&c.server.threads[c.client.shared.thread].script);
-    Interpreter::new(&c.server.config(), running)
+    Interpreter::new(&c.server.config(), &c.server.scripts)
 }
 
 /// Runs a script with its keys, or with all of them if it may use others.
 fn run(
     interpreter: &mut Interpreter,
-    compiled: &Compiled,
+    script: &Arc<Script>,
     keys: ArgsView<'_>,
     args: ArgsView<'_>,
     read_only: bool,
     c: &mut Context<'_>,
 ) -> Outcome {
-    let script = &compiled.script;
     if read_only && script.writes {
         return Err(Failure::text(
             "ERR Can not execute a script with write flag using *_ro command.",
@@ -129,30 +129,31 @@ fn run(
     let _ = c.store.admit();
     let is_alone = c.store.is_alone();
     let known = script.reach() == Reach::Declared;
+    c.store.set_hold_info(HoldInfo { label: HOLDER, since_ms: c.now });
     let ended = match (is_alone, known) {
-        (true, _) => interpreter.run(compiled, all, c)?,
-        (false, false) => c.alone(&[], |c| interpreter.run(compiled, all, c))?,
-        (false, true) if keys.is_empty() => interpreter.run(compiled, some, c)?,
+        (true, _) => interpreter.run(script, all, c)?,
+        (false, false) => c.alone(&[], |c| interpreter.run(script, all, c))?,
+        (false, true) if keys.is_empty() => interpreter.run(script, some, c)?,
         (false, true) => {
             let keys: Vec<&[u8]> = keys.iter().collect();
             c.store.prefetch(&mut keys.iter().map(Key::from).collect::<Vec<_>>());
-            c.alone(&keys, |c| interpreter.run(compiled, some, c))?
+            c.alone(&keys, |c| interpreter.run(script, some, c))?
         }
     };
     match ended {
         Ended::Replied => c.check_room(),
-        Ended::NeedsAll => again(compiled, all, c),
+        Ended::NeedsAll => again(script, all, c),
     }
 }
 
 /// Runs a script that has wanted more than it was given, from its beginning. Its interpreter has ended
 /// with the first try.
-fn again(compiled: &Compiled, run: Run<'_>, c: &mut Context<'_>) -> Outcome {
-    let script = Arc::clone(&compiled.script);
+fn again(script: &Arc<Script>, run: Run<'_>, c: &mut Context<'_>) -> Outcome {
     let sha = parse_digest(script.name.as_bytes()).expect("the name of a script is its digest");
     with_interpreter(c, |interpreter, c| {
-        let compiled = interpreter.compile(&sha, script)?;
-        c.alone(&[], |c| interpreter.run(&compiled, run, c))?;
+        interpreter.compile(&sha, script)?;
+        c.store.set_hold_info(HoldInfo { label: HOLDER, since_ms: c.now });
+        c.alone(&[], |c| interpreter.run(script, run, c))?;
         c.check_room()
     })
 }
@@ -162,8 +163,12 @@ pub(crate) fn load(c: &mut Context<'_>) -> Outcome {
     let sha = digest(text);
     with_interpreter(c, |interpreter, c| {
         let script = match interpreter.find(&sha, &c.server.scripts) {
-            Some(compiled) => compiled.script,
-            None => interpreter.compile(&sha, Arc::new(Script::new(&sha, text)?))?.script,
+            Some(script) => script,
+            None => {
+                let script = Arc::new(Script::new(&sha, text)?);
+                interpreter.compile(&sha, &script)?;
+                script
+            }
         };
         c.server.scripts.load(sha, script, c.server.config().script_cache_max)
     })?;
@@ -195,17 +200,17 @@ pub(crate) fn flush(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn kill(c: &mut Context<'_>) -> Outcome {
-    let kills: Vec<Kill> = c.server.threads.iter().map(|thread| thread.script.kill()).collect();
-    if kills.contains(&Kill::Killed) {
-        c.reply.ok();
-        return Ok(());
+    match c.server.scripts.kill() {
+        Kill::Killed => {
+            c.reply.ok();
+            Ok(())
+        }
+        Kill::TooLate => Err(Failure::text(
+            "UNKILLABLE Sorry the script already executed write commands against the dataset. It ends at \
+             lua-time-limit.",
+        )),
+        Kill::Nothing => Err(Failure::text("NOTBUSY No scripts in execution right now.")),
     }
-    Err(Failure::text(if kills.contains(&Kill::TooLate) {
-        "UNKILLABLE Sorry the script already executed write commands against the dataset. It ends at \
-         lua-time-limit."
-    } else {
-        "NOTBUSY No scripts in execution right now."
-    }))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use mlua::{Lua, MultiValue, Table, Value};
 
+use super::args::function;
 use super::redis::refused;
 
 pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
@@ -17,7 +18,7 @@ pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
     add(lua, &library, "arshift", |args| shift(args, |n, by| (n as i32 >> by) as u32))?;
     add(lua, &library, "rol", |args| shift(args, u32::rotate_left))?;
     add(lua, &library, "ror", |args| shift(args, u32::rotate_right))?;
-    library.raw_set("tohex", lua.create_function(|lua, args| tohex(lua, &args))?)?;
+    library.raw_set("tohex", function(lua, tohex)?)?;
     Ok(library)
 }
 
@@ -32,14 +33,14 @@ fn add(
     name: &'static str,
     f: impl Fn(&[u32]) -> Option<u32> + 'static,
 ) -> mlua::Result<()> {
-    let function = move |lua: &Lua, args: MultiValue| -> mlua::Result<Value> {
+    let run = move |lua: &Lua, args: &MultiValue| -> mlua::Result<Value> {
         let numbers: Option<Vec<u32>> = args.iter().map(|arg| bits(lua, arg)).collect();
         match numbers.and_then(|numbers| f(&numbers)) {
             Some(result) => Ok(Value::Number(f64::from(result as i32))),
             None => refused(lua, bad_argument(name)),
         }
     };
-    library.raw_set(name, lua.create_function(function)?)
+    library.raw_set(name, function(lua, run)?)
 }
 
 fn bad_argument(name: &str) -> String {

@@ -1,9 +1,18 @@
 //! `cjson`: JSON for scripts, in the form of lua-cjson with its defaults.
+//!
+//! What is written counts against the run's time and memory: tables within tables, each there several times, are few
+//! values and an endless text. What is read becomes values of Lua as it comes.
+
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Table, Value};
-use serde_json::Value as Json;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use super::args::function;
 use super::redis::refused;
+use super::state::State;
 
 /// Tables within tables that are encoded.
 const DEPTH_MAX: usize = 128;
@@ -12,56 +21,122 @@ const DEPTH_MAX: usize = 128;
 const SPARSE_RATIO: usize = 2;
 const SPARSE_SAFE: usize = 10;
 
-pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
+pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     library.raw_set("null", Value::NULL)?;
-    library.raw_set("encode", lua.create_function(|lua, args| encode(lua, &args))?)?;
-    library.raw_set("decode", lua.create_function(|lua, args| decode(lua, &args))?)?;
+    let own = Rc::clone(state);
+    library.raw_set("encode", function(lua, move |lua, args| encode(lua, args, &own))?)?;
+    let own = Rc::clone(state);
+    library.raw_set("decode", function(lua, move |lua, args| decode(lua, args, &own))?)?;
     Ok(library)
 }
 
-fn encode(lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
+fn encode(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<Value> {
     if args.len() != 1 {
         return refused(lua, "bad argument #1 to 'encode' (expected 1 argument)");
     }
-    let mut text = Vec::new();
-    match write(lua, &args[0], 0, &mut text) {
-        Ok(()) => Ok(Value::String(lua.create_string(&text)?)),
-        Err(why) => refused(lua, why),
-    }
+    let mut encoder = Encoder { lua, state, text: Vec::new() };
+    encoder.write(&args[0], 0)?;
+    Ok(Value::String(lua.create_string(&encoder.text)?))
 }
 
-fn write(lua: &Lua, value: &Value, depth: usize, text: &mut Vec<u8>) -> Result<(), String> {
-    match value {
-        Value::Nil => text.extend_from_slice(b"null"),
-        null if *null == Value::NULL => text.extend_from_slice(b"null"),
-        Value::Boolean(truth) => text.extend_from_slice(truth.to_string().as_bytes()),
-        Value::Integer(_) | Value::Number(_) => write_number(lua, value, text)?,
-        Value::String(string) => write_string(&string.as_bytes(), text),
-        Value::Table(_) if depth >= DEPTH_MAX => {
-            return Err(format!("Cannot serialise, excessive depth ({})", depth + 1));
-        }
-        Value::Table(table) => match array_len(table)? {
-            0 => write_object(lua, table, depth, text)?,
-            len => write_array(lua, table, len, depth, text)?,
-        },
-        other => {
-            return Err(format!("Cannot serialise {}: type not supported", other.type_name()));
-        }
-    }
-    Ok(())
+struct Encoder<'a> {
+    lua: &'a Lua,
+    state: &'a State,
+    text: Vec<u8>,
 }
 
-fn write_number(lua: &Lua, value: &Value, text: &mut Vec<u8>) -> Result<(), String> {
-    if value.as_f64().is_some_and(|number| !number.is_finite()) {
-        return Err("Cannot serialise number: must not be NaN or Inf".to_owned());
+impl Encoder<'_> {
+    fn write(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
+        self.state.must_spend(1)?;
+        self.state.must_fit(self.lua, self.text.len())?;
+        match value {
+            Value::Nil => self.text.extend_from_slice(b"null"),
+            null if *null == Value::NULL => self.text.extend_from_slice(b"null"),
+            Value::Boolean(truth) => self.text.extend_from_slice(truth.to_string().as_bytes()),
+            Value::Integer(_) | Value::Number(_) => self.write_number(value)?,
+            Value::String(string) => write_string(&string.as_bytes(), &mut self.text),
+            Value::Table(_) if depth >= DEPTH_MAX => {
+                let why = format!("Cannot serialise, excessive depth ({})", depth + 1);
+                return refused(self.lua, why);
+            }
+            Value::Table(table) => match self.array_len(table)? {
+                0 => self.write_object(table, depth)?,
+                len => self.write_array(table, len, depth)?,
+            },
+            other => {
+                let kind = other.type_name();
+                return refused(self.lua, format!("Cannot serialise {kind}: type not supported"));
+            }
+        }
+        Ok(())
     }
-    // As Lua writes numbers, with 14 digits.
-    match lua.coerce_string(value.clone()) {
-        Ok(Some(number)) => text.extend_from_slice(&number.as_bytes()),
-        _ => return Err("Cannot serialise number".to_owned()),
+
+    fn write_number(&mut self, value: &Value) -> mlua::Result<()> {
+        if value.as_f64().is_some_and(|number| !number.is_finite()) {
+            return refused(self.lua, "Cannot serialise number: must not be NaN or Inf");
+        }
+        // As Lua writes numbers, with 14 digits.
+        let number = self.lua.coerce_string(value.clone())?.expect("a number has a text");
+        self.text.extend_from_slice(&number.as_bytes());
+        Ok(())
     }
-    Ok(())
+
+    /// The last index of a table that is an array; 0 of one that is an object.
+    fn array_len(&self, table: &Table) -> mlua::Result<usize> {
+        let (mut last, mut items) = (0, 0);
+        for pair in table.pairs::<Value, Value>() {
+            self.state.must_spend(1)?;
+            match pair?.0 {
+                Value::Integer(index) if index > 0 => last = last.max(index as usize),
+                _ => return Ok(0),
+            }
+            items += 1;
+        }
+        if last > items * SPARSE_RATIO && last > SPARSE_SAFE {
+            return refused(self.lua, "Cannot serialise table: excessively sparse array");
+        }
+        Ok(last)
+    }
+
+    fn write_array(&mut self, table: &Table, len: usize, depth: usize) -> mlua::Result<()> {
+        self.text.push(b'[');
+        for i in 1..=len {
+            if i > 1 {
+                self.text.push(b',');
+            }
+            self.write(&table.raw_get::<Value>(i)?, depth + 1)?;
+        }
+        self.text.push(b']');
+        Ok(())
+    }
+
+    fn write_object(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
+        self.text.push(b'{');
+        let start = self.text.len();
+        for pair in table.pairs::<Value, Value>() {
+            let (key, value) = pair?;
+            if self.text.len() > start {
+                self.text.push(b',');
+            }
+            match &key {
+                Value::String(key) => write_string(&key.as_bytes(), &mut self.text),
+                Value::Integer(_) | Value::Number(_) => {
+                    self.text.push(b'"');
+                    self.write_number(&key)?;
+                    self.text.push(b'"');
+                }
+                _ => {
+                    let why = "Cannot serialise table: table key must be a number or string";
+                    return refused(self.lua, why);
+                }
+            }
+            self.text.push(b':');
+            self.write(&value, depth + 1)?;
+        }
+        self.text.push(b'}');
+        Ok(())
+    }
 }
 
 fn write_string(string: &[u8], text: &mut Vec<u8>) {
@@ -81,71 +156,7 @@ fn write_string(string: &[u8], text: &mut Vec<u8>) {
     text.push(b'"');
 }
 
-/// The last index of a table that is an array; 0 of one that is an object.
-fn array_len(table: &Table) -> Result<usize, String> {
-    let (mut last, mut items) = (0, 0);
-    for pair in table.pairs::<Value, Value>() {
-        let (key, _) = pair.map_err(|error| error.to_string())?;
-        match key {
-            Value::Integer(index) if index > 0 => last = last.max(index as usize),
-            _ => return Ok(0),
-        }
-        items += 1;
-    }
-    if last > items * SPARSE_RATIO && last > SPARSE_SAFE {
-        return Err("Cannot serialise table: excessively sparse array".to_owned());
-    }
-    Ok(last)
-}
-
-fn write_array(
-    lua: &Lua,
-    table: &Table,
-    len: usize,
-    depth: usize,
-    text: &mut Vec<u8>,
-) -> Result<(), String> {
-    text.push(b'[');
-    for i in 1..=len {
-        if i > 1 {
-            text.push(b',');
-        }
-        let item = table.raw_get::<Value>(i).map_err(|error| error.to_string())?;
-        write(lua, &item, depth + 1, text)?;
-    }
-    text.push(b']');
-    Ok(())
-}
-
-fn write_object(lua: &Lua, table: &Table, depth: usize, text: &mut Vec<u8>) -> Result<(), String> {
-    text.push(b'{');
-    let start = text.len();
-    for pair in table.pairs::<Value, Value>() {
-        let (key, value) = pair.map_err(|error| error.to_string())?;
-        if text.len() > start {
-            text.push(b',');
-        }
-        match &key {
-            Value::String(key) => write_string(&key.as_bytes(), text),
-            Value::Integer(_) | Value::Number(_) => {
-                text.push(b'"');
-                write_number(lua, &key, text)?;
-                text.push(b'"');
-            }
-            _ => {
-                return Err(
-                    "Cannot serialise table: table key must be a number or string".to_owned()
-                );
-            }
-        }
-        text.push(b':');
-        write(lua, &value, depth + 1, text)?;
-    }
-    text.push(b'}');
-    Ok(())
-}
-
-fn decode(lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
+fn decode(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<Value> {
     let text = match args.front() {
         Some(value @ (Value::String(_) | Value::Integer(_) | Value::Number(_)))
             if args.len() == 1 =>
@@ -154,33 +165,92 @@ fn decode(lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
         }
         _ => return refused(lua, "bad argument #1 to 'decode' (string expected)"),
     };
-    let json: Json = match serde_json::from_slice(&text.as_bytes()) {
-        Ok(json) => json,
-        Err(error) => return refused(lua, format!("Expected valid JSON: {error}")),
-    };
-    read(lua, &json)
+    let text = text.as_bytes();
+    let mut json = serde_json::Deserializer::from_slice(&text);
+    let ended = Cell::new(None);
+    let decoder = Decoder { lua, state, ended: &ended };
+    let decoded = decoder.deserialize(&mut json).and_then(|value| json.end().map(|()| value));
+    match (decoded, ended.take()) {
+        (Ok(value), _) => Ok(value),
+        (Err(_), Some(error)) => Err(error),
+        (Err(error), None) => refused(lua, format!("Expected valid JSON: {error}")),
+    }
 }
 
-/// No deeper than the parser allows, which is 128.
-fn read(lua: &Lua, json: &Json) -> mlua::Result<Value> {
-    Ok(match json {
-        Json::Null => Value::NULL,
-        Json::Bool(truth) => Value::Boolean(*truth),
-        Json::Number(number) => Value::Number(number.as_f64().unwrap_or(f64::NAN)),
-        Json::String(text) => Value::String(lua.create_string(text)?),
-        Json::Array(items) => {
-            let table = lua.create_table_with_capacity(items.len(), 0)?;
-            for (i, item) in items.iter().enumerate() {
-                table.raw_set(i + 1, read(lua, item)?)?;
-            }
-            Value::Table(table)
+/// Makes values of Lua of JSON. No deeper than the parser allows, which is 128.
+#[derive(Clone, Copy)]
+struct Decoder<'a> {
+    lua: &'a Lua,
+    state: &'a State,
+    /// What went wrong where it is not the text that is wrong.
+    ended: &'a Cell<Option<mlua::Error>>,
+}
+
+impl Decoder<'_> {
+    fn check<T, E: serde::de::Error>(self, result: mlua::Result<T>) -> Result<T, E> {
+        result.map_err(|error| {
+            self.ended.set(Some(error));
+            E::custom("the script ends")
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Decoder<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.check(self.state.must_spend(1))?;
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Decoder<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::NULL)
+    }
+
+    fn visit_bool<E>(self, truth: bool) -> Result<Value, E> {
+        Ok(Value::Boolean(truth))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Number(number as f64))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Number(number as f64))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(Value::Number(number))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::String(self.check(self.lua.create_string(text))?))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let table = self.check(self.lua.create_table())?;
+        let mut i = 0;
+        while let Some(item) = items.next_element_seed(self)? {
+            i += 1;
+            self.check(table.raw_set(i, item))?;
         }
-        Json::Object(fields) => {
-            let table = lua.create_table_with_capacity(0, fields.len())?;
-            for (name, field) in fields {
-                table.raw_set(lua.create_string(name)?, read(lua, field)?)?;
-            }
-            Value::Table(table)
+        Ok(Value::Table(table))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let table = self.check(self.lua.create_table())?;
+        while let Some(name) = fields.next_key_seed(self)? {
+            let field = fields.next_value_seed(self)?;
+            self.check(table.raw_set(name, field))?;
         }
-    })
+        Ok(Value::Table(table))
+    }
 }

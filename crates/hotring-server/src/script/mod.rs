@@ -12,13 +12,16 @@
 //!
 //! That a script is atomic is up to the caller, who holds its keys.
 
+mod args;
 mod bit;
 mod call;
 mod json;
 mod msgpack;
 mod pack;
+mod pattern;
 mod redis;
 mod state;
+mod text;
 mod values;
 
 use std::collections::HashMap;
@@ -26,12 +29,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hotring_protocol::{ArgsView, KeptArgs, lookup};
-use mlua::{ChunkMode, Error, Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
+use mlua::{ChunkMode, Error, Function, Lua, LuaOptions, StdLib, Table, Value};
 
 use crate::config::Config;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::scripts::{Reach, Running, Script, Scripts, Sha};
+use crate::scripts::{Reach, Script, Scripts, Sha};
+use args::{Bounded, collect};
 use call::Caller;
 use state::{State, Stop};
 
@@ -53,20 +57,15 @@ pub(crate) struct Interpreter {
     /// What the prelude returned.
     run: Function,
     state: Rc<State>,
-    compiled: HashMap<Sha, Compiled>,
+    compiled: HashMap<Sha, Arc<Script>>,
+    /// Their functions by their names: they belong to Lua, as mlua's references are few.
+    functions: Table,
     /// Of the cache, when `compiled` was right.
     version: u64,
     /// Buffers of `redis.call`.
     request: KeptArgs,
     reply: Vec<u8>,
     is_spent: bool,
-}
-
-/// A script that can run here.
-#[derive(Clone)]
-pub(crate) struct Compiled {
-    pub script: Arc<Script>,
-    function: Function,
 }
 
 /// What a script is run with.
@@ -90,28 +89,31 @@ pub(crate) enum Ended {
 }
 
 impl Interpreter {
-    /// An interpreter for a thread that shows by `running` what its script is doing.
-    pub(crate) fn new(config: &Config, running: Arc<Running>) -> Result<Box<Self>, Failure> {
+    /// An interpreter, which shows to `scripts` what it is doing.
+    pub(crate) fn new(config: &Config, scripts: &Scripts) -> Result<Box<Self>, Failure> {
         let build = || {
             let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
             let lua = Lua::new_with(libraries, LuaOptions::new())?;
-            let state = Rc::new(State::new(running));
+            let state = Rc::new(State::new(scripts));
+            args::prepare(&lua)?;
             let native = redis::functions(&lua, &state)?;
-            native.set("cjson", json::functions(&lua)?)?;
-            native.set("cmsgpack", msgpack::functions(&lua)?)?;
+            native.set("cjson", json::functions(&lua, &state)?)?;
+            native.set("cmsgpack", msgpack::functions(&lua, &state)?)?;
             native.set("struct", pack::functions(&lua)?)?;
             native.set("bit", bit::functions(&lua)?)?;
+            let functions = lua.create_table()?;
             let run: Function = lua.load(PRELUDE).set_name("=prelude").call(native)?;
             state::watch(&lua, &state)?;
             lua.set_memory_limit(config.lua_memory_max)?;
-            Ok((lua, run, state))
+            Ok((lua, run, functions, state))
         };
-        let (lua, run, state) = build().map_err(|error: Error| failure(&error))?;
+        let (lua, run, functions, state) = build().map_err(|error: Error| failure(&error))?;
         Ok(Box::new(Interpreter {
             lua,
             run,
             state,
             compiled: HashMap::new(),
+            functions,
             version: 0,
             request: KeptArgs::default(),
             reply: Vec::new(),
@@ -120,17 +122,24 @@ impl Interpreter {
     }
 
     /// The script of this digest, if it has run here and is still in the cache.
-    pub(crate) fn find(&mut self, sha: &Sha, scripts: &Scripts) -> Option<Compiled> {
+    pub(crate) fn find(&mut self, sha: &Sha, scripts: &Scripts) -> Option<Arc<Script>> {
         let version = scripts.version();
         if version != self.version {
             self.version = version;
-            self.compiled.clear();
+            self.forget();
         }
         self.compiled.get(sha).cloned()
     }
 
+    /// Forgets what is compiled.
+    fn forget(&mut self) {
+        self.compiled.clear();
+        // It shrinks nothing, and so needs no memory.
+        let _ = self.functions.clear();
+    }
+
     /// Compiles a script.
-    pub(crate) fn compile(&mut self, sha: &Sha, script: Arc<Script>) -> Result<Compiled, Failure> {
+    pub(crate) fn compile(&mut self, sha: &Sha, script: &Arc<Script>) -> Result<(), Failure> {
         let chunk = self.lua.load(&*script.code).set_name(format!("@{CHUNK}"));
         let function = chunk.set_mode(ChunkMode::Text).into_function().map_err(|error| {
             let why = match error {
@@ -139,12 +148,13 @@ impl Interpreter {
             };
             Failure::from(format!("ERR Error compiling script (new function): {why}"))
         })?;
-        let compiled = Compiled { script, function };
         if self.compiled.len() >= COMPILED_MAX {
-            self.compiled.clear();
+            self.forget();
         }
-        self.compiled.insert(*sha, compiled.clone());
-        Ok(compiled)
+        let kept = self.functions.raw_set(script.name.as_str(), function);
+        kept.map_err(|error| failure(&error))?;
+        self.compiled.insert(*sha, Arc::clone(script));
+        Ok(())
     }
 
     /// Whether it is to be used no more.
@@ -155,14 +165,15 @@ impl Interpreter {
     /// Runs a script and writes its reply.
     pub(crate) fn run(
         &mut self,
-        compiled: &Compiled,
+        script: &Script,
         run: Run<'_>,
         c: &mut Context<'_>,
     ) -> Result<Ended, Failure> {
         let config = c.server.config();
         self.lua.set_memory_limit(config.lua_memory_max).map_err(|error| failure(&error))?;
+        state::watch(&self.lua, &self.state).map_err(|error| failure(&error))?;
         self.state.begin(&config);
-        let outcome = self.enter(&compiled.function, run, c);
+        let outcome = self.enter(script, run, c);
         let written = self.state.has_written();
         self.state.end();
         let ended = match self.state.stopped() {
@@ -172,11 +183,10 @@ impl Interpreter {
             }
             Some(stop) => {
                 self.is_spent = true;
-                Err(stop.failure(written, &compiled.script.name, &config))
+                Err(stop.failure(written, &script.name, &config))
             }
-            None => self.finish(outcome, compiled, c),
+            None => self.finish(outcome, script, c),
         };
-        let script = &compiled.script;
         if self.state.is_wide() {
             script.note_reach(Reach::Wider);
         } else if ended.is_ok() {
@@ -190,18 +200,19 @@ impl Interpreter {
 
     fn enter(
         &mut self,
-        function: &Function,
+        script: &Script,
         run: Run<'_>,
         c: &mut Context<'_>,
     ) -> mlua::Result<(bool, Value)> {
-        let Interpreter { lua, run: enter, state, request, reply, .. } = self;
+        let Interpreter { lua, run: enter, functions, state, request, reply, .. } = self;
+        let function: Function = functions.raw_get(script.name.as_str())?;
         let keys = strings(lua, run.keys)?;
         let args = strings(lua, run.args)?;
         let mut caller = Caller::new(run, state, request, reply, c);
         let caller = &mut caller;
         lua.scope(move |scope| {
-            let call =
-                scope.create_function_mut(move |lua, args: MultiValue| caller.call(lua, &args))?;
+            let call = scope
+                .create_function_mut(move |lua, args: Bounded| caller.call(lua, &collect(args)))?;
             enter.call((function, keys, args, call))
         })
     }
@@ -210,7 +221,7 @@ impl Interpreter {
     fn finish(
         &mut self,
         outcome: mlua::Result<(bool, Value)>,
-        compiled: &Compiled,
+        script: &Script,
         c: &mut Context<'_>,
     ) -> Result<Ended, Failure> {
         let (is_ok, value) = outcome.map_err(|error| {
@@ -220,7 +231,7 @@ impl Interpreter {
         if !is_ok {
             // A text has not come from the handler: Lua itself is at its end.
             self.is_spent |= value.is_string();
-            return Err(raised(&value, &compiled.script.name));
+            return Err(raised(&value, &script.name));
         }
         let end = c.reply_len_max;
         let version = self.state.version();

@@ -1,69 +1,111 @@
 //! `cmsgpack`: MessagePack for scripts, in the form of lua-cmsgpack.
 
+use std::rc::Rc;
+
 use mlua::{Lua, MultiValue, Table, Value};
 
+use super::args::function;
 use super::redis::{refused, whole};
+use super::state::State;
 
 /// Tables within tables that are packed; what lies deeper becomes nil.
 const DEPTH_MAX: usize = 16;
 /// Arrays and maps within each other that are unpacked.
 const UNPACK_DEPTH_MAX: usize = 128;
 
-pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
+pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let library = lua.create_table()?;
-    library.raw_set("pack", lua.create_function(|lua, args| pack(lua, &args))?)?;
-    let all = |lua: &Lua, args: MultiValue| unpack(lua, &args, usize::MAX, 0, false);
-    library.raw_set("unpack", lua.create_function(all)?)?;
-    let one = |lua: &Lua, args: MultiValue| {
-        let start = args.get(1).map_or(0, whole);
-        unpack(lua, &args, 1, start, true)
+    let add = |name: &str, f: fn(&Lua, &MultiValue, &State) -> mlua::Result<MultiValue>| {
+        let own = Rc::clone(state);
+        library.raw_set(name, function(lua, move |lua, args| f(lua, args, &own))?)
     };
-    library.raw_set("unpack_one", lua.create_function(one)?)?;
-    let some = |lua: &Lua, args: MultiValue| {
+    add("pack", pack)?;
+    add("unpack", |lua, args, state| unpack(lua, args, state, usize::MAX, 0, false))?;
+    add("unpack_one", |lua, args, state| {
+        unpack(lua, args, state, 1, args.get(1).map_or(0, whole), true)
+    })?;
+    add("unpack_limit", |lua, args, state| {
         let count = args.get(1).map_or(0, whole);
         let start = args.get(2).map_or(0, whole);
-        unpack(lua, &args, usize::try_from(count).unwrap_or(0), start, true)
-    };
-    library.raw_set("unpack_limit", lua.create_function(some)?)?;
+        unpack(lua, args, state, usize::try_from(count).unwrap_or(0), start, true)
+    })?;
     Ok(library)
 }
 
-fn pack(lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
+fn pack(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<MultiValue> {
     if args.is_empty() {
         return refused(lua, "bad argument #0 to 'pack' (MessagePack pack needs input.)");
     }
-    let mut bytes = Vec::new();
+    let mut packer = Packer { lua, state, bytes: Vec::new() };
     for value in args {
-        write(value, 0, &mut bytes)?;
+        packer.write(value, 0)?;
     }
-    Ok(Value::String(lua.create_string(&bytes)?))
+    Ok(MultiValue::from_vec(vec![Value::String(lua.create_string(&packer.bytes)?)]))
 }
 
-fn write(value: &Value, depth: usize, bytes: &mut Vec<u8>) -> mlua::Result<()> {
-    match value {
-        Value::Boolean(truth) => bytes.push(if *truth { 0xc3 } else { 0xc2 }),
-        Value::Integer(number) => write_integer(*number, bytes),
-        Value::Number(number) if f64::from(*number as f32) == *number => {
-            bytes.push(0xca);
-            bytes.extend_from_slice(&(*number as f32).to_be_bytes());
-        }
-        Value::Number(number) => {
-            bytes.push(0xcb);
-            bytes.extend_from_slice(&number.to_be_bytes());
-        }
-        Value::String(text) => {
-            let text = text.as_bytes();
-            match text.len() {
-                len @ 0..32 => bytes.push(0xa0 | len as u8),
-                len @ 32..0x100 => bytes.extend_from_slice(&[0xd9, len as u8]),
-                len => write_len(len, [0xda, 0xdb], bytes),
+struct Packer<'a> {
+    lua: &'a Lua,
+    state: &'a State,
+    bytes: Vec<u8>,
+}
+
+impl Packer<'_> {
+    fn write(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
+        self.state.must_spend(1)?;
+        self.state.must_fit(self.lua, self.bytes.len())?;
+        let bytes = &mut self.bytes;
+        match value {
+            Value::Boolean(truth) => bytes.push(if *truth { 0xc3 } else { 0xc2 }),
+            Value::Integer(number) => write_integer(*number, bytes),
+            Value::Number(number) if f64::from(*number as f32) == *number => {
+                sized(0xca, &(*number as f32).to_be_bytes(), bytes);
             }
-            bytes.extend_from_slice(&text);
+            Value::Number(number) => sized(0xcb, &number.to_be_bytes(), bytes),
+            Value::String(text) => {
+                let text = text.as_bytes();
+                match text.len() {
+                    len @ 0..32 => bytes.push(0xa0 | len as u8),
+                    len @ 32..0x100 => bytes.extend_from_slice(&[0xd9, len as u8]),
+                    len => write_len(len, [0xda, 0xdb], bytes),
+                }
+                bytes.extend_from_slice(&text);
+            }
+            Value::Table(table) if depth < DEPTH_MAX => return self.write_table(table, depth),
+            _ => bytes.push(0xc0),
         }
-        Value::Table(table) if depth < DEPTH_MAX => return write_table(table, depth, bytes),
-        _ => bytes.push(0xc0),
+        Ok(())
     }
-    Ok(())
+
+    /// Goes through the table twice rather than keep what is in it: see [`super::args`].
+    fn write_table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
+        let (mut len, mut last, mut has_others) = (0, 0, false);
+        for pair in table.pairs::<Value, Value>() {
+            self.state.must_spend(1)?;
+            match pair?.0 {
+                Value::Integer(index) if index > 0 => last = last.max(index as usize),
+                _ => has_others = true,
+            }
+            len += 1;
+        }
+        // As many places as there are items: each has one.
+        let is_array = !has_others && last == len;
+        let bytes = &mut self.bytes;
+        match (is_array, len) {
+            (true, len @ 0..16) => bytes.push(0x90 | len as u8),
+            (true, len) => write_len(len, [0xdc, 0xdd], bytes),
+            (false, len @ 0..16) => bytes.push(0x80 | len as u8),
+            (false, len) => write_len(len, [0xde, 0xdf], bytes),
+        }
+        if is_array {
+            return (1..=len).try_for_each(|i| self.write(&table.raw_get::<Value>(i)?, depth + 1));
+        }
+        for pair in table.pairs::<Value, Value>() {
+            let (key, value) = pair?;
+            self.write(&key, depth + 1)?;
+            self.write(&value, depth + 1)?;
+        }
+        Ok(())
+    }
 }
 
 fn write_integer(number: i64, bytes: &mut Vec<u8>) {
@@ -94,33 +136,12 @@ fn write_len(len: usize, kinds: [u8; 2], bytes: &mut Vec<u8>) {
     }
 }
 
-fn write_table(table: &Table, depth: usize, bytes: &mut Vec<u8>) -> mlua::Result<()> {
-    let pairs: Vec<(Value, Value)> = table.pairs().collect::<mlua::Result<_>>()?;
-    let is_index =
-        |key: &Value| matches!(key, Value::Integer(i) if (1..=pairs.len() as i64).contains(i));
-    let is_array = pairs.iter().all(|(key, _)| is_index(key));
-    match (is_array, pairs.len()) {
-        (true, len @ 0..16) => bytes.push(0x90 | len as u8),
-        (true, len) => write_len(len, [0xdc, 0xdd], bytes),
-        (false, len @ 0..16) => bytes.push(0x80 | len as u8),
-        (false, len) => write_len(len, [0xde, 0xdf], bytes),
-    }
-    if is_array {
-        return (1..=pairs.len())
-            .try_for_each(|i| write(&table.raw_get::<Value>(i)?, depth + 1, bytes));
-    }
-    for (key, value) in &pairs {
-        write(key, depth + 1, bytes)?;
-        write(value, depth + 1, bytes)?;
-    }
-    Ok(())
-}
-
 /// Unpacks up to `count` values from `start` on; where the next begins comes first, if it is asked for:
 /// -1 at the end.
 fn unpack(
     lua: &Lua,
     args: &MultiValue,
+    state: &State,
     count: usize,
     start: i64,
     tells_next: bool,
@@ -138,7 +159,7 @@ fn unpack(
         if values.len() >= VALUES_MAX {
             return refuse("too many values to unpack");
         }
-        match read(lua, &mut rest, 0)? {
+        match read((lua, state), &mut rest, 0)? {
             Some(value) => values.push(value),
             None => return refuse("Bad data format in input."),
         }
@@ -156,7 +177,8 @@ fn unpack(
 const VALUES_MAX: usize = 7_000;
 
 /// Reads one value; None if the data is not right or ends in the middle.
-fn read(lua: &Lua, rest: &mut &[u8], depth: usize) -> mlua::Result<Option<Value>> {
+fn read(at: (&Lua, &State), rest: &mut &[u8], depth: usize) -> mlua::Result<Option<Value>> {
+    at.1.must_spend(1)?;
     if depth > UNPACK_DEPTH_MAX {
         return Ok(None);
     }
@@ -173,9 +195,9 @@ fn read(lua: &Lua, rest: &mut &[u8], depth: usize) -> mlua::Result<Option<Value>
     match kind {
         0..0x80 => number(f64::from(kind)),
         0xe0.. => number(f64::from(kind as i8)),
-        0x80..0x90 => map(lua, usize::from(kind & 0xf), rest, depth),
-        0x90..0xa0 => array(lua, usize::from(kind & 0xf), rest, depth),
-        0xa0..0xc0 => string(lua, Some(usize::from(kind & 0x1f)), rest),
+        0x80..0x90 => map(at, usize::from(kind & 0xf), rest, depth),
+        0x90..0xa0 => array(at, usize::from(kind & 0xf), rest, depth),
+        0xa0..0xc0 => string(at.0, Some(usize::from(kind & 0x1f)), rest),
         0xc0 => Ok(Some(Value::Nil)),
         0xc2 | 0xc3 => Ok(Some(Value::Boolean(kind == 0xc3))),
         0xca => fixed!(f32),
@@ -188,15 +210,15 @@ fn read(lua: &Lua, rest: &mut &[u8], depth: usize) -> mlua::Result<Option<Value>
         0xd1 => fixed!(i16),
         0xd2 => fixed!(i32),
         0xd3 => fixed!(i64),
-        0xc4 | 0xd9 => string(lua, len::<1>(rest), rest),
-        0xc5 | 0xda => string(lua, len::<2>(rest), rest),
-        0xc6 | 0xdb => string(lua, len::<4>(rest), rest),
+        0xc4 | 0xd9 => string(at.0, len::<1>(rest), rest),
+        0xc5 | 0xda => string(at.0, len::<2>(rest), rest),
+        0xc6 | 0xdb => string(at.0, len::<4>(rest), rest),
         0xdc | 0xdd => match if kind == 0xdc { len::<2>(rest) } else { len::<4>(rest) } {
-            Some(len) => array(lua, len, rest, depth),
+            Some(len) => array(at, len, rest, depth),
             None => Ok(None),
         },
         0xde | 0xdf => match if kind == 0xde { len::<2>(rest) } else { len::<4>(rest) } {
-            Some(len) => map(lua, len, rest, depth),
+            Some(len) => map(at, len, rest, depth),
             None => Ok(None),
         },
         _ => Ok(None),
@@ -222,20 +244,30 @@ fn string(lua: &Lua, len: Option<usize>, rest: &mut &[u8]) -> mlua::Result<Optio
     Ok(Some(Value::String(lua.create_string(text)?)))
 }
 
-fn array(lua: &Lua, len: usize, rest: &mut &[u8], depth: usize) -> mlua::Result<Option<Value>> {
-    let table = lua.create_table()?;
+fn array(
+    at: (&Lua, &State),
+    len: usize,
+    rest: &mut &[u8],
+    depth: usize,
+) -> mlua::Result<Option<Value>> {
+    let table = at.0.create_table()?;
     for i in 1..=len {
-        let Some(item) = read(lua, rest, depth + 1)? else { return Ok(None) };
+        let Some(item) = read(at, rest, depth + 1)? else { return Ok(None) };
         table.raw_set(i, item)?;
     }
     Ok(Some(Value::Table(table)))
 }
 
-fn map(lua: &Lua, len: usize, rest: &mut &[u8], depth: usize) -> mlua::Result<Option<Value>> {
-    let table = lua.create_table()?;
+fn map(
+    at: (&Lua, &State),
+    len: usize,
+    rest: &mut &[u8],
+    depth: usize,
+) -> mlua::Result<Option<Value>> {
+    let table = at.0.create_table()?;
     for _ in 0..len {
-        let Some(key) = read(lua, rest, depth + 1)? else { return Ok(None) };
-        let Some(value) = read(lua, rest, depth + 1)? else { return Ok(None) };
+        let Some(key) = read(at, rest, depth + 1)? else { return Ok(None) };
+        let Some(value) = read(at, rest, depth + 1)? else { return Ok(None) };
         if key.is_nil() || key.as_f64().is_some_and(f64::is_nan) {
             return Ok(None);
         }

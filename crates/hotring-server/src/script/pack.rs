@@ -9,6 +9,7 @@
 
 use mlua::{Lua, MultiValue, Table, Value};
 
+use super::args::function;
 use super::redis::{refused, whole};
 
 /// Widest integer.
@@ -18,9 +19,9 @@ const ALIGN_DEFAULT: usize = 8;
 
 pub(super) fn functions(lua: &Lua) -> mlua::Result<Table> {
     let library = lua.create_table()?;
-    library.raw_set("pack", lua.create_function(|lua, args| pack(lua, &args))?)?;
-    library.raw_set("unpack", lua.create_function(|lua, args| unpack(lua, &args))?)?;
-    library.raw_set("size", lua.create_function(|lua, args| size(lua, &args))?)?;
+    library.raw_set("pack", function(lua, pack)?)?;
+    library.raw_set("unpack", function(lua, unpack)?)?;
+    library.raw_set("size", function(lua, size)?)?;
     Ok(library)
 }
 

@@ -38,6 +38,74 @@ local function own_xpcall(f, handler)
 end
 function coroutine.resume(...) return unwrapped(resume(...)) end
 
+-- What Lua has in C and nothing could end.
+local text = native.text
+local search, gsub_args, gsub_text = text.search, text.gsub_args, text.gsub
+string.find, string.match, string.gmatch, string.rep = text.find, text.match, text.gmatch, text.rep
+table.insert, table.remove = text.insert, text.remove
+
+-- A part of a text that is replaced: where it begins and ends, and what becomes of it.
+local function replacement(by, from, to, ...)
+  if from == nil then return end
+  local value
+  if type(by) == "function" then value = by(...) else value = by[(...)] end
+  return from, to, value
+end
+
+function string.gsub(...)
+  local subject, pattern, by = ...
+  local kind = type(by)
+  if kind ~= "function" and kind ~= "table" then
+    local result, count = gsub_text(...)
+    return result, count
+  end
+  local max
+  subject, pattern, max = gsub_args(...)
+  local is_anchored = string_sub(pattern, 1, 1) == "^"
+  local parts, n, count, at = {}, 0, 0, 0
+  while count < max do
+    local from, to, value = replacement(by, search(subject, pattern, at, true))
+    if from == nil then break end
+    if not value then
+      value = string_sub(subject, from + 1, to)
+    elseif type(value) ~= "string" and type(value) ~= "number" then
+      error("invalid replacement value (a " .. type(value) .. ")", 2)
+    end
+    count = count + 1
+    parts[n + 1], parts[n + 2] = string_sub(subject, at + 1, from), value
+    n, at = n + 2, to
+    if from == to then
+      if to == #subject then break end
+      -- An empty match: the byte behind it stays.
+      parts[n + 1] = string_sub(subject, to + 1, to + 1)
+      n, at = n + 1, to + 1
+    end
+    if is_anchored then break end
+  end
+  parts[n + 1] = string_sub(subject, at + 1)
+  return concat(parts), count
+end
+
+-- Lua's own comparison runs in C: of many values it is asked for in Lua, where the run is looked at.
+local sort = table.sort
+local SORTED_MAX = 1000
+local function less(a, b) return a < b end
+function table.sort(...)
+  local values, by = ...
+  if type(values) ~= "table" then
+    error("bad argument #1 to 'sort' (table expected, got " .. type(values) .. ")", 2)
+  end
+  if #values > SORTED_MAX then
+    if by == nil then
+      by = less
+    elseif type(by) == "function" then
+      local given = by
+      by = function(a, b) return given(a, b) end
+    end
+  end
+  return sort(values, by)
+end
+
 -- The one metatable that all runs share.
 getmetatable("").__metatable = false
 

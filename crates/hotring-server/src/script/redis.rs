@@ -4,10 +4,11 @@ use std::fmt;
 use std::rc::Rc;
 
 use hotring_protocol::Version;
-use mlua::{Error, Lua, MultiValue, Table, Value};
+use mlua::{Debug, Error, Lua, MultiValue, Table, Value};
 
+use super::args::function;
 use super::state::State;
-use super::{CHUNK, values};
+use super::{CHUNK, OUT_OF_MEMORY, text, values};
 use crate::scripts::{digest, digest_text};
 
 /// The version of Redis that scripts may expect, as text and as a number.
@@ -17,26 +18,29 @@ const VERSION: (&str, u32) = (crate::commands::REDIS_VERSION, 0x0007_0400);
 /// before it.
 const LEVELS_MAX: usize = 8;
 
+/// Longest line that a script writes into the log, as in Redis.
+const LINE_MAX: usize = 1024;
+
 /// What the prelude is given.
 pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let native = lua.create_table()?;
     native.raw_set("redis", library(lua, state)?)?;
+    native.raw_set("text", text::functions(lua, state)?)?;
     native.raw_set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
     native.raw_set("unwrap", lua.create_function(unwrap)?)?;
     let own = Rc::clone(state);
     native.raw_set("is_over", lua.create_function(move |_, ()| Ok(own.stopped().is_some()))?)?;
     let own = Rc::clone(state);
-    let random = move |lua: &Lua, args: MultiValue| random(lua, &args, &own);
-    native.raw_set("random", lua.create_function(random)?)?;
+    native.raw_set("random", function(lua, move |lua, args| random(lua, args, &own))?)?;
     let own = Rc::clone(state);
-    let seed = move |lua: &Lua, args: MultiValue| match args.front().and_then(|n| number(lua, n)) {
+    let seed = move |lua: &Lua, args: &MultiValue| match args.front().and_then(|n| number(lua, n)) {
         Some(seed) => {
             own.seed(seed as i64 as u32);
             Ok(())
         }
         None => refused(lua, "bad argument #1 to 'randomseed' (number expected)"),
     };
-    native.raw_set("seed", lua.create_function(seed)?)?;
+    native.raw_set("seed", function(lua, seed)?)?;
     let text = |lua: &Lua, text: mlua::String| lua.create_string(error_text(&text.as_bytes()));
     native.raw_set("error_text", lua.create_function(text)?)?;
     Ok(native)
@@ -55,11 +59,11 @@ fn library(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     library.raw_set("REDIS_VERSION", VERSION.0)?;
     library.raw_set("REDIS_VERSION_NUM", VERSION.1)?;
-    library.raw_set("sha1hex", lua.create_function(|lua, args| sha1hex(lua, &args))?)?;
-    library.raw_set("log", lua.create_function(|_, args| log(&args))?)?;
+    library.raw_set("sha1hex", function(lua, sha1hex)?)?;
     let own = Rc::clone(state);
-    let setresp = move |_: &Lua, args: MultiValue| setresp(&args, &own);
-    library.raw_set("setresp", lua.create_function(setresp)?)?;
+    library.raw_set("log", function(lua, move |_, args| log(args, &own))?)?;
+    let own = Rc::clone(state);
+    library.raw_set("setresp", function(lua, move |_, args| setresp(args, &own))?)?;
     Ok(library)
 }
 
@@ -83,9 +87,15 @@ impl fmt::Display for Raised {
 
 impl std::error::Error for Raised {}
 
-/// Raises an error, with the script's line if the script itself has called the function.
+/// Raises an error, with the script's line if the script itself has called the function, or the prelude's before it.
 pub(super) fn refused<T>(lua: &Lua, why: impl AsRef<[u8]>) -> mlua::Result<T> {
-    let place = line_at(lua, 1).map_or(String::new(), |line| format!("{CHUNK}:{line}: "));
+    let level = (1..).find(|level| !is_prelude(lua, *level)).unwrap_or(1);
+    refused_at(lua, level, why)
+}
+
+/// The same where the script has called what runs one level below.
+pub(super) fn refused_at<T>(lua: &Lua, level: usize, why: impl AsRef<[u8]>) -> mlua::Result<T> {
+    let place = line_at(lua, level).map_or(String::new(), |line| format!("{CHUNK}:{line}: "));
     Err(Error::external(Raised::Text([place.as_bytes(), why.as_ref()].concat())))
 }
 
@@ -98,8 +108,11 @@ fn failed<T>(why: &str) -> mlua::Result<T> {
 fn unwrap(lua: &Lua, error: Value) -> mlua::Result<Value> {
     let Value::Error(error) = error else { return Ok(error) };
     let mut error = &*error;
-    while let Error::CallbackError { cause, .. } = error {
+    while let Error::CallbackError { cause, .. } | Error::BadArgument { cause, .. } = error {
         error = cause;
+    }
+    if let Error::MemoryError(_) = error {
+        return values::error_table(lua, OUT_OF_MEMORY.message().as_bytes(), false);
     }
     match error.downcast_ref::<Raised>() {
         Some(Raised::Reply(text)) => values::error_table(lua, text, false),
@@ -148,7 +161,7 @@ fn sha1hex(lua: &Lua, args: &MultiValue) -> mlua::Result<mlua::String> {
     lua.create_string(digest_text(&sha))
 }
 
-fn log(args: &MultiValue) -> mlua::Result<()> {
+fn log(args: &MultiValue, state: &State) -> mlua::Result<()> {
     if args.len() < 2 {
         return failed("redis.log() requires two arguments or more.");
     }
@@ -159,13 +172,30 @@ fn log(args: &MultiValue) -> mlua::Result<()> {
     if !(0..=3).contains(&level) {
         return failed("Invalid debug level.");
     }
-    let words = args.iter().skip(1).filter_map(|word| match word {
-        Value::String(text) => Some(text.to_string_lossy()),
-        Value::Integer(_) | Value::Number(_) => word.to_string().ok(),
-        _ => None,
-    });
+    let Some(left_out) = state.next_line() else { return Ok(()) };
+    if left_out > 0 {
+        tracing::warn!("script: {left_out} lines were left out (lua-log-limit)");
+    }
+    let mut line = Vec::new();
+    for word in args.iter().skip(1) {
+        let space = if line.is_empty() { "" } else { " " };
+        let left = LINE_MAX.saturating_sub(line.len() + space.len());
+        match word {
+            Value::String(text) => {
+                let text = text.as_bytes();
+                line.extend_from_slice(space.as_bytes());
+                line.extend_from_slice(&text[..text.len().min(left)]);
+            }
+            Value::Integer(_) | Value::Number(_) => {
+                line.extend_from_slice(space.as_bytes());
+                line.extend_from_slice(word.to_string()?.as_bytes());
+            }
+            _ => {}
+        }
+    }
+    line.truncate(LINE_MAX);
     // A line of the log stays one line, whatever a script says.
-    let text = words.collect::<Vec<_>>().join(" ").escape_debug().to_string();
+    let text = String::from_utf8_lossy(&line).escape_debug().to_string();
     match level {
         0 => tracing::trace!("script: {text}"),
         1 => tracing::debug!("script: {text}"),
@@ -194,6 +224,12 @@ fn error_text(text: &[u8]) -> Vec<u8> {
     let end = text.iter().rposition(|byte| !blank(byte)).map_or(0, |last| last + 1);
     let text = &text[..end];
     if text.contains(&b' ') { text.to_vec() } else { [b"ERR ", text].concat() }
+}
+
+/// Whether a function of the prelude runs at this level of the stack.
+pub(super) fn is_prelude(lua: &Lua, level: usize) -> bool {
+    let source = |frame: &Debug<'_>| frame.source().source.as_deref() == Some("=prelude");
+    lua.inspect_stack(level, source).unwrap_or(false)
 }
 
 /// The line of the script that is being run.

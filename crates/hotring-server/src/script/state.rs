@@ -1,7 +1,12 @@
 //! What a run of a script may still do, and why it has to end.
 //!
-//! Lua asks here every [`EVERY`] instructions. Once a run is to end, it is asked at each instruction of
-//! each coroutine, and each answer is an error: there is no `pcall` behind which a script could go on.
+//! Lua asks here every [`EVERY`] instructions, and so do functions that take long, by steps of their own. Once a run
+//! is to end, it is asked at each instruction of each coroutine, and each answer is an error: there is no `pcall`
+//! behind which a script could go on. Where the instructions turn out to be slow ones, calls of functions that Lua
+//! has in C, it is asked more often.
+//!
+//! A run that has had its [`SLICE`] lets the thread's other connections have a turn. All that is known of it is its
+//! own: they may run scripts meanwhile, each by an interpreter of its own.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,13 +16,23 @@ use std::time::{Duration, Instant};
 use hotring_protocol::Version;
 use mlua::{Error, HookTriggers, Lua, VmState};
 
+use super::pattern::Steps;
 use crate::clock;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::scripts::Running;
+use crate::fiber::give_turn;
+
+use crate::scripts::{Busy, Lines, Running, Scripts};
 
 /// Instructions between two looks; about 10 µs.
 const EVERY: u32 = 1_000;
+
+/// The same where they are slow, and what that is.
+const EVERY_SLOW: u32 = 10;
+const SLOW: Duration = Duration::from_millis(5);
+
+/// How long a run goes on before others have a turn.
+const SLICE: Duration = Duration::from_millis(1);
 
 /// Why a run ends before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +66,26 @@ impl Stop {
 /// One run's state, for the hook, the prelude's functions and `redis.call`.
 pub(super) struct State {
     running: Arc<Running>,
+    /// Of the log, and how many there may be in a second.
+    lines: Arc<Lines>,
+    lines_max: Cell<u64>,
     stop: Cell<Option<Stop>>,
     deadline: Cell<Option<Instant>>,
+    /// When those who want what it holds are told that it is busy, and how many are: `is_busy` says that it is one.
+    busy_at: Cell<Option<Instant>>,
+    busy: Arc<Busy>,
+    is_busy: Cell<bool>,
     /// Instructions that are left.
     steps: Cell<u64>,
+    /// Steps of functions that are not looked at yet.
+    pending: Cell<u32>,
+    /// When it was last looked at, and when the present slice began.
+    looked: Cell<Instant>,
+    slice: Cell<Instant>,
+    /// Instructions after which Lua asks; 0 before it does.
+    asks: Cell<u32>,
+    /// What Lua may take.
+    memory_max: Cell<usize>,
     /// The version of the protocol in which the script sees replies.
     version: Cell<Version>,
     /// The 48 bits of `math.random`.
@@ -64,12 +95,22 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(running: Arc<Running>) -> State {
+    pub(super) fn new(scripts: &Scripts) -> State {
         State {
-            running,
+            running: scripts.show(),
+            busy_at: Cell::new(None),
+            busy: Arc::clone(&scripts.busy),
+            is_busy: Cell::new(false),
+            lines: Arc::clone(&scripts.lines),
+            lines_max: Cell::new(0),
             stop: Cell::new(None),
             deadline: Cell::new(None),
             steps: Cell::new(u64::MAX),
+            pending: Cell::new(0),
+            looked: Cell::new(clock::monotonic()),
+            slice: Cell::new(clock::monotonic()),
+            asks: Cell::new(0),
+            memory_max: Cell::new(usize::MAX),
             version: Cell::new(Version::Resp2),
             random: Cell::new(0),
             wide: Cell::new(false),
@@ -81,7 +122,15 @@ impl State {
         self.running.begin();
         self.stop.set(None);
         let time = Duration::from_millis(config.lua_time_ms);
-        let deadline = clock::monotonic().checked_add(time);
+        let now = clock::monotonic();
+        self.looked.set(now);
+        self.slice.set(now);
+        self.pending.set(0);
+        self.lines_max.set(config.lua_log_max);
+        self.memory_max.set(config.lua_memory_max);
+        let deadline = now.checked_add(time);
+        let busy_at = now.checked_add(Duration::from_millis(config.busy_reply_ms));
+        self.busy_at.set(busy_at.filter(|_| config.busy_reply_ms > 0));
         self.deadline.set(deadline.filter(|_| config.lua_time_ms > 0));
         self.steps.set(if config.lua_steps_max == 0 { u64::MAX } else { config.lua_steps_max });
         self.version.set(Version::Resp2);
@@ -90,6 +139,9 @@ impl State {
     }
 
     pub(super) fn end(&self) {
+        if self.is_busy.replace(false) {
+            self.busy.end();
+        }
         self.running.end();
     }
 
@@ -152,15 +204,62 @@ impl State {
         }
         let left = self.steps.get().saturating_sub(u64::from(n));
         self.steps.set(left);
-        let is_over = |deadline: Instant| clock::monotonic() >= deadline;
+        let mut now = clock::monotonic();
+        if now.duration_since(self.slice.get()) >= SLICE {
+            give_turn();
+            now = clock::monotonic();
+            self.slice.set(now);
+        }
+        self.looked.set(now);
+        if self.busy_at.get().is_some_and(|busy_at| now >= busy_at) {
+            self.busy_at.set(None);
+            self.is_busy.set(true);
+            self.busy.begin();
+        }
         if self.running.is_killed() {
             self.stop(Stop::Killed);
         } else if left == 0 {
             self.stop(Stop::Instructions);
-        } else if self.deadline.get().is_some_and(is_over) {
+        } else if self.deadline.get().is_some_and(|deadline| now >= deadline) {
             self.stop(Stop::Time);
         }
         self.stop.get().is_none()
+    }
+
+    /// Whether the log may have another line, and how many it has not had since the last one.
+    pub(super) fn next_line(&self) -> Option<u64> {
+        self.lines.next(clock::monotonic(), self.lines_max.get())
+    }
+
+    /// Counts the steps of a function; an error if the run has to end.
+    pub(super) fn must_spend(&self, n: usize) -> mlua::Result<()> {
+        if self.spend(n) { Ok(()) } else { Err(stopped()) }
+    }
+
+    /// An error if there is no room for so many bytes more.
+    pub(super) fn must_fit(&self, lua: &Lua, len: usize) -> mlua::Result<()> {
+        if lua.used_memory().saturating_add(len) > self.memory_max.get() {
+            return Err(Error::MemoryError("not enough memory".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// How often Lua is to ask from now on.
+    fn every(&self, every: u32) -> u32 {
+        let is_slow = every > EVERY_SLOW && self.looked.get().elapsed() >= SLOW;
+        if is_slow { EVERY_SLOW } else { every }
+    }
+}
+
+impl Steps for State {
+    fn spend(&self, n: usize) -> bool {
+        let pending = self.pending.get().saturating_add(u32::try_from(n).unwrap_or(u32::MAX));
+        if pending < EVERY {
+            self.pending.set(pending);
+            return true;
+        }
+        self.pending.set(0);
+        self.step(pending)
     }
 }
 
@@ -169,16 +268,24 @@ pub(super) fn stopped() -> Error {
     Error::runtime("the script has to end")
 }
 
-/// Has the interpreter ask.
+/// Has the interpreter ask, from the next run on as often as at first.
 pub(super) fn watch(lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
-    watch_every(EVERY, lua, state)
+    if state.asks.replace(EVERY) != EVERY {
+        watch_every(EVERY, lua, state)?;
+    }
+    Ok(())
 }
 
 fn watch_every(every: u32, lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
+    state.asks.set(every);
     let own = Rc::clone(state);
     let triggers = HookTriggers::new().every_nth_instruction(every);
     lua.set_global_hook(triggers, move |lua, _| {
+        let next = own.every(every);
         if own.step(every) {
+            if next != every {
+                watch_every(next, lua, &own)?;
+            }
             return Ok(VmState::Continue);
         }
         // For the coroutine that asks; the others ask in their own time.

@@ -197,17 +197,18 @@ impl Answer<'_> {
         reply: &mut Writer<'_>,
     ) -> Result<(), Failure> {
         let broken = |_| Failure::text("ERR a script's reply cannot be read");
-        let pairs: Result<Vec<_>, _> = table.pairs::<Value, Value>().collect();
-        let pairs = pairs.map_err(broken)?;
+        // Counted before, as so many values cannot be kept: see `args`.
+        let len = table.pairs::<Value, Value>().count();
         if is_map {
-            reply.map(pairs.len());
+            reply.map(len);
         } else {
-            reply.set(pairs.len());
+            reply.set(len);
         }
-        for (key, value) in &pairs {
-            self.write(key, depth + 1, reply)?;
+        for pair in table.pairs::<Value, Value>() {
+            let (key, value) = pair.map_err(broken)?;
+            self.write(&key, depth + 1, reply)?;
             if is_map {
-                self.write(value, depth + 1, reply)?;
+                self.write(&value, depth + 1, reply)?;
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Settings of how the server is watched from outside.
 
+use super::values::number;
 use super::{Change, Setting};
 use crate::config::LogFormat;
 
@@ -15,6 +16,32 @@ pub(super) static OPERATIONS: &[Setting] = &[
             c.admin = (!v.is_empty()).then(|| v.to_string());
             Ok(())
         },
+    },
+    Setting {
+        name: "watchdog-period",
+        alias: "",
+        placeholder: "MILLISECONDS",
+        help: "Call a thread stuck, in the log and by /healthz, that has served nobody for this long; 0 never \
+               does",
+        change: Change::Running,
+        get: |c| c.watchdog_ms.to_string(),
+        set: |c, v| {
+            let n = number(v, 0, i32::MAX as u64)?;
+            if n > 0 && n < WATCHDOG_LEAST_MS {
+                return Err(format!("must be 0 or at least {WATCHDOG_LEAST_MS}"));
+            }
+            c.watchdog_ms = n;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "shutdown-timeout",
+        alias: "",
+        placeholder: "SECONDS",
+        help: "End the process this long after it was asked to end, though a thread is stuck; 0 waits for ever",
+        change: Change::Running,
+        get: |c| c.shutdown_timeout_s.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.shutdown_timeout_s = n),
     },
     Setting {
         name: "log-format",
@@ -33,3 +60,6 @@ pub(super) static OPERATIONS: &[Setting] = &[
         },
     },
 ];
+
+/// A thread that is well says so ten times a second.
+const WATCHDOG_LEAST_MS: u64 = 500;

@@ -6,13 +6,22 @@ use super::{Change, Setting};
 pub(super) static SCRIPTS: &[Setting] = &[
     Setting {
         name: "lua-time-limit",
-        alias: "busy-reply-threshold",
+        alias: "",
         placeholder: "MILLISECONDS",
         help: "End a script that runs for this long with an error; what it has written stays; 0 never \
                does",
         change: Change::Running,
         get: |c| c.lua_time_ms.to_string(),
         set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.lua_time_ms = n),
+    },
+    Setting {
+        name: "busy-reply-threshold",
+        alias: "",
+        placeholder: "MILLISECONDS",
+        help: "Answer -BUSY where a script that has run for this long holds what is asked for; 0 waits for it",
+        change: Change::Running,
+        get: |c| c.busy_reply_ms.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.busy_reply_ms = n),
     },
     Setting {
         name: "lua-instruction-limit",
@@ -22,6 +31,16 @@ pub(super) static SCRIPTS: &[Setting] = &[
         change: Change::Running,
         get: |c| c.lua_steps_max.to_string(),
         set: |c, v| number(v, 0, u64::MAX).map(|n| c.lua_steps_max = n),
+    },
+    Setting {
+        name: "lua-log-limit",
+        alias: "",
+        placeholder: "N",
+        help: "Lines that scripts may write into the log in a second, by redis.log; the others are counted; 0 for \
+               no limit",
+        change: Change::Running,
+        get: |c| c.lua_log_max.to_string(),
+        set: |c, v| number(v, 0, u64::MAX).map(|n| c.lua_log_max = n),
     },
     Setting {
         name: "lua-memory-limit",

@@ -35,6 +35,31 @@ fn get(address: SocketAddr, path: &str) -> (String, String) {
     ask(address, &format!("GET {path}"))
 }
 
+/// A worker that stood still for ever was healthy to all who asked.
+#[test]
+fn a_thread_that_is_stuck_is_not_healthy() {
+    let server = TestServer::with(|config| {
+        config.admin = Some("127.0.0.1:0".to_string());
+        config.threads = 1;
+        config.watchdog_ms = 500;
+        config.debug_command = hotring_server::Guard::Yes;
+    });
+    assert!(get(server.admin(), "/healthz").0.starts_with("HTTP/1.1 200 "));
+    let mut wire = server.connect();
+    wire.send(&request(&["DEBUG", "SLEEP", "1.5"]));
+    let until = |wanted: &str| loop {
+        let (head, body) = get(server.admin(), "/healthz");
+        if head.starts_with(wanted) {
+            return body;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let body = until("HTTP/1.1 503 ");
+    assert!(body.starts_with("the thread hotring-io-0 has been stuck for "), "{body}");
+    assert_eq!(wire.reply().text(), "OK");
+    assert_eq!(until("HTTP/1.1 200 "), "ok\n");
+}
+
 /// The values of metrics by their names with labels; every line has to be one, or a comment.
 pub fn metrics(address: SocketAddr) -> BTreeMap<String, f64> {
     let (head, body) = get(address, "/metrics");

@@ -117,6 +117,146 @@ fn a_script_that_does_not_end_is_killed_by_another_connection() {
     assert!(other.say("SCRIPT KILL").text().starts_with("NOTBUSY"));
 }
 
+/// Each of these once ended the process, or kept a thread for ever: Lua's own matcher called itself for each item of a
+/// pattern, and asked nobody whether its time was over; and what Rust held of Lua's values had 8,000 places.
+#[test]
+fn no_script_ends_or_wedges_the_server() {
+    let server = TestServer::with(|config| {
+        config.lua_time_ms = 300;
+        config.lua_memory_max = 64 << 20;
+    });
+    let (mut wire, mut other) = (server.connect(), server.connect());
+    let answered = [
+        ("return string.find('', string.rep('x*', 14000))", ":1"),
+        ("return #string.gsub('', string.rep('x*', 14000), 'y')", ":1"),
+        ("return string.find(string.rep('a', 50000), string.rep('a?', 50000))", ":1"),
+        ("return string.find(string.rep('a', 50000), string.rep('.-', 50000))", ":1"),
+        ("return string.match('', string.rep('x-', 50000)) == ''", ":1"),
+        ("for x in string.gmatch('', string.rep('x?', 50000)) do return #x end", ":0"),
+        ("local t={} for i=1,8200 do t[i]={} end; return #cmsgpack.pack(t)", ":8203"),
+        ("local t={} for i=1,8200 do t[i]='x'..i end; return #cmsgpack.pack(t) > 8203 and 1", ":1"),
+        (
+            "local t={} for i=1,8200 do t['x'..i]={} end; return #cmsgpack.pack(t) > 8203 and 1",
+            ":1",
+        ),
+        ("local t={} for i=1,100000 do t[i]={} end; return #cjson.encode(t)", ":300001"),
+        ("return #cjson.decode('['..string.rep('{},',100000)..'{}]')", ":100001"),
+        ("return #cmsgpack.unpack('\\221\\0\\1\\134\\160'..string.rep('\\144',100000))", ":100000"),
+        ("local t={} for i=1,100000 do t[i]={} end; return t", "*100000"),
+        ("local t={} for i=1,9000 do t['x'..i]={} end; return {map=t}", "*18000"),
+        ("local t={} for i=1,9000 do t['x'..i]=true end; return {set=t}", "*9000"),
+        (
+            "local t={} for i=1,7000 do t[i]='x'..i end; return #redis.call('MGET', unpack(t))",
+            ":7000",
+        ),
+        ("local t={} for i=1,20000 do t[i]=string.gmatch('x'..i, '.') end; return #t", ":20000"),
+        (
+            "local t={} for i=1,7000 do t[i]='x'..i end; return #cmsgpack.pack(unpack(t)) > 7000 and 1",
+            ":1",
+        ),
+        ("return #KEYS + #ARGV", ":0"),
+    ];
+    for (script, expected) in answered {
+        let reply = eval(&mut wire, script, &[], &[]);
+        let said = match &reply {
+            Reply::Array(items) => format!("*{}", items.len()),
+            Reply::Int(n) => format!(":{n}"),
+            other => format!("{other:?}"),
+        };
+        // A slow machine may end one by its time, which is an answer, too.
+        assert!(said == expected || said.contains("lua-time-limit"), "{script}: {said}");
+    }
+    let many = "local function more(n, ...) if n == 0 then return ... end
+        return more(n - 1, 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', ...) end ";
+    let ended = [
+        "return string.find(string.rep('a',50000),'.-.-.-.-b')".to_owned(),
+        "return string.gsub(string.rep('a',50000),'.-.-.-.-b', 'x')".to_owned(),
+        "return string.match(string.rep('(',300000),'%b()')".to_owned(),
+        "local t = {} for i = 1, 60 do t = {t, t} end return cjson.encode(t)".to_owned(),
+        "local t = {} for i = 1, 14 do local u = {} for j = 1, 99 do u[j] = t end t = u end return cmsgpack.pack(t)".to_owned(),
+        "return string.rep('x', 2147483647)".to_owned(),
+        "return string.gsub(string.rep('x', 100000), 'x', string.rep('y', 100000))".to_owned(),
+        "table.insert({}, -2147483648, 1)".to_owned(),
+        "local t = {} while true do t[#t + 1] = string.rep('x', 1000) end".to_owned(),
+        "redis.call('DEL', unpack({}, 1, 10000))".to_owned(),
+        format!("{many} redis.call('DEL', more(700))"),
+        format!("{many} redis.pcall('DEL', more(7000)).err()"),
+        format!("{many} cmsgpack.pack(more(5000))"),
+        format!("{many} bit.band(more(5000))"),
+        format!("{many} cjson.encode(more(5000))"),
+        format!("{many} redis.log(more(5000))"),
+        format!("{many} struct.pack(more(5000))"),
+        format!("{many} string.find(more(5000))"),
+        format!("{many} return {{string.gsub('x', more(5000))}}, nil .. 1"),
+        "string.gsub('x', '.', function() string.gsub('x', '.', error) end)".to_owned(),
+        "local function f() string.gsub('x', '.', f) end f()".to_owned(),
+        format!("cjson.decode('{}')", "[".repeat(100_000)),
+        "local t = {} for i = 1, 300 do t = {t} end cjson.encode(t)".to_owned(),
+    ];
+    for script in &ended {
+        let reply = eval(&mut wire, script, &[], &[]);
+        assert!(reply.is_error(), "{script}: {reply:?}");
+        assert_eq!(other.say("PING").text(), "PONG");
+    }
+    let keys: Vec<String> = (0..100_000).map(|i| format!("k{i}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    assert_eq!(eval(&mut wire, "return #KEYS + #ARGV", &keys, &keys), Reply::Int(200_000));
+    // What a million compares take was once not looked at.
+    let sorts = "local t = {} for i = 1, 200000 do t[i] = -i % 1000 end
+        while true do table.sort(t) for i = 1, #t do t[i] = -t[i] end end";
+    let reply = eval(&mut wire, sorts, &[], &[]);
+    assert!(reply.text().contains("lua-time-limit"), "{reply:?}");
+}
+
+/// A script once kept all connections of its thread waiting, SCRIPT KILL among them: with one thread it could not be
+/// ended.
+#[test]
+fn the_connections_of_a_scripts_own_thread_are_served() {
+    let server = TestServer::with(|config| {
+        config.threads = 1;
+        config.lua_time_ms = 0;
+    });
+    let (mut looping, mut other) = (server.connect(), server.connect());
+    // From its second run on a script holds its own keys alone.
+    assert_eq!(eval(&mut other, "return 2", &["k"], &[]), Reply::Int(2));
+    let patterns = "return string.find(string.rep('a', 50000), '.-.-.-.-b') or KEYS[1]";
+    for script in ["while true do end return KEYS[1]", patterns] {
+        let known = format!("if #ARGV > 0 then return 1 end {script}");
+        assert_eq!(eval(&mut other, &known, &["k"], &["x"]), Reply::Int(1));
+        looping.send(&crate::wire::request(&["EVAL", &known, "1", "k"]));
+        assert_eq!(other.say("SET elsewhere 1"), ok());
+        assert_eq!(eval(&mut other, "return 2", &["another"], &[]), Reply::Int(2));
+        while other.say("SCRIPT KILL").is_error() {}
+        let reply = looping.reply();
+        assert!(reply.text().starts_with("ERR Script killed by user"), "{reply:?}");
+    }
+}
+
+/// Who wanted what a script holds once waited for it, however long.
+#[test]
+fn who_wants_what_a_long_script_holds_is_told_so() {
+    for threads in [1, 2] {
+        let server = TestServer::with(|config| {
+            config.threads = threads;
+            config.lua_time_ms = 20_000;
+            config.busy_reply_ms = 100;
+        });
+        let (mut looping, mut other) = (server.connect(), server.connect());
+        let script = "if #ARGV > 0 then return 1 end while true do end return KEYS[1]";
+        assert_eq!(eval(&mut other, script, &["k"], &["x"]), Reply::Int(1));
+        looping.send(&request(&["EVAL", script, "1", "k"]));
+        // Before, it would wait.
+        std::thread::sleep(Duration::from_millis(400));
+        assert_eq!(other.say("SET elsewhere 1"), ok());
+        while !other.say("GET k").text().starts_with("BUSY Redis is busy running a script.") {}
+        assert!(eval(&mut other, "return 1", &["k"], &[]).text().starts_with("BUSY "));
+        assert_eq!(other.say("GET elsewhere"), bulk("1"));
+        assert_eq!(other.say("SCRIPT KILL"), ok());
+        assert!(looping.reply().text().starts_with("ERR Script killed by user"));
+        assert_eq!(other.say("GET k"), Reply::Null);
+    }
+}
+
 #[test]
 fn threads_share_the_cache_of_scripts() {
     let server = TestServer::new();

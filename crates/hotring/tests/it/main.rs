@@ -151,6 +151,30 @@ fn sigterm_answers_what_has_arrived_and_ends_with_0() {
     assert!(log.contains("SIGTERM: finishing what has arrived"), "{log}");
 }
 
+/// Where a thread was stuck, SIGTERM waited for it for ever.
+#[test]
+fn sigterm_ends_a_server_with_a_stuck_thread() {
+    let folder = Folder::new("deadline");
+    let data = folder.0.join("data");
+    let mut command = hotring(&["serve", "--port", "0", "--enable-debug-command", "yes"]);
+    command.args(["--shutdown-timeout", "1", "--log", "yes", "--data"]).arg(&data);
+    let mut server = Server::start(&mut command);
+    let mut stream = server.connect();
+    assert_eq!(say(&mut stream, "SET k v"), "+OK");
+    stream.get_mut().write_all(b"DEBUG SLEEP 50\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let start = std::time::Instant::now();
+    server.signal(Signal::TERM);
+    let (status, log) = server.end();
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_eq!(status.code(), Some(70), "{log}");
+    assert!(
+        log.contains("not ended within 1 s (shutdown-timeout); hotring-io-0 was last seen"),
+        "{log}"
+    );
+    assert!(log.contains("the log is synced"), "{log}");
+}
+
 #[test]
 fn the_service_manager_is_told_of_start_and_end() {
     let folder = Folder::new("notify");

@@ -416,6 +416,106 @@ fn random_numbers_are_those_of_redis() {
     assert_ne!(eval(&mut dialogue, &seeded, &[], &[]), first);
 }
 
+/// The functions that run here instead of Lua's own say what Lua's say.
+#[test]
+fn texts_are_searched_as_lua_does() {
+    let mut dialogue = Dialogue::new(Version::Resp2);
+    for (script, reply) in [
+        ("return {string.find('hello', 'l')}", "*2¶:3¶:3¶"),
+        ("return {string.find('hello', 'l', -2)}", "*2¶:4¶:4¶"),
+        ("return {string.find('hello', 'xx')}", "*0¶"),
+        ("return {string.find('a.b', '.', 2, true)}", "*2¶:2¶:2¶"),
+        ("return {string.find('hello', '', 99)}", "*2¶:6¶:5¶"),
+        ("return {string.find('hello', '(l)(l)()')}", "*5¶:3¶:4¶$1¶l¶$1¶l¶:5¶"),
+        ("return {('key=val'):match('(%w+)=(%w+)')}", "*2¶$3¶key¶$3¶val¶"),
+        ("return {('  x '):match('^%s*(.-)%s*$')}", "*1¶$1¶x¶"),
+        ("return {string.match(12345, '%d%d')}", "*1¶$2¶12¶"),
+        (
+            "local t = {} for a, b in ('a=1,b=2'):gmatch('(%w)=(%w)') do t[#t+1] = a..b end return t",
+            "*2¶$2¶a1¶$2¶b2¶",
+        ),
+        (
+            "local t = {} for a in ('abc'):gmatch('%w*') do t[#t+1] = a end return t",
+            "*2¶$3¶abc¶$0¶¶",
+        ),
+        ("local t = {} for a in ('ab'):gmatch('()') do t[#t+1] = a end return t", "*3¶:1¶:2¶:3¶"),
+        ("return {string.gsub('hello world', 'o', '0')}", "*2¶$11¶hell0 w0rld¶:2¶"),
+        ("return {string.gsub('hello', 'l', 'x', 1)}", "*2¶$5¶hexlo¶:1¶"),
+        ("return {string.gsub('abc', '%w', '%0%0')}", "*2¶$6¶aabbcc¶:3¶"),
+        ("return {string.gsub('abc', '(a)(b)', '%2%1%%')}", "*2¶$4¶ba%c¶:1¶"),
+        ("return {string.gsub('abc', '', '-')}", "*2¶$7¶-a-b-c-¶:4¶"),
+        ("return {string.gsub('abc', '()', '%1')}", "*2¶$7¶1a2b3c4¶:4¶"),
+        ("return {string.gsub('abc abc', '^a', 'x')}", "*2¶$7¶xbc abc¶:1¶"),
+        ("return {string.gsub('abc', '%w', {a = 'x', b = 7, c = false})}", "*2¶$3¶x7c¶:3¶"),
+        (
+            "return {string.gsub('abc', '(b)()', function(b, at) return b .. at end)}",
+            "*2¶$4¶ab3c¶:1¶",
+        ),
+        ("return {string.gsub('abc', 'x*', function() return '-' end)}", "*2¶$7¶-a-b-c-¶:4¶"),
+        ("return {string.gsub('abc', '^x*', function() return '-' end)}", "*2¶$4¶-abc¶:1¶"),
+        ("return {string.gsub('abc', '.', function() end, 2)}", "*2¶$3¶abc¶:2¶"),
+        (
+            "return string.rep('ab', 3) .. string.rep('x', 0) .. string.rep('', 5) .. ('z'):rep(-1)",
+            "$6¶ababab¶",
+        ),
+        ("local t = {1, 3} table.insert(t, 2, 2) table.insert(t, 4) return t", "*4¶:1¶:2¶:3¶:4¶"),
+        (
+            "local t = {1, 2, 3} local a, b = table.remove(t, 1), table.remove(t) return {a, b, t[1], #t}",
+            "*4¶:1¶:3¶:2¶:1¶",
+        ),
+        (
+            "local t = {} for i = 1, 5000 do t[i] = -i end table.sort(t) return {t[1], t[5000]}",
+            "*2¶:-5000¶:-1¶",
+        ),
+        ("return select(2, pcall(string.find, 'a', '('))", "$18¶unfinished capture¶"),
+        (
+            "return select(2, pcall(string.rep))",
+            "$63¶bad argument #1 to '?' (string expected, got no value)¶",
+        ),
+        (
+            "local ok, why = pcall(function() return 1 + #('x'):find('[') end) return why",
+            "?malformed pattern (missing ']')",
+        ),
+        (
+            "local ok, why = pcall(function() local x = ('x'):rep({}) end) return why",
+            "?user_script:1: bad argument #1 to 'rep' (number expected, got table)",
+        ),
+        (
+            "local ok, why = pcall(function() local x = string.gsub('x', {}) end) return why",
+            "?user_script:1: bad argument #2 to 'gsub' (string expected, got table)",
+        ),
+        (
+            "local ok, why = pcall(function() local x = string.gsub('x', 'x', true) end) return why",
+            "?user_script:1: bad argument #3 to 'gsub' (string/function/table expected)",
+        ),
+        (
+            "local ok, why = pcall(function() local x = string.gsub('x', 'x', function() return {} end) end) return why",
+            "?user_script:1: invalid replacement value (a table)",
+        ),
+        (
+            "local ok, why = pcall(function() local x = string.gsub('x', 'x', '%2') end) return why",
+            "?user_script:1: invalid capture index",
+        ),
+        (
+            "local ok, why = pcall(function() table.insert(nil, 1) end) return why",
+            "?user_script:1: bad argument #1 to 'insert' (table expected, got nil)",
+        ),
+        (
+            "local ok, why = pcall(function() string.gsub('x', 'x', function() error({err = 'MINE'}) end) end) return why",
+            "$4¶MINE¶",
+        ),
+    ] {
+        let said = eval(&mut dialogue, script, &[], &[]);
+        match reply.strip_prefix('?') {
+            Some(part) => assert!(said.contains(part), "{script}: {said}"),
+            None if reply.starts_with("$63") => {
+                assert!(said.contains(&reply[5..reply.len() - 2]), "{said}")
+            }
+            None => assert_eq!(said, reply, "{script}"),
+        }
+    }
+}
+
 #[test]
 fn libraries_are_there() {
     let mut dialogue = Dialogue::new(Version::Resp2);

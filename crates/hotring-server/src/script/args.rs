@@ -1,0 +1,140 @@
+//! The arguments of functions that scripts call, and what is said of wrong ones.
+//!
+//! Each string or table that Rust holds is a place among mlua's references, of which there are 8,000, and more end the process; so do
+//! values on Lua's stack that leave no room for another. Hence no function takes more arguments than leave
+//! [`ROOM`], and none keeps references for longer than it runs.
+
+use mlua::{
+    Error, FromLua, Function, IntoLua, IntoLuaMulti, Lua, MultiValue, String as Text, Value,
+    Variadic,
+};
+
+use super::redis::{is_prelude, refused_at};
+
+/// Places that stay free on Lua's stack and among references: for what a function itself, those in which it
+/// runs, and mlua's errors need.
+const ROOM: usize = 300;
+
+/// Wraps a function that scripts call with any arguments.
+pub(super) fn function<R: IntoLuaMulti + 'static>(
+    lua: &Lua,
+    f: impl Fn(&Lua, &MultiValue) -> mlua::Result<R> + 'static,
+) -> mlua::Result<Function> {
+    lua.create_function(move |lua, args: Bounded| f(lua, &collect(args)))
+}
+
+/// The arguments as they come from Lua. Their number is looked at with the first, before there are references
+/// to the others.
+pub(super) type Bounded = (First, MultiValue);
+
+/// All of them. That there is none cannot be told from one that is nil.
+pub(super) fn collect((First(first), mut rest): Bounded) -> MultiValue {
+    if !(first.is_nil() && rest.is_empty()) {
+        rest.push_front(first);
+    }
+    rest
+}
+
+/// The first argument.
+pub(super) struct First(Value);
+
+impl FromLua for First {
+    fn from_lua(value: Value, lua: &Lua) -> mlua::Result<First> {
+        if has_room(lua)? {
+            Ok(First(value))
+        } else {
+            super::redis::refused(lua, "too many arguments")
+        }
+    }
+}
+
+/// What is asked for room with: any function.
+struct Probe(Function);
+
+/// Has [`has_room`] work.
+pub(super) fn prepare(lua: &Lua) -> mlua::Result<()> {
+    let probe = lua.create_function(|_, ()| Ok(()))?;
+    lua.set_app_data(Probe(probe));
+    Ok(())
+}
+
+/// Whether Lua's stack has room for as many values as must stay free. mlua looks for it before it pushes the
+/// arguments of a call, of which the first ends it.
+fn has_room(lua: &Lua) -> mlua::Result<bool> {
+    let probe = lua.app_data_ref::<Probe>().ok_or(Error::CallbackDestructed)?;
+    let asked = probe.0.call::<()>(Variadic::from(vec![Nothing; ROOM]));
+    Ok(!matches!(asked, Err(Error::StackError)))
+}
+
+/// A value that there is not.
+#[derive(Clone)]
+struct Nothing;
+
+impl IntoLua for Nothing {
+    fn into_lua(self, _: &Lua) -> mlua::Result<Value> {
+        Err(Error::CallbackDestructed)
+    }
+}
+
+/// Refuses argument `i`, from 0 on, as Lua's own functions do: in a call of a method its object does not count.
+pub(super) fn bad_argument<T>(lua: &Lua, i: usize, why: &str) -> mlua::Result<T> {
+    // What the script has called: functions of the prelude come between.
+    let level = (1..).take_while(|level| is_prelude(lua, *level)).last().unwrap_or(0);
+    let names = lua.inspect_stack(level, |frame| {
+        let names = frame.names();
+        (names.name.map(|name| name.into_owned()), names.name_what == Some("method"))
+    });
+    let (name, is_method) = names.unwrap_or((None, false));
+    let name = name.unwrap_or_else(|| "?".to_owned());
+    let text = match i + usize::from(!is_method) {
+        0 => format!("calling '{name}' on bad self ({why})"),
+        number => format!("bad argument #{number} to '{name}' ({why})"),
+    };
+    refused_at(lua, level + 1, text)
+}
+
+fn wrong_type<T>(lua: &Lua, args: &MultiValue, i: usize, expected: &str) -> mlua::Result<T> {
+    let got = args.get(i).map_or("no value", type_name);
+    bad_argument(lua, i, &format!("{expected} expected, got {got}"))
+}
+
+/// As scripts call it.
+pub(super) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Integer(_) => "number",
+        Value::LightUserData(_) | Value::Error(_) => "userdata",
+        other => other.type_name(),
+    }
+}
+
+/// Argument `i` as a string, which a number is, too.
+pub(super) fn text(lua: &Lua, args: &MultiValue, i: usize) -> mlua::Result<Text> {
+    match args.get(i) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(number @ (Value::Integer(_) | Value::Number(_))) => {
+            Ok(lua.coerce_string(number.clone())?.expect("a number has a text"))
+        }
+        _ => wrong_type(lua, args, i, "string"),
+    }
+}
+
+/// Argument `i` as a whole number, as C's conversion makes it of what is none; of a missing one `default`.
+pub(super) fn integer(
+    lua: &Lua,
+    args: &MultiValue,
+    i: usize,
+    default: Option<i64>,
+) -> mlua::Result<i64> {
+    match (args.get(i), default) {
+        (None | Some(Value::Nil), Some(default)) => Ok(default),
+        (Some(Value::Integer(number)), _) => Ok(*number),
+        (Some(value @ (Value::Number(_) | Value::String(_))), _) => {
+            match lua.coerce_number(value.clone())? {
+                Some(number) if number.abs() < i64::MAX as f64 => Ok(number as i64),
+                Some(_) => Ok(i64::MIN),
+                None => wrong_type(lua, args, i, "number"),
+            }
+        }
+        _ => wrong_type(lua, args, i, "number"),
+    }
+}

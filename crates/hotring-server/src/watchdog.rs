@@ -1,0 +1,95 @@
+//! Notices a thread that does not come back from what it does: a disk, a bug, a command without an end.
+//!
+//! Each thread that serves connections says every [`BEAT`] that it still goes round, from a timer of its event
+//! loop: also one that has nothing to do, and one that is busy all the time. The time since is what others look at.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::clock;
+use crate::server::Server;
+use crate::worker;
+
+/// Time between two beats.
+pub(crate) const BEAT: Duration = Duration::from_millis(100);
+
+/// What the thread is called that looks at them.
+pub(crate) const THREAD: &str = "hotring-watch";
+
+/// One thread's beats.
+#[derive(Debug, Default)]
+pub(crate) struct Beats {
+    /// Milliseconds from the server's start to the last one; 0 before the first, and behind the last.
+    last: AtomicU64,
+    /// The log says that there are none.
+    is_told: AtomicBool,
+}
+
+impl Beats {
+    /// The thread goes round.
+    pub(crate) fn beat(&self, server: &Server) {
+        // ORDERING: Relaxed, a figure that is compared with a time.
+        self.last.store(since_start(server).max(1), Ordering::Relaxed);
+    }
+
+    /// The thread has ended.
+    pub(crate) fn end(&self) {
+        self.last.store(0, Ordering::Relaxed);
+    }
+
+    /// How long ago the last one was.
+    fn age(&self, server: &Server) -> Duration {
+        // ORDERING: Relaxed, as in `beat`.
+        match self.last.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            last => Duration::from_millis(since_start(server).saturating_sub(last)),
+        }
+    }
+}
+
+fn since_start(server: &Server) -> u64 {
+    clock::monotonic().duration_since(server.started).as_millis() as u64
+}
+
+/// What of the server stands still for longer than `watchdog-period`, in words; None if nothing does.
+pub(crate) fn stuck(server: &Server) -> Option<String> {
+    let ages = stuck_threads(server).map(|(index, age)| {
+        format!("the thread {} has been stuck for {:.1} s", worker::name(index), age.as_secs_f64())
+    });
+    Some(ages.collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
+}
+
+fn stuck_threads(server: &Server) -> impl Iterator<Item = (usize, Duration)> {
+    let period = Duration::from_millis(server.config().watchdog_ms);
+    let age = |thread: usize| (thread, server.threads[thread].beats.age(server));
+    let is_stuck = move |(_, age): &(usize, Duration)| !period.is_zero() && *age >= period;
+    (0..server.threads.len()).map(age).filter(is_stuck)
+}
+
+/// The thread that was seen longest ago, and how long ago, if that is more than some beats.
+pub(crate) fn slowest(server: &Server) -> Option<(usize, Duration)> {
+    let ages = (0..server.threads.len()).map(|i| (i, server.threads[i].beats.age(server)));
+    ages.max_by_key(|(_, age)| *age).filter(|(_, age)| *age > 10 * BEAT)
+}
+
+/// Says in the log which thread is stuck, once each time, until the server stops. On a thread that waits for nobody.
+pub(crate) fn watch(server: &Server) {
+    while !server.is_stopping() {
+        std::thread::sleep(BEAT);
+        for (index, thread) in server.threads.iter().enumerate() {
+            let stuck = stuck_threads(server).find(|(stuck, _)| *stuck == index);
+            // ORDERING: Relaxed, only this task looks at it.
+            let was_told = thread.beats.is_told.swap(stuck.is_some(), Ordering::Relaxed);
+            let name = worker::name(index);
+            match stuck {
+                Some((_, age)) if !was_told => tracing::error!(
+                    thread = name,
+                    seconds = age.as_secs_f64(),
+                    "a thread is stuck: it serves none of its connections (watchdog-period)"
+                ),
+                None if was_told => tracing::warn!(thread = name, "the thread goes on"),
+                _ => {}
+            }
+        }
+    }
+}
