@@ -50,6 +50,7 @@ controls! {
     NoFreeze => find(Shape::new("no-freeze", Items::Bytes, 7, Vote), Random),
     StoreInPlace => find(two("store-in-place"), Random),
     NoBusy => find(one("no-busy", Vote), Random),
+    RelaxedBusy => OLD_VALUES,
     RelaxedPublish => OLD_VALUES,
     ReleaseLink => OLD_VALUES,
     ReplaceDrop => find(effects(one("replace-drop", Eager)), Random),
@@ -68,6 +69,10 @@ controls! {
     SplitKeepsComplete => find(shapes::split_complete(), Pct(8)),
     // Shuttle's plans make no candidate of a line that lacks an item.
     SplitTrustsCandidate => Option::None,
+    // Two doublings by whoever: a split that is under way sends lookups to a grandparent's line.
+    ServesAll => find(shapes::grown_twice(), Random),
+    ServesChildren => find(shapes::grown_twice(), Random),
+    StampAhead => find(shapes::stamp_ahead(), Pct(3)),
     // Votes leave complete lines alone. What remains is a line that becomes complete between the look
     // and the move of a vote, for an item that is removed in between: a scenario of loom's.
     DisplaceKeepsComplete => Option::None,
