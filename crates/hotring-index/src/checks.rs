@@ -78,8 +78,6 @@ pub enum Fault {
     ServesAll,
     /// A line answers for a bucket split from it even where another may lie in between.
     ServesChildren,
-    /// A candidate's stamp that is ahead of the reader's epoch is taken for a very old one.
-    StampAhead,
     /// A displaced hint leaves COMPLETE alone.
     DisplaceKeepsComplete,
     /// A hint with the key's tag is taken for the key's.

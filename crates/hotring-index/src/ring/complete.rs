@@ -53,8 +53,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             () if wrong!(self, CompleteStampEarly) => GRACE - 1,
             () => GRACE,
         };
-        let is_ahead = distance > DISTANCE_MAX && !wrong!(self, StampAhead);
-        let after = if !control.is(CANDIDATE) || is_ahead {
+        let after = if !control.is(CANDIDATE) || distance > DISTANCE_MAX {
             if !self.all_hinted(index, control) {
                 return false;
             }

@@ -226,35 +226,6 @@ pub fn slow_stamp() -> Shape {
     scripted("slow-stamp", Items::U64, script).complete_after((0, 0))
 }
 
-/// Who is about to make a line complete has loaded the epoch before somebody else moved it on and made
-/// the line a candidate, which an insert has not seen.
-pub fn stamp_ahead() -> Shape {
-    let script = || Script {
-        prefill: vec![Some(1), Some(2), None],
-        threads: vec![
-            vec![op(2, Op::Insert(3)), op(2, Op::Get)],
-            vec![Action::Complete(0)],
-            vec![Action::Advance, Action::Complete(0)],
-        ],
-    };
-    scripted("stamp-ahead", Items::U64, script).complete_after((0, 0))
-}
-
-/// Lookups in a table that has doubled twice, of which some buckets are split and some lines complete.
-pub fn grown_twice() -> Shape {
-    let weights =
-        &[(Pick::Get, 8), (Pick::Put, 2), (Pick::Complete, 3), (Pick::Advance, 3), (Pick::Grow, 1)];
-    Shape {
-        keys: (3, 5),
-        places: &[Place::Any],
-        heat: 0,
-        actions: (4, 8),
-        prefill: 70,
-        grows: (2, 2),
-        ..small("grown-twice", Items::U64, weights).complete_after((2, 5))
-    }
-}
-
 /// A lookup that meets a replacement, in a line whose items go to a new slot.
 pub fn split_complete() -> Shape {
     let script = || Script {
@@ -302,8 +273,6 @@ pub fn all() -> Vec<Scenario> {
         copies(3),
         copies(4),
         slow_stamp(),
-        stamp_ahead(),
-        grown_twice(),
         split_complete(),
         displace_complete(),
     ];
