@@ -38,6 +38,8 @@ pub enum Fault {
     StoreInPlace,
     /// A bucket is a start before its anchor is linked.
     NoBusy,
+    /// The bit that keeps a bucket from being a start is cleared with Relaxed.
+    RelaxedBusy,
     /// Items are published with Relaxed.
     RelaxedPublish,
     /// An item is linked with Release, not AcqRel.
@@ -72,6 +74,10 @@ pub enum Fault {
     SplitKeepsComplete,
     /// A split leaves a candidate in the parent's line while its own line is not usable yet.
     SplitTrustsCandidate,
+    /// A complete line answers for all keys whose lookups come to it.
+    ServesAll,
+    /// A line answers for a bucket split from it even where another may lie in between.
+    ServesChildren,
     /// A displaced hint leaves COMPLETE alone.
     DisplaceKeepsComplete,
     /// A hint with the key's tag is taken for the key's.

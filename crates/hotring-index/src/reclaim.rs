@@ -408,9 +408,11 @@ impl Participant {
             return;
         }
         let epoch = self.collector.epoch();
-        // ORDERING: Relaxed, ordered before the loads that follow by `light`, which pairs with the
-        // `heavy` in `try_advance`.
-        self.record().state.store(epoch << 1 | 1, Ordering::Relaxed);
+        // ORDERING: Release: a scan that meets this store and not that of the `unpin` before takes our
+        // accesses until then for over, too; pairs with the Acquire in `blocker`. (Where `light` is a
+        // fence, as under the checkers, those of the pins in between say as much.) It is ordered before
+        // the loads that follow by `light`, which pairs with the `heavy` in `try_advance`.
+        self.record().state.store(epoch << 1 | 1, Ordering::Release);
         #[cfg(any(loom, shuttle))]
         if self.collector.fault == crate::checks::Fault::NoPinFence {
             return;
@@ -423,9 +425,9 @@ impl Participant {
     pub(crate) fn pin_lightly(&self) {
         debug_assert!(self.reasons & FENCED == 0, "this process has no membarrier");
         let epoch = self.collector.epoch();
-        // ORDERING: Relaxed, ordered before the loads that follow by the compiler fence, which is
-        // the side of `barrier::light` for processes with membarrier.
-        self.record().state.store(epoch << 1 | 1, Ordering::Relaxed);
+        // ORDERING: Release, as in `pin`; ordered before the loads that follow by the compiler fence,
+        // which is the side of `barrier::light` for processes with membarrier.
+        self.record().state.store(epoch << 1 | 1, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
     }
 

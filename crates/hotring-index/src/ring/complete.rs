@@ -102,3 +102,41 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::{Config, Growth, HotRing, U64};
+
+    /// A stamp that is ahead of us is none that is old enough: a line was complete as soon as it was a
+    /// candidate of who had seen a newer epoch.
+    #[test]
+    fn only_a_candidate_of_three_epochs_and_more_becomes_complete() {
+        let config =
+            Config { growth: Some(Growth::Fixed), complete_lines: Some(true), ..Config::default() };
+        let index = HotRing::<U64>::new(config).expect("a valid configuration");
+        let mut session = index.session();
+        session.insert(1, 1);
+        let mut pinned = session.pin();
+        let hash = pinned.shared.kind.hash(&1);
+        let slot = pinned.bucket(hash);
+        let anchor = &pinned.engine.table.slot(slot).anchor;
+        for distance in 0..STAMPS {
+            let epoch = pinned.shared.collector.epoch();
+            // ORDERING: Relaxed, one thread.
+            let plain = Next(anchor.load(Ordering::Relaxed) & !CONTROL);
+            let stamped = plain.with_candidate((epoch + STAMPS).wrapping_sub(distance));
+            // ORDERING: as above.
+            anchor.store(stamped.0, Ordering::Relaxed);
+            assert!(pinned.try_complete(slot), "nothing is lacking");
+            // ORDERING: as above.
+            let after = Next(anchor.load(Ordering::Relaxed));
+            let expected = match distance {
+                0..3 => stamped,
+                _ if distance == STAMPS - 1 => plain.with_candidate(epoch),
+                _ => Next(plain.0 | COMPLETE),
+            };
+            assert!(after == expected, "at a distance of {distance}");
+        }
+    }
+}

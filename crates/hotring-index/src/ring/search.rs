@@ -370,7 +370,12 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             }
             index = parent(index);
         }
-        (index, serves(index, home, mask))
+        let serves = match () {
+            () if wrong!(self, ServesAll) => true,
+            () if wrong!(self, ServesChildren) => index == home || index == parent(home),
+            () => serves(index, home, mask),
+        };
+        (index, serves)
     }
 
     /// The bucket, split off if it is new, or the nearest ancestor that can be used now.

@@ -143,8 +143,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 break;
             }
         }
-        // ORDERING: AcqRel: whoever sees the slot usable sees its anchor linked (I7).
-        slot.anchor.fetch_and(!BUSY, Ordering::AcqRel);
+        // ORDERING: Release: whoever sees the slot usable sees its anchor linked (I7), and what lies
+        // behind the anchor; pairs with the Acquire in `bucket`.
+        let order = if wrong!(self, RelaxedBusy) { Ordering::Relaxed } else { Ordering::Release };
+        slot.anchor.fetch_and(!BUSY, order);
         // All lines that served our keys: of several, if the parent was being split off, too. Only now:
         // whoever still chose one of them for one of our keys is pinned since before it can become
         // complete again.

@@ -15,6 +15,7 @@ mod guard;
 mod history;
 mod history_checks;
 mod linearizability;
+mod lines;
 mod marks;
 mod memory;
 mod mercury;

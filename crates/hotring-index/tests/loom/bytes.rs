@@ -66,6 +66,13 @@ fn remove_and_collect(session: &mut Session<Bytes, Ring<2>>, times: usize) -> bo
     removed
 }
 
+/// Pins twice, so that a scan may meet either pin and take what came before for over. False: "k" was
+/// gone and is back.
+fn get_twice(session: &mut Session<Bytes, Ring<2>>) -> bool {
+    let [first, second] = [(); 2].map(|()| session.get(b"k", 1, read).is_some());
+    first || !second
+}
+
 type Body = fn(&mut Session<Bytes, Ring<2>>) -> bool;
 
 /// A scenario of byte strings: what each thread does, and what must hold of their answers and of
@@ -164,11 +171,20 @@ pub fn scenarios() -> Vec<Scenario> {
                 s.put(b"k", text("v"), Expiry::Never, 1);
             },
             threads: &[
-                |s| s.get(b"k", 1, read).is_some(),
+                get_twice,
                 |s| remove_and_collect(s, 3),
                 |s| s.put(b"l", text("w"), Expiry::Never, 1),
             ],
-            holds: |answers, last| answers[1] && !answers[2] && last.is_none(),
+            holds: |answers, last| answers[0] && answers[1] && !answers[2] && last.is_none(),
+        },
+        Scenario {
+            name: "get, get | remove, and free",
+            reclaim: Reclaim::Epochs,
+            setup: |s| {
+                s.put(b"k", text("v"), Expiry::Never, 1);
+            },
+            threads: &[get_twice, |s| remove_and_collect(s, 3)],
+            holds: |answers, last| answers[0] && answers[1] && last.is_none(),
         },
         Scenario {
             name: "get | remove, and free | advance",

@@ -266,6 +266,7 @@ fn wrong_heads_are_caught() {
         (Fault::NoFreeze, "in place | read-modify-write | get"),
         (Fault::StoreInPlace, "blind in place | read-modify-write | get, get"),
         (Fault::NoBusy, "split, search | insert, get | get"),
+        (Fault::RelaxedBusy, "grow, get | insert by the old mask | split"),
         (Fault::RelaxedPublish, "remove hot | insert behind, get | get, get"),
         (Fault::ReplaceDrop, "update hot | update hot | get, get"),
     ];
@@ -285,6 +286,8 @@ fn wrong_lines_are_caught() {
         (Fault::SplitTrustsCandidate, "old candidate that lacks an item: split | miss, get"),
         (Fault::DisplaceKeepsComplete, "displace | remove, complete | get, get"),
         (Fault::ReleaseLink, "room: insert | insert, get | remove, get"),
+        (Fault::ServesAll, "grown twice: get | get"),
+        (Fault::ServesChildren, "grown twice: get | get"),
     ];
     let slow = [
         (Fault::CompleteNoGrace, "no candidate: complete | insert, get | get"),

@@ -157,6 +157,12 @@ pub fn one_head() -> Vec<Scenario> {
             vec![vec![get(200)], vec![del(200), get(200)], vec![ins(130, 3), get(130)]],
         ),
         head(
+            // The reader has its pin before the insert, which it comes to by the new anchor alone.
+            "grow, get | insert by the old mask | split",
+            vec![put(10, 1), put(200, 2)],
+            vec![vec![Grow, get(150)], vec![ins(150, 3)], vec![get(200)]],
+        ),
+        head(
             "split by two | remove before it",
             vec![put(10, 1), put(100, 5), Grow],
             vec![vec![ins(150, 4)], vec![ins(160, 6), get(150)], vec![del(100)]],
@@ -221,6 +227,9 @@ pub fn complete_lines() -> Vec<Scenario> {
     let late = vec![put(10, 1), put(20, 2), put(30, 3), Candidate(10), Advance, Advance, Advance];
     // The first one is hot, so that the last one does not take its hint.
     let full = [put(10, 1), put(20, 2), Heat(10), put(200, 3)];
+    // Twice: the first of bucket 3 crowds in.
+    let quarters = [put(10, 1), put(70, 2), put(250, 3), put(200, 4), put(130, 5), Grow, Grow];
+    let quarters = complete(&[&quarters[..], &[rcu(70, 2)]].concat());
     let lacking = [&full[..], &[Candidate(10), Advance, Advance, Advance, Grow]].concat();
     vec![
         line(
@@ -331,6 +340,20 @@ pub fn complete_lines() -> Vec<Scenario> {
                 vec![vec![get(210)], vec![get(210), get(200)]],
             )
         },
+        brief(settled(
+            // The line of bucket 0 is complete up to the anchor of bucket 2; the keys of buckets 1 and 3
+            // lie behind that. The grandparent has no word for them.
+            "grown twice: get | get",
+            quarters,
+            vec![vec![get(200)], vec![get(130), get(20)]],
+        )),
+        line(
+            // Who makes the line complete has loaded the epoch before the candidate's maker moved it.
+            // The first item is hot: the insert takes no hint from it, which would clear the bits again.
+            "stamp ahead: complete | insert | advance, complete",
+            [&two[..], &[Heat(10)]].concat(),
+            vec![vec![Complete(10)], vec![ins(30, 3)], vec![Advance, Complete(10)]],
+        ),
         brief(line(
             "split, complete | insert, get",
             with(complete(&split), &[Grow]),

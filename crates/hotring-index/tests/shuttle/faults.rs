@@ -50,6 +50,7 @@ controls! {
     NoFreeze => find(Shape::new("no-freeze", Items::Bytes, 7, Vote), Random),
     StoreInPlace => find(two("store-in-place"), Random),
     NoBusy => find(one("no-busy", Vote), Random),
+    RelaxedBusy => OLD_VALUES,
     RelaxedPublish => OLD_VALUES,
     ReleaseLink => OLD_VALUES,
     ReplaceDrop => find(effects(one("replace-drop", Eager)), Random),
@@ -68,6 +69,9 @@ controls! {
     SplitKeepsComplete => find(shapes::split_complete(), Pct(8)),
     // Shuttle's plans make no candidate of a line that lacks an item.
     SplitTrustsCandidate => Option::None,
+    // Lines that answer for too much after two doublings: a scenario of loom's, and a plain test.
+    ServesAll => Option::None,
+    ServesChildren => Option::None,
     // Votes leave complete lines alone. What remains is a line that becomes complete between the look
     // and the move of a vote, for an item that is removed in between: a scenario of loom's.
     DisplaceKeepsComplete => Option::None,
