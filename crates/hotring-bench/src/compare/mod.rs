@@ -20,9 +20,10 @@ use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Rounds, Samples};
 use crate::report::{self, Files};
 use crate::targets::{Mode, Plan};
+use crate::workload::feed::Feed;
 use crate::workload::operations::{Keys, Workload};
 use crate::workload::skew::Skew;
-use crate::workload::streams::{Draw, Streams};
+use crate::workload::streams::Draw;
 use outcome::{Measured, Outcome};
 
 /// Compare the index with others and with its aims, in one run
@@ -37,9 +38,12 @@ pub struct CompareArgs {
     /// Measured rounds; figures are medians
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Rounds before those, also the time that hotspots get to be found
+    /// Rounds before those, at least
     #[arg(long, default_value_t = 1)]
     warmup: usize,
+    /// Rounds before those at most, where visits per lookup are not stable sooner
+    #[arg(long, default_value_t = 256)]
+    warmup_max: usize,
     /// Thread counts; threads are pinned to cores in order
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
@@ -148,7 +152,7 @@ impl CompareArgs {
             false => (self.keys, self.ops, self.rounds, self.seconds),
         };
         Run {
-            rounds: Rounds { measured, warmup: self.warmup },
+            rounds: Rounds { measured, warmup: self.warmup, warmup_max: self.warmup_max },
             keys,
             ops,
             seconds,
@@ -165,15 +169,15 @@ impl Run {
         self.threads.iter().max().copied().unwrap_or(1)
     }
 
-    fn streams(&self, scene: &Scene, threads: usize, hot_set: u64) -> Result<Streams> {
+    fn source(&self, scene: &Scene, threads: usize, hot_set: u64) -> Feed<'static> {
         let Scene { workload, skew, keys, ops } = *scene;
-        let draw = Draw { workload, skew, keys, threads, ops, seed: self.seed, hot_set };
-        Ok(draw.streams()?.with_scattered())
+        Draw { workload, skew, keys, threads, ops, seed: self.seed, hot_set, turn: 0 }.into()
     }
 
     /// Operations that are in memory at a time, in both forms.
     fn stream_ops(&self) -> u64 {
-        2 * self.ops * self.threads.iter().sum::<usize>() as u64
+        // With what comes before the clock starts.
+        2 * (self.ops + self.ops / 4) * self.threads.iter().sum::<usize>() as u64
     }
 
     /// All of a part's targets, side by side.
@@ -192,15 +196,15 @@ impl Run {
         loaded: &[Loaded],
         entrants: &[(usize, Mode)],
     ) -> Result<Vec<Vec<Samples>>> {
-        let streams = self.threads.iter().map(|&threads| self.streams(scene, threads, 0));
-        let streams = streams.collect::<Result<Vec<Streams>>>()?;
-        let all: Vec<Entrant<'_>> = streams
+        let sources: Vec<Feed<'_>> =
+            self.threads.iter().map(|&threads| self.source(scene, threads, 0)).collect();
+        let all: Vec<Entrant<'_>> = sources
             .iter()
-            .flat_map(|streams| {
+            .flat_map(|source| {
                 entrants.iter().map(move |&(at, mode)| Entrant {
                     target: &*loaded[at].target,
                     mode,
-                    streams,
+                    source,
                 })
             })
             .collect();

@@ -73,8 +73,8 @@ fn in_process(bench: &Bench) -> Result<Measured> {
     let mut rates = Vec::new();
     for (workload, name) in MIXES {
         let work = Work { workload, skew: NO_SKEW, threads: CLIENTS };
-        let streams = work.streams(KEYS, (bench.size.ops / CLIENTS as u64).max(1))?;
-        let samples = field::take_turns(bench, &list, &streams, name)?;
+        let source = work.source(KEYS, (bench.size.ops / CLIENTS as u64).max(1));
+        let samples = field::take_turns(bench, &list, &source, name)?;
         let thousands = |mops: &[f64]| mops.iter().map(|mops| 1e3 * mops).collect::<Vec<_>>();
         let spread = samples.iter().map(|samples| Spread::of(&thousands(&samples.mops)));
         rates.push(spread.collect::<Vec<_>>());
@@ -112,10 +112,11 @@ fn served(bench: &Bench) -> Result<Measured> {
     let mut rates = Vec::new();
     for (workload, name) in MIXES {
         let work = Work { workload, skew: NO_SKEW, threads: clients };
-        let streams = work.streams(KEYS, requests)?;
+        let source = work.source(KEYS, requests);
         let mut rounds = vec![Vec::new(); targets.len()];
         let bar = bench.steps((bench.size.rounds * targets.len()) as u64, name);
         for round in 0..bench.size.rounds {
+            let streams = source.streams(round as u64)?;
             for turn in 0..targets.len() {
                 let at = (round + turn) % targets.len();
                 let target = &*targets[at];

@@ -3,14 +3,16 @@
 use anyhow::Result;
 use hotring_index::{Config, Strategy};
 
-use super::Bench;
 use super::chart::{Point, Series};
+use super::{Bench, Size};
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Rounds, Samples};
+use crate::measure::settle::Settled;
 use crate::targets::{Mode, Plan, Target, TargetName};
+use crate::workload::feed::Feed;
 use crate::workload::operations::{Keys, Workload};
 use crate::workload::skew::Skew;
-use crate::workload::streams::{Draw, Streams};
+use crate::workload::streams::Draw;
 
 /// Targets that hold the same keys.
 pub struct Field {
@@ -36,11 +38,10 @@ impl Work {
         Work { workload, skew: Skew::Zipf(theta), threads }
     }
 
-    /// The streams of it.
-    pub fn streams(&self, keys: u64, ops: u64) -> Result<Streams> {
+    /// What the streams of it are drawn of.
+    pub fn source(&self, keys: u64, ops: u64) -> Feed<'static> {
         let Work { workload, skew, threads } = *self;
-        let draw = Draw { workload, skew, keys, threads, ops, seed: 1, hot_set: 0 };
-        Ok(draw.streams()?.with_scattered())
+        Draw { workload, skew, keys, threads, ops, seed: 1, hot_set: 0, turn: 0 }.into()
     }
 }
 
@@ -77,10 +78,10 @@ impl Field {
 
     /// Lets all of them do the same, in turns.
     pub fn measure(&self, bench: &Bench, work: Work) -> Result<Vec<Samples>> {
-        let streams = work.streams(self.keys, bench.size.ops)?;
+        let source = work.source(self.keys, bench.size.ops);
         let Work { workload, skew, threads } = work;
         let what = format!("{workload} {skew}, {threads} threads");
-        take_turns(bench, &self.targets(), &streams, &what)
+        take_turns(bench, &self.targets(), &source, &what)
     }
 }
 
@@ -88,16 +89,37 @@ impl Field {
 pub fn take_turns(
     bench: &Bench,
     targets: &[&dyn Target],
-    streams: &Streams,
+    source: &Feed<'_>,
     what: &str,
 ) -> Result<Vec<Samples>> {
-    let entrant = |&target| Entrant { target, mode: Mode::Scalar, streams };
+    let entrant = |&target| Entrant { target, mode: Mode::Scalar, source };
     let entrants: Vec<Entrant<'_>> = targets.iter().map(entrant).collect();
-    let rounds = Rounds { measured: bench.size.rounds, warmup: bench.size.warmup };
+    let rounds = rounds(bench);
     let bar = bench.steps(rounds.turns(entrants.len()), what);
     let samples = rounds.measure(&entrants, &bar)?;
     bar.finish_and_clear();
+    samples.iter().zip(targets).for_each(|(s, target)| say(what, *target, &s.settled));
     Ok(samples)
+}
+
+/// Lets targets work until they have settled, and measures nothing.
+pub fn settle(bench: &Bench, targets: &[&dyn Target], source: &Feed<'_>) -> Result<()> {
+    let entrant = |&target| Entrant { target, mode: Mode::Scalar, source };
+    let entrants: Vec<Entrant<'_>> = targets.iter().map(entrant).collect();
+    let bar = bench.steps(0, "settle");
+    let settled = rounds(bench).settle(&entrants, &bar)?;
+    bar.finish_and_clear();
+    settled.iter().zip(targets).for_each(|(settled, target)| say("settle", *target, settled));
+    Ok(())
+}
+
+fn say(what: &str, target: &dyn Target, settled: &Settled) {
+    println!("    {what}: {} settled after {}", target.name(), settled.say());
+}
+
+fn rounds(bench: &Bench) -> Rounds {
+    let Size { rounds: measured, warmup, warmup_max, .. } = bench.size;
+    Rounds { measured, warmup, warmup_max }
 }
 
 /// The rates of several targets at several places.

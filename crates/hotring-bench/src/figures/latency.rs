@@ -99,10 +99,10 @@ fn breakdown(bench: &Bench) -> Result<Measured> {
     let (mut charts, mut claims) = (Vec::new(), Vec::new());
     for theta in THETAS {
         let work = Work::zipf(Workload::C, theta, 1);
-        let streams = work.streams(keys, bench.size.ops)?;
-        let ops = streams.of_keys(Keys::Dense).first().context("a stream")?;
-        let rounds = (0..bench.size.rounds.max(1)).map(|_| floors.measure(ops));
-        let rounds: Vec<[f64; 4]> = rounds.collect();
+        let source = work.source(keys, bench.size.ops);
+        let floor_of = |turn| anyhow::Ok(floors.measure(&source.stream(turn, 0, Keys::Dense)?));
+        let rounds = (0..bench.size.rounds.max(1) as u64).map(floor_of);
+        let rounds: Vec<[f64; 4]> = rounds.collect::<Result<_>>()?;
         let floor = |part: usize| {
             Spread::of(&rounds.iter().map(|round| round[part]).collect::<Vec<_>>()).median
         };
@@ -167,16 +167,15 @@ fn tail(bench: &Bench) -> Result<Measured> {
     let (mut charts, mut claims) = (Vec::new(), Vec::new());
     for theta in THETAS {
         let work = Work::zipf(Workload::C, theta, bench.size.threads);
-        let streams = work.streams(keys, bench.size.ops)?;
+        let source = work.source(keys, bench.size.ops);
+        field::settle(bench, &field.targets(), &source)?;
         let mut all: Vec<Latencies> = field.targets().iter().map(|_| latency::none()).collect();
-        let bar = bench.steps((bench.size.rounds + 1) as u64, &format!("exponent {theta}"));
-        for round in 0..=bench.size.rounds {
+        let bar = bench.steps(bench.size.rounds as u64, &format!("exponent {theta}"));
+        for round in 0..bench.size.rounds as u64 {
+            let streams = source.streams(1 << 32 | round)?;
             for (latencies, target) in all.iter_mut().zip(field.targets()) {
                 let more = latency::of_reads(target, &streams)?;
-                // The first round lets hot items be found.
-                if round > 0 {
-                    latencies.add(more).context("histograms of one kind")?;
-                }
+                latencies.add(more).context("histograms of one kind")?;
             }
             bar.inc(1);
         }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use hotring_index::{
     Atomicity, Checksum, Config, CuckooPair, EngineStats, GCuckoo, GCuckooConfig, Index, U64,
 };
@@ -358,14 +358,13 @@ fn spared(keys: u64, ops: u64, work: Work, settings: GCuckooConfig) -> Result<f6
         let key = Keys::Scattered.key(number);
         session.insert(key, key);
     }
-    let streams = work.streams(keys, ops)?;
-    let stream = streams.of_keys(Keys::Scattered).first().context("a stream")?;
+    let stream = work.source(keys, ops).stream(0, 0, Keys::Scattered)?;
     let hits = || match index.stats().engine {
         EngineStats::GCuckoo(stats) => stats.cache_hits,
         _ => 0,
     };
     let before = hits();
-    for op in stream {
+    for op in &stream {
         std::hint::black_box(session.get(op.key()));
     }
     Ok(100.0 * (hits() - before) as f64 / stream.len() as f64)

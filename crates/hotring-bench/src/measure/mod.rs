@@ -3,4 +3,5 @@
 pub mod latency;
 pub mod load;
 pub mod rounds;
+pub mod settle;
 pub mod timeline;
