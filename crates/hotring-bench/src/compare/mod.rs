@@ -16,6 +16,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::machine::{self, Machine};
+use crate::measure::fitness::Fitness;
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Rounds, Samples};
 use crate::report::{self, Files};
@@ -107,6 +108,7 @@ struct Run {
 struct Results<'a> {
     machine: &'a Machine,
     command: Vec<String>,
+    fitness: Fitness,
     ratios: &'a [Outcome],
     rates: &'a [Measured],
 }
@@ -123,6 +125,8 @@ impl CompareArgs {
         machine::huge_pages_for_all()?;
         let machine = Machine::here();
         println!("{machine}");
+        let fitness = Fitness::measure(self.keys, self.ops)?;
+        fitness.tell();
         if cfg!(debug_assertions) {
             eprintln!("note: a debug build, the figures mean nothing");
         }
@@ -142,7 +146,7 @@ impl CompareArgs {
         print!("{}", outcome::rates(&run.measured));
         let command = std::env::args().collect();
         let (ratios, rates) = (&*run.outcomes, &*run.measured);
-        self.files.write(rates, &Results { machine: &machine, command, ratios, rates })
+        self.files.write(rates, &Results { machine: &machine, command, fitness, ratios, rates })
     }
 
     fn begin(&self) -> Run {

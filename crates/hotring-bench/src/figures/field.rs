@@ -8,6 +8,7 @@ use super::{Bench, Size};
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Rounds, Samples};
 use crate::measure::settle::Settled;
+use crate::report::Spread;
 use crate::targets::{Mode, Plan, Target, TargetName};
 use crate::workload::feed::Feed;
 use crate::workload::operations::{Keys, Workload};
@@ -126,7 +127,8 @@ fn rounds(bench: &Bench) -> Rounds {
 #[derive(Debug, Default)]
 pub struct Rows {
     names: Vec<String>,
-    points: Vec<Vec<Point>>,
+    /// By target, each place with the rates of its rounds.
+    rates: Vec<Vec<(f64, Samples)>>,
 }
 
 impl Rows {
@@ -134,30 +136,50 @@ impl Rows {
     /// the first time.
     pub fn add(&mut self, x: f64, names: Vec<String>, samples: &[Samples]) {
         if self.names.is_empty() {
-            self.points = vec![Vec::new(); names.len()];
+            self.rates = vec![Vec::new(); names.len()];
             self.names = names;
         }
-        for (points, samples) in self.points.iter_mut().zip(samples) {
-            points.push(Point::spread(x, samples.spread()));
+        for (rates, samples) in self.rates.iter_mut().zip(samples) {
+            rates.push((x, samples.clone()));
         }
     }
 
-    /// How many times the rate of row `under` that of row `over` is.
-    pub fn ratio(&self, over: usize, under: usize, x: f64) -> f64 {
-        self.rate(over, x) / self.rate(under, x)
+    /// How many times the rate of row `under` that of row `over` is, round by round.
+    pub fn ratio(&self, over: usize, under: usize, x: f64) -> Spread {
+        let [over, under] = [over, under].map(|row| self.at(row, x));
+        over.zip(under).map_or(f64::NAN.into(), |(over, under)| over.ratio(under))
     }
 
     /// A median, NaN where there is none.
     pub fn rate(&self, row: usize, x: f64) -> f64 {
-        let points = self.points.get(row);
-        let point = points.and_then(|points| points.iter().find(|point| point.x == x));
-        point.map_or(f64::NAN, |point| point.y)
+        self.at(row, x).map_or(f64::NAN, |samples| samples.spread().median)
+    }
+
+    /// Visits per lookup, NaN where they are not counted.
+    pub fn visits(&self, row: usize, x: f64) -> f64 {
+        self.at(row, x).and_then(|samples| samples.visits).unwrap_or(f64::NAN)
+    }
+
+    fn at(&self, row: usize, x: f64) -> Option<&Samples> {
+        let rates = self.rates.get(row)?;
+        rates.iter().find(|(place, _)| *place == x).map(|(_, samples)| samples)
+    }
+
+    /// What the paper reports as multiples of a row, drawn as multiples of ours: rates of other machines
+    /// do not compare.
+    pub fn by_factor(&self, name: &str, of: usize, factors: &[(f64, f64)]) -> Series {
+        let there = |&(x, factor): &(f64, f64)| Point::new(x, factor * self.rate(of, x));
+        Series::paper(name, factors.iter().map(there).collect())
     }
 
     /// For a chart.
     pub fn series(self) -> Vec<Series> {
-        let rows = self.names.into_iter().zip(self.points);
-        rows.map(|(name, points)| Series::measured(name, points)).collect()
+        let rows = self.names.into_iter().zip(self.rates);
+        rows.map(|(name, rates)| {
+            let points = rates.iter().map(|(x, samples)| Point::spread(*x, samples.spread()));
+            Series::measured(name, points.collect())
+        })
+        .collect()
     }
 }
 
@@ -189,6 +211,21 @@ pub fn ring(bench: &Bench, keys: u64, ratio: u64, strategy: Strategy) -> Plan {
     let config = Config { strategy, ..Config::default() };
     let plan = Plan { hints: 1, config, ..plan };
     plan.with_items_per_slot(keys, ratio as f64 * 2.0)
+}
+
+/// HotRing with as many keys a ring as the paper's: a head of 8 bytes there, and here a slot of 16, as
+/// each has its anchor beside the head. Of other bytes than `chaining`, so a line of its own.
+pub fn papers_ring(bench: &Bench, keys: u64, ratio: u64, strategy: Strategy) -> Plan {
+    let plan = ring(bench, keys, ratio, strategy);
+    let label = Some(format!("{}, {ratio} keys a ring", ring_name(strategy)));
+    Plan { label, ..plan }.with_items_per_slot(keys, ratio as f64)
+}
+
+/// HotRing-s that samples less often where sampling brings nothing.
+pub fn backing_off(bench: &Bench, keys: u64, ratio: u64) -> Plan {
+    let plan = ring(bench, keys, ratio, Strategy::Sampling);
+    let config = Config { backoff: true, ..plan.config.clone() };
+    Plan { label: Some("HotRing-s, back-off".to_owned()), config, ..plan }
 }
 
 /// HotRing with lines of seven hints, as it is by default.

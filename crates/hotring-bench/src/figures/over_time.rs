@@ -111,6 +111,10 @@ fn shift(bench: &Bench) -> Result<Measured> {
         series.collect(),
     );
     chart.marks.push(Mark { x: shifted, name: "other keys become hot".into() });
+    if shifted > 2.0 {
+        let name = "the paper: HotRing-r is steady".into();
+        chart.marks.push(Mark { x: shifted + 2.0, name });
+    }
     let notes = vec![format!(
         "{keys} keys, windows of {} ms, medians of {turns} runs. The paper's table is {} times as \
          large, and has as many more heads to move: times of reaction do not compare, their order \

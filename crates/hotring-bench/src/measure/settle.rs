@@ -1,8 +1,8 @@
 //! When an index has settled: its lookups visit as many items as before.
 //!
 //! Turns are taken in blocks, each as long as all before it, and the first as long as it takes to
-//! touch as many keys as there are. Two blocks in a row that agree end it. As blocks double, a slow
-//! drift cannot hide between two of them.
+//! touch as many keys as there are. Three blocks in a row that agree end it. As blocks double, a slow
+//! drift cannot hide between them for long.
 
 use std::time::Duration;
 
@@ -35,12 +35,20 @@ pub struct Settling {
     current: (u64, u64, u64),
     /// Visits per lookup of the block before, and of how many lookups.
     before: Option<(f64, u64)>,
+    /// How many blocks in a row agreed with the one before.
+    agreed: u32,
 }
 
 impl Settling {
     /// Of an index of so many keys.
     pub fn new(keys: u64) -> Self {
-        Settling { so_far: Settled::default(), block: keys, current: (0, 0, 0), before: None }
+        Settling {
+            so_far: Settled::default(),
+            block: keys,
+            current: (0, 0, 0),
+            before: None,
+            agreed: 0,
+        }
     }
 
     /// A turn: what it did, and how many lookups and visits the index counted meanwhile.
@@ -63,7 +71,9 @@ impl Settling {
         if let Some((before, of)) = self.before {
             // A mean of few lookups is not that exact.
             let same = SAME.max(2.0 / (of.min(lookups).max(1) as f64).sqrt());
-            self.so_far.is_stable = (now - before).abs() <= same * before;
+            let agrees = (now - before).abs() <= same * before;
+            self.agreed = if agrees { self.agreed + 1 } else { 0 };
+            self.so_far.is_stable = self.agreed >= 2;
             self.block = self.so_far.ops;
         }
         self.before = Some((now, lookups));
@@ -95,15 +105,15 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_has_settled_after_two_blocks() {
-        assert_eq!(turns(|_| 5.0), 4);
+    fn what_does_not_change_has_settled_after_three_blocks() {
+        assert_eq!(turns(|_| 5.0), 8);
     }
 
-    /// Ten turns in a row of such a drift differ by less than a hundredth each.
+    /// Turns in a row differ by less than two in a hundred.
     #[test]
     fn a_slow_drift_is_no_end() {
-        let slow = turns(|turn| 2.5 + 2.5 * 0.99_f64.powi(turn as i32));
-        assert!((200..1_000).contains(&slow), "{slow}");
+        let slow = turns(|turn| 2.5 + 2.5 * 0.97_f64.powi(turn as i32));
+        assert!((100..1_000).contains(&slow), "{slow}");
         assert_eq!(turns(|turn| 5.0 + turn as f64), 1_000, "never");
     }
 

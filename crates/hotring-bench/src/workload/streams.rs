@@ -64,6 +64,7 @@ impl Draw {
             hot: [0, 1].map(hot_set),
             random: self.random(thread),
             inserted: 0,
+            last: 0,
         };
         source.ops()
     }
@@ -101,6 +102,10 @@ impl Streams {
         ensure!(
             !workload.inserts(),
             "a trace says which keys there are: workload {workload} inserts others"
+        );
+        ensure!(
+            workload != Workload::Rur,
+            "a trace says the order of keys: {workload} takes each thrice"
         );
         let keys = trace.distinct() as u64;
         let stream = |thread: usize| {
@@ -175,6 +180,8 @@ struct Source<'a> {
     hot: [Scramble; 2],
     random: Random,
     inserted: u64,
+    /// The key of the operation before, where operations go together.
+    last: u64,
 }
 
 impl Source<'_> {
@@ -184,6 +191,9 @@ impl Source<'_> {
 
     fn next(&mut self, at: u64) -> Op {
         let Draw { workload, skew, keys, ops, .. } = *self.draw;
+        if workload == Workload::Rur {
+            return self.read_update_read(at);
+        }
         let kind = workload.kind(&mut self.random);
         let key = match (kind, skew) {
             (Kind::Insert, _) => {
@@ -196,6 +206,14 @@ impl Source<'_> {
             _ => self.hot(0),
         };
         Op::new(kind, if workload == Workload::Miss { keys + key } else { key })
+    }
+
+    /// Three operations on each key that is drawn.
+    fn read_update_read(&mut self, at: u64) -> Op {
+        if at.is_multiple_of(3) {
+            self.last = self.hot(0);
+        }
+        Op::new([Kind::Read, Kind::Update, Kind::Read][at as usize % 3], self.last)
     }
 
     fn hot(&mut self, set: usize) -> u64 {
@@ -336,6 +354,17 @@ mod tests {
                 streams[0].iter().filter(|op| op.kind() == Kind::Read && op.key() >= DRAW.keys);
             assert_eq!(absent.count() == streams[0].len(), workload == Workload::Miss);
         }
+    }
+
+    #[test]
+    fn a_key_is_read_updated_and_read_again() {
+        let streams = drawn(Draw { workload: Workload::Rur, ..DRAW });
+        for three in streams[0].chunks_exact(3) {
+            assert!(three.iter().all(|op| op.key() == three[0].key()));
+            let kinds = [Kind::Read, Kind::Update, Kind::Read];
+            assert!(three.iter().map(|op| op.kind()).eq(kinds));
+        }
+        assert_ne!(streams[0][0].key(), streams[0][3].key(), "another one");
     }
 
     #[test]

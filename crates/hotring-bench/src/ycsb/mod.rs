@@ -14,6 +14,7 @@ use clap::{Args, ValueEnum};
 use hotring_index::{Config, Strategy};
 
 use crate::machine::{self, Machine};
+use crate::measure::fitness::Fitness;
 use crate::measure::latency;
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Rounds};
@@ -168,6 +169,7 @@ impl YcsbArgs {
         }
         let machine = Machine::here();
         println!("{machine}");
+        Fitness::measure(self.keys, self.ops)?.tell();
         let trace = self.read_trace()?;
         let keys = trace.as_ref().map_or(self.keys, |trace| trace.distinct() as u64);
         let accesses: Vec<Accesses<'_>> = match &trace {
