@@ -88,7 +88,7 @@ fn engines_are_measured_at_equal_index_memory() {
     let text = bench(&[&toy[..], &more, &equal].concat());
     let bytes = |text: &str, name: &str| {
         let row = text.lines().find(|line| line.contains(name)).expect("a row of it");
-        row.split('|').nth_back(2).expect("a cell").trim().to_owned()
+        row.split('|').nth_back(3).expect("a cell").trim().to_owned()
     };
     // The power of two above 8 bytes for each of 50,000 keys.
     let expected = format!("{:.2}", (1 << 19) as f64 / 50_000.0);
