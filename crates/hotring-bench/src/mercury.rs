@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -35,11 +35,23 @@ pub struct MercuryArgs {
     rounds: usize,
 }
 
+/// What the variant without locks gave.
+pub struct NoLocks {
+    /// Million operations a second, of one thread.
+    pub rate: Spread,
+    /// As a multiple of test-and-set's, round by round.
+    pub to_test_and_set: Spread,
+}
+
 /// A lock, the number of threads, and one measurement.
 type Run<'a> = (&'static str, usize, Box<dyn FnMut() -> Result<Sample> + 'a>);
 
 /// Operations between two looks at whether to stop.
 const BATCH: u64 = 1024;
+/// Keys that a thread draws at most; then it begins again.
+const DRAWN_MAX: u64 = 1 << 22;
+/// Draws so far.
+static TURN: AtomicU64 = AtomicU64::new(1);
 /// Between two looks at whether an expansion has come to its end.
 const POLL: Duration = Duration::from_millis(1);
 
@@ -56,6 +68,43 @@ impl MercuryArgs {
         println!("\nInserts of {} keys into an empty table, one thread\n", self.keys);
         print!("{}", self.loads()?.render());
         Ok(())
+    }
+
+    /// For a figure of so many keys.
+    pub fn of(keys: u64, ops: u64, rounds: usize) -> Self {
+        MercuryArgs { keys, ops, rounds }
+    }
+
+    /// One thread without locks, beside one with test-and-set.
+    pub fn no_lock(&self) -> Result<NoLocks> {
+        let (slots, by) = (self.keys.next_power_of_two(), Expander::Sessions);
+        let (none, tas) =
+            (self.loaded::<NoLock>(slots, by)?, self.loaded::<TestAndSet>(slots, by)?);
+        let get = Work { threads: 1, writes: false, keys: self.keys };
+        let until = Until::Done(self.ops);
+        let (mut rates, mut ratios) = (Vec::new(), Vec::new());
+        for round in 0..self.rounds {
+            let mut turn = [0.0; 2];
+            for at in [round % 2, (round + 1) % 2] {
+                let sample = match at {
+                    0 => get.run(&none, &until)?,
+                    _ => get.run(&tas, &until)?,
+                };
+                turn[at] = sample.mops;
+            }
+            rates.push(turn[0]);
+            ratios.push(turn[0] / turn[1]);
+        }
+        Ok(NoLocks { rate: Spread::of(&rates), to_test_and_set: Spread::of(&ratios) })
+    }
+
+    /// GETs during an expansion, as a part of those before it, round by round.
+    pub fn slower_by_expansion(&self, threads: usize) -> Result<Spread> {
+        let work = Work { threads, writes: false, keys: self.keys };
+        let ratio =
+            |_| self.expand_once(&work).map(|([before, during, _], _)| during.mops / before.mops);
+        let ratios: Vec<f64> = (0..self.rounds).map(ratio).collect::<Result<_>>()?;
+        Ok(Spread::of(&ratios))
     }
 
     /// Figure 4.
@@ -340,6 +389,16 @@ impl Work {
         Ok(Sample::of(ops, elapsed, parts.iter().map(|part| part.cpu).sum()))
     }
 
+    /// Keys that a thread draws beforehand, whole batches; where it does not know how many it will need,
+    /// more than caches hold.
+    fn drawn(&self, until: &Until<'_>) -> u64 {
+        let ops = match until {
+            Until::Done(ops) => *ops,
+            Until::Told(_) => DRAWN_MAX,
+        };
+        ops.clamp(1, DRAWN_MAX).next_multiple_of(BATCH)
+    }
+
     fn part<L: Locking>(
         &self,
         index: &MercuryHash<U64, L>,
@@ -349,15 +408,20 @@ impl Work {
     ) -> Result<Part> {
         let pinned = machine::pin(core);
         let mut session = index.session();
-        let mut random = Random::new(core as u64 + 1);
+        // Others in each measurement, and drawn before its clock starts.
+        let turn = TURN.fetch_add(1, Ordering::Relaxed);
+        let mut random = Random::new(turn);
+        let keys: Vec<u64> = (0..self.drawn(until)).map(|_| random.below(self.keys)).collect();
         barrier.wait();
         pinned?;
         let (start, cpu) = (Instant::now(), cpu_time());
         let (mut ops, mut found) = (0, 0);
         // Once at least: a small table may have doubled before this thread runs.
-        while ops == 0 || !until.is_over(ops) {
-            for turn in 0..BATCH {
-                let key = random.below(self.keys);
+        for batch in keys.chunks_exact(BATCH as usize).cycle() {
+            if ops > 0 && until.is_over(ops) {
+                break;
+            }
+            for (turn, &key) in (0..).zip(batch) {
                 found += if self.writes && turn % 2 == 0 {
                     u64::from(session.put(key, turn))
                 } else {

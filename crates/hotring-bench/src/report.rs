@@ -81,6 +81,13 @@ impl Spread {
     }
 }
 
+/// A value that is exact, or was taken once.
+impl From<f64> for Spread {
+    fn from(value: f64) -> Self {
+        Spread { median: value, min: value, max: value, lower: value, upper: value }
+    }
+}
+
 /// A table that reads well as plain text and is one in Markdown.
 #[derive(Debug)]
 pub struct Table {

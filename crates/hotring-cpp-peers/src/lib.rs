@@ -9,6 +9,10 @@
 //! handed over as its address and length, and used only until the call returns (M3).
 #![allow(unsafe_code)]
 
+mod flush;
+
+pub use flush::flush;
+
 use std::ffi::c_void;
 use std::ptr::NonNull;
 

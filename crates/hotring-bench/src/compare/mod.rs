@@ -16,13 +16,15 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::machine::{self, Machine};
+use crate::measure::fitness::Fitness;
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Rounds, Samples};
 use crate::report::{self, Files};
 use crate::targets::{Mode, Plan};
+use crate::workload::feed::Feed;
 use crate::workload::operations::{Keys, Workload};
 use crate::workload::skew::Skew;
-use crate::workload::streams::{Draw, Streams};
+use crate::workload::streams::Draw;
 use outcome::{Measured, Outcome};
 
 /// Compare the index with others and with its aims, in one run
@@ -37,9 +39,12 @@ pub struct CompareArgs {
     /// Measured rounds; figures are medians
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Rounds before those, also the time that hotspots get to be found
+    /// Rounds before those, at least
     #[arg(long, default_value_t = 1)]
     warmup: usize,
+    /// Rounds before those at most, where visits per lookup are not stable sooner
+    #[arg(long, default_value_t = 256)]
+    warmup_max: usize,
     /// Thread counts; threads are pinned to cores in order
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
@@ -103,6 +108,7 @@ struct Run {
 struct Results<'a> {
     machine: &'a Machine,
     command: Vec<String>,
+    fitness: Fitness,
     ratios: &'a [Outcome],
     rates: &'a [Measured],
 }
@@ -119,6 +125,8 @@ impl CompareArgs {
         machine::huge_pages_for_all()?;
         let machine = Machine::here();
         println!("{machine}");
+        let fitness = Fitness::measure(self.keys, self.ops)?;
+        fitness.tell();
         if cfg!(debug_assertions) {
             eprintln!("note: a debug build, the figures mean nothing");
         }
@@ -138,7 +146,7 @@ impl CompareArgs {
         print!("{}", outcome::rates(&run.measured));
         let command = std::env::args().collect();
         let (ratios, rates) = (&*run.outcomes, &*run.measured);
-        self.files.write(rates, &Results { machine: &machine, command, ratios, rates })
+        self.files.write(rates, &Results { machine: &machine, command, fitness, ratios, rates })
     }
 
     fn begin(&self) -> Run {
@@ -148,7 +156,7 @@ impl CompareArgs {
             false => (self.keys, self.ops, self.rounds, self.seconds),
         };
         Run {
-            rounds: Rounds { measured, warmup: self.warmup },
+            rounds: Rounds { measured, warmup: self.warmup, warmup_max: self.warmup_max },
             keys,
             ops,
             seconds,
@@ -165,15 +173,15 @@ impl Run {
         self.threads.iter().max().copied().unwrap_or(1)
     }
 
-    fn streams(&self, scene: &Scene, threads: usize, hot_set: u64) -> Result<Streams> {
+    fn source(&self, scene: &Scene, threads: usize, hot_set: u64) -> Feed<'static> {
         let Scene { workload, skew, keys, ops } = *scene;
-        let draw = Draw { workload, skew, keys, threads, ops, seed: self.seed, hot_set };
-        Ok(draw.streams()?.with_scattered())
+        Draw { workload, skew, keys, threads, ops, seed: self.seed, hot_set, turn: 0 }.into()
     }
 
     /// Operations that are in memory at a time, in both forms.
     fn stream_ops(&self) -> u64 {
-        2 * self.ops * self.threads.iter().sum::<usize>() as u64
+        // With what comes before the clock starts.
+        2 * (self.ops + self.ops / 4) * self.threads.iter().sum::<usize>() as u64
     }
 
     /// All of a part's targets, side by side.
@@ -192,15 +200,15 @@ impl Run {
         loaded: &[Loaded],
         entrants: &[(usize, Mode)],
     ) -> Result<Vec<Vec<Samples>>> {
-        let streams = self.threads.iter().map(|&threads| self.streams(scene, threads, 0));
-        let streams = streams.collect::<Result<Vec<Streams>>>()?;
-        let all: Vec<Entrant<'_>> = streams
+        let sources: Vec<Feed<'_>> =
+            self.threads.iter().map(|&threads| self.source(scene, threads, 0)).collect();
+        let all: Vec<Entrant<'_>> = sources
             .iter()
-            .flat_map(|streams| {
+            .flat_map(|source| {
                 entrants.iter().map(move |&(at, mode)| Entrant {
                     target: &*loaded[at].target,
                     mode,
-                    streams,
+                    source,
                 })
             })
             .collect();

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::Scene;
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Samples};
+use crate::measure::settle::Settled;
 use crate::report::{Spread, Table};
 use crate::targets::Mode;
 
@@ -103,6 +104,7 @@ pub struct Measured {
     bytes_per_key: f64,
     index_bytes_per_key: Option<f64>,
     visits_per_lookup: Option<f64>,
+    settled: Settled,
 }
 
 /// As the table says of lookups that are made together.
@@ -122,7 +124,7 @@ impl Measured {
             part: part.to_owned(),
             workload: scene.workload.to_string(),
             skew: scene.skew.to_string(),
-            threads: entrant.streams.threads(),
+            threads: entrant.source.threads(),
             target: entrant.target.name().to_owned(),
             mode: match entrant.mode {
                 Mode::Scalar => "one by one",
@@ -137,6 +139,7 @@ impl Measured {
             bytes_per_key: loaded.bytes_per_key,
             index_bytes_per_key: loaded.index_bytes_per_key,
             visits_per_lookup: samples.visits,
+            settled: samples.settled,
         }
     }
 }
@@ -155,6 +158,7 @@ pub fn rates(measured: &[Measured]) -> String {
         "B/key",
         "index B/key",
         "visits/lookup",
+        "settled after",
     ]);
     let optional = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
     for row in measured {
@@ -170,6 +174,7 @@ pub fn rates(measured: &[Measured]) -> String {
             format!("{:.1}", row.bytes_per_key),
             optional(row.index_bytes_per_key),
             optional(row.visits_per_lookup),
+            row.settled.say(),
         ]);
     }
     format!("\n{}", table.render())

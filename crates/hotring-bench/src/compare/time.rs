@@ -10,12 +10,13 @@ use super::outcome::{Aim, Outcome};
 use super::{Run, Scene};
 use crate::measure::latency;
 use crate::measure::load::Loaded;
+use crate::measure::rounds::Entrant;
 use crate::measure::timeline::{Phase, Timeline};
 use crate::report::Spread;
 use crate::targets::{Mode, Plan, Shape, TargetName};
+use crate::workload::feed::Feed;
 use crate::workload::operations::{Keys, Workload};
 use crate::workload::skew::Skew;
-use crate::workload::streams::Streams;
 
 /// The paper's skew for extreme hotspots.
 const EXTREME: Skew = Skew::Zipf(1.22);
@@ -36,9 +37,7 @@ impl Run {
         for theta in [0.99, 1.22] {
             let (workload, skew) = (Workload::C, Skew::Zipf(theta));
             let scene = Scene { workload, skew, keys, ops: self.ops };
-            let sets = [0, 1].map(|hot_set| self.streams(&scene, threads, hot_set));
-            let [first, second] = sets;
-            let sets = [first?, second?];
+            let sets = [0, 1].map(|hot_set| self.source(&scene, threads, hot_set));
             let bar = self.bar(
                 &format!("shift of the hot keys, {theta}"),
                 self.rounds.measured * loaded.len(),
@@ -49,7 +48,7 @@ impl Run {
                     let at = (round + turn) % loaded.len();
                     // What is hot at the end of a round is hot at the start of the next one.
                     let order = [round % 2, (round + 1) % 2].map(|set| &sets[set]);
-                    reactions[at].push(self.react(&loaded[at], order)?);
+                    reactions[at].push(self.react(&loaded[at], order, round as u64)?);
                     bar.inc(1);
                 }
             }
@@ -70,9 +69,11 @@ impl Run {
         Ok(())
     }
 
-    fn react(&self, loaded: &Loaded, [before, after]: [&Streams; 2]) -> Result<Reaction> {
+    fn react(&self, loaded: &Loaded, sources: [&Feed<'_>; 2], round: u64) -> Result<Reaction> {
         let lasts = Duration::from_secs_f64(self.seconds);
-        let phases = [before, after].map(|streams| Phase { streams, lasts });
+        // As no phase draws that often, no round repeats another.
+        let turn = round << 32;
+        let phases = sources.map(|source| Phase { source, turn, lasts });
         let window = WINDOW.min(lasts / 10);
         let timeline = Timeline { phases: &phases, window, mode: Mode::Scalar };
         let rates = timeline.run(&*loaded.target)?;
@@ -90,13 +91,13 @@ impl Run {
         let (keys, threads) = (self.keys / 2, self.threads_max());
         let ops = 2 * keys / threads as u64;
         let scene = Scene { workload: Workload::Grow, skew: EXTREME, keys, ops };
-        let streams = self.streams(&scene, threads, 0)?;
+        let source = self.source(&scene, threads, 0);
         let grows = Plan::new(TargetName::Hotring, 3 * keys);
         let mut slots = 0;
         let mut lowest = Vec::new();
         let bar = self.bar("growth under load", 2 * self.rounds.measured);
         for round in 0..=self.rounds.measured {
-            let (grown, rates) = self.grow(&grows, keys, &streams)?;
+            let (grown, rates) = self.grow(&grows, keys, &source, round as u64)?;
             slots = slots.max(grown);
             bar.inc(1);
             if round == 0 {
@@ -105,7 +106,8 @@ impl Run {
             }
             let config =
                 Config { growth: Some(Growth::Fixed), slots_initial: slots, ..Config::default() };
-            let (_, fixed) = self.grow(&Plan { config, ..grows.clone() }, keys, &streams)?;
+            let fixed = Plan { config, ..grows.clone() };
+            let (_, fixed) = self.grow(&fixed, keys, &source, round as u64)?;
             bar.inc(1);
             lowest.push(minimum(&rates) / Spread::of(&fixed).median);
         }
@@ -116,11 +118,17 @@ impl Run {
     }
 
     /// The slots of the table in the end, and the rates meanwhile.
-    fn grow(&self, plan: &Plan, keys: u64, streams: &Streams) -> Result<(usize, Vec<f64>)> {
+    fn grow(
+        &self,
+        plan: &Plan,
+        keys: u64,
+        source: &Feed<'_>,
+        turn: u64,
+    ) -> Result<(usize, Vec<f64>)> {
         let plan = Plan { keys: Keys::Scattered, ..plan.clone() };
         let loaded = Loaded::new(&plan, keys)?;
         // No end but that of the streams.
-        let phases = [Phase { streams, lasts: Duration::from_secs(3_600) }];
+        let phases = [Phase { source, turn, lasts: Duration::from_secs(3_600) }];
         let seconds = WINDOW.as_secs_f64().min(self.seconds / 10.0);
         let window = Duration::from_secs_f64(seconds);
         let timeline = Timeline { phases: &phases, window, mode: Mode::Scalar };
@@ -137,16 +145,21 @@ impl Run {
         for case in cases(keys) {
             let timed = Scene { workload: Workload::C, skew: case.skew, keys, ops: self.ops };
             let beside = Scene { workload: case.beside, ..timed };
-            let streams = self.streams(&timed, 1, 0)?;
-            let streams = streams.beside(self.streams(&beside, 1, 0)?);
+            let [timed, beside] = [timed, beside].map(|scene| self.source(&scene, 1, 0));
+            let steady = Scene { skew: EXTREME, workload: Workload::C, keys, ops: self.ops };
+            let steady = self.source(&steady, 1, 0);
             let (mut samples, mut factor) = ([Vec::new(), Vec::new()], 1.0_f64);
             let bar = self.bar(&format!("tails: {}", case.what), 2 * self.rounds.measured);
             for round in 0..self.rounds.measured {
+                let streams = timed.streams(round as u64)?;
+                let streams = streams.beside(beside.streams(1 << 32 | round as u64)?);
                 for turn in 0..2 {
                     let at = (round + turn) % 2;
                     let plan = Plan { keys: Keys::Scattered, ..case.plans[at].clone() };
                     let loaded = Loaded::new(&plan, keys)?;
-                    let latencies = latency::of_reads(&*loaded.target, &streams)?;
+                    let (target, mode) = (&*loaded.target, Mode::Scalar);
+                    self.rounds.settle(&[Entrant { target, mode, source: &steady }], &bar)?;
+                    let latencies = latency::of_reads(target, &streams)?;
                     samples[at].push(latencies.value_at_quantile(TAIL) as f64);
                     let grown = loaded.target.index_bytes().unwrap_or_default() as f64;
                     let before = loaded.index_bytes_per_key.unwrap_or_default() * keys as f64;

@@ -3,14 +3,17 @@
 use anyhow::Result;
 use hotring_index::{Config, Strategy};
 
-use super::Bench;
 use super::chart::{Point, Series};
+use super::{Bench, Size};
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Rounds, Samples};
+use crate::measure::settle::Settled;
+use crate::report::Spread;
 use crate::targets::{Mode, Plan, Target, TargetName};
+use crate::workload::feed::Feed;
 use crate::workload::operations::{Keys, Workload};
 use crate::workload::skew::Skew;
-use crate::workload::streams::{Draw, Streams};
+use crate::workload::streams::Draw;
 
 /// Targets that hold the same keys.
 pub struct Field {
@@ -36,11 +39,10 @@ impl Work {
         Work { workload, skew: Skew::Zipf(theta), threads }
     }
 
-    /// The streams of it.
-    pub fn streams(&self, keys: u64, ops: u64) -> Result<Streams> {
+    /// What the streams of it are drawn of.
+    pub fn source(&self, keys: u64, ops: u64) -> Feed<'static> {
         let Work { workload, skew, threads } = *self;
-        let draw = Draw { workload, skew, keys, threads, ops, seed: 1, hot_set: 0 };
-        Ok(draw.streams()?.with_scattered())
+        Draw { workload, skew, keys, threads, ops, seed: 1, hot_set: 0, turn: 0 }.into()
     }
 }
 
@@ -77,10 +79,10 @@ impl Field {
 
     /// Lets all of them do the same, in turns.
     pub fn measure(&self, bench: &Bench, work: Work) -> Result<Vec<Samples>> {
-        let streams = work.streams(self.keys, bench.size.ops)?;
+        let source = work.source(self.keys, bench.size.ops);
         let Work { workload, skew, threads } = work;
         let what = format!("{workload} {skew}, {threads} threads");
-        take_turns(bench, &self.targets(), &streams, &what)
+        take_turns(bench, &self.targets(), &source, &what)
     }
 }
 
@@ -88,23 +90,45 @@ impl Field {
 pub fn take_turns(
     bench: &Bench,
     targets: &[&dyn Target],
-    streams: &Streams,
+    source: &Feed<'_>,
     what: &str,
 ) -> Result<Vec<Samples>> {
-    let entrant = |&target| Entrant { target, mode: Mode::Scalar, streams };
+    let entrant = |&target| Entrant { target, mode: Mode::Scalar, source };
     let entrants: Vec<Entrant<'_>> = targets.iter().map(entrant).collect();
-    let rounds = Rounds { measured: bench.size.rounds, warmup: bench.size.warmup };
+    let rounds = rounds(bench);
     let bar = bench.steps(rounds.turns(entrants.len()), what);
     let samples = rounds.measure(&entrants, &bar)?;
     bar.finish_and_clear();
+    samples.iter().zip(targets).for_each(|(s, target)| say(what, *target, &s.settled));
     Ok(samples)
+}
+
+/// Lets targets work until they have settled, and measures nothing.
+pub fn settle(bench: &Bench, targets: &[&dyn Target], source: &Feed<'_>) -> Result<()> {
+    let entrant = |&target| Entrant { target, mode: Mode::Scalar, source };
+    let entrants: Vec<Entrant<'_>> = targets.iter().map(entrant).collect();
+    let bar = bench.steps(0, "settle");
+    let settled = rounds(bench).settle(&entrants, &bar)?;
+    bar.finish_and_clear();
+    settled.iter().zip(targets).for_each(|(settled, target)| say("settle", *target, settled));
+    Ok(())
+}
+
+fn say(what: &str, target: &dyn Target, settled: &Settled) {
+    println!("    {what}: {} settled after {}", target.name(), settled.say());
+}
+
+fn rounds(bench: &Bench) -> Rounds {
+    let Size { rounds: measured, warmup, warmup_max, .. } = bench.size;
+    Rounds { measured, warmup, warmup_max }
 }
 
 /// The rates of several targets at several places.
 #[derive(Debug, Default)]
 pub struct Rows {
     names: Vec<String>,
-    points: Vec<Vec<Point>>,
+    /// By target, each place with the rates of its rounds.
+    rates: Vec<Vec<(f64, Samples)>>,
 }
 
 impl Rows {
@@ -112,30 +136,50 @@ impl Rows {
     /// the first time.
     pub fn add(&mut self, x: f64, names: Vec<String>, samples: &[Samples]) {
         if self.names.is_empty() {
-            self.points = vec![Vec::new(); names.len()];
+            self.rates = vec![Vec::new(); names.len()];
             self.names = names;
         }
-        for (points, samples) in self.points.iter_mut().zip(samples) {
-            points.push(Point::spread(x, samples.spread()));
+        for (rates, samples) in self.rates.iter_mut().zip(samples) {
+            rates.push((x, samples.clone()));
         }
     }
 
-    /// How many times the rate of row `under` that of row `over` is.
-    pub fn ratio(&self, over: usize, under: usize, x: f64) -> f64 {
-        self.rate(over, x) / self.rate(under, x)
+    /// How many times the rate of row `under` that of row `over` is, round by round.
+    pub fn ratio(&self, over: usize, under: usize, x: f64) -> Spread {
+        let [over, under] = [over, under].map(|row| self.at(row, x));
+        over.zip(under).map_or(f64::NAN.into(), |(over, under)| over.ratio(under))
     }
 
     /// A median, NaN where there is none.
     pub fn rate(&self, row: usize, x: f64) -> f64 {
-        let points = self.points.get(row);
-        let point = points.and_then(|points| points.iter().find(|point| point.x == x));
-        point.map_or(f64::NAN, |point| point.y)
+        self.at(row, x).map_or(f64::NAN, |samples| samples.spread().median)
+    }
+
+    /// Visits per lookup, NaN where they are not counted.
+    pub fn visits(&self, row: usize, x: f64) -> f64 {
+        self.at(row, x).and_then(|samples| samples.visits).unwrap_or(f64::NAN)
+    }
+
+    fn at(&self, row: usize, x: f64) -> Option<&Samples> {
+        let rates = self.rates.get(row)?;
+        rates.iter().find(|(place, _)| *place == x).map(|(_, samples)| samples)
+    }
+
+    /// What the paper reports as multiples of a row, drawn as multiples of ours: rates of other machines
+    /// do not compare.
+    pub fn by_factor(&self, name: &str, of: usize, factors: &[(f64, f64)]) -> Series {
+        let there = |&(x, factor): &(f64, f64)| Point::new(x, factor * self.rate(of, x));
+        Series::paper(name, factors.iter().map(there).collect())
     }
 
     /// For a chart.
     pub fn series(self) -> Vec<Series> {
-        let rows = self.names.into_iter().zip(self.points);
-        rows.map(|(name, points)| Series::measured(name, points)).collect()
+        let rows = self.names.into_iter().zip(self.rates);
+        rows.map(|(name, rates)| {
+            let points = rates.iter().map(|(x, samples)| Point::spread(*x, samples.spread()));
+            Series::measured(name, points.collect())
+        })
+        .collect()
     }
 }
 
@@ -167,6 +211,21 @@ pub fn ring(bench: &Bench, keys: u64, ratio: u64, strategy: Strategy) -> Plan {
     let config = Config { strategy, ..Config::default() };
     let plan = Plan { hints: 1, config, ..plan };
     plan.with_items_per_slot(keys, ratio as f64 * 2.0)
+}
+
+/// HotRing with as many keys a ring as the paper's: a head of 8 bytes there, and here a slot of 16, as
+/// each has its anchor beside the head. Of other bytes than `chaining`, so a line of its own.
+pub fn papers_ring(bench: &Bench, keys: u64, ratio: u64, strategy: Strategy) -> Plan {
+    let plan = ring(bench, keys, ratio, strategy);
+    let label = Some(format!("{}, {ratio} keys a ring", ring_name(strategy)));
+    Plan { label, ..plan }.with_items_per_slot(keys, ratio as f64)
+}
+
+/// HotRing-s that samples less often where sampling brings nothing.
+pub fn backing_off(bench: &Bench, keys: u64, ratio: u64) -> Plan {
+    let plan = ring(bench, keys, ratio, Strategy::Sampling);
+    let config = Config { backoff: true, ..plan.config.clone() };
+    Plan { label: Some("HotRing-s, back-off".to_owned()), config, ..plan }
 }
 
 /// HotRing with lines of seven hints, as it is by default.

@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use super::chart::Chart;
+use crate::report::Spread;
 
 /// What a figure is about: all that is known before anything is measured.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -127,10 +128,12 @@ pub struct Claim {
 pub enum Verdict {
     /// It does.
     Agrees,
-    /// In the same direction, but by less; or one part does and another does not.
+    /// In the same direction, but by less; or in some of the cases.
     Partly,
     /// It does not.
     Differs,
+    /// The middle half of the rounds lies on both sides of the bound.
+    Noisy,
     /// This machine has not what it takes to see it.
     Unseen,
 }
@@ -142,13 +145,47 @@ impl Verdict {
             Self::Agrees => "agrees",
             Self::Partly => "agrees in part",
             Self::Differs => "differs",
+            Self::Noisy => "too noisy to tell",
             Self::Unseen => "cannot be seen here",
         }
     }
 
-    /// One for all: what they have in common, or in part.
-    pub fn of_all(verdicts: impl IntoIterator<Item = Self>) -> Option<Self> {
-        verdicts.into_iter().reduce(|one, other| if one == other { one } else { Self::Partly })
+    /// What `judge` says of the middle half of the rounds, if it says the same of all of it.
+    fn of(seen: Spread, judge: impl Fn(f64) -> Self) -> Self {
+        let verdict = judge(seen.median);
+        match judge(seen.lower) == verdict && judge(seen.upper) == verdict {
+            true => verdict,
+            false => Self::Noisy,
+        }
+    }
+}
+
+/// How many claims of a figure came to what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// All of them.
+    pub claims: usize,
+    /// Those that agree without reserve.
+    pub agree: usize,
+    noisy: usize,
+    unseen: usize,
+}
+
+impl Outcome {
+    /// In words.
+    pub fn say(&self) -> String {
+        let Outcome { claims, agree, noisy, unseen } = *self;
+        let mut text = match claims {
+            0 => return "no claim".to_owned(),
+            1 => format!("{agree} of 1 claim agrees"),
+            _ => format!("{agree} of {claims} claims agree"),
+        };
+        for (count, what) in [(noisy, "too noisy to tell"), (unseen, "cannot be seen here")] {
+            if count > 0 {
+                text.push_str(&format!(", {count} {what}"));
+            }
+        }
+        text
     }
 }
 
@@ -156,15 +193,21 @@ impl Claim {
     /// The paper says that something is `expected` times something else. Here it is `seen` times:
     /// that agrees from nine tenths of the way from 1 to there on, and in part from a third on. A
     /// factor below 1 is read the other way round.
-    pub fn factor(paper: impl Into<String>, what: &str, expected: f64, seen: f64) -> Self {
+    pub fn factor(
+        paper: impl Into<String>,
+        what: &str,
+        expected: f64,
+        seen: impl Into<Spread>,
+    ) -> Self {
         let gain = |factor: f64| if expected >= 1.0 { factor - 1.0 } else { 1.0 / factor - 1.0 };
-        let part = gain(seen) / gain(expected);
-        let verdict = match part {
-            _ if part >= 0.9 => Verdict::Agrees,
-            _ if part >= 1.0 / 3.0 => Verdict::Partly,
+        let seen = seen.into();
+        let verdict = Verdict::of(seen, |seen| match gain(seen) / gain(expected) {
+            part if part >= 0.9 => Verdict::Agrees,
+            part if part >= 1.0 / 3.0 => Verdict::Partly,
             _ => Verdict::Differs,
-        };
-        Claim { paper: paper.into(), seen: format!("{what}: {} times", short(seen)), verdict }
+        });
+        let seen = format!("{what}: {} times", ranged(seen));
+        Claim { paper: paper.into(), seen, verdict }
     }
 
     /// The paper gives a number. Within `tolerance` of it, as a part of it, is agreement, within
@@ -173,22 +216,37 @@ impl Claim {
         paper: impl Into<String>,
         what: &str,
         expected: f64,
-        seen: f64,
+        seen: impl Into<Spread>,
         tolerance: f64,
     ) -> Self {
-        let off = (seen - expected).abs() / expected.abs();
-        let verdict = match off {
-            _ if off <= tolerance => Verdict::Agrees,
-            _ if off <= 3.0 * tolerance => Verdict::Partly,
+        let seen = seen.into();
+        let off = |seen: f64| (seen - expected).abs() / expected.abs();
+        let verdict = Verdict::of(seen, |seen| match off(seen) {
+            off if off <= tolerance => Verdict::Agrees,
+            off if off <= 3.0 * tolerance => Verdict::Partly,
             _ => Verdict::Differs,
-        };
-        let (seen, expected) = (short(seen), short(expected));
-        Claim { paper: paper.into(), seen: format!("{what}: {seen}, there {expected}"), verdict }
+        });
+        let seen = format!("{what}: {}, there {}", ranged(seen), short(expected));
+        Claim { paper: paper.into(), seen, verdict }
     }
 
-    /// The paper says something that this machine has not what it takes to see: why.
+    /// The paper says that this machine has not what it takes to see, or this project has not: why.
     pub fn unseen(paper: impl Into<String>, why: &str) -> Self {
         Claim { paper: paper.into(), seen: why.to_owned(), verdict: Verdict::Unseen }
+    }
+
+    /// The paper says that something is above `bound` in all of these cases.
+    pub fn above(paper: impl Into<String>, what: &str, bound: f64, cases: &[Spread]) -> Self {
+        let held = cases.iter().filter(|case| case.lower > bound).count();
+        let not = cases.iter().filter(|case| case.upper <= bound).count();
+        let noisy = cases.len() - held - not;
+        let mut claim = Self::holds(paper, what, held, cases.len());
+        if noisy > 0 && (held == 0 || not == 0) {
+            claim.verdict = Verdict::Noisy;
+        }
+        let all: Vec<String> = cases.iter().map(|case| ranged(*case)).collect();
+        claim.seen = format!("{} ({})", claim.seen, all.join(", "));
+        claim
     }
 
     /// The paper says that something holds; here it does in `held` of `cases` cases.
@@ -207,10 +265,23 @@ impl Claim {
     }
 }
 
+/// A median, with the middle half of the rounds where they differ.
+fn ranged(seen: Spread) -> String {
+    let (lower, median, upper) = (short(seen.lower), short(seen.median), short(seen.upper));
+    if lower == upper { median } else { format!("{median} [{lower} to {upper}]") }
+}
+
 impl Figure {
     /// What its claims come to.
-    pub fn verdict(&self) -> Option<Verdict> {
-        Verdict::of_all(self.measured.claims.iter().map(|claim| claim.verdict))
+    pub fn outcome(&self) -> Outcome {
+        let claims = &self.measured.claims;
+        let count = |verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+        Outcome {
+            claims: claims.len(),
+            agree: count(Verdict::Agrees),
+            noisy: count(Verdict::Noisy),
+            unseen: count(Verdict::Unseen),
+        }
     }
 }
 
@@ -279,10 +350,41 @@ mod tests {
         assert_eq!(Claim::holds("", "", 3, 3).verdict, Verdict::Agrees);
         assert_eq!(Claim::holds("", "", 1, 3).verdict, Verdict::Partly);
         assert_eq!(Claim::holds("", "", 0, 3).verdict, Verdict::Differs);
-        let all = |verdicts: &[Verdict]| Verdict::of_all(verdicts.iter().copied());
-        assert_eq!(all(&[]), None);
-        assert_eq!(all(&[Verdict::Agrees, Verdict::Agrees]), Some(Verdict::Agrees));
-        assert_eq!(all(&[Verdict::Agrees, Verdict::Differs]), Some(Verdict::Partly));
+    }
+
+    #[test]
+    fn rounds_on_both_sides_of_a_bound_tell_nothing() {
+        let seen = |values: &[f64]| Claim::factor("", "x", 2.0, Spread::of(values));
+        assert_eq!(seen(&[1.95, 2.0, 2.1]).verdict, Verdict::Agrees);
+        assert_eq!(seen(&[1.5, 2.0, 2.6]).verdict, Verdict::Noisy);
+        // A single round far off is no reason to doubt the others.
+        assert_eq!(seen(&[0.5, 2.0, 2.0, 2.1, 2.1]).verdict, Verdict::Agrees);
+        assert_eq!(seen(&[1.5, 2.0, 2.6]).seen, "x: 2 [1.75 to 2.3] times");
+        let near = Claim::near("", "", 10.0, Spread::of(&[9.0, 10.0, 12.0]), 0.04);
+        assert_eq!(near.verdict, Verdict::Noisy);
+        let above = |cases: &[[f64; 3]]| {
+            let cases: Vec<Spread> = cases.iter().map(|case| Spread::of(case)).collect();
+            Claim::above("", "", 1.0, &cases).verdict
+        };
+        let (over, under, both) = ([1.1, 1.2, 1.3], [0.7, 0.8, 0.9], [0.6, 1.1, 1.6]);
+        assert_eq!(above(&[over, over]), Verdict::Agrees);
+        assert_eq!(above(&[under]), Verdict::Differs);
+        assert_eq!(above(&[over, both]), Verdict::Noisy);
+        assert_eq!(above(&[under, both]), Verdict::Noisy);
+        assert_eq!(above(&[over, under, both]), Verdict::Partly);
+    }
+
+    /// "agrees in part" stood for 10 of 11 claims as for 1 of 11.
+    #[test]
+    fn a_figure_counts_the_claims_that_agree() {
+        let outcome = |claims, agree, noisy, unseen| Outcome { claims, agree, noisy, unseen }.say();
+        assert_eq!(outcome(11, 3, 0, 0), "3 of 11 claims agree");
+        assert_eq!(
+            outcome(11, 3, 2, 1),
+            "3 of 11 claims agree, 2 too noisy to tell, 1 cannot be seen here"
+        );
+        assert_eq!(outcome(1, 0, 0, 0), "0 of 1 claim agrees");
+        assert_eq!(outcome(0, 0, 0, 0), "no claim");
     }
 
     #[test]

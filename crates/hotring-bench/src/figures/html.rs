@@ -63,6 +63,16 @@ fn head(page: &mut String, report: &Report) {
         let _ = write!(page, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(value));
     }
     page.push_str("</dl>");
+    if report.figures.len() < report.wanted {
+        let _ = write!(
+            page,
+            "<p class=\"warning\">A part of a report: {} of {} figures.</p>",
+            report.figures.len(),
+            report.wanted
+        );
+    }
+    let class = if report.fitness.is_fit { "fit" } else { "warning" };
+    let _ = write!(page, "<p class=\"{class}\">{}.</p>", escape(&report.fitness.to_string()));
     if machine.profile != "release" {
         page.push_str(
             "<p class=\"warning\">This is not a release build: the speeds in it mean nothing.</p>",
@@ -71,9 +81,11 @@ fn head(page: &mut String, report: &Report) {
     let _ = write!(
         page,
         "<p>Each figure says what the paper reports and what is seen here. A verdict is computed \
-         from the measured numbers: <b>agrees</b> means within a tenth of the gain that the paper \
+         from the ratios within rounds: <b>agrees</b> means within a tenth of the gain that the paper \
          reports, or more; <b>agrees in part</b> means the same direction by less, or some of its \
-         statements; <b>differs</b> means neither. The machines of the papers had 4 to 64 \
+         cases; <b>differs</b> means neither; <b>too noisy to tell</b> means that the middle half of \
+         the rounds, which stands in brackets, lies on both sides of a bound. A figure says how many \
+         of its claims agree without reserve. The machines of the papers had 4 to 64 \
          hardware threads, so what needs many of them can be seen here only as far as {} cores \
          go. Targets take turns within each round; points are medians, with bars from the least \
          to the greatest round. Points show their values under the pointer.</p>",
@@ -99,10 +111,22 @@ fn contents(page: &mut String, report: &Report) {
             escape(figure.subject.source.place),
             figure.subject.id,
             escape(figure.subject.title),
-            figure.verdict().map_or_else(String::new, badge)
+            summary(figure)
         );
     }
     page.push_str("</tbody></table></nav>");
+}
+
+/// How many claims agree; a sign only where all or none do.
+fn summary(figure: &Figure) -> String {
+    let outcome = figure.outcome();
+    let class = match outcome.agree {
+        _ if outcome.claims == 0 => return String::new(),
+        agree if agree == outcome.claims => "agrees",
+        0 => "differs",
+        _ => "partly",
+    };
+    format!("<span class=\"badge {class}\">{}</span>", outcome.say())
 }
 
 fn badge(verdict: Verdict) -> String {
@@ -110,12 +134,14 @@ fn badge(verdict: Verdict) -> String {
         Verdict::Agrees => "agrees",
         Verdict::Partly => "partly",
         Verdict::Differs => "differs",
+        Verdict::Noisy => "noisy",
         Verdict::Unseen => "unseen",
     };
     let sign = match verdict {
         Verdict::Agrees => "\u{2713}",
         Verdict::Partly => "\u{2248}",
         Verdict::Differs => "\u{2717}",
+        Verdict::Noisy => "?",
         Verdict::Unseen => "\u{2013}",
     };
     format!("<span class=\"badge {class}\">{sign} {}</span>", verdict.label())
@@ -129,7 +155,7 @@ fn section(page: &mut String, report: &Report, figure: &Figure) {
         escape(figure.subject.title),
         escape(figure.subject.source.paper.name()),
         escape(figure.subject.source.place),
-        figure.verdict().map_or_else(String::new, badge)
+        summary(figure)
     );
     let _ = write!(page, "<p><b>The paper reports:</b> {}</p>", escape(figure.subject.paper));
     claims(page, figure);

@@ -39,6 +39,7 @@ use indicatif::ProgressBar;
 
 use crate::durability::Testbed;
 use crate::machine::{self, Machine};
+use crate::measure::fitness::Fitness;
 use figure::{Figure, Measured, Subject};
 use report::Report;
 pub use scale::{Scale, Size};
@@ -60,6 +61,10 @@ pub struct FiguresArgs {
     /// Print which figures there are, and end
     #[arg(long)]
     list: bool,
+    /// A folder with recorded traces for HotRing's figure 1, *.trace or *.trace.xz with one key a line or
+    /// as 32-bit big-endian numbers (else that of the variable HOTRING_TRACES)
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     #[command(flatten)]
     testbed: Testbed,
 }
@@ -78,6 +83,8 @@ pub struct Bench {
     pub size: Size,
     /// Where servers come from.
     pub testbed: Testbed,
+    /// Where recorded traces are.
+    pub traces: Option<PathBuf>,
     /// Which figure this is, of how many.
     turn: String,
 }
@@ -119,8 +126,7 @@ impl FiguresArgs {
             return Ok(());
         };
         machine::huge_pages_for_all()?;
-        let report = measure(self.scale, &self.testbed, &entries)?;
-        report.write(out)?;
+        measure(self, &entries, |report| report.write(out))?;
         println!("{}", out.join("report.html").display());
         Ok(())
     }
@@ -138,37 +144,60 @@ impl FiguresArgs {
     }
 }
 
-/// Measures figures, one after the other.
-fn measure(scale: Scale, testbed: &Testbed, entries: &[Entry]) -> Result<Report> {
+/// Measures figures, one after the other, and hands over the report as it is after each.
+fn measure(
+    args: &FiguresArgs,
+    entries: &[Entry],
+    mut done: impl FnMut(&Report) -> Result<()>,
+) -> Result<Report> {
+    let FiguresArgs { scale, testbed, traces, .. } = args;
+    let named = || std::env::var_os("HOTRING_TRACES").map(PathBuf::from);
+    let traces = traces.clone().or_else(named);
     let (size, testbed) = (scale.size()?, testbed.clone());
-    let mut bench = Bench { size, testbed, turn: String::new() };
+    let mut bench = Bench { size, testbed, traces, turn: String::new() };
     let start = Instant::now();
-    let mut figures = Vec::new();
-    for (at, Entry { subject, measure }) in entries.iter().enumerate() {
-        bench.turn = format!("{}/{} {}", at + 1, entries.len(), subject.id);
-        let start = Instant::now();
-        let measured = measure(&bench).with_context(|| format!("figure {}", subject.id))?;
-        let seconds = crate::report::seconds(start.elapsed());
-        let figure = Figure { subject: *subject, measured, seconds };
-        let verdict = figure.verdict().map_or("", |verdict| verdict.label());
-        println!("{:<22} {seconds:>7.1} s  {verdict}", subject.id);
-        figures.push(figure);
-    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock before 1970")?;
-    Ok(Report {
+    let fitness = Fitness::measure(size.keys, size.ops)?;
+    fitness.tell();
+    let mut report = Report {
         machine: Machine::here(),
         date: report::day(now.as_secs()),
         command: std::env::args().collect::<Vec<_>>().join(" "),
         scale: scale.to_string(),
         scale_line: format!("{}: {}", scale, bench.size),
-        seconds: crate::report::seconds(start.elapsed()),
-        notes: vec![LEFT_OUT.to_owned()],
-        figures,
-    })
+        seconds: 0.0,
+        wanted: entries.len(),
+        fitness,
+        notes: LEFT_OUT.iter().map(|&note| note.to_owned()).collect(),
+        figures: Vec::new(),
+    };
+    for (at, Entry { subject, measure }) in entries.iter().enumerate() {
+        bench.turn = format!("{}/{} {}", at + 1, entries.len(), subject.id);
+        let begun = Instant::now();
+        let measured = measure(&bench).with_context(|| format!("figure {}", subject.id))?;
+        let seconds = crate::report::seconds(begun.elapsed());
+        let figure = Figure { subject: *subject, measured, seconds };
+        println!("{:<22} {seconds:>7.1} s  {}", subject.id, figure.outcome().say());
+        report.figures.push(figure);
+        report.seconds = crate::report::seconds(start.elapsed());
+        done(&report)?;
+    }
+    Ok(report)
 }
 
 /// What the report does not have, and why.
-const LEFT_OUT: &str = "Left out, as this project has no such part yet: what needs RDMA (RHKV, \
-                        figure 9 and table 4) or a cluster (the durable store, figures 3 and 4). The \
-                        machines, data sets and rival systems of the papers are not at hand: each \
-                        figure's notes say what stands for them.";
+const LEFT_OUT: [&str; 5] = [
+    "Left out, as this project has no such part yet: what needs RDMA (RHKV, figure 9 and table 4) or a \
+     cluster (the durable store, figures 3 and 4). The machines, data sets and rival systems of the \
+     papers are not at hand: each figure's notes say what stands for them.",
+    "HotRing: FASTER and Memcached as rivals in one process (neither can be built into this tool); 64 \
+     threads; the production curves of figure 1, for which recorded traces stand if --traces names a \
+     folder of them.",
+    "Mercury: cache misses, bandwidth and the breakdown of latency (its figure 1), as a virtual machine \
+     shows no such counters; the time for which a worker's thread lock is held.",
+    "RHKV: the time to persist an operation (section 6.6: 52.23 ms, Redis 62.21, MongoDB 65.32), as the \
+     paper does not say from when to when it is taken; what a log in each mode costs a request is \
+     measured by `hotring-bench durability modes`. Loads of 100 to 1,000 million operations, MongoDB, \
+     and the load of single cores.",
+    "The durable store: latency over HTTP, as there is no HTTP interface for data.",
+];

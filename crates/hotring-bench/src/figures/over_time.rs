@@ -12,9 +12,10 @@ use super::{Bench, Entry};
 use crate::measure::timeline::{Phase, Timeline};
 use crate::report::Spread;
 use crate::targets::{Mode, Plan};
+use crate::workload::feed::Feed;
 use crate::workload::operations::Workload;
 use crate::workload::skew::Skew;
-use crate::workload::streams::{Draw, Streams};
+use crate::workload::streams::Draw;
 
 /// What this file measures.
 pub const ENTRIES: [Entry; 2] = [
@@ -50,16 +51,9 @@ const WINDOWS: u32 = 60;
 /// Steady again means so much of the rate in the end.
 const STEADY: f64 = 0.9;
 
-fn streams(
-    bench: &Bench,
-    keys: u64,
-    workload: Workload,
-    ops: u64,
-    hot_set: u64,
-) -> Result<Streams> {
+fn source(bench: &Bench, keys: u64, workload: Workload, ops: u64, hot_set: u64) -> Feed<'static> {
     let (skew, threads) = (Skew::Zipf(EXTREME), bench.size.threads);
-    let draw = Draw { workload, skew, keys, threads, ops, seed: 1, hot_set };
-    Ok(draw.streams()?.with_scattered())
+    Draw { workload, skew, keys, threads, ops, seed: 1, hot_set, turn: 0 }.into()
 }
 
 /// Medians over the rounds, window by window, with the time in seconds.
@@ -89,9 +83,12 @@ fn shift(bench: &Bench) -> Result<Measured> {
     let bar = bench.steps((turns * plans.len()) as u64, "hot sets shift");
     for round in 0..turns as u64 {
         // Each round has hot sets that no round before had.
-        let before = streams(bench, keys, Workload::C, ops, 2 * round)?;
-        let after = streams(bench, keys, Workload::C, ops, 2 * round + 1)?;
-        let phases = [&before, &after].map(|streams| Phase { streams, lasts: half });
+        let before = source(bench, keys, Workload::C, ops, 2 * round);
+        let after = source(bench, keys, Workload::C, ops, 2 * round + 1);
+        field::settle(bench, &field.targets(), &before)?;
+        // Draws that no turn before had.
+        let turn = 1 << 32;
+        let phases = [&before, &after].map(|source| Phase { source, turn, lasts: half });
         let timeline = Timeline { phases: &phases, window, mode: Mode::Scalar };
         for (rounds, target) in rounds.iter_mut().zip(field.targets()) {
             rounds.push(timeline.run(target)?);
@@ -114,6 +111,10 @@ fn shift(bench: &Bench) -> Result<Measured> {
         series.collect(),
     );
     chart.marks.push(Mark { x: shifted, name: "other keys become hot".into() });
+    if shifted > 2.0 {
+        let name = "the paper: HotRing-r is steady".into();
+        chart.marks.push(Mark { x: shifted + 2.0, name });
+    }
     let notes = vec![format!(
         "{keys} keys, windows of {} ms, medians of {turns} runs. The paper's table is {} times as \
          large, and has as many more heads to move: times of reaction do not compare, their order \
@@ -179,7 +180,7 @@ fn growth(bench: &Bench) -> Result<Measured> {
     let keys = (bench.size.keys / 4).max(1);
     // Two doublings: four times as many keys in the end, half of the operations insert.
     let ops = 3 * keys * 2 / bench.size.threads as u64;
-    let streams = streams(bench, keys, Workload::Grow, ops, 0)?;
+    let source = source(bench, keys, Workload::Grow, ops, 0);
     let window = Duration::from_secs_f64(bench.size.seconds / f64::from(2 * WINDOWS));
     let lasts = Duration::from_secs_f64(20.0 * bench.size.seconds);
     let fixed = field::ring(bench, 4 * keys, 4 * RATIO, Strategy::Sampling);
@@ -194,11 +195,11 @@ fn growth(bench: &Bench) -> Result<Measured> {
     ];
     let mut rounds = vec![Vec::new(); plans.len()];
     let turns = bench.size.rounds.min(3);
-    for _ in 0..turns {
+    for turn in 0..turns as u64 {
         for (rounds, plan) in rounds.iter_mut().zip(&plans) {
             // What was inserted stays, so each run begins with a new table.
             let field = Field::load(bench, keys, std::slice::from_ref(plan))?;
-            let phases = [Phase { streams: &streams, lasts }];
+            let phases = [Phase { source: &source, turn, lasts }];
             let timeline = Timeline { phases: &phases, window, mode: Mode::Scalar };
             rounds.push(timeline.run(field.targets()[0])?);
         }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::figure::Figure;
 use super::html;
 use crate::machine::Machine;
+use crate::measure::fitness::Fitness;
 use crate::report::{write_csv, write_json};
 
 /// All figures of a run.
@@ -25,8 +26,12 @@ pub struct Report {
     pub scale: String,
     /// The scale in words.
     pub scale_line: String,
-    /// How long all of it took, in seconds.
+    /// How long all of it took so far, in seconds.
     pub seconds: f64,
+    /// Figures that the run is to have.
+    pub wanted: usize,
+    /// Whether the harness was fit to measure.
+    pub fitness: Fitness,
     /// What holds for all figures.
     pub notes: Vec<String>,
     /// In the order of the page.

@@ -31,8 +31,10 @@ pub struct Size {
     pub ops: u64,
     /// Measured rounds; figures are medians.
     pub rounds: usize,
-    /// Rounds before those.
+    /// Rounds before those, at least.
     pub warmup: usize,
+    /// Rounds before those at most, where visits per lookup are not stable sooner.
+    pub warmup_max: usize,
     /// Threads, where a figure wants as many as there are.
     pub threads: usize,
     /// Seconds that a figure over time covers.
@@ -41,6 +43,9 @@ pub struct Size {
 
 /// What a key takes at most in the figure that loads the most tables at once, in bytes.
 const BYTES_A_KEY: u64 = 600;
+
+/// Beyond this an index that has not settled is measured as it is.
+const WARMUP_MAX: usize = 256;
 
 impl fmt::Display for Scale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,6 +62,7 @@ impl Scale {
         let memory = machine::Machine::here().memory_gib * (1_u64 << 30) as f64;
         let fit = (memory * 0.8) as u64 / BYTES_A_KEY;
         let size = |keys: u64, ops, rounds, warmup, seconds| Size {
+            warmup_max: if self == Scale::Tiny { 0 } else { WARMUP_MAX },
             keys: keys.min(fit),
             ops,
             rounds,

@@ -1,11 +1,14 @@
 //! How accesses fall on keys: what the papers' production curves and our generator have in common.
 
-use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
 
 use super::chart::{Axis, Chart, Point, Series};
 use super::figure::{Claim, Measured, Paper, Source, Subject};
 use super::{Bench, Entry};
 use crate::workload::random::Random;
+use crate::workload::trace::{Format, Trace};
 use crate::workload::zipf::{Zipf, share_of_hottest};
 
 /// What this file measures.
@@ -35,6 +38,8 @@ pub const ENTRIES: [Entry; 2] = [
 
 /// The number of keys of the paper.
 const KEYS: u64 = 250_000_000;
+/// Accesses of a recorded trace that are looked at.
+const ACCESSES_MAX: u64 = 20_000_000;
 const THETAS: [f64; 6] = [0.5, 0.7, 0.9, 0.99, 1.11, 1.22];
 const PARTS: [f64; 6] = [0.01, 0.1, 0.2, 0.3, 0.4, 0.5];
 /// More percentage points than rounding can explain.
@@ -75,6 +80,7 @@ fn curves(bench: &Bench) -> Result<Measured> {
         bar.inc(1);
     }
     bar.finish_and_clear();
+    let recorded = recorded(bench, &parts)?;
     let top = |series: &Series| series.at(1.0).map_or(0.0, |point| point.y);
     let (daily, extreme) = (top(&series[2]), top(&series[4]));
     let claims = vec![
@@ -93,18 +99,54 @@ fn curves(bench: &Bench) -> Result<Measured> {
             0.05,
         ),
     ];
+    let there =
+        Series::paper("daily and extreme", vec![Point::new(1.0, 50.0), Point::new(1.0, 90.0)]);
     let chart = Chart::lines(
         "Accesses to the hottest part of 250 million keys",
         Axis::log("hottest part of the keys (%)"),
         Axis::linear("share of accesses (%)"),
-        series,
+        series.into_iter().chain(recorded).chain([there]).collect(),
     );
     let notes = vec![format!(
-        "Production traces are not at hand. What is shown is what the generator of all workloads \
+        "The paper's production traces are not at hand; other recorded ones are shown if --traces names \
+         a folder of them (they are not part of this repository), as parts of their own keys. What else \
+         is shown is what the generator of all workloads \
          here draws: {draws} ranks for each exponent, by rejection-inversion, which is exact for \
          every exponent, also above 1."
     )];
     Ok(Measured { claims, charts: vec![chart], notes })
+}
+
+/// A curve for each recorded trace in the folder that was named.
+fn recorded(bench: &Bench, parts: &[f64]) -> Result<Vec<Series>> {
+    let Some(folder) = &bench.traces else { return Ok(Vec::new()) };
+    let entries = std::fs::read_dir(folder)
+        .with_context(|| format!("cannot list {}", folder.display()))?
+        .map(|entry| Ok(entry?.path()));
+    let mut paths = entries.collect::<Result<Vec<PathBuf>>>()?;
+    paths.retain(|path| path.to_string_lossy().contains(".trace"));
+    paths.sort();
+    ensure!(!paths.is_empty(), "{} holds no file *.trace or *.trace.xz", folder.display());
+    paths.iter().map(|path| curve(path, parts)).collect()
+}
+
+fn curve(path: &Path, parts: &[f64]) -> Result<Series> {
+    let trace = Trace::read(path, Format::Lines, ACCESSES_MAX)
+        .ok()
+        .filter(|trace| trace.key_is_text())
+        .map_or_else(|| Trace::read(path, Format::U32be, ACCESSES_MAX), Ok)?;
+    let mut counts = vec![0_u64; trace.distinct()];
+    trace.accesses().iter().for_each(|&key| counts[key as usize] += 1);
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let share = |part: f64| {
+        let hottest = (counts.len() as f64 * part).round() as usize;
+        counts[..hottest].iter().sum::<u64>() as f64 / trace.accesses().len().max(1) as f64
+    };
+    // Below one key there is nothing to see.
+    let seen = parts.iter().filter(|part| **part * counts.len() as f64 >= 1.0);
+    let points = seen.map(|part| Point::new(100.0 * part, 100.0 * share(*part))).collect();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(Series::measured(format!("recorded: {name}"), points))
 }
 
 fn table_2(_: &Bench) -> Result<Measured> {
@@ -159,6 +201,22 @@ fn table_2(_: &Bench) -> Result<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recorded_trace_has_a_curve_in_either_format() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = [0.5, 1.0];
+        let text = folder.path().join("a.trace");
+        std::fs::write(&text, "x\nx\nx\ny\n").unwrap();
+        let numbers = folder.path().join("b.trace");
+        let words: Vec<u8> = [7_u32, 7, 7, 9].into_iter().flat_map(u32::to_be_bytes).collect();
+        std::fs::write(&numbers, words).unwrap();
+        for path in [text, numbers] {
+            let series = curve(&path, &parts).unwrap();
+            let ys: Vec<f64> = series.points.iter().map(|point| point.y).collect();
+            assert_eq!(ys, [75.0, 100.0], "{}", path.display());
+        }
+    }
 
     #[test]
     fn only_the_three_misprints_are_off() {

@@ -5,9 +5,12 @@ use std::collections::HashSet;
 use super::chart::{Axis, Chart, Mark, Point, Series, Shape};
 use super::figure::{Claim, Figure, Measured, Paper, Source, Subject};
 use super::report::{Report, day};
-use super::{Entry, Scale, durable_log, entries, html, rhkv_space, servers};
+use anyhow::{Result, bail};
+
+use super::{Bench, Entry, FiguresArgs, Scale, durable_log, entries, html, rhkv_space, servers};
 use crate::durability::Testbed;
 use crate::machine::Machine;
+use crate::measure::fitness::Fitness;
 use crate::report::Spread;
 
 fn report(figures: Vec<Figure>) -> Report {
@@ -18,6 +21,8 @@ fn report(figures: Vec<Figure>) -> Report {
         scale: Scale::Tiny.to_string(),
         scale_line: "for a test".into(),
         seconds: 61.0,
+        wanted: figures.len(),
+        fitness: Fitness { of_bare: 0.95, is_fit: true },
         notes: vec!["a note with < and & in it".into()],
         figures,
     }
@@ -161,11 +166,55 @@ fn is_in_process(entry: &Entry) -> bool {
     served.all(|server| server.subject.id != entry.subject.id)
 }
 
+fn args() -> FiguresArgs {
+    let testbed = Testbed::default();
+    FiguresArgs {
+        scale: Scale::Tiny,
+        out: None,
+        only: Vec::new(),
+        list: false,
+        traces: None,
+        testbed,
+    }
+}
+
+fn nothing(_: &Bench) -> Result<Measured> {
+    Ok(figure("one").measured)
+}
+
+fn failing(_: &Bench) -> Result<Measured> {
+    bail!("no memory, after hours")
+}
+
+/// The report of a run of hours was written at its end, and so not at all when its last figure failed.
+#[test]
+fn a_figure_is_in_the_report_as_soon_as_it_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("report");
+    let entries = [("first", nothing as fn(&Bench) -> _), ("second", failing)]
+        .map(|(id, measure)| Entry { subject: Subject { id, ..figure(id).subject }, measure });
+    let error = super::measure(&args(), &entries, |report| report.write(&out)).unwrap_err();
+    assert!(format!("{error:#}").contains("figure second: no memory"), "{error:#}");
+    let page = std::fs::read_to_string(out.join("report.html")).expect("a part of the report");
+    check_well_formed(&page);
+    assert!(page.contains("id=\"first\"") && !page.contains("id=\"second\""), "{page}");
+    assert!(page.contains("1 of 2 figures"), "that it is a part: {page}");
+    assert!(out.join("first.csv").exists());
+}
+
+#[test]
+fn a_report_of_an_unfit_run_says_so() {
+    let mut unfit = report(vec![figure("one")]);
+    assert!(!html::page(&unfit).contains("UNFIT"));
+    unfit.fitness = Fitness { of_bare: 0.3, is_fit: false };
+    assert!(html::page(&unfit).contains("UNFIT RUN"), "no warning");
+}
+
 #[test]
 fn every_figure_is_measured_at_a_tiny_scale_and_has_charts_with_points() {
     let mut entries = entries();
     entries.retain(is_in_process);
-    let report = super::measure(Scale::Tiny, &Testbed::default(), &entries).unwrap();
+    let report = super::measure(&args(), &entries, |_| Ok(())).unwrap();
     assert_eq!(report.figures.len(), entries.len());
     for figure in &report.figures {
         let (id, measured) = (figure.subject.id, &figure.measured);

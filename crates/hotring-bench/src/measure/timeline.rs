@@ -1,4 +1,6 @@
 //! Throughput over time: what threads get done in each window of it, while what they do changes.
+//!
+//! A thread's time stands still while it draws its next operations.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -8,8 +10,8 @@ use anyhow::{Result, ensure};
 use super::rounds::check;
 use crate::machine;
 use crate::targets::{Mode, Tally, Target, Worker};
-use crate::workload::operations::{Kind, Op};
-use crate::workload::streams::Streams;
+use crate::workload::feed::Feed;
+use crate::workload::operations::{Keys, Kind, Op};
 
 /// Operations between two looks at the clock.
 const CHUNK: usize = 256;
@@ -17,8 +19,10 @@ const CHUNK: usize = 256;
 /// What is done for a while.
 #[derive(Clone, Copy)]
 pub struct Phase<'a> {
-    /// What each thread does, again and again; or once, where it inserts.
-    pub streams: &'a Streams,
+    /// What each thread does: a new draw whenever it is through with one, or one, where it inserts.
+    pub source: &'a Feed<'a>,
+    /// The first of the draws.
+    pub turn: u64,
     /// For how long.
     pub lasts: Duration,
 }
@@ -38,8 +42,8 @@ impl Timeline<'_> {
     /// Million operations a second in each window, of all threads together. It ends with the phases,
     /// or where the first thread is through with inserting. What is inserted stays.
     pub fn run(&self, target: &dyn Target) -> Result<Vec<f64>> {
-        let threads = self.phases.first().map_or(0, |phase| phase.streams.threads());
-        let same = self.phases.iter().all(|phase| phase.streams.threads() == threads);
+        let threads = self.phases.first().map_or(0, |phase| phase.source.threads());
+        let same = self.phases.iter().all(|phase| phase.source.threads() == threads);
         ensure!(same && threads > 0, "phases with the same number of threads, and at least one");
         let barrier = Barrier::new(threads);
         let results: Vec<Result<(Vec<u64>, Tally)>> = std::thread::scope(|scope| {
@@ -51,7 +55,7 @@ impl Timeline<'_> {
         let results = results.into_iter().collect::<Result<Vec<_>>>()?;
         let mut tally = Tally::default();
         results.iter().for_each(|result| tally.add(result.1));
-        check(target, &tally, self.phases.iter().all(|phase| phase.streams.present))?;
+        check(target, &tally, self.phases.iter().all(|phase| phase.source.present()))?;
         let full = results.iter().map(|(windows, _)| windows.len()).min().unwrap_or_default();
         let rate = |window: usize| {
             let ops: u64 = results.iter().map(|(windows, _)| windows[window]).sum();
@@ -63,20 +67,22 @@ impl Timeline<'_> {
     /// What one thread gets done in each window that it works through.
     fn work(&self, target: &dyn Target, n: usize, barrier: &Barrier) -> Result<(Vec<u64>, Tally)> {
         let pinned = machine::pin(n);
+        let draws: Result<Vec<Draws<'_>>> =
+            self.phases.iter().map(|phase| Draws::new(phase, n, target.keys())).collect();
+        barrier.wait();
+        pinned?;
         let mut work = Work {
             worker: target.worker(),
             mode: self.mode,
             window: self.window,
+            start: Instant::now(),
             windows: Vec::new(),
             tally: Tally::default(),
         };
-        barrier.wait();
-        pinned?;
-        let start = Instant::now();
         let mut end = Duration::ZERO;
-        for phase in self.phases {
-            end += phase.lasts;
-            if !work.phase(&phase.streams.of_keys(target.keys())[n], start, end) {
+        for mut draws in draws? {
+            end += draws.phase.lasts;
+            if !work.phase(&mut draws, end)? {
                 break;
             }
         }
@@ -86,35 +92,65 @@ impl Timeline<'_> {
     }
 }
 
+/// What a thread does in a phase.
+struct Draws<'a> {
+    phase: &'a Phase<'a>,
+    thread: usize,
+    keys: Keys,
+    turn: u64,
+    ops: Vec<Op>,
+}
+
+impl<'a> Draws<'a> {
+    /// With the first draw.
+    fn new(phase: &'a Phase<'a>, thread: usize, keys: Keys) -> Result<Self> {
+        let ops = phase.source.stream(phase.turn, thread, keys)?;
+        Ok(Draws { phase, thread, keys, turn: phase.turn, ops })
+    }
+
+    /// Draws others; false where it inserts, which is done once.
+    fn next(&mut self) -> Result<bool> {
+        if self.ops.iter().any(|op| op.kind() == Kind::Insert) {
+            return Ok(false);
+        }
+        self.turn += 1;
+        self.ops = self.phase.source.stream(self.turn, self.thread, self.keys)?;
+        Ok(true)
+    }
+}
+
 /// One thread at work.
 struct Work<'a> {
     worker: Box<dyn Worker + 'a>,
     mode: Mode,
     window: Duration,
+    /// Later by each pause.
+    start: Instant,
     windows: Vec<u64>,
     tally: Tally,
 }
 
 impl Work<'_> {
     /// Works until `end`; false: it is through with a stream that inserts.
-    fn phase(&mut self, ops: &[Op], start: Instant, end: Duration) -> bool {
-        let inserts = ops.iter().any(|op| op.kind() == Kind::Insert);
+    fn phase(&mut self, draws: &mut Draws<'_>, end: Duration) -> Result<bool> {
         loop {
-            for chunk in ops.chunks(CHUNK) {
+            for chunk in draws.ops.chunks(CHUNK) {
                 self.tally.add(self.worker.run(chunk, self.mode));
-                let now = start.elapsed();
+                let now = self.start.elapsed();
                 let window = (now.as_nanos() / self.window.as_nanos()) as usize;
                 if self.windows.len() <= window {
                     self.windows.resize(window + 1, 0);
                 }
                 self.windows[window] += chunk.len() as u64;
                 if now >= end {
-                    return true;
+                    return Ok(true);
                 }
             }
-            if inserts {
-                return false;
+            let pause = Instant::now();
+            if !draws.next()? {
+                return Ok(false);
             }
+            self.start += pause.elapsed();
         }
     }
 }
@@ -132,10 +168,10 @@ mod tests {
     const KEYS: u64 = 1_000;
     const WINDOW: Duration = Duration::from_millis(2);
 
-    fn streams(workload: Workload, hot_set: u64) -> Streams {
+    fn source(workload: Workload, hot_set: u64) -> Feed<'static> {
         let skew = Skew::Zipf(0.99);
-        let draw = Draw { workload, skew, keys: KEYS, threads: 2, ops: 2_000, seed: 1, hot_set };
-        draw.streams().expect("it can be drawn")
+        let (threads, ops, seed, turn) = (2, 2_000, 1, 0);
+        Draw { workload, skew, keys: KEYS, threads, ops, seed, hot_set, turn }.into()
     }
 
     fn target() -> Box<dyn Target> {
@@ -146,9 +182,9 @@ mod tests {
 
     #[test]
     fn windows_cover_the_phases() {
-        let (first, second) = (streams(Workload::C, 0), streams(Workload::B, 1));
+        let (first, second) = (source(Workload::C, 0), source(Workload::B, 1));
         let lasts = Duration::from_millis(20);
-        let phases = [&first, &second].map(|streams| Phase { streams, lasts });
+        let phases = [&first, &second].map(|source| Phase { source, turn: 0, lasts });
         let timeline = Timeline { phases: &phases, window: WINDOW, mode: Mode::Scalar };
         let rates = timeline.run(&*target()).expect("all reads are right");
         assert!(rates.len() >= 20, "{} windows", rates.len());
@@ -156,12 +192,26 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_is_through_draws_others() {
+        let source = source(Workload::C, 0);
+        let phase = Phase { source: &source, turn: 7, lasts: Duration::ZERO };
+        let mut draws = Draws::new(&phase, 1, Keys::Scattered).expect("it can be drawn");
+        let keys = |ops: &[Op]| ops.iter().map(|op| op.key()).collect::<Vec<u64>>();
+        let first = keys(&draws.ops);
+        let whole = source.streams(7).expect("it can be drawn");
+        assert_eq!(first, keys(&whole.of_keys(Keys::Scattered)[1]), "a part of the whole");
+        assert!(draws.next().expect("it can be drawn"));
+        assert_ne!(first, keys(&draws.ops));
+    }
+
+    #[test]
     fn inserts_are_done_once() {
         let target = target();
-        let streams = streams(Workload::Grow, 0);
-        let phases = [Phase { streams: &streams, lasts: Duration::from_secs(3_600) }];
+        let source = source(Workload::Grow, 0);
+        let phases = [Phase { source: &source, turn: 0, lasts: Duration::from_secs(3_600) }];
         let timeline = Timeline { phases: &phases, window: WINDOW, mode: Mode::Scalar };
         timeline.run(&*target).expect("all reads are right");
+        let streams = source.streams(0).expect("it can be drawn");
         let inserted = streams.of_keys(target.keys()).concat();
         let inserted: Vec<Op> = inserted
             .iter()

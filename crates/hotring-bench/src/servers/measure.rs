@@ -128,6 +128,7 @@ impl Scripts {
             ops: requests.div_ceil(load.connections as u64),
             seed,
             hot_set: 0,
+            turn: 0,
         };
         let streams = draw.streams()?;
         let read = if streams.present { Action::Get } else { Action::Miss };

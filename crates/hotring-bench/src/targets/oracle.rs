@@ -48,8 +48,10 @@ impl Session for &[Cell] {
     #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {
         let cell = <[Cell]>::get(self, usize::try_from(key).ok()?)?;
-        let present = cell.present.load(Ordering::Relaxed) != 0;
-        present.then(|| cell.value.load(Ordering::Relaxed))
+        // Both at once: a branch between them would wait for memory.
+        let (present, value) =
+            (cell.present.load(Ordering::Relaxed), cell.value.load(Ordering::Relaxed));
+        (present != 0).then_some(value)
     }
 
     fn put(&mut self, key: u64, value: u64) {

@@ -37,7 +37,8 @@ fn targets() -> Vec<Box<dyn Target>> {
 
 fn stream(target: &dyn Target, workload: Workload) -> Vec<Op> {
     let skew = Skew::Zipf(0.99);
-    let draw = Draw { workload, skew, keys: KEYS, threads: 1, ops: OPS, seed: 3, hot_set: 0 };
+    let draw =
+        Draw { workload, skew, keys: KEYS, threads: 1, ops: OPS, seed: 3, hot_set: 0, turn: 0 };
     let streams = draw.streams().expect("it can be drawn").with_scattered();
     streams.of_keys(target.keys())[0].clone()
 }

@@ -1,6 +1,7 @@
 //! What is asked for: mixes of operations, skewed distributions of keys, recorded traces, and the
 //! streams that are drawn of them before a clock starts.
 
+pub mod feed;
 pub mod operations;
 pub mod random;
 pub mod scramble;

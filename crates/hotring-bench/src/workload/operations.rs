@@ -25,6 +25,8 @@ pub enum Workload {
     Miss,
     /// Half reads, half inserts: a table that grows
     Grow,
+    /// A read, an update and another read of the same key, again and again
+    Rur,
 }
 
 impl Workload {
@@ -38,6 +40,8 @@ impl Workload {
             Workload::F => (Kind::Modify, 50),
             Workload::W => return Kind::Update,
             Workload::Grow => (Kind::Insert, 50),
+            // Taken in turns where keys are drawn.
+            Workload::Rur => (Kind::Update, 33),
         };
         if random.below(100) < percent { other } else { Kind::Read }
     }

@@ -25,7 +25,12 @@ pub struct Draw {
     pub seed: u64,
     /// Which keys are the hot ones: another number, another set.
     pub hot_set: u64,
+    /// Another number, other accesses to the same keys: each turn of a measurement has its own.
+    pub turn: u64,
 }
+
+/// Sets the accesses before the clock starts apart from those of all turns.
+const LEAD: u64 = 1 << 63;
 
 /// One stream a thread.
 #[derive(Clone, Debug)]
@@ -40,20 +45,49 @@ impl Draw {
     /// Draws them.
     pub fn streams(&self) -> Result<Streams> {
         ensure!(self.keys > 0 && self.threads > 0, "no key or no thread to draw for");
-        let draw = |thread: usize| {
-            let source = Source {
-                draw: self,
-                thread: thread as u64,
-                ranks: Ranks::new(self.skew, self.keys),
-                hot: [0, 1].map(|later| {
-                    Scramble::new(self.keys, self.seed ^ (self.hot_set + later) << 32)
-                }),
-                random: Random::new(mix(self.seed) ^ thread as u64),
-                inserted: 0,
-            };
-            source.ops()
+        // Side by side: threads that wait for their streams measure nothing.
+        let streams = std::thread::scope(|scope| {
+            let handles: Vec<_> =
+                (0..self.threads).map(|thread| scope.spawn(move || self.stream(thread))).collect();
+            handles.into_iter().map(|h| h.join().expect("a drawing thread panicked")).collect()
+        });
+        Ok(Streams::of(streams, self.workload))
+    }
+
+    /// One thread's stream.
+    pub fn stream(&self, thread: usize) -> Vec<Op> {
+        let hot_set = |later| Scramble::new(self.keys, self.seed ^ (self.hot_set + later) << 32);
+        let source = Source {
+            draw: self,
+            thread: thread as u64,
+            ranks: Ranks::new(self.skew, self.keys),
+            hot: [0, 1].map(hot_set),
+            random: self.random(thread),
+            inserted: 0,
+            last: 0,
         };
-        Ok(Streams::of((0..self.threads).map(draw).collect(), self.workload))
+        source.ops()
+    }
+
+    /// What a turn does before its clock starts: a quarter as many other accesses, none of which
+    /// inserts or needs what was inserted.
+    pub fn lead(&self) -> Result<Streams> {
+        let lead = Draw { ops: self.ops / 4, turn: self.turn ^ LEAD, ..*self };
+        let mut streams = lead.streams()?;
+        if self.workload.inserts() {
+            let loaded = |op: &Op| op.kind() != Kind::Insert && op.key() < self.keys;
+            streams.dense.iter_mut().for_each(|ops| ops.retain(loaded));
+        }
+        Ok(streams)
+    }
+
+    /// Of another seed wherever anything differs: no block of a run repeats the accesses of another.
+    fn random(&self, thread: usize) -> Random {
+        let Draw { workload, skew, threads, .. } = *self;
+        let setting =
+            [self.turn, thread as u64, threads as u64, workload as u64, skew.theta().to_bits()];
+        let word = |seed: u64, word: u64| mix(seed.wrapping_add(0x9E37_79B9_7F4A_7C15) ^ word);
+        Random::new(setting.into_iter().fold(self.seed, word))
     }
 }
 
@@ -68,6 +102,10 @@ impl Streams {
         ensure!(
             !workload.inserts(),
             "a trace says which keys there are: workload {workload} inserts others"
+        );
+        ensure!(
+            workload != Workload::Rur,
+            "a trace says the order of keys: {workload} takes each thrice"
         );
         let keys = trace.distinct() as u64;
         let stream = |thread: usize| {
@@ -98,6 +136,14 @@ impl Streams {
         self.scattered.extend(others.scattered);
         self.present &= others.present;
         self
+    }
+
+    /// The last part of each. For traces, which insert nothing.
+    pub fn last_quarter(&self) -> Self {
+        let last = |all: &Vec<Vec<Op>>| -> Vec<Vec<Op>> {
+            all.iter().map(|ops| ops[ops.len() - ops.len() / 4..].to_vec()).collect()
+        };
+        Streams { dense: last(&self.dense), scattered: last(&self.scattered), ..*self }
     }
 
     /// How many there are.
@@ -134,6 +180,8 @@ struct Source<'a> {
     hot: [Scramble; 2],
     random: Random,
     inserted: u64,
+    /// The key of the operation before, where operations go together.
+    last: u64,
 }
 
 impl Source<'_> {
@@ -143,6 +191,9 @@ impl Source<'_> {
 
     fn next(&mut self, at: u64) -> Op {
         let Draw { workload, skew, keys, ops, .. } = *self.draw;
+        if workload == Workload::Rur {
+            return self.read_update_read(at);
+        }
         let kind = workload.kind(&mut self.random);
         let key = match (kind, skew) {
             (Kind::Insert, _) => {
@@ -155,6 +206,14 @@ impl Source<'_> {
             _ => self.hot(0),
         };
         Op::new(kind, if workload == Workload::Miss { keys + key } else { key })
+    }
+
+    /// Three operations on each key that is drawn.
+    fn read_update_read(&mut self, at: u64) -> Op {
+        if at.is_multiple_of(3) {
+            self.last = self.hot(0);
+        }
+        Op::new([Kind::Read, Kind::Update, Kind::Read][at as usize % 3], self.last)
     }
 
     fn hot(&mut self, set: usize) -> u64 {
@@ -190,6 +249,7 @@ mod tests {
         ops: 20_000,
         seed: 5,
         hot_set: 0,
+        turn: 0,
     };
 
     /// The key that most operations go to.
@@ -209,6 +269,32 @@ mod tests {
         assert_eq!(hottest(&streams[0]), hottest(&streams[1]));
         let other = drawn(Draw { hot_set: 1, ..DRAW });
         assert_ne!(hottest(&streams[0]), hottest(&other[0]));
+    }
+
+    /// One stream that was replayed in each round let a strategy that remembers the last access shine,
+    /// and one that counts never get to the end of its counting.
+    #[test]
+    fn each_turn_has_other_accesses_to_the_same_hot_keys() {
+        let keys = |draw: Draw| drawn(draw)[0].iter().map(|op| op.key()).collect::<Vec<u64>>();
+        let (first, second) = (keys(DRAW), keys(Draw { turn: 1, ..DRAW }));
+        assert_ne!(first, second);
+        assert_eq!(first, keys(DRAW), "the same turn again");
+        assert_eq!(hottest(&drawn(DRAW)[0]), hottest(&drawn(Draw { turn: 1, ..DRAW })[0]));
+        let alone = keys(Draw { threads: 1, ..DRAW });
+        assert_ne!(first, alone, "another number of threads is another block");
+    }
+
+    #[test]
+    fn what_leads_inserts_nothing_and_is_no_part_of_what_follows() {
+        let draw = Draw { workload: Workload::D, ..DRAW };
+        let lead = draw.lead().expect("it can be drawn").of_keys(Keys::Dense).to_vec();
+        assert!(lead.iter().flatten().all(|op| op.key() < DRAW.keys));
+        assert!(lead.iter().flatten().all(|op| op.kind() == Kind::Read));
+        let lead = DRAW.lead().expect("it can be drawn").of_keys(Keys::Dense).to_vec();
+        assert_eq!(lead[0].len(), DRAW.ops as usize / 4);
+        let timed = drawn(DRAW);
+        let same = lead[0].iter().zip(&timed[0]).filter(|(a, b)| a.key() == b.key()).count();
+        assert!(same < lead[0].len() / 5, "{same} of {} at the same place", lead[0].len());
     }
 
     #[test]
@@ -268,6 +354,17 @@ mod tests {
                 streams[0].iter().filter(|op| op.kind() == Kind::Read && op.key() >= DRAW.keys);
             assert_eq!(absent.count() == streams[0].len(), workload == Workload::Miss);
         }
+    }
+
+    #[test]
+    fn a_key_is_read_updated_and_read_again() {
+        let streams = drawn(Draw { workload: Workload::Rur, ..DRAW });
+        for three in streams[0].chunks_exact(3) {
+            assert!(three.iter().all(|op| op.key() == three[0].key()));
+            let kinds = [Kind::Read, Kind::Update, Kind::Read];
+            assert!(three.iter().map(|op| op.kind()).eq(kinds));
+        }
+        assert_ne!(streams[0][0].key(), streams[0][3].key(), "another one");
     }
 
     #[test]

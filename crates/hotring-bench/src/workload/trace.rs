@@ -88,6 +88,11 @@ impl Trace {
         self.ends.len()
     }
 
+    /// Whether its keys are text, which numbers read as lines hardly are.
+    pub fn key_is_text(&self) -> bool {
+        self.text.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ')
+    }
+
     /// The key of a number, below [`Trace::distinct`].
     pub fn key(&self, number: u32) -> &[u8] {
         let number = number as usize;

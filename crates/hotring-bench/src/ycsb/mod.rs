@@ -14,14 +14,16 @@ use clap::{Args, ValueEnum};
 use hotring_index::{Config, Strategy};
 
 use crate::machine::{self, Machine};
+use crate::measure::fitness::Fitness;
 use crate::measure::latency;
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Rounds};
 use crate::report::{self, Files, Results};
 use crate::targets::{Mode, Plan, Shape, Target, TargetName};
+use crate::workload::feed::Feed;
 use crate::workload::operations::{Keys, Workload};
 use crate::workload::skew::Skew;
-use crate::workload::streams::{Draw, Streams};
+use crate::workload::streams::Draw;
 use crate::workload::trace::{Format, Trace};
 use crate::workload::zipf::share_of_hottest;
 use results::Row;
@@ -71,9 +73,12 @@ pub struct YcsbArgs {
     /// Measured rounds; figures are medians
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Rounds before those, also the time that hotspots get to be found
+    /// Rounds before those, at least
     #[arg(long, default_value_t = 1)]
     warmup: usize,
+    /// Rounds before those at most, where visits per lookup are not stable sooner
+    #[arg(long, default_value_t = 256)]
+    warmup_max: usize,
     /// Time single reads of the first thread too, in a round of its own while the other threads do
     /// their part
     #[arg(long)]
@@ -152,6 +157,9 @@ enum Accesses<'a> {
     Traced(&'a Trace),
 }
 
+/// The draw of the round in which single reads are timed: none of the others.
+const LATENCY: u64 = 1 << 48;
+
 impl YcsbArgs {
     /// Loads, measures, prints.
     pub fn run(&self) -> Result<()> {
@@ -161,6 +169,7 @@ impl YcsbArgs {
         }
         let machine = Machine::here();
         println!("{machine}");
+        Fitness::measure(self.keys, self.ops)?.tell();
         let trace = self.read_trace()?;
         let keys = trace.as_ref().map_or(self.keys, |trace| trace.distinct() as u64);
         let accesses: Vec<Accesses<'_>> = match &trace {
@@ -228,6 +237,8 @@ impl YcsbArgs {
             Accesses::Drawn(_) => self.ops * threads,
             Accesses::Traced(trace) => trace.accesses().len() as u64,
         });
+        // With what comes before the clock starts.
+        let ops = ops.map(|ops| ops + ops / 4);
         forms * ops.max().unwrap_or_default()
     }
 
@@ -289,7 +300,8 @@ impl YcsbArgs {
     ) -> Result<Vec<Row>> {
         let settings =
             self.workloads.len() * accesses.len() * self.threads.len() * self.modes.len();
-        let rounds = Rounds { measured: self.rounds, warmup: self.warmup };
+        let Self { rounds: measured, warmup, warmup_max, .. } = *self;
+        let rounds = Rounds { measured, warmup, warmup_max };
         let turns = settings as u64 * rounds.turns(targets.len());
         let bar = report::progress(turns, "measure");
         let list: Vec<&dyn Target> = targets.iter().map(|loaded| &*loaded.target).collect();
@@ -297,18 +309,19 @@ impl YcsbArgs {
         for &workload in &self.workloads {
             for accesses in accesses {
                 for &threads in &self.threads {
-                    let streams = self.streams(workload, accesses, keys, threads)?;
+                    let source = self.source(workload, accesses, keys, threads);
                     for mode in self.modes.iter().map(|mode| mode.with(self.batch)) {
                         bar.set_message(format!(
                             "{workload} {}, {threads} threads",
                             accesses.name()
                         ));
-                        let entrant = |&target| Entrant { target, mode, streams: &streams };
+                        let entrant = |&target| Entrant { target, mode, source: &source };
                         let entrants: Vec<Entrant<'_>> = list.iter().map(entrant).collect();
                         let samples = rounds.measure(&entrants, &bar)?;
                         let row = (workload, accesses.name());
                         let mut added = results::rows(&entrants[0], row, targets, &samples);
                         if self.latency && mode == Mode::Scalar && workload != Workload::W {
+                            let streams = source.streams(LATENCY)?;
                             for (row, target) in added.iter_mut().zip(&list) {
                                 row.time(&latency::of_reads(*target, &streams)?);
                             }
@@ -322,21 +335,23 @@ impl YcsbArgs {
         Ok(rows)
     }
 
-    fn streams(
+    fn source<'a>(
         &self,
         workload: Workload,
-        accesses: &Accesses<'_>,
+        accesses: &Accesses<'a>,
         keys: u64,
         threads: usize,
-    ) -> Result<Streams> {
-        let Self { ops, seed, .. } = *self;
-        let streams = match *accesses {
+    ) -> Feed<'a> {
+        let Self { ops, seed, scatter: is_scattered, .. } = *self;
+        match *accesses {
             Accesses::Drawn(skew) => {
-                Draw { workload, skew, keys, threads, ops, seed, hot_set: 0 }.streams()?
+                let draw = Draw { workload, skew, keys, threads, ops, seed, hot_set: 0, turn: 0 };
+                Feed::Drawn { draw, is_scattered }
             }
-            Accesses::Traced(trace) => Streams::of_trace(trace, workload, threads, seed)?,
-        };
-        Ok(if self.scatter { streams.with_scattered() } else { streams })
+            Accesses::Traced(trace) => {
+                Feed::Traced { trace, workload, threads, seed, is_scattered }
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::measure::latency::Latencies;
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Samples};
+use crate::measure::settle::Settled;
 use crate::report::{Results, Spread, Table};
 use crate::targets::{Mode, TargetName};
 use crate::workload::operations::Workload;
@@ -31,6 +32,11 @@ pub struct Row {
     /// Bytes of the index alone for each key, once the target was loaded.
     index_bytes_per_key: Option<f64>,
     visits_per_lookup: Option<f64>,
+    /// What came before the measured rounds.
+    settled_turns: u64,
+    settled_ops: u64,
+    settled_seconds: f64,
+    is_stable: bool,
     /// Of single reads, with the clock's own time, if they were timed.
     latency_ns_p50: Option<u64>,
     latency_ns_p99: Option<u64>,
@@ -48,6 +54,11 @@ impl Row {
         self.latency_ns_p999 = at(0.999);
         self.latency_ns_p9999 = at(0.9999);
         self.latency_ns_max = Some(latencies.max());
+    }
+
+    fn settled(&self) -> Settled {
+        let (turns, ops) = (self.settled_turns, self.settled_ops);
+        Settled { turns, ops, seconds: self.settled_seconds, is_stable: self.is_stable }
     }
 
     fn latencies(&self) -> String {
@@ -80,7 +91,7 @@ pub fn rows(
                 Mode::Scalar => "scalar".into(),
                 Mode::Batched(batch) => format!("batch {batch}"),
             },
-            threads: setting.streams.threads(),
+            threads: setting.source.threads(),
             target: targets[index].target.name().to_owned(),
             mops_median: round(spread.median, 2),
             mops_min: round(spread.min, 2),
@@ -90,11 +101,15 @@ pub fn rows(
             of_best_peer: best_peer.map(|best| round(spread.median / best, 3)),
             // Beyond its end the array answers without touching memory: that is no limit.
             of_oracle: oracle
-                .filter(|_| setting.streams.present)
+                .filter(|_| setting.source.present())
                 .map(|oracle| round(spread.median / median(oracle), 3)),
             bytes_per_key: round(targets[index].bytes_per_key, 1),
             index_bytes_per_key: targets[index].index_bytes_per_key.map(|bytes| round(bytes, 2)),
             visits_per_lookup: samples[index].visits.map(|visits| round(visits, 2)),
+            settled_turns: samples[index].settled.turns,
+            settled_ops: samples[index].settled.ops,
+            settled_seconds: round(samples[index].settled.seconds, 2),
+            is_stable: samples[index].settled.is_stable,
             latency_ns_p50: None,
             latency_ns_p99: None,
             latency_ns_p999: None,
@@ -127,6 +142,7 @@ impl Results<Row> {
             "B/key",
             "index B/key",
             "visits/lookup",
+            "settled after",
         ];
         let is_timed = self.rows.iter().any(|row| row.latency_ns_p50.is_some());
         if is_timed {
@@ -149,6 +165,7 @@ impl Results<Row> {
                 format!("{:.1}", row.bytes_per_key),
                 optional(row.index_bytes_per_key),
                 optional(row.visits_per_lookup),
+                row.settled().say(),
             ];
             cells.extend(is_timed.then(|| row.latencies()));
             table.row(cells);

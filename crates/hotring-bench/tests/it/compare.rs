@@ -2,7 +2,7 @@
 
 use super::{bench, refused};
 
-const TOY: [&str; 11] = [
+const TOY: [&str; 13] = [
     "compare",
     "--keys",
     "20k",
@@ -11,6 +11,8 @@ const TOY: [&str; 11] = [
     "--rounds",
     "1",
     "--warmup",
+    "0",
+    "--warmup-max",
     "0",
     "--seconds",
     "0.002",

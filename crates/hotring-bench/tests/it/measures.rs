@@ -3,8 +3,19 @@
 use super::process::Process;
 use super::{bench, number, refused};
 
-const TOY: [&str; 9] =
-    ["ycsb", "--keys", "5k", "--ops", "20k", "--rounds", "3", "--skew", "uniform,1.22"];
+const TOY: [&str; 11] = [
+    "ycsb",
+    "--keys",
+    "5k",
+    "--ops",
+    "20k",
+    "--rounds",
+    "3",
+    "--warmup-max",
+    "1",
+    "--skew",
+    "uniform,1.22",
+];
 
 #[test]
 fn every_workload_runs_in_both_modes() {
@@ -21,7 +32,7 @@ fn every_workload_runs_in_both_modes() {
 fn sizes_skews_and_latencies_are_options() {
     let more = ["--skew", "latest,shift:1.22", "--key-size", "20", "--value-size", "100"];
     let rest = ["--targets", "hotring,mercury", "--workloads", "b", "--threads", "2", "--latency"];
-    let toy = ["ycsb", "--keys", "5k", "--ops", "20k", "--rounds", "1"];
+    let toy = ["ycsb", "--keys", "5k", "--ops", "20k", "--rounds", "1", "--warmup-max", "1"];
     let text = bench(&[&toy[..], &more, &rest].concat());
     for said in ["| latest:0.99 |", "| shift:1.22 ", "p99.99 ns", "| mercury "] {
         assert!(text.contains(said), "no {said:?} in:\n{text}");
@@ -38,7 +49,7 @@ fn a_trace_is_a_stream() {
     let path = dir.path().join("hot.trace");
     let path = path.to_str().expect("plain");
     bench(&["generate", path, "--keys", "1k", "--accesses", "10k"]);
-    let options = ["--rounds", "1", "--workloads", "a,miss", "--threads", "2"];
+    let options = ["--warmup-max", "1", "--rounds", "1", "--workloads", "a,miss", "--threads", "2"];
     let text = bench(&[&["ycsb", "--trace", path][..], &options].concat());
     assert!(text.contains("trace: 10000 accesses to "), "{text}");
     assert_eq!(text.lines().filter(|line| line.contains("| trace |")).count(), 2 * 2 * 2, "{text}");
@@ -61,11 +72,23 @@ fn every_strategy_runs_where_the_line_allows_it() {
 fn engines_are_measured_at_equal_index_memory() {
     let more = ["--targets", "hotring,chaining", "--hints", "1,7", "--workloads", "c"];
     let equal = ["--threads", "2", "--index-bytes", "8", "--keys", "50k", "--scatter"];
-    let toy = ["ycsb", "--ops", "20k", "--rounds", "3", "--skew", "0.99", "--modes", "scalar"];
+    let toy = [
+        "ycsb",
+        "--ops",
+        "20k",
+        "--rounds",
+        "3",
+        "--warmup-max",
+        "1",
+        "--skew",
+        "0.99",
+        "--modes",
+        "scalar",
+    ];
     let text = bench(&[&toy[..], &more, &equal].concat());
     let bytes = |text: &str, name: &str| {
         let row = text.lines().find(|line| line.contains(name)).expect("a row of it");
-        row.split('|').nth_back(2).expect("a cell").trim().to_owned()
+        row.split('|').nth_back(3).expect("a cell").trim().to_owned()
     };
     // The power of two above 8 bytes for each of 50,000 keys.
     let expected = format!("{:.2}", (1 << 19) as f64 / 50_000.0);

@@ -1,0 +1,127 @@
+//! When an index has settled: its lookups visit as many items as before.
+//!
+//! Turns are taken in blocks, each as long as all before it, and the first as long as it takes to
+//! touch as many keys as there are. Three blocks in a row that agree end it. As blocks double, a slow
+//! drift cannot hide between them for long.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Visits per lookup of two blocks that count as the same differ by so much at most.
+const SAME: f64 = 0.02;
+
+/// What it took to settle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Settled {
+    /// Turns before the first measured one.
+    pub turns: u64,
+    /// Their operations, of all threads.
+    pub ops: u64,
+    /// What these took, in seconds.
+    pub seconds: f64,
+    /// Whether visits per lookup were the same in the end, or are not counted.
+    pub is_stable: bool,
+}
+
+/// An index on its way there.
+#[derive(Clone, Debug)]
+pub struct Settling {
+    /// So far.
+    pub so_far: Settled,
+    /// Operations that a block has at least.
+    block: u64,
+    /// Operations, lookups that were looked at, and their visits, of this block.
+    current: (u64, u64, u64),
+    /// Visits per lookup of the block before, and of how many lookups.
+    before: Option<(f64, u64)>,
+    /// How many blocks in a row agreed with the one before.
+    agreed: u32,
+}
+
+impl Settling {
+    /// Of an index of so many keys.
+    pub fn new(keys: u64) -> Self {
+        Settling {
+            so_far: Settled::default(),
+            block: keys,
+            current: (0, 0, 0),
+            before: None,
+            agreed: 0,
+        }
+    }
+
+    /// A turn: what it did, and how many lookups and visits the index counted meanwhile.
+    pub fn note(&mut self, ops: u64, took: Duration, counted: Option<(u64, u64)>) {
+        self.so_far.turns += 1;
+        self.so_far.ops += ops;
+        self.so_far.seconds += took.as_secs_f64();
+        let Some((lookups, visits)) = counted else {
+            self.so_far.is_stable = true;
+            return;
+        };
+        self.current.0 += ops;
+        self.current.1 += lookups;
+        self.current.2 += visits;
+        if self.current.0 < self.block {
+            return;
+        }
+        let (_, lookups, visits) = std::mem::take(&mut self.current);
+        let now = visits as f64 / lookups.max(1) as f64;
+        if let Some((before, of)) = self.before {
+            // A mean of few lookups is not that exact.
+            let same = SAME.max(2.0 / (of.min(lookups).max(1) as f64).sqrt());
+            let agrees = (now - before).abs() <= same * before;
+            self.agreed = if agrees { self.agreed + 1 } else { 0 };
+            self.so_far.is_stable = self.agreed >= 2;
+            self.block = self.so_far.ops;
+        }
+        self.before = Some((now, lookups));
+    }
+}
+
+impl Settled {
+    /// In words.
+    pub fn say(&self) -> String {
+        let Settled { turns, ops, seconds, is_stable } = self;
+        let end = if *is_stable { "" } else { ", NOT STABLE" };
+        format!("{:.1}M ops ({turns} turns, {seconds:.1} s){end}", *ops as f64 / 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Turns of 100 operations on 200 keys until it has settled, or 1,000.
+    fn turns(visits: impl Fn(u64) -> f64) -> u64 {
+        let mut settling = Settling::new(200);
+        while !settling.so_far.is_stable && settling.so_far.turns < 2_000 {
+            let each = visits(settling.so_far.turns);
+            let counted = (1_000_000, (each * 1e6) as u64);
+            settling.note(100, Duration::ZERO, Some(counted));
+        }
+        settling.so_far.turns
+    }
+
+    #[test]
+    fn what_does_not_change_has_settled_after_three_blocks() {
+        assert_eq!(turns(|_| 5.0), 8);
+    }
+
+    /// Turns in a row differ by less than two in a hundred.
+    #[test]
+    fn a_slow_drift_is_no_end() {
+        let slow = turns(|turn| 2.5 + 2.5 * 0.97_f64.powi(turn as i32));
+        assert!((100..2_000).contains(&slow), "{slow}");
+        assert_eq!(turns(|turn| 5.0 + turn as f64), 2_000, "never");
+    }
+
+    #[test]
+    fn what_counts_no_visits_has_nothing_to_settle() {
+        let mut settling = Settling::new(1 << 30);
+        settling.note(10, Duration::from_secs(1), None);
+        assert!(settling.so_far.is_stable);
+        assert_eq!(settling.so_far.say(), "0.0M ops (1 turns, 1.0 s)");
+    }
+}
