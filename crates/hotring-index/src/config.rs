@@ -53,6 +53,19 @@ pub enum Growth {
     BytesPerKey(f64),
 }
 
+impl Growth {
+    /// What HotRing does by default with so many hints a slot: an [`Growth::Auto`].
+    pub fn suited(hints: usize) -> Self {
+        if hints == 1 {
+            return Self::Auto { visits_max: 1.5, items_min: 2.0, items_max: 4.0, items_low: 0.5 };
+        }
+        // One full line of hints, so that most items of an arc have one.
+        let items_max = (hints + 1) as f64;
+        let items_min = items_max * 0.75;
+        Self::Auto { visits_max: 1.5, items_min, items_max, items_low: items_min / 4.0 }
+    }
+}
+
 /// How operations of G-Cuckoo are kept apart (RHKV section 4.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Atomicity {
@@ -311,14 +324,7 @@ impl Config {
 
     pub(crate) fn growth_for(&self, hints: usize) -> Growth {
         let hints = if self.hot_copy { hints - 2 } else { hints };
-        self.growth.unwrap_or(if hints == 1 {
-            Growth::Auto { visits_max: 1.5, items_min: 2.0, items_max: 4.0, items_low: 0.5 }
-        } else {
-            // One full line of hints, so that most items of an arc have one.
-            let items_max = (hints + 1) as f64;
-            let items_min = items_max * 0.75;
-            Growth::Auto { visits_max: 1.5, items_min, items_max, items_low: items_min / 4.0 }
-        })
+        self.growth.unwrap_or(Growth::suited(hints))
     }
 }
 

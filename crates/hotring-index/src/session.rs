@@ -574,6 +574,8 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         item.ghost().free();
         // As in `retire`: a copy of what is damaged is, too.
         if size > 0 {
+            // SAFETY: as below.
+            unsafe { self.shared.arena.check_end(item.start(), size) };
             if has_more {
                 K::release(item);
             }
@@ -585,6 +587,10 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     /// Hands an item that nobody can find any more to the collector, once.
     pub(crate) fn retire(&mut self, item: Item) {
         let (size, has_more) = self.shared.kind.extent(item);
+        if size > 0 {
+            // SAFETY: allocated with this size, and freed by the collector, later.
+            unsafe { self.shared.arena.check_end(item.start(), size) };
+        }
         let size = footprint(size);
         // What is damaged beyond knowing its size is lost: better than giving it back with another.
         if size > 0 {

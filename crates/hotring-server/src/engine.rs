@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use hotring_store::index::{
-    Atomicity, Config as IndexConfig, EngineChoice, Expander, Growth, Strategy,
+    Atomicity, Config as IndexConfig, EngineChoice, Expander, Growth, RcuCounts, Strategy,
 };
 
 /// The settings that decide about the index, each as the table of settings has it.
@@ -15,6 +15,18 @@ pub struct IndexSettings {
     pub engine: Engine,
     /// How HotRing finds hot items.
     pub strategy: IndexStrategy,
+    /// R: one access in so many may move a hint of HotRing's; 0 for what suits the strategy.
+    pub period: u32,
+    /// Whether sampling begins fewer rounds where they bring nothing.
+    pub backoff: bool,
+    /// For which item sampling counts a write that replaces one.
+    pub rcu_counts: IndexRcuCounts,
+    /// Items visited by a lookup above which HotRing's table grows; 0 for what suits its slots.
+    pub visits_max: f64,
+    /// Items a slot below which it never does; 0 as above.
+    pub items_min: f64,
+    /// Items a slot above which it always does; 0 as above.
+    pub items_max: f64,
     /// Bytes of table a key below which the table grows; 0 for what suits the engine.
     pub bytes_per_key: u32,
     /// What Mercury's locks are.
@@ -32,6 +44,12 @@ impl Default for IndexSettings {
         Self {
             engine: Engine::HotRing,
             strategy: IndexStrategy::Auto,
+            period: 0,
+            backoff: false,
+            rcu_counts: IndexRcuCounts::Item,
+            visits_max: 0.0,
+            items_min: 0.0,
+            items_max: 0.0,
             bytes_per_key: 0,
             mercury_locking: MercuryLocking::TestAndSet,
             gcuckoo_slots: 4,
@@ -94,6 +112,14 @@ named! {
 }
 
 named! {
+    /// For which item HotRing counts a write that replaces one.
+    IndexRcuCounts {
+        Item = "item",
+        Predecessor = "predecessor",
+    }
+}
+
+named! {
     /// What Mercury's locks are.
     MercuryLocking {
         TestAndSet = "test-and-set",
@@ -121,7 +147,7 @@ impl IndexSettings {
             config.growth = Some(Growth::BytesPerKey(f64::from(self.bytes_per_key)));
         }
         let choice = match self.engine {
-            Engine::HotRing => self.hotring(&mut config),
+            Engine::HotRing => self.hotring(&mut config)?,
             Engine::Chaining => EngineChoice::Chaining,
             Engine::Mercury => {
                 config.mercury.expander = Expander::Thread;
@@ -155,15 +181,59 @@ impl IndexSettings {
         Ok((choice, config))
     }
 
-    fn hotring(&self, config: &mut IndexConfig) -> EngineChoice {
-        let (choice, strategy) = match self.strategy {
-            IndexStrategy::Auto | IndexStrategy::Vote => (EngineChoice::HotRing, Strategy::Vote),
-            IndexStrategy::None => (EngineChoice::HotRing, Strategy::None),
-            IndexStrategy::Random => (EngineChoice::HotRingOneHead, Strategy::Random),
-            IndexStrategy::Sampling => (EngineChoice::HotRingOneHead, Strategy::Sampling),
+    fn hotring(&self, config: &mut IndexConfig) -> Result<EngineChoice, String> {
+        let (choice, hints, strategy) = match self.strategy {
+            IndexStrategy::Auto | IndexStrategy::Vote => (EngineChoice::HotRing, 7, Strategy::Vote),
+            IndexStrategy::None => (EngineChoice::HotRing, 7, Strategy::None),
+            IndexStrategy::Random => (EngineChoice::HotRingOneHead, 1, Strategy::Random),
+            IndexStrategy::Sampling => (EngineChoice::HotRingOneHead, 1, Strategy::Sampling),
         };
+        let is_predecessor = self.rcu_counts == IndexRcuCounts::Predecessor;
+        for (name, is_set) in
+            [("index-backoff", self.backoff), ("index-rcu-counts", is_predecessor)]
+        {
+            if is_set && strategy != Strategy::Sampling {
+                return Err(format!("{name} is for index-strategy sampling alone: leave it out"));
+            }
+        }
         config.strategy = strategy;
-        choice
+        config.period = (self.period > 0).then_some(self.period);
+        config.backoff = self.backoff;
+        if is_predecessor {
+            config.rcu_counts = RcuCounts::Predecessor;
+        }
+        self.thresholds(hints, &mut config.growth)?;
+        Ok(choice)
+    }
+
+    /// When the table of HotRing doubles, if that is set.
+    fn thresholds(&self, hints: usize, growth: &mut Option<Growth>) -> Result<(), String> {
+        let set = [self.visits_max, self.items_min, self.items_max];
+        if set == [0.0; 3] {
+            return Ok(());
+        }
+        if growth.is_some() {
+            return Err("index-bytes-per-key alone says when the table doubles: leave it out, or \
+                        index-visits-max, index-items-min and index-items-max"
+                .to_string());
+        }
+        let mut suited = Growth::suited(hints);
+        let Growth::Auto { visits_max, items_min, items_max, items_low } = &mut suited else {
+            return Ok(());
+        };
+        for (value, set) in
+            [&mut *visits_max, &mut *items_min, &mut *items_max].into_iter().zip(set)
+        {
+            *value = if set == 0.0 { *value } else { set };
+        }
+        if items_min > items_max {
+            return Err(format!(
+                "index-items-min is {items_min} and must be at most index-items-max, which is {items_max}"
+            ));
+        }
+        *items_low = *items_min / 4.0;
+        *growth = Some(suited);
+        Ok(())
     }
 
     /// Refuses settings of engines other than the chosen one.
@@ -171,6 +241,12 @@ impl IndexSettings {
         let default = IndexSettings::default();
         let set = [
             ("index-strategy", self.strategy != default.strategy, &[Engine::HotRing][..]),
+            ("index-period", self.period != default.period, &[Engine::HotRing]),
+            ("index-backoff", self.backoff != default.backoff, &[Engine::HotRing]),
+            ("index-rcu-counts", self.rcu_counts != default.rcu_counts, &[Engine::HotRing]),
+            ("index-visits-max", self.visits_max != default.visits_max, &[Engine::HotRing]),
+            ("index-items-min", self.items_min != default.items_min, &[Engine::HotRing]),
+            ("index-items-max", self.items_max != default.items_max, &[Engine::HotRing]),
             (
                 "index-bytes-per-key",
                 self.bytes_per_key != default.bytes_per_key,
@@ -237,6 +313,45 @@ mod tests {
         assert_eq!(with(IndexStrategy::Sampling), Ok((one, Strategy::Sampling)));
         assert_eq!(with(IndexStrategy::Random), Ok((one, Strategy::Random)));
         assert_eq!(with(IndexStrategy::Auto), Ok((EngineChoice::HotRing, Strategy::Vote)));
+    }
+
+    /// The paper's mode could not be had in a server: its R, its counting of writes and its trigger were settings of
+    /// the library alone.
+    #[test]
+    fn the_papers_mode_can_be_set() {
+        let paper = IndexSettings {
+            strategy: IndexStrategy::Sampling,
+            period: 5,
+            rcu_counts: IndexRcuCounts::Predecessor,
+            visits_max: 2.0,
+            items_max: 9.0,
+            ..Default::default()
+        };
+        let (choice, config) = paper.resolve().unwrap();
+        let growth =
+            Growth::Auto { visits_max: 2.0, items_min: 2.0, items_max: 9.0, items_low: 0.5 };
+        assert_eq!((choice, config.period), (EngineChoice::HotRingOneHead, Some(5)));
+        assert_eq!((config.rcu_counts, config.growth), (RcuCounts::Predecessor, Some(growth)));
+        let (_, config) = IndexSettings::default().resolve().unwrap();
+        assert_eq!((config.period, config.growth), (None, None));
+        let (_, config) = IndexSettings { backoff: true, ..paper.clone() }.resolve().unwrap();
+        assert!(config.backoff);
+        let refused = |settings: IndexSettings| settings.resolve().map(|_| ()).unwrap_err();
+        let vote = IndexSettings { strategy: IndexStrategy::Vote, ..paper.clone() };
+        assert!(refused(vote).starts_with("index-rcu-counts is for index-strategy sampling"));
+        let random = IndexSettings {
+            strategy: IndexStrategy::Random,
+            rcu_counts: IndexRcuCounts::Item,
+            backoff: true,
+            ..paper.clone()
+        };
+        assert!(refused(random).starts_with("index-backoff is for index-strategy sampling"));
+        let crossed = IndexSettings { items_min: 10.0, ..paper.clone() };
+        assert!(refused(crossed).contains("at most index-items-max, which is 9"));
+        let both = IndexSettings { bytes_per_key: 8, ..paper.clone() };
+        assert!(refused(both).starts_with("index-bytes-per-key alone"));
+        let mercury = IndexSettings { engine: Engine::Mercury, period: 5, ..Default::default() };
+        assert!(refused(mercury).starts_with("index-period is not for the index mercury"));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! crate knows which.
 //!
 //! * `spans`: size classes in memory of our own, cached per session, given back to the system after
-//!   removals; `large`: whole pages for what is longer. What everybody uses.
+//!   removals; `large`: whole pages for what is longer. What everybody uses. Builds with debug assertions
+//!   notice who uses such memory wrongly (`spans/poison.rs`).
 //! * `plain`: every item from the process's allocator (`--cfg hotring_plain_arena`), so that a
 //!   sanitizer sees the life of each.
 //! * `checked`: no block is used twice, for model checkers.

@@ -4,6 +4,7 @@ use crate::config::{Config, ConfigError, Growth};
 use crate::engine::{Engine, Found, Hit, KeyGoal, sealed};
 use crate::item::{Item, Kind};
 use crate::ring::copy::Copies;
+use crate::ring::grow::Seen;
 use crate::ring::lazy::Laziness;
 use crate::ring::link::Reservation;
 use crate::ring::shrink::Resizing;
@@ -16,11 +17,18 @@ use crate::sync::{AtomicU64, Ordering, TallyI64, TallyU64};
 use crate::u64s::{self, U64};
 use crate::word::{Hint, Link, Next, UNLINKED};
 
+/// What a session keeps for the ring.
+#[derive(Default)]
+pub struct OfSession {
+    pub(super) lazy: Laziness,
+    pub(super) seen: Seen,
+}
+
 impl<const H: usize> sealed::Engine for Ring<H> {}
 
 impl<const H: usize> Engine for Ring<H> {
     const NAME: &'static str = "hotring";
-    type Local = Laziness;
+    type Local = OfSession;
     type Bucket = u64;
     type Place<'s> = search::Found<'s>;
     type Reservation = Reservation;
@@ -43,8 +51,8 @@ impl<const H: usize> Engine for Ring<H> {
         })
     }
 
-    fn local(&self) -> Result<Laziness, ConfigError> {
-        Ok(Laziness::default())
+    fn local(&self) -> Result<OfSession, ConfigError> {
+        Ok(OfSession::default())
     }
 
     #[inline(always)]

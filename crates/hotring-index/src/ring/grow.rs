@@ -1,4 +1,8 @@
 //! When the table doubles. How it does is in [`crate::ring::split`]: bucket by bucket.
+//!
+//! By its load, which inserts look at, or by the access overhead (FAST'20 section 3.4), which a table that
+//! is only read has as well. So each session adds up what its own R-th accesses visited, and looks at
+//! everybody's figures when its own are bad: a session whose lookups are short never does.
 
 use crate::config::Growth;
 use crate::engine::Engine;
@@ -7,8 +11,12 @@ use crate::ring::Ring;
 use crate::session::Pinned;
 use crate::sync::Ordering;
 
-/// Sampled lookups that a mean must rest on.
+/// Lookups, as the R-th accesses count them, that a mean must rest on.
 const LOOKUPS_MIN: i64 = 4096;
+/// After so many a mean begins again: what was long ago says nothing of what is hot now.
+const LOOKUPS_MAX: i64 = 4 * LOOKUPS_MIN;
+/// R-th accesses of a session between two looks at what they visited.
+const ACCESSES_A_LOOK: u32 = 64;
 /// Pages of memory for the next doubling that are asked for at one look at the load: as it comes near,
 /// many, as they have to be there in time; in a crowded table, few, as the doubling waits for them and so
 /// does every insert.
@@ -17,7 +25,32 @@ const PAGES_WHEN_CROWDED: u64 = 8;
 /// Between these parts of the load that doubles the table, its memory is asked for.
 const READY: [f64; 2] = [0.95, 0.98];
 
+/// What a session's R-th accesses visited since it last looked.
+#[derive(Default)]
+pub(super) struct Seen {
+    accesses: u32,
+    lookups: u64,
+    visits: u64,
+}
+
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
+    /// Notes what the R-th access visited, in the place of `lookups` of them. Now and then it is asked
+    /// whether the table should double.
+    pub(super) fn consider_overhead(&mut self, lookups: u64, visits: u64) {
+        let seen = &mut self.local.engine.seen;
+        seen.accesses += 1;
+        seen.lookups += lookups;
+        seen.visits += visits;
+        if seen.accesses < ACCESSES_A_LOOK {
+            return;
+        }
+        let seen = std::mem::take(seen);
+        let Growth::Auto { visits_max, .. } = self.engine.growth else { return };
+        if seen.visits as f64 > visits_max * seen.lookups as f64 {
+            self.grow_if_due();
+        }
+    }
+
     /// Doubles the table if the load says so, or the access overhead (FAST'20 section 3.4) while
     /// the load would let a larger table help.
     pub(crate) fn grow_if_due(&mut self) {
@@ -30,7 +63,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             Growth::Fixed => return,
             Growth::Auto { visits_max, items_min, items_max, .. } => {
                 let load = items as f64 / (mask + 1) as f64;
-                let crowded = load >= items_min && self.overhead() > visits_max;
+                let overhead = self.overhead();
+                let crowded = load >= items_min && overhead > visits_max;
                 // Late, as it is memory that nobody uses yet; early enough to be ready in time.
                 let [from, to] = READY;
                 let near = ((load / items_max - from) / (to - from)).clamp(0.0, 1.0);
@@ -46,10 +80,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         if self.double(mask) {
             let (lookups, visits) = self.lookups();
-            // ORDERING: Relaxed, statistics.
-            self.engine.lookups_before.store(lookups, Ordering::Relaxed);
-            // ORDERING: Relaxed, statistics.
-            self.engine.visits_before.store(visits, Ordering::Relaxed);
+            self.measure_from(lookups, visits);
         } else if self.engine.resizing.is_busy() {
             self.local.participant.hurry();
         }
@@ -59,19 +90,32 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         (self.shared.sum(|r| r.lookups.load()), self.shared.sum(|r| r.visits.load()))
     }
 
-    /// Items visited per lookup since the last doubling, once half of the new buckets are split
-    /// off: the benefit of a doubling comes with them.
+    /// The overhead is that of what comes from here on.
+    fn measure_from(&self, lookups: i64, visits: i64) {
+        // ORDERING: Relaxed, statistics.
+        self.engine.lookups_before.store(lookups, Ordering::Relaxed);
+        // ORDERING: Relaxed, statistics.
+        self.engine.visits_before.store(visits, Ordering::Relaxed);
+    }
+
+    /// Items visited per lookup of late, once half of the new buckets are split off: the benefit of a
+    /// doubling comes with them.
     fn overhead(&self) -> f64 {
         // ORDERING: Relaxed, statistics.
         let splits = self.engine.splits.load(Ordering::Relaxed);
+        let sums = self.lookups();
         if splits < (self.engine.table.mask() + 1) * 3 / 4 {
+            // What is visited until then is the doubling's price, not a reason for the next one.
+            self.measure_from(sums.0, sums.1);
             return 0.0;
         }
-        let (lookups, visits) = self.lookups();
         // ORDERING: Relaxed, statistics.
-        let lookups = lookups - self.engine.lookups_before.load(Ordering::Relaxed);
+        let lookups = sums.0 - self.engine.lookups_before.load(Ordering::Relaxed);
         // ORDERING: Relaxed, statistics.
-        let visits = visits - self.engine.visits_before.load(Ordering::Relaxed);
+        let visits = sums.1 - self.engine.visits_before.load(Ordering::Relaxed);
+        if lookups > LOOKUPS_MAX {
+            self.measure_from(sums.0, sums.1);
+        }
         if lookups < LOOKUPS_MIN { 0.0 } else { visits as f64 / lookups as f64 }
     }
 }

@@ -65,8 +65,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     #[inline(never)]
     pub(crate) fn every_rth(&mut self, hash: u64, hit: Option<Hit>, visits: u32) {
         // One access stands for all since the one before.
-        self.record().lookups.add(1 << self.local.calm);
-        self.record().visits.add(i64::from(visits) << self.local.calm);
+        let (lookups, visits) = (1 << self.local.calm, u64::from(visits) << self.local.calm);
+        self.record().lookups.add(lookups as i64);
+        self.record().visits.add(visits as i64);
+        self.consider_overhead(lookups, visits);
         let ahead = self.go_ahead(AHEAD_OF_ACCESSES);
         let settled = self.decide(hash, hit) && !ahead;
         let config = &self.shared.config;
@@ -109,7 +111,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     }
 
     pub(crate) fn around(&mut self, period: u32) -> u32 {
-        if period == 1 { 1 } else { period / 2 + 1 + (self.local.random() >> 40) as u32 % period }
+        let half = period / 2;
+        period - half + (self.local.random() >> 40) as u32 % (2 * half + 1)
     }
 
     fn move_head(&mut self, bucket: u64, item: Item) {
@@ -373,3 +376,6 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         n
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -28,7 +28,7 @@ const WAIT: u32 = 256;
 const RECENT: usize = 64;
 
 /// A session's part.
-pub struct Laziness {
+pub(super) struct Laziness {
     /// Bytes that may be left before the next look at the sum.
     until_look: i64,
     /// Where that is nothing: replacements before it.
@@ -50,24 +50,24 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if size >= SIZE_MAX {
             return false;
         }
-        self.local.engine.until_look -= size as i64;
-        self.local.engine.until_look >= 0 || self.may_leave_more(hash)
+        self.local.engine.lazy.until_look -= size as i64;
+        self.local.engine.lazy.until_look >= 0 || self.may_leave_more(hash)
     }
 
     #[cold]
     #[inline(never)]
     fn may_leave_more(&mut self, hash: u64) -> bool {
-        self.local.engine.until_look = 0;
-        if self.local.engine.wait == 0 {
+        self.local.engine.lazy.until_look = 0;
+        if self.local.engine.lazy.wait == 0 {
             let share = self.share_of_room();
             if share > 0 {
-                self.local.engine.until_look = share;
+                self.local.engine.lazy.until_look = share;
                 return true;
             }
-            self.local.engine.wait = WAIT;
+            self.local.engine.lazy.wait = WAIT;
         }
-        self.local.engine.wait -= 1;
-        let recent = &mut self.local.engine.recent[hash as usize % RECENT];
+        self.local.engine.lazy.wait -= 1;
+        let recent = &mut self.local.engine.lazy.recent[hash as usize % RECENT];
         std::mem::replace(recent, hash) == hash
     }
 

@@ -102,7 +102,7 @@ pub struct Ring<const H: usize> {
     /// Anchors linked so far.
     splits: TallyU64,
     copies: Copies,
-    /// What the sums of lookups and visits were at the last doubling.
+    /// What the sums of lookups and visits were when the access overhead was last measured from there.
     lookups_before: TallyI64,
     visits_before: TallyI64,
 }

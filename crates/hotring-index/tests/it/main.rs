@@ -23,6 +23,7 @@ mod metamorphic;
 mod model_bytes;
 mod model_u64s;
 mod operate;
+mod overhead;
 mod regressions;
 mod shapes;
 mod shrink;

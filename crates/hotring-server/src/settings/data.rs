@@ -2,7 +2,7 @@
 
 use hotring_store::index::Checksum;
 
-use super::values::{number, size};
+use super::values::{boolean, fraction, number, size, yes_no};
 use super::{Change, Setting};
 
 pub(super) static DATA: &[Setting] = &[
@@ -65,6 +65,65 @@ pub(super) static DATA: &[Setting] = &[
         change: Change::Start,
         get: |c| c.index.strategy.to_string(),
         set: |c, v| v.parse().map(|strategy| c.index.strategy = strategy),
+    },
+    Setting {
+        name: "index-period",
+        alias: "",
+        placeholder: "R",
+        help: "One access of a thread in R, on average, may move a hint of hotring; 0 leaves it to the \
+               strategy: 5 for random and sampling, 32 and more for vote",
+        change: Change::Start,
+        get: |c| c.index.period.to_string(),
+        set: |c, v| number(v, 0, 1_000_000).map(|n| c.index.period = n),
+    },
+    Setting {
+        name: "index-backoff",
+        alias: "",
+        placeholder: "yes|no",
+        help: "Let the strategy sampling begin fewer rounds where these bring nothing",
+        change: Change::Start,
+        get: |c| yes_no(c.index.backoff),
+        set: |c, v| boolean(v).map(|on| c.index.backoff = on),
+    },
+    Setting {
+        name: "index-rcu-counts",
+        alias: "",
+        placeholder: "item|predecessor",
+        help: "For which item the strategy sampling counts a write that replaces an item: for it, or \
+               as in the paper for its predecessor",
+        change: Change::Start,
+        get: |c| c.index.rcu_counts.to_string(),
+        set: |c, v| v.parse().map(|counts| c.index.rcu_counts = counts),
+    },
+    Setting {
+        name: "index-visits-max",
+        alias: "",
+        placeholder: "N",
+        help: "Double the table of hotring when lookups visit more items than this on average and it \
+               has index-items-min items a slot; 0 for 1.5",
+        change: Change::Start,
+        get: |c| c.index.visits_max.to_string(),
+        set: |c, v| fraction(v, 1.0, 1000.0).map(|n| c.index.visits_max = n),
+    },
+    Setting {
+        name: "index-items-min",
+        alias: "",
+        placeholder: "N",
+        help: "Items a slot below which the table of hotring never doubles (it halves below a quarter \
+               of that); 0 for 6, or 2 with one head",
+        change: Change::Start,
+        get: |c| c.index.items_min.to_string(),
+        set: |c, v| fraction(v, 1.0, 1000.0).map(|n| c.index.items_min = n),
+    },
+    Setting {
+        name: "index-items-max",
+        alias: "",
+        placeholder: "N",
+        help: "Items a slot above which the table of hotring always doubles; 0 for 8, or 4 with one \
+               head",
+        change: Change::Start,
+        get: |c| c.index.items_max.to_string(),
+        set: |c, v| fraction(v, 1.0, 1000.0).map(|n| c.index.items_max = n),
     },
     Setting {
         name: "index-bytes-per-key",

@@ -12,6 +12,14 @@ where
     }
 }
 
+/// A number that need not be whole, or 0 for none.
+pub(super) fn fraction(text: &str, min: f64, max: f64) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(n) if n == 0.0 || (min..=max).contains(&n) => Ok(n),
+        _ => Err(format!("must be a number from {min} to {max}, or 0 for what suits the index")),
+    }
+}
+
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "yes" | "true" | "on" | "1" => Ok(true),

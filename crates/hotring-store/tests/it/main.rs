@@ -8,6 +8,7 @@ mod growth;
 mod history;
 mod linearizability;
 mod logged;
+mod logged_stress;
 mod memory;
 mod model;
 mod random;

@@ -2,6 +2,7 @@
 
 use super::Arena;
 use super::list::{FreeList, Run};
+use super::poison;
 use super::pool::Lot;
 use crate::arena::classes::{
     CLASSED_MAX, CLASSES, FINE_MAX, GRAIN, UNIT, class_of, footprint, len_of,
@@ -19,6 +20,15 @@ const ENOUGH: u32 = 4;
 /// A batch of blocks of a length.
 fn batch(len: usize) -> u32 {
     (BATCH_BYTES / len as u32).clamp(1, BATCH)
+}
+
+/// A block of `len` bytes.
+#[inline(always)]
+fn take(list: &mut FreeList, len: usize) -> Option<NonNull<u8>> {
+    let block = list.pop()?;
+    // SAFETY: the block was the list's.
+    unsafe { poison::take(block, len, list.head()) };
+    Some(block)
 }
 
 /// One session's cache of item memory.
@@ -71,7 +81,10 @@ impl LocalArena {
             return self.alloc_coarse(size);
         }
         let number = class_of(size);
-        self.alloc_classed(number, number * GRAIN)
+        let block = self.alloc_classed(number, number * GRAIN);
+        // SAFETY: the block is the caller's, and nobody has seen it yet.
+        unsafe { poison::mark(block, size, number * GRAIN) };
+        block
     }
 
     #[inline(never)]
@@ -80,16 +93,19 @@ impl LocalArena {
             return self.shared.large.alloc(footprint(size));
         }
         let number = class_of(size);
-        self.alloc_classed(number, len_of(number))
+        let block = self.alloc_classed(number, len_of(number));
+        // SAFETY: as in `alloc`.
+        unsafe { poison::mark(block, size, len_of(number)) };
+        block
     }
 
     #[inline(always)]
     fn alloc_classed(&mut self, number: usize, len: usize) -> NonNull<u8> {
         let class = &mut self.classes[number];
-        if let Some(block) = class.current.pop() {
+        if let Some(block) = take(&mut class.current, len) {
             return block;
         }
-        if let Some(block) = class.stock.pop() {
+        if let Some(block) = take(&mut class.stock, len) {
             return block;
         }
         if let Some(block) = class.run.take(len) {
@@ -102,13 +118,14 @@ impl LocalArena {
     fn refill(&mut self, number: usize) -> NonNull<u8> {
         let class = &mut self.classes[number];
         class.current.fill(class.spare.take());
-        if let Some(block) = class.current.pop() {
+        let len = len_of(number);
+        if let Some(block) = take(&mut class.current, len) {
             return block;
         }
         let enough = (class.current.batch() / ENOUGH).max(1);
         let LocalClass { stock, run, .. } = class;
         self.shared.take(number, stock, run, &mut self.lot, enough);
-        let block = class.stock.pop().or_else(|| class.run.take(len_of(number)));
+        let block = take(&mut class.stock, len).or_else(|| class.run.take(len));
         block.expect("a span that has anything has a block")
     }
 
@@ -146,7 +163,10 @@ impl LocalArena {
     unsafe fn free_classed(&mut self, block: NonNull<u8>, number: usize) {
         let class = &mut self.classes[number];
         // SAFETY: the caller gives up the block, which has this class's size.
-        unsafe { class.current.push(block) };
+        unsafe {
+            poison::free(block, len_of(number));
+            class.current.push(block);
+        }
         if class.current.is_full() {
             let full = class.current.take();
             let older = std::mem::replace(&mut class.spare, full);

@@ -37,6 +37,7 @@
 mod bins;
 mod list;
 mod local;
+mod poison;
 mod pool;
 mod span;
 mod sparse;
@@ -95,6 +96,19 @@ impl Arena {
         if len > CLASSED_MAX {
             // SAFETY: the caller's promise.
             unsafe { self.large.free(block, len) };
+        }
+    }
+
+    /// Looks, in a build with debug assertions, whether anybody wrote past the end of an item.
+    ///
+    /// # Safety
+    /// `block` came from `alloc(size)` and is not freed.
+    #[inline(always)]
+    pub(crate) unsafe fn check_end(&self, block: NonNull<u8>, size: usize) {
+        let len = footprint(size);
+        if len <= CLASSED_MAX {
+            // SAFETY: the caller's promise.
+            unsafe { poison::check_end(block, size, len) };
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::bins::{Bins, Node};
 use super::list::{FreeList, Run, link};
+use super::poison;
 use super::pool::{is_closing, span_memory, span_of};
 use crate::arena::classes::{CLASSES, UNIT, Width, len_of, width_of};
 use crate::sync::{Ordering, TallyU32};
@@ -215,7 +216,10 @@ impl Class {
             // Somebody else has the blocks that follow.
             for offset in (0..bytes as usize).step_by(len).rev() {
                 // SAFETY: the offset lies inside the run, which the caller gives up.
-                unsafe { span.push(at.add(offset)) };
+                unsafe {
+                    poison::fill(at.add(offset), len);
+                    span.push(at.add(offset));
+                }
             }
         }
         // SAFETY: the caller's promise.

@@ -7,6 +7,8 @@ use crate::arena::classes::{FINE_MAX, UNIT, Width};
 use crate::memory::HUGE_PAGE;
 use crate::sync::Arc;
 use std::collections::BTreeSet;
+#[cfg(debug_assertions)]
+use std::mem::ManuallyDrop;
 use std::sync::mpsc::TrySendError;
 
 /// What is held when nothing is used.
@@ -396,4 +398,77 @@ fn sizes_of_all_kinds_are_held_without_much_beside() {
         local.give_back();
         assert_eq!(arena.held_bytes(), FLOOR);
     }
+}
+
+/// A block of a fresh arena that was given back, and the cache that has it, which does not drop, as its
+/// lists are going to be damaged.
+#[cfg(debug_assertions)]
+fn freed(size: usize) -> (ManuallyDrop<LocalArena>, NonNull<u8>) {
+    let mut local = ManuallyDrop::new(LocalArena::new(arena()));
+    let block = local.alloc(size);
+    // SAFETY: allocated with this size, and given up here.
+    unsafe { local.free(block, size) };
+    (local, block)
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "of 24 bytes at")]
+fn a_block_that_is_freed_twice_is_noticed() {
+    let (mut local, block) = freed(24);
+    // SAFETY: none, but the block is still the cache's.
+    unsafe { local.free(block, 24) };
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_write_after_the_free_is_noticed_at_each_byte() {
+    for size in [16, 24, 1000, 1600] {
+        for at in [8, 9, size / 2, size - 1] {
+            let (mut local, block) = freed(size);
+            // SAFETY: none, but the byte is still the cache's.
+            unsafe { block.as_ptr().add(at).write(7) };
+            let again = std::panic::AssertUnwindSafe(|| local.alloc(size));
+            let noticed = std::panic::catch_unwind(again).is_err();
+            // Beyond that nothing is looked at.
+            assert_eq!(noticed, at < 512, "byte {at} of {size}");
+        }
+    }
+}
+
+/// An item's word is changed by others than its owner, so it is what a late writer writes to.
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "after it was freed")]
+fn a_flag_that_is_set_after_the_free_is_noticed() {
+    let (mut local, block) = freed(24);
+    // SAFETY: none, but the word is still the cache's.
+    unsafe { *block.cast::<u64>().as_ptr() |= crate::word::MARK };
+    local.alloc(24);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_write_past_the_end_by_one_is_noticed() {
+    let arena = arena();
+    let mut local = ManuallyDrop::new(LocalArena::new(arena.clone()));
+    for size in [1, 25, 31, 1021, 1025, 5000] {
+        let block = local.alloc(size);
+        // SAFETY: allocated with this size; the second write is the fault.
+        let looks = |past: usize| unsafe {
+            block.as_ptr().write_bytes(1, size + past);
+            std::panic::catch_unwind(|| arena.check_end(block, size)).is_ok()
+        };
+        assert!(looks(0) && !looks(1), "{size} bytes");
+    }
+    // One that fills its block, whose neighbour is free.
+    let [first, second] = [0; 2].map(|_| local.alloc(24));
+    // SAFETY: it is the second block, which is given up; the write is the fault.
+    unsafe {
+        assert!(first.add(24) == second, "neighbours of a run");
+        local.free(second, 24);
+        first.as_ptr().add(24).write(1);
+    }
+    let again = std::panic::AssertUnwindSafe(|| local.alloc(24));
+    assert!(std::panic::catch_unwind(again).is_err(), "the link was overwritten");
 }
