@@ -129,7 +129,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "set-proc-title",
     "shutdown-on-sigint",
     "shutdown-on-sigterm",
-    "shutdown-timeout",
     "slave-announce-ip",
     "slave-announce-port",
     "slave-ignore-maxmemory",
