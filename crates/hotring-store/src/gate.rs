@@ -393,10 +393,7 @@ impl GateSession {
         // All keys may never be free at once by themselves: further holders queue behind this.
         let ticket = self.gate.holds().queue(&Keys::All);
         let mut round = 0;
-        loop {
-            if !self.gate.holds().are_wanted(&Keys::All, Some(ticket)) {
-                break;
-            }
+        while self.gate.holds().are_wanted(&Keys::All, Some(ticket)) {
             self.withdraw_read();
             self.pause(&mut round, |holds| holds.are_wanted(&Keys::All, Some(ticket)));
             self.announce_read(STRIPES_ALL);

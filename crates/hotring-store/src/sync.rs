@@ -26,7 +26,7 @@ pub(crate) fn pause(round: u32) {
     match round {
         0..SPINS => std::hint::spin_loop(),
         SPINS..YIELDS => std::thread::yield_now(),
-        _ => std::thread::sleep(NAP),
+        _ => std::thread::park_timeout(NAP),
     }
 }
 
