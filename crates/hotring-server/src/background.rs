@@ -77,12 +77,15 @@ pub(crate) async fn run(server: Arc<Server>) {
         if !server.loading.is_on() {
             evict(&server, &mut store, deadline);
         }
-        server.big_keys.step(&mut store, clock::unix_ms());
+        // This thread accepts connections: no walk may wait for a script that holds a key.
+        if !store.walk_must_wait() {
+            server.big_keys.step(&mut store, clock::unix_ms());
+            while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
+                && clock::monotonic() < deadline
+            {}
+        }
         upkeep.run(&server, &mut store, figures.index.items as usize);
         close_greediest(&server, clients_memory);
-        while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
-            && clock::monotonic() < deadline
-        {}
         compact(&mut store, clock::monotonic() + COMPACT_MAX);
         store.collect();
         server.tracking.make_room(STEP_ITEMS);

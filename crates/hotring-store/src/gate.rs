@@ -1,7 +1,6 @@
 //! The gate: what makes operations on several keys atomic to every observer, while operations on
-//! one key stay lock-free and write no shared memory. It knows keys by their hashes, whose first bits are one
-//! of 64 *stripes* ([`crate::stripe`]). Stripes say fast that nothing is held; what is held are keys. The other ways
-//! that there were are in `docs/decisions/0003-multi-key-atomicity.md`.
+//! one key stay lock-free and write no shared memory. It knows keys by their hashes, whose first bits are one of 64
+//! *stripes* ([`crate::stripe`]). Stripes say fast that nothing is held; keys are held. Alternatives: `docs/decisions/0003`.
 //!
 //! # Picture
 //! ```text
@@ -31,8 +30,7 @@
 //!   key. (Reads may reclaim expired keys; see Expiry.)
 //! * **G3** A change of a key in stripe `s` happens while its session's `writes[s]` is odd, and
 //!   that counter never takes a number again under which a change happened.
-//! * **G4** A session that is not in the list that a holder or a snapshot uses has made no change
-//!   since that list was validated.
+//! * **G4** A session that is not in the list that a holder or a snapshot uses has changed nothing since its validation.
 //!
 //! # Why a writer and a holder cannot miss each other (G2)
 //! The writer stores its counter and then loads `held`; the holder stores `held` and then loads
@@ -86,14 +84,13 @@
 //! and that, and a snapshot that overlaps the rest fails.
 //!
 //! # Sessions that come and go (G4)
-//! The list of records is behind a short mutex, with a count of its changes; holders and
-//! snapshots keep a copy and refresh it when the count differs. A new session is in the list, and
-//! the count raised, before its first operation.
-//! - Holder: it reads the count after its heavy barrier. The newcomer raises the count, then in
-//!   its first operation passes a light barrier and loads `held`: the same two-sided argument, one
-//!   of them sees the other. If the newcomer sees the bit it waits.
-//! - Snapshot: it reads the count again at the end. If its reads saw a newcomer's change, that
-//!   happens after the count was raised, and the snapshot fails.
+//! The list of records is behind a short mutex, with a count of its changes; holders and snapshots keep a copy and
+//! refresh it when the count differs. A new session is in the list, and the count raised, before its first operation.
+//! - Holder: it reads the count after its heavy barrier. The newcomer raises the count, then in its first operation
+//!   passes a light barrier and loads `held`: the same two-sided argument, one of them sees the other. If the newcomer
+//!   sees the bit it waits.
+//! - Snapshot: it reads the count again at the end. If its reads saw a newcomer's change, that happens after the count
+//!   was raised, and the snapshot fails.
 //!
 //! A session leaves when none of its operations is in flight, all its counters even.
 //!
@@ -467,6 +464,11 @@ impl GateSession {
     /// Whether another session holds the key at this moment.
     pub(crate) fn is_held_by_others(&self, hash: u64) -> bool {
         self.held.is_none() && self.gate.held_by(hash).is_some()
+    }
+
+    /// Whether another session holds any key.
+    pub(crate) fn is_any_held_by_others(&self) -> bool {
+        self.held.is_none() && self.gate.is_held(STRIPES_ALL)
     }
 
     /// What is known of who holds the key, if another session does.

@@ -338,6 +338,11 @@ impl Session {
         self.gate.held_by(self.gate_hash(key))
     }
 
+    /// Whether a walk over keys would have to wait now, as another session holds some. One load.
+    pub fn walk_must_wait(&self) -> bool {
+        self.gate.is_any_held_by_others()
+    }
+
     /// How this session waits for keys that another one holds, instead of letting its thread sleep.
     pub fn set_wait(&mut self, wait: Box<dyn Wait>) {
         self.gate.waiting = wait;

@@ -46,7 +46,7 @@ mod tests {
         for name in names {
             let mut counts = [0; 64];
             for i in 0..6_400 {
-                counts[stripe(7, name(i).as_bytes()) as usize] += 1;
+                counts[stripe(7, name(i).as_bytes())] += 1;
             }
             let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
             assert!(*least > 30 && *most < 300, "{least} to {most} a stripe for {}", name(1));

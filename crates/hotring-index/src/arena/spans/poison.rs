@@ -82,7 +82,7 @@ pub(super) unsafe fn take(block: NonNull<u8>, len: usize, next: *mut u8) {
         let to = len.min(LOOKED_AT);
         // SAFETY: the caller's promise.
         let was_left = unsafe { bytes(block, LINK, to) } == &POISON[LINK..to];
-        let is_link = next.addr() % 8 == 0 && next.addr() >> 47 == 0;
+        let is_link = next.addr().is_multiple_of(8) && next.addr() >> 47 == 0;
         assert!(
             was_left && is_link,
             "somebody wrote to the block of {len} bytes at {block:p} after it was freed"
