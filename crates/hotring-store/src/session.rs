@@ -348,7 +348,9 @@ impl Session {
         self.gate.waiting = wait;
     }
 
-    pub(crate) fn stripe(&self, key: &[u8]) -> u32 {
+    /// Where the gate has a key, for tests of what shares a place.
+    #[doc(hidden)]
+    pub fn stripe(&self, key: &[u8]) -> u32 {
         stripe_of(self.gate_hash(key)) as u32
     }
 

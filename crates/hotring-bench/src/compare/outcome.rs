@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::Scene;
 use crate::measure::load::Loaded;
 use crate::measure::rounds::{Entrant, Samples};
-use crate::measure::settle::Settled;
 use crate::report::{Spread, Table};
 use crate::targets::Mode;
 
@@ -104,7 +103,7 @@ pub struct Measured {
     bytes_per_key: f64,
     index_bytes_per_key: Option<f64>,
     visits_per_lookup: Option<f64>,
-    settled: Settled,
+    settled_after: String,
 }
 
 /// As the table says of lookups that are made together.
@@ -139,7 +138,7 @@ impl Measured {
             bytes_per_key: loaded.bytes_per_key,
             index_bytes_per_key: loaded.index_bytes_per_key,
             visits_per_lookup: samples.visits,
-            settled: samples.settled,
+            settled_after: samples.settled.say(),
         }
     }
 }
@@ -174,7 +173,7 @@ pub fn rates(measured: &[Measured]) -> String {
             format!("{:.1}", row.bytes_per_key),
             optional(row.index_bytes_per_key),
             optional(row.visits_per_lookup),
-            row.settled.say(),
+            row.settled_after.clone(),
         ]);
     }
     format!("\n{}", table.render())

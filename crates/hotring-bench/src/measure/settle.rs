@@ -6,13 +6,11 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-
 /// Visits per lookup of two blocks that count as the same differ by so much at most.
 const SAME: f64 = 0.02;
 
 /// What it took to settle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Settled {
     /// Turns before the first measured one.
     pub turns: u64,

@@ -66,7 +66,10 @@ fn each_changed_byte_of_what_was_synced_is_noticed() {
                     let place = (position(&memory, segment), *told);
                     assert!(place <= (index, at as u64), "{name}, byte {at}: {error}");
                     assert!(index - place.0 <= 1, "{name}, byte {at}: {error}");
-                    assert!(error.to_string().contains("--repair memory NEWDIR"), "{error}");
+                    assert!(
+                        error.to_string().contains("hotring check memory --repair NEWDIR"),
+                        "{error}"
+                    );
                     // Nothing was touched.
                     assert_eq!(changed.unsynced(), 0);
                     errors += 1;

@@ -59,7 +59,7 @@ fn a_server_of_a_unix_socket_alone_opens_no_port() {
     let name = format!("hotring-it-alone-{}", std::process::id());
     let path = std::env::temp_dir().join(&name).with_extension("sock");
     let conf = std::env::temp_dir().join(name).with_extension("conf");
-    std::fs::write(&conf, format!("port 0\nunixsocket {}\n", path.display())).unwrap();
+    std::fs::write(&conf, format!("port 0\nsave \"\"\nunixsocket {}\n", path.display())).unwrap();
     let mut config = Config { threads: 1, ..Config::default() };
     assert_eq!(config.read_redis_conf(&conf).unwrap(), Vec::<String>::new());
     std::fs::remove_file(conf).unwrap();

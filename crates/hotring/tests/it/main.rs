@@ -157,7 +157,7 @@ fn sigterm_ends_a_server_with_a_stuck_thread() {
     let folder = Folder::new("deadline");
     let data = folder.0.join("data");
     let mut command = hotring(&["serve", "--port", "0", "--enable-debug-command", "yes"]);
-    command.args(["--shutdown-timeout", "1", "--log", "yes", "--data"]).arg(&data);
+    command.args(["--shutdown-timeout", "1", "--log", "everysec", "--data"]).arg(&data);
     let mut server = Server::start(&mut command);
     let mut stream = server.connect();
     assert_eq!(say(&mut stream, "SET k v"), "+OK");
