@@ -47,6 +47,8 @@ pub(crate) fn run(
 ) {
     let thread = Rc::new(Thread::new(server.clone(), index, seed));
     runtime.block_on(async {
+        // Before anything runs: a thread that is stuck by its first request has come by once.
+        server.threads[index].beats.beat(server);
         let receiving = tokio::task::spawn_local(receive(thread.clone(), incoming));
         let collecting = tokio::task::spawn_local(collect(thread.clone()));
         // Also for those that finish.

@@ -46,13 +46,17 @@ fn a_thread_that_is_stuck_is_not_healthy() {
     });
     assert!(get(server.admin(), "/healthz").0.starts_with("HTTP/1.1 200 "));
     let mut wire = server.connect();
-    wire.send(&request(&["DEBUG", "SLEEP", "1.5"]));
-    let until = |wanted: &str| loop {
-        let (head, body) = get(server.admin(), "/healthz");
-        if head.starts_with(wanted) {
-            return body;
+    // Long enough to be met by a busy machine.
+    wire.send(&request(&["DEBUG", "SLEEP", "4"]));
+    let until = |wanted: &str| {
+        for _ in 0..1_000 {
+            let (head, body) = get(server.admin(), "/healthz");
+            if head.starts_with(wanted) {
+                return body;
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
-        std::thread::sleep(Duration::from_millis(20));
+        panic!("/healthz never answered {wanted}")
     };
     let body = until("HTTP/1.1 503 ");
     assert!(body.starts_with("the thread hotring-io-0 has been stuck for "), "{body}");
