@@ -53,8 +53,7 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
     if !Disk::holds_data(folder).map_err(|why| why.to_string())? {
         return Err(format!("{} holds neither a log nor a snapshot", folder.display()));
     }
-    let open = |folder: &Path| Disk::open(folder).map_err(|why| why.to_string());
-    let disk = open(folder)?;
+    let disk = Disk::open_to_read(folder).map_err(|why| why.to_string())?;
     let found = match new {
         None => Snapshot::newest(&disk).map(|snapshot| snapshot.map(|snapshot| (snapshot, None))),
         Some(_) => {
@@ -76,7 +75,7 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
                     new.display()
                 ));
             }
-            let copy: Arc<dyn Storage> = Arc::new(open(new)?);
+            let copy: Arc<dyn Storage> = Arc::new(Disk::open(new).map_err(|why| why.to_string())?);
             let checked = repair(&disk, after + 1, &copy).map_err(|why| why.to_string())?;
             if let Some(snapshot) = &snapshot {
                 lost = snapshot.repair(&copy, checked.last).map_err(|why| why.to_string())?;

@@ -234,3 +234,68 @@ fn a_folder_without_a_log_is_no_whole_log() {
     assert!(stderr(&checked).contains("neither a log nor a snapshot"), "{}", stderr(&checked));
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "nothing is made there");
 }
+
+/// A server that kept 20 keys in this folder and has ended.
+fn ended(data: &str) {
+    let words = ["serve", "--port", "0", "--log", "sync", "--save", "", "--data", data];
+    let server = Server::start(&mut hotring(&words));
+    let mut stream = server.connect();
+    for key in 0..20 {
+        assert_eq!(say(&mut stream, &format!("SET key:{key} value")), "+OK");
+    }
+    end(server);
+}
+
+/// Each of these once opened the folder to write, for its lock: an image of a broken disk that was mounted to be read
+/// only could not even be looked at.
+#[test]
+fn what_only_reads_a_folder_needs_no_right_to_write_there() {
+    let folder = Folder::new("read-only");
+    let data = folder.0.join("data").display().to_string();
+    ended(&data);
+    // As what root may do is not bound by permissions: a mount that nobody else sees.
+    let run = |words: &str| {
+        let program = env!("CARGO_BIN_EXE_hotring");
+        let script = format!(
+            "mount --bind {data} {data} && mount -o remount,ro,bind {data} && {program} {words}"
+        );
+        std::process::Command::new("unshare").args(["-rm", "sh", "-c", &script]).output()
+    };
+    match run("--version") {
+        Ok(run) if run.status.success() => {}
+        other => return println!("skipped, as nothing can be mounted here: {other:?}"),
+    }
+    let (new, file) = (folder.0.join("new"), folder.0.join("file"));
+    for has_lock in [true, false] {
+        if !has_lock {
+            fs::remove_file(Path::new(&data).join("lock")).unwrap();
+        }
+        let _ = fs::remove_dir_all(&new);
+        for words in [
+            format!("check {data}"),
+            format!("check {data} --repair {}", new.display()),
+            format!("export --data {data} {}", file.display()),
+        ] {
+            let run = run(&words).unwrap();
+            assert_eq!(run.status.code(), Some(0), "{words}: {}", stderr(&run));
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text.matches("value").count(), 20);
+        let repaired = output(&mut hotring(&["check", &new.display().to_string()]));
+        assert!(String::from_utf8_lossy(&repaired.stdout).contains("20 records in all"));
+    }
+    assert!(!Path::new(&data).join("lock").exists(), "a lock was left");
+}
+
+/// What is read must not change meanwhile.
+#[test]
+fn a_folder_in_use_is_not_read() {
+    let folder = Folder::new("in use");
+    let data = folder.0.join("data").display().to_string();
+    let words = ["serve", "--port", "0", "--log", "sync", "--save", "", "--data", &data];
+    let server = Server::start(&mut hotring(&words));
+    assert_eq!(say(&mut server.connect(), "SET key value"), "+OK");
+    let checked = output(&mut hotring(&["check", &data]));
+    assert!(stderr(&checked).contains("is in use"), "{}", stderr(&checked));
+    end(server);
+}
