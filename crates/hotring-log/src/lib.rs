@@ -60,7 +60,7 @@ pub use packed::{UNPACKED_MAX, pack, unpack};
 pub use record::{Attached, Bad, Effect, Found, Mark, Records, read};
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};
 pub use repair::{RepairError, repair};
-pub use segment::{Id, remove_before};
+pub use segment::{Id, first_record, remove_before};
 pub use snapshot::{
     ALL, Finished, HOTTEST, Snapshot, SnapshotError, SnapshotWriter, clean, prune, stored_id,
 };

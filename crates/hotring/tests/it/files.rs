@@ -299,3 +299,44 @@ fn a_folder_in_use_is_not_read() {
     assert!(stderr(&checked).contains("is in use"), "{}", stderr(&checked));
     end(server);
 }
+
+/// A snapshot of no use once kept all from being copied, though the log behind it was whole: `check --repair` said "it is
+/// too short"; and with the file taken away it copied nothing.
+#[test]
+fn a_log_is_saved_whatever_became_of_its_snapshot() {
+    let folder = Folder::new("cut snapshot");
+    let data = folder.0.join("data").display().to_string();
+    let words = ["serve", "--port", "0", "--log", "sync", "--save", "", "--data"];
+    let server = Server::start(hotring(&words).arg(&data));
+    let mut stream = server.connect();
+    assert_eq!(say(&mut stream, "SET before value"), "+OK");
+    assert_eq!(say(&mut stream, "SAVE"), "+OK");
+    assert_eq!(say(&mut stream, "SET behind value"), "+OK");
+    end(server);
+    let names = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
+    let is_snapshot = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "hrs");
+    let snapshot = names.into_iter().find(is_snapshot).unwrap();
+    let bytes = fs::read(&snapshot).unwrap();
+    for len in [Some(80), Some(64), Some(40), Some(0), None] {
+        match len {
+            Some(len) => fs::write(&snapshot, &bytes[..len]).unwrap(),
+            None => fs::remove_file(&snapshot).unwrap(),
+        }
+        let new = folder.0.join("new").display().to_string();
+        let repaired = output(&mut hotring(&["check", &data, "--repair", &new]));
+        let said = String::from_utf8_lossy(&repaired.stdout).into_owned() + &stderr(&repaired);
+        assert_eq!(repaired.status.code(), Some(1), "{len:?}: {said}");
+        assert!(said.contains("copied 1 record "), "{len:?}: {said}");
+        let server = Server::start(hotring(&words).arg(&new));
+        let mut stream = server.connect();
+        let asked = std::time::Instant::now();
+        while say(&mut stream, "EXISTS before behind").starts_with("-LOADING") {
+            assert!(asked.elapsed().as_secs() < 10, "{len:?}: it loads for ever");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert_eq!(say(&mut stream, "EXISTS before behind"), ":1", "{len:?}");
+        assert_eq!(say(&mut stream, "EXISTS behind"), ":1", "{len:?}");
+        end(server);
+        fs::remove_dir_all(&new).unwrap();
+    }
+}
