@@ -43,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 mod log;
+mod manifest;
 mod packed;
 mod record;
 mod recover;

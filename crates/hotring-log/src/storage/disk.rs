@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{File, Storage};
+use crate::manifest;
 use crate::segment::is_segment;
 use crate::snapshot::is_snapshot;
 
@@ -71,7 +72,10 @@ impl Disk {
         };
         for entry in entries {
             let name = entry?.file_name();
-            if name.to_str().is_some_and(|name| is_segment(name) || is_snapshot(name)) {
+            if name
+                .to_str()
+                .is_some_and(|name| is_segment(name) || is_snapshot(name) || name == manifest::NAME)
+            {
                 return Ok(true);
             }
         }
