@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotring_log::storage::memory::{Memory, Random, Step};
+use hotring_log::storage::memory::{Cut, Memory, Random, Step};
 use hotring_log::{
     Damage, Effect, Log, Lsn, Options, Records, RecoverError, Recovered, RepairError, Storage,
     When, Writer, check, recover, remove_before, repair,
@@ -164,6 +164,35 @@ fn segments_that_are_missing_at_the_end_are_noticed() {
             is_missed(&without, name);
         }
     }
+}
+
+#[test]
+fn they_are_noticed_after_a_power_cut() {
+    let (memory, _) = written(When::Synced, false, 8);
+    let cut = memory.image(&Cut { kept: vec![false; memory.unsynced()], torn: None });
+    let last = segments(&cut).pop().unwrap();
+    cut.remove(&last).unwrap();
+    is_missed(&cut.killed(), &last);
+}
+
+/// As a snapshot has it: the segment is there, and synced, before its first record.
+#[test]
+fn a_segment_that_was_empty_at_first_is_missed() {
+    let memory = Memory::new();
+    let mut running = Running::new(&memory, When::Synced, 1 << 20, &Recovered::nothing(1));
+    running.put(b"key", b"value");
+    running.step();
+    running.log.begin_segment();
+    running.step();
+    // With nothing in it, it may go.
+    let last = segments(&memory).pop().unwrap();
+    let without = memory.killed();
+    without.remove(&last).unwrap();
+    assert_eq!(recovered(&without, 1).unwrap().0.last, 1);
+    running.put(b"key", b"value");
+    running.step();
+    memory.remove(&last).unwrap();
+    is_missed(&memory.killed(), &last);
 }
 
 #[test]

@@ -340,3 +340,23 @@ fn a_log_is_saved_whatever_became_of_its_snapshot() {
         fs::remove_dir_all(&new).unwrap();
     }
 }
+
+/// With the newest files of its log gone, a server once started as if nothing had been in them.
+#[test]
+fn a_log_that_misses_a_file_is_refused() {
+    let folder = Folder::new("missing");
+    let data = folder.0.join("data").display().to_string();
+    ended(&data);
+    let name = "log-00000000000000000001.hrl";
+    fs::remove_file(Path::new(&data).join(name)).unwrap();
+    let words = ["serve", "--port", "0", "--log", "sync", "--save", "", "--data", &data];
+    let refused = output(&mut hotring(&words));
+    assert!(!refused.status.success());
+    let checked = output(&mut hotring(&["check", &data]));
+    assert_eq!(checked.status.code(), Some(1));
+    for said in [stderr(&refused), String::from_utf8(checked.stdout).unwrap()] {
+        for part in [name, "is missing", "hotring check ", " --repair NEWDIR"] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+}
