@@ -43,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 mod log;
+mod manifest;
 mod packed;
 mod record;
 mod recover;
@@ -60,7 +61,7 @@ pub use packed::{UNPACKED_MAX, pack, unpack};
 pub use record::{Attached, Bad, Effect, Found, Mark, Records, read};
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};
 pub use repair::{RepairError, repair};
-pub use segment::{Id, remove_before};
+pub use segment::{Id, first_record, remove_before};
 pub use snapshot::{
     ALL, Finished, HOTTEST, Snapshot, SnapshotError, SnapshotWriter, clean, prune, stored_id,
 };

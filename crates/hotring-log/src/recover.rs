@@ -12,8 +12,9 @@ use std::io;
 use std::ops::ControlFlow;
 
 use crate::log::Lsn;
+use crate::manifest::{self, Manifest};
 use crate::record::Effect;
-use crate::segment::{self, HEADER_LEN, Header, Id, mark};
+use crate::segment::{self, BadHeader, HEADER_LEN, Header, Id, mark};
 use crate::storage::Storage;
 use crate::walk::{Apply, Broken, Damage, Part, Reading, Refused, Take, Window};
 
@@ -71,9 +72,16 @@ pub enum RecoverError {
         /// The last record that is known to have been synced.
         synced: Lsn,
     },
+    /// What says whether segments are missing cannot be read.
+    Manifest {
+        /// The directory.
+        place: String,
+        /// The file.
+        name: String,
+    },
     /// A segment is of a later version of the format.
     Format {
-        /// The segment.
+        /// The segment, or the manifest.
         segment: String,
         /// Its version.
         format: u32,
@@ -87,7 +95,7 @@ pub enum RecoverError {
     },
     /// A segment is another store's.
     Foreign {
-        /// The segment.
+        /// The segment, or the manifest.
         segment: String,
     },
     /// Who took what was read wanted no more.
@@ -110,6 +118,21 @@ impl fmt::Display for RecoverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RecoverError::Io { name, error } => write!(f, "{name}: {error}"),
+            RecoverError::Damaged {
+                place, segment, damage: Damage::Missing, lost, synced, ..
+            } => {
+                write!(
+                    f,
+                    "{place}/{segment} is missing, or is not where record {lost} belongs. Records {lost} to {synced} had \
+                     been synced and are lost at least in part. {}",
+                    repair_hint(place)
+                )
+            }
+            RecoverError::Manifest { place, name } => write!(
+                f,
+                "{place}/{name} is damaged: it says whether segments are missing, which cannot be told without it. {}",
+                repair_hint(place)
+            ),
             RecoverError::Damaged { place, segment, at, damage, lost, synced } => write!(
                 f,
                 "{place}/{segment} is damaged at byte {at}: {damage}. Records {lost} to {synced} had been synced and \
@@ -176,9 +199,13 @@ pub fn recover_behind(
     (from, synced): (Lsn, Lsn),
     take: &mut Take<'_>,
 ) -> Result<Recovered, RecoverError> {
-    let mut walk = Walk { claim: synced, ..Walk::new(storage, id, from)? };
+    let mut walk = Walk::new(storage, id, from)?;
+    walk.claim = walk.claim.max(synced);
+    if let Some(fault) = walk.fault.take() {
+        return Err(fault);
+    }
     let broken = walk.run(take)?;
-    walk.reaches(synced, broken.as_ref())?;
+    walk.ends_well(broken.as_ref())?;
     let claim = match &broken {
         None => walk.claim,
         Some(broken) => walk.judge(broken)?,
@@ -226,14 +253,17 @@ pub fn check(
     let (mut torn, mut error) = (None, None);
     match walk.run(&mut to_the_end(apply)) {
         Err(refused) => error = Some(refused),
-        Ok(None) => {}
-        Ok(Some(broken)) => match walk.judge(&broken) {
-            Ok(_) => {
-                torn = Some((walk.segments[broken.index].1.clone(), broken.at, broken.damage));
+        Ok(None) => error = walk.ends_well(None).err(),
+        Ok(Some(broken)) => {
+            match walk.ends_well(Some(&broken)).and_then(|()| walk.judge(&broken)) {
+                Ok(_) => {
+                    torn = Some((walk.segments[broken.index].1.clone(), broken.at, broken.damage));
+                }
+                Err(damaged) => error = Some(damaged),
             }
-            Err(damaged) => error = Some(damaged),
-        },
+        }
     }
+    let error = error.or(walk.fault);
     Ok(Checked { id: walk.id, parts: walk.parts, last: walk.next.max(from) - 1, torn, error })
 }
 
@@ -247,7 +277,12 @@ struct Walk<'a> {
     next: Lsn,
     /// The last record's checksum.
     chain: u32,
+    /// The last record that is known to have been synced.
     claim: Lsn,
+    /// Whose the manifest is, if there is one.
+    owner: Option<Id>,
+    /// What is wrong with it.
+    fault: Option<RecoverError>,
     parts: Vec<Part>,
     /// Bytes before `from`.
     skipped: u64,
@@ -259,8 +294,33 @@ impl<'a> Walk<'a> {
         // What is before the segment that has `from` is not needed.
         let needed = segments.iter().rposition(|(first, _)| *first <= from);
         segments.drain(..needed.unwrap_or(0));
+        let name = manifest::NAME;
+        let (mut owner, mut claim, mut fault) = (None, 0, None);
+        match Manifest::read(storage).map_err(io_error(name))? {
+            None => {}
+            Some(Ok(manifest)) => (owner, claim) = (Some(manifest.id), manifest.synced),
+            Some(Err(BadHeader::Damaged)) => {
+                let place = storage.place();
+                fault = Some(RecoverError::Manifest { place, name: name.into() });
+            }
+            Some(Err(BadHeader::Format(format))) => {
+                fault = Some(RecoverError::Format { segment: name.into(), format });
+            }
+        }
         let (next, parts) = (from, Vec::new());
-        Ok(Walk { storage, segments, id, from, next, chain: 0, claim: 0, parts, skipped: 0 })
+        Ok(Walk {
+            storage,
+            segments,
+            id,
+            from,
+            next,
+            chain: 0,
+            claim,
+            owner,
+            fault,
+            parts,
+            skipped: 0,
+        })
     }
 
     /// Reads on until the end, or to where that is not possible.
@@ -297,9 +357,11 @@ impl<'a> Walk<'a> {
         }
         if self.parts.is_empty() {
             if first > self.from {
-                return Ok(Err(Damage::Number { found: first }));
+                return Ok(Err(Damage::Missing));
             }
             (self.next, self.chain) = (first, header.chain);
+        } else if first > self.next {
+            return Ok(Err(Damage::Missing));
         } else if first != self.next {
             return Ok(Err(Damage::Number { found: first }));
         } else if header.chain != self.chain {
@@ -352,20 +414,30 @@ impl<'a> Walk<'a> {
         Ok(broken)
     }
 
-    /// Refuses a log that ends well, and before what is known to have been synced.
-    fn reaches(&self, synced: Lsn, broken: Option<&Broken>) -> Result<(), RecoverError> {
-        if broken.is_some() || self.next > synced {
+    /// Refuses a manifest of another store, and a log that ends well, and before what is known to have been synced.
+    fn ends_well(&self, broken: Option<&Broken>) -> Result<(), RecoverError> {
+        if let (Some(id), Some(owner)) = (self.id, self.owner)
+            && id != owner
+        {
+            return Err(RecoverError::Foreign { segment: manifest::NAME.into() });
+        }
+        if broken.is_some() || self.next > self.claim {
             return Ok(());
         }
-        let last = self.parts.last();
-        Err(RecoverError::Damaged {
+        // Had the last segment lost its end, something would be left of that, or zeros.
+        Err(self.missing(self.claim))
+    }
+
+    /// A segment is missing behind what was read.
+    fn missing(&self, synced: Lsn) -> RecoverError {
+        RecoverError::Damaged {
             place: self.storage.place(),
-            segment: last.map_or_else(|| segment::name(self.next), |part| part.name.clone()),
-            at: last.map_or(0, |part| part.end),
-            damage: Damage::Cut,
+            segment: segment::name(self.next),
+            at: 0,
+            damage: Damage::Missing,
             lost: self.next,
             synced,
-        })
+        }
     }
 
     /// Whether what is lost may be: returns up to where the log had been synced.
@@ -382,6 +454,9 @@ impl<'a> Walk<'a> {
         }
         if synced < broken.lost {
             return Ok(synced);
+        }
+        if broken.damage == Damage::Missing {
+            return Err(self.missing(synced));
         }
         Err(RecoverError::Damaged {
             place: self.storage.place(),

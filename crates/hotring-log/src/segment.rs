@@ -112,6 +112,11 @@ pub(crate) fn list(storage: &dyn Storage) -> io::Result<Vec<(Lsn, String)>> {
     Ok(found)
 }
 
+/// The first record of the first segment, as its name tells it. None if there is no segment.
+pub fn first_record(storage: &dyn Storage) -> io::Result<Option<Lsn>> {
+    Ok(list(storage)?.first().map(|(first, _)| *first))
+}
+
 /// Takes away the segments that have records before this one only. It returns how many there were.
 ///
 /// Where records before `first` are not needed any more, say because a snapshot has what they did.

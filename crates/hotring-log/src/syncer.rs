@@ -10,7 +10,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::log::{Log, Lsn, Trouble, When};
+use crate::manifest::Manifest;
+use crate::segment::Id;
 use crate::storage::{File, Storage};
+use crate::writer::trouble;
 
 /// How often files are synced.
 const EACH: Duration = Duration::from_secs(1);
@@ -22,6 +25,7 @@ pub(crate) const OVERDUE: Duration = Duration::from_secs(3);
 pub(crate) struct Unsynced {
     log: Arc<Log>,
     storage: Arc<dyn Storage>,
+    id: Id,
     state: Mutex<State>,
     /// Held by who syncs.
     turn: Mutex<()>,
@@ -34,6 +38,8 @@ struct State {
     files: Vec<Arc<dyn File>>,
     /// Names have changed.
     directory: bool,
+    /// The first record of the newest segment, if the manifest does not know of that yet.
+    begun: Option<Lsn>,
     /// The last record that was written.
     last: Lsn,
     /// When the oldest of it was written.
@@ -54,9 +60,9 @@ impl State {
 }
 
 impl Unsynced {
-    pub(crate) fn new(log: Arc<Log>, storage: Arc<dyn Storage>) -> Unsynced {
+    pub(crate) fn new(log: Arc<Log>, storage: Arc<dyn Storage>, id: Id) -> Unsynced {
         let state = Mutex::new(State { last: log.synced(), ..State::default() });
-        Unsynced { log, storage, state, turn: Mutex::new(()), changed: Condvar::new() }
+        Unsynced { log, storage, id, state, turn: Mutex::new(()), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -67,6 +73,11 @@ impl Unsynced {
     /// The names in the directory have changed.
     pub(crate) fn directory_changed(&self) {
         self.state().directory = true;
+    }
+
+    /// A segment is there whose first record is this one.
+    pub(crate) fn begun(&self, first: Lsn) {
+        self.state().begun = Some(first);
     }
 
     /// Records up to `last` were written to this file.
@@ -96,16 +107,18 @@ impl Unsynced {
         if self.log.is_lost() {
             return;
         }
-        let (files, directory, last) = {
+        let (files, directory, last, begun) = {
             let mut state = self.state();
             state.syncing = state.since.take();
             let directory = std::mem::take(&mut state.directory);
-            (std::mem::take(&mut state.files), directory, state.last)
+            let last = state.last;
+            let begun = state.begun.take_if(|first| *first <= last);
+            (std::mem::take(&mut state.files), directory, last, begun)
         };
-        if files.is_empty() && !directory {
+        if files.is_empty() && !directory && begun.is_none() {
             return;
         }
-        let result = self.sync_these(&files, directory);
+        let result = self.sync_these(&files, directory).and_then(|()| self.vouch(begun, last));
         self.state().syncing = None;
         match result {
             Ok(()) => self.log.has_synced(last),
@@ -118,12 +131,26 @@ impl Unsynced {
     }
 
     fn sync_these(&self, files: &[Arc<dyn File>], directory: bool) -> Result<(), Trouble> {
-        let trouble = |what| move |error| Trouble { what, error: Arc::new(error), may_pass: false };
-        files.iter().try_for_each(|file| file.sync()).map_err(trouble("syncing the log"))?;
+        let lasting = |what| move |error| Trouble { what, error: Arc::new(error), may_pass: false };
+        files.iter().try_for_each(|file| file.sync()).map_err(lasting("syncing the log"))?;
         if directory {
-            self.storage.sync().map_err(trouble("syncing the log's directory"))?;
+            self.storage.sync().map_err(lasting("syncing the log's directory"))?;
         }
         Ok(())
+    }
+
+    /// Has the manifest know of a segment that has synced records. For want of room that is done without until the next
+    /// sync: what is written is safe, only its loss as a whole file would not be noticed.
+    fn vouch(&self, begun: Option<Lsn>, synced: Lsn) -> Result<(), Trouble> {
+        let Some(first) = begun else { return Ok(()) };
+        let written = Manifest { id: self.id, synced }.write(&*self.storage);
+        match written.map_err(trouble("writing the log's manifest")) {
+            Err(trouble) if trouble.may_pass => {
+                self.state().begun.get_or_insert(first);
+                Ok(())
+            }
+            written => written,
+        }
     }
 
     /// There will be nothing more to sync.

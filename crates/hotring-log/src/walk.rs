@@ -32,6 +32,8 @@ pub enum Damage {
     Checksum,
     /// Zeros, and something behind them.
     Hole,
+    /// The whole segment is gone.
+    Missing,
 }
 
 impl fmt::Display for Damage {
@@ -42,6 +44,7 @@ impl fmt::Display for Damage {
             Damage::Number { found } => write!(f, "record {found} is where another is expected"),
             Damage::Cut => f.write_str("it ends within a record or a batch"),
             Damage::Checksum => f.write_str("a checksum is wrong"),
+            Damage::Missing => f.write_str("the segment is missing"),
             Damage::Hole => f.write_str("there are zeros where a record is expected"),
         }
     }

@@ -78,7 +78,7 @@ impl Writer {
         recovered: &Recovered,
     ) -> (Writer, Syncer) {
         assert_eq!(log.written(), recovered.last, "the log goes on where it ended");
-        let unsynced = Arc::new(Unsynced::new(log.clone(), storage.clone()));
+        let unsynced = Arc::new(Unsynced::new(log.clone(), storage.clone(), options.id));
         let syncer = Syncer { unsynced: unsynced.clone() };
         let (first, chain) = (recovered.last + 1, recovered.chain);
         let (group, segment, retry_at) = (Group::default(), None, None);
@@ -240,6 +240,7 @@ impl Writer {
         }
         self.end_segment()?;
         self.segment = Some(begun?);
+        self.unsynced.begun(self.first);
         self.told = synced;
         Ok(())
     }
@@ -292,7 +293,7 @@ impl Drop for Writer {
 }
 
 /// What went wrong, and whether it may pass.
-fn trouble(what: &'static str) -> impl FnOnce(io::Error) -> Trouble {
+pub(crate) fn trouble(what: &'static str) -> impl FnOnce(io::Error) -> Trouble {
     move |error| {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         let may_pass = full.contains(&error.kind());

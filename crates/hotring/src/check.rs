@@ -1,16 +1,24 @@
 //! `hotring check`: reads the newest snapshot and the log without changing them and says whether they are whole; saves what can be read of one that
 //! is not.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use hotring_log::{ALL, Checked, Disk, Effect, Snapshot, SnapshotError, Storage, repair};
+use hotring_log::{
+    ALL, Checked, Disk, Effect, Id, Lsn, Snapshot, SnapshotError, SnapshotWriter, Storage,
+    first_record, repair,
+};
 
 const NOTES: &str = "\
 The server that uses the folder must have ended. Nothing in DIR is changed. A log that ends within a write, as after a \
 crash, is whole: the server cuts that end off by itself.
+
+--repair keeps each block of the snapshot that can be read, and of the log what is behind the snapshot and before the first \
+damage. Keys of lost blocks are missing. Nothing behind damage to the log is kept, as what is lost could have changed what it \
+means.
 
 Exit codes: 0 if the log is whole, 1 if it is damaged, 2 if it could not be read or the copy not be written";
 
@@ -27,7 +35,7 @@ pub(crate) fn cli() -> Command {
         .arg(
             folder("NEWDIR")
                 .long("repair")
-                .help("Copy all that comes before the damage to this new folder"),
+                .help("Copy what can be read of the snapshot, and the log up to its first damage, to this new folder"),
         )
 }
 
@@ -53,8 +61,7 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
     if !Disk::holds_data(folder).map_err(|why| why.to_string())? {
         return Err(format!("{} holds neither a log nor a snapshot", folder.display()));
     }
-    let open = |folder: &Path| Disk::open(folder).map_err(|why| why.to_string());
-    let disk = open(folder)?;
+    let disk = Disk::open_to_read(folder).map_err(|why| why.to_string())?;
     let found = match new {
         None => Snapshot::newest(&disk).map(|snapshot| snapshot.map(|snapshot| (snapshot, None))),
         Some(_) => {
@@ -63,7 +70,11 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
         }
     };
     let (snapshot, fault) = found.map_err(|why| why.to_string())?.unzip();
-    let (after, end) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.end()));
+    // Where a snapshot is missing, what can be saved begins with the log.
+    let first = first_record(&disk).map_err(|why| why.to_string())?.filter(|_| new.is_some());
+    let without = first.filter(|first| snapshot.is_none() && *first > 1);
+    let none = || (without.map_or(0, |first| first - 1), 0);
+    let (after, end) = snapshot.as_ref().map_or_else(none, |s| (s.after(), s.end()));
     let id = snapshot.as_ref().map(Snapshot::id);
     let (mut counts, mut lost) = (Counts::default(), Vec::new());
     let checked = match new {
@@ -76,11 +87,13 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
                     new.display()
                 ));
             }
-            let copy: Arc<dyn Storage> = Arc::new(open(new)?);
+            let copy: Arc<dyn Storage> = Arc::new(Disk::open(new).map_err(|why| why.to_string())?);
             let checked = repair(&disk, after + 1, &copy).map_err(|why| why.to_string())?;
             if let Some(snapshot) = &snapshot {
                 lost = snapshot.repair(&copy, checked.last).map_err(|why| why.to_string())?;
                 lost.extend(fault.flatten());
+            } else if let (true, Some(id)) = (without.is_some(), checked.id) {
+                stand_in(&copy, id, after).map_err(|why| format!("{}: {why}", copy.place()))?;
             }
             println!("copied {} to {}", records(checked.last - after), new.display());
             Ok(checked)
@@ -104,9 +117,19 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
             checked.last
         ));
     }
+    faults.extend(without.map(|first| {
+        format!(
+            "there is no snapshot, and the log begins with record {first}: what was before is lost"
+        )
+    }));
     faults.extend(checked.error.map(|error| error.to_string()));
     faults.iter().for_each(|fault| println!("{fault}"));
     Ok(faults.is_empty())
+}
+
+/// Has an empty snapshot stand for what was before the log.
+fn stand_in(copy: &Arc<dyn Storage>, id: Id, after: Lsn) -> io::Result<()> {
+    SnapshotWriter::create(copy.clone(), id, after)?.finish(after)?.publish(after).map(drop)
 }
 
 /// Reads all of it.

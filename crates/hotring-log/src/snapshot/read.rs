@@ -17,13 +17,14 @@ pub struct Snapshot {
     place: String,
     name: String,
     file: Arc<dyn File>,
+    len: u64,
     /// The header's checksum.
     seed: u32,
     header: Header,
     end: Lsn,
     /// How many blocks and items there are, if the footer can be read.
     counts: Option<[u64; 2]>,
-    /// Where the footer begins.
+    /// Where the footer begins, or the file ends if none can be read.
     blocks_end: u64,
     next: Mutex<Next>,
 }
@@ -52,8 +53,9 @@ impl Snapshot {
         Ok(Some(ends.snapshot(header, seed, Some(counts))))
     }
 
-    /// The newest one, whatever is wrong with its header and its footer, which is returned beside it: blocks stand for
-    /// themselves. `id` is that of the log, if it is known.
+    /// The newest one, whatever is wrong with its header, its footer or its length, which is returned beside it: blocks
+    /// stand for themselves, and if there are none the log behind it counts all the same. `id` is that of the log, if it is
+    /// known; without it, what has no header cannot be saved.
     pub fn salvage(
         storage: &dyn Storage,
         id: Option<Id>,
@@ -72,6 +74,7 @@ impl Snapshot {
             Some(Ok(header)) if header.after == after => (header, ends.seed()),
             // It is known what must have been there.
             _ if id.is_some() => (header, word(&header.to_bytes(), HEADER_LEN - 4)),
+            _ if ends.footer_at.is_none() => return Err(fault),
             _ => (header, ends.seed()),
         };
         Ok(Some((ends.snapshot(header, seed, None), Some(fault))))
@@ -105,7 +108,7 @@ impl Snapshot {
     /// Bytes in it.
     #[expect(clippy::len_without_is_empty, reason = "it has a header")]
     pub fn len(&self) -> u64 {
-        self.blocks_end + FOOTER_LEN as u64
+        self.len
     }
 
     /// Reads the next block and hands over its items, once all of it is known to be as it was written. Returns its
@@ -148,12 +151,16 @@ impl Snapshot {
             };
         }
         let mut head = [0; HEAD_LEN];
-        let room = (self.blocks_end - at).checked_sub(HEAD_LEN as u64);
-        let room = room.ok_or_else(|| self.damaged(at, "a block is cut off"))?;
+        // That the footer cannot be read is known already.
+        let is_footer = self.counts.is_none() && self.blocks_end - at <= FOOTER_LEN as u64;
+        let Some(room) = (self.blocks_end - at).checked_sub(HEAD_LEN as u64) else {
+            return if is_footer { Ok(None) } else { Err(self.damaged(at, "a block is cut off")) };
+        };
         self.read(&mut head, at)?;
         let crc = crc32c::crc32c_append(self.seed, &head[..HEAD_CRC_AT]);
         if crc != word(&head, HEAD_CRC_AT) {
-            return Err(self.damaged(at, "the head of a block cannot be read"));
+            let what = "the head of a block cannot be read";
+            return if is_footer { Ok(None) } else { Err(self.damaged(at, what)) };
         }
         if head[CLASS_AT] > class {
             return Ok(None);
@@ -189,8 +196,9 @@ struct Ends {
     file: Arc<dyn File>,
     header: [u8; HEADER_LEN],
     footer: [u8; FOOTER_LEN],
-    /// Where the footer begins.
-    blocks_end: u64,
+    len: u64,
+    /// Where the footer begins; None if the file is too short for both.
+    footer_at: Option<u64>,
 }
 
 impl Ends {
@@ -207,15 +215,14 @@ impl Ends {
         let failed = |error| SnapshotError::Io { name: name.clone(), error };
         let file = storage.open(&name).map_err(failed)?;
         let len = file.size().map_err(failed)?;
-        let Some(blocks_end) =
-            len.checked_sub(FOOTER_LEN as u64).filter(|end| *end >= HEADER_LEN as u64)
-        else {
-            return Err(SnapshotError::Damaged { place, name, at: len, what: "it is too short" });
-        };
         let (mut header, mut footer) = ([0; HEADER_LEN], [0; FOOTER_LEN]);
-        read_all_at(&*file, &mut header, 0).map_err(failed)?;
-        read_all_at(&*file, &mut footer, blocks_end).map_err(failed)?;
-        Ok(Ends { place, name, file, header, footer, blocks_end })
+        let there = usize::try_from(len).map_or(HEADER_LEN, |len| len.min(HEADER_LEN));
+        read_all_at(&*file, &mut header[..there], 0).map_err(failed)?;
+        let footer_at = len.checked_sub(FOOTER_LEN as u64).filter(|at| *at >= HEADER_LEN as u64);
+        if let Some(at) = footer_at {
+            read_all_at(&*file, &mut footer, at).map_err(failed)?;
+        }
+        Ok(Ends { place, name, file, header, footer, len, footer_at })
     }
 
     /// The header's checksum, as it stands there.
@@ -225,6 +232,9 @@ impl Ends {
 
     /// The header, and the numbers of the footer: blocks, items, and the record up to which the log is needed.
     fn check(&self, after: Lsn) -> Result<(Header, [u64; 3]), SnapshotError> {
+        let Some(footer_at) = self.footer_at else {
+            return Err(self.damaged(self.len, "it is too short"));
+        };
         let header = match Header::read(&self.header) {
             None => return Err(self.damaged(0, "the header cannot be read")),
             Some(Err(format)) => {
@@ -237,7 +247,7 @@ impl Ends {
         };
         let crc = crc32c::crc32c_append(self.seed(), &self.footer[..FOOTER_LEN - 4]);
         if self.footer[..8] != *FOOTER_MAGIC || crc != word(&self.footer, FOOTER_LEN - 4) {
-            return Err(self.damaged(self.blocks_end, "the end of the file cannot be read"));
+            return Err(self.damaged(footer_at, "the end of the file cannot be read"));
         }
         Ok((header, [8, 16, 24].map(|at| long(&self.footer, at))))
     }
@@ -249,10 +259,12 @@ impl Ends {
 
     /// With the numbers of the footer, if they are known.
     fn snapshot(self, header: Header, seed: u32, footer: Option<[u64; 3]>) -> Snapshot {
-        let Ends { place, name, file, blocks_end, .. } = self;
+        let Ends { place, name, file, len, footer_at, .. } = self;
+        // Where no footer is known, all that is there may be blocks.
+        let blocks_end = footer.and(footer_at).unwrap_or(len).max(HEADER_LEN as u64);
         let next = Mutex::new(Next { at: HEADER_LEN as u64, block: 0, items: 0 });
         let end = footer.map_or(header.after, |[.., end]| end);
         let counts = footer.map(|[blocks, items, _]| [blocks, items]);
-        Snapshot { place, name, file, seed, header, end, counts, blocks_end, next }
+        Snapshot { place, name, file, len, seed, header, end, counts, blocks_end, next }
     }
 }

@@ -180,6 +180,39 @@ fn the_other_blocks_of_a_damaged_snapshot_are_copied() {
     }
 }
 
+/// A snapshot that was cut short once kept all from being copied if not even a header and a footer were left.
+#[test]
+fn whole_blocks_of_a_snapshot_of_any_length_are_copied() {
+    let storage = Memory::new();
+    written(&storage).publish(45).unwrap();
+    let bytes = storage.content(&name(40)).unwrap();
+    // Where blocks end, and how many items there are by then.
+    let mut ends = vec![(HEADER_LEN, 0)];
+    while ends.len() < 4 {
+        let (at, items) = ends[ends.len() - 1];
+        let len = long(&bytes, at) as usize;
+        ends.push((at + HEAD_LEN + len, items + word(&bytes, at + 16) as usize));
+    }
+    assert_eq!(ends[3], (bytes.len() - FOOTER_LEN, 4));
+    for len in 0..bytes.len() {
+        let cut = Memory::new();
+        cut.set_content(&name(40), &bytes[..len]);
+        let (cut, fault) = Snapshot::salvage(&cut, Some(ID)).unwrap().unwrap();
+        assert!(fault.is_some(), "{len} bytes");
+        let to = Memory::new();
+        let copy: Arc<dyn Storage> = Arc::new(to.clone());
+        cut.repair(&copy, 50).unwrap();
+        let copy = Snapshot::newest(&to).unwrap().unwrap();
+        assert_eq!((copy.id(), copy.after()), (ID, 40), "{len} bytes");
+        let expected = ends.iter().rfind(|(end, _)| *end <= len).map_or(0, |(_, items)| *items);
+        assert_eq!(all(&copy).unwrap().len(), expected, "{len} bytes");
+    }
+    // Of what is left nothing says whose it is.
+    let cut = Memory::new();
+    cut.set_content(&name(40), &bytes[..40]);
+    assert!(Snapshot::salvage(&cut, None).is_err());
+}
+
 #[test]
 fn the_writer_begins_a_segment_and_syncs_when_a_snapshot_asks() {
     let memory = Memory::new();

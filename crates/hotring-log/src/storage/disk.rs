@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{File, Storage};
+use crate::manifest;
 use crate::segment::is_segment;
 use crate::snapshot::is_snapshot;
 
@@ -18,8 +19,9 @@ const LOCK: &str = "lock";
 pub struct Disk {
     path: PathBuf,
     directory: fs::File,
-    /// Held as long as it is open.
-    _lock: fs::File,
+    /// Held as long as it is open. None is for a directory that is only read, and that no server has used.
+    _lock: Option<fs::File>,
+    writes: bool,
 }
 
 impl Disk {
@@ -39,14 +41,23 @@ impl Disk {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(path.join(LOCK)).map_err(named)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Disk { path, directory, _lock: lock }),
-            Err(TryLockError::WouldBlock) => {
-                let text = format!("{} is in use by another server", path.display());
-                Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
-            }
-            Err(TryLockError::Error(error)) => Err(named(error)),
-        }
+        held(&path, lock.try_lock())?;
+        Ok(Disk { path, directory, _lock: Some(lock), writes: true })
+    }
+
+    /// Opens a directory that is there, to be read only: others may read it, too, but no server may use it. Needs no right
+    /// to write there, and changes nothing.
+    pub fn open_to_read(path: impl Into<PathBuf>) -> io::Result<Disk> {
+        let path = path.into();
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let directory = fs::File::open(&path).map_err(named)?;
+        let lock = match fs::File::open(path.join(LOCK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened.map_err(named)?),
+        };
+        lock.as_ref().map_or(Ok(()), |lock| held(&path, lock.try_lock_shared()))?;
+        Ok(Disk { path, directory, _lock: lock, writes: false })
     }
 
     /// Whether a folder holds a log or a snapshot. Changes nothing there and needs no lock.
@@ -61,7 +72,10 @@ impl Disk {
         };
         for entry in entries {
             let name = entry?.file_name();
-            if name.to_str().is_some_and(|name| is_segment(name) || is_snapshot(name)) {
+            if name
+                .to_str()
+                .is_some_and(|name| is_segment(name) || is_snapshot(name) || name == manifest::NAME)
+            {
                 return Ok(true);
             }
         }
@@ -71,6 +85,24 @@ impl Disk {
     fn opened(&self, options: &OpenOptions, name: &str) -> io::Result<Arc<dyn File>> {
         Ok(Arc::new(DiskFile(options.open(self.path.join(name))?)))
     }
+
+    /// Refuses to change what was opened to be read.
+    fn changes(&self) -> io::Result<()> {
+        if self.writes { Ok(()) } else { Err(io::ErrorKind::ReadOnlyFilesystem.into()) }
+    }
+}
+
+/// What became of asking for the lock.
+fn held(path: &Path, lock: Result<(), TryLockError>) -> io::Result<()> {
+    lock.map_err(|error| match error {
+        TryLockError::WouldBlock => {
+            let text = format!("{} is in use by another server", path.display());
+            io::Error::new(io::ErrorKind::ResourceBusy, text)
+        }
+        TryLockError::Error(error) => {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        }
+    })
 }
 
 impl Storage for Disk {
@@ -88,6 +120,7 @@ impl Storage for Disk {
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.changes()?;
         self.opened(OpenOptions::new().read(true).write(true).create_new(true).mode(0o600), name)
     }
 
@@ -96,14 +129,17 @@ impl Storage for Disk {
     }
 
     fn open_to_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.changes()?;
         self.opened(OpenOptions::new().read(true).write(true), name)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.changes()?;
         fs::rename(self.path.join(from), self.path.join(to))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.changes()?;
         fs::remove_file(self.path.join(name))
     }
 
@@ -201,6 +237,33 @@ mod tests {
         assert!(error.to_string().contains(folder.0.to_str().unwrap()), "{error}");
         drop(first);
         Disk::open(&folder.0).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_is_read_stays_as_it_is() {
+        let folder = Folder::new("read");
+        assert!(Disk::open_to_read(&folder.0).is_err());
+        assert!(!folder.0.exists(), "it was made");
+        fs::create_dir(&folder.0).unwrap();
+        fs::write(folder.0.join("a"), "a").unwrap();
+        let disk = Disk::open_to_read(&folder.0).unwrap();
+        let changes = [
+            disk.create("b").map(drop),
+            disk.open_to_write("a").map(drop),
+            disk.rename("a", "b"),
+            disk.remove("a"),
+        ];
+        for change in changes {
+            assert_eq!(change.unwrap_err().kind(), io::ErrorKind::ReadOnlyFilesystem);
+        }
+        assert_eq!(disk.list().unwrap(), ["a"]);
+        // Who reads keeps a server out, and the other way round, but not others who read.
+        drop(Disk::open(&folder.0).unwrap());
+        let readers = [(); 2].map(|()| Disk::open_to_read(&folder.0).unwrap());
+        assert!(Disk::open(&folder.0).is_err());
+        drop(readers);
+        let _server = Disk::open(&folder.0).unwrap();
+        assert!(Disk::open_to_read(&folder.0).is_err());
     }
 
     #[test]

@@ -310,7 +310,7 @@ fn a_damaged_snapshot_is_refused_by_name() {
     bytes[200] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let error = refused(&folder.0, |_| {});
-    for part in ["snapshot-00000000000000000100.hrs is damaged at byte 64", "--repair NEWDIR"] {
+    for part in ["snapshot-00000000000000000100.hrs is damaged at byte 64", " --repair NEWDIR"] {
         assert!(error.contains(part), "{error}");
     }
     bytes[200] ^= 1;

@@ -55,14 +55,10 @@ fn load(folder: &Path, session: &mut Session, output: &Output<'_>) -> Result<(),
     if !folder.is_dir() {
         return Err(format!("there is no folder {}", folder.display()));
     }
-    // Opening it leaves the file of a lock, which is to be in a server's folder only.
-    let entries = folder.read_dir().map_err(|error| format!("{}: {error}", folder.display()))?;
-    let is_ours = |name: &str| name.ends_with(".hrl") || name.ends_with(".hrs");
-    let mut names = entries.flatten().map(|entry| entry.file_name());
-    if !names.any(|name| is_ours(&name.to_string_lossy())) {
+    if !Disk::holds_data(folder).map_err(|error| format!("{}: {error}", folder.display()))? {
         return Err(format!("{} has neither a snapshot nor a log", folder.display()));
     }
-    let disk = Disk::open(folder).map_err(|error| error.to_string())?;
+    let disk = Disk::open_to_read(folder).map_err(|error| error.to_string())?;
     let snapshot = Snapshot::newest(&disk).map_err(|error| error.to_string())?;
     let (now, mut unknown) = (now(), None);
     let mut replay = |effect: &Effect<'_>| {

@@ -234,3 +234,129 @@ fn a_folder_without_a_log_is_no_whole_log() {
     assert!(stderr(&checked).contains("neither a log nor a snapshot"), "{}", stderr(&checked));
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "nothing is made there");
 }
+
+/// A server that kept 20 keys in this folder and has ended.
+fn ended(data: &str) {
+    let words = ["serve", "--port", "0", "--log", "sync", "--save", "", "--data", data];
+    let server = Server::start(&mut hotring(&words));
+    let mut stream = server.connect();
+    for key in 0..20 {
+        assert_eq!(say(&mut stream, &format!("SET key:{key} value")), "+OK");
+    }
+    end(server);
+}
+
+/// Each of these once opened the folder to write, for its lock: an image of a broken disk that was mounted to be read
+/// only could not even be looked at.
+#[test]
+fn what_only_reads_a_folder_needs_no_right_to_write_there() {
+    let folder = Folder::new("read-only");
+    let data = folder.0.join("data").display().to_string();
+    ended(&data);
+    // As what root may do is not bound by permissions: a mount that nobody else sees.
+    let run = |words: &str| {
+        let program = env!("CARGO_BIN_EXE_hotring");
+        let script = format!(
+            "mount --bind {data} {data} && mount -o remount,ro,bind {data} && {program} {words}"
+        );
+        std::process::Command::new("unshare").args(["-rm", "sh", "-c", &script]).output()
+    };
+    match run("--version") {
+        Ok(run) if run.status.success() => {}
+        other => return println!("skipped, as nothing can be mounted here: {other:?}"),
+    }
+    let (new, file) = (folder.0.join("new"), folder.0.join("file"));
+    for has_lock in [true, false] {
+        if !has_lock {
+            fs::remove_file(Path::new(&data).join("lock")).unwrap();
+        }
+        let _ = fs::remove_dir_all(&new);
+        for words in [
+            format!("check {data}"),
+            format!("check {data} --repair {}", new.display()),
+            format!("export --data {data} {}", file.display()),
+        ] {
+            let run = run(&words).unwrap();
+            assert_eq!(run.status.code(), Some(0), "{words}: {}", stderr(&run));
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        assert_eq!(text.matches("value").count(), 20);
+        let repaired = output(&mut hotring(&["check", &new.display().to_string()]));
+        assert!(String::from_utf8_lossy(&repaired.stdout).contains("20 records in all"));
+    }
+    assert!(!Path::new(&data).join("lock").exists(), "a lock was left");
+}
+
+/// What is read must not change meanwhile.
+#[test]
+fn a_folder_in_use_is_not_read() {
+    let folder = Folder::new("in use");
+    let data = folder.0.join("data").display().to_string();
+    let words = ["serve", "--port", "0", "--log", "sync", "--save", "", "--data", &data];
+    let server = Server::start(&mut hotring(&words));
+    assert_eq!(say(&mut server.connect(), "SET key value"), "+OK");
+    let checked = output(&mut hotring(&["check", &data]));
+    assert!(stderr(&checked).contains("is in use"), "{}", stderr(&checked));
+    end(server);
+}
+
+/// A snapshot of no use once kept all from being copied, though the log behind it was whole: `check --repair` said "it is
+/// too short"; and with the file taken away it copied nothing.
+#[test]
+fn a_log_is_saved_whatever_became_of_its_snapshot() {
+    let folder = Folder::new("cut snapshot");
+    let data = folder.0.join("data").display().to_string();
+    let words = ["serve", "--port", "0", "--log", "sync", "--save", "", "--data"];
+    let server = Server::start(hotring(&words).arg(&data));
+    let mut stream = server.connect();
+    assert_eq!(say(&mut stream, "SET before value"), "+OK");
+    assert_eq!(say(&mut stream, "SAVE"), "+OK");
+    assert_eq!(say(&mut stream, "SET behind value"), "+OK");
+    end(server);
+    let names = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
+    let is_snapshot = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "hrs");
+    let snapshot = names.into_iter().find(is_snapshot).unwrap();
+    let bytes = fs::read(&snapshot).unwrap();
+    for len in [Some(80), Some(64), Some(40), Some(0), None] {
+        match len {
+            Some(len) => fs::write(&snapshot, &bytes[..len]).unwrap(),
+            None => fs::remove_file(&snapshot).unwrap(),
+        }
+        let new = folder.0.join("new").display().to_string();
+        let repaired = output(&mut hotring(&["check", &data, "--repair", &new]));
+        let said = String::from_utf8_lossy(&repaired.stdout).into_owned() + &stderr(&repaired);
+        assert_eq!(repaired.status.code(), Some(1), "{len:?}: {said}");
+        assert!(said.contains("copied 1 record "), "{len:?}: {said}");
+        let server = Server::start(hotring(&words).arg(&new));
+        let mut stream = server.connect();
+        let asked = std::time::Instant::now();
+        while say(&mut stream, "EXISTS before behind").starts_with("-LOADING") {
+            assert!(asked.elapsed().as_secs() < 10, "{len:?}: it loads for ever");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert_eq!(say(&mut stream, "EXISTS before behind"), ":1", "{len:?}");
+        assert_eq!(say(&mut stream, "EXISTS behind"), ":1", "{len:?}");
+        end(server);
+        fs::remove_dir_all(&new).unwrap();
+    }
+}
+
+/// With the newest files of its log gone, a server once started as if nothing had been in them.
+#[test]
+fn a_log_that_misses_a_file_is_refused() {
+    let folder = Folder::new("missing");
+    let data = folder.0.join("data").display().to_string();
+    ended(&data);
+    let name = "log-00000000000000000001.hrl";
+    fs::remove_file(Path::new(&data).join(name)).unwrap();
+    let words = ["serve", "--port", "0", "--log", "sync", "--save", "", "--data", &data];
+    let refused = output(&mut hotring(&words));
+    assert!(!refused.status.success());
+    let checked = output(&mut hotring(&["check", &data]));
+    assert_eq!(checked.status.code(), Some(1));
+    for said in [stderr(&refused), String::from_utf8(checked.stdout).unwrap()] {
+        for part in [name, "is missing", "hotring check ", " --repair NEWDIR"] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The manifest: a file that says outside of the segments how far the log had been synced, so that the loss of whole
+//! segments is noticed. The last one has the only word on its own records; when it is gone, the others end well.
+//!
+//! ```text
+//!  manifest.hrm
+//!
+//!  magic 8 | format u32 | zero u32 | store's id 16 | synced u64 | zero 20 | CRC-32C u32
+//! ```
+//! `synced`: all records up to this one had been synced. It is written once for each segment, with the first sync of a
+//! record that is in it, before that sync counts: so no segment with a synced record is newer. It gets its name once it is on
+//! the disk, and the names of the segments are there before.
+
+use std::io;
+
+use crate::log::Lsn;
+use crate::segment::{BadHeader, Id};
+use crate::storage::{Storage, read_all_at};
+
+pub(crate) const NAME: &str = "manifest.hrm";
+
+/// What it is called until it is on the disk.
+const UNFINISHED: &str = "manifest.tmp";
+
+const LEN: usize = 64;
+const MAGIC: &[u8; 8] = b"hotr-man";
+
+/// The version that is written; readers accept it and those before.
+const FORMAT: u32 = 1;
+
+/// What it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) id: Id,
+    pub(crate) synced: Lsn,
+}
+
+impl Manifest {
+    fn to_bytes(self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.id);
+        bytes[32..40].copy_from_slice(&self.synced.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn of(bytes: &[u8; LEN]) -> Result<Manifest, BadHeader> {
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+        if bytes[..8] != *MAGIC || crc32c::crc32c(&bytes[..60]) != word(60) {
+            return Err(BadHeader::Damaged);
+        }
+        match word(8) {
+            1..=FORMAT => {}
+            format => return Err(BadHeader::Format(format)),
+        }
+        let id = bytes[16..32].try_into().expect("16 bytes");
+        let synced = u64::from_le_bytes(bytes[32..40].try_into().expect("8 bytes"));
+        Ok(Manifest { id, synced })
+    }
+
+    /// The one that is there. Logs of earlier versions have none.
+    pub(crate) fn read(storage: &dyn Storage) -> io::Result<Option<Result<Manifest, BadHeader>>> {
+        let file = match storage.open(NAME) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut bytes = [0; LEN];
+        if file.size()? != LEN as u64 {
+            return Ok(Some(Err(BadHeader::Damaged)));
+        }
+        read_all_at(&*file, &mut bytes, 0)?;
+        Ok(Some(Manifest::of(&bytes)))
+    }
+
+    /// Has it take the place of the one before, and waits until no power cut undoes that. The names of the segments must be
+    /// synced.
+    pub(crate) fn write(self, storage: &dyn Storage) -> io::Result<()> {
+        let file = match storage.create(UNFINISHED) {
+            // Of a crash, or of an attempt that failed. It is written over: of one that took its place, a power cut could
+            // leave the old bytes under the new name.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                storage.open_to_write(UNFINISHED)?
+            }
+            created => created?,
+        };
+        file.write_all_at(&self.to_bytes(), 0)?;
+        file.sync()?;
+        storage.rename(UNFINISHED, NAME)?;
+        storage.sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::Memory;
+
+    #[test]
+    fn a_manifest_is_read_as_written_and_not_otherwise() {
+        let storage = Memory::new();
+        assert_eq!(Manifest::read(&storage).unwrap(), None);
+        for synced in [7, 9] {
+            let manifest = Manifest { id: [3; 16], synced };
+            manifest.write(&storage).unwrap();
+            assert_eq!(Manifest::read(&storage).unwrap(), Some(Ok(manifest)));
+        }
+        let bytes = storage.content(NAME).unwrap();
+        let read = |bytes: &[u8]| {
+            storage.set_content(NAME, bytes);
+            Manifest::read(&storage).unwrap().unwrap()
+        };
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(read(&changed), Err(BadHeader::Damaged), "bit {bit}");
+        }
+        assert_eq!(read(&bytes[..LEN - 1]), Err(BadHeader::Damaged));
+        let mut later = bytes;
+        later[8] = 2;
+        let crc = crc32c::crc32c(&later[..60]);
+        later[60..].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(read(&later), Err(BadHeader::Format(2)));
+    }
+}
