@@ -6,12 +6,11 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::fuzz;
 use crate::process;
 use crate::prove::{self, Form};
 use crate::server::Server;
 use crate::suite::{Done, Suite};
-use crate::test::{binary, count_tests, release_build, torture};
+use crate::test::{binary, count_tests, release_build};
 use crate::tools;
 use crate::workspace::{cargo, target};
 
@@ -36,12 +35,7 @@ pub fn long() -> Result<ExitCode> {
         lengthen(command.args(which).args(["-p", "hotring-server", "--test", "it"]));
         count_tests(&mut command)
     });
-    suite.step("loom", || prove::loom(Form::Long));
-    suite.step("shuttle", || prove::shuttle(Form::Long));
-    suite.step("asan", || prove::asan(Form::Long));
-    suite.step("tsan", || prove::tsan(Form::Long));
-    suite.step("fuzzing", || fuzz::side_by_side(fuzz::TARGETS, fuzz::SECONDS));
-    suite.step("torture", || torture(&binary("release", "hotring-bench"), "60"));
+    prove::steps(&mut suite, &[], Form::Long);
     suite.step("traces", traces);
     Ok(suite.finish())
 }

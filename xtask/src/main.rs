@@ -30,22 +30,22 @@ const USAGE: &str = "\
 Usage: cargo xtask TASK
 
   check          Formatting, lints, style and unit tests: the quick round while you work
-  test           Everything: what check does, all tests, documentation, the index's checkers, fuzzing of
-                 the decoders, real clients. Begins with tools
-  tools          Installs what test needs and what is missing; says what before it does so
+  test           Formatting, lints, style, all tests, documentation, generated pages, instructions.
+                 Installs the tools that are missing, and says which before it does so
+  prove          What tests do not show: loom, shuttle, asan, tsan, fuzzing, torture, crashes, engines,
+                 redis-tools, clients, or those that are named; --long gives them hours
+  tools          Installs what test and prove need
   tidy           The style rules that rustfmt and clippy do not know
   docs           Writes the pages of docs/ anew that are generated from tables
   docs --check   Fails if one of them is stale
   clients        Client libraries, their own tests, and tools against a server: all of them, or those
                  that are named
-  prove          The checkers of the index: loom, shuttle, asan, tsan, or those that are named;
-                 --long gives them an hour instead of minutes
   instructions   Instructions for each kind of operation, against the baseline; --renew writes it
   fuzz           Each target of fuzz/ for 600 seconds, or those that are named; --seconds N; --together
                  runs all of them at once
   package        Builds what is given to those who install hotring, and tries it: install, static, deb,
                  unit, or those that are named. Begins with their tools
-  long           Hours instead of minutes: long histories, torture, real traces (HOTRING_TRACES); and
+  long           Hours instead of minutes: long histories, all proofs, real traces (HOTRING_TRACES); and
                  licences of dependencies, whose checker takes long to build
   measure        Runs the measurements of docs/results on this machine: compare, memory, reclamation, bounds,
                  servers, evict (with the traces of HOTRING_TRACES, too), expiry

@@ -3,10 +3,15 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::workspace::{root, tools};
+
+/// After this much silence a person is told that the program still runs.
+const SILENCE: Duration = Duration::from_secs(15);
 
 /// A command that starts in the root of the clone and finds what `tools` installed.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
@@ -56,16 +61,36 @@ pub fn run_lines(command: &mut Command, mut see: impl FnMut(&str)) -> Result<()>
         .spawn()
         .with_context(|| format!("cannot run {}", shown(command)))?;
     let lines = BufReader::new(child.stdout.take().expect("standard output is piped"));
+    let (spoken, silent) = mpsc::channel();
+    let watch = std::thread::spawn(move || break_silence(&silent));
     for line in lines.split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         println!("{line}");
         see(&line);
+        let _ = spoken.send(());
     }
+    drop(spoken);
+    let _ = watch.join();
     std::io::stdout().flush()?;
     let status = child.wait()?;
     ensure!(status.success(), "{} ended with {status}", shown(command));
     Ok(())
+}
+
+/// Says how long a program has run whenever it has been silent for a while, until it ends.
+fn break_silence(spoken: &Receiver<()>) {
+    let started = Instant::now();
+    loop {
+        match spoken.recv_timeout(SILENCE) {
+            Ok(()) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                println!("  ... still running after {} s", started.elapsed().as_secs());
+                let _ = std::io::stdout().flush();
+            }
+        }
+    }
 }
 
 /// Runs a program and returns its standard output.

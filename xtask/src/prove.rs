@@ -1,52 +1,96 @@
-//! The checkers that look at the index's own code: loom, shuttle, the sanitizers. Each builds the
-//! crate anew with its own flags, in a target folder of its own.
+//! `cargo xtask prove`: what looks for faults that tests do not show. Models of the index take every
+//! order of its steps, sanitizers watch its memory, decoders get random input, servers are killed and
+//! loaded, and client libraries of five languages talk to one.
 
-use std::path::{Path, PathBuf};
+mod sanitizers;
+
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Result, bail, ensure};
 
 use crate::suite::{Done, Suite};
-use crate::test::count_tests;
+use crate::test::{binary, build_quietly, built, count_tests};
 use crate::workspace::{cargo, target};
+use crate::{clients, engines, fuzz, process, redis, tools};
 
-/// Leaves out what compares one thread with a map: it runs in the plain tests.
-pub const NO_MODELS: [&str; 6] =
-    ["--skip", "model_bytes", "--skip", "model_u64s", "--skip", "metamorphic"];
-
-/// How long a checker may take.
+/// How long a proof may take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Minutes, for every run of the tests.
+    /// Minutes, for every change.
     Quick,
     /// An hour or so.
     Long,
 }
 
-/// A checker: its name, and what it does.
-type Checker = (&'static str, fn(Form) -> Result<Done>);
+/// A proof: its name, and what it does.
+type Proof = (&'static str, fn(Form) -> Result<Done>);
 
-const CHECKERS: &[Checker] =
-    &[("loom", loom), ("shuttle", shuttle), ("asan", asan), ("tsan", tsan)];
+const PROOFS: &[Proof] = &[
+    ("loom", loom),
+    ("shuttle", shuttle),
+    ("asan", sanitizers::asan),
+    ("tsan", sanitizers::tsan),
+    ("fuzzing", fuzzing),
+    ("torture", torture),
+    ("crashes", crashes),
+    ("engines", engine_servers),
+    ("redis-tools", redis_tools),
+];
 
-/// `cargo xtask prove`: the named checkers, or all.
+/// The clients, a step each.
+const CLIENTS: &str = "clients";
+
+/// The clients that are tried each time; `cargo xtask clients` knows more.
+const TRIED_CLIENTS: &[&str] =
+    &["redis-cli", "redis-py", "go-redis", "ioredis", "pymemcache", "memccapable"];
+
+/// What a later proof needs, built while the models leave a processor idle.
+const AHEAD: &[&[&str]] = &[
+    &["build", "--locked", "--quiet", "--profile", "tested", "-p", "hotring-bench"],
+    &["build", "--locked", "--quiet", "--workspace", "--bins"],
+];
+
+/// `cargo xtask prove`: the named proofs, or all.
 pub fn prove(words: &[&str]) -> Result<ExitCode> {
     let form = if words.contains(&"--long") { Form::Long } else { Form::Quick };
     let names: Vec<&str> = words.iter().copied().filter(|word| *word != "--long").collect();
-    if let Some(name) = names.iter().find(|name| CHECKERS.iter().all(|(n, _)| n != *name)) {
-        bail!("no checker is called {name}; there are loom, shuttle, asan and tsan");
+    let known: Vec<&str> = PROOFS.iter().map(|(name, _)| *name).chain([CLIENTS]).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        bail!("no proof is called {name}; there are {}", known.join(", "));
     }
     let mut suite = Suite::new();
-    for (name, run) in CHECKERS {
+    steps(&mut suite, &names, form);
+    Ok(suite.finish())
+}
+
+/// A step for each proof that is named, or for all of them.
+pub fn steps(suite: &mut Suite, names: &[&str], form: Form) {
+    if names.is_empty() || names.contains(&CLIENTS) {
+        suite.step("tools of the proofs", tools::prepare_proofs);
+    }
+    let ahead = names.is_empty().then(|| {
+        std::thread::spawn(|| {
+            AHEAD.iter().for_each(|words| build_quietly(words));
+            fuzz::build_ahead();
+        })
+    });
+    for (name, run) in PROOFS {
         if names.is_empty() || names.contains(name) {
             suite.step(name, || run(form));
         }
     }
-    Ok(suite.finish())
+    let _ = ahead.map(std::thread::JoinHandle::join);
+    if names.is_empty() || names.contains(&CLIENTS) {
+        match server() {
+            Ok(hotring) => clients::steps(suite, TRIED_CLIENTS, &hotring),
+            Err(error) => drop(suite.step(CLIENTS, || Err(error))),
+        }
+    }
 }
 
 /// The tests of hotring-index, built with flags in a folder of their own.
-fn tests(folder: &str, flags: &str, which: &[&str]) -> Command {
+fn index_tests(folder: &str, flags: &str, which: &[&str]) -> Command {
     let mut command = cargo();
     command.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", target().join(folder));
     // It would count instead, and the checker would look at nothing.
@@ -70,8 +114,8 @@ fn default(command: &mut Command, name: &str, value: &str) {
 }
 
 /// Every order of the steps of small scenarios, and every wrong variant found.
-pub fn loom(form: Form) -> Result<Done> {
-    let mut command = tests("loom", "--cfg loom", &["--profile", "tested", "--test", "loom"]);
+fn loom(form: Form) -> Result<Done> {
+    let mut command = index_tests("loom", "--cfg loom", &["--profile", "tested", "--test", "loom"]);
     if form == Form::Long {
         // Three preemptions instead of two, as far as one gets in so many seconds a scenario.
         default(&mut command, "HOTRING_LOOM_LONG", "1");
@@ -82,133 +126,62 @@ pub fn loom(form: Form) -> Result<Done> {
 }
 
 /// Random orders of larger scenarios.
-pub fn shuttle(form: Form) -> Result<Done> {
+fn shuttle(form: Form) -> Result<Done> {
     let which = ["--profile", "tested", "--test", "shuttle"];
-    let mut command = tests("shuttle", "--cfg shuttle", &which);
+    let mut command = index_tests("shuttle", "--cfg shuttle", &which);
     match form {
-        Form::Quick => default(&mut command, "HOTRING_SHUTTLE_ITERATIONS", "600"),
+        // From 1,000 runs on, each rare step must have been taken.
+        Form::Quick => default(&mut command, "HOTRING_SHUTTLE_ITERATIONS", "1000"),
         Form::Long => default(&mut command, "HOTRING_SHUTTLE_SECONDS", "600"),
     }
     count_some(command.args(["--", "--nocapture"]))
 }
 
-/// The index's tests under AddressSanitizer, each item an allocation of its own, leaks looked for
-/// at the end.
-pub fn asan(form: Form) -> Result<Done> {
-    let mut command = match sanitized("asan", "address", form)? {
-        Ok(command) => command,
-        Err(skipped) => return Ok(skipped),
-    };
-    if form == Form::Quick {
-        command.arg("--").args(NO_MODELS);
-    }
-    let folder = target().join("asan");
-    let log = log_anew(&folder)?;
-    let options = "detect_stack_use_after_return=1:exitcode=99";
-    let done = count_some(command.env("ASAN_OPTIONS", format!("detect_leaks=1:{options}:{log}")));
-    let said = reports(&folder)?.iter().flat_map(std::fs::read_to_string).collect::<String>();
-    if done.is_err() && said.contains("LeakSanitizer has encountered a fatal error") {
-        println!("  leaks cannot be looked for here, as ptrace is forbidden; once more without");
-        return count_some(command.env("ASAN_OPTIONS", format!("detect_leaks=0:{options}")));
-    }
-    print!("{said}");
-    done
+/// Random input to the decoders, to scripts and to recovery.
+fn fuzzing(form: Form) -> Result<Done> {
+    let seconds = if form == Form::Long { fuzz::SECONDS } else { 20 };
+    fuzz::side_by_side(fuzz::TARGETS, seconds)
 }
 
-/// What runs on several threads under ThreadSanitizer. The std that comes with the compiler is not
-/// built for it, so it does not see what a lock or an `Arc` orders and reports much of std and of the
-/// tests; what counts is a race of two accesses by the index's own lines.
-pub fn tsan(form: Form) -> Result<Done> {
-    let folder = target().join("tsan");
-    let options = format!("halt_on_error=0:exitcode=0:{}", log_anew(&folder)?);
-    let mut command = match sanitized("tsan", "thread", form)? {
-        Ok(command) => command,
-        Err(skipped) => return Ok(skipped),
-    };
-    command.env("TSAN_OPTIONS", options).args(["--", "linearizability", "shrink", "stalled"]);
-    let done = count_some(&mut command)?;
-    let mut seen = 0;
-    for path in reports(&folder)? {
-        let text = std::fs::read_to_string(&path)?;
-        for report in text.split("WARNING: ThreadSanitizer: ").skip(1) {
-            seen += 1;
-            if is_of_the_index(report) {
-                bail!("in the index ({}): {report}", path.display());
-            }
-        }
-    }
-    println!("  {seen} reports, none of two accesses by the index's own lines");
-    Ok(done)
+/// Mixed operations with every answer checked, on index and store.
+fn torture(form: Form) -> Result<Done> {
+    let seconds = if form == Form::Long { "60" } else { "10" };
+    process::run(process::command(bench()?).args(["torture", "--seconds", seconds]))?;
+    Ok(Done::Passed(2))
 }
 
-/// Forgets what a sanitizer wrote into the folder, and returns the option that has it write there.
-fn log_anew(folder: &Path) -> Result<String> {
-    std::fs::create_dir_all(folder)?;
-    for report in reports(folder)? {
-        std::fs::remove_file(report)?;
-    }
-    Ok(format!("log_path={}", folder.join("report").display()))
+/// Servers with a log that are killed: each mode of the log keeps what it promises.
+fn crashes(form: Form) -> Result<Done> {
+    let (kills, life) = if form == Form::Long { ("100", "500") } else { ("6", "300") };
+    let program = server()?;
+    let mut crash = process::command(bench()?);
+    crash.args(["crash", "--kills", kills, "--life", life, "--program"]).arg(program);
+    process::run(&mut crash)?;
+    Ok(Done::Passed(3))
 }
 
-/// What a sanitizer wrote.
-fn reports(folder: &Path) -> Result<Vec<PathBuf>> {
-    let files = std::fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_report = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("report."))
-    };
-    Ok(files.filter(is_report).collect())
+/// Every engine under the server, with a workload whose hits are known.
+fn engine_servers(_: Form) -> Result<Done> {
+    engines::check(&server()?, &bench()?)
 }
 
-/// Whether both accesses are by the index: the innermost frames that are not of the standard
-/// library. Bags of ended sessions change hands under a lock whose waiting side is in std.
-fn is_of_the_index(report: &str) -> bool {
-    let mut stacks = report.split("\n\n").take(2).map(|stack| {
-        let frames = stack.lines().filter(|line| line.trim_start().starts_with('#'));
-        frames.into_iter().find(|frame| !frame.contains(" /rustc/")).unwrap_or_default()
-    });
-    stacks.all(|frame| {
-        frame.contains("hotring-index/src/") && !frame.contains("Participant>::hand_over")
-    })
+/// Redis's command-line tools.
+fn redis_tools(_: Form) -> Result<Done> {
+    match tools::missing(&["redis-cli", "redis-benchmark"]) {
+        Some(what) => Ok(Done::Skipped(what)),
+        None => redis::check(&server()?),
+    }
 }
 
-/// The tests built for a sanitizer, or why they cannot be.
-fn sanitized(folder: &str, sanitizer: &str, form: Form) -> Result<Result<Command, Done>> {
-    if !cfg!(all(target_os = "linux", target_env = "gnu")) {
-        return Ok(Err(Done::Skipped("the sanitizers are for Linux with glibc".into())));
-    }
-    let machine = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    // A ready-made std is not built for the sanitizer; mixing is meant.
-    let mixed = "-Cunsafe-allow-abi-mismatch=sanitizer";
-    let flags = format!("-Zsanitizer={sanitizer} {mixed} --cfg hotring_plain_arena");
-    // An explicit target keeps the flags away from build scripts and macros. Optimised, as the plain tests have
-    // the debug assertions already.
-    let which = ["--target", &machine, "--profile", "tested", "--test", "it"];
-    let mut command = tests(folder, &flags, &which);
-    // The sanitizers are there in a stable compiler, behind this.
-    command.env("RUSTC_BOOTSTRAP", "1");
-    let rounds = if form == Form::Long { "20000" } else { "100" };
-    default(&mut command, "HOTRING_ROUNDS", rounds);
-    Ok(Ok(command))
+/// The optimised bench, built.
+fn bench() -> Result<PathBuf> {
+    built(&["--profile", "tested", "-p", "hotring-bench"])?;
+    Ok(binary("tested", "hotring-bench"))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn report(first: &str, second: &str) -> String {
-        let std = "#0 read /rustc/1/library/core/src/ptr.rs:1";
-        format!(
-            " (pid=1)\n  Read of size 8:\n    {std}\n    #1 {first}\n\n  Previous write of size 8:\n    #0 {second}\n\n  Location is heap\n"
-        )
-    }
-
-    #[test]
-    fn races_of_the_index_are_told_from_those_of_std() {
-        let own = "is /x/hotring-index/src/u64s.rs:1";
-        assert!(is_of_the_index(&report(own, "make /x/hotring-index/src/u64s.rs:2")));
-        assert!(!is_of_the_index(&report(own, "main /x/hotring-index/tests/it/main.rs:2")));
-        let bag =
-            "<hotring_index::reclaim::Participant>::hand_over /x/hotring-index/src/reclaim.rs:2";
-        assert!(!is_of_the_index(&report(own, bag)));
-    }
+/// The server with its assertions, built with the features of the tests' build: of the package alone
+/// much would be built once more.
+fn server() -> Result<PathBuf> {
+    built(&["--workspace", "--bins"])?;
+    Ok(binary("debug", "hotring"))
 }

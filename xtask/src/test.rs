@@ -6,20 +6,12 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Result;
 
-use crate::prove::{self, Form};
 use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, target};
-use crate::{clients, docs, engines, fuzz, instructions, process, redis, tidy, tools};
-
-/// The clients that are tried each time; `cargo xtask clients` knows more.
-const CLIENTS: &[&str] =
-    &["redis-cli", "redis-py", "go-redis", "ioredis", "pymemcache", "memccapable"];
+use crate::{docs, instructions, process, tidy, tools};
 
 /// The crate whose tests are run in two ways.
 const INDEX: &str = "hotring-index";
-
-/// How long each target is fuzzed each time, side by side.
-const FUZZ_SECONDS: u64 = 20;
 
 /// The quick round.
 pub fn check() -> Result<ExitCode> {
@@ -34,14 +26,15 @@ pub fn check() -> Result<ExitCode> {
 /// The tools alone.
 pub fn tools() -> Result<ExitCode> {
     let mut suite = Suite::new();
-    suite.step("tools", tools::prepare);
+    suite.step("tools of the tests", tools::prepare_tests);
+    suite.step("tools of the proofs", tools::prepare_proofs);
     Ok(suite.finish())
 }
 
-/// Everything.
+/// All tests, and what else every change must keep right.
 pub fn test() -> Result<ExitCode> {
     let mut suite = Suite::new();
-    suite.step("tools", tools::prepare);
+    suite.step("tools of the tests", tools::prepare_tests);
     suite.step("formatting", formatting);
     suite.step("tidy", tidy::run);
     suite.step("clippy", clippy);
@@ -49,7 +42,7 @@ pub fn test() -> Result<ExitCode> {
         tests(&["--all-targets", "--exclude", INDEX, "--no-run"]).and(Ok(Done::Passed(1)))
     });
     // Tests wait for sockets and clocks; meanwhile the processor has time for what comes later.
-    let ahead = std::thread::spawn(|| AHEAD.iter().for_each(|words| build_quietly(words)));
+    let ahead = std::thread::spawn(|| build_quietly(AHEAD));
     suite.step("tests", || tests(&["--all-targets", "--exclude", INDEX]));
     suite.step("index, unoptimised", index_tests);
     suite.step("doc tests", || tests(&["--doc"]));
@@ -58,45 +51,25 @@ pub fn test() -> Result<ExitCode> {
     let _ = ahead.join();
     suite.step("tests, optimised", optimised_tests);
     suite.step("instructions", instructions::check);
-    // The last scenarios of a checker have one thread, and the other processor has time.
-    let ahead = std::thread::spawn(fuzz::build_ahead);
-    suite.step("loom", || prove::loom(Form::Quick));
-    suite.step("shuttle", || prove::shuttle(Form::Quick));
-    let _ = ahead.join();
-    suite.step("fuzzing", || fuzz::side_by_side(fuzz::TARGETS, FUZZ_SECONDS));
-    if suite.step("optimised bench", || built(&["--profile", "tested", "-p", "hotring-bench"])) {
-        let bench = binary("tested", "hotring-bench");
-        suite.step("torture", || torture(&bench, "10"));
-        // With the features that the tests' build has: of the package alone much would be built once more.
-        if suite.step("server", || built(&["--workspace", "--bins"])) {
-            let hotring = binary("debug", "hotring");
-            suite.step("engines", || engines::check(&hotring, &bench));
-            suite.step("redis tools", || with_tools(&["redis-cli"], || redis::check(&hotring)));
-            clients::steps(&mut suite, CLIENTS, &hotring);
-        }
-    }
     Ok(suite.finish())
 }
 
-/// What is built while the tests run, as later steps build it.
-const AHEAD: &[&[&str]] = &[
-    &["build", "--locked", "--quiet", "--profile", "tested", "-p", "hotring-bench"],
-    &[
-        "test",
-        "--locked",
-        "--quiet",
-        "--profile",
-        "tested",
-        "-p",
-        "hotring-index",
-        "--test",
-        "it",
-        "--no-run",
-    ],
+/// What is built while the tests run, as a later step builds it.
+const AHEAD: &[&str] = &[
+    "test",
+    "--locked",
+    "--quiet",
+    "--profile",
+    "tested",
+    "-p",
+    INDEX,
+    "--test",
+    "it",
+    "--no-run",
 ];
 
 /// Builds something. What fails here fails again in its own step, and is shown there.
-fn build_quietly(words: &[&str]) {
+pub fn build_quietly(words: &[&str]) {
     let mut build = cargo();
     build.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let _ = build.status();
@@ -117,12 +90,6 @@ pub fn built(words: &[&str]) -> Result<Done> {
 /// Where cargo puts a binary of a profile.
 pub fn binary(profile: &str, name: &str) -> PathBuf {
     target().join(profile).join(name)
-}
-
-/// Mixed operations with every answer checked, so many seconds each on index and store.
-pub fn torture(bench: &PathBuf, seconds: &str) -> Result<Done> {
-    process::run(process::command(bench).args(["torture", "--seconds", seconds]))?;
-    Ok(Done::Passed(2))
 }
 
 /// Runs tests and counts those that passed.
@@ -190,13 +157,6 @@ fn documentation() -> Result<Done> {
     let words = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
     process::run(cargo().args(words).env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(Done::Passed(1))
-}
-
-fn with_tools(names: &[&str], run: impl FnOnce() -> Result<Done>) -> Result<Done> {
-    match tools::missing(names) {
-        Some(what) => Ok(Done::Skipped(what)),
-        None => run(),
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! The programs that the steps need beside cargo, and how to get them.
 //!
-//! From Debian or Ubuntu come `redis-tools`, `libmemcached-tools`, Python, Go, Node and valgrind. Only what is missing is
-//! installed, only as root or where sudo asks no password, and never a service: Debian's
-//! `redis-tools` holds the server's program under another name, so the `redis-server` that the
-//! tests start is a link to that, and no Redis of the machine's own runs.
+//! The tests need `redis-tools`, memcached and valgrind; the proofs also Python, Go, Node and
+//! `libmemcached-tools`. All come from Debian or Ubuntu. Only what is missing is installed, only as
+//! root or where sudo asks no password, and never a service: Debian's `redis-tools` holds the
+//! server's program under another name, so the `redis-server` that the tests start is a link to
+//! that, and no Redis of the machine's own runs.
 
 use std::path::Path;
 use std::process::Command;
@@ -24,37 +25,44 @@ struct Tool {
     package: &'static str,
 }
 
-const TOOLS: &[Tool] = &[
+/// What the tests are compared with, and what counts instructions.
+const FOR_TESTS: &[Tool] = &[
     Tool { name: "redis-cli", probe: &["--version"], package: "redis-tools" },
     Tool { name: "redis-benchmark", probe: &["--version"], package: "redis-tools" },
+    Tool { name: "valgrind", probe: &["--version"], package: "valgrind" },
+];
+
+/// The client libraries of other languages, and a client's own checker.
+const FOR_PROOFS: &[Tool] = &[
     Tool { name: "python3", probe: &["-c", "import venv, ensurepip"], package: "python3-venv" },
     Tool { name: "go", probe: &["version"], package: "golang-go" },
     Tool { name: "node", probe: &["--version"], package: "nodejs" },
     Tool { name: "npm", probe: &["--version"], package: "npm" },
     Tool { name: "memccapable", probe: &["-?"], package: "libmemcached-tools" },
-    Tool { name: "valgrind", probe: &["--version"], package: "valgrind" },
 ];
 
 /// What packages are made and tried with.
-const PACKAGING: &[Tool] = &[
+const FOR_PACKAGES: &[Tool] = &[
     Tool { name: "musl-gcc", probe: &["--version"], package: "musl-tools" },
     Tool { name: "dpkg-deb", probe: &["--version"], package: "dpkg" },
     Tool { name: "readelf", probe: &["--version"], package: "binutils" },
     Tool { name: "systemd-analyze", probe: &["--version"], package: "systemd" },
 ];
 
-/// Says what is missing and installs what can be installed.
-pub fn prepare() -> Result<Done> {
-    install_packages(TOOLS);
+/// Says what the tests miss and installs it.
+pub fn prepare_tests() -> Result<Done> {
+    install_packages(FOR_TESTS);
     link_redis_server()?;
     if let Err(error) = unpack_memcached() {
         println!("  no memcached, so replies are not compared with its: {error:#}");
     }
-    let missing: Vec<&str> = TOOLS.iter().filter(|t| !works(t)).map(|t| t.name).collect();
-    match missing.is_empty() {
-        true => Ok(Done::Passed(TOOLS.len())),
-        false => Ok(Done::Skipped(format!("missing: {}", missing.join(", ")))),
-    }
+    all_there(FOR_TESTS)
+}
+
+/// The same for the proofs, which are made with the tools of the tests as well.
+pub fn prepare_proofs() -> Result<Done> {
+    install_packages(FOR_PROOFS);
+    all_there(FOR_PROOFS)
 }
 
 /// Has `cargo deny` run.
@@ -65,7 +73,7 @@ pub fn prepare_deny() -> Result<()> {
 
 /// The same for packages; each step that misses something says so.
 pub fn prepare_packaging() -> Result<Done> {
-    install_packages(PACKAGING);
+    install_packages(FOR_PACKAGES);
     if !process::succeeds(command("cargo-deb").arg("--version")) {
         install(CARGO_DEB)?;
     }
@@ -74,9 +82,17 @@ pub fn prepare_packaging() -> Result<Done> {
 
 /// What a person has to do to get a program that a step needs; `None` if it is there.
 pub fn missing(names: &[&str]) -> Option<String> {
-    let mut all = TOOLS.iter().chain(PACKAGING);
+    let mut all = FOR_TESTS.iter().chain(FOR_PROOFS).chain(FOR_PACKAGES);
     let tool = all.find(|t| names.contains(&t.name) && !works(t))?;
     Some(format!("{} is missing; install it with: apt-get install {}", tool.name, tool.package))
+}
+
+fn all_there(tools: &[Tool]) -> Result<Done> {
+    let missing: Vec<&str> = tools.iter().filter(|t| !works(t)).map(|t| t.name).collect();
+    match missing.is_empty() {
+        true => Ok(Done::Passed(tools.len())),
+        false => Ok(Done::Skipped(format!("missing: {}", missing.join(", ")))),
+    }
 }
 
 fn works(tool: &Tool) -> bool {

@@ -1,0 +1,135 @@
+//! The index's tests under AddressSanitizer and ThreadSanitizer.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use super::{Form, count_some, default, index_tests};
+use crate::suite::Done;
+use crate::workspace::target;
+
+/// Leaves out what compares one thread with a map: it runs in the plain tests.
+const NO_MODELS: [&str; 6] =
+    ["--skip", "model_bytes", "--skip", "model_u64s", "--skip", "metamorphic"];
+
+/// The index's tests under AddressSanitizer, each item an allocation of its own, leaks looked for
+/// at the end.
+pub fn asan(form: Form) -> Result<Done> {
+    let mut command = match sanitized("asan", "address", form)? {
+        Ok(command) => command,
+        Err(skipped) => return Ok(skipped),
+    };
+    if form == Form::Quick {
+        command.arg("--").args(NO_MODELS);
+    }
+    let folder = target().join("asan");
+    let log = log_anew(&folder)?;
+    let options = "detect_stack_use_after_return=1:exitcode=99";
+    let done = count_some(command.env("ASAN_OPTIONS", format!("detect_leaks=1:{options}:{log}")));
+    let said = reports(&folder)?.iter().flat_map(std::fs::read_to_string).collect::<String>();
+    if done.is_err() && said.contains("LeakSanitizer has encountered a fatal error") {
+        println!("  leaks cannot be looked for here, as ptrace is forbidden; once more without");
+        return count_some(command.env("ASAN_OPTIONS", format!("detect_leaks=0:{options}")));
+    }
+    print!("{said}");
+    done
+}
+
+/// What runs on several threads under ThreadSanitizer. The std that comes with the compiler is not
+/// built for it, so it does not see what a lock or an `Arc` orders and reports much of std and of the
+/// tests; what counts is a race of two accesses by the index's own lines.
+pub fn tsan(form: Form) -> Result<Done> {
+    let folder = target().join("tsan");
+    let options = format!("halt_on_error=0:exitcode=0:{}", log_anew(&folder)?);
+    let mut command = match sanitized("tsan", "thread", form)? {
+        Ok(command) => command,
+        Err(skipped) => return Ok(skipped),
+    };
+    command.env("TSAN_OPTIONS", options).args(["--", "linearizability", "shrink", "stalled"]);
+    let done = count_some(&mut command)?;
+    let mut seen = 0;
+    for path in reports(&folder)? {
+        let text = std::fs::read_to_string(&path)?;
+        for report in text.split("WARNING: ThreadSanitizer: ").skip(1) {
+            seen += 1;
+            if is_of_the_index(report) {
+                bail!("in the index ({}): {report}", path.display());
+            }
+        }
+    }
+    println!("  {seen} reports, none of two accesses by the index's own lines");
+    Ok(done)
+}
+
+/// Forgets what a sanitizer wrote into the folder, and returns the option that has it write there.
+fn log_anew(folder: &Path) -> Result<String> {
+    std::fs::create_dir_all(folder)?;
+    for report in reports(folder)? {
+        std::fs::remove_file(report)?;
+    }
+    Ok(format!("log_path={}", folder.join("report").display()))
+}
+
+/// What a sanitizer wrote.
+fn reports(folder: &Path) -> Result<Vec<PathBuf>> {
+    let files = std::fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_report = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("report."))
+    };
+    Ok(files.filter(is_report).collect())
+}
+
+/// Whether both accesses are by the index: the innermost frames that are not of the standard
+/// library. Bags of ended sessions change hands under a lock whose waiting side is in std.
+fn is_of_the_index(report: &str) -> bool {
+    let mut stacks = report.split("\n\n").take(2).map(|stack| {
+        let frames = stack.lines().filter(|line| line.trim_start().starts_with('#'));
+        frames.into_iter().find(|frame| !frame.contains(" /rustc/")).unwrap_or_default()
+    });
+    stacks.all(|frame| {
+        frame.contains("hotring-index/src/") && !frame.contains("Participant>::hand_over")
+    })
+}
+
+/// The tests built for a sanitizer, or why they cannot be.
+fn sanitized(folder: &str, sanitizer: &str, form: Form) -> Result<Result<Command, Done>> {
+    if !cfg!(all(target_os = "linux", target_env = "gnu")) {
+        return Ok(Err(Done::Skipped("the sanitizers are for Linux with glibc".into())));
+    }
+    let machine = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    // A ready-made std is not built for the sanitizer; mixing is meant.
+    let mixed = "-Cunsafe-allow-abi-mismatch=sanitizer";
+    let flags = format!("-Zsanitizer={sanitizer} {mixed} --cfg hotring_plain_arena");
+    // An explicit target keeps the flags away from build scripts and macros. Optimised, as the plain tests have
+    // the debug assertions already.
+    let which = ["--target", &machine, "--profile", "tested", "--test", "it"];
+    let mut command = index_tests(folder, &flags, &which);
+    // The sanitizers are there in a stable compiler, behind this.
+    command.env("RUSTC_BOOTSTRAP", "1");
+    let rounds = if form == Form::Long { "20000" } else { "100" };
+    default(&mut command, "HOTRING_ROUNDS", rounds);
+    Ok(Ok(command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(first: &str, second: &str) -> String {
+        let std = "#0 read /rustc/1/library/core/src/ptr.rs:1";
+        format!(
+            " (pid=1)\n  Read of size 8:\n    {std}\n    #1 {first}\n\n  Previous write of size 8:\n    #0 {second}\n\n  Location is heap\n"
+        )
+    }
+
+    #[test]
+    fn races_of_the_index_are_told_from_those_of_std() {
+        let own = "is /x/hotring-index/src/u64s.rs:1";
+        assert!(is_of_the_index(&report(own, "make /x/hotring-index/src/u64s.rs:2")));
+        assert!(!is_of_the_index(&report(own, "main /x/hotring-index/tests/it/main.rs:2")));
+        let bag =
+            "<hotring_index::reclaim::Participant>::hand_over /x/hotring-index/src/reclaim.rs:2";
+        assert!(!is_of_the_index(&report(own, bag)));
+    }
+}
