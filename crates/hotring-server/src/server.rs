@@ -5,7 +5,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread::Thread;
 use std::time::Instant;
 
 use hotring_protocol::{Spec, quoted, specs};
@@ -89,6 +90,8 @@ pub(crate) struct Server {
     pub loading: Loading,
     /// The thread that removes keys when their time has come.
     pub expirer: Expirer,
+    /// The thread that looks for stuck ones ([`crate::watchdog`]).
+    pub watcher: OnceLock<Thread>,
     /// How often what is noted of accesses had become something else before there was a client.
     pub notings_at_start: u64,
     /// When accesses were, for those who ask.
@@ -272,6 +275,7 @@ impl Server {
             durability: Durability::default(),
             loading: Loading::new(parts.config.log.is_on),
             expirer: Expirer::default(),
+            watcher: OnceLock::new(),
             ages: Ages::default(),
             big_keys: BigKeys::default(),
             addresses: parts.addresses,
@@ -588,6 +592,9 @@ impl Server {
         self.stop.send_replace(true);
         self.store.wake_maintenance();
         self.expirer.wake();
+        if let Some(watcher) = self.watcher.get() {
+            watcher.unpark();
+        }
     }
 
     /// Whether the server is about to end.

@@ -74,8 +74,10 @@ pub(crate) fn slowest(server: &Server) -> Option<(usize, Duration)> {
 
 /// Says in the log which thread is stuck, once each time, until the server stops. On a thread that waits for nobody.
 pub(crate) fn watch(server: &Server) {
+    let _ = server.watcher.set(std::thread::current());
     while !server.is_stopping() {
-        std::thread::sleep(BEAT);
+        // The server's stop ends it at once.
+        std::thread::park_timeout(BEAT);
         for (index, thread) in server.threads.iter().enumerate() {
             let stuck = stuck_threads(server).find(|(stuck, _)| *stuck == index);
             // ORDERING: Relaxed, only this task looks at it.
