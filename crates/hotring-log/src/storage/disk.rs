@@ -19,8 +19,8 @@ const LOCK: &str = "lock";
 pub struct Disk {
     path: PathBuf,
     directory: fs::File,
-    /// Held as long as it is open. None is for a directory that is only read, and that no server has used.
-    _lock: Option<fs::File>,
+    /// Held until the disk is dropped. None is for a directory that is only read, and that no server has used.
+    lock: Option<fs::File>,
     writes: bool,
 }
 
@@ -42,7 +42,7 @@ impl Disk {
         options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(path.join(LOCK)).map_err(named)?;
         held(&path, lock.try_lock())?;
-        Ok(Disk { path, directory, _lock: Some(lock), writes: true })
+        Ok(Disk { path, directory, lock: Some(lock), writes: true })
     }
 
     /// Opens a directory that is there, to be read only: others may read it, too, but no server may use it. Needs no right
@@ -57,7 +57,7 @@ impl Disk {
             opened => Some(opened.map_err(named)?),
         };
         lock.as_ref().map_or(Ok(()), |lock| held(&path, lock.try_lock_shared()))?;
-        Ok(Disk { path, directory, _lock: lock, writes: false })
+        Ok(Disk { path, directory, lock, writes: false })
     }
 
     /// Whether a folder holds a log or a snapshot. Changes nothing there and needs no lock.
@@ -103,6 +103,15 @@ fn held(path: &Path, lock: Result<(), TryLockError>) -> io::Result<()> {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         }
     })
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // To close the file is not enough: a process that has just been forked has it, too, until it runs its program.
+        if let Some(lock) = &self.lock {
+            let _ = lock.unlock();
+        }
+    }
 }
 
 impl Storage for Disk {
@@ -235,6 +244,16 @@ mod tests {
         let first = Disk::open(&folder.0).unwrap();
         let error = Disk::open(&folder.0).unwrap_err();
         assert!(error.to_string().contains(folder.0.to_str().unwrap()), "{error}");
+        drop(first);
+        Disk::open(&folder.0).unwrap();
+    }
+
+    /// A server that ended while another thread of its process started a program kept its folder locked.
+    #[test]
+    fn a_forked_process_keeps_no_lock() {
+        let folder = Folder::new("forked");
+        let first = Disk::open(&folder.0).unwrap();
+        let _of_child = first.lock.as_ref().unwrap().try_clone().unwrap();
         drop(first);
         Disk::open(&folder.0).unwrap();
     }
