@@ -115,10 +115,15 @@ fn clippy() -> Result<Done> {
     Ok(Done::Passed(1))
 }
 
+/// The tests wait for sockets and clocks more than they compute: two for each processor keep it busy.
 fn tests(which: &[&str]) -> Result<Done> {
-    count_tests(
-        cargo().args(["test", "--workspace", "--locked", "--quiet", "--no-fail-fast"]).args(which),
-    )
+    let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
+    let mut command = cargo();
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        command.env("RUST_TEST_THREADS", threads.to_string());
+    }
+    let words = ["test", "--workspace", "--locked", "--quiet", "--no-fail-fast"];
+    count_tests(command.args(words).args(which))
 }
 
 /// What looks into the index, with the checks that only unoptimised code has.
