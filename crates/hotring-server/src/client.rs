@@ -14,11 +14,11 @@ use hotring_log::Lsn;
 use hotring_protocol::{ArgsView, CommandId, Flags, Spec, Version};
 use hotring_store::{Stamp, Watch};
 
+use crate::acl::ChannelKind;
 use crate::acl::{Access, Acl};
 use crate::clock;
 use crate::config::Config;
 use crate::pause::Paused;
-use crate::pubsub::Kind;
 use crate::subscriptions::Subscriptions;
 use crate::tracking;
 use crate::transaction::{Queue, Queued, Transaction};
@@ -271,8 +271,8 @@ impl Client {
         let listens = self.subscriptions.len() > 0;
         self.mark(LISTENS, listens);
         self.shared.show_listens(listens);
-        let [channels, patterns] =
-            [Kind::Channel, Kind::Pattern].map(|kind| self.subscriptions.of(kind).len());
+        let [channels, patterns] = [ChannelKind::Channel, ChannelKind::Pattern]
+            .map(|kind| self.subscriptions.of(kind).len());
         self.shared.channels.store(channels, Ordering::Relaxed);
         self.shared.patterns.store(patterns, Ordering::Relaxed);
         self.publish_names();

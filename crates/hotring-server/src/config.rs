@@ -7,28 +7,31 @@
 //! than was asked for is worse than none.
 
 mod file;
+mod log;
+pub(crate) mod notify;
 mod redis_conf;
+mod secret;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hotring_protocol::quoted;
 use hotring_store::index::Checksum;
 use hotring_store::{EvictionOptions, EvictionPolicy, Store};
 
-use crate::acl::Secret;
-use crate::durability::LogSettings;
 use crate::engine::IndexSettings;
 use crate::guard::Guard;
-use crate::notify::Notify;
 use crate::settings::{self, Change, MemcachedSettings, settings};
+use crate::start_error::StartError;
 use crate::tls::TlsSettings;
 
 pub(crate) use file::rewrite as rewrite_file;
 pub use file::toml_value;
+pub use log::{LogSettings, OnError, SavePoint, SnapshotSettings};
+pub(crate) use notify::Notify;
 pub use redis_conf::{Counterpart, counterpart};
+pub use secret::Secret;
 
 /// How variables begin that are other defaults.
 const DEFAULTS: &str = "HOTRING_DEFAULT_";
@@ -292,24 +295,6 @@ pub enum LogFormat {
     /// For programs: one JSON object a line.
     Json,
 }
-
-/// Why a server cannot start; printed to the person who started it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct StartError(String);
-
-impl StartError {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        StartError(message.into())
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for StartError {}
 
 impl Config {
     /// Sets one setting by name. `from` says where the text came from, for the error.

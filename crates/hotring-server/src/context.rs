@@ -10,9 +10,9 @@ use hotring_store::{Key, KeyHash, Session};
 use crate::client::Client;
 use crate::counters::Counters;
 use crate::failure::{Failure, Outcome};
+use crate::interpreter::{Interpreter, NewInterpreter};
 use crate::lent::Lent;
 use crate::random::Random;
-use crate::script::Interpreter;
 use crate::server::Server;
 
 /// What one thread has to itself besides its door to the store.
@@ -20,7 +20,9 @@ pub(crate) struct Own {
     /// Its random numbers.
     pub random: Random,
     /// What runs its scripts, once there has been one. Taken out while a script runs.
-    pub interpreter: Option<Box<Interpreter>>,
+    pub interpreter: Option<Box<dyn Interpreter>>,
+    /// Makes one.
+    pub new_interpreter: NewInterpreter,
     /// Where long values are that need not be copied. Taken away while the reply is not the client's own.
     pub lent: Lent,
 }

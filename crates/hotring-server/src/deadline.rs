@@ -5,9 +5,9 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use crate::clock;
-use crate::run::spawn;
 use crate::server::Server;
-use crate::{watchdog, worker};
+use crate::threads::spawn;
+use crate::{threads, watchdog};
 
 /// What the process ends with then.
 pub(crate) const EXIT_CODE: i32 = 70;
@@ -39,7 +39,7 @@ pub(crate) fn begin(server: &Arc<Server>) -> Option<Sender<()>> {
 /// Has the log written as far as it can be, and ends the process.
 fn abandon(server: &Server, time: Duration) {
     let stuck = watchdog::slowest(server).map_or(String::new(), |(index, age)| {
-        format!("; {} was last seen {:.1} s ago", worker::name(index), age.as_secs_f64())
+        format!("; {} was last seen {:.1} s ago", threads::io_name(index), age.as_secs_f64())
     });
     let log = match server.durability.log() {
         None => "there is no log",

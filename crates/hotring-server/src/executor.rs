@@ -23,10 +23,10 @@ use hotring_protocol::{ArgsView, CommandError, CommandId, Decoder, Limits, Spec,
 use hotring_store::{Buffer, HoldInfo, KeyHash, Session};
 
 use crate::acl::{Access, Origin};
-use crate::answer::{answer, deny};
 use crate::client::{Client, ClientShared, Closing, USERS_CHANGED, Wait};
 use crate::clock;
 use crate::commands;
+use crate::commands::answer::{answer, deny};
 use crate::config::Config;
 use crate::context::{Context, Own};
 use crate::counters::Counters;
@@ -37,12 +37,13 @@ use crate::memcached::{self, Talk};
 use crate::monitors;
 use crate::notify;
 use crate::random::Random;
+use crate::script;
 use crate::scripts::{BUSY, HOLDER};
 use crate::server::Server;
 use crate::subscriptions::is_allowed_while_listening;
+use crate::threads;
 use crate::tracking;
 use crate::transaction::{Queued, aborted};
-use crate::worker;
 pub(crate) use batch::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
 use batch::{Batch, Stop};
 pub(crate) use notes::Notes;
@@ -134,8 +135,13 @@ impl Executor {
         let config = server.config();
         let mut executor = Executor {
             thread,
-            store: server.store.session_named(&worker::name(thread)),
-            own: Own { random: Random::new(seed), interpreter: None, lent: Lent::default() },
+            store: server.store.session_named(&threads::io_name(thread)),
+            own: Own {
+                random: Random::new(seed),
+                interpreter: None,
+                new_interpreter: script::interpreter,
+                lent: Lent::default(),
+            },
             config_version,
             is_busy: false,
             is_watched: false,

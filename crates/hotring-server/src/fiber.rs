@@ -13,6 +13,7 @@
     reason = "what yields without its scope is what `may` is built on, and stays"
 )]
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::{Wake, Waker};
 
@@ -20,15 +21,19 @@ use hotring_store::Wait;
 
 use generator::{Generator, Gn, get_yield, is_generator, yield_with};
 
-use crate::socket::Work;
-
 /// Words of a stack: 2 MiB, as threads have. Memory is taken for what has been touched.
 const STACK_WORDS: usize = (2 << 20) / size_of::<usize>();
+
+/// The work of one batch.
+pub(crate) trait Batch: Any {
+    /// Runs all of it.
+    fn run(&mut self);
+}
 
 /// How a batch gives its thread back.
 pub(crate) enum Step {
     /// It is done.
-    Done(Box<Work>),
+    Done(Box<dyn Batch>),
     /// It goes on when other connections have had their turn.
     Turn,
     /// It wants a waker, and goes on at once.
@@ -39,7 +44,7 @@ pub(crate) enum Step {
 
 /// What a batch goes on with.
 enum Given {
-    Work(Box<Work>),
+    Work(Box<dyn Batch>),
     Waker(Waker),
     Nothing,
 }
@@ -66,7 +71,7 @@ impl Fiber {
     }
 
     /// Begins the batch that `work` has. Only when the one before is done.
-    pub(crate) fn start(&mut self, work: Box<Work>) -> Step {
+    pub(crate) fn start(&mut self, work: Box<dyn Batch>) -> Step {
         debug_assert!(!self.is_busy, "one batch after the other");
         self.send(Given::Work(work))
     }

@@ -20,7 +20,6 @@
 mod acl;
 mod admin;
 mod ages;
-mod answer;
 mod background;
 mod big_keys;
 mod client;
@@ -34,6 +33,7 @@ mod durability;
 mod engine;
 mod error_kinds;
 mod executor;
+mod expire;
 mod expirer;
 mod facts;
 mod failure;
@@ -44,9 +44,11 @@ pub mod fuzzing;
 mod guard;
 mod histogram;
 mod hot_keys;
+mod interpreter;
 mod latency;
 mod lent;
 mod listen;
+mod load;
 mod loading;
 mod log;
 mod memcached;
@@ -65,20 +67,26 @@ mod settings;
 mod slowlog;
 mod snapshots;
 mod socket;
+mod start_error;
 mod subscriptions;
+mod threads;
+mod throttle;
 mod tls;
 mod tracking;
 mod transaction;
 mod watchdog;
 mod worker;
+mod write_log;
+mod write_snapshots;
 
-pub use acl::Secret;
 pub use admin::markdown as metrics_markdown;
-pub use config::{Config, Counterpart, LogFormat, LogLevel, StartError, counterpart, toml_value};
-pub use durability::{LogSettings, OnError};
+pub use config::{
+    Config, Counterpart, LogFormat, LogLevel, LogSettings, OnError, SavePoint, Secret,
+    SnapshotSettings, counterpart, toml_value,
+};
 pub use files::{NewFile, Special};
 pub use guard::Guard;
 pub use run::{Running, run, start};
 pub use settings::{Change, MemcachedSettings, Setting, find as find_setting, settings};
-pub use snapshots::{SavePoint, SnapshotSettings};
+pub use start_error::StartError;
 pub use tls::{AuthClients, Protocols, TlsSettings};

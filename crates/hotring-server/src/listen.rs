@@ -19,8 +19,9 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::clock;
-use crate::config::{Config, StartError};
+use crate::config::Config;
 use crate::server::Server;
+use crate::start_error::StartError;
 
 /// How long no connection is accepted after the process has run out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

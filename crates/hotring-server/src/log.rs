@@ -1,33 +1,10 @@
 //! The log: lines to the standard error, for people or for programs, at a level that CONFIG SET can change.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{fmt, reload};
 
 use crate::config::{LogFormat, LogLevel};
-
-/// Time between two lines of one kind, in milliseconds.
-const PAUSE_MS: u64 = 10_000;
-
-/// Keeps lines of one kind apart, however often there is reason for one.
-#[derive(Debug, Default)]
-pub(crate) struct Pause {
-    /// Unix milliseconds of the last line, 0 before the first.
-    last: AtomicU64,
-}
-
-impl Pause {
-    /// Whether the next line may be written; who asks writes it.
-    pub(crate) fn is_over(&self, now: u64) -> bool {
-        // ORDERING: Relaxed, only decides which of several threads writes the line.
-        let before = self.last.load(Relaxed);
-        // Either way, as the clock may be set back.
-        let due = before == 0 || now.abs_diff(before) >= PAUSE_MS;
-        due && self.last.compare_exchange(before, now, Relaxed, Relaxed).is_ok()
-    }
-}
 
 /// Starts the log of this process; returns the way to change its level.
 pub(crate) fn start(level: LogLevel, format: LogFormat) -> Box<dyn Fn(LogLevel) + Send + Sync> {

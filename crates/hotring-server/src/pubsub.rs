@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hotring_protocol::{Writer, glob_match};
 
+use crate::acl::ChannelKind;
 use crate::client::ClientShared;
 
 /// Those who listen to one channel or pattern, by their number.
@@ -32,38 +33,31 @@ struct Channels {
     patterns: BTreeMap<Box<[u8]>, Listeners>,
 }
 
-/// A channel's name, or a pattern of names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Channel,
-    Pattern,
-}
-
 impl PubSub {
     /// Adds one who listens.
-    pub(crate) fn enter(&self, kind: Kind, name: &[u8], client: &Arc<ClientShared>) {
+    pub(crate) fn enter(&self, kind: ChannelKind, name: &[u8], client: &Arc<ClientShared>) {
         let mut channels = self.lock();
         let listeners = match kind {
-            Kind::Channel => channels.named.entry(name.into()).or_default(),
-            Kind::Pattern => channels.patterns.entry(name.into()).or_default(),
+            ChannelKind::Channel => channels.named.entry(name.into()).or_default(),
+            ChannelKind::Pattern => channels.patterns.entry(name.into()).or_default(),
         };
         listeners.insert(client.id, client.clone());
         self.publish_len(&channels);
     }
 
     /// Removes one who listened.
-    pub(crate) fn leave(&self, kind: Kind, name: &[u8], client: &ClientShared) {
+    pub(crate) fn leave(&self, kind: ChannelKind, name: &[u8], client: &ClientShared) {
         let mut channels = self.lock();
         let listeners = match kind {
-            Kind::Channel => channels.named.get_mut(name),
-            Kind::Pattern => channels.patterns.get_mut(name),
+            ChannelKind::Channel => channels.named.get_mut(name),
+            ChannelKind::Pattern => channels.patterns.get_mut(name),
         };
         let Some(listeners) = listeners else { return };
         listeners.remove(&client.id);
         if listeners.is_empty() {
             match kind {
-                Kind::Channel => drop(channels.named.remove(name)),
-                Kind::Pattern => drop(channels.patterns.remove(name)),
+                ChannelKind::Channel => drop(channels.named.remove(name)),
+                ChannelKind::Pattern => drop(channels.patterns.remove(name)),
             }
         }
         self.publish_len(&channels);

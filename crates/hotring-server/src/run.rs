@@ -19,12 +19,12 @@ use tokio::runtime::LocalRuntime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::config::{Config, LogFormat, LogLevel, StartError};
+use crate::config::{Config, LogFormat, LogLevel};
 use crate::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::server::{Parts, Server};
-use crate::{
-    admin, background, clock, deadline, expirer, loading, log, memcached, watchdog, worker,
-};
+use crate::start_error::StartError;
+use crate::threads::{self, spawn};
+use crate::{admin, background, clock, deadline, expire, load, log, memcached, watchdog, worker};
 
 /// What the thread is called that does the work of the index on which no operation should wait.
 const EXPANDER: &str = "hotring-expand";
@@ -216,7 +216,7 @@ impl Prepared {
     fn load(self) -> Result<Running, StartError> {
         let Prepared { mut running, disk } = self;
         let Some((disk, id)) = disk else { return Ok(running) };
-        match loading::start(&running.server, disk, id) {
+        match load::start(&running.server, disk, id) {
             Ok(threads) => running.log_threads = threads,
             Err(error) => {
                 running.stop();
@@ -376,7 +376,7 @@ fn start_threads(
         doors.push(door);
         let (server, seed) = (server.clone(), random_u64()?);
         // A runtime is bound to its thread, so that it is built there.
-        threads.push(spawn(&worker::name(index), move || match worker::runtime() {
+        threads.push(spawn(&threads::io_name(index), move || match threads::event_loop() {
             Ok(runtime) => worker::run(&runtime, &server, index, seed, incoming),
             Err(error) => {
                 tracing::error!(%error, "cannot start an event loop");
@@ -392,7 +392,7 @@ fn start_threads(
     let watching = server.clone();
     threads.push(spawn(watchdog::THREAD, move || watchdog::watch(&watching))?);
     let expiring = server.clone();
-    threads.push(spawn(expirer::THREAD, move || expirer::run(&expiring))?);
+    threads.push(spawn(expire::THREAD, move || expire::run(&expiring))?);
     let server = server.clone();
     threads.push(spawn(background::THREAD, move || {
         if let Err(error) = accept(&server, doors, tcp, unix) {
@@ -419,7 +419,7 @@ fn accept(
     unix: Option<UnixListener>,
 ) -> std::io::Result<()> {
     let acceptor = Rc::new(Acceptor { server: server.clone(), threads, files_logged: None.into() });
-    worker::runtime()?.block_on(async {
+    threads::event_loop()?.block_on(async {
         server.loading.grace().await;
         for (listener, spoken) in tcp {
             let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -436,18 +436,8 @@ fn accept(
     })
 }
 
-pub(crate) fn spawn(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, StartError> {
-    std::thread::Builder::new()
-        .name(name.to_string())
-        .spawn(work)
-        .map_err(|e| StartError::new(format!("cannot start a thread: {e}")))
-}
-
 fn runtime() -> Result<LocalRuntime, StartError> {
-    worker::runtime().map_err(|e| StartError::new(format!("cannot start an event loop: {e}")))
+    threads::event_loop().map_err(|e| StartError::new(format!("cannot start an event loop: {e}")))
 }
 
 fn local_addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, StartError> {

@@ -28,7 +28,6 @@ use crate::histogram::Distribution;
 use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
 use crate::loading::Loading;
-use crate::log::Pause;
 use crate::memcached;
 use crate::monitors::Monitors;
 use crate::pause::ClientPause;
@@ -37,6 +36,7 @@ use crate::rates::Rates;
 use crate::scripts::Scripts;
 use crate::scrub::Scrubber;
 use crate::slowlog::SlowLog;
+use crate::throttle::Throttle;
 use crate::tls::Tls;
 use crate::tracking::Tracking;
 use crate::watchdog::Beats;
@@ -140,10 +140,10 @@ pub(crate) struct Server {
     pub scrubber: Scrubber,
     /// The requests that took longest.
     pub slowlog: SlowLog,
-    stalled_log: Pause,
-    maxmemory_log: Pause,
-    damage_log: Pause,
-    login_log: Pause,
+    stalled_log: Throttle,
+    maxmemory_log: Throttle,
+    damage_log: Throttle,
+    login_log: Throttle,
     stop: watch::Sender<bool>,
     log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
 }
@@ -301,10 +301,10 @@ impl Server {
             scripts: Scripts::default(),
             scrubber: Scrubber::default(),
             slowlog,
-            stalled_log: Pause::default(),
-            maxmemory_log: Pause::default(),
-            damage_log: Pause::default(),
-            login_log: Pause::default(),
+            stalled_log: Throttle::default(),
+            maxmemory_log: Throttle::default(),
+            damage_log: Throttle::default(),
+            login_log: Throttle::default(),
             stop: watch::Sender::new(false),
             log_level: parts.log_level,
         }
@@ -534,7 +534,7 @@ impl Server {
     /// Says in the log, now and then, which thread does not leave its command.
     #[cold]
     pub(crate) fn warn_of_stalled(&self, stalled: &Stalled, now: u64) {
-        if !self.stalled_log.is_over(now) {
+        if !self.stalled_log.allows(now) {
             return;
         }
         tracing::warn!(
@@ -550,7 +550,7 @@ impl Server {
     /// Says in the log, now and then, that writes are refused because `maxmemory` is reached.
     #[cold]
     pub(crate) fn warn_of_maxmemory(&self, full: &Full, now: u64) {
-        if self.maxmemory_log.is_over(now) {
+        if self.maxmemory_log.allows(now) {
             tracing::warn!(
                 used = full.used_bytes,
                 unreclaimed = full.limbo_bytes,
@@ -565,7 +565,7 @@ impl Server {
     /// a password in the wrong place, and is not told.
     #[cold]
     pub(crate) fn warn_of_login(&self, client: &ClientShared, now: u64) {
-        if self.login_log.is_over(now) {
+        if self.login_log.allows(now) {
             tracing::warn!(
                 client = client.id,
                 peer = %client.peer,
@@ -578,7 +578,7 @@ impl Server {
     /// Says in the log, now and then, that a command has met a damaged item.
     #[cold]
     pub(crate) fn warn_of_damage(&self, key: &[u8], now: u64) {
-        if self.damage_log.is_over(now) {
+        if self.damage_log.allows(now) {
             tracing::error!(
                 key = %quoted(key).to_string().escape_debug(),
                 "an item fails its checksum: its memory has changed since it was written; SCRUB finds \

@@ -1,74 +1,29 @@
-//! Snapshots: who may ask for one, when one is due, the thread that writes it, what is told of it. They are read in
-//! [`crate::loading`].
-//!
-//! The thread walks through the store as any client does, a part at a time, and writes between two parts; nobody waits
-//! for it but at one moment, when all writers leave the gate so that it is known up to where the log has what was met.
-//! What a snapshot is and when it counts, `hotring_log`'s `snapshot.rs` says.
+//! The state of snapshots: which were asked for, when one is due, how the last one ended. The thread that writes them is
+//! in [`crate::write_snapshots`].
 
 use std::error::Error;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hotring_log::{Id, Log, Lsn, SnapshotWriter, Storage, clean};
-use hotring_store::SnapshotWalk;
+use hotring_log::{Id, Log, Lsn, Storage};
 
 use crate::clock;
-use crate::config::StartError;
-use crate::hot_keys::hottest;
-use crate::run::spawn;
-use crate::server::Server;
+use crate::config::SnapshotSettings;
 
-/// What the thread is called that writes snapshots, and its session.
-const THREAD: &str = "hotring-save";
+/// Time between two checks whether a snapshot is due.
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Keys of the list of hot keys that come first.
-const HOTTEST_MAX: usize = 1024;
-
-/// How often it is looked whether a snapshot is due, or whether the log is far enough.
-const LOOK: Duration = Duration::from_millis(500);
-const LOOK_AT_LOG: Duration = Duration::from_millis(5);
-
-/// After a failure the schedule waits so long, as Redis's does.
+/// The schedule waits this long after a failure, as Redis's does.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// After one of a log that has become long, so long.
+/// The same after the failure of a snapshot that was due because of the log's length.
 const RETRY_LENGTH: Duration = Duration::from_secs(120);
-
-/// The settings of snapshots.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SnapshotSettings {
-    /// Bytes written in a second, at most; 0 for no limit.
-    pub rate: usize,
-    /// When one is due; never if there is none.
-    pub points: Vec<SavePoint>,
-    /// One is due, too, if the log since the last one is longer than so many percent of that; never if this is 0.
-    pub log_percent: u64,
-    /// Bytes of the log below which it is not.
-    pub log_min: usize,
-}
-
-/// A snapshot is due so long after the last one, if there have been so many changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SavePoint {
-    /// The time.
-    pub seconds: u64,
-    /// The changes.
-    pub changes: u64,
-}
-
-impl Default for SnapshotSettings {
-    fn default() -> Self {
-        let (rate, log_min) = (256 << 20, 64 << 20);
-        SnapshotSettings { rate, points: Vec::new(), log_percent: 100, log_min }
-    }
-}
 
 /// The snapshots of a server that has a log.
 pub(crate) struct Snapshots {
-    storage: Arc<dyn Storage>,
-    id: Id,
-    log: Arc<Log>,
+    pub storage: Arc<dyn Storage>,
+    pub id: Id,
+    pub log: Arc<Log>,
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -230,28 +185,32 @@ impl Snapshots {
         self.wake.notify_all();
     }
 
-    /// Waits until a snapshot is to be written. False if the server ends.
-    fn wait(&self, server: &Server) -> bool {
-        loop {
-            let config = server.config();
-            let mut state = self.state();
-            if state.is_closed {
-                return false;
-            }
-            let may_be_due = state.wanted == state.begun
-                && !server.loading.is_on()
-                && !server.durability.is_abandoned()
-                && self.log.trouble().is_none();
-            if may_be_due && self.is_due(&state, &config.log.snapshots) {
-                state.wanted += 1;
-            }
-            if state.wanted > state.begun {
-                state.begun += 1;
-                (state.since, state.progress) = (Some(clock::monotonic()), 0.0);
-                return true;
-            }
-            drop(self.wake.wait_timeout(state, LOOK));
+    /// Begins a snapshot if one was asked for, or if `may_be_due` and the schedule asks for one; otherwise waits for
+    /// [`CHECK_INTERVAL`] at most. Returns whether it has begun one, None if the server ends.
+    pub(crate) fn begin_or_wait(
+        &self,
+        may_be_due: bool,
+        settings: &SnapshotSettings,
+    ) -> Option<bool> {
+        let mut state = self.state();
+        if state.is_closed {
+            return None;
         }
+        if may_be_due && state.wanted == state.begun && self.is_due(&state, settings) {
+            state.wanted += 1;
+        }
+        if state.wanted > state.begun {
+            state.begun += 1;
+            (state.since, state.progress) = (Some(clock::monotonic()), 0.0);
+            return Some(true);
+        }
+        drop(self.wake.wait_timeout(state, CHECK_INTERVAL));
+        Some(false)
+    }
+
+    /// Publishes how much of the present snapshot is written, from 0 to 1.
+    pub(crate) fn set_progress(&self, progress: f64) {
+        self.state().progress = progress;
     }
 
     fn is_due(&self, state: &State, settings: &SnapshotSettings) -> bool {
@@ -277,7 +236,7 @@ impl Snapshots {
     }
 
     /// Waits for `time`, shorter if something happens. An error if the server ends.
-    fn rest(&self, time: Duration) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn rest(&self, time: Duration) -> Result<(), Box<dyn Error>> {
         let state = self.state();
         if state.is_closed {
             return Err("the server ends".into());
@@ -286,65 +245,14 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Writes a snapshot.
-    fn write(&self, server: &Server) -> Result<Saved, Box<dyn Error>> {
-        if let Some(trouble) = self.log.trouble() {
-            return Err(trouble.into());
-        }
-        if server.loading.is_on() {
-            return Err("what was there before is still being loaded".into());
-        }
-        let started = clock::monotonic();
-        let mut session = server.store.session_named(THREAD);
-        session.set_noted(false);
-        if !session.is_logged() {
-            return Err("writes are not logged any more".into());
-        }
-        // Of one before that could not take its own away.
-        clean(&*self.storage)?;
-        // It is there before the position is taken, so that what is before can go.
-        self.log.begin_segment();
-        while self.log.wants_segment() {
-            self.rest(LOOK_AT_LOG)?;
-        }
-        if let Some(trouble) = self.log.trouble() {
-            return Err(trouble.into());
-        }
-        let log_since = self.log.length();
-        let after = session.log_position().ok_or("there is no log")?;
-        let mut writer = SnapshotWriter::create(self.storage.clone(), self.id, after)?;
-        let hot = hottest(&server.threads, clock::unix_ms(), HOTTEST_MAX, |_| true);
-        let mut walk = SnapshotWalk::new(hot.into_iter().map(|hot| hot.key).collect());
-        let mut pace = Pace::new(server);
-        while walk.step(&mut session, &mut writer)? {
-            let keys = server.store.len().max(1) as f64;
-            self.state().progress = (walk.met() as f64 / keys).min(1.0);
-            pace.keep(self, server, writer.written())?;
-        }
-        let end = session.log_end().ok_or("writes are not logged any more")?;
-        drop(session);
-        let finished = writer.finish(end)?;
-        self.log.sync_soon();
-        while self.log.synced() < finished.end() {
-            if let Some(trouble) = self.log.trouble() {
-                return Err(trouble.into());
-            }
-            self.rest(LOOK_AT_LOG)?;
-        }
-        let (items, bytes) = (finished.items(), finished.len());
-        let removed = finished.publish(self.log.synced())?;
-        let seconds = started.elapsed().as_secs_f64();
-        tracing::info!(items, bytes, seconds, removed, "a snapshot is written");
-        Ok(Saved { after, len: bytes, log: 0, log_since })
-    }
-
-    fn end(&self, server: &Server, result: Result<Saved, Box<dyn Error>>) {
+    /// Ends the present snapshot. Calls `stop` if the server must end with it.
+    pub(crate) fn end(&self, result: Result<Saved, Box<dyn Error>>, stop: impl FnOnce()) {
         let mut state = self.state();
         let begun = state.begun;
         let ends = state.ends.take_if(|number| *number <= begun).is_some();
         if ends && result.is_ok() {
             // Those who wait see that when they see the snapshot, and not before: they look under the same lock.
-            server.stop();
+            stop();
         }
         let now = clock::monotonic();
         let took = state.since.take().map_or(Duration::ZERO, |since| now - since);
@@ -363,58 +271,4 @@ impl Snapshots {
             }
         });
     }
-}
-
-/// Sees to it that a snapshot is written no faster than it may be. The setting may change on the way.
-struct Pace {
-    rate: usize,
-    /// Since when that holds, and from which byte on.
-    since: Instant,
-    from: u64,
-    /// Where the last step ended.
-    last: u64,
-}
-
-impl Pace {
-    fn new(server: &Server) -> Pace {
-        let rate = server.config().log.snapshots.rate;
-        Pace { rate, since: clock::monotonic(), from: 0, last: 0 }
-    }
-
-    /// Rests until so many bytes may have been written.
-    fn keep(
-        &mut self,
-        snapshots: &Snapshots,
-        server: &Server,
-        written: u64,
-    ) -> Result<(), Box<dyn Error>> {
-        loop {
-            let rate = server.config().log.snapshots.rate;
-            if rate != self.rate {
-                *self = Pace { rate, since: clock::monotonic(), from: self.last, last: self.last };
-            }
-            let early = match rate {
-                0 => Duration::ZERO,
-                _ => Duration::from_secs_f64((written - self.from) as f64 / rate as f64)
-                    .saturating_sub(self.since.elapsed()),
-            };
-            // A wake-up is no reason to write.
-            snapshots.rest(early.min(LOOK))?;
-            if early.is_zero() {
-                self.last = written;
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// Starts the thread that writes snapshots.
-pub(crate) fn start(server: &Arc<Server>) -> Result<JoinHandle<()>, StartError> {
-    let server = server.clone();
-    spawn(THREAD, move || {
-        let snapshots = server.durability.snapshots().expect("there is a log");
-        while snapshots.wait(&server) {
-            snapshots.end(&server, snapshots.write(&server));
-        }
-    })
 }

@@ -37,10 +37,11 @@ use tokio::time::Sleep;
 use crate::client::{Closing, KILLED, MESSAGES, OVERFLOWED, USERS_CHANGED};
 use crate::clock;
 use crate::commands::pubsub::leave_all;
+use crate::config::OnError;
 use crate::counters::Counters;
-use crate::durability::{self, OnError};
+use crate::durability;
 use crate::executor::{Conversation, Executor, Fed, WaitEnd};
-use crate::fiber::Fiber;
+use crate::fiber::{Batch, Fiber};
 use crate::lent::Attached;
 use crate::server::Server;
 use batch::{Away, Stopped};
@@ -127,8 +128,18 @@ impl Work {
         })
     }
 
-    /// Runs the batch.
-    pub(crate) fn run(&mut self) {
+    /// Empties the reply buffer; a large one is freed.
+    fn give_back_replies(&mut self) {
+        self.replies.clear();
+        self.attached.clear();
+        if self.replies.capacity() > REPLY_KEPT_MAX {
+            self.replies = Vec::new();
+        }
+    }
+}
+
+impl Batch for Work {
+    fn run(&mut self) {
         let Work { executor, read, replies, attached, conversation, what, now, fed } = self;
         let Some(conversation) = conversation else { return };
         let input = match what {
@@ -138,15 +149,6 @@ impl Work {
             What::Nothing => return,
         };
         *fed = executor.feed_lent(conversation, input, *now, (replies, attached));
-    }
-
-    /// Empties the reply buffer; a large one is freed.
-    fn give_back_replies(&mut self) {
-        self.replies.clear();
-        self.attached.clear();
-        if self.replies.capacity() > REPLY_KEPT_MAX {
-            self.replies = Vec::new();
-        }
     }
 }
 

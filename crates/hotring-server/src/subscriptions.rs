@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hotring_protocol::CommandId;
 
-use crate::pubsub::Kind;
+use crate::acl::ChannelKind;
 
 /// Names of channels, and patterns.
 #[derive(Debug, Default)]
@@ -17,17 +17,17 @@ pub(crate) struct Subscriptions {
 
 impl Subscriptions {
     /// Names of this kind.
-    pub(crate) fn of(&self, kind: Kind) -> &BTreeSet<Box<[u8]>> {
+    pub(crate) fn of(&self, kind: ChannelKind) -> &BTreeSet<Box<[u8]>> {
         match kind {
-            Kind::Channel => &self.channels,
-            Kind::Pattern => &self.patterns,
+            ChannelKind::Channel => &self.channels,
+            ChannelKind::Pattern => &self.patterns,
         }
     }
 
     /// All names, each with its kind.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Kind, &[u8])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ChannelKind, &[u8])> {
         let of = |kind| self.of(kind).iter().map(move |name| (kind, &**name));
-        of(Kind::Channel).chain(of(Kind::Pattern))
+        of(ChannelKind::Channel).chain(of(ChannelKind::Pattern))
     }
 
     /// Number of channels and patterns.
@@ -41,23 +41,23 @@ impl Subscriptions {
     }
 
     /// Adds a name; false if it is there.
-    pub(crate) fn insert(&mut self, kind: Kind, name: &[u8]) -> bool {
+    pub(crate) fn insert(&mut self, kind: ChannelKind, name: &[u8]) -> bool {
         let is_new = self.of_mut(kind).insert(name.into());
         self.names_len += if is_new { name.len() } else { 0 };
         is_new
     }
 
     /// Removes a name; false if it was not there.
-    pub(crate) fn remove(&mut self, kind: Kind, name: &[u8]) -> bool {
+    pub(crate) fn remove(&mut self, kind: ChannelKind, name: &[u8]) -> bool {
         let was_there = self.of_mut(kind).remove(name);
         self.names_len -= if was_there { name.len() } else { 0 };
         was_there
     }
 
-    fn of_mut(&mut self, kind: Kind) -> &mut BTreeSet<Box<[u8]>> {
+    fn of_mut(&mut self, kind: ChannelKind) -> &mut BTreeSet<Box<[u8]>> {
         match kind {
-            Kind::Channel => &mut self.channels,
-            Kind::Pattern => &mut self.patterns,
+            ChannelKind::Channel => &mut self.channels,
+            ChannelKind::Pattern => &mut self.patterns,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::server::Server;
-use crate::worker;
+use crate::threads;
 
 /// Time between two beats.
 pub(crate) const BEAT: Duration = Duration::from_millis(100);
@@ -54,7 +54,11 @@ fn since_start(server: &Server) -> u64 {
 /// What of the server stands still for longer than `watchdog-period`, in words; None if nothing does.
 pub(crate) fn stuck(server: &Server) -> Option<String> {
     let ages = stuck_threads(server).map(|(index, age)| {
-        format!("the thread {} has been stuck for {:.1} s", worker::name(index), age.as_secs_f64())
+        format!(
+            "the thread {} has been stuck for {:.1} s",
+            threads::io_name(index),
+            age.as_secs_f64()
+        )
     });
     Some(ages.collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
 }
@@ -82,7 +86,7 @@ pub(crate) fn watch(server: &Server) {
             let stuck = stuck_threads(server).find(|(stuck, _)| *stuck == index);
             // ORDERING: Relaxed, only this task looks at it.
             let was_told = thread.beats.is_told.swap(stuck.is_some(), Ordering::Relaxed);
-            let name = worker::name(index);
+            let name = threads::io_name(index);
             match stuck {
                 Some((_, age)) if !was_told => tracing::error!(
                     thread = name,

@@ -27,16 +27,6 @@ use crate::watchdog;
 /// How long clients may take to fetch their last replies when the server stops.
 const FINISH_MAX: Duration = Duration::from_secs(5);
 
-/// What thread `index` and its session are called.
-pub(crate) fn name(index: usize) -> String {
-    format!("hotring-io-{index}")
-}
-
-/// Builds the runtime of an I/O thread, or of the accepting one.
-pub(crate) fn runtime() -> std::io::Result<LocalRuntime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())
-}
-
 /// Serves connections until the server stops. Runs on its own OS thread.
 pub(crate) fn run(
     runtime: &LocalRuntime,

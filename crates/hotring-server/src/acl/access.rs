@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hotring_protocol::{ArgsView, CommandId, Flags, Spec};
 
+use super::ChannelKind;
 use super::user::User;
-use crate::pubsub::Kind;
 
 /// Why a request is not run. The later ones have come further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ impl Access {
     pub(super) fn renewed<'a>(
         &self,
         now: Option<Arc<User>>,
-        mut listened: impl Iterator<Item = (Kind, &'a [u8])>,
+        mut listened: impl Iterator<Item = (ChannelKind, &'a [u8])>,
     ) -> Option<Self> {
         let user = now.filter(|user| user.id == self.user.id)?;
         let same = Arc::ptr_eq(&user, &self.user);

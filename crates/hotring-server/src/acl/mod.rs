@@ -32,13 +32,20 @@ use hotring_protocol::quoted;
 
 pub(crate) use access::{Access, Denied, has_secrets};
 pub(crate) use log::{Denial, DenialLog, Origin, Reason};
-pub use password::Secret;
 pub(crate) use user::User;
 
-use crate::pubsub::Kind;
+use crate::config::Secret;
+
 use password::Digest;
 use selector::has_spaces;
 use user::join_selectors;
+
+/// Whether a name is a channel's or a pattern of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChannelKind {
+    Channel,
+    Pattern,
+}
 
 /// Users by their names.
 type Users = BTreeMap<Box<[u8]>, Arc<User>>;
@@ -130,7 +137,7 @@ impl Acl {
     pub(crate) fn renew<'a>(
         &self,
         access: &Access,
-        listened: impl Iterator<Item = (Kind, &'a [u8])>,
+        listened: impl Iterator<Item = (ChannelKind, &'a [u8])>,
     ) -> Option<Access> {
         access.renewed(self.user(&access.user().name), listened)
     }

@@ -5,28 +5,6 @@ use std::fmt;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
-/// A text that no log and no error may show.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Keeps `text` out of sight.
-    pub fn new(text: &str) -> Self {
-        Secret(text.to_string())
-    }
-
-    /// The text itself.
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "none" } else { "(hidden)" })
-    }
-}
-
 /// What is kept of a password: its SHA-256, as Redis's ACL files have it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Digest([u8; 32]);

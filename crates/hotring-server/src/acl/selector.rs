@@ -6,8 +6,8 @@ use hotring_protocol::{
     is_redis_command, lookup_full, specs, subcommands,
 };
 
+use super::ChannelKind;
 use super::{Denied, RuleError};
-use crate::pubsub::Kind;
 
 /// What one set of rules allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,9 +234,9 @@ impl Selector {
             }
         }
         let (kind, places) = match spec.id {
-            CommandId::Publish => (Kind::Channel, 1..2),
-            CommandId::Subscribe => (Kind::Channel, 1..args.len()),
-            CommandId::PSubscribe => (Kind::Pattern, 1..args.len()),
+            CommandId::Publish => (ChannelKind::Channel, 1..2),
+            CommandId::Subscribe => (ChannelKind::Channel, 1..args.len()),
+            CommandId::PSubscribe => (ChannelKind::Pattern, 1..args.len()),
             _ => return Ok(()),
         };
         let mut places = places;
@@ -269,11 +269,11 @@ impl Selector {
     }
 
     /// A pattern may be listened to only if it is word for word one of the allowed ones.
-    pub(super) fn allows_channel(&self, kind: Kind, name: &[u8]) -> bool {
+    pub(super) fn allows_channel(&self, kind: ChannelKind, name: &[u8]) -> bool {
         match (&self.channels, kind) {
             (Patterns::All, _) => true,
-            (Patterns::Of(of), Kind::Channel) => of.iter().any(|p| glob_match(p, name)),
-            (Patterns::Of(of), Kind::Pattern) => of.iter().any(|p| **p == *name),
+            (Patterns::Of(of), ChannelKind::Channel) => of.iter().any(|p| glob_match(p, name)),
+            (Patterns::Of(of), ChannelKind::Pattern) => of.iter().any(|p| **p == *name),
         }
     }
 

@@ -224,7 +224,8 @@ fn a_connection_ends_with_its_user_and_with_what_it_may_listen_to() {
     let acl = acl();
     set(&acl, "u", "on nopass +@all &a* &b").unwrap();
     let access = Access::authenticated(acl.user(b"u").unwrap());
-    let listened = || [(Kind::Channel, &b"a1"[..]), (Kind::Pattern, b"b")].into_iter();
+    let listened =
+        || [(ChannelKind::Channel, &b"a1"[..]), (ChannelKind::Pattern, b"b")].into_iter();
     let renewed = |access: &Access| acl.renew(access, listened());
     assert!(renewed(&access).is_some());
     set(&acl, "u", "resetchannels &a1 &b").unwrap();

@@ -2,10 +2,10 @@
 
 use hotring_protocol::{ArgsView, Spec};
 
+use super::ChannelKind;
 use super::password::Digest;
 use super::selector::Selector;
 use super::{Denied, RuleError};
-use crate::pubsub::Kind;
 
 /// One user. It never changes: a change puts another in its place.
 #[derive(Clone, Debug)]
@@ -133,7 +133,7 @@ impl User {
     }
 
     /// May it listen to this channel or pattern?
-    pub(super) fn may_listen(&self, kind: Kind, name: &[u8]) -> bool {
+    pub(super) fn may_listen(&self, kind: ChannelKind, name: &[u8]) -> bool {
         self.selectors.iter().any(|selector| selector.allows_channel(kind, name))
     }
 

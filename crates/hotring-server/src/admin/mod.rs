@@ -33,7 +33,7 @@ use crate::clock;
 use crate::facts::Facts;
 use crate::loading::Stage;
 use crate::server::Server;
-use crate::{watchdog, worker};
+use crate::{threads, watchdog};
 use metrics::{CommandFigures, Figures};
 
 pub use metrics::markdown;
@@ -78,7 +78,7 @@ struct Admin {
 
 /// Serves until the server has ended. Runs on its own OS thread.
 pub(crate) fn run(server: &Arc<Server>, listener: TcpListener) -> io::Result<()> {
-    worker::runtime()?.block_on(async {
+    threads::event_loop()?.block_on(async {
         let is_loopback = listener.local_addr()?.ip().is_loopback();
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let admin = Admin { server: server.clone() };

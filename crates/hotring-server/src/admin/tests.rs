@@ -33,7 +33,7 @@ impl Served {
     fn begin(listener: TcpListener, bounds: Bounds) -> Self {
         let (stop, stopped) = oneshot::channel();
         let serve = move || {
-            worker::runtime().unwrap().block_on(async {
+            threads::event_loop().unwrap().block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
                 let router =
                     Router::new().route("/", get(|| async { plain(StatusCode::OK, "ok\n") }));

@@ -7,8 +7,8 @@ use hotring_protocol::{Version, parse_i64, quoted};
 use super::client::check_label;
 use super::pubsub::leave_all;
 use crate::acl::{Access, Origin, Reason};
-use crate::answer::note_denial;
 use crate::client::{Closing, Labels, Replies};
+use crate::commands::answer::note_denial;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 

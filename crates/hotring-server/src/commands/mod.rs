@@ -13,6 +13,7 @@
 //! ```
 
 mod acl;
+pub(crate) mod answer;
 mod bits;
 pub(crate) mod client;
 mod command;
@@ -55,6 +56,7 @@ pub(crate) use connection::REDIS_VERSION;
 use hotring_protocol::{ArgsView, CommandId};
 pub(crate) use transaction::may_touch_any_key;
 
+use crate::acl::ChannelKind;
 use crate::acl::has_secrets;
 use crate::client::Client;
 use crate::clock;
@@ -62,7 +64,6 @@ use crate::context::Context;
 use crate::counters::Counters;
 use crate::failure::{Failure, Outcome};
 use crate::latency::COMMAND;
-use crate::pubsub::Kind;
 use crate::server::Server;
 
 /// Runs one command.
@@ -213,10 +214,10 @@ fn run_rare(id: CommandId, c: &mut Context<'_>) -> Outcome {
         Id::Watch => transaction::watch(c),
         Id::Unwatch => transaction::unwatch(c),
         Id::Publish => pubsub::publish(c),
-        Id::Subscribe => pubsub::subscribe(c, Kind::Channel),
-        Id::Unsubscribe => pubsub::unsubscribe(c, Kind::Channel),
-        Id::PSubscribe => pubsub::subscribe(c, Kind::Pattern),
-        Id::PUnsubscribe => pubsub::unsubscribe(c, Kind::Pattern),
+        Id::Subscribe => pubsub::subscribe(c, ChannelKind::Channel),
+        Id::Unsubscribe => pubsub::unsubscribe(c, ChannelKind::Channel),
+        Id::PSubscribe => pubsub::subscribe(c, ChannelKind::Pattern),
+        Id::PUnsubscribe => pubsub::unsubscribe(c, ChannelKind::Pattern),
         Id::PubSubChannels => pubsub::channels(c),
         Id::PubSubNumSub => pubsub::numsub(c),
         Id::PubSubNumPat => pubsub::numpat(c),

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use hotring_protocol::ArgsView;
 
+use crate::acl::ChannelKind;
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
-use crate::pubsub::Kind;
 use crate::server::Server;
 use crate::subscriptions::Subscriptions;
 
@@ -18,14 +18,14 @@ pub(crate) fn publish(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn subscribe(c: &mut Context<'_>, kind: Kind) -> Outcome {
+pub(crate) fn subscribe(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
     let names = c.args.tail(1);
     check_limits(c, names)?;
     for name in names.iter() {
         if c.client.subscriptions.insert(kind, name) {
             c.server.pubsub.enter(kind, name, &c.client.shared);
         }
-        let word = if kind == Kind::Channel { "subscribe" } else { "psubscribe" };
+        let word = if kind == ChannelKind::Channel { "subscribe" } else { "psubscribe" };
         confirm(c, word, Some(name));
     }
     c.client.publish_subscriptions();
@@ -49,8 +49,8 @@ fn check_limits(c: &Context<'_>, names: ArgsView<'_>) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn unsubscribe(c: &mut Context<'_>, kind: Kind) -> Outcome {
-    let word = if kind == Kind::Channel { "unsubscribe" } else { "punsubscribe" };
+pub(crate) fn unsubscribe(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
+    let word = if kind == ChannelKind::Channel { "unsubscribe" } else { "punsubscribe" };
     let named = c.args.tail(1);
     let all: Vec<Box<[u8]>>;
     let names: Vec<&[u8]> = if named.is_empty() {
@@ -72,7 +72,7 @@ pub(crate) fn unsubscribe(c: &mut Context<'_>, kind: Kind) -> Outcome {
 }
 
 /// Has no more messages of these names come, and those that have come go before the reply.
-fn leave(names: &[&[u8]], kind: Kind, c: &mut Context<'_>) {
+fn leave(names: &[&[u8]], kind: ChannelKind, c: &mut Context<'_>) {
     let Context { client, server, reply, .. } = c;
     let listened = client.subscriptions.of(kind);
     let left: BTreeSet<&[u8]> =

@@ -14,8 +14,8 @@ use hotring_store::{HoldInfo, Key};
 
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
+use crate::interpreter::{Ended, Interpreter, Run};
 use crate::monitors;
-use crate::script::{Ended, Interpreter, Run};
 use crate::scripts::{DIGEST_LEN, HOLDER, Kill, Reach, Script, digest, digest_text, parse_digest};
 
 const NO_SCRIPT: Failure = Failure::text("NOSCRIPT No matching script. Please use EVAL.");
@@ -81,15 +81,15 @@ pub(crate) fn evalsha(c: &mut Context<'_>, read_only: bool) -> Outcome {
 /// Runs `f` with the thread's interpreter, which it gets with its first script.
 fn with_interpreter(
     c: &mut Context<'_>,
-    f: impl FnOnce(&mut Interpreter, &mut Context<'_>) -> Outcome,
+    f: impl FnOnce(&mut dyn Interpreter, &mut Context<'_>) -> Outcome,
 ) -> Outcome {
     let mut interpreter = match c.own.interpreter.take() {
         Some(interpreter) => interpreter,
-        None => new_interpreter(c)?,
+        None => (c.own.new_interpreter)(&c.server.config(), &c.server.scripts)?,
     };
     let last = c.client.last;
     let lent = std::mem::take(&mut c.own.lent);
-    let outcome = f(&mut interpreter, c);
+    let outcome = f(&mut *interpreter, c);
     c.store.set_hold_info(HoldInfo::default());
     c.own.lent = lent;
     c.client.last = last;
@@ -99,13 +99,9 @@ fn with_interpreter(
     outcome
 }
 
-fn new_interpreter(c: &Context<'_>) -> Result<Box<Interpreter>, Failure> {
-    Interpreter::new(&c.server.config(), &c.server.scripts)
-}
-
 /// Runs a script with its keys, or with all of them if it may use others.
 fn run(
-    interpreter: &mut Interpreter,
+    interpreter: &mut dyn Interpreter,
     script: &Arc<Script>,
     keys: ArgsView<'_>,
     args: ArgsView<'_>,

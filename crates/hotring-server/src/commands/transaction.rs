@@ -11,8 +11,8 @@ use hotring_protocol::{CommandId, Flags, Group, Spec, Writer};
 use hotring_store::{Key, KeyHash, Stamp};
 
 use crate::acl::{Denied, Origin};
-use crate::answer::{answer, deny, note_refusal};
 use crate::client::Closing;
+use crate::commands::answer::{answer, deny, note_refusal};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::monitors;

@@ -9,9 +9,10 @@ use std::path::Path;
 
 use toml_edit::{Document, DocumentMut, Item, Value};
 
-use super::{Config, StartError};
+use super::Config;
 use crate::files;
 use crate::settings::{self, Setting, settings};
+use crate::start_error::StartError;
 
 /// What a value has to be.
 const KINDS: &str =
@@ -199,7 +200,7 @@ mod tests {
         config.timeout_s = 3;
         config.log_level = super::super::LogLevel::Warning;
         config.tcp_keepalive_s = 300;
-        config.requirepass = crate::acl::Secret::new("from a variable");
+        config.requirepass = crate::config::Secret::new("from a variable");
         config.changed = ["maxclients", "timeout", "loglevel", "tcp-keepalive"].into();
         let new = rewritten(text, &config).unwrap();
         assert_eq!(

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use hotring_log::When;
 use hotring_protocol::{Args, Decoded, Decoder, Limits};
 
-use super::{Config, StartError};
+use super::Config;
 use crate::settings::{self, Setting};
+use crate::start_error::StartError;
 
 /// How deep files may name others by `include`.
 const INCLUDES_MAX: usize = 8;

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hotring_store::{Options, Watched};
 
 use super::{BATCH_LEN, Conversation, Executor, Fed, TURN_LEN, WaitEnd};
-use crate::acl::Secret;
 use crate::client::Closing;
 use crate::commands::NOT_BUILT_IN;
 use crate::config::Config;
+use crate::config::Secret;
 use crate::server::{Parts, STALLING, Server};
 
 const NOW: u64 = 1_700_000_000_000;
@@ -434,12 +434,12 @@ fn calls_are_counted_by_command_and_a_few_are_timed() {
 #[test]
 fn the_password_of_redis_is_not_asked_of_memcached() {
     use std::sync::atomic::Ordering::Relaxed;
-    let requirepass = crate::acl::Secret::new("secret");
+    let requirepass = crate::config::Secret::new("secret");
     let server = server(Config { requirepass, ..Config::default() });
     let shared = server.enter("peer".into(), "local".into(), 0);
     let mut conversation = Conversation::memcached(shared.clone(), &server);
     assert_eq!(shared.locked_since.load(Relaxed), 0);
-    server.acl.set_default_password(&crate::acl::Secret::new("other"));
+    server.acl.set_default_password(&crate::config::Secret::new("other"));
     assert!(conversation.client.renew_access(&server.acl));
     assert_eq!(shared.locked_since.load(Relaxed), 0);
     let (_, of_redis) = talk(&server);

@@ -9,7 +9,7 @@ use hotring_protocol::memcached::{Command, Data};
 
 use super::context::{Context, Outcome};
 use super::counts::Count;
-use crate::config::StartError;
+use crate::start_error::StartError;
 
 /// Most users of a file.
 const USERS_MAX: usize = 1_000;
@@ -96,7 +96,7 @@ pub(super) fn run(
     if !users.is_some_and(|users| users.has(name, password)) {
         c.count(Count::AuthErrors);
         c.client.penalty += Duration::from_millis(c.config.auth_failure_delay_ms);
-        if c.server.memcached.login_log.is_over(c.now) {
+        if c.server.memcached.login_log.allows(c.now) {
             let shared = &c.client.shared;
             tracing::warn!(client = shared.id, peer = %shared.peer, "memcached: authentication failure");
         }

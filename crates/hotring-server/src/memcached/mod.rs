@@ -186,7 +186,7 @@ impl Talk {
         if input.first() != Some(&BINARY) {
             return true;
         }
-        if means.server.memcached.binary_log.is_over(means.now) {
+        if means.server.memcached.binary_log.allows(means.now) {
             tracing::warn!(
                 client = client.shared.id,
                 peer = %client.shared.peer,

@@ -9,12 +9,12 @@ use hotring_store::Session;
 use super::auth::Users;
 use super::counts::Sums;
 use super::detail::Detail;
-use crate::config::StartError;
 use crate::fiber;
-use crate::log::Pause;
 use crate::pause::ClientPause;
 use crate::server::ThreadShared;
 use crate::settings::MemcachedSettings;
+use crate::start_error::StartError;
+use crate::throttle::Throttle;
 
 /// The shared state of the protocol.
 #[derive(Debug, Default)]
@@ -28,9 +28,9 @@ pub(crate) struct Shared {
     /// Counts by the prefixes of keys.
     pub detail: Detail,
     /// Keeps log lines about wrong passwords apart.
-    pub login_log: Pause,
+    pub login_log: Throttle,
     /// And those about clients of the binary protocol.
-    pub binary_log: Pause,
+    pub binary_log: Throttle,
     /// Unix milliseconds of the next flush_all with a delay; 0 if there is none, or once it is done.
     flush_at: AtomicU64,
     /// Held by who changes that or empties the store. Never asked for inside the store's gate.

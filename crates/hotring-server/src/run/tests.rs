@@ -1,7 +1,7 @@
 //! Whole servers: what clients are told of damage, of a session that stalls, and of a disk that fails.
 
 use super::*;
-use crate::durability::{LogSettings, OnError};
+use crate::config::{LogSettings, OnError};
 use crate::server::STALLING;
 use hotring_log::storage::Memory;
 use hotring_log::storage::memory::Step;

@@ -8,12 +8,13 @@ use mlua::{Error, Lua, MultiValue, Value};
 
 use super::redis::Raised;
 use super::state::{State, Stop, stopped};
-use super::{Run, values};
+use super::values;
 use crate::acl::Origin;
-use crate::answer::{answer, deny};
 use crate::client::Closing;
+use crate::commands::answer::{answer, deny};
 use crate::commands::may_touch_any_key;
 use crate::context::Context;
+use crate::interpreter::Run;
 use crate::monitors;
 use crate::notify;
 use crate::tracking;

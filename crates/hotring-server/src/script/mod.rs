@@ -34,6 +34,7 @@ use mlua::{ChunkMode, Error, Function, Lua, LuaOptions, StdLib, Table, Value};
 use crate::config::Config;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::interpreter::{Ended, Interpreter, Run};
 use crate::scripts::{Reach, Script, Scripts, Sha};
 use args::{Bounded, collect};
 use call::Caller;
@@ -52,7 +53,7 @@ const COMPILED_MAX: usize = 1_000;
 const IDLE_LEN_MAX: usize = 4 << 20;
 
 /// What runs the scripts of one thread.
-pub(crate) struct Interpreter {
+struct LuaInterpreter {
     lua: Lua,
     /// What the prelude returned.
     run: Function,
@@ -68,61 +69,43 @@ pub(crate) struct Interpreter {
     is_spent: bool,
 }
 
-/// What a script is run with.
-#[derive(Clone, Copy)]
-pub(crate) struct Run<'a> {
-    pub keys: ArgsView<'a>,
-    pub args: ArgsView<'a>,
-    /// It is to write nothing.
-    pub read_only: bool,
-    /// It has the whole store to itself, not only its keys.
-    pub has_all: bool,
+/// An interpreter of Lua, which shows to `scripts` what it is doing.
+pub(crate) fn interpreter(
+    config: &Config,
+    scripts: &Scripts,
+) -> Result<Box<dyn Interpreter>, Failure> {
+    let build = || {
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+        let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        let state = Rc::new(State::new(scripts));
+        args::prepare(&lua)?;
+        let native = redis::functions(&lua, &state)?;
+        native.set("cjson", json::functions(&lua, &state)?)?;
+        native.set("cmsgpack", msgpack::functions(&lua, &state)?)?;
+        native.set("struct", pack::functions(&lua)?)?;
+        native.set("bit", bit::functions(&lua)?)?;
+        let functions = lua.create_table()?;
+        let run: Function = lua.load(PRELUDE).set_name("=prelude").call(native)?;
+        state::watch(&lua, &state)?;
+        lua.set_memory_limit(config.lua_memory_max)?;
+        Ok((lua, run, functions, state))
+    };
+    let (lua, run, functions, state) = build().map_err(|error: Error| failure(&error))?;
+    Ok(Box::new(LuaInterpreter {
+        lua,
+        run,
+        state,
+        compiled: HashMap::new(),
+        functions,
+        version: 0,
+        request: KeptArgs::default(),
+        reply: Vec::new(),
+        is_spent: false,
+    }))
 }
 
-/// How a run has ended.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// With a reply.
-    Replied,
-    /// Nothing has been written, and more has to be held.
-    NeedsAll,
-}
-
-impl Interpreter {
-    /// An interpreter, which shows to `scripts` what it is doing.
-    pub(crate) fn new(config: &Config, scripts: &Scripts) -> Result<Box<Self>, Failure> {
-        let build = || {
-            let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
-            let lua = Lua::new_with(libraries, LuaOptions::new())?;
-            let state = Rc::new(State::new(scripts));
-            args::prepare(&lua)?;
-            let native = redis::functions(&lua, &state)?;
-            native.set("cjson", json::functions(&lua, &state)?)?;
-            native.set("cmsgpack", msgpack::functions(&lua, &state)?)?;
-            native.set("struct", pack::functions(&lua)?)?;
-            native.set("bit", bit::functions(&lua)?)?;
-            let functions = lua.create_table()?;
-            let run: Function = lua.load(PRELUDE).set_name("=prelude").call(native)?;
-            state::watch(&lua, &state)?;
-            lua.set_memory_limit(config.lua_memory_max)?;
-            Ok((lua, run, functions, state))
-        };
-        let (lua, run, functions, state) = build().map_err(|error: Error| failure(&error))?;
-        Ok(Box::new(Interpreter {
-            lua,
-            run,
-            state,
-            compiled: HashMap::new(),
-            functions,
-            version: 0,
-            request: KeptArgs::default(),
-            reply: Vec::new(),
-            is_spent: false,
-        }))
-    }
-
-    /// The script of this digest, if it has run here and is still in the cache.
-    pub(crate) fn find(&mut self, sha: &Sha, scripts: &Scripts) -> Option<Arc<Script>> {
+impl Interpreter for LuaInterpreter {
+    fn find(&mut self, sha: &Sha, scripts: &Scripts) -> Option<Arc<Script>> {
         let version = scripts.version();
         if version != self.version {
             self.version = version;
@@ -131,15 +114,7 @@ impl Interpreter {
         self.compiled.get(sha).cloned()
     }
 
-    /// Forgets what is compiled.
-    fn forget(&mut self) {
-        self.compiled.clear();
-        // It shrinks nothing, and so needs no memory.
-        let _ = self.functions.clear();
-    }
-
-    /// Compiles a script.
-    pub(crate) fn compile(&mut self, sha: &Sha, script: &Arc<Script>) -> Result<(), Failure> {
+    fn compile(&mut self, sha: &Sha, script: &Arc<Script>) -> Result<(), Failure> {
         let chunk = self.lua.load(&*script.code).set_name(format!("@{CHUNK}"));
         let function = chunk.set_mode(ChunkMode::Text).into_function().map_err(|error| {
             let why = match error {
@@ -157,13 +132,7 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Whether it is to be used no more.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.is_spent
-    }
-
-    /// Runs a script and writes its reply.
-    pub(crate) fn run(
+    fn run(
         &mut self,
         script: &Script,
         run: Run<'_>,
@@ -198,13 +167,26 @@ impl Interpreter {
         ended
     }
 
+    fn is_spent(&self) -> bool {
+        self.is_spent
+    }
+}
+
+impl LuaInterpreter {
+    /// Forgets what is compiled.
+    fn forget(&mut self) {
+        self.compiled.clear();
+        // It shrinks nothing, and so needs no memory.
+        let _ = self.functions.clear();
+    }
+
     fn enter(
         &mut self,
         script: &Script,
         run: Run<'_>,
         c: &mut Context<'_>,
     ) -> mlua::Result<(bool, Value)> {
-        let Interpreter { lua, run: enter, functions, state, request, reply, .. } = self;
+        let LuaInterpreter { lua, run: enter, functions, state, request, reply, .. } = self;
         let function: Function = functions.raw_get(script.name.as_str())?;
         let keys = strings(lua, run.keys)?;
         let args = strings(lua, run.args)?;

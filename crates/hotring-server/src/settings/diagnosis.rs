@@ -3,8 +3,8 @@
 use super::values::number;
 use super::{Change, Setting};
 use crate::config::LogLevel;
+use crate::config::Notify;
 use crate::guard::Guard;
-use crate::notify::Notify;
 
 pub(super) static DIAGNOSIS: &[Setting] = &[
     Setting {

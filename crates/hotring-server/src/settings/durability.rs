@@ -6,8 +6,8 @@ use hotring_log::When;
 
 use super::values::{boolean, number, size, yes_no};
 use super::{Change, Setting};
-use crate::durability::OnError;
-use crate::snapshots::SavePoint;
+use crate::config::OnError;
+use crate::config::SavePoint;
 
 pub(super) static DURABILITY: &[Setting] = &[
     Setting {

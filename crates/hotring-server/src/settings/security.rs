@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::values::{boolean, number, yes_no};
 use super::{Change, Setting};
-use crate::acl::Secret;
+use crate::config::Secret;
 use crate::guard::Guard;
 
 pub(super) static SECURITY: &[Setting] = &[

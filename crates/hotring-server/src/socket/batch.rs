@@ -1,5 +1,6 @@
 //! Batches that run on a fiber, and may stop in the middle: what comes before, meanwhile and after.
 
+use std::any::Any;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::task::{Context, Poll};
@@ -7,7 +8,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Bench, Socket, What, Work, yield_turn};
-use crate::fiber::{Fiber, Step};
+use crate::fiber::{Batch, Fiber, Step};
 
 /// What a batch has while it runs.
 pub(super) struct Away<T>(Option<Box<T>>);
@@ -48,7 +49,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let Bench { mut fiber, mut work } = bench;
         work.conversation = self.conversation.0.take();
         match fiber.start(work) {
-            Step::Done(work) => Poll::Ready(self.end_batch(fiber, work, cx)),
+            Step::Done(work) => Poll::Ready(self.end_batch(fiber, own(work), cx)),
             step => {
                 self.thread.stopped.set(self.thread.stopped.get() + 1);
                 self.go_on(fiber, step, cx)
@@ -74,7 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             match step {
                 Step::Done(work) => {
                     self.thread.stopped.set(self.thread.stopped.get() - 1);
-                    return Poll::Ready(self.end_batch(fiber, work, cx));
+                    return Poll::Ready(self.end_batch(fiber, own(work), cx));
                 }
                 Step::Asks => step = fiber.give(cx.waker().clone()),
                 Step::Turn => {
@@ -128,4 +129,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
         Ok(())
     }
+}
+
+/// The work as the socket knows it.
+fn own(work: Box<dyn Batch>) -> Box<Work> {
+    let any: Box<dyn Any> = work;
+    any.downcast().expect("a socket's fibers run sockets' work only")
 }

@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::snapshots::{Saved, Snapshots};
-    use crate::worker::runtime;
+    use crate::threads::event_loop;
 
     const CONNECTIONS: usize = 20;
 
@@ -183,7 +183,7 @@ mod tests {
 
         /// Runs a thread.
         fn run(self: &Rc<Self>, future: impl Future<Output = ()>) {
-            runtime().unwrap().block_on(async {
+            event_loop().unwrap().block_on(async {
                 let all = self.clone();
                 spawn_local(async move { all.waiting.wake_all(&all.durability).await });
                 future.await;

@@ -3,7 +3,7 @@
 use hotring_store::EvictionPolicy;
 
 use super::*;
-use crate::acl::Secret;
+use crate::config::Secret;
 use crate::tls::TlsSettings;
 
 /// A file with this text, gone at the end.

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
@@ -15,8 +15,8 @@ use hotring_log::{File, When};
 use super::*;
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::config::{Config, LogFormat};
-use crate::durability::LogSettings;
+use crate::config::{Config, LogFormat, LogSettings};
+use crate::loading::LOADING;
 use crate::run::{Running, prepare, serve, start_with};
 
 /// Closed or not: as long as it is, nothing is read behind it.
