@@ -8,8 +8,8 @@
 //! memory the others' are too, instead of each waiting for the one before.
 
 mod batch;
-mod notes;
-mod sampler;
+#[cfg(test)]
+pub(crate) mod dialogue;
 mod waits;
 
 use std::borrow::Cow;
@@ -23,6 +23,7 @@ use hotring_protocol::{ArgsView, CommandError, CommandId, Decoder, Limits, Spec,
 use hotring_store::{Buffer, HoldInfo, KeyHash, Session};
 
 use crate::acl::{Access, Origin};
+use crate::batching::{Fed, Notes, Sampler, TURN_LEN};
 use crate::client::{Client, ClientShared, Closing, USERS_CHANGED, Wait};
 use crate::clock;
 use crate::commands;
@@ -44,10 +45,7 @@ use crate::subscriptions::is_allowed_while_listening;
 use crate::threads;
 use crate::tracking;
 use crate::transaction::{Queued, aborted};
-pub(crate) use batch::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
 use batch::{Batch, Stop};
-pub(crate) use notes::Notes;
-use sampler::Sampler;
 pub(crate) use waits::WaitEnd;
 
 /// How often the store is asked to free a part (about 1,000 items) at one time. Where there is nothing
@@ -96,15 +94,6 @@ impl Conversation {
             None => self.decoder.input_len_wanted(),
         }
     }
-}
-
-/// What [`Executor::feed`] did with its input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fed {
-    /// How much of the input is done with. The rest has to be passed again.
-    pub consumed: usize,
-    /// Requests may be left, because the output has reached its limit or others are to have a turn.
-    pub stalled: bool,
 }
 
 /// One thread's means to run commands.

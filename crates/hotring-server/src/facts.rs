@@ -6,7 +6,8 @@ use hotring_store::Stats;
 use hotring_store::index::Stalled;
 
 use crate::config::Config;
-use crate::server::{Server, Totals};
+use crate::server::Server;
+use crate::totals::Totals;
 
 /// The state of the server at one moment.
 pub(crate) struct Facts<'a> {

@@ -14,7 +14,7 @@ use std::hash::BuildHasher;
 use std::ops::AddAssign;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::server::ThreadShared;
+use crate::thread_shared::ThreadShared;
 
 /// Seconds that shares are about, the present one among them.
 pub(crate) const SPANS: usize = 10;

@@ -24,7 +24,9 @@ use crate::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::server::{Parts, Server};
 use crate::start_error::StartError;
 use crate::threads::{self, spawn};
-use crate::{admin, background, clock, deadline, expire, load, log, memcached, watchdog, worker};
+use crate::{
+    admin, background, clock, deadline, expire, load, log, memcached_state, watchdog, worker,
+};
 
 /// What the thread is called that does the work of the index on which no operation should wait.
 const EXPANDER: &str = "hotring-expand";
@@ -284,7 +286,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
     let server = Arc::new(Server::new(Parts {
         store,
         addresses,
-        memcached: memcached::Shared::new(memcached_addresses, &config.memcached)?,
+        memcached: memcached_state::Shared::new(memcached_addresses, &config.memcached)?,
         unix_path: config.unixsocket.clone(),
         run_id: run_id()?,
         log_level,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 use std::time::Instant;
@@ -20,15 +20,13 @@ use crate::big_keys::BigKeys;
 use crate::client::ClientShared;
 use crate::clock;
 use crate::config::{Config, LogLevel};
-use crate::counters::{CommandTotals, Counter, Counters};
+use crate::counters::{CommandTotals, Counters};
 use crate::durability::Durability;
 use crate::expirer::Expirer;
 use crate::fiber;
-use crate::histogram::Distribution;
-use crate::hot_keys::HotKeys;
 use crate::latency::Latency;
 use crate::loading::Loading;
-use crate::memcached;
+use crate::memcached_state as memcached;
 use crate::monitors::Monitors;
 use crate::pause::ClientPause;
 use crate::pubsub::PubSub;
@@ -36,43 +34,16 @@ use crate::rates::Rates;
 use crate::scripts::Scripts;
 use crate::scrub::Scrubber;
 use crate::slowlog::SlowLog;
+use crate::thread_shared::{AcceptCounters, ThreadShared};
 use crate::throttle::Throttle;
 use crate::tls::Tls;
+use crate::totals::{Base, Totals};
 use crate::tracking::Tracking;
-use crate::watchdog::Beats;
 
 /// Held by each test that has a stalled thread. Where a log line is met first by a thread that has no
 /// log, `tracing` may drop it from then on for all, also for the test that looks for it.
 #[cfg(test)]
 pub(crate) static STALLING: Mutex<()> = Mutex::new(());
-
-/// One I/O thread as others see it.
-#[derive(Debug, Default)]
-pub(crate) struct ThreadShared {
-    /// What it counts.
-    pub counters: Counters,
-    /// What it counts of memcached's protocol.
-    pub memcached: memcached::Counts,
-    /// Connections that it serves, for choosing the least loaded one.
-    pub connections: AtomicUsize,
-    /// That it still goes round.
-    pub beats: Beats,
-    /// The keys that it is asked for most.
-    pub hot_keys: HotKeys,
-}
-
-/// What the accepting thread counts.
-#[derive(Debug, Default)]
-pub(crate) struct AcceptCounters {
-    /// Connections accepted since the start.
-    pub accepted: Counter,
-    /// Connections refused because of `maxclients`.
-    pub rejected: Counter,
-    /// Connections refused by protected mode.
-    pub protected: Counter,
-    /// Connections closed because of `maxmemory-clients`.
-    pub evicted: Counter,
-}
 
 /// The shared state of one server.
 pub(crate) struct Server {
@@ -146,80 +117,6 @@ pub(crate) struct Server {
     login_log: Throttle,
     stop: watch::Sender<bool>,
     log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
-}
-
-/// Where the counters stood at the last CONFIG RESETSTAT.
-#[derive(Debug, Default)]
-struct Base {
-    totals: Totals,
-    /// One for each command by its id; none before the first reset.
-    commands: Vec<CommandTotals>,
-}
-
-/// What the counters of all threads add up to.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Totals {
-    pub commands: u64,
-    pub errors: u64,
-    pub keyspace_hits: u64,
-    pub keyspace_misses: u64,
-    pub input_bytes: u64,
-    pub output_bytes: u64,
-    pub reads: u64,
-    pub writes: u64,
-    pub input_limit_closed: u64,
-    pub output_limit_closed: u64,
-    pub rejected_stalled: u64,
-    pub rejected_maxmemory: u64,
-    pub damaged_reads: u64,
-    pub expired_keys: u64,
-    pub evicted_keys: u64,
-    pub expire_lag: Distribution,
-    pub accepted: u64,
-    pub rejected: u64,
-    pub protected: u64,
-}
-
-impl Totals {
-    fn add(&mut self, c: &Counters) {
-        self.commands += c.commands.value();
-        self.errors += c.errors.value();
-        self.keyspace_hits += c.keyspace_hits.value();
-        self.keyspace_misses += c.keyspace_misses.value();
-        self.input_bytes += c.input_bytes.value();
-        self.output_bytes += c.output_bytes.value();
-        self.reads += c.reads.value();
-        self.writes += c.writes.value();
-        self.input_limit_closed += c.input_limit_closed.value();
-        self.output_limit_closed += c.output_limit_closed.value();
-        self.rejected_stalled += c.rejected_stalled.value();
-        self.rejected_maxmemory += c.rejected_maxmemory.value();
-        self.damaged_reads += c.damaged_reads.value();
-        self.expired_keys += c.expired_keys.value();
-    }
-
-    fn subtract(&mut self, base: &Totals) {
-        self.commands = self.commands.saturating_sub(base.commands);
-        self.errors = self.errors.saturating_sub(base.errors);
-        self.keyspace_hits = self.keyspace_hits.saturating_sub(base.keyspace_hits);
-        self.keyspace_misses = self.keyspace_misses.saturating_sub(base.keyspace_misses);
-        self.input_bytes = self.input_bytes.saturating_sub(base.input_bytes);
-        self.output_bytes = self.output_bytes.saturating_sub(base.output_bytes);
-        self.reads = self.reads.saturating_sub(base.reads);
-        self.writes = self.writes.saturating_sub(base.writes);
-        self.input_limit_closed = self.input_limit_closed.saturating_sub(base.input_limit_closed);
-        self.output_limit_closed =
-            self.output_limit_closed.saturating_sub(base.output_limit_closed);
-        self.rejected_stalled = self.rejected_stalled.saturating_sub(base.rejected_stalled);
-        self.rejected_maxmemory = self.rejected_maxmemory.saturating_sub(base.rejected_maxmemory);
-        self.damaged_reads = self.damaged_reads.saturating_sub(base.damaged_reads);
-        self.expired_keys = self.expired_keys.saturating_sub(base.expired_keys);
-        self.evicted_keys = self.evicted_keys.saturating_sub(base.evicted_keys);
-        self.expire_lag.subtract(&base.expire_lag);
-        self.accepted = self.accepted.saturating_sub(base.accepted);
-        self.rejected = self.rejected.saturating_sub(base.rejected);
-        self.protected = self.protected.saturating_sub(base.protected);
-    }
 }
 
 /// What a server is built from.

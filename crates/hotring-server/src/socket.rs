@@ -34,13 +34,14 @@ use hotring_log::{Lsn, Trouble};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use crate::batching::Fed;
 use crate::client::{Closing, KILLED, MESSAGES, OVERFLOWED, USERS_CHANGED};
 use crate::clock;
 use crate::commands::pubsub::leave_all;
 use crate::config::OnError;
 use crate::counters::Counters;
 use crate::durability;
-use crate::executor::{Conversation, Executor, Fed, WaitEnd};
+use crate::executor::{Conversation, Executor, WaitEnd};
 use crate::fiber::{Batch, Fiber};
 use crate::lent::Attached;
 use crate::server::Server;

@@ -3,53 +3,15 @@
 //! Each thread that serves connections says every [`BEAT`] that it still goes round, from a timer of its event
 //! loop: also one that has nothing to do, and one that is busy all the time. The time since is what others look at.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::clock;
+use crate::beats::BEAT;
 use crate::server::Server;
 use crate::threads;
 
-/// Time between two beats.
-pub(crate) const BEAT: Duration = Duration::from_millis(100);
-
 /// What the thread is called that looks at them.
 pub(crate) const THREAD: &str = "hotring-watch";
-
-/// One thread's beats.
-#[derive(Debug, Default)]
-pub(crate) struct Beats {
-    /// Milliseconds from the server's start to the last one; 0 before the first, and behind the last.
-    last: AtomicU64,
-    /// The log says that there are none.
-    is_told: AtomicBool,
-}
-
-impl Beats {
-    /// The thread goes round.
-    pub(crate) fn beat(&self, server: &Server) {
-        // ORDERING: Relaxed, a figure that is compared with a time.
-        self.last.store(since_start(server).max(1), Ordering::Relaxed);
-    }
-
-    /// The thread has ended.
-    pub(crate) fn end(&self) {
-        self.last.store(0, Ordering::Relaxed);
-    }
-
-    /// How long ago the last one was.
-    fn age(&self, server: &Server) -> Duration {
-        // ORDERING: Relaxed, as in `beat`.
-        match self.last.load(Ordering::Relaxed) {
-            0 => Duration::ZERO,
-            last => Duration::from_millis(since_start(server).saturating_sub(last)),
-        }
-    }
-}
-
-fn since_start(server: &Server) -> u64 {
-    clock::monotonic().duration_since(server.started).as_millis() as u64
-}
 
 /// What of the server stands still for longer than `watchdog-period`, in words; None if nothing does.
 pub(crate) fn stuck(server: &Server) -> Option<String> {
@@ -65,14 +27,14 @@ pub(crate) fn stuck(server: &Server) -> Option<String> {
 
 fn stuck_threads(server: &Server) -> impl Iterator<Item = (usize, Duration)> {
     let period = Duration::from_millis(server.config().watchdog_ms);
-    let age = |thread: usize| (thread, server.threads[thread].beats.age(server));
+    let age = |thread: usize| (thread, server.threads[thread].beats.age(server.started));
     let is_stuck = move |(_, age): &(usize, Duration)| !period.is_zero() && *age >= period;
     (0..server.threads.len()).map(age).filter(is_stuck)
 }
 
 /// The thread that was seen longest ago, and how long ago, if that is more than some beats.
 pub(crate) fn slowest(server: &Server) -> Option<(usize, Duration)> {
-    let ages = (0..server.threads.len()).map(|i| (i, server.threads[i].beats.age(server)));
+    let ages = (0..server.threads.len()).map(|i| (i, server.threads[i].beats.age(server.started)));
     ages.max_by_key(|(_, age)| *age).filter(|(_, age)| *age > 10 * BEAT)
 }
 

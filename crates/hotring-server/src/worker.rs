@@ -16,13 +16,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::beats;
 use crate::client::{ClientShared, KILLED};
 use crate::clock;
 use crate::executor::Conversation;
 use crate::listen::Incoming;
 use crate::server::Server;
 use crate::socket::{Socket, Thread};
-use crate::watchdog;
 
 /// How long clients may take to fetch their last replies when the server stops.
 const FINISH_MAX: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub(crate) fn run(
     let thread = Rc::new(Thread::new(server.clone(), index, seed));
     runtime.block_on(async {
         // Before anything runs: a thread that is stuck by its first request has come by once.
-        server.threads[index].beats.beat(server);
+        server.threads[index].beats.beat(server.started);
         let receiving = tokio::task::spawn_local(receive(thread.clone(), incoming));
         let collecting = tokio::task::spawn_local(collect(thread.clone()));
         // Also for those that finish.
@@ -55,11 +55,11 @@ pub(crate) fn run(
 /// Says that the thread goes round, and gives back removed memory also while no command comes; a look that finds
 /// none is a comparison.
 async fn collect(thread: Rc<Thread>) {
-    let mut timer = tokio::time::interval(watchdog::BEAT);
+    let mut timer = tokio::time::interval(beats::BEAT);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         timer.tick().await;
-        thread.server.threads[thread.index].beats.beat(&thread.server);
+        thread.server.threads[thread.index].beats.beat(thread.server.started);
         thread.collect();
     }
 }
@@ -168,7 +168,7 @@ async fn finish(thread: &Thread) {
     thread.finishing.set(true);
     let deadline = clock::monotonic() + FINISH_MAX;
     loop {
-        thread.server.threads[thread.index].beats.beat(&thread.server);
+        thread.server.threads[thread.index].beats.beat(thread.server.started);
         let mut open = 0;
         for client in thread.server.clients() {
             if client.thread == thread.index {

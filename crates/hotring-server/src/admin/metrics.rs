@@ -9,8 +9,8 @@ use std::fmt::Write;
 use crate::counters::CommandTotals;
 use crate::facts::{Facts, cpu_seconds, rss_bytes};
 use crate::histogram::{BOUNDS, Distribution, bound_ns};
-use crate::server::Totals;
 use crate::snapshots::SnapshotStatus;
+use crate::totals::Totals;
 
 /// What Prometheus calls this format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

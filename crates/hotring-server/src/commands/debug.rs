@@ -131,8 +131,8 @@ mod tests {
     use hotring_protocol::Version;
     use hotring_store::Options;
 
-    use crate::commands::string::dialogue::{Dialogue, play_to};
     use crate::config::Config;
+    use crate::executor::dialogue::{Dialogue, play_to};
     use crate::guard::Guard;
 
     #[test]

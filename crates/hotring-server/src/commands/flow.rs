@@ -83,7 +83,7 @@ pub(crate) fn unblock(c: &mut Context<'_>) -> Outcome {
 mod tests {
     use hotring_protocol::Version;
 
-    use crate::commands::string::dialogue::{Dialogue, play};
+    use crate::executor::dialogue::{Dialogue, play};
 
     #[test]
     fn arguments_are_checked_as_redis_checks_them() {

@@ -56,7 +56,7 @@ pub(crate) fn kill(_: &mut Context<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use crate::commands::string::dialogue::play;
+    use crate::executor::dialogue::play;
 
     /// Redis 7.0's replies: they were errors here, at the end of clients' own tests.
     #[test]

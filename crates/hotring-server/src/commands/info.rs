@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn removed_items_count_once_until_their_memory_is_free() {
-        use crate::commands::string::dialogue::Dialogue;
+        use crate::executor::dialogue::Dialogue;
 
         let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
         for i in 0..3 {
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn hot_keys_are_shown_to_who_names_them_and_may_read_them() {
-        use crate::commands::string::dialogue::Dialogue;
+        use crate::executor::dialogue::Dialogue;
 
         let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
         for _ in 0..200 {
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn figures_of_commands_are_shown_to_who_asks_for_them() {
-        use crate::commands::string::dialogue::Dialogue;
+        use crate::executor::dialogue::Dialogue;
 
         let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
         dialogue.say("SET a 1");

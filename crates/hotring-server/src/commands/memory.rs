@@ -163,7 +163,7 @@ pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
 mod tests {
     use hotring_protocol::Version;
 
-    use crate::commands::string::dialogue::Dialogue;
+    use crate::executor::dialogue::Dialogue;
 
     #[test]
     fn figures_and_what_they_say() {

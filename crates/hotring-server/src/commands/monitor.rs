@@ -36,7 +36,7 @@ fn set(client: &mut Client, monitors: bool) {
 mod tests {
     use hotring_protocol::Version;
 
-    use crate::commands::string::dialogue::Dialogue;
+    use crate::executor::dialogue::Dialogue;
 
     /// The requests that a reply shows, without time and address.
     fn shown(reply: &str) -> Vec<String> {

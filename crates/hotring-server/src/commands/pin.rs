@@ -49,7 +49,7 @@ pub(crate) fn pinned(c: &mut Context<'_>) -> Outcome {
 mod tests {
     use hotring_protocol::Version;
 
-    use crate::commands::string::dialogue::Dialogue;
+    use crate::executor::dialogue::Dialogue;
 
     #[test]
     fn keys_are_pinned_listed_and_let_go() {

@@ -246,6 +246,4 @@ pub(crate) fn strlen(c: &mut Context<'_>) -> Outcome {
 }
 
 #[cfg(test)]
-pub(crate) mod dialogue;
-#[cfg(test)]
 mod tests;

@@ -47,7 +47,7 @@ fn limit(text: &[u8]) -> Result<Option<Duration>, Failure> {
 mod tests {
     use hotring_protocol::Version;
 
-    use crate::commands::string::dialogue::{Dialogue, play};
+    use crate::executor::dialogue::{Dialogue, play};
 
     #[test]
     fn a_value_that_is_there_is_no_reason_to_wait() {

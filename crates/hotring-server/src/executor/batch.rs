@@ -5,17 +5,7 @@ use hotring_protocol::{
 };
 use hotring_store::{Key, KeyHash, Session};
 
-/// Most requests that are decoded before the first of them runs.
-pub(crate) const BATCH_LEN: usize = 64;
-
-/// A batch, and all that is run at one time, ends with the request that reaches this length of input.
-/// More can be there at once only behind a command that has waited: the thread's other connections are
-/// to have a turn in between, and places of arguments take more memory than short arguments themselves.
-pub(crate) const TURN_LEN: usize = 64 << 10;
-
-/// Fewest requests for which fetching ahead pays: it saves 4 % of the CPU time of 4 pipelined GETs
-/// over a million keys, 9 % of 8, a quarter of 16, and nothing measurable of 2 or 3.
-pub(crate) const PREFETCH_MIN: usize = 4;
+use crate::batching::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
 
 /// Room for a batch, which serves one after the other.
 pub(super) struct Batch {

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hotring_store::{Options, Watched};
 
-use super::{BATCH_LEN, Conversation, Executor, Fed, TURN_LEN, WaitEnd};
+use super::{Conversation, Executor, Fed, TURN_LEN, WaitEnd};
+use crate::batching::BATCH_LEN;
 use crate::client::Closing;
 use crate::commands::NOT_BUILT_IN;
 use crate::config::Config;
@@ -413,7 +414,7 @@ fn calls_are_counted_by_command_and_a_few_are_timed() {
     while totals("get").times.count() == 1 {
         feed("GET a\r\nGET a\r\nMULTI\r\nGET a\r\nEXEC\r\nCLIENT ID\r\n");
         runs += 1;
-        assert!(runs < 2 * u64::from(super::sampler::SAMPLED_RUN));
+        assert!(runs < 2 * u64::from(crate::batching::SAMPLED_RUN));
     }
     assert_eq!((totals("get").calls, totals("get").times.count()), (1 + 3 * runs, 3));
     assert_eq!((totals("exec").calls, totals("exec").times.count()), (runs, runs));

@@ -1,7 +1,7 @@
 //! The list over streams whose shares are known.
 
 use super::*;
-use crate::executor::Notes;
+use crate::batching::Notes;
 use crate::random::Random;
 
 const NOW: u64 = 1_700_000_000_000;

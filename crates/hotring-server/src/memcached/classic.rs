@@ -6,11 +6,11 @@ use hotring_store::{Note, NotedAction, SetExpiry, StoreError, ValueRef};
 
 use super::access::{fetched, is_due};
 use super::context::{Context, Outcome, Refusal, check_key};
-use super::counts::Count;
-use super::detail::Done;
 use super::item::{Change, Changed, Mode, Put, Stored};
 use super::{VERSION, block};
 use crate::client::Closing;
+use crate::memcached_state::Count;
+use crate::memcached_state::Done;
 
 const BAD_TIME: Refusal = Refusal::Text("CLIENT_ERROR invalid exptime argument");
 

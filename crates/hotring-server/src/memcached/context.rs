@@ -4,11 +4,11 @@ use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{Data, KEY_LEN_MAX, Writer};
 use hotring_store::{Session, SetExpiry, StoreError};
 
-use super::counts::{Count, Counts};
 use crate::client::{Client, Closing};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::loading::LOADING;
+use crate::memcached_state::{Count, Counts};
 use crate::server::Server;
 
 /// Numbers of seconds above this are a time, and not how long from now: 30 days.

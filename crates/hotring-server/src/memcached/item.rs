@@ -8,8 +8,8 @@ use hotring_store::{
 use hotring_protocol::memcached::parse_u64;
 
 use super::context::{Context, Refusal};
-use super::counts::Count;
-use super::detail::Done;
+use crate::memcached_state::Count;
+use crate::memcached_state::Done;
 
 /// When something is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,11 +9,8 @@ mod access;
 mod auth;
 mod classic;
 mod context;
-mod counts;
-mod detail;
 mod item;
 mod meta;
-mod shared;
 mod stats;
 
 use hotring_protocol::memcached::{
@@ -22,19 +19,17 @@ use hotring_protocol::memcached::{
 use hotring_protocol::{ArgsView, Spec, lookup};
 use hotring_store::{Key, Session};
 
+use crate::batching::{BATCH_LEN, Fed, Notes, PREFETCH_MIN, TURN_LEN};
 use crate::client::{Client, Closing};
 use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::executor::{BATCH_LEN, Fed, Notes, PREFETCH_MIN, TURN_LEN};
 use crate::hot_keys::HotKeys;
+use crate::memcached_state::Counts;
 use crate::notify;
 use crate::random::Random;
 use crate::server::Server;
 use context::{Context, Outcome, Refusal};
-pub(crate) use counts::Counts;
-pub(crate) use hotring_protocol::memcached::NAMES;
-pub(crate) use shared::Shared;
 
 /// The version of memcached that this protocol is of; clients decide by it.
 pub(crate) const VERSION: &str = "1.6.45";

@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use hotring_protocol::memcached::{KEY_LEN_MAX, parse_u32};
 use hotring_store::{EvictionPolicy, ValueRef};
 
+use super::VERSION;
 use super::context::{Context, Outcome, Refusal};
-use super::counts::NAMES;
-use super::{VERSION, counts::Sums};
+use crate::memcached_state::COUNT_NAMES;
+use crate::memcached_state::Sums;
 
 /// The class that all items are in, and how many there are in memcached.
 const CLASS: u32 = 1;
@@ -67,7 +68,7 @@ fn general(c: &mut Context<'_>) {
     reply.stat("total_connections", totals.accepted);
     reply.stat("rejected_connections", totals.rejected);
     reply.stat("connection_structures", clients);
-    for (name, sum) in NAMES.iter().zip(sums) {
+    for (name, sum) in COUNT_NAMES.iter().zip(sums) {
         reply.stat(name, sum);
     }
     reply.stat("bytes_read", totals.input_bytes);
@@ -139,7 +140,7 @@ fn slabs(c: &mut Context<'_>) {
 }
 
 fn sum(sums: &Sums, name: &str) -> u64 {
-    NAMES.iter().position(|other| *other == name).map_or(0, |at| sums[at])
+    COUNT_NAMES.iter().position(|other| *other == name).map_or(0, |at| sums[at])
 }
 
 /// The connections of both protocols, each by its number.

@@ -2,8 +2,8 @@
 
 use hotring_protocol::Version;
 
-use crate::commands::string::dialogue::Dialogue;
 use crate::config::Notify;
+use crate::executor::dialogue::Dialogue;
 
 #[test]
 fn the_setting_is_read_and_written_as_by_redis() {

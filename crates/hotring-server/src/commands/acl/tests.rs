@@ -3,7 +3,7 @@
 use hotring_protocol::Version;
 
 use crate::client::Closing;
-use crate::commands::string::dialogue::{Dialogue, play};
+use crate::executor::dialogue::{Dialogue, play};
 
 #[test]
 fn a_user_may_do_what_its_rules_say() {

@@ -1,6 +1,6 @@
 //! SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP: every option and every error.
 
-use crate::commands::string::dialogue::play;
+use crate::executor::dialogue::play;
 
 #[test]
 fn single_bits() {

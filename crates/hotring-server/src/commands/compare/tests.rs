@@ -1,6 +1,6 @@
 //! SET with comparisons, DELEX, DELIFEQ, DIGEST: every option and every error.
 
-use crate::commands::string::dialogue::play;
+use crate::executor::dialogue::play;
 
 #[test]
 fn digests_are_those_of_xxh3() {

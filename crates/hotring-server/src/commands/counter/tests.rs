@@ -1,6 +1,6 @@
 //! INCREX: bounds, expiries, and every error. The expected replies are those of Redis 8.8.
 
-use crate::commands::string::dialogue::play;
+use crate::executor::dialogue::play;
 
 #[test]
 fn integers_within_bounds() {

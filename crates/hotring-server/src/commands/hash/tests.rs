@@ -3,7 +3,7 @@
 use hotring_protocol::Version;
 use hotring_store::Options;
 
-use crate::commands::string::dialogue::{Dialogue, play, play_with};
+use crate::executor::dialogue::{Dialogue, play, play_with};
 
 const WRONG: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value¶";
 

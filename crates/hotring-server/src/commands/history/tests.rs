@@ -4,7 +4,7 @@ use hotring_protocol::Version;
 use hotring_store::Options;
 
 use crate::client::Closing;
-use crate::commands::string::dialogue::{Dialogue, play, play_with};
+use crate::executor::dialogue::{Dialogue, play, play_with};
 
 fn keeping(history: usize) -> Options {
     Options { history, ..Options::default() }

@@ -1,6 +1,6 @@
 //! DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, RANDOMKEY: every option and every error.
 
-use crate::commands::string::dialogue::play;
+use crate::executor::dialogue::play;
 
 #[test]
 fn presence() {

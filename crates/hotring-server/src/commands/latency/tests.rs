@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hotring_protocol::Version;
 
-use crate::commands::string::dialogue::{Dialogue, play};
+use crate::executor::dialogue::{Dialogue, play};
 use crate::latency::{COMMAND, EXPIRE_CYCLE};
 
 /// Where a dialogue's clock stands, in seconds.

@@ -3,7 +3,7 @@
 use hotring_protocol::Version;
 
 use super::LISTED_MAX;
-use crate::commands::string::dialogue::{Dialogue, play};
+use crate::executor::dialogue::{Dialogue, play};
 
 #[test]
 fn several_values() {

@@ -1,6 +1,6 @@
 //! INCR and its variants: every error.
 
-use crate::commands::string::dialogue::play;
+use crate::executor::dialogue::play;
 
 #[test]
 fn integers() {

@@ -2,7 +2,7 @@
 
 use hotring_protocol::Version;
 
-use crate::commands::string::dialogue::{Dialogue, play};
+use crate::executor::dialogue::{Dialogue, play};
 
 #[test]
 fn subscriptions_are_confirmed_one_by_one() {

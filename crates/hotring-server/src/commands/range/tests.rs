@@ -1,6 +1,6 @@
 //! GETRANGE, SUBSTR and SETRANGE: every place inside and outside of the value.
 
-use crate::commands::string::dialogue::play;
+use crate::executor::dialogue::play;
 
 #[test]
 fn getrange() {

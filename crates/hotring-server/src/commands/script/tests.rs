@@ -2,7 +2,7 @@
 
 use hotring_protocol::Version;
 
-use crate::commands::string::dialogue::{Dialogue, play};
+use crate::executor::dialogue::{Dialogue, play};
 
 /// A request whose arguments may hold anything.
 fn ask(dialogue: &mut Dialogue, args: &[&str]) -> String {

@@ -4,7 +4,7 @@ use hotring_protocol::Version;
 use hotring_store::Options;
 use hotring_store::index::{Checksum, Config as IndexConfig, Part};
 
-use crate::commands::string::dialogue::{Dialogue, play, play_with};
+use crate::executor::dialogue::{Dialogue, play, play_with};
 use crate::scrub::Walk;
 
 fn with(checksum: Checksum) -> Options {

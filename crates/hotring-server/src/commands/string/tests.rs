@@ -3,7 +3,7 @@
 use hotring_protocol::Version;
 use hotring_store::Options;
 
-use super::dialogue::{Dialogue, play};
+use crate::executor::dialogue::{Dialogue, play};
 
 #[test]
 fn get_and_set() {

@@ -3,8 +3,8 @@
 use hotring_protocol::Version;
 
 use super::*;
-use crate::commands::string::dialogue::{Dialogue, play};
 use crate::config::Config;
+use crate::executor::dialogue::{Dialogue, play};
 use crate::tracking;
 
 /// The message that keys have changed, in RESP3.

@@ -3,7 +3,7 @@
 use hotring_protocol::Version;
 
 use crate::client::Closing;
-use crate::commands::string::dialogue::{Dialogue, play};
+use crate::executor::dialogue::{Dialogue, play};
 
 #[test]
 fn what_is_queued_runs_at_exec_and_errors_within_stop_nothing() {

@@ -3,7 +3,8 @@
 use hotring_store::Watched;
 
 use super::*;
-use crate::executor::{Fed, WaitEnd};
+use crate::batching::Fed;
+use crate::executor::WaitEnd;
 
 #[test]
 fn what_one_protocol_stores_the_other_reads() {

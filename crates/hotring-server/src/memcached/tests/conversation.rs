@@ -1,7 +1,7 @@
 //! Conversations as a whole: pieces, batches, limits, ends, and who may talk.
 
 use super::*;
-use crate::memcached::BATCH_LEN;
+use crate::batching::BATCH_LEN;
 
 fn sample() -> Vec<u8> {
     let mut input = b"set a 5 0 3\r\nx\r\n\r\nget a\r\nms b 2 c\r\nhi\r\nmg b v k\r\n".to_vec();

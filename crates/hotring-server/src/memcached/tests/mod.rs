@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use hotring_store::Options;
 
-use super::Shared;
 use crate::client::Closing;
 use crate::config::Config;
 use crate::executor::{Conversation, Executor};
+use crate::memcached_state::Shared;
 use crate::server::{Parts, Server};
 use crate::settings::MemcachedSettings;
 

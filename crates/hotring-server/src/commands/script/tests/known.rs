@@ -3,7 +3,7 @@
 use hotring_protocol::Version;
 
 use super::{ask, eval, sha};
-use crate::commands::string::dialogue::Dialogue;
+use crate::executor::dialogue::Dialogue;
 
 /// Removes a lock if it is still one's own: redis-py's Lock, Laravel's cache locks, phpredis's sessions.
 const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \

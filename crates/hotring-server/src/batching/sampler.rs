@@ -7,11 +7,11 @@
 use crate::random::Random;
 
 /// One in so many runs, on average.
-pub(super) const SAMPLED_RUN: u32 = 256;
+pub(crate) const SAMPLED_RUN: u32 = 256;
 
 /// Chooses a thread's runs.
 #[derive(Debug, Default)]
-pub(super) struct Sampler {
+pub(crate) struct Sampler {
     /// Runs until the next one.
     left: u32,
 }
@@ -19,7 +19,7 @@ pub(super) struct Sampler {
 impl Sampler {
     /// Begins a run: whether it is looked at, as the first one is.
     #[inline]
-    pub(super) fn begin_run(&mut self, random: &mut Random) -> bool {
+    pub(crate) fn begin_run(&mut self, random: &mut Random) -> bool {
         match self.left.checked_sub(1) {
             Some(left) => {
                 self.left = left;

@@ -32,7 +32,7 @@ pub(crate) enum Count {
 }
 
 /// memcached's names, in the order of [`Count`].
-pub(crate) const NAMES: [&str; LEN] = [
+pub(crate) const COUNT_NAMES: [&str; LEN] = [
     "cmd_get",
     "cmd_set",
     "cmd_flush",

@@ -6,14 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotring_store::Session;
 
-use super::auth::Users;
 use super::counts::Sums;
 use super::detail::Detail;
+use super::users::Users;
 use crate::fiber;
 use crate::pause::ClientPause;
-use crate::server::ThreadShared;
 use crate::settings::MemcachedSettings;
 use crate::start_error::StartError;
+use crate::thread_shared::ThreadShared;
 use crate::throttle::Throttle;
 
 /// The shared state of the protocol.

@@ -27,7 +27,7 @@ struct Prefix {
 
 /// Something that is done to a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Done {
+pub(crate) enum Done {
     Hit,
     Miss,
     Set,
@@ -36,19 +36,19 @@ pub(super) enum Done {
 
 impl Detail {
     /// Begins to count, or ends it. What has been counted stays.
-    pub(super) fn turn(&self, on: bool) {
+    pub(crate) fn turn(&self, on: bool) {
         // ORDERING: Relaxed, here and below: a request more or less is counted.
         self.is_on.store(on, Ordering::Relaxed);
     }
 
     /// Whether requests are counted.
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
     /// Counts, if it is on. Of new prefixes at most `prefixes_max` are counted.
     #[inline]
-    pub(super) fn note(&self, key: &[u8], done: Done, prefixes_max: usize) {
+    pub(crate) fn note(&self, key: &[u8], done: Done, prefixes_max: usize) {
         if self.is_on() {
             self.count(key, done, prefixes_max);
         }
@@ -74,12 +74,12 @@ impl Detail {
     }
 
     /// Counts from zero again, of no prefixes.
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.lock().clear();
     }
 
     /// All counts, a line for each prefix.
-    pub(super) fn dump(&self) -> String {
+    pub(crate) fn dump(&self) -> String {
         let mut text = String::new();
         for (name, prefix) in &*self.lock() {
             let Prefix { gets, hits, sets, deletes } = prefix;
