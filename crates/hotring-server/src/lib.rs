@@ -86,12 +86,14 @@ mod write_snapshots;
 
 pub use admin::markdown as metrics_markdown;
 pub use config::{
-    Config, Counterpart, LogFormat, LogLevel, LogSettings, OnError, SavePoint, Secret,
-    SnapshotSettings, counterpart, toml_value,
+    Config, LogFormat, LogLevel, LogSettings, MemcachedSettings, OnError, SavePoint, Secret,
+    SnapshotSettings,
 };
 pub use files::{NewFile, Special};
 pub use guard::Guard;
 pub use run::{Running, run, start};
-pub use settings::{Change, MemcachedSettings, Setting, find as find_setting, settings};
+pub use settings::{
+    Change, Counterpart, Setting, counterpart, find as find_setting, settings, toml_value,
+};
 pub use start_error::StartError;
 pub use tls::{AuthClients, Protocols, TlsSettings};

@@ -2,9 +2,9 @@
 
 use hotring_protocol::{glob_match, quoted};
 
-use crate::config::{change_running, rewrite_file};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
+use crate::settings::{change_running, rewrite_file};
 use crate::settings::{find, settings};
 
 pub(crate) fn get(c: &mut Context<'_>) -> Outcome {

@@ -2,8 +2,8 @@
 
 use hotring_store::index::Checksum;
 
+use super::setting::{Change, Setting};
 use super::values::{boolean, fraction, number, size, yes_no};
-use super::{Change, Setting};
 
 pub(super) static DATA: &[Setting] = &[
     Setting {

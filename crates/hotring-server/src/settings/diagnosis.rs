@@ -1,7 +1,7 @@
 //! Settings of what the server tells about itself.
 
+use super::setting::{Change, Setting};
 use super::values::number;
-use super::{Change, Setting};
 use crate::config::LogLevel;
 use crate::config::Notify;
 use crate::guard::Guard;

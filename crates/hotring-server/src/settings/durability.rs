@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use hotring_log::When;
 
+use super::setting::{Change, Setting};
 use super::values::{boolean, number, size, yes_no};
-use super::{Change, Setting};
 use crate::config::OnError;
 use crate::config::SavePoint;
 

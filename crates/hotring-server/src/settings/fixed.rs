@@ -1,6 +1,6 @@
 //! Settings that clients and tools ask for and that have one value here.
 
-use super::{Change, Setting};
+use super::setting::{Change, Setting};
 use crate::config::Config;
 
 pub(super) static FIXED: &[Setting] = &[

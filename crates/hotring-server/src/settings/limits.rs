@@ -1,7 +1,7 @@
 //! Limits: what one connection, or all together, may take.
 
+use super::setting::{Change, Setting};
 use super::values::{number, size};
-use super::{Change, Setting};
 
 pub(super) static LIMITS: &[Setting] = &[
     Setting {

@@ -15,53 +15,14 @@ mod network;
 mod operations;
 mod scripts;
 mod security;
+mod setting;
+mod sources;
 mod tls;
 mod values;
 
-use crate::config::Config;
-pub use memcached::MemcachedSettings;
-
-/// When a setting may be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Only before the start.
-    Start,
-    /// Also by CONFIG SET while the server runs.
-    Running,
-    /// Also while it runs, but only for those whom `enable-protected-configs` allows: it names a file.
-    Protected,
-    /// Never: it tells what this server is.
-    Fixed,
-}
-
-/// One setting.
-#[derive(Debug)]
-pub struct Setting {
-    /// Its name in the configuration file, in CONFIG GET, and after `--` on the command line.
-    pub name: &'static str,
-    /// A second spelling for the command line and the file, or "".
-    pub alias: &'static str,
-    /// What stands for the value in the help text.
-    pub placeholder: &'static str,
-    /// What it does, in one sentence.
-    pub help: &'static str,
-    /// When it may be changed.
-    pub change: Change,
-    pub(crate) get: fn(&Config) -> String,
-    pub(crate) set: fn(&mut Config, &str) -> Result<(), String>,
-}
-
-impl Setting {
-    /// The value that holds when nobody sets it.
-    pub fn default_text(&self) -> String {
-        (self.get)(&Config::default())
-    }
-
-    /// The environment variable that sets it: `HOTRING_` and the name in capitals.
-    pub fn variable(&self) -> String {
-        format!("HOTRING_{}", self.name.replace('-', "_").to_ascii_uppercase())
-    }
-}
+pub use setting::{Change, Setting};
+pub use sources::{Counterpart, counterpart, toml_value};
+pub(crate) use sources::{change_running, rewrite_file};
 
 /// Finds a setting by its name or second spelling, in any case.
 pub fn find(name: &str) -> Option<&'static Setting> {
@@ -93,6 +54,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
 mod tests {
     use super::values::size;
     use super::*;
+    use crate::config::Config;
 
     #[test]
     fn every_default_is_accepted_by_its_own_setting() {

@@ -1,7 +1,7 @@
 //! Settings of how the server is watched from outside.
 
+use super::setting::{Change, Setting};
 use super::values::number;
-use super::{Change, Setting};
 use crate::config::LogFormat;
 
 pub(super) static OPERATIONS: &[Setting] = &[

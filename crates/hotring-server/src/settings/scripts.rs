@@ -1,7 +1,7 @@
 //! Settings of scripts: how long, how much, how many.
 
+use super::setting::{Change, Setting};
 use super::values::{number, size};
-use super::{Change, Setting};
 
 pub(super) static SCRIPTS: &[Setting] = &[
     Setting {

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::setting::{Change, Setting};
 use super::values::{boolean, number, yes_no};
-use super::{Change, Setting};
 use crate::config::Secret;
 use crate::guard::Guard;
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::setting::{Change, Setting};
 use super::values::number;
-use super::{Change, Setting};
 use crate::tls::{AuthClients, Protocols};
 
 pub(super) static TLS: &[Setting] = &[

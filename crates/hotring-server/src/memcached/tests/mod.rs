@@ -13,10 +13,10 @@ use hotring_store::Options;
 
 use crate::client::Closing;
 use crate::config::Config;
+use crate::config::MemcachedSettings;
 use crate::executor::{Conversation, Executor};
 use crate::memcached_state::Shared;
 use crate::server::{Parts, Server};
-use crate::settings::MemcachedSettings;
 
 /// Where the clock stands at the start: 2023-11-14, in Unix milliseconds.
 const START: u64 = 1_700_000_000_000;

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use hotring_log::When;
 use hotring_protocol::{Args, Decoded, Decoder, Limits};
 
-use super::Config;
-use crate::settings::{self, Setting};
+use super::super::find;
+use super::super::setting::Setting;
+use crate::config::Config;
 use crate::start_error::StartError;
 
 /// How deep files may name others by `include`.
@@ -240,7 +241,7 @@ pub fn counterpart(directive: &str) -> Counterpart {
     if let Some((_, what, harmless)) = MISSING.iter().find(|(missing, ..)| *missing == name) {
         return Counterpart::Missing { what, harmless };
     }
-    match settings::find(&name) {
+    match find(&name) {
         Some(setting) => Counterpart::Setting(setting),
         None if name == OUTPUT_LIMIT => {
             Counterpart::Partly("the hard limits of normal and pubsub clients")
@@ -280,7 +281,7 @@ pub(super) fn read_file(config: &mut Config, path: &Path) -> Result<Vec<String>,
 
 /// The last line of this name.
 fn said<'a>(lines: &'a [Line], name: &str) -> Option<&'a Line> {
-    let is_setting = |line: &&Line| settings::find(&line.name).is_some_and(|s| s.name == name);
+    let is_setting = |line: &&Line| find(&line.name).is_some_and(|s| s.name == name);
     lines.iter().rev().find(|line| line.name == name || is_setting(line))
 }
 

@@ -210,9 +210,8 @@ fn files_include_others_but_not_for_ever() {
 
 #[test]
 fn the_lists_name_no_setting_but_those_that_redis_files_always_set() {
-    let settings: Vec<_> =
-        WITHOUT_EFFECT.iter().filter(|name| settings::find(name).is_some()).collect();
+    let settings: Vec<_> = WITHOUT_EFFECT.iter().filter(|name| find(name).is_some()).collect();
     assert_eq!(settings, [&"daemonize", &"databases"]);
-    assert!(MISSING.iter().all(|(name, ..)| settings::find(name).is_none()));
+    assert!(MISSING.iter().all(|(name, ..)| find(name).is_none()));
     assert!(WITHOUT_EFFECT.is_sorted());
 }

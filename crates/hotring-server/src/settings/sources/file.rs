@@ -9,9 +9,10 @@ use std::path::Path;
 
 use toml_edit::{Document, DocumentMut, Item, Value};
 
-use super::Config;
+use super::super::setting::Setting;
+use super::super::{find, settings};
+use crate::config::Config;
 use crate::files;
-use crate::settings::{self, Setting, settings};
 use crate::start_error::StartError;
 
 /// What a value has to be.
@@ -30,7 +31,7 @@ pub(super) fn read(config: &mut Config, text: &str, source: &str) -> Result<(), 
         let at = document.as_table().key(name).and_then(|key| key.span());
         let from = format!("{source}, line {}", line_of(text, at.map_or(0, |span| span.start)));
         // What is no setting is told first: a heading may be the start of another program's file.
-        let value = match (settings::find(name), value_text(item)) {
+        let value = match (find(name), value_text(item)) {
             (Some(setting), _) if seen.contains(&setting.name) => {
                 return Err(StartError::new(format!("{from}: {} is set twice", setting.name)));
             }
@@ -117,7 +118,7 @@ fn rewritten(text: &str, config: &Config) -> io::Result<String> {
 
 /// Where a document sets it, in any spelling.
 fn own_item<'a>(document: &'a mut DocumentMut, setting: &Setting) -> Option<&'a mut Item> {
-    let names = |key: &str| settings::find(key).is_some_and(|found| found.name == setting.name);
+    let names = |key: &str| find(key).is_some_and(|found| found.name == setting.name);
     let key = document.iter().map(|(key, _)| key.to_string()).find(|key| names(key))?;
     document.get_mut(&key)
 }
@@ -198,7 +199,7 @@ mod tests {
         config.maxclients = 7;
         config.port = 1;
         config.timeout_s = 3;
-        config.log_level = super::super::LogLevel::Warning;
+        config.log_level = crate::config::LogLevel::Warning;
         config.tcp_keepalive_s = 300;
         config.requirepass = crate::config::Secret::new("from a variable");
         config.changed = ["maxclients", "timeout", "loglevel", "tcp-keepalive"].into();

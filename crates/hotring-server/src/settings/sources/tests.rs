@@ -1,6 +1,7 @@
 //! Where settings come from, and which source wins.
 
 use super::*;
+use crate::config::LogFormat;
 
 #[test]
 fn environment_wins_over_the_file_and_knows_settings_only() {
@@ -83,13 +84,13 @@ fn the_image_can_be_reached_unless_a_file_says_where_to_listen() {
 fn addresses_come_from_the_strongest_source_alone() {
     for name in ["listen", "tls-listen", "memcached"] {
         let mut config = Config::default();
-        let text = |c: &Config| (settings::find(name).unwrap().get)(c);
+        let text = |c: &Config| (find(name).unwrap().get)(c);
         file::read(&mut config, &format!("{name} = ['127.0.0.1:1', '127.0.0.1:2']"), "x.toml")
             .unwrap();
         assert_eq!(text(&config), "127.0.0.1:1 127.0.0.1:2");
         file::read(&mut config, &format!("{name} = '127.0.0.1:3'"), "y.toml").unwrap();
         assert_eq!(text(&config), "127.0.0.1:3");
-        let variable = settings::find(name).unwrap().variable();
+        let variable = find(name).unwrap().variable();
         let variables = [(variable.into(), "127.0.0.1:4".into())];
         config.read_environment(variables.into_iter()).unwrap();
         assert_eq!(text(&config), "127.0.0.1:4");

@@ -1,0 +1,174 @@
+//! The server's configuration and the places that it comes from.
+//!
+//! Later sources win: defaults, then `HOTRING_DEFAULT_...` variables, which are the defaults of a container's image,
+//! then a redis.conf that somebody brings along (`redis_conf`), then the TOML file of `--config` (`file`), then
+//! `HOTRING_...` variables, then flags. All of them have the same names, which are those of CONFIG GET and
+//! CONFIG SET too. A name that is no setting is refused wherever it stands: a server that does something else
+//! than was asked for is worse than none.
+
+mod file;
+mod redis_conf;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use hotring_protocol::quoted;
+
+use super::setting::Change;
+use super::{find, settings};
+use crate::config::Config;
+use crate::start_error::StartError;
+
+pub(crate) use file::rewrite as rewrite_file;
+pub use file::toml_value;
+pub use redis_conf::{Counterpart, counterpart};
+
+/// How variables begin that are other defaults.
+const DEFAULTS: &str = "HOTRING_DEFAULT_";
+
+impl Config {
+    /// Sets one setting by name. `from` says where the text came from, for the error.
+    pub fn set(&mut self, name: &str, value: &str, from: &str) -> Result<(), StartError> {
+        let Some(setting) = find(name) else {
+            let hint = nearest(name).map(|n| format!("; did you mean '{n}'?")).unwrap_or_default();
+            return Err(StartError::new(format!("{from}: there is no setting '{name}'{hint}")));
+        };
+        (setting.set)(self, value).map_err(|why| {
+            StartError::new(format!("{from}: {} {why}, not '{value}'", setting.name))
+        })
+    }
+
+    /// Reads a TOML file, in which settings stand under their names.
+    pub fn read_file(&mut self, path: &Path) -> Result<(), StartError> {
+        let text = read_to_string(path)?;
+        file::read(self, &text, &path.display().to_string())?;
+        // The folder that the server runs in may be another one by the time that it is written.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        self.file = Some(path);
+        Ok(())
+    }
+
+    /// Reads a redis.conf; returns which of its lines have no effect here.
+    pub fn read_redis_conf(&mut self, path: &Path) -> Result<Vec<String>, StartError> {
+        redis_conf::read_file(self, path)
+    }
+
+    /// Takes settings from `HOTRING_...` variables.
+    pub fn read_environment(
+        &mut self,
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Result<(), StartError> {
+        self.read_variables(variables, |variable| match variable.strip_prefix(DEFAULTS) {
+            Some(_) => None,
+            None => variable.strip_prefix("HOTRING_"),
+        })
+    }
+
+    /// Takes what holds where no other source says it from `HOTRING_DEFAULT_...` variables: an image of a container
+    /// has to be reached from outside, and its users bring files that are to win over it.
+    pub fn read_default_environment(
+        &mut self,
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Result<(), StartError> {
+        self.read_variables(variables, |variable| variable.strip_prefix(DEFAULTS))
+    }
+
+    fn read_variables(
+        &mut self,
+        variables: impl Iterator<Item = (OsString, OsString)>,
+        setting_name: fn(&str) -> Option<&str>,
+    ) -> Result<(), StartError> {
+        let named: Vec<(String, String, OsString)> = variables
+            .filter_map(|(variable, value)| {
+                let variable = variable.to_string_lossy().into_owned();
+                let name = setting_name(&variable)?;
+                Some((name.to_ascii_lowercase().replace('_', "-"), variable, value))
+            })
+            .collect();
+        self.forget_addresses(named.iter().map(|(name, ..)| name.as_str()));
+        for (name, variable, value) in named {
+            let from = format!("environment variable {variable}");
+            // It may be a password: to go on without it would leave the server open.
+            let Ok(value) = value.into_string() else {
+                return Err(StartError::new(format!("{from}: its value is not UTF-8")));
+            };
+            self.set(&name, &value, &from)?;
+        }
+        Ok(())
+    }
+
+    /// Where to listen is said by the strongest source alone: forgets what weaker ones have said of it, before
+    /// this one sets `names`. In one and the same source `listen` goes before `bind` and `port`.
+    pub fn forget_addresses<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        for setting in names.into_iter().filter_map(find) {
+            match setting.name {
+                "listen" | "bind" | "port" => self.listen.clear(),
+                "tls-listen" | "tls-port" => self.tls.listen.clear(),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Applies CONFIG SET of a connection from `peer`: all of `changes` or none; the error is Redis's text.
+pub(crate) fn change_running(
+    config: &Config,
+    changes: &[(String, String)],
+    peer: &str,
+) -> Result<Config, String> {
+    let mut changed = config.clone();
+    let mut seen: Vec<&'static str> = Vec::new();
+    for (name, value) in changes {
+        let failed = |why: &str| {
+            format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+        };
+        let Some(setting) = find(name) else {
+            return Err(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
+                quoted(name.as_bytes())
+            ));
+        };
+        if seen.contains(&setting.name) {
+            return Err(failed("duplicate parameter"));
+        }
+        seen.push(setting.name);
+        if setting.change == Change::Start {
+            return Err(failed("can't set immutable config"));
+        }
+        if setting.change == Change::Protected && !config.enable_protected_configs.allows(peer) {
+            return Err(failed("can't set protected config"));
+        }
+        (setting.set)(&mut changed, value).map_err(|why| failed(&why))?;
+        changed.changed.insert(setting.name);
+    }
+    Ok(changed)
+}
+
+fn read_to_string(path: &Path) -> Result<String, StartError> {
+    std::fs::read_to_string(path)
+        .map_err(|e| StartError::new(format!("cannot read {}: {e}", path.display())))
+}
+
+/// The setting's name that is nearest to a mistyped one, if one is near.
+fn nearest(name: &str) -> Option<&'static str> {
+    let lower = name.to_ascii_lowercase();
+    let closest = settings().map(|s| (distance(&lower, s.name), s.name)).min()?;
+    (closest.0 <= 2).then_some(closest.1)
+}
+
+/// Levenshtein distance.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
