@@ -4,6 +4,7 @@ mod log;
 mod memcached;
 pub(crate) mod notify;
 mod secret;
+mod tls;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,12 +14,12 @@ use hotring_store::{EvictionOptions, EvictionPolicy, Store};
 
 use crate::engine::IndexSettings;
 use crate::guard::Guard;
-use crate::tls::TlsSettings;
 
 pub use log::{LogSettings, OnError, SavePoint, SnapshotSettings};
 pub use memcached::MemcachedSettings;
 pub(crate) use notify::Notify;
 pub use secret::Secret;
+pub use tls::{AuthClients, Protocols, TlsSettings};
 
 /// All settings of a server. `settings/` names and explains each.
 #[derive(Clone, Debug, PartialEq)]

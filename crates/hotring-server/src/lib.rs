@@ -86,8 +86,8 @@ mod write_snapshots;
 
 pub use admin::markdown as metrics_markdown;
 pub use config::{
-    Config, LogFormat, LogLevel, LogSettings, MemcachedSettings, OnError, SavePoint, Secret,
-    SnapshotSettings,
+    AuthClients, Config, LogFormat, LogLevel, LogSettings, MemcachedSettings, OnError, Protocols,
+    SavePoint, Secret, SnapshotSettings, TlsSettings,
 };
 pub use files::{NewFile, Special};
 pub use guard::Guard;
@@ -96,4 +96,3 @@ pub use settings::{
     Change, Counterpart, Setting, counterpart, find as find_setting, settings, toml_value,
 };
 pub use start_error::StartError;
-pub use tls::{AuthClients, Protocols, TlsSettings};

@@ -15,56 +15,14 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
-/// What the settings say about TLS.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsSettings {
-    /// `ADDR:PORT` of each listener; empty means the addresses of `bind` and `port`.
-    pub listen: Vec<String>,
-    /// The port for the addresses of `bind`; 0 for none.
-    pub port: u16,
-    /// PEM file of the server's certificate and those between it and a root.
-    pub cert_file: Option<PathBuf>,
-    /// PEM file of its private key.
-    pub key_file: Option<PathBuf>,
-    /// PEM file of the certificates that clients' ones have to come from.
-    pub ca_cert_file: Option<PathBuf>,
-    /// Whether clients have to show a certificate.
-    pub auth_clients: AuthClients,
-    /// Which versions are spoken.
-    pub protocols: Protocols,
-}
+use crate::config::{AuthClients, Protocols, TlsSettings};
 
-/// Whether clients have to show a certificate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AuthClients {
-    /// They have to.
-    #[default]
-    Yes,
-    /// They are not asked.
-    No,
-    /// They are asked; if they show one it has to be good.
-    Optional,
-}
-
-/// Which versions of the protocol are spoken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocols {
-    /// 1.2 and 1.3.
-    #[default]
-    Both,
-    /// 1.2 alone.
-    Tls12,
-    /// 1.3 alone.
-    Tls13,
-}
-
-impl Protocols {
-    fn versions(self) -> Vec<&'static SupportedProtocolVersion> {
-        match self {
-            Protocols::Both => vec![&TLS13, &TLS12],
-            Protocols::Tls12 => vec![&TLS12],
-            Protocols::Tls13 => vec![&TLS13],
-        }
+/// The versions that a setting names.
+fn versions(protocols: Protocols) -> Vec<&'static SupportedProtocolVersion> {
+    match protocols {
+        Protocols::Both => vec![&TLS13, &TLS12],
+        Protocols::Tls12 => vec![&TLS12],
+        Protocols::Tls13 => vec![&TLS13],
     }
 }
 
@@ -104,7 +62,7 @@ fn read(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
     let key = PrivateKeyDer::from_pem_file(key_file).map_err(|e| unreadable(key_file, &e))?;
     let verifier = verifier(settings, &provider)?;
     let builder = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&settings.protocols.versions())
+        .with_protocol_versions(&versions(settings.protocols))
         .map_err(|e| TlsError(format!("TLS cannot be set up: {e}")))?;
     let builder = match verifier {
         Some(verifier) => builder.with_client_cert_verifier(verifier),

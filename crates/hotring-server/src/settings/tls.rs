@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::setting::{Change, Setting};
 use super::values::number;
-use crate::tls::{AuthClients, Protocols};
+use crate::config::{AuthClients, Protocols};
 
 pub(super) static TLS: &[Setting] = &[
     Setting {

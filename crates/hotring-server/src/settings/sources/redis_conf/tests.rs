@@ -4,7 +4,7 @@ use hotring_store::EvictionPolicy;
 
 use super::*;
 use crate::config::Secret;
-use crate::tls::TlsSettings;
+use crate::config::TlsSettings;
 
 /// A file with this text, gone at the end.
 struct Conf(PathBuf);
