@@ -19,80 +19,29 @@
 
 mod acl;
 mod admin;
-mod ages;
-mod background;
-mod batching;
-mod beats;
-mod big_keys;
-mod client;
-mod clock;
 mod commands;
-mod config;
-mod context;
-mod counters;
-mod deadline;
-mod durability;
-mod engine;
-mod error_kinds;
-mod executor;
-mod expire;
-mod expirer;
-mod facts;
-mod failure;
-mod fiber;
-mod files;
-#[cfg(fuzzing)]
-pub mod fuzzing;
-mod guard;
-mod histogram;
-mod hot_keys;
-mod interpreter;
-mod latency;
-mod lent;
-mod listen;
-mod load;
-mod loading;
-mod log;
+mod exec;
+mod host;
 mod memcached;
-mod memcached_state;
-mod monitors;
-mod notify;
-mod pause;
-mod pubsub;
-mod random;
-mod rates;
+mod net;
+mod observe;
 mod run;
 mod script;
-mod scripts;
-mod scrub;
-mod server;
 mod settings;
-mod slowlog;
-mod snapshots;
-mod socket;
-mod start_error;
-mod subscriptions;
-mod thread_shared;
-mod threads;
-mod throttle;
-mod tls;
-mod totals;
-mod tracking;
-mod transaction;
-mod watchdog;
-mod worker;
-mod write_log;
-mod write_snapshots;
+mod state;
+mod tasks;
 
 pub use admin::markdown as metrics_markdown;
-pub use config::{
+#[cfg(fuzzing)]
+pub use exec::fuzzing;
+pub use host::files::{NewFile, Special};
+pub use host::start_error::StartError;
+pub use run::{Running, run, start};
+pub use settings::config::{
     AuthClients, Config, LogFormat, LogLevel, LogSettings, MemcachedSettings, OnError, Protocols,
     SavePoint, Secret, SnapshotSettings, TlsSettings,
 };
-pub use files::{NewFile, Special};
-pub use guard::Guard;
-pub use run::{Running, run, start};
+pub use settings::guard::Guard;
 pub use settings::{
     Change, Counterpart, Setting, counterpart, find as find_setting, settings, toml_value,
 };
-pub use start_error::StartError;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::selector::has_spaces;
 use super::user::{User, join_selectors};
 use super::{RuleError, Users};
-use crate::files;
+use crate::host::files;
 
 /// Reads users from a file; `new` makes a user of a name. The error has all that is wrong with it.
 pub(super) fn read(path: &Path, new: impl FnMut(&[u8]) -> User) -> Result<Users, String> {

@@ -34,7 +34,7 @@ pub(crate) use access::{Access, Denied, has_secrets};
 pub(crate) use log::{Denial, DenialLog, Origin, Reason};
 pub(crate) use user::User;
 
-use crate::config::Secret;
+use crate::settings::config::Secret;
 
 use password::Digest;
 use selector::has_spaces;

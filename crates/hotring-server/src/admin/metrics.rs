@@ -6,11 +6,11 @@
 
 use std::fmt::Write;
 
-use crate::counters::CommandTotals;
-use crate::facts::{Facts, cpu_seconds, rss_bytes};
-use crate::histogram::{BOUNDS, Distribution, bound_ns};
-use crate::snapshots::SnapshotStatus;
-use crate::totals::Totals;
+use crate::observe::counters::CommandTotals;
+use crate::observe::histogram::{BOUNDS, Distribution, bound_ns};
+use crate::observe::totals::Totals;
+use crate::state::facts::{Facts, cpu_seconds, rss_bytes};
+use crate::state::snapshots::SnapshotStatus;
 
 /// What Prometheus calls this format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -401,8 +401,8 @@ mod tests {
     use hotring_store::Options;
 
     use super::*;
-    use crate::config::Config;
-    use crate::server::{Parts, Server};
+    use crate::settings::config::Config;
+    use crate::state::server::{Parts, Server};
 
     /// It was once computed from the time of the request, and moved: Prometheus saw the server start anew.
     #[test]

@@ -29,11 +29,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::clock;
-use crate::facts::Facts;
-use crate::loading::Stage;
-use crate::server::Server;
-use crate::{threads, watchdog};
+use crate::host::clock;
+use crate::host::threads;
+use crate::state::facts::Facts;
+use crate::state::loading::Stage;
+use crate::state::server::Server;
+use crate::tasks::watchdog;
 use metrics::{CommandFigures, Figures};
 
 pub use metrics::markdown;

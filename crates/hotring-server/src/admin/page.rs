@@ -5,15 +5,15 @@ use std::fmt::{self, Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::metrics::{CommandFigures, Figures};
-use crate::big_keys::{BigKey, shown};
-use crate::client::ClientShared;
-use crate::clock;
-use crate::facts::{human, rss_bytes};
-use crate::hot_keys::{HotKey, SPANS, hottest, notes};
-use crate::loading::Stage;
-use crate::rates::Rate;
-use crate::scrub::Phase;
-use crate::snapshots::SnapshotStatus;
+use crate::host::clock;
+use crate::observe::big_keys::{BigKey, shown};
+use crate::observe::rates::Rate;
+use crate::state::client::ClientShared;
+use crate::state::facts::{human, rss_bytes};
+use crate::state::hot_keys::{HotKey, SPANS, hottest, notes};
+use crate::state::loading::Stage;
+use crate::state::scrub::Phase;
+use crate::state::snapshots::SnapshotStatus;
 
 /// Connections that are listed.
 const CLIENTS_SHOWN: usize = 50;

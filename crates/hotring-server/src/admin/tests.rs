@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::config::Config;
-use crate::listen::bind_admin;
+use crate::net::listen::bind_admin;
+use crate::settings::config::Config;
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(3600);

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use hotring_protocol::{Categories, CommandError, parse_i64, quoted, resolve, specs};
 
 use crate::acl::Denied;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// Entries of the log that are told when nobody says how many.
 const LOG_COUNT_DEFAULT: usize = 10;
@@ -234,6 +234,3 @@ pub(crate) fn dryrun(c: &mut Context<'_>) -> Outcome {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

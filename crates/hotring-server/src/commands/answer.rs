@@ -4,12 +4,12 @@ use hotring_protocol::{ArgsView, Spec};
 use hotring_store::StoreError;
 
 use crate::acl::{Denial, Denied, Origin, Reason};
-use crate::client::{Client, Closing};
-use crate::clock;
 use crate::commands;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::server::Server;
+use crate::host::clock;
+use crate::state::client::{Client, Closing};
+use crate::state::context::Context;
+use crate::state::failure::Failure;
+use crate::state::server::Server;
 
 /// Runs a command. What it fails with becomes its reply.
 #[inline(always)]

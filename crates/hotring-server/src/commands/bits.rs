@@ -4,8 +4,8 @@ use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{BitOp, BitRange, StoreError};
 
 use super::multi::with_keys;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn setbit(c: &mut Context<'_>) -> Outcome {
     let offset = offset(&c.args[2])?;
@@ -91,6 +91,3 @@ pub(crate) fn bitop(c: &mut Context<'_>) -> Outcome {
     c.reply.count(len);
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

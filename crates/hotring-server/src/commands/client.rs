@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 
 use hotring_protocol::{CommandId, commands, parse_i64, quoted, subcommands};
 
-use crate::client::{BROADCASTS, BROKEN_REDIRECT, ClientShared, Closing, KILLED, TRACKING};
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::client::{BROADCASTS, BROKEN_REDIRECT, ClientShared, Closing, KILLED, TRACKING};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn id(c: &mut Context<'_>) -> Outcome {
     c.reply.int(c.client.shared.id as i64);

@@ -5,8 +5,8 @@ use hotring_protocol::{
     lookup_full, resolve, subcommands,
 };
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn command(c: &mut Context<'_>) -> Outcome {
     c.reply.array(commands().len());

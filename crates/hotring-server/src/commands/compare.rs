@@ -4,8 +4,8 @@
 use hotring_store::{SetCondition, StoreError};
 
 use super::key;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// How a value is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,3 @@ pub(crate) fn digest(c: &mut Context<'_>) -> Outcome {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,10 +2,10 @@
 
 use hotring_protocol::{glob_match, quoted};
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
 use crate::settings::{change_running, rewrite_file};
 use crate::settings::{find, settings};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
     let config = c.server.config();

@@ -7,10 +7,10 @@ use hotring_protocol::{Version, parse_i64, quoted};
 use super::client::check_label;
 use super::pubsub::leave_all;
 use crate::acl::{Access, Origin, Reason};
-use crate::client::{Closing, Labels, Replies};
 use crate::commands::answer::note_denial;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::client::{Closing, Labels, Replies};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// The version of Redis whose behaviour clients may expect.
 pub(crate) const REDIS_VERSION: &str = "7.4.0";

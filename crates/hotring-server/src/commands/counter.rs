@@ -4,8 +4,8 @@ use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{CounterExpiry, CounterOptions, Decimal};
 
 use super::expire::{Moment, deadline};
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// The options as they were written; none may stand twice.
 #[derive(Default)]
@@ -143,6 +143,3 @@ fn integer(text: &[u8], name: &str) -> Result<i64, Failure> {
 fn decimal(text: &[u8], name: &str) -> Result<Decimal, Failure> {
     Decimal::parse(text).map_err(|_| format!("ERR {name} is not a valid float").into())
 }
-
-#[cfg(test)]
-mod tests;

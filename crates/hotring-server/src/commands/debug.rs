@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::object::encoding_name;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// The longest that a thread can be made to wait.
 const SLEEP_MAX: f64 = 60.0;
@@ -131,9 +131,9 @@ mod tests {
     use hotring_protocol::Version;
     use hotring_store::Options;
 
-    use crate::config::Config;
-    use crate::executor::dialogue::{Dialogue, play_to};
-    use crate::guard::Guard;
+    use crate::exec::dialogue::{Dialogue, play_to};
+    use crate::settings::config::Config;
+    use crate::settings::guard::Guard;
 
     #[test]
     fn debug_is_refused_unless_it_is_allowed() {

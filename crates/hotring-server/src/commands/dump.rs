@@ -3,8 +3,8 @@
 use hotring_protocol::parse_i64;
 use hotring_store::Accesses;
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 const BUSY: Failure = Failure::text("BUSYKEY Target key name already exists.");
 
@@ -80,6 +80,3 @@ fn set_accesses(c: &mut Context<'_>, idle_seconds: Option<u64>, frequency: Optio
         c.store.set_accesses(&c.args[1], known, c.now);
     }
 }
-
-#[cfg(test)]
-mod tests;

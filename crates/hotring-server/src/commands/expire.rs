@@ -3,8 +3,8 @@
 use hotring_protocol::{ArgsView, parse_i64, quoted};
 use hotring_store::ExpireCondition;
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// How a command states a moment: in which unit, and counted from when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +160,3 @@ pub(crate) fn persist(c: &mut Context<'_>) -> Outcome {
     c.reply.int(changed.into());
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

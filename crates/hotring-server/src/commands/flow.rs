@@ -2,10 +2,10 @@
 
 use hotring_protocol::{parse_i64, quoted};
 
-use crate::client::{Replies, Unblocked};
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
-use crate::pause::Paused;
+use crate::state::client::{Replies, Unblocked};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+use crate::state::pause::Paused;
 
 /// Has requests wait: on this thread from the next one on, on others from their next batch on.
 pub(crate) fn pause(c: &mut Context<'_>) -> Outcome {
@@ -83,7 +83,7 @@ pub(crate) fn unblock(c: &mut Context<'_>) -> Outcome {
 mod tests {
     use hotring_protocol::Version;
 
-    use crate::executor::dialogue::{Dialogue, play};
+    use crate::exec::dialogue::{Dialogue, play};
 
     #[test]
     fn arguments_are_checked_as_redis_checks_them() {

@@ -1,8 +1,8 @@
 //! FUNCTION, as a Redis answers that has no functions: clients and their tests ask at the start and at the end. There is
 //! no way to load a library.
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn flush(c: &mut Context<'_>) -> Outcome {
     let known =
@@ -56,7 +56,7 @@ pub(crate) fn kill(_: &mut Context<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use crate::executor::dialogue::play;
+    use crate::exec::dialogue::play;
 
     /// Redis 7.0's replies: they were errors here, at the end of clients' own tests.
     #[test]

@@ -5,8 +5,8 @@ use hotring_store::{Decimal, HashRef};
 
 use super::multi::{with_keys, with_pairs};
 use super::scan;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn hset(c: &mut Context<'_>) -> Outcome {
     let added = set(c, "hset")?;
@@ -210,6 +210,3 @@ fn shown(options: ArgsView<'_>) -> Result<Shown<'_>, Failure> {
     }
     Ok(shown)
 }
-
-#[cfg(test)]
-mod tests;

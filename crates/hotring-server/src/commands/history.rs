@@ -2,8 +2,8 @@
 
 use hotring_protocol::{ArgsView, parse_i64};
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// An array of `[version, Unix milliseconds of its replacement, value]`, newest first.
 pub(crate) fn history(c: &mut Context<'_>) -> Outcome {
@@ -62,6 +62,3 @@ pub(crate) fn rollback(c: &mut Context<'_>) -> Outcome {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

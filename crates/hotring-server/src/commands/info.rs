@@ -7,13 +7,13 @@ use std::fmt::Write;
 
 use super::connection::REDIS_VERSION;
 use crate::acl::Reason;
-use crate::client::ClientShared;
-use crate::clock;
-use crate::context::Context;
-use crate::facts::{Facts, cpu_seconds, human, rss_bytes};
-use crate::failure::Outcome;
-use crate::hot_keys::{SPANS, hottest, notes};
-use crate::loading::{LoadingStatus, Stage};
+use crate::host::clock;
+use crate::state::client::ClientShared;
+use crate::state::context::Context;
+use crate::state::facts::{Facts, cpu_seconds, human, rss_bytes};
+use crate::state::failure::Outcome;
+use crate::state::hot_keys::{SPANS, hottest, notes};
+use crate::state::loading::{LoadingStatus, Stage};
 
 /// What one section is called and how it is written.
 type Section = (&'static str, fn(&Facts<'_>, &mut String));
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn removed_items_count_once_until_their_memory_is_free() {
-        use crate::executor::dialogue::Dialogue;
+        use crate::exec::dialogue::Dialogue;
 
         let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
         for i in 0..3 {
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn hot_keys_are_shown_to_who_names_them_and_may_read_them() {
-        use crate::executor::dialogue::Dialogue;
+        use crate::exec::dialogue::Dialogue;
 
         let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
         for _ in 0..200 {
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn figures_of_commands_are_shown_to_who_asks_for_them() {
-        use crate::executor::dialogue::Dialogue;
+        use crate::exec::dialogue::Dialogue;
 
         let mut dialogue = Dialogue::new(hotring_protocol::Version::Resp2);
         dialogue.say("SET a 1");

@@ -4,8 +4,8 @@ use hotring_protocol::parse_i64;
 use hotring_store::ValueRef;
 
 use super::multi::with_keys;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// DEL and UNLINK: an item's memory is always given back later, so that both are one.
 pub(crate) fn del(c: &mut Context<'_>) -> Outcome {
@@ -110,6 +110,3 @@ pub(crate) fn randomkey(c: &mut Context<'_>) -> Outcome {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

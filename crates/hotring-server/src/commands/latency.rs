@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use hotring_protocol::{Spec, lookup_full};
 
-use crate::context::Context;
-use crate::failure::Outcome;
-use crate::latency::{Event, Sample};
+use crate::observe::latency::{Event, Sample};
+use crate::state::context::Context;
+use crate::state::failure::Outcome;
 
 /// Columns and rows of LATENCY GRAPH.
 const GRAPH_LEN: usize = 80;
@@ -155,7 +155,7 @@ pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
 
 fn advice(event: &str) -> &'static str {
     match event {
-        crate::latency::EXPIRE_CYCLE => {
+        crate::observe::latency::EXPIRE_CYCLE => {
             "Many keys have expired at once: spread their expiries. Clients do not wait for this."
         }
         _ => {
@@ -164,6 +164,3 @@ fn advice(event: &str) -> &'static str {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

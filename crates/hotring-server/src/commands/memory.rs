@@ -6,11 +6,11 @@ use std::time::Duration;
 use hotring_protocol::parse_i64;
 use hotring_store::index::Stats;
 
-use crate::big_keys::BigKey;
-use crate::clock;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
-use crate::hot_keys::hottest;
+use crate::host::clock;
+use crate::observe::big_keys::BigKey;
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+use crate::state::hot_keys::hottest;
 
 /// Keys of each kind that STATS names.
 const KEYS_SHOWN: usize = 10;
@@ -163,7 +163,7 @@ pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
 mod tests {
     use hotring_protocol::Version;
 
-    use crate::executor::dialogue::Dialogue;
+    use crate::exec::dialogue::Dialogue;
 
     #[test]
     fn figures_and_what_they_say() {

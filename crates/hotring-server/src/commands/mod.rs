@@ -46,6 +46,8 @@ mod script;
 mod scrub;
 mod slowlog;
 pub(crate) mod string;
+#[cfg(test)]
+mod tests;
 mod tracking;
 mod transaction;
 mod wait;
@@ -58,13 +60,13 @@ pub(crate) use transaction::may_touch_any_key;
 
 use crate::acl::ChannelKind;
 use crate::acl::has_secrets;
-use crate::client::Client;
-use crate::clock;
-use crate::context::Context;
-use crate::counters::Counters;
-use crate::failure::{Failure, Outcome};
-use crate::latency::COMMAND;
-use crate::server::Server;
+use crate::host::clock;
+use crate::observe::counters::Counters;
+use crate::observe::latency::COMMAND;
+use crate::state::client::Client;
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+use crate::state::server::Server;
 
 /// Runs one command.
 #[inline]

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::client::Client;
-use crate::context::Context;
-use crate::failure::Outcome;
-use crate::server::Server;
+use crate::state::client::Client;
+use crate::state::context::Context;
+use crate::state::failure::Outcome;
+use crate::state::server::Server;
 
 pub(crate) fn monitor(c: &mut Context<'_>) -> Outcome {
     c.reply.ok();
@@ -36,7 +36,7 @@ fn set(client: &mut Client, monitors: bool) {
 mod tests {
     use hotring_protocol::Version;
 
-    use crate::executor::dialogue::Dialogue;
+    use crate::exec::dialogue::Dialogue;
 
     /// The requests that a reply shows, without time and address.
     fn shown(reply: &str) -> Vec<String> {

@@ -4,11 +4,11 @@ use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{MSetCondition, SetExpiry};
 
 use super::string::{Ttl, set_expiry};
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// Up to this many keys or pairs are listed on the stack.
-const LISTED_MAX: usize = 32;
+pub(super) const LISTED_MAX: usize = 32;
 
 /// Hands all of `args` to `f` as one slice.
 pub(super) fn with_keys<'a, R>(args: ArgsView<'a>, f: impl FnOnce(&[&'a [u8]]) -> R) -> R {
@@ -110,6 +110,3 @@ fn msetex_options(options: ArgsView<'_>, now: u64) -> Result<(MSetCondition, Set
     }
     Ok((condition, set_expiry(ttl, now, "msetex")?))
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,8 +2,8 @@
 
 use hotring_protocol::parse_i64;
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn incr(c: &mut Context<'_>) -> Outcome {
     add(c, 1)
@@ -35,6 +35,3 @@ pub(crate) fn incrbyfloat(c: &mut Context<'_>) -> Outcome {
     c.reply.bulk(&sum);
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

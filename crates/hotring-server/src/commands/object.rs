@@ -2,8 +2,8 @@
 
 use hotring_store::{Accesses, ValueRef};
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// Longest string that Redis keeps in one piece with its key's object.
 const EMBEDDED_LEN_MAX: usize = 44;
@@ -65,6 +65,3 @@ pub(crate) fn idletime(c: &mut Context<'_>) -> Outcome {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

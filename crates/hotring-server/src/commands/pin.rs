@@ -2,8 +2,8 @@
 
 use hotring_protocol::parse_i64;
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// Keys that PINNED lists if it is not told.
 const COUNT: usize = 100;
@@ -49,7 +49,7 @@ pub(crate) fn pinned(c: &mut Context<'_>) -> Outcome {
 mod tests {
     use hotring_protocol::Version;
 
-    use crate::executor::dialogue::Dialogue;
+    use crate::exec::dialogue::Dialogue;
 
     #[test]
     fn keys_are_pinned_listed_and_let_go() {

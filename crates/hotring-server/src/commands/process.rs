@@ -7,11 +7,11 @@ use hotring_log::Lsn;
 use hotring_protocol::{Writer, parse_i64};
 
 use super::save;
-use crate::client::{Client, Closing, Wait};
-use crate::clock;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
-use crate::server::Server;
+use crate::host::clock;
+use crate::state::client::{Client, Closing, Wait};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+use crate::state::server::Server;
 
 pub(crate) fn dbsize(c: &mut Context<'_>) -> Outcome {
     c.reply.int(c.server.store.len() as i64);

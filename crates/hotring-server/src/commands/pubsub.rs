@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use hotring_protocol::ArgsView;
 
 use crate::acl::ChannelKind;
-use crate::client::Client;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
-use crate::server::Server;
-use crate::subscriptions::Subscriptions;
+use crate::state::client::Client;
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+use crate::state::server::Server;
+use crate::state::subscriptions::Subscriptions;
 
 pub(crate) fn publish(c: &mut Context<'_>) -> Outcome {
     let inbox_max = c.server.config().subscriber_output_max;
@@ -142,6 +142,3 @@ pub(crate) fn numpat(c: &mut Context<'_>) -> Outcome {
     c.reply.count(c.server.pubsub.counts().1);
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

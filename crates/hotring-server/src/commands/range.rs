@@ -3,8 +3,8 @@
 use hotring_protocol::parse_i64;
 use hotring_store::ValueRef;
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn getrange(c: &mut Context<'_>) -> Outcome {
     let start = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
@@ -23,6 +23,3 @@ pub(crate) fn setrange(c: &mut Context<'_>) -> Outcome {
     c.reply.count(len);
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,16 +1,16 @@
 //! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN SAVE, and what INFO says of snapshots. The snapshots are
-//! [`crate::snapshots`]'s. To Redis's clients BGREWRITEAOF is how the log gets shorter; here a snapshot does that.
+//! [`crate::state::snapshots`]'s. To Redis's clients BGREWRITEAOF is how the log gets shorter; here a snapshot does that.
 
 use std::fmt::Write as _;
 
 use hotring_protocol::Writer;
 
-use crate::client::{Client, Wait};
-use crate::context::Context;
-use crate::facts::Facts;
-use crate::failure::{Failure, Outcome};
-use crate::server::Server;
-use crate::snapshots::{SnapshotStatus, Snapshots};
+use crate::state::client::{Client, Wait};
+use crate::state::context::Context;
+use crate::state::facts::Facts;
+use crate::state::failure::{Failure, Outcome};
+use crate::state::server::Server;
+use crate::state::snapshots::{SnapshotStatus, Snapshots};
 
 const NO_LOG: Failure =
     Failure::text("ERR a snapshot needs a log beside it: start the server with log everysec");

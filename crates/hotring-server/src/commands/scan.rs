@@ -4,8 +4,8 @@ use hotring_protocol::{ArgsView, Writer, glob_match, parse_i64};
 use hotring_store::{Session, ValueRef};
 
 use super::key::type_name;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// Keys that a SCAN visits when it doesn't say how many.
 const COUNT_DEFAULT: usize = 10;
@@ -148,6 +148,3 @@ pub(crate) fn keys(c: &mut Context<'_>) -> Outcome {
     );
     c.check_room()
 }
-
-#[cfg(test)]
-mod tests;

@@ -12,11 +12,13 @@ use std::sync::Arc;
 use hotring_protocol::{ArgsView, lookup, parse_i64};
 use hotring_store::{HoldInfo, Key};
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
-use crate::interpreter::{Ended, Interpreter, Run};
-use crate::monitors;
-use crate::scripts::{DIGEST_LEN, HOLDER, Kill, Reach, Script, digest, digest_text, parse_digest};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+use crate::state::interpreter::{Ended, Interpreter, Run};
+use crate::state::monitors;
+use crate::state::scripts::{
+    DIGEST_LEN, HOLDER, Kill, Reach, Script, digest, digest_text, parse_digest,
+};
 
 const NO_SCRIPT: Failure = Failure::text("NOSCRIPT No matching script. Please use EVAL.");
 
@@ -208,6 +210,3 @@ pub(crate) fn kill(c: &mut Context<'_>) -> Outcome {
         Kill::Nothing => Err(Failure::text("NOTBUSY No scripts in execution right now.")),
     }
 }
-
-#[cfg(test)]
-mod tests;

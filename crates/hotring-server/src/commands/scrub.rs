@@ -1,12 +1,12 @@
 //! SCRUB: looking for items whose memory has changed since they were written. Redis has no such
-//! command. The walk itself is [`crate::scrub`].
+//! command. The walk itself is [`crate::state::scrub`].
 
 use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::index::Checksum;
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
-use crate::scrub::Status;
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+use crate::state::scrub::Status;
 
 const NO_CHECKSUMS: Failure = Failure::text(
     "ERR items have no checksums: start the server with the setting 'checksum' at write or verify",
@@ -80,6 +80,3 @@ pub(super) fn numbers(status: &Status) -> [(&'static str, u64); 7] {
         ("ended_at_ms", status.ended_at),
     ]
 }
-
-#[cfg(test)]
-mod tests;

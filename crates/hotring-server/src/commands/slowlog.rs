@@ -2,8 +2,8 @@
 
 use hotring_protocol::parse_i64;
 
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// Requests that are told of when nobody says how many.
 const COUNT_DEFAULT: usize = 10;
@@ -50,7 +50,7 @@ pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
 mod tests {
     use hotring_protocol::Version;
 
-    use crate::executor::dialogue::{Dialogue, play};
+    use crate::exec::dialogue::{Dialogue, play};
 
     #[test]
     fn what_takes_long_is_kept() {
@@ -104,7 +104,7 @@ mod tests {
             let many = |n| format!("{command}{}", " k".repeat(n - command.split(' ').count()));
             assert!(is_kept(&many(65)) && !is_kept(&many(63)), "{command}");
         }
-        let long = "x".repeat(crate::batching::TURN_LEN);
+        let long = "x".repeat(crate::state::batching::TURN_LEN);
         assert!(is_kept(&format!("SET k {long}")) && is_kept(&format!("GET {long}")));
         for request in ["APPEND k x", "GETRANGE k 0 -1", "SETRANGE k 9 x", "COPY k k2"] {
             assert!(is_kept(request), "{request}");

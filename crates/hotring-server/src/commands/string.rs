@@ -5,8 +5,8 @@ use hotring_store::{SetCondition, SetExpiry, SetOptions, Text, TtlChange, ValueR
 
 use super::compare::Comparison;
 use super::expire::{Moment, deadline};
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 /// Writes an old value that the store has handed over, or null.
 fn old_value(c: &mut Context<'_>, old: Option<Text>) {
@@ -244,6 +244,3 @@ pub(crate) fn strlen(c: &mut Context<'_>) -> Outcome {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 
 use hotring_protocol::{parse_i64, quoted};
 
-use crate::client::{BROKEN_REDIRECT, Client, ClientShared};
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
-use crate::server::Server;
-use crate::tracking::{Mode, Options};
+use crate::state::client::{BROKEN_REDIRECT, Client, ClientShared};
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+use crate::state::server::Server;
+use crate::state::tracking::{Mode, Options};
 
 pub(crate) fn tracking(c: &mut Context<'_>) -> Outcome {
     let wanted = Wanted::parse(c)?;
@@ -29,7 +29,7 @@ fn begin(mut wanted: Wanted, c: &mut Context<'_>) -> Outcome {
     let Wanted { prefixes, redirect, .. } = wanted;
     c.server.tracking.enter(&c.client.shared, &options, &prefixes, redirect);
     c.client.track(Some(options));
-    // After it was entered: T1 in `crate::tracking`.
+    // After it was entered: T1 in `crate::state::tracking`.
     c.store.observe(|| true);
     Ok(())
 }
@@ -279,4 +279,41 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_prefixes_overlap_where_each_pair_of_them_would() {
+        let mut random = crate::host::random::Random::new(1);
+        for _ in 0..2_000 {
+            let mut some = |n: u64| -> Vec<Box<[u8]>> {
+                let mut text = |_| -> Box<[u8]> {
+                    let len = 1 + random.next() % 5;
+                    (0..len).map(|_| b"abc"[(random.next() % 3) as usize]).collect()
+                };
+                (0..n).map(&mut text).collect()
+            };
+            let (new, mut before) = (some(6), BTreeSet::<Box<[u8]>>::new());
+            for prefix in some(4) {
+                if !before.iter().any(|other| overlaps(other, &prefix)) {
+                    before.insert(prefix);
+                }
+            }
+            let expected = new.iter().enumerate().find_map(|(i, prefix)| {
+                let with = |other: &&[u8]| overlaps(prefix, other);
+                let existing = before
+                    .iter()
+                    .map(|o| &**o)
+                    .find(with)
+                    .map(|o| overlap(prefix, "an existing prefix", o));
+                let provided = || {
+                    let other = new[i + 1..].iter().map(|other| &**other).find(with)?;
+                    Some(overlap(prefix, "another provided prefix", other))
+                };
+                existing.or_else(provided)
+            });
+            let message = |failure: Failure| failure.message().into_owned();
+            assert_eq!(check_overlaps(&new, &before).err().map(message), expected.map(message));
+        }
+    }
+}

@@ -11,14 +11,14 @@ use hotring_protocol::{CommandId, Flags, Group, Spec, Writer};
 use hotring_store::{Key, KeyHash, Stamp};
 
 use crate::acl::{Denied, Origin};
-use crate::client::Closing;
 use crate::commands::answer::{answer, deny, note_refusal};
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
-use crate::monitors;
-use crate::notify;
-use crate::tracking;
-use crate::transaction::{Queue, aborted};
+use crate::state::client::Closing;
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
+use crate::state::monitors;
+use crate::state::notify;
+use crate::state::tracking;
+use crate::state::transaction::{Queue, aborted};
 
 pub(crate) fn multi(c: &mut Context<'_>) -> Outcome {
     if c.client.transaction.is_open() {
@@ -207,6 +207,3 @@ fn is_still_allowed(spec: &Spec, c: &mut Context<'_>) -> bool {
     c.reply.error(error);
     false
 }
-
-#[cfg(test)]
-mod tests;

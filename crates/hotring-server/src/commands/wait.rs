@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use hotring_protocol::parse_i64;
 
-use crate::client::Wait;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::state::client::Wait;
+use crate::state::context::Context;
+use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn waitkey(c: &mut Context<'_>) -> Outcome {
     let limit = limit(&c.args[2])?;
@@ -47,7 +47,7 @@ fn limit(text: &[u8]) -> Result<Option<Duration>, Failure> {
 mod tests {
     use hotring_protocol::Version;
 
-    use crate::executor::dialogue::{Dialogue, play};
+    use crate::exec::dialogue::{Dialogue, play};
 
     #[test]
     fn a_value_that_is_there_is_no_reason_to_wait() {

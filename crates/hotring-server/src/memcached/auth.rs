@@ -6,7 +6,7 @@ use std::time::Duration;
 use hotring_protocol::memcached::{Command, Data};
 
 use super::context::{Context, Outcome};
-use crate::memcached_state::Count;
+use crate::state::memcached::Count;
 
 /// Runs a request of a client that has not said yet who it is.
 pub(super) fn run(

@@ -8,9 +8,9 @@ use super::access::{fetched, is_due};
 use super::context::{Context, Outcome, Refusal, check_key};
 use super::item::{Change, Changed, Mode, Put, Stored};
 use super::{VERSION, block};
-use crate::client::Closing;
-use crate::memcached_state::Count;
-use crate::memcached_state::Done;
+use crate::state::client::Closing;
+use crate::state::memcached::Count;
+use crate::state::memcached::Done;
 
 const BAD_TIME: Refusal = Refusal::Text("CLIENT_ERROR invalid exptime argument");
 

@@ -4,12 +4,12 @@ use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{Data, KEY_LEN_MAX, Writer};
 use hotring_store::{Session, SetExpiry, StoreError};
 
-use crate::client::{Client, Closing};
-use crate::config::Config;
-use crate::counters::Counters;
-use crate::loading::LOADING;
-use crate::memcached_state::{Count, Counts};
-use crate::server::Server;
+use crate::observe::counters::Counters;
+use crate::settings::config::Config;
+use crate::state::client::{Client, Closing};
+use crate::state::loading::LOADING;
+use crate::state::memcached::{Count, Counts};
+use crate::state::server::Server;
 
 /// Numbers of seconds above this are a time, and not how long from now: 30 days.
 const RELATIVE_MAX: i32 = 60 * 60 * 24 * 30;

@@ -8,8 +8,8 @@ use hotring_store::{
 use hotring_protocol::memcached::parse_u64;
 
 use super::context::{Context, Refusal};
-use crate::memcached_state::Count;
-use crate::memcached_state::Done;
+use crate::state::memcached::Count;
+use crate::state::memcached::Done;
 
 /// When something is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

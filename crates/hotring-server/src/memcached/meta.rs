@@ -10,8 +10,8 @@ use super::block;
 use super::classic::{NOT_A_NUMBER, count_change, not_stored};
 use super::context::{Context, Outcome, Refusal, check_key};
 use super::item::{Change, Changed, Mode, Put, Stored};
-use crate::memcached_state::Count;
-use crate::memcached_state::Done;
+use crate::state::memcached::Count;
+use crate::state::memcached::Done;
 
 /// The key and the flags of a line whose flags begin at the word `first`.
 fn parse<'a>(c: &Context<'a>, first: usize) -> Result<(MetaKey<'a>, MetaFlags<'a>), Refusal> {

@@ -1,7 +1,7 @@
 //! memcached's text protocol over the same data: what a connection of that protocol has, and how its
 //! requests become commands.
 //!
-//! Requests are taken in batches as those of RESP are ([`crate::executor`]): decoded first, their keys
+//! Requests are taken in batches as those of RESP are ([`crate::exec`]): decoded first, their keys
 //! fetched side by side, then run in order. The commands are in a file for each family: [`classic`],
 //! [`meta`], [`stats`]; both protocols' commands on items share what [`item`] does to the store.
 
@@ -19,16 +19,16 @@ use hotring_protocol::memcached::{
 use hotring_protocol::{ArgsView, Spec, lookup};
 use hotring_store::{Key, Session};
 
-use crate::batching::{BATCH_LEN, Fed, Notes, PREFETCH_MIN, TURN_LEN};
-use crate::client::{Client, Closing};
-use crate::clock;
-use crate::config::Config;
-use crate::counters::Counters;
-use crate::hot_keys::HotKeys;
-use crate::memcached_state::Counts;
-use crate::notify;
-use crate::random::Random;
-use crate::server::Server;
+use crate::host::clock;
+use crate::host::random::Random;
+use crate::observe::counters::Counters;
+use crate::settings::config::Config;
+use crate::state::batching::{BATCH_LEN, Fed, Notes, PREFETCH_MIN, TURN_LEN};
+use crate::state::client::{Client, Closing};
+use crate::state::hot_keys::HotKeys;
+use crate::state::memcached::Counts;
+use crate::state::notify;
+use crate::state::server::Server;
 use context::{Context, Outcome, Refusal};
 
 /// The version of memcached that this protocol is of; clients decide by it.

@@ -10,8 +10,8 @@ use hotring_store::{EvictionPolicy, ValueRef};
 
 use super::VERSION;
 use super::context::{Context, Outcome, Refusal};
-use crate::memcached_state::COUNT_NAMES;
-use crate::memcached_state::Sums;
+use crate::state::memcached::COUNT_NAMES;
+use crate::state::memcached::Sums;
 
 /// The class that all items are in, and how many there are in memcached.
 const CLASS: u32 = 1;
@@ -59,7 +59,7 @@ fn general(c: &mut Context<'_>) {
     reply.stat("version", VERSION);
     reply.stat("hotring_version", env!("CARGO_PKG_VERSION"));
     reply.stat("pointer_size", usize::BITS);
-    if let Some((user, system)) = crate::facts::cpu_seconds() {
+    if let Some((user, system)) = crate::state::facts::cpu_seconds() {
         reply.stat("rusage_user", format_args!("{user:.6}"));
         reply.stat("rusage_system", format_args!("{system:.6}"));
     }

@@ -10,14 +10,14 @@ use super::redis::Raised;
 use super::state::{State, Stop, stopped};
 use super::values;
 use crate::acl::Origin;
-use crate::client::Closing;
 use crate::commands::answer::{answer, deny};
 use crate::commands::may_touch_any_key;
-use crate::context::Context;
-use crate::interpreter::Run;
-use crate::monitors;
-use crate::notify;
-use crate::tracking;
+use crate::state::client::Closing;
+use crate::state::context::Context;
+use crate::state::interpreter::Run;
+use crate::state::monitors;
+use crate::state::notify;
+use crate::state::tracking;
 
 /// The commands that one run of a script may ask for.
 pub(super) struct Caller<'a, 'c> {

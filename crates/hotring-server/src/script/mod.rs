@@ -31,11 +31,11 @@ use std::sync::Arc;
 use hotring_protocol::{ArgsView, KeptArgs, lookup};
 use mlua::{ChunkMode, Error, Function, Lua, LuaOptions, StdLib, Table, Value};
 
-use crate::config::Config;
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::interpreter::{Ended, Interpreter, Run};
-use crate::scripts::{Reach, Script, Scripts, Sha};
+use crate::settings::config::Config;
+use crate::state::context::Context;
+use crate::state::failure::Failure;
+use crate::state::interpreter::{Ended, Interpreter, Run};
+use crate::state::scripts::{Reach, Script, Scripts, Sha};
 use args::{Bounded, collect};
 use call::Caller;
 use state::{State, Stop};

@@ -9,7 +9,7 @@ use mlua::{Debug, Error, Lua, MultiValue, Table, Value};
 use super::args::function;
 use super::state::State;
 use super::{CHUNK, OUT_OF_MEMORY, text, values};
-use crate::scripts::{digest, digest_text};
+use crate::state::scripts::{digest, digest_text};
 
 /// The version of Redis that scripts may expect, as text and as a number.
 const VERSION: (&str, u32) = (crate::commands::REDIS_VERSION, 0x0007_0400);

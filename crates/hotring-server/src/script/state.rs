@@ -17,12 +17,12 @@ use hotring_protocol::Version;
 use mlua::{Error, HookTriggers, Lua, VmState};
 
 use super::pattern::Steps;
-use crate::clock;
-use crate::config::Config;
-use crate::failure::Failure;
-use crate::fiber::give_turn;
+use crate::host::clock;
+use crate::host::fiber::give_turn;
+use crate::settings::config::Config;
+use crate::state::failure::Failure;
 
-use crate::scripts::{Busy, Lines, Running, Scripts};
+use crate::state::scripts::{Busy, Lines, Running, Scripts};
 
 /// Instructions between two looks; about 10 µs.
 const EVERY: u32 = 1_000;

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use hotring_protocol::{KeptArgs, Part, Version, Writer, read_part};
 use mlua::{Lua, Table, Value};
 
-use crate::counters::Counters;
-use crate::failure::Failure;
+use crate::observe::counters::Counters;
+use crate::state::failure::Failure;
 
 /// Tables within tables that a reply may have. Redis stops where Lua's stack does.
 const DEPTH_MAX: usize = 128;

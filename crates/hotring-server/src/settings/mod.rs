@@ -1,91 +1,14 @@
-//! The table of settings: flags, environment, configuration file, CONFIG GET, CONFIG SET and the
-//! help text all come from this one table, which has
-//! a file for each family.
-//!
-//! Names are Redis's wherever Redis has the setting. A fixed setting is one that Redis clients and
-//! tools ask for and that has only one value here; it can be read, and "set" to that value.
+//! Settings: their values, the table that names and explains each, and the sources that they are read from.
 
-mod data;
-mod diagnosis;
-mod durability;
-mod fixed;
-mod limits;
-mod memcached;
-mod network;
-mod operations;
-mod scripts;
-mod security;
+pub(crate) mod config;
+pub(crate) mod engine;
+pub(crate) mod guard;
 mod setting;
 mod sources;
-mod tls;
+mod table;
 mod values;
 
 pub use setting::{Change, Setting};
 pub use sources::{Counterpart, counterpart, toml_value};
 pub(crate) use sources::{change_running, rewrite_file};
-
-/// Finds a setting by its name or second spelling, in any case.
-pub fn find(name: &str) -> Option<&'static Setting> {
-    settings().find(|s| {
-        s.name.eq_ignore_ascii_case(name)
-            || (!s.alias.is_empty() && s.alias.eq_ignore_ascii_case(name))
-    })
-}
-
-/// All settings, in the order of the help text.
-pub fn settings() -> impl Iterator<Item = &'static Setting> {
-    let families = [
-        network::NETWORK,
-        security::SECURITY,
-        tls::TLS,
-        memcached::MEMCACHED,
-        limits::LIMITS,
-        data::DATA,
-        durability::DURABILITY,
-        scripts::SCRIPTS,
-        diagnosis::DIAGNOSIS,
-        operations::OPERATIONS,
-        fixed::FIXED,
-    ];
-    families.into_iter().flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::values::size;
-    use super::*;
-    use crate::config::Config;
-
-    #[test]
-    fn every_default_is_accepted_by_its_own_setting() {
-        for setting in settings() {
-            let mut config = Config::default();
-            (setting.set)(&mut config, &setting.default_text())
-                .unwrap_or_else(|e| panic!("{}: {e}", setting.name));
-        }
-    }
-
-    #[test]
-    fn sizes_have_redis_units() {
-        assert_eq!(size("1k", 0), Ok(1000));
-        assert_eq!(size("1KB", 0), Ok(1024));
-        assert_eq!(size("2gb", 0), Ok(2 << 30));
-        assert!(size("1tb", 0).is_err());
-        assert!(size("99999999999gb", 0).is_err());
-        assert!(size("-1", 0).is_err());
-        assert!(size("10", 64).is_err());
-    }
-
-    #[test]
-    fn fixed_settings_refuse_another_value() {
-        let mut config = Config::default();
-        assert!((find("save").unwrap().set)(&mut config, "900").is_err());
-        assert!((find("unreclaimed-limit").unwrap().set)(&mut config, "1000").is_err());
-        assert!((find("checksum").unwrap().set)(&mut config, "yes").is_err());
-        assert!((find("history").unwrap().set)(&mut config, "17").is_err());
-        assert!((find("history-max-bytes").unwrap().set)(&mut config, "2gb").is_err());
-        assert!((find("unixsocketperm").unwrap().set)(&mut config, "1000").is_err());
-        assert!((find("unixsocketperm").unwrap().set)(&mut config, "788").is_err());
-        assert!((find("SAVE").unwrap().set)(&mut config, "").is_ok());
-    }
-}
+pub use table::{find, settings};

@@ -1,6 +1,6 @@
 //! What a setting is.
 
-use crate::config::Config;
+use crate::settings::config::Config;
 
 /// When a setting may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

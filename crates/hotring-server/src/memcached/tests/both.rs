@@ -3,8 +3,8 @@
 use hotring_store::Watched;
 
 use super::*;
-use crate::batching::Fed;
-use crate::executor::WaitEnd;
+use crate::exec::WaitEnd;
+use crate::state::batching::Fed;
 
 #[test]
 fn what_one_protocol_stores_the_other_reads() {

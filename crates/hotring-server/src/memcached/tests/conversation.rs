@@ -1,7 +1,7 @@
 //! Conversations as a whole: pieces, batches, limits, ends, and who may talk.
 
 use super::*;
-use crate::batching::BATCH_LEN;
+use crate::state::batching::BATCH_LEN;
 
 fn sample() -> Vec<u8> {
     let mut input = b"set a 5 0 3\r\nx\r\n\r\nget a\r\nms b 2 c\r\nhi\r\nmg b v k\r\n".to_vec();
@@ -166,7 +166,7 @@ fn who_has_not_said_who_it_is_gets_nothing_but_errors() {
 
 #[test]
 fn without_memory_reads_and_removals_go_on() {
-    use crate::server::STALLING;
+    use crate::state::server::STALLING;
     use std::sync::PoisonError;
 
     let _alone = STALLING.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use hotring_store::Options;
 
-use crate::client::Closing;
-use crate::config::Config;
-use crate::config::MemcachedSettings;
-use crate::executor::{Conversation, Executor};
-use crate::memcached_state::Shared;
-use crate::server::{Parts, Server};
+use crate::exec::{Conversation, Executor};
+use crate::settings::config::Config;
+use crate::settings::config::MemcachedSettings;
+use crate::state::client::Closing;
+use crate::state::memcached::Shared;
+use crate::state::server::{Parts, Server};
 
 /// Where the clock stands at the start: 2023-11-14, in Unix milliseconds.
 const START: u64 = 1_700_000_000_000;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use mlua::{Function, Lua, MultiValue, Value};
 
 use super::*;
-use crate::random::Random;
+use crate::host::random::Random;
 
 struct Limit(Cell<usize>);
 

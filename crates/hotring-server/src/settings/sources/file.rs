@@ -11,9 +11,9 @@ use toml_edit::{Document, DocumentMut, Item, Value};
 
 use super::super::setting::Setting;
 use super::super::{find, settings};
-use crate::config::Config;
-use crate::files;
-use crate::start_error::StartError;
+use crate::host::files;
+use crate::host::start_error::StartError;
+use crate::settings::config::Config;
 
 /// What a value has to be.
 const KINDS: &str =
@@ -199,9 +199,9 @@ mod tests {
         config.maxclients = 7;
         config.port = 1;
         config.timeout_s = 3;
-        config.log_level = crate::config::LogLevel::Warning;
+        config.log_level = crate::settings::config::LogLevel::Warning;
         config.tcp_keepalive_s = 300;
-        config.requirepass = crate::config::Secret::new("from a variable");
+        config.requirepass = crate::settings::config::Secret::new("from a variable");
         config.changed = ["maxclients", "timeout", "loglevel", "tcp-keepalive"].into();
         let new = rewritten(text, &config).unwrap();
         assert_eq!(

@@ -18,8 +18,8 @@ use hotring_protocol::quoted;
 
 use super::setting::Change;
 use super::{find, settings};
-use crate::config::Config;
-use crate::start_error::StartError;
+use crate::host::start_error::StartError;
+use crate::settings::config::Config;
 
 pub(crate) use file::rewrite as rewrite_file;
 pub use file::toml_value;

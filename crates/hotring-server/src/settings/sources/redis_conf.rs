@@ -12,8 +12,8 @@ use hotring_protocol::{Args, Decoded, Decoder, Limits};
 
 use super::super::find;
 use super::super::setting::Setting;
-use crate::config::Config;
-use crate::start_error::StartError;
+use crate::host::start_error::StartError;
+use crate::settings::config::Config;
 
 /// How deep files may name others by `include`.
 const INCLUDES_MAX: usize = 8;

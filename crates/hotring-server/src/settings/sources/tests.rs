@@ -1,7 +1,7 @@
 //! Where settings come from, and which source wins.
 
 use super::*;
-use crate::config::LogFormat;
+use crate::settings::config::LogFormat;
 
 #[test]
 fn environment_wins_over_the_file_and_knows_settings_only() {

@@ -3,8 +3,8 @@
 use hotring_store::EvictionPolicy;
 
 use super::*;
-use crate::config::Secret;
-use crate::config::TlsSettings;
+use crate::settings::config::Secret;
+use crate::settings::config::TlsSettings;
 
 /// A file with this text, gone at the end.
 struct Conf(PathBuf);

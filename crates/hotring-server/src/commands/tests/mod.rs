@@ -1,0 +1,23 @@
+//! Requests and their exact replies, a file for each family of commands.
+
+mod acl;
+mod bits;
+mod compare;
+mod counter;
+mod dump;
+mod expire;
+mod hash;
+mod history;
+mod key;
+mod latency;
+mod multi;
+mod numeric;
+mod object;
+mod pubsub;
+mod range;
+mod scan;
+mod script;
+mod scrub;
+mod string;
+mod tracking;
+mod transaction;

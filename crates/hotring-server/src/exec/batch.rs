@@ -1,0 +1,146 @@
+//! The requests of an input that are taken together: decoded, and their keys' memory asked for.
+
+use hotring_protocol::{
+    Args, ArgsView, Decoded, Decoder, Flags, Limits, ProtocolError, Spec, Starts,
+};
+use hotring_store::{Key, KeyHash, Session};
+
+use crate::state::batching::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
+
+/// Room for a batch, which serves one after the other.
+pub(super) struct Batch {
+    requests: Vec<Request>,
+    /// Of the first key of each request, if that was fetched ahead.
+    key_hashes: [KeyHash; BATCH_LEN],
+    starts: Starts,
+    /// How many requests it has.
+    pub len: usize,
+    /// Where they end in the input.
+    pub end: usize,
+}
+
+/// One request of a batch.
+#[derive(Debug, Default)]
+struct Request {
+    start: usize,
+    args: Args,
+    spec: Option<&'static Spec>,
+}
+
+/// Why a batch has fewer requests than it may have.
+pub(super) enum Stop {
+    /// The input has no more whole ones.
+    Incomplete,
+    /// What comes next is no request.
+    Broken(ProtocolError),
+}
+
+impl Batch {
+    pub(super) fn new() -> Self {
+        Batch {
+            requests: (0..BATCH_LEN).map(|_| Request::default()).collect(),
+            key_hashes: [KeyHash::UNKNOWN; BATCH_LEN],
+            starts: Starts::default(),
+            len: 0,
+            end: 0,
+        }
+    }
+
+    /// Decodes up to [`BATCH_LEN`] requests from `input[start..]`, none behind one that may wait, as that
+    /// would be done again for each of many that wait, or that changes how others are treated.
+    pub(super) fn decode(
+        &mut self,
+        decoder: &mut Decoder,
+        input: &[u8],
+        start: usize,
+        limits: &Limits,
+    ) -> Option<Stop> {
+        (self.len, self.end) = (0, start);
+        while self.len < BATCH_LEN && self.end - start < TURN_LEN {
+            let request = &mut self.requests[self.len];
+            let rest = &input[self.end..];
+            match self.starts.decode(decoder, rest, limits, &mut request.args) {
+                Ok((Decoded::Request { consumed }, spec)) => {
+                    request.start = self.end;
+                    self.end += consumed;
+                    if request.args.is_empty() {
+                        continue;
+                    }
+                    request.spec = spec;
+                    self.key_hashes[self.len] = KeyHash::UNKNOWN;
+                    self.len += 1;
+                    if spec.is_some_and(|spec| spec.flags.contains(Flags::ENDS_BATCH)) {
+                        break;
+                    }
+                }
+                Ok((Decoded::Incomplete, _)) => return Some(Stop::Incomplete),
+                Err(error) => return Some(Stop::Broken(error)),
+            }
+        }
+        None
+    }
+
+    /// Fetches the cache lines of all keys of the batch side by side, if there are enough.
+    pub(super) fn prefetch(&mut self, input: &[u8], store: &mut Session) {
+        if self.len < PREFETCH_MIN {
+            return;
+        }
+        let Batch { requests, key_hashes, .. } = self;
+        // Keys are gathered first because the store's pipeline runs best over a plain slice.
+        let mut keys = [Key::from(b""); BATCH_LEN];
+        // Whose first key each is, or nobody's.
+        let mut owners = [usize::MAX; BATCH_LEN];
+        let mut n_keys = 0;
+        let mut fetch = |keys: &mut [Key<'_>], owners: &[usize]| {
+            store.prefetch(keys);
+            for (key, owner) in keys.iter().zip(owners) {
+                if let Some(hash) = key_hashes.get_mut(*owner) {
+                    *hash = key.hash();
+                }
+            }
+        };
+        for (i, request) in requests[..self.len].iter().enumerate() {
+            let Some(spec) = request.spec else { continue };
+            let args = request.args.view(&input[request.start..]);
+            let mut owner = i;
+            let mut gather = |key| {
+                if n_keys == BATCH_LEN {
+                    fetch(&mut keys, &owners);
+                    n_keys = 0;
+                }
+                (keys[n_keys], owners[n_keys]) = (Key::from(key), owner);
+                owner = usize::MAX;
+                n_keys += 1;
+            };
+            match spec.sole_key() {
+                Some(place) => gather(args.at(place)),
+                None => spec.keys_of(args).for_each(gather),
+            }
+        }
+        fetch(&mut keys[..n_keys], &owners);
+    }
+
+    /// Where the `i`th request begins in the input.
+    pub(super) fn start(&self, i: usize) -> usize {
+        self.requests[i].start
+    }
+
+    /// Its command: None if there is none of that name that takes so many arguments.
+    #[inline]
+    pub(super) fn spec(&self, i: usize) -> Option<&'static Spec> {
+        self.requests[i].spec
+    }
+
+    /// Its arguments.
+    #[inline]
+    pub(super) fn args<'a>(&'a self, i: usize, input: &'a [u8]) -> ArgsView<'a> {
+        let request = &self.requests[i];
+        request.args.view(&input[request.start..])
+    }
+
+    /// The hash of its first key, if that was fetched ahead.
+    #[inline]
+    pub(super) fn key_hash(&self, i: usize) -> KeyHash {
+        self.key_hashes[i]
+    }
+}

@@ -1,0 +1,142 @@
+//! Requests and the exact replies to them, as a table in text.
+//!
+//! ```text
+//! SET k v EX 10      -> +OK¶
+//! GET missing        -> $-1¶ | _¶
+//! + 10000
+//! GET k              -> $-1¶ | _¶
+//! ```
+//!
+//! A line is a request as one would type it and its reply, with ¶ for CR LF; after a bar the
+//! reply in RESP3 where that is another. `+ n` lets n milliseconds pass.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotring_protocol::Version;
+use hotring_store::Options;
+
+use crate::commands::pubsub::leave_all;
+use crate::exec::{Conversation, Executor};
+use crate::settings::config::Config;
+use crate::state::client::Closing;
+use crate::state::server::{Parts, Server};
+
+/// Where the clock stands at the start: 2023-11-14, in Unix milliseconds.
+const START: u64 = 1_700_000_000_000;
+
+/// One client's conversation with a server of its own.
+pub(crate) struct Dialogue {
+    server: Arc<Server>,
+    executor: Executor,
+    conversation: Conversation,
+    now: u64,
+}
+
+impl Dialogue {
+    pub(crate) fn new(version: Version) -> Self {
+        Self::with(version, Options::default())
+    }
+
+    pub(crate) fn with(version: Version, options: Options) -> Self {
+        Self::with_config(version, options, Config::default())
+    }
+
+    pub(crate) fn with_config(version: Version, options: Options, config: Config) -> Self {
+        let server = Arc::new(Server::new(Parts::unconnected(options, config)));
+        Self::begin(server, version)
+    }
+
+    fn begin(server: Arc<Server>, version: Version) -> Self {
+        let shared = server.enter("peer".into(), "local".into(), 0);
+        let mut conversation = Conversation::new(shared, &server);
+        conversation.client.speak(version, &server.acl, &mut Vec::new());
+        let executor = Executor::new(server.clone(), 0, 1);
+        Dialogue { server, executor, conversation, now: START }
+    }
+
+    /// Another client of the same server.
+    pub(crate) fn beside(&self, version: Version) -> Dialogue {
+        Self::begin(self.server(), version)
+    }
+
+    /// What has come unasked, with ¶ for CR LF.
+    pub(crate) fn heard(&mut self) -> String {
+        let mut out = Vec::new();
+        self.conversation.client.fetch_messages(&mut out);
+        String::from_utf8_lossy(&out).replace("\r\n", "¶")
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u64 {
+        self.conversation.client.shared.id
+    }
+
+    /// Ends the connection.
+    pub(crate) fn end(mut self) {
+        leave_all(&mut self.conversation.client, &self.server, &mut Vec::new());
+        self.server.leave(&self.conversation.client.shared);
+    }
+
+    /// The server that is talked to.
+    pub(crate) fn server(&self) -> Arc<Server> {
+        self.server.clone()
+    }
+
+    /// The replies to the requests in `input`.
+    pub(crate) fn ask(&mut self, input: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        // Between two requests as much time has passed as a wrong password costs.
+        self.conversation.client.penalty = Duration::ZERO;
+        let fed = self.executor.feed(&mut self.conversation, input, self.now, &mut out);
+        assert_eq!(fed.consumed, input.len(), "{} is not whole", input.escape_ascii());
+        out
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, milliseconds: u64) {
+        self.now += milliseconds;
+    }
+
+    /// Why the conversation is to end, if it is.
+    pub(crate) fn closing(&self) -> Option<Closing> {
+        self.conversation.client.closing
+    }
+
+    /// The reply to a typed line, with ¶ for CR LF.
+    pub(crate) fn say(&mut self, line: &str) -> String {
+        let reply = self.ask(format!("{line}\r\n").as_bytes());
+        String::from_utf8_lossy(&reply).replace("\r\n", "¶")
+    }
+}
+
+/// Plays a table to a fresh server in each version of the protocol.
+#[track_caller]
+pub(crate) fn play(table: &str) {
+    play_with(&Options::default(), table);
+}
+
+/// As [`play`], to a server whose store has these options.
+#[track_caller]
+pub(crate) fn play_with(options: &Options, table: &str) {
+    play_to(|version| Dialogue::with(version, options.clone()), table);
+}
+
+/// As [`play`], to a server that `begin` makes.
+#[track_caller]
+pub(crate) fn play_to(begin: impl Fn(Version) -> Dialogue, table: &str) {
+    for version in [Version::Resp2, Version::Resp3] {
+        let mut dialogue = begin(version);
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            if let Some(milliseconds) = line.strip_prefix("+ ") {
+                dialogue.pass(milliseconds.parse().expect("milliseconds"));
+                continue;
+            }
+            let (request, replies) = line.split_once("->").expect("a request -> a reply");
+            let (resp2, resp3) = replies.split_once(" | ").unwrap_or((replies, replies));
+            let expected = if version == Version::Resp2 { resp2 } else { resp3 };
+            let reply = dialogue.say(request.trim());
+            assert_eq!(reply, expected.trim(), "{version:?}: {request}");
+        }
+    }
+}

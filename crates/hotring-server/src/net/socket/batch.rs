@@ -1,0 +1,138 @@
+//! Batches that run on a fiber, and may stop in the middle: what comes before, meanwhile and after.
+
+use std::any::Any;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{Bench, Socket, What, Work, yield_turn};
+use crate::host::fiber::{Batch, Fiber, Step};
+
+/// What a batch has while it runs.
+pub(super) struct Away<T>(Option<Box<T>>);
+
+impl<T> Away<T> {
+    pub(super) fn new(it: T) -> Self {
+        Away(Some(Box::new(it)))
+    }
+
+    pub(super) fn is_away(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl<T> Deref for Away<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("nobody looks at it while its batch has it")
+    }
+}
+
+impl<T> DerefMut for Away<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect("as above")
+    }
+}
+
+/// The stack of a batch that has stopped, and what it waits for.
+pub(super) struct Stopped {
+    fiber: Fiber,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    /// Runs the bench's batch; pending if it stops in the middle, and then [`poll_stopped`](Self::poll_stopped) goes
+    /// on with it.
+    pub(super) fn run(&mut self, bench: Bench, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Bench { mut fiber, mut work } = bench;
+        work.conversation = self.conversation.0.take();
+        match fiber.start(work) {
+            Step::Done(work) => Poll::Ready(self.end_batch(fiber, own(work), cx)),
+            step => {
+                self.thread.stopped.set(self.thread.stopped.get() + 1);
+                self.go_on(fiber, step, cx)
+            }
+        }
+    }
+
+    /// Goes on with the batch that has stopped.
+    pub(super) fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(Stopped { mut fiber }) = self.stopped.take() else { return Poll::Ready(Ok(())) };
+        let step = fiber.go_on();
+        self.go_on(fiber, step, cx)
+    }
+
+    #[cold]
+    fn go_on(
+        &mut self,
+        mut fiber: Fiber,
+        mut step: Step,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            match step {
+                Step::Done(work) => {
+                    self.thread.stopped.set(self.thread.stopped.get() - 1);
+                    return Poll::Ready(self.end_batch(fiber, own(work), cx));
+                }
+                Step::Asks => step = fiber.give(cx.waker().clone()),
+                Step::Turn => {
+                    yield_turn(cx);
+                    break;
+                }
+                Step::Waits => break,
+            }
+        }
+        self.stopped = Some(Stopped { fiber });
+        Poll::Pending
+    }
+
+    /// Takes back what the batch had, and sends its replies.
+    fn end_batch(
+        &mut self,
+        fiber: Fiber,
+        mut work: Box<Work>,
+        cx: &mut Context<'_>,
+    ) -> io::Result<()> {
+        self.conversation.0 = work.conversation.take();
+        let (fed, now) = (work.fed, work.now);
+        let mut waits_for_request = true;
+        match std::mem::replace(&mut work.what, What::Nothing) {
+            What::Shared { len } => {
+                self.stalled = fed.stalled;
+                let left = &work.read[fed.consumed..len];
+                waits_for_request = !(left.is_empty() && self.input.is_empty());
+                if waits_for_request {
+                    self.keep_input(left);
+                }
+            }
+            What::Own(input) => {
+                self.input = input;
+                self.stalled = fed.stalled;
+                let rest_waits = self.stalled || self.conversation.client.wait().is_some();
+                self.input.drop_ran(fed.consumed, rest_waits);
+                self.publish_lengths();
+            }
+            // What came meanwhile runs next.
+            What::EndWait(_) | What::Nothing => {
+                self.stalled = true;
+                waits_for_request = false;
+            }
+        }
+        let sent = self.send_replies(cx, &mut work);
+        self.thread.give_back(Bench { fiber, work });
+        sent?;
+        if waits_for_request {
+            self.wait_for_request(now, fed.consumed > 0);
+        }
+        Ok(())
+    }
+}
+
+/// The work as the socket knows it.
+fn own(work: Box<dyn Batch>) -> Box<Work> {
+    let any: Box<dyn Any> = work;
+    any.downcast().expect("a socket's fibers run sockets' work only")
+}

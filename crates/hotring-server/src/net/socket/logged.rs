@@ -1,0 +1,273 @@
+//! The connections of a thread whose replies wait for the log.
+//!
+//! They wait here, and one task of the thread waits with the log for all of them: so the log's writer is woken once for
+//! many, and wakes the thread once when their records are safe. It asks the log when no other connection of the thread
+//! has anything to do, or when the first of them has waited for [`GATHER_MAX`]: a thread that is busy gathers more for
+//! each write or sync, one that is not asks at once.
+
+use std::cell::{Cell, RefCell};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use hotring_log::{Lsn, Trouble};
+
+use super::yield_turn;
+use crate::host::clock;
+use crate::state::durability::Durability;
+
+/// How long the log is not asked while others are served.
+const GATHER_MAX: Duration = Duration::from_micros(200);
+
+/// What a connection waits for.
+pub(super) struct Wait {
+    /// The record that the log must have reached before replies are sent.
+    lsn: Lsn,
+    /// There were other replies before.
+    pub(super) has_others: bool,
+    /// The round in which the connection was added to those that wait.
+    added: Option<u64>,
+}
+
+impl Wait {
+    pub(super) fn new(lsn: Lsn, has_others: bool) -> Wait {
+        Wait { lsn, has_others, added: None }
+    }
+}
+
+/// Those that wait.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    waiting: RefCell<Vec<(Lsn, Waker)>>,
+    /// Counts how often some of them were woken.
+    round: Cell<u64>,
+    /// The task that waits for all, if it is to be told of more.
+    task: Cell<Option<Waker>>,
+    /// Counts how often connections had a turn.
+    turns: Cell<u64>,
+    /// Since when the first waits of whom the log knows nothing.
+    since: Cell<Option<Instant>>,
+    /// The turns so far when it was last looked.
+    seen: Cell<Option<u64>>,
+}
+
+impl Waiting {
+    /// A connection has its turn.
+    pub(super) fn count_turn(&self) {
+        self.turns.set(self.turns.get() + 1);
+    }
+
+    /// Ready once what the connection waits for is as safe as the settings want, or with the reason why it never
+    /// will be.
+    pub(super) fn poll(
+        &self,
+        durability: &Durability,
+        wait: &mut Wait,
+        waker: &Waker,
+    ) -> Poll<Result<(), Trouble>> {
+        if durability.has_reached(wait.lsn) {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(trouble) = durability.trouble() {
+            return Poll::Ready(Err(trouble));
+        }
+        // Who was woken is no longer there; who was not is, even if others were, and is then there once more.
+        if wait.added != Some(self.round.get()) {
+            wait.added = Some(self.round.get());
+            self.waiting.borrow_mut().push((wait.lsn, waker.clone()));
+            if self.since.get().is_none() {
+                self.since.set(Some(clock::monotonic()));
+                self.seen.set(None);
+            }
+            if let Some(task) = self.task.take() {
+                task.wake();
+            }
+        }
+        Poll::Pending
+    }
+
+    /// The thread's task: wakes connections as the log gets along, or when there is trouble.
+    pub(crate) async fn wake_all(&self, durability: &Durability) {
+        std::future::poll_fn(|cx| self.poll_all(durability, cx)).await
+    }
+
+    fn poll_all(&self, durability: &Durability, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let first = self.waiting.borrow().iter().map(|(lsn, _)| *lsn).min();
+            let Some(first) = first else { break };
+            if self.gathers() {
+                yield_turn(cx);
+                return Poll::Pending;
+            }
+            let Poll::Ready(reached) = durability.poll_reached(first, cx.waker()) else { break };
+            let goes_on =
+                |(lsn, _): &mut (Lsn, Waker)| reached.is_err() || durability.has_reached(*lsn);
+            let woken: Vec<_> = self.waiting.borrow_mut().extract_if(.., goes_on).collect();
+            self.round.set(self.round.get() + 1);
+            woken.into_iter().for_each(|(_, waker)| waker.wake());
+        }
+        self.task.set(Some(cx.waker().clone()));
+        Poll::Pending
+    }
+
+    /// Whether the log is not to be asked yet for those of whom it knows nothing.
+    fn gathers(&self) -> bool {
+        let Some(since) = self.since.get() else { return false };
+        let turns = Some(self.turns.get());
+        let is_busy = self.seen.replace(turns) != turns;
+        let goes_on = is_busy && since.elapsed() < GATHER_MAX;
+        if !goes_on {
+            self.since.set(None);
+        }
+        goes_on
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use hotring_log::storage::memory::{Memory, Step};
+    use hotring_log::{Effect, Log, Options, Records, Recovered, When, Writer};
+    use tokio::task::{JoinHandle, spawn_local, yield_now};
+
+    use super::*;
+    use crate::host::threads::event_loop;
+    use crate::state::snapshots::{Saved, Snapshots};
+
+    const CONNECTIONS: usize = 20;
+
+    /// What a thread has, as far as it matters here.
+    struct Fixture {
+        memory: Memory,
+        log: Arc<Log>,
+        durability: Durability,
+        waiting: Waiting,
+    }
+
+    /// Ends the writer, also if the test has failed.
+    struct Closes<'a>(&'a Log);
+
+    impl Drop for Closes<'_> {
+        fn drop(&mut self) {
+            self.0.close();
+        }
+    }
+
+    impl Fixture {
+        fn new() -> Rc<Fixture> {
+            let (memory, log) = (Memory::new(), Arc::new(Log::new(0, When::Written, 1 << 20)));
+            let disk = Arc::new(memory.clone());
+            let snapshots = Snapshots::new(disk, [1; 16], log.clone(), Saved::default());
+            let durability = Durability::of(log.clone(), snapshots);
+            Rc::new(Fixture { memory, log, durability, waiting: Waiting::default() })
+        }
+
+        /// A connection that has written something, until it knows what became of that.
+        async fn write(self: Rc<Self>) -> Result<(), Trouble> {
+            let mut records = Records::new();
+            records.push(&Effect::Clear);
+            let mut wait = Wait::new(self.log.append(&mut records), false);
+            std::future::poll_fn(|cx| {
+                self.waiting.count_turn();
+                self.waiting.poll(&self.durability, &mut wait, cx.waker())
+            })
+            .await
+        }
+
+        fn connections(self: &Rc<Self>) -> Vec<JoinHandle<Result<(), Trouble>>> {
+            (0..CONNECTIONS).map(|_| spawn_local(self.clone().write())).collect()
+        }
+
+        /// Runs a thread.
+        fn run(self: &Rc<Self>, future: impl Future<Output = ()>) {
+            event_loop().unwrap().block_on(async {
+                let all = self.clone();
+                spawn_local(async move { all.waiting.wake_all(&all.durability).await });
+                future.await;
+            });
+        }
+
+        /// Runs a thread, and the log's writer beside it.
+        fn run_with_writer(self: &Rc<Self>, future: impl Future<Output = ()>) {
+            let (disk, begun) = (Arc::new(self.memory.clone()), Recovered::nothing(1));
+            let options = Options::new([1; 16]);
+            let (mut writer, _syncer) = Writer::new(self.log.clone(), disk, options, &begun);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    while writer.step(Duration::ZERO) {
+                        writer.wait();
+                    }
+                });
+                let _closes = Closes(&self.log);
+                self.run(future);
+            });
+        }
+    }
+
+    #[test]
+    fn connections_that_are_ready_together_share_a_write() {
+        let fixture = Fixture::new();
+        let writes = Arc::new(AtomicUsize::new(0));
+        let counts = writes.clone();
+        fixture.memory.before_each(move |_, step| {
+            // ORDERING: Relaxed, a count that is read at the end.
+            counts.fetch_add(usize::from(step == Step::Write), Ordering::Relaxed);
+        });
+        fixture.run_with_writer(async {
+            for connection in fixture.connections() {
+                connection.await.unwrap().unwrap();
+            }
+        });
+        // The segment's header and the log's end are written, too, and the writer may have come by itself in between.
+        // ORDERING: Relaxed, as above.
+        assert!(writes.load(Ordering::Relaxed) <= 5, "{writes:?} writes");
+    }
+
+    #[test]
+    fn a_thread_that_is_always_busy_asks_the_log_all_the_same() {
+        let fixture = Fixture::new();
+        fixture.run_with_writer(async {
+            let connections = fixture.connections();
+            let begun = Instant::now();
+            while connections.iter().any(|connection| !connection.is_finished()) {
+                fixture.waiting.count_turn();
+                assert!(begun.elapsed() < Duration::from_secs(10), "nobody has asked the log");
+                yield_now().await;
+            }
+        });
+    }
+
+    #[test]
+    fn all_that_wait_are_told_of_trouble() {
+        let fixture = Fixture::new();
+        fixture.memory.fail(Step::Write, 0, 1, ErrorKind::Other);
+        fixture.run_with_writer(async {
+            for connection in fixture.connections() {
+                assert!(!connection.await.unwrap().unwrap_err().may_pass);
+            }
+        });
+    }
+
+    #[test]
+    fn who_waits_follows_a_change_of_the_setting() {
+        let fixture = Fixture::new();
+        fixture.log.set_when(When::Synced);
+        // Nobody writes: what was handed over is safe once that is enough.
+        fixture.run(async {
+            let connections = fixture.connections();
+            for _ in 0..10 {
+                yield_now().await;
+            }
+            assert!(connections.iter().all(|connection| !connection.is_finished()));
+            fixture.log.set_when(When::Written);
+            yield_now().await;
+            fixture.log.set_when(When::Handed);
+            for connection in connections {
+                connection.await.unwrap().unwrap();
+            }
+        });
+    }
+}

@@ -1,0 +1,651 @@
+//! Drives one connection: reads into the thread's buffer, feeds the executor, writes the replies.
+//!
+//! A connection owns memory only while something is unfinished: `input` holds the start of a request
+//! whose rest has not come, `unsent` holds replies that the kernel would not take. In between, all
+//! connections of a thread share one read buffer and one reply buffer.
+//!
+//! Back-pressure follows from that: while `unsent` is above the soft limit the connection is not
+//! read, so that the client's own send buffer fills up and it has to read its replies first.
+//!
+//! A connection that has given a wrong password is neither read nor written for a while (`held`).
+//!
+//! A connection whose replies acknowledge writes sends them when the log has these, and runs nothing until then
+//! (`logged.rs`).
+//!
+//! A connection whose command waits for a key (`wait`) is read, so that its end is noticed, but runs
+//! nothing until that command has its reply.
+
+mod batch;
+mod input;
+mod logged;
+mod output;
+mod wait;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+
+use hotring_log::{Lsn, Trouble};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use crate::commands::pubsub::leave_all;
+use crate::exec::{Conversation, Executor, WaitEnd};
+use crate::host::clock;
+use crate::host::fiber::{Batch, Fiber};
+use crate::observe::counters::Counters;
+use crate::settings::config::OnError;
+use crate::state::batching::Fed;
+use crate::state::client::{Closing, KILLED, MESSAGES, OVERFLOWED, USERS_CHANGED};
+use crate::state::durability;
+use crate::state::lent::Attached;
+use crate::state::server::Server;
+use batch::{Away, Stopped};
+use input::Input;
+use output::Output;
+use wait::Alarm;
+
+/// Size of a thread's read buffer. A full one holds about 1,500 small requests; twice as much did
+/// not run faster.
+const READ_LEN: usize = 64 << 10;
+
+/// Up to this length the start of a request is copied to the front of the thread's buffer, so that
+/// the connection needs no large buffer of its own; above it, the rest is read where the start is.
+const CARRIED_MAX: usize = 4 << 10;
+
+/// A reply buffer that has grown past this is given back after use.
+const REPLY_KEPT_MAX: usize = 1 << 20;
+
+/// Bytes that are read of a long request at one time, and sent of a long reply before others have a turn.
+const LONG_TURN: usize = 256 << 10;
+
+/// Benches that a thread keeps once their batches are done.
+const BENCHES_KEPT: usize = 4;
+
+/// What all connections of one thread share.
+pub(crate) struct Thread {
+    /// The shared part of the server.
+    pub server: Arc<Server>,
+    /// Which thread this is.
+    pub index: usize,
+    /// Set when the server ends: finish what has arrived, then close.
+    pub finishing: Cell<bool>,
+    /// Where batches run that nobody uses at this moment.
+    benches: RefCell<Vec<Bench>>,
+    /// Batches that have stopped in the middle.
+    stopped: Cell<usize>,
+    /// The connections that wait for the log.
+    logged: logged::Waiting,
+}
+
+/// What one batch needs, and itself while it runs.
+pub(crate) struct Work {
+    executor: Executor,
+    read: Box<[u8]>,
+    replies: Vec<u8>,
+    /// Long values that belong into the replies.
+    attached: Vec<Attached>,
+    conversation: Option<Box<Conversation>>,
+    what: What,
+    now: u64,
+    fed: Fed,
+}
+
+/// What is run.
+enum What {
+    Nothing,
+    /// The requests at the start of the thread's buffer.
+    Shared {
+        len: usize,
+    },
+    /// Those of the connection's own input.
+    Own(Input),
+    /// The end of a wait.
+    EndWait(WaitEnd),
+}
+
+/// A stack and what belongs to a batch on it.
+struct Bench {
+    fiber: Fiber,
+    work: Box<Work>,
+}
+
+impl Work {
+    fn new(server: &Arc<Server>, index: usize, seed: u64) -> Box<Work> {
+        Box::new(Work {
+            executor: Executor::new(server.clone(), index, seed),
+            read: vec![0; READ_LEN].into_boxed_slice(),
+            replies: Vec::new(),
+            attached: Vec::new(),
+            conversation: None,
+            what: What::Nothing,
+            now: 0,
+            fed: Fed { consumed: 0, stalled: false },
+        })
+    }
+
+    /// Empties the reply buffer; a large one is freed.
+    fn give_back_replies(&mut self) {
+        self.replies.clear();
+        self.attached.clear();
+        if self.replies.capacity() > REPLY_KEPT_MAX {
+            self.replies = Vec::new();
+        }
+    }
+}
+
+impl Batch for Work {
+    fn run(&mut self) {
+        let Work { executor, read, replies, attached, conversation, what, now, fed } = self;
+        let Some(conversation) = conversation else { return };
+        let input = match what {
+            What::Shared { len } => (&read[..*len], None),
+            What::Own(input) => (input.bytes(), input.buffer()),
+            What::EndWait(end) => return executor.end_wait(conversation, *end, *now, replies),
+            What::Nothing => return,
+        };
+        *fed = executor.feed_lent(conversation, input, *now, (replies, attached));
+    }
+}
+
+impl Thread {
+    /// The state of thread `index`.
+    pub(crate) fn new(server: Arc<Server>, index: usize, seed: u64) -> Self {
+        let work = Work::new(&server, index, seed);
+        let benches = RefCell::new(vec![Bench { fiber: Fiber::new(), work }]);
+        Thread {
+            server,
+            index,
+            finishing: Cell::new(false),
+            benches,
+            stopped: Cell::new(0),
+            logged: logged::Waiting::default(),
+        }
+    }
+
+    /// One that is free, or one more: only while others have stopped in the middle.
+    fn bench(&self) -> Bench {
+        let free = self.benches.borrow_mut().pop();
+        free.unwrap_or_else(|| {
+            let seed = clock::unix_ms() ^ self.stopped.get() as u64;
+            Bench { fiber: Fiber::new(), work: Work::new(&self.server, self.index, seed) }
+        })
+    }
+
+    fn give_back(&self, bench: Bench) {
+        let mut benches = self.benches.borrow_mut();
+        if benches.len() < BENCHES_KEPT {
+            benches.push(bench);
+        }
+    }
+
+    /// Uses a bench's work for what is no batch, and never waits.
+    fn with_work<R>(&self, f: impl FnOnce(&mut Work) -> R) -> R {
+        let mut bench = self.bench();
+        let result = f(&mut bench.work);
+        self.give_back(bench);
+        result
+    }
+
+    /// Wakes connections once the log has what their replies acknowledge. A task that never ends.
+    pub(crate) async fn wake_logged(&self) {
+        self.logged.wake_all(&self.server.durability).await;
+    }
+
+    /// Gives back memory that commands have removed.
+    pub(crate) fn collect(&self) {
+        self.benches.borrow_mut().iter_mut().for_each(|bench| bench.work.executor.collect());
+    }
+}
+
+/// One connection.
+pub(crate) struct Socket<S> {
+    stream: S,
+    thread: Rc<Thread>,
+    conversation: Away<Conversation>,
+    /// The stack of its batch that has stopped in the middle.
+    stopped: Option<Stopped>,
+    /// The start of a request whose rest has not come, or what has come behind a wait.
+    input: Input,
+    /// `input` may hold complete requests, which wait for room in the output or for their turn.
+    stalled: bool,
+    /// Replies that the kernel has not taken yet.
+    unsent: Output,
+    /// The last record of what the connection's requests have done, if no reply has said so yet.
+    owed: Option<Lsn>,
+    /// Replies that are not sent before the log has what they acknowledge.
+    logged: Option<logged::Wait>,
+    /// Nothing is sent and nothing read until then.
+    held: Option<Pin<Box<Sleep>>>,
+    /// Of a wait that has been looked at.
+    alarm: Option<Alarm>,
+    waker_known: bool,
+}
+
+impl<S> Socket<S> {
+    fn leave(&mut self) {
+        self.conversation.client.end_transaction();
+        leave_all(&mut self.conversation.client, &self.thread.server, &mut Vec::new());
+        self.thread.server.leave(&self.conversation.client.shared);
+    }
+}
+
+/// Has the task go on after the others that are ready, those among them that nobody knows yet to be ready: a task
+/// that only wakes itself goes on many times before the runtime looks for these.
+fn yield_turn(cx: &mut Context<'_>) {
+    let asked = std::pin::pin!(tokio::task::yield_now()).poll(cx);
+    debug_assert!(asked.is_pending(), "the first time it always is");
+}
+
+impl<S> Drop for Socket<S> {
+    fn drop(&mut self) {
+        // What its batch has is gone with the thread otherwise.
+        if !self.conversation.is_away() {
+            self.leave();
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    /// A connection that has just been accepted.
+    pub(crate) fn new(stream: S, thread: Rc<Thread>, conversation: Conversation) -> Self {
+        Socket {
+            stream,
+            conversation: Away::new(conversation),
+            stopped: None,
+            thread,
+            input: Input::default(),
+            stalled: false,
+            unsent: Output::default(),
+            owed: None,
+            logged: None,
+            held: None,
+            alarm: None,
+            waker_known: false,
+        }
+    }
+
+    /// Serves the connection until it ends.
+    #[expect(clippy::manual_async_fn, reason = "its future would have room for the socket twice")]
+    pub(crate) fn serve(mut self) -> impl Future<Output = ()> {
+        async move {
+            let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
+            // Before its client can see the end: who does finds the connection gone.
+            self.leave();
+            if ended.is_ok() {
+                // Says in TLS that this is the end; to who does not listen it is not said.
+                let mut say = |cx: &mut Context<'_>| Pin::new(&mut self.stream).poll_shutdown(cx);
+                let _ = std::future::poll_fn(|cx| Poll::Ready(say(cx))).await;
+            }
+            let id = self.conversation.client.shared.id;
+            match ended {
+                Ok(()) => tracing::trace!(client = id, "connection closed"),
+                Err(error) => tracing::debug!(client = id, %error, "connection lost"),
+            }
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.waker_known {
+            self.conversation.client.shared.set_waker(cx.waker());
+            self.waker_known = true;
+        }
+        self.thread.logged.count_turn();
+        // Whatever is wanted of the connection, its batch comes to its end first.
+        if self.stopped.is_some() {
+            ready!(self.poll_stopped(cx))?;
+        }
+        loop {
+            let signals = self.conversation.client.shared.signals();
+            if signals & (KILLED | OVERFLOWED | USERS_CHANGED) != 0
+                && let Some(end) = self.heed(signals)
+            {
+                return Poll::Ready(end);
+            }
+            if self.is_held(cx) {
+                return Poll::Pending;
+            }
+            if self.poll_logged(cx).is_pending() {
+                return Poll::Pending;
+            }
+            let blocked = self.poll_send(cx)?.is_pending();
+            // Who is to be closed may have lost the right to them.
+            let is_closing = self.conversation.client.closing.is_some();
+            if signals & MESSAGES != 0 && !blocked && !is_closing {
+                // They are the next thing to send.
+                self.conversation.client.shared.fetch(self.unsent.bytes());
+                self.publish_lengths();
+                continue;
+            }
+            if self.conversation.client.closing.is_some() {
+                // ORDERING: Relaxed, shown to people.
+                self.conversation.client.shared.closes.store(true, Ordering::Relaxed);
+                return if blocked { Poll::Pending } else { Poll::Ready(Ok(())) };
+            }
+            if blocked && self.unsent.len() > self.soft_max() {
+                return Poll::Pending;
+            }
+            if self.stalled {
+                ready!(self.run_own(cx))?;
+                if self.stalled {
+                    // Let the other connections have a turn.
+                    yield_turn(cx);
+                    return Poll::Pending;
+                }
+                continue;
+            }
+            let waits = self.conversation.client.wait().is_some();
+            if waits && self.poll_wait(cx)?.is_ready() {
+                continue;
+            }
+            let received = if waits { self.poll_receive_behind(cx) } else { self.poll_receive(cx) };
+            match received {
+                Poll::Ready(Ok(0)) => self.conversation.client.closing = Some(Closing::Asked),
+                Poll::Ready(Ok(n)) if n >= READ_LEN - CARRIED_MAX => {
+                    // More is probably there already: let the other connections have a turn.
+                    yield_turn(cx);
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                // All that had arrived before the end was announced is done.
+                Poll::Pending if self.thread.finishing.get() => {
+                    self.conversation.client.closing = Some(Closing::Killed);
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Does what others want of the connection; Some if that is its end.
+    fn heed(&mut self, signals: u8) -> Option<io::Result<()>> {
+        if signals & KILLED != 0 {
+            return Some(Ok(()));
+        }
+        if signals & OVERFLOWED != 0 {
+            return Some(Err(self.over_output_limit()));
+        }
+        let stays = self.conversation.client.renew_access(&self.thread.server.acl);
+        (!stays).then_some(Ok(()))
+    }
+
+    /// Whether the time of a wrong password goes on.
+    fn is_held(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(sleep) = &mut self.held else { return false };
+        let goes_on = sleep.as_mut().poll(cx).is_pending() && !self.thread.finishing.get();
+        if !goes_on {
+            self.held = None;
+        }
+        goes_on
+    }
+
+    fn soft_max(&self) -> usize {
+        let client = &self.conversation.client;
+        self.thread.with_work(|work| client.output_soft_max(work.executor.config()))
+    }
+
+    /// Waits until what the unsent replies acknowledge is as safe as the settings want. Meanwhile nothing more of
+    /// the connection runs, and others do.
+    fn poll_logged(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(wait) = &mut self.logged else { return Poll::Ready(()) };
+        let Thread { server, logged, .. } = &*self.thread;
+        let reached = ready!(logged.poll(&server.durability, wait, cx.waker()));
+        let has_others = wait.has_others;
+        self.logged = None;
+        if let Err(trouble) = reached
+            && server.config().log.on_error == OnError::Stop
+        {
+            self.take_back((!has_others).then_some(&trouble));
+        }
+        Poll::Ready(())
+    }
+
+    /// What was done is not logged: its client is told so instead of what was to be said, and nothing else, as nobody
+    /// knows how many replies say that something was done.
+    /// Behind others, of which a part may have been sent, there is no place for that.
+    #[cold]
+    fn take_back(&mut self, trouble: Option<&Trouble>) {
+        self.unsent = Output::default();
+        self.conversation.client.closing = Some(Closing::Killed);
+        let Some(trouble) = trouble else { return self.publish_lengths() };
+        let error = durability::refusal(trouble);
+        let error = match self.conversation.is_memcached() {
+            true => format!("SERVER_ERROR {error}\r\n"),
+            false => format!("-{error}\r\n"),
+        };
+        self.unsent.bytes().extend_from_slice(error.as_bytes());
+        self.publish_lengths();
+    }
+
+    /// Sends what is unsent; pending while some is left.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut turn = 0;
+        while let Some(next) = self.unsent.next() {
+            if turn >= LONG_TURN && self.unsent.lent() > 0 {
+                // Let the other connections have a turn.
+                yield_turn(cx);
+                return Poll::Pending;
+            }
+            let n = ready!(Pin::new(&mut self.stream).poll_write(cx, next))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            turn += n;
+            self.count_sent(n);
+            self.unsent.advance(n);
+            self.publish_lengths();
+            // A client that is busy fetching a large reply is not idle.
+            self.conversation.client.shared.active_at.store(clock::unix_ms(), Ordering::Relaxed);
+        }
+        if self.unsent.end() {
+            self.publish_lengths();
+            // What came after those replies' requests was not read meanwhile.
+            self.wait_for_request(clock::unix_ms(), true);
+        }
+        // TLS may have kept a part to itself. Other streams have nothing to do here.
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    /// Reads once and runs what has become complete; 0 at the end of the stream.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.input.len() > CARRIED_MAX {
+            self.poll_receive_own(cx)
+        } else {
+            self.poll_receive_shared(cx)
+        }
+    }
+
+    /// Reads into the thread's buffer, behind the unfinished start of a request if there is one.
+    fn poll_receive_shared(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut bench = self.thread.bench();
+        let carried = self.input.len();
+        let mut buffer = ReadBuf::new(&mut bench.work.read[carried..]);
+        let read = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
+        let n = buffer.filled().len();
+        if n == 0 || read.is_pending() {
+            self.thread.give_back(bench);
+            return read.map_ok(|()| 0);
+        }
+        bench.work.read[..carried].copy_from_slice(self.input.bytes());
+        bench.work.now = self.received(n);
+        bench.work.what = What::Shared { len: carried + n };
+        ready!(self.run(bench, cx))?;
+        Poll::Ready(Ok(n))
+    }
+
+    /// Keeps what was not consumed.
+    fn keep_input(&mut self, left: &[u8]) {
+        self.input.keep(left);
+        self.publish_lengths();
+    }
+
+    /// Reads behind a long unfinished request, in its own buffer.
+    fn poll_receive_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let wanted = self.conversation.input_len_wanted();
+        let thread = self.thread.clone();
+        self.input.make_room(wanted, |len| thread.with_work(|work| work.executor.buffer(len)));
+        self.publish_lengths();
+        let n = ready!(self.input.poll_fill(&mut self.stream, wanted, cx))?;
+        if n == 0 {
+            return Poll::Ready(Ok(0));
+        }
+        self.received(n);
+        // What has stopped may hold keys, for which this would wait.
+        if self.input.buffer().is_some() && thread.stopped.get() == 0 {
+            thread.with_work(|work| work.executor.make_room(n));
+        }
+        if self.input.len() >= wanted {
+            ready!(self.run_own(cx))?;
+        } else {
+            self.publish_lengths();
+        }
+        let max = thread.with_work(|work| work.executor.config().query_buffer_max);
+        self.check_input_limit(max)?;
+        Poll::Ready(Ok(n))
+    }
+
+    /// Runs the requests in the connection's own buffer.
+    fn run_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut bench = self.thread.bench();
+        bench.work.now = clock::unix_ms();
+        bench.work.what = What::Own(std::mem::take(&mut self.input));
+        self.run(bench, cx)
+    }
+
+    /// Notes since when the rest of a request is waited for, so that nobody keeps one open for ever.
+    /// While replies are unsent the client may be unable to send, and is not made to hurry; while its
+    /// command waits for a key, what comes behind is not looked at.
+    fn wait_for_request(&self, now: u64, anew: bool) {
+        let is_free = !self.stalled && self.conversation.client.wait().is_none();
+        let waits = !self.input.is_empty() && is_free && self.unsent.is_empty();
+        let since = &self.conversation.client.shared.request_since;
+        // ORDERING: Relaxed, compared with a timeout.
+        if !waits {
+            since.store(0, Ordering::Relaxed);
+        } else if anew || since.load(Ordering::Relaxed) == 0 {
+            since.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that bytes have come; returns the time.
+    fn received(&mut self, n: usize) -> u64 {
+        let now = clock::unix_ms();
+        // ORDERING: Relaxed, shown to people and compared with the idle timeout.
+        self.conversation.client.shared.active_at.store(now, Ordering::Relaxed);
+        let counters = self.counters();
+        counters.reads.add(1);
+        counters.input_bytes.add(n as u64);
+        now
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.thread.server.threads[self.thread.index].counters
+    }
+
+    fn count_sent(&self, n: usize) {
+        let counters = self.counters();
+        counters.writes.add(1);
+        counters.output_bytes.add(n as u64);
+    }
+
+    /// Sends the replies of a batch with one write; what the kernel does not take stays in `unsent`.
+    fn send_replies(&mut self, cx: &mut Context<'_>, work: &mut Work) -> io::Result<()> {
+        // Also where nothing is said of it now: a later reply may tell that all before it was done.
+        self.owed = work.executor.take_logged().max(self.owed);
+        match self.conversation.client.closing {
+            Some(Closing::OutputLimit) => {
+                work.give_back_replies();
+                return Err(self.over_output_limit());
+            }
+            Some(Closing::InputLimit) => {
+                work.give_back_replies();
+                return Err(self.over_input_limit());
+            }
+            _ => {}
+        }
+        // Also where the reply is not wanted.
+        let penalty = std::mem::take(&mut self.conversation.client.penalty);
+        if !penalty.is_zero() {
+            self.held = Some(Box::pin(tokio::time::sleep(penalty)));
+        }
+        if work.replies.is_empty() {
+            work.give_back_replies();
+            return Ok(());
+        }
+        if let Some(lsn) = self.owed.take()
+            && !self.thread.server.durability.has_reached(lsn)
+        {
+            self.logged = Some(logged::Wait::new(lsn, !self.unsent.is_empty()));
+        }
+        let is_free = self.held.is_none() && self.logged.is_none();
+        let mut sent = 0;
+        if self.unsent.is_empty() && is_free && work.attached.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(cx, &work.replies) {
+                Poll::Ready(Ok(n)) => {
+                    self.count_sent(n);
+                    sent = n;
+                }
+                Poll::Ready(Err(error)) => {
+                    work.give_back_replies();
+                    return Err(error);
+                }
+                Poll::Pending => {}
+            }
+        }
+        if sent < work.replies.len() {
+            let is_large = work.replies.len() > REPLY_KEPT_MAX;
+            if is_large && self.unsent.is_empty() && work.attached.is_empty() {
+                // Large enough to be worth a move instead of a copy.
+                self.unsent.take(std::mem::take(&mut work.replies), sent);
+            } else {
+                self.unsent.extend(&work.replies, sent, &mut work.attached);
+            }
+            self.publish_lengths();
+        }
+        work.give_back_replies();
+        let hard_max = work.executor.config().output_hard_max;
+        if hard_max > 0 && self.unsent.len() > hard_max {
+            return Err(self.over_output_limit());
+        }
+        Ok(())
+    }
+
+    fn check_input_limit(&self, max: usize) -> io::Result<()> {
+        if self.input.len() > max {
+            return Err(self.over_input_limit());
+        }
+        Ok(())
+    }
+
+    fn over_input_limit(&self) -> io::Error {
+        self.counters().input_limit_closed.add(1);
+        self.over_limit("a request is larger than client-query-buffer-limit")
+    }
+
+    fn over_output_limit(&self) -> io::Error {
+        self.counters().output_limit_closed.add(1);
+        self.over_limit("more is waiting to be sent than output-buffer-hard-limit, or subscriber-output-buffer-limit")
+    }
+
+    fn over_limit(&self, what: &'static str) -> io::Error {
+        let shared = &self.conversation.client.shared;
+        tracing::warn!(client = shared.id, peer = %shared.peer, "{what}; connection closed");
+        io::Error::other(what)
+    }
+
+    fn publish_lengths(&self) {
+        let shared = &self.conversation.client.shared;
+        // ORDERING: Relaxed, shown to people.
+        shared.input_len.store(self.input.len(), Ordering::Relaxed);
+        shared.input_free.store(self.input.free(), Ordering::Relaxed);
+        shared.unsent_len.store(self.unsent.len(), Ordering::Relaxed);
+        let own = self.unsent.own_memory();
+        shared.output_memory.store(own + self.unsent.shared_memory(), Ordering::Relaxed);
+        shared.beside_memory.store(self.input.own_memory() + own, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,116 @@
+//! A connection that waits for a key, or for the end of a pause: when to look, when to give up, and what to do
+//! with what its client sends meanwhile.
+//!
+//! The task is woken by the write that changes the key (through `ClientShared`), by who ends the wait, by the
+//! timer, and by whatever the client sends: the end of the stream ends the wait. Requests are kept unread of, and
+//! run after the reply.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use hotring_store::Watched;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use super::{Socket, What};
+use crate::exec::{Conversation, Executor, WaitEnd};
+use crate::host::clock;
+use crate::state::client::Wait;
+
+/// When a wait is looked at again, if nothing else wakes the task.
+pub(super) struct Alarm {
+    /// When it is given up.
+    deadline: Option<Instant>,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Alarm {
+    fn new(limit: Option<Duration>) -> Self {
+        // So late a moment that there is no such time is never.
+        let deadline = limit.and_then(|limit| clock::monotonic().checked_add(limit));
+        Alarm { deadline, sleep: Box::pin(tokio::time::sleep(Duration::ZERO)) }
+    }
+
+    fn poll(
+        &mut self,
+        executor: &mut Executor,
+        conversation: &Conversation,
+        cx: &mut Context<'_>,
+    ) -> Poll<WaitEnd> {
+        loop {
+            let unix_ms = clock::unix_ms();
+            let until = match executor.look(conversation, unix_ms) {
+                Watched::Fired => return Poll::Ready(WaitEnd::Fired),
+                Watched::Waiting { until } => until,
+            };
+            if conversation.client.shared.unblocked().is_some() {
+                // How, the end of the wait says.
+                return Poll::Ready(WaitEnd::TimedOut);
+            }
+            let now = clock::monotonic();
+            if self.deadline.is_some_and(|deadline| deadline <= now) {
+                return Poll::Ready(WaitEnd::TimedOut);
+            }
+            let look_at = until
+                .and_then(|at| now.checked_add(Duration::from_millis(at.saturating_sub(unix_ms))));
+            let Some(next) = self.deadline.into_iter().chain(look_at).min() else {
+                return Poll::Pending;
+            };
+            self.sleep.as_mut().reset(next.into());
+            ready!(self.sleep.as_mut().poll(cx));
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    /// Goes on with a wait; ready when it has ended and its reply is on the way.
+    pub(super) fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(wait) = self.conversation.client.wait() else { return Poll::Ready(Ok(())) };
+        let thread = self.thread.clone();
+        let limit = match wait {
+            Wait::Key { limit, .. } | Wait::Synced { limit, .. } => *limit,
+            Wait::Pause { .. } | Wait::Log | Wait::Save { .. } => None,
+        };
+        let alarm = self.alarm.get_or_insert_with(|| Alarm::new(limit));
+        let end = match thread.finishing.get() {
+            true => WaitEnd::Stopping,
+            false => {
+                let conversation = &*self.conversation;
+                ready!(thread.with_work(|work| alarm.poll(&mut work.executor, conversation, cx)))
+            }
+        };
+        self.alarm = None;
+        let mut bench = thread.bench();
+        bench.work.now = clock::unix_ms();
+        bench.work.what = What::EndWait(end);
+        self.run(bench, cx)
+    }
+
+    /// Reads once and keeps what has come until the wait is over; 0 at the end of the stream.
+    pub(super) fn poll_receive_behind(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let thread = self.thread.clone();
+        let (stream, input) = (&mut self.stream, &mut self.input);
+        let read = thread.with_work(|work| {
+            let mut buffer = ReadBuf::new(&mut work.read);
+            ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+            input.extend(buffer.filled())?;
+            Poll::Ready(Ok::<_, io::Error>((
+                buffer.filled().len(),
+                work.executor.config().query_buffer_max,
+            )))
+        });
+        let (n, max) = ready!(read)?;
+        if n > 0 {
+            self.received(n);
+            self.publish_lengths();
+            self.check_input_limit(max)?;
+        } else {
+            // What is unsent may take its client long to fetch, or for ever: that is no wait.
+            self.conversation.client.end_wait(clock::unix_ms());
+        }
+        Poll::Ready(Ok(n))
+    }
+}

@@ -1,0 +1,188 @@
+//! One I/O thread: a current-thread runtime that serves the connections handed to it.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::LocalRuntime;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::exec::Conversation;
+use crate::host::clock;
+use crate::net::listen::Incoming;
+use crate::net::socket::{Socket, Thread};
+use crate::observe::beats;
+use crate::state::client::{ClientShared, KILLED};
+use crate::state::server::Server;
+
+/// How long clients may take to fetch their last replies when the server stops.
+const FINISH_MAX: Duration = Duration::from_secs(5);
+
+/// Serves connections until the server stops. Runs on its own OS thread.
+pub(crate) fn run(
+    runtime: &LocalRuntime,
+    server: &Arc<Server>,
+    index: usize,
+    seed: u64,
+    incoming: UnboundedReceiver<Incoming>,
+) {
+    let thread = Rc::new(Thread::new(server.clone(), index, seed));
+    runtime.block_on(async {
+        // Before anything runs: a thread that is stuck by its first request has come by once.
+        server.threads[index].beats.beat(server.started);
+        let receiving = tokio::task::spawn_local(receive(thread.clone(), incoming));
+        let collecting = tokio::task::spawn_local(collect(thread.clone()));
+        // Also for those that finish.
+        let waiting = thread.clone();
+        tokio::task::spawn_local(async move { waiting.wake_logged().await });
+        server.stopping().await;
+        receiving.abort();
+        collecting.abort();
+        finish(&thread).await;
+        server.threads[index].beats.end();
+    });
+}
+
+/// Says that the thread goes round, and gives back removed memory also while no command comes; a look that finds
+/// none is a comparison.
+async fn collect(thread: Rc<Thread>) {
+    let mut timer = tokio::time::interval(beats::BEAT);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        thread.server.threads[thread.index].beats.beat(thread.server.started);
+        thread.collect();
+    }
+}
+
+async fn receive(thread: Rc<Thread>, mut incoming: UnboundedReceiver<Incoming>) {
+    while let Some(connection) = incoming.recv().await {
+        let started = match connection {
+            Incoming::Tcp(stream, peer) => {
+                let local = stream.local_addr().map(|a| a.to_string()).unwrap_or_default();
+                TcpStream::from_std(stream)
+                    .map(|stream| start(&thread, stream, peer.to_string(), local))
+            }
+            Incoming::Memcached(stream, peer) => {
+                let local = stream.local_addr().map(|a| a.to_string()).unwrap_or_default();
+                TcpStream::from_std(stream)
+                    .map(|stream| start_memcached(&thread, stream, peer.to_string(), local))
+            }
+            Incoming::Tls(stream, peer) => {
+                let local = stream.local_addr().map(|a| a.to_string()).unwrap_or_default();
+                TcpStream::from_std(stream)
+                    .map(|stream| start_tls(&thread, stream, peer.to_string(), local))
+            }
+            Incoming::Unix(stream) => {
+                let path = thread.server.unix_path.as_ref();
+                let local = path.map(|p| format!("{}:0", p.display())).unwrap_or_default();
+                tokio::net::UnixStream::from_std(stream)
+                    .map(|stream| start(&thread, stream, local.clone(), local))
+            }
+        };
+        if let Err(error) = started {
+            // ORDERING: Relaxed, a number for balancing; the acceptor had counted the connection.
+            thread.server.threads[thread.index].connections.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!(%error, "cannot serve a connection");
+        }
+    }
+}
+
+fn start<S>(thread: &Rc<Thread>, stream: S, peer: String, local: String)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let shared = thread.server.enter(peer, local, thread.index);
+    tracing::debug!(client = shared.id, peer = %shared.peer, "connected");
+    let conversation = Conversation::new(shared, &thread.server);
+    tokio::task::spawn_local(Socket::new(stream, thread.clone(), conversation).serve());
+}
+
+fn start_memcached(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String) {
+    let shared = thread.server.enter(peer, local, thread.index);
+    tracing::debug!(client = shared.id, peer = %shared.peer, "connected, to speak memcached's protocol");
+    let conversation = Conversation::memcached(shared, &thread.server);
+    tokio::task::spawn_local(Socket::new(stream, thread.clone(), conversation).serve());
+}
+
+/// Shakes hands, then serves. The connection counts from its beginning, so that nobody gets around
+/// `maxclients` by never finishing.
+fn start_tls(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String) {
+    let shared = thread.server.enter(peer, local, thread.index);
+    let thread = thread.clone();
+    tokio::task::spawn_local(async move {
+        match shake_hands(&thread.server, &shared, stream).await {
+            Ok(stream) => {
+                tracing::debug!(client = shared.id, peer = %shared.peer, "connected by TLS");
+                let conversation = Conversation::new(shared, &thread.server);
+                Socket::new(stream, thread, conversation).serve().await;
+            }
+            Err(error) => {
+                tracing::debug!(peer = %shared.peer, %error, "a TLS handshake failed");
+                thread.server.leave(&shared);
+            }
+        }
+    });
+}
+
+/// A TLS stream, if the client agrees to one in time and before the server stops or somebody ends the
+/// connection.
+async fn shake_hands(
+    server: &Server,
+    shared: &ClientShared,
+    stream: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
+    let config = server.tls.current().ok_or(io::ErrorKind::Unsupported)?;
+    let limit = match server.config().handshake_timeout_s {
+        0 => Duration::MAX,
+        seconds => Duration::from_secs(seconds),
+    };
+    let accept = TlsAcceptor::from(config).accept(stream);
+    let mut accept = pin!(tokio::time::timeout(limit, accept));
+    let mut stopping = pin!(server.stopping());
+    std::future::poll_fn(|cx| {
+        // Before the look: who asks from then on wakes this task.
+        shared.set_waker(cx.waker());
+        let is_killed = shared.signals() & KILLED != 0;
+        if is_killed || stopping.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let in_time =
+            |done: Result<_, _>| done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        accept.as_mut().poll(cx).map(in_time)
+    })
+    .await
+}
+
+/// Lets every connection run what has arrived and send its replies.
+async fn finish(thread: &Thread) {
+    thread.finishing.set(true);
+    let deadline = clock::monotonic() + FINISH_MAX;
+    loop {
+        thread.server.threads[thread.index].beats.beat(thread.server.started);
+        let mut open = 0;
+        for client in thread.server.clients() {
+            if client.thread == thread.index {
+                open += 1;
+                client.wake();
+            }
+        }
+        if open == 0 {
+            return;
+        }
+        if clock::monotonic() >= deadline {
+            tracing::warn!(connections = open, "some clients did not fetch their last replies");
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

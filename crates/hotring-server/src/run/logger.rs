@@ -1,0 +1,39 @@
+//! The log: lines to the standard error, for people or for programs, at a level that CONFIG SET can change.
+
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::{fmt, reload};
+
+use crate::settings::config::{LogFormat, LogLevel};
+
+/// Starts the log of this process; returns the way to change its level.
+pub(crate) fn start(level: LogLevel, format: LogFormat) -> Box<dyn Fn(LogLevel) + Send + Sync> {
+    let (filter, handle) = reload::Layer::new(filter(level));
+    let lines = fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let lines = match format {
+        LogFormat::Human => lines.with_ansi(colours).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(filter).with(lines);
+    if tracing::subscriber::set_global_default(subscriber).is_err() {
+        // The embedding process has its own log: its levels are its business.
+        return Box::new(|_| {});
+    }
+    Box::new(move |level| {
+        if let Err(error) = handle.reload(self::filter(level)) {
+            tracing::warn!(%error, "cannot change the log level");
+        }
+    })
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Nothing => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warning => LevelFilter::WARN,
+        LogLevel::Notice => LevelFilter::INFO,
+        LogLevel::Verbose => LevelFilter::DEBUG,
+        LogLevel::Debug => LevelFilter::TRACE,
+    }
+}

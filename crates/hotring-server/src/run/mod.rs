@@ -1,0 +1,567 @@
+//! Builds a server from its settings, starts its threads, and ends it: the one place where all
+//! parts meet, and, but for ACL GENPASS, the only one that asks the machine for random numbers.
+
+mod logger;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use hotring_log::{Disk, Id, Storage, stored_id};
+use hotring_store::index::Config as IndexConfig;
+use hotring_store::{EvictionPolicy, Options, Store};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sd_notify::NotifyState;
+use tokio::runtime::LocalRuntime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::admin;
+use crate::host::clock;
+use crate::host::start_error::StartError;
+use crate::host::threads::{self, spawn};
+use crate::net::listen::{self, Acceptor, Incoming, UnixPath};
+use crate::net::worker;
+use crate::settings::config::{Config, LogFormat, LogLevel};
+use crate::state::memcached as memcached_state;
+use crate::state::server::{Parts, Server};
+use crate::tasks::background;
+use crate::tasks::deadline;
+use crate::tasks::expire;
+use crate::tasks::load;
+use crate::tasks::watchdog;
+
+/// What the thread is called that does the work of the index on which no operation should wait.
+const EXPANDER: &str = "hotring-expand";
+
+/// File descriptors that are not connections of clients: listeners, signals, standard streams, connections to
+/// the admin address; and, for each thread, those of its event loop.
+const FILES_RESERVED: u64 = 128;
+const FILES_RESERVED_PER_THREAD: u64 = 8;
+
+/// Numbers for compare-and-swap begin with the time of the start, in milliseconds, before so many bits: a billion
+/// of them in a second would reach those of a process that starts later. They stay below 2^63, as some clients
+/// hold them with a sign.
+const CAS_BITS: u32 = 20;
+
+/// A server that runs in this process.
+pub struct Running {
+    server: Arc<Server>,
+    threads: Vec<JoinHandle<()>>,
+    /// They end when the others have.
+    log_threads: Vec<JoinHandle<()>>,
+    tls_addresses: Vec<SocketAddr>,
+    admin: Option<SocketAddr>,
+    /// Removes the unix socket's file at the end.
+    _unix_path: Option<UnixPath>,
+}
+
+impl Running {
+    /// The TCP addresses that the server listens on, with real port numbers.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.server.addresses
+    }
+
+    /// The TCP addresses where it speaks TLS.
+    pub fn tls_addresses(&self) -> &[SocketAddr] {
+        &self.tls_addresses
+    }
+
+    /// The addresses where it speaks memcached's protocol.
+    pub fn memcached_addresses(&self) -> &[SocketAddr] {
+        &self.server.memcached.addresses
+    }
+
+    /// The address of the status page and the metrics, if they are served.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// Asks the server to end: accepts nothing more, runs what has arrived, sends the replies.
+    pub fn stop(&self) {
+        self.server.stop();
+    }
+
+    /// Reads the files anew that the settings name: users, certificates, keys.
+    pub fn reload(&self) {
+        self.server.reload();
+    }
+
+    /// Whether all data is there that outlasted the server before ([`start`]).
+    pub fn is_loaded(&self) -> bool {
+        !self.server.loading.is_on()
+    }
+
+    /// Waits until the server has ended.
+    ///
+    /// # Errors
+    /// It ended by itself, as its data turned out to be damaged while it was loaded.
+    pub fn wait(self) -> Result<(), StartError> {
+        let join = |threads: Vec<JoinHandle<()>>| {
+            for thread in threads {
+                if thread.join().is_err() {
+                    tracing::error!("a thread of the server panicked");
+                }
+            }
+        };
+        join(self.threads);
+        self.server.durability.close();
+        join(self.log_threads);
+        self.server.loading.failure().map_or(Ok(()), |why| Err(StartError::new(why)))
+    }
+}
+
+/// Starts a server in this process; returns when it accepts connections and serves the keys that were hottest when it
+/// had saved them. Until the others are there ([`Running::is_loaded`]) who asks for them is told so, by `-LOADING`.
+pub fn start(config: Config) -> Result<Running, StartError> {
+    start_with(config, Box::new(|_| {}), &Disk::open)
+}
+
+/// Runs a server until Ctrl-C, SIGTERM or SHUTDOWN. Starts the log, puts `notes` into it, and prints a
+/// greeting.
+pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
+    let log_level = logger::start(config.log_level, config.log_format);
+    notes.iter().for_each(|note| tracing::warn!("{note}"));
+    let log_format = config.log_format;
+    serve(prepare(config, log_level, &Disk::open)?, log_format)?;
+    tracing::info!("bye");
+    Ok(())
+}
+
+/// Loads the data and serves until the server is to end.
+pub(crate) fn serve(prepared: Prepared, log_format: LogFormat) -> Result<(), StartError> {
+    let server = prepared.running.server.clone();
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        // First: loading takes its time, and may be ended, too.
+        stop_on_signal(server.clone(), SignalKind::interrupt(), "Ctrl-C");
+        stop_on_signal(server.clone(), SignalKind::terminate(), "SIGTERM");
+        tokio::task::spawn_local(reload_on_signal(server.clone()));
+        let loaded = tokio::task::spawn_blocking(move || prepared.load()).await;
+        let running = loaded.map_err(|_| StartError::new("cannot start: loading panicked"))??;
+        if !server.is_stopping() {
+            greet(&running, log_format);
+            tell_service_manager(NotifyState::Ready);
+            server.stopping().await;
+        }
+        tell_service_manager(NotifyState::Stopping);
+        let _deadline = deadline::begin(&server);
+        // The signal tasks go on: a second signal ends the process at once.
+        let ended = tokio::task::spawn_blocking(move || running.wait());
+        ended.await.unwrap_or_else(|_| {
+            tracing::error!("waiting for the threads failed");
+            Ok(())
+        })
+    })
+}
+
+/// Says that the server is there.
+fn greet(running: &Running, log_format: LogFormat) {
+    match log_format {
+        // Whoever reads the log may have left.
+        LogFormat::Human => drop(io::stderr().write_all(greeting(running).as_bytes())),
+        LogFormat::Json => {
+            let data = promise(&running.server.config());
+            tracing::info!(addresses = ?running.addresses(), data, "accepting connections");
+        }
+    }
+}
+
+/// Tells systemd, where that has started the server, how far it is.
+fn tell_service_manager(state: NotifyState<'_>) {
+    // The variables stay: this process starts no other.
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "cannot tell the service manager about the state of the server");
+    }
+}
+
+/// From here on a signal of this kind ends the server in order, and a second one at once.
+fn stop_on_signal(server: Arc<Server>, kind: SignalKind, name: &'static str) {
+    let mut signals = match signal(kind) {
+        Ok(signals) => signals,
+        Err(error) => return tracing::warn!(%error, "cannot listen for {name}"),
+    };
+    tokio::task::spawn_local(async move {
+        signals.recv().await;
+        tracing::info!("{name}: finishing what has arrived; again to stop at once");
+        server.stop();
+        signals.recv().await;
+        std::process::exit(130);
+    });
+}
+
+async fn reload_on_signal(server: Arc<Server>) {
+    let mut signals = match signal(SignalKind::hangup()) {
+        Ok(signals) => signals,
+        Err(error) => return tracing::warn!(%error, "cannot listen for SIGHUP"),
+    };
+    while signals.recv().await.is_some() {
+        server.reload();
+    }
+}
+
+/// `open` opens the folder of the log.
+pub(crate) fn start_with<S: Storage + 'static>(
+    config: Config,
+    log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+    open: &dyn Fn(PathBuf) -> io::Result<S>,
+) -> Result<Running, StartError> {
+    prepare(config, log_level, open)?.load()
+}
+
+/// A server whose threads run, and that has read nothing yet of what it has on its disk.
+pub(crate) struct Prepared {
+    running: Running,
+    /// And the id of the store, which the disk gets if it holds nothing.
+    disk: Option<(Arc<dyn Storage>, Id)>,
+}
+
+impl Prepared {
+    /// Reads what must be there before anybody is answered. If the server is asked to end meanwhile, it has.
+    fn load(self) -> Result<Running, StartError> {
+        let Prepared { mut running, disk } = self;
+        let Some((disk, id)) = disk else { return Ok(running) };
+        match load::start(&running.server, disk, id) {
+            Ok(threads) => running.log_threads = threads,
+            Err(error) => {
+                running.stop();
+                running.wait()?;
+                return Err(error);
+            }
+        }
+        Ok(running)
+    }
+}
+
+/// Builds the server and starts its threads.
+pub(crate) fn prepare<S: Storage + 'static>(
+    mut config: Config,
+    log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
+    open: &dyn Fn(PathBuf) -> io::Result<S>,
+) -> Result<Prepared, StartError> {
+    if config.threads == 0 {
+        config.threads = std::thread::available_parallelism().map_or(1, usize::from);
+    }
+    if config.log.is_on && !config.policy_is_chosen {
+        config.eviction.policy = EvictionPolicy::NoEviction;
+    }
+    raise_file_limit(&mut config);
+    let tcp = listen::bind_tcp(&config.addresses(), &config)?;
+    let tls = listen::bind_tcp(&config.tls_addresses(), &config)?;
+    let memcached = listen::bind_tcp(&config.memcached.listen, &config)?;
+    let unix = config.unixsocket.as_deref().map(|path| listen::bind_unix(path, &config));
+    let (unix, unix_path) = unix.transpose()?.unzip();
+    let admin = listen::bind_admin(&config)?;
+    let addresses = local_addresses(&tcp)?;
+    let tls_addresses = local_addresses(&tls)?;
+    tell_real_addresses(&mut config, &addresses, &tls_addresses);
+    let memcached_addresses = local_addresses(&memcached)?;
+    config.memcached.listen = memcached_addresses.iter().map(SocketAddr::to_string).collect();
+    let admin_address = local_addresses(admin.as_slice())?.first().copied();
+    config.admin = admin_address.map(|address| address.to_string());
+    let (engine, index) =
+        config.index.resolve().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+    config.log.check().map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+    if !config.log.is_on {
+        refuse_unread_data(&config.log.data)?;
+    }
+    let disk = config.log.is_on.then(|| open(config.log.data.clone())).transpose();
+    let disk = disk.map_err(|why| cannot_open(&why))?;
+    let id = match disk.as_ref().and_then(|disk| stored_id(disk)) {
+        Some(id) => id,
+        None => random_id()?,
+    };
+    let options = Options {
+        engine,
+        // A snapshot is in the order of the hash, and is read faster by the same one.
+        seed: [0, 8].map(|at| u64::from_le_bytes(id[at..at + 8].try_into().expect("eight bytes"))),
+        key_len_max: config.key_len_max,
+        value_len_max: config.bulk_len_max,
+        history: config.history,
+        history_bytes_max: config.history_bytes_max,
+        watches_max: config.waiting_max,
+        cas_base: clock::unix_ms() << CAS_BITS,
+        index: IndexConfig { checksum: config.checksum, ..index },
+    };
+    let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
+    config.limit_memory(&store).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+    store.date_accesses(clock::unix_ms());
+    let server = Arc::new(Server::new(Parts {
+        store,
+        addresses,
+        memcached: memcached_state::Shared::new(memcached_addresses, &config.memcached)?,
+        unix_path: config.unixsocket.clone(),
+        run_id: run_id()?,
+        log_level,
+        config,
+    }));
+    if let Some(loaded) = server.load_users() {
+        loaded.map_err(|why| StartError::new(format!("cannot start: {why}")))?;
+    }
+    if !tls.is_empty() {
+        let failed = |why| StartError::new(format!("cannot start: {why}"));
+        server.tls.load(&server.config().tls).map_err(failed)?;
+    }
+    warn_of_protection(&server, &tls_addresses);
+    let plain = tcp.into_iter().map(|listener| (listener, Incoming::Tcp as listen::Spoken));
+    let tls = tls.into_iter().map(|listener| (listener, Incoming::Tls as listen::Spoken));
+    let other = memcached.into_iter().map(|l| (l, Incoming::Memcached as listen::Spoken));
+    let mut threads = start_threads(&server, plain.chain(tls).chain(other).collect(), unix)?;
+    if let Some(listener) = admin {
+        threads.push(start_admin(&server, listener)?);
+    }
+    let (admin, _unix_path, log_threads) = (admin_address, unix_path, Vec::new());
+    let running = Running { server, threads, log_threads, tls_addresses, admin, _unix_path };
+    Ok(Prepared { running, disk: disk.map(|disk| (Arc::new(disk) as Arc<dyn Storage>, id)) })
+}
+
+/// Refuses to start empty beside data that an earlier server has left: its users would find their keys gone.
+fn refuse_unread_data(folder: &Path) -> Result<(), StartError> {
+    match Disk::holds_data(folder) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(StartError::new(format!(
+            "cannot start: {0} holds the data of an earlier server, which is not read while the log is off. To go on \
+             with it: --log everysec --data {0}. To begin without it: --data with another folder",
+            folder.display()
+        ))),
+        // Without a log nothing else would touch it.
+        Err(error) => {
+            tracing::debug!(folder = %folder.display(), %error, "cannot look for earlier data");
+            Ok(())
+        }
+    }
+}
+
+/// The log's folder cannot be opened.
+fn cannot_open(why: &io::Error) -> StartError {
+    let advice = match why.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            ". The log is written there: mount the file system so that it can be written to, or name \
+             another folder by --data"
+        }
+        io::ErrorKind::PermissionDenied => {
+            ". The log is written there: let the server's user write to the folder, or name another one \
+             by --data"
+        }
+        _ => "",
+    };
+    StartError::new(format!("cannot start: {why}{advice}"))
+}
+
+/// Says why nobody will get in from elsewhere, to who has asked for an address that others can reach.
+fn warn_of_protection(server: &Server, tls_addresses: &[SocketAddr]) {
+    let addresses = server.addresses.iter().chain(tls_addresses);
+    for address in addresses.filter(|address| server.is_protected_from(address.ip())) {
+        tracing::warn!(
+            %address,
+            "protected mode: only connections from this machine are accepted until a password is \
+             set by requirepass or for the user default, or with protected-mode no"
+        );
+    }
+    for address in &server.memcached.addresses {
+        if server.is_memcached_protected_from(address.ip()) {
+            tracing::warn!(
+                %address,
+                "protected mode: only connections from this machine are accepted until \
+                 memcached-auth-file names users, or with protected-mode no"
+            );
+        }
+    }
+}
+
+fn start_threads(
+    server: &Arc<Server>,
+    tcp: Vec<(TcpListener, listen::Spoken)>,
+    unix: Option<UnixListener>,
+) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let mut threads = Vec::new();
+    let mut doors = Vec::new();
+    for index in 0..server.threads.len() {
+        let (door, incoming) = mpsc::unbounded_channel();
+        doors.push(door);
+        let (server, seed) = (server.clone(), random_u64()?);
+        // A runtime is bound to its thread, so that it is built there.
+        threads.push(spawn(&threads::io_name(index), move || match threads::event_loop() {
+            Ok(runtime) => worker::run(&runtime, &server, index, seed, incoming),
+            Err(error) => {
+                tracing::error!(%error, "cannot start an event loop");
+                server.stop();
+            }
+        })?);
+    }
+    // Ends at once with an engine that needs no such thread.
+    let expanding = server.clone();
+    threads.push(spawn(EXPANDER, move || {
+        expanding.store.maintain(|| expanding.is_stopping());
+    })?);
+    let watching = server.clone();
+    threads.push(spawn(watchdog::THREAD, move || watchdog::watch(&watching))?);
+    let expiring = server.clone();
+    threads.push(spawn(expire::THREAD, move || expire::run(&expiring))?);
+    let server = server.clone();
+    threads.push(spawn(background::THREAD, move || {
+        if let Err(error) = accept(&server, doors, tcp, unix) {
+            tracing::error!(%error, "cannot accept connections");
+            server.stop();
+        }
+    })?);
+    Ok(threads)
+}
+
+fn start_admin(server: &Arc<Server>, listener: TcpListener) -> Result<JoinHandle<()>, StartError> {
+    let server = server.clone();
+    spawn(admin::THREAD, move || {
+        if let Err(error) = admin::run(&server, listener) {
+            tracing::error!(%error, "cannot serve the admin address");
+        }
+    })
+}
+
+fn accept(
+    server: &Arc<Server>,
+    threads: Vec<mpsc::UnboundedSender<listen::Incoming>>,
+    tcp: Vec<(TcpListener, listen::Spoken)>,
+    unix: Option<UnixListener>,
+) -> std::io::Result<()> {
+    let acceptor = Rc::new(Acceptor { server: server.clone(), threads, files_logged: None.into() });
+    threads::event_loop()?.block_on(async {
+        server.loading.grace().await;
+        for (listener, spoken) in tcp {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::task::spawn_local(acceptor.clone().accept_tcp(listener, spoken));
+        }
+        if let Some(listener) = unix {
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            tokio::task::spawn_local(acceptor.clone().accept_unix(listener));
+        }
+        tokio::task::spawn_local(background::run(server.clone()));
+        // Dropping the runtime afterwards ends all tasks and closes the listeners.
+        server.stopping().await;
+        Ok(())
+    })
+}
+
+fn runtime() -> Result<LocalRuntime, StartError> {
+    threads::event_loop().map_err(|e| StartError::new(format!("cannot start an event loop: {e}")))
+}
+
+fn local_addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, StartError> {
+    let addresses: Result<_, _> = listeners.iter().map(TcpListener::local_addr).collect();
+    addresses.map_err(|e| StartError::new(format!("cannot read the bound address: {e}")))
+}
+
+/// Makes CONFIG GET show what is really bound.
+fn tell_real_addresses(config: &mut Config, addresses: &[SocketAddr], tls: &[SocketAddr]) {
+    config.tls.listen = tls.iter().map(SocketAddr::to_string).collect();
+    config.tls.port = tls.first().map_or(0, SocketAddr::port);
+    config.listen = addresses.iter().map(SocketAddr::to_string).collect();
+    if !addresses.is_empty() {
+        config.bind = addresses.iter().map(|a| a.ip().to_string()).collect();
+    }
+    config.port = addresses.first().map_or(0, SocketAddr::port);
+}
+
+/// Raises the limit of open files to what `maxclients` needs, or lowers `maxclients`.
+fn raise_file_limit(config: &mut Config) {
+    let reserved = FILES_RESERVED + FILES_RESERVED_PER_THREAD * config.threads as u64;
+    let wanted = (config.maxclients as u64).saturating_add(reserved);
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current >= wanted {
+        return;
+    }
+    let reachable = limit.maximum.unwrap_or(u64::MAX).min(wanted);
+    let raised = Rlimit { current: Some(reachable), maximum: limit.maximum };
+    let now = if setrlimit(Resource::Nofile, raised).is_ok() { reachable } else { current };
+    if now < wanted {
+        config.maxclients = usize::try_from(now.saturating_sub(reserved).max(1))
+            .expect("smaller than maxclients, which is a usize");
+        tracing::warn!(
+            "the limit of open files is {now}: maxclients lowered to {}; raise it with ulimit -n",
+            config.maxclients
+        );
+    }
+}
+
+fn random_id() -> Result<Id, StartError> {
+    let id = [random_u64()?, random_u64()?].map(u64::to_le_bytes).concat();
+    Ok(id.try_into().expect("two times eight bytes"))
+}
+
+fn random_u64() -> Result<u64, StartError> {
+    getrandom::u64().map_err(|e| StartError::new(format!("no random numbers to be had: {e}")))
+}
+
+/// 40 hexadecimal digits, as Redis has them.
+fn run_id() -> Result<String, StartError> {
+    let mut id = String::new();
+    for _ in 0..3 {
+        write!(id, "{:016x}", random_u64()?).expect("writing to a string cannot fail");
+    }
+    id.truncate(40);
+    Ok(id)
+}
+
+/// What becomes of the data at the end of the process.
+fn promise(config: &Config) -> String {
+    match config.log.is_on {
+        true => format!("kept in {} (log {})", config.log.data.display(), config.log.name()),
+        false => {
+            "NOT KEPT: it is in memory only and gone when the server ends; to keep it: --log everysec --data DIR"
+                .to_string()
+        }
+    }
+}
+
+/// What a person sees first.
+fn greeting(running: &Running) -> String {
+    let server = &running.server;
+    let config = server.config();
+    let mut text = format!(
+        "\n  HotRing {}   pid {}, {} thread{}\n",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id(),
+        config.threads,
+        if config.threads == 1 { "" } else { "s" },
+    );
+    for address in &server.addresses {
+        text.push_str(&format!("  listening on {address}\n"));
+    }
+    for address in &server.memcached.addresses {
+        text.push_str(&format!("  listening on {address} (memcached)\n"));
+    }
+    for address in &config.tls.listen {
+        text.push_str(&format!("  listening on {address} (TLS)\n"));
+    }
+    if let Some(path) = &server.unix_path {
+        text.push_str(&format!("  listening on {}\n", path.display()));
+    }
+    let connect = match (server.addresses.first(), &server.unix_path) {
+        (Some(a), _) if a.ip().to_string() == "127.0.0.1" => format!("redis-cli -p {}", a.port()),
+        (Some(a), _) => format!("redis-cli -h {} -p {}", a.ip(), a.port()),
+        (None, Some(path)) => format!("redis-cli -s {}", path.display()),
+        (None, None) if config.tls.port > 0 => format!("redis-cli --tls -p {}", config.tls.port),
+        (None, None) => match server.memcached.addresses.first() {
+            Some(a) => format!("nc {} {}, and then: version", a.ip(), a.port()),
+            None => "nothing to connect to: give --listen or --unixsocket".to_string(),
+        },
+    };
+    text.push_str(&format!("  connect: {connect}\n"));
+    text.push_str(&format!("  data:    {}\n", promise(&config)));
+    if let Some(address) = running.admin {
+        text.push_str(&format!("  status:  http://{address}/\n"));
+    }
+    text.push_str("  stop:    Ctrl-C\n\n");
+    text
+}
+
+#[cfg(test)]
+mod power;
+#[cfg(test)]
+mod read_only;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Settings of what outlasts the server.
+
+use std::path::PathBuf;
+
+use hotring_log::When;
+
+use crate::settings::config::OnError;
+use crate::settings::config::SavePoint;
+use crate::settings::setting::{Change, Setting};
+use crate::settings::values::{boolean, number, size, yes_no};
+
+pub(super) static DURABILITY: &[Setting] = &[
+    Setting {
+        name: "log",
+        alias: "",
+        placeholder: "WHEN",
+        help: "Keep a log of all writes: off; async, which acknowledges a write at once; everysec, once it \
+               is written to the file, which is synced each second; sync, once it is on the disk",
+        change: Change::Running,
+        get: |c| c.log.name().to_string(),
+        set: |c, v| {
+            c.log.is_on = !v.eq_ignore_ascii_case("off");
+            c.log.when = match v.to_ascii_lowercase().as_str() {
+                "off" => c.log.when,
+                "async" => When::Handed,
+                "everysec" => When::Written,
+                "sync" => When::Synced,
+                _ => return Err("must be 'off', 'async', 'everysec' or 'sync'".to_string()),
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "appendonly",
+        alias: "",
+        placeholder: "yes|no",
+        help: "Redis's name for keeping a log, in the way that appendfsync says",
+        change: Change::Running,
+        get: |c| yes_no(c.log.is_on),
+        set: |c, v| boolean(v).map(|on| c.log.is_on = on),
+    },
+    Setting {
+        name: "appendfsync",
+        alias: "",
+        placeholder: "WHEN",
+        help: "Redis's name for when a write is acknowledged if there is a log: everysec, or always, which \
+               is sync; no is taken for everysec",
+        change: Change::Running,
+        get: |c| if c.log.when == When::Synced { "always" } else { "everysec" }.to_string(),
+        set: |c, v| {
+            c.log.when = match v.to_ascii_lowercase().as_str() {
+                "always" => When::Synced,
+                "everysec" | "no" => When::Written,
+                _ => return Err("must be 'always', 'everysec' or 'no'".to_string()),
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "data",
+        alias: "dir",
+        placeholder: "DIR",
+        help: "The folder of the log, which one server may use at a time",
+        change: Change::Start,
+        get: |c| c.log.data.display().to_string(),
+        set: |c, v| {
+            if v.is_empty() {
+                return Err("must name a folder".to_string());
+            }
+            c.log.data = PathBuf::from(v);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "log-segment",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Length of a file of the log at which the next one begins",
+        change: Change::Start,
+        get: |c| c.log.segment_len.to_string(),
+        set: |c, v| size(v, 64 << 10).map(|n| c.log.segment_len = n),
+    },
+    Setting {
+        name: "log-queue-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "What may wait to be written to the log; above it writes wait, and reads do not",
+        change: Change::Running,
+        get: |c| c.log.queue_max.to_string(),
+        set: |c, v| size(v, 64 << 10).map(|n| c.log.queue_max = n),
+    },
+    Setting {
+        name: "log-on-error",
+        alias: "",
+        placeholder: "stop|continue",
+        help: "When nothing can be logged, refuse writes (stop), or take them although they are lost when \
+               the server ends (continue)",
+        change: Change::Running,
+        get: |c| if c.log.on_error == OnError::Stop { "stop" } else { "continue" }.to_string(),
+        set: |c, v| {
+            c.log.on_error = match v.to_ascii_lowercase().as_str() {
+                "stop" => OnError::Stop,
+                "continue" => OnError::Continue,
+                _ => return Err("must be 'stop' or 'continue'".to_string()),
+            };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "save",
+        alias: "",
+        placeholder: "SECONDS CHANGES ...",
+        help: "Write a snapshot so many seconds after the last one if there have been so many changes; pairs \
+               of both, none for no snapshots but those that are asked for. Needs a log",
+        change: Change::Running,
+        get: |c| {
+            let points = c.log.snapshots.points.iter();
+            let pair = |point: &SavePoint| format!("{} {}", point.seconds, point.changes);
+            points.map(pair).collect::<Vec<_>>().join(" ")
+        },
+        set: |c, v| save_points(v).map(|points| c.log.snapshots.points = points),
+    },
+    Setting {
+        name: "auto-aof-rewrite-percentage",
+        alias: "",
+        placeholder: "PERCENT",
+        help: "Write a snapshot when the log since the last one is longer than so many percent of that, so \
+               that it does not grow without end; 0 for never",
+        change: Change::Running,
+        get: |c| c.log.snapshots.log_percent.to_string(),
+        set: |c, v| number(v, 0, 1_000_000).map(|n| c.log.snapshots.log_percent = n),
+    },
+    Setting {
+        name: "auto-aof-rewrite-min-size",
+        alias: "",
+        placeholder: "SIZE",
+        help: "But not as long as the log is shorter than this",
+        change: Change::Running,
+        get: |c| c.log.snapshots.log_min.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.log.snapshots.log_min = n),
+    },
+    Setting {
+        name: "snapshot-rate",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Bytes of a snapshot that are written in a second, at most; 0 for no limit",
+        change: Change::Running,
+        get: |c| c.log.snapshots.rate.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.log.snapshots.rate = n),
+    },
+];
+
+fn save_points(text: &str) -> Result<Vec<SavePoint>, String> {
+    const WRONG: &str = "must be pairs of seconds and changes such as '900 1 300 10', or ''";
+    let numbers = text.split_ascii_whitespace().map(str::parse);
+    let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().map_err(|_| WRONG.to_string())?;
+    let (pairs, rest) = numbers.as_chunks::<2>();
+    if !rest.is_empty() || pairs.iter().any(|[seconds, _]| *seconds == 0) {
+        return Err(WRONG.to_string());
+    }
+    Ok(pairs.iter().map(|&[seconds, changes]| SavePoint { seconds, changes }).collect())
+}

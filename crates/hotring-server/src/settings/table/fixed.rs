@@ -1,0 +1,28 @@
+//! Settings that clients and tools ask for and that have one value here.
+
+use crate::settings::config::Config;
+use crate::settings::setting::{Change, Setting};
+
+pub(super) static FIXED: &[Setting] = &[
+    fixed("databases", "1", "One database, number 0", |_| "1".into(), |_, v| only(v, "1")),
+    fixed("cluster-enabled", "no", "No cluster yet", |_| "no".into(), |_, v| only(v, "no")),
+    fixed("daemonize", "no", "Runs in front", |_| "no".into(), |_, v| only(v, "no")),
+];
+
+const fn fixed(
+    name: &'static str,
+    placeholder: &'static str,
+    help: &'static str,
+    get: fn(&Config) -> String,
+    set: fn(&mut Config, &str) -> Result<(), String>,
+) -> Setting {
+    Setting { name, alias: "", placeholder, help, change: Change::Fixed, get, set }
+}
+
+fn only(value: &str, allowed: &str) -> Result<(), String> {
+    if value.eq_ignore_ascii_case(allowed) {
+        Ok(())
+    } else {
+        Err(format!("can only be '{allowed}' in this version"))
+    }
+}

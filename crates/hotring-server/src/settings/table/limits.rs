@@ -1,0 +1,283 @@
+//! Limits: what one connection, or all together, may take.
+
+use crate::settings::setting::{Change, Setting};
+use crate::settings::values::{number, size};
+
+pub(super) static LIMITS: &[Setting] = &[
+    Setting {
+        name: "maxclients",
+        alias: "",
+        placeholder: "N",
+        help: "Connections at one time; more are refused with an error",
+        change: Change::Running,
+        get: |c| c.maxclients.to_string(),
+        set: |c, v| number(v, 1, usize::MAX).map(|n| c.maxclients = n),
+    },
+    Setting {
+        name: "max-waiting-clients",
+        alias: "",
+        placeholder: "N",
+        help: "Connections that may wait by WAITKEY at one time; more get an error",
+        change: Change::Running,
+        get: |c| c.waiting_max.to_string(),
+        set: |c, v| number(v, 0, u64::MAX).map(|n| c.waiting_max = n),
+    },
+    Setting {
+        name: "max-watched-keys",
+        alias: "",
+        placeholder: "N",
+        help: "Keys that a connection may watch by WATCH at one time; more get an error",
+        change: Change::Running,
+        get: |c| c.watched_max.to_string(),
+        set: |c, v| number(v, 0, usize::MAX).map(|n| c.watched_max = n),
+    },
+    Setting {
+        name: "timeout",
+        alias: "",
+        placeholder: "SECONDS",
+        help: "Close a connection that has been idle for this long, unless it waits; 0 never does",
+        change: Change::Running,
+        get: |c| c.timeout_s.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.timeout_s = n),
+    },
+    Setting {
+        name: "handshake-timeout",
+        alias: "",
+        placeholder: "SECONDS",
+        help: "Close a connection that has not shaken hands by TLS within this long, or not authenticated \
+               where it has to; 0 never does",
+        change: Change::Running,
+        get: |c| c.handshake_timeout_s.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.handshake_timeout_s = n),
+    },
+    Setting {
+        name: "request-timeout",
+        alias: "",
+        placeholder: "SECONDS",
+        help: "Close a connection whose request is unfinished for this long, and a second more for \
+               each 64 KiB of it; 0 never does",
+        change: Change::Running,
+        get: |c| c.request_timeout_s.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.request_timeout_s = n),
+    },
+    Setting {
+        name: "client-query-buffer-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Close a connection whose unfinished request is larger than this",
+        change: Change::Running,
+        get: |c| c.query_buffer_max.to_string(),
+        set: |c, v| size(v, 1 << 20).map(|n| c.query_buffer_max = n),
+    },
+    Setting {
+        name: "output-buffer-soft-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Stop reading from a connection while more than this is waiting to be sent to it",
+        change: Change::Running,
+        get: |c| c.output_soft_max.to_string(),
+        set: |c, v| size(v, 1 << 10).map(|n| c.output_soft_max = n),
+    },
+    Setting {
+        name: "output-buffer-soft-seconds",
+        alias: "",
+        placeholder: "SECONDS",
+        help: "Close a connection that for this long fetches nothing of more than output-buffer-soft-limit; \
+               0 never does",
+        change: Change::Running,
+        get: |c| c.output_soft_s.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.output_soft_s = n),
+    },
+    Setting {
+        name: "output-buffer-hard-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Close a connection when more than this is waiting to be sent to it; 0 never does",
+        change: Change::Running,
+        get: |c| c.output_hard_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.output_hard_max = n),
+    },
+    Setting {
+        name: "subscriber-output-buffer-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Close a connection when a message comes and more than this is waiting to be sent to it; \
+               0 never does",
+        change: Change::Running,
+        get: |c| c.subscriber_output_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.subscriber_output_max = n),
+    },
+    Setting {
+        name: "maxmemory-clients",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Close the connections whose buffers and lists of names take most while those of all take more than \
+               this, or than half of maxmemory; 0 leaves the latter",
+        change: Change::Running,
+        get: |c| c.client_memory_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.client_memory_max = n),
+    },
+    Setting {
+        name: "max-subscriptions",
+        alias: "",
+        placeholder: "N",
+        help: "Channels and patterns that a connection may listen to; more get an error",
+        change: Change::Running,
+        get: |c| c.subscriptions_max.to_string(),
+        set: |c, v| number(v, 0, usize::MAX).map(|n| c.subscriptions_max = n),
+    },
+    Setting {
+        name: "tracking-table-max-keys",
+        alias: "",
+        placeholder: "N",
+        help: "Keys that are kept in mind of those that CLIENT TRACKING asks for; above it some are called changed; \
+               0 for no limit",
+        change: Change::Running,
+        get: |c| c.tracking_keys_max.to_string(),
+        set: |c, v| number(v, 0, usize::MAX).map(|n| c.tracking_keys_max = n),
+    },
+    Setting {
+        name: "tracking-table-max-memory",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Memory that these keys may take, with who has read them: about 100 bytes and the key, and 8 for each \
+               connection; above it some are called changed; 0 for no limit",
+        change: Change::Running,
+        get: |c| c.tracking_memory_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.tracking_memory_max = n),
+    },
+    Setting {
+        name: "maxmemory",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Memory that keys, values, the table, the buffers of connections and scripts may take together; \
+               above it maxmemory-policy says what happens; 0 for no limit",
+        change: Change::Running,
+        get: |c| c.memory_max.to_string(),
+        set: |c, v| size(v, 0).map(|n| c.memory_max = n),
+    },
+    Setting {
+        name: "maxmemory-policy",
+        alias: "",
+        placeholder: "POLICY",
+        help: "What goes at maxmemory: noeviction (writes are refused with -OOM), heat (what is not asked for \
+               again; with a log the default is noeviction), allkeys-lru, allkeys-lfu, allkeys-random, and of keys that expire volatile-lru, \
+               volatile-lfu, volatile-random, volatile-ttl",
+        change: Change::Running,
+        get: |c| c.eviction.policy.name().to_string(),
+        set: |c, v| {
+            c.eviction.policy = v.parse()?;
+            c.policy_is_chosen = true;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "maxmemory-samples",
+        alias: "",
+        placeholder: "N",
+        help: "Keys that the policies of Redis compare for each that goes, 1 to 64; more is better and slower",
+        change: Change::Running,
+        get: |c| c.eviction.samples.to_string(),
+        set: |c, v| number(v, 1, 64).map(|n| c.eviction.samples = n),
+    },
+    Setting {
+        name: "lfu-log-factor",
+        alias: "",
+        placeholder: "N",
+        help: "How much slower the count of a key's accesses grows the greater it is, for the policies with lfu",
+        change: Change::Running,
+        get: |c| c.eviction.lfu_log_factor.to_string(),
+        set: |c, v| number(v, 0, u16::MAX).map(|n| c.eviction.lfu_log_factor = n),
+    },
+    Setting {
+        name: "lfu-decay-time",
+        alias: "",
+        placeholder: "MINUTES",
+        help: "Minutes after which every count of accesses is one less; 0 never",
+        change: Change::Running,
+        get: |c| c.lfu_decay_min.to_string(),
+        set: |c, v| number(v, 0, 1_000_000).map(|n| c.lfu_decay_min = n),
+    },
+    Setting {
+        name: "maxmemory-pinned",
+        alias: "",
+        placeholder: "PERCENT",
+        help: "Share of maxmemory that keys may take which PIN keeps from being evicted, 0 to 90",
+        change: Change::Running,
+        get: |c| c.pinned_percent.to_string(),
+        set: |c, v| number(v, 0, 90).map(|n| c.pinned_percent = n),
+    },
+    Setting {
+        name: "unreclaimed-limit",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Refuse writes (-OOM) while a thread does not leave its command and more than this, \
+               removed or overwritten by others, waits for it; 0 never does",
+        change: Change::Running,
+        get: |c| c.unreclaimed_max.to_string(),
+        set: |c, v| {
+            let n = size(v, 0)?;
+            if n > 0 && n < UNRECLAIMED_LEAST {
+                return Err(format!("must be 0 or at least {UNRECLAIMED_LEAST} bytes"));
+            }
+            c.unreclaimed_max = n;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "max-key-len",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Longest key; longer ones get an error",
+        change: Change::Start,
+        get: |c| c.key_len_max.to_string(),
+        set: |c, v| {
+            let n = size(v, 1)?;
+            if n > BULK_LEN_LIMIT {
+                return Err("must be at most 512mb".to_string());
+            }
+            c.key_len_max = n;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "proto-max-bulk-len",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Longest argument of a request, and so the largest value",
+        change: Change::Start,
+        get: |c| c.bulk_len_max.to_string(),
+        set: |c, v| {
+            let n = size(v, 1 << 20)?;
+            if n > BULK_LEN_LIMIT {
+                return Err("must be at most 512mb".to_string());
+            }
+            c.bulk_len_max = n;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "proto-max-args",
+        alias: "",
+        placeholder: "N",
+        help: "Most arguments of one request",
+        change: Change::Running,
+        get: |c| c.args_max.to_string(),
+        set: |c, v| number(v, 16, i32::MAX as usize).map(|n| c.args_max = n),
+    },
+    Setting {
+        name: "proto-inline-max-len",
+        alias: "",
+        placeholder: "SIZE",
+        help: "Longest line of an inline (telnet) request",
+        change: Change::Running,
+        get: |c| c.inline_len_max.to_string(),
+        set: |c, v| size(v, 64).map(|n| c.inline_len_max = n),
+    },
+];
+
+/// Less would be reached without anybody being stalled: a busy thread has 256 KiB at a time.
+const UNRECLAIMED_LEAST: usize = 1 << 20;
+
+/// The store's own limit for one value.
+const BULK_LEN_LIMIT: usize = 512 << 20;

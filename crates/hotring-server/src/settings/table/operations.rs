@@ -1,0 +1,65 @@
+//! Settings of how the server is watched from outside.
+
+use crate::settings::config::LogFormat;
+use crate::settings::setting::{Change, Setting};
+use crate::settings::values::number;
+
+pub(super) static OPERATIONS: &[Setting] = &[
+    Setting {
+        name: "admin",
+        alias: "",
+        placeholder: "ADDR:PORT",
+        help: "Serve metrics, health checks and a status page by HTTP here, to anybody who can reach it",
+        change: Change::Start,
+        get: |c| c.admin.clone().unwrap_or_default(),
+        set: |c, v| {
+            c.admin = (!v.is_empty()).then(|| v.to_string());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "watchdog-period",
+        alias: "",
+        placeholder: "MILLISECONDS",
+        help: "Call a thread stuck, in the log and by /healthz, that has served nobody for this long; 0 never \
+               does",
+        change: Change::Running,
+        get: |c| c.watchdog_ms.to_string(),
+        set: |c, v| {
+            let n = number(v, 0, i32::MAX as u64)?;
+            if n > 0 && n < WATCHDOG_LEAST_MS {
+                return Err(format!("must be 0 or at least {WATCHDOG_LEAST_MS}"));
+            }
+            c.watchdog_ms = n;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "shutdown-timeout",
+        alias: "",
+        placeholder: "SECONDS",
+        help: "End the process this long after it was asked to end, though a thread is stuck; 0 waits for ever",
+        change: Change::Running,
+        get: |c| c.shutdown_timeout_s.to_string(),
+        set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.shutdown_timeout_s = n),
+    },
+    Setting {
+        name: "log-format",
+        alias: "",
+        placeholder: "human|json",
+        help: "Write the log for people or, one JSON object a line, for programs",
+        change: Change::Start,
+        get: |c| if c.log_format == LogFormat::Json { "json" } else { "human" }.to_string(),
+        set: |c, v| {
+            c.log_format = match v.to_ascii_lowercase().as_str() {
+                "human" => LogFormat::Human,
+                "json" => LogFormat::Json,
+                _ => return Err("must be 'human' or 'json'".to_string()),
+            };
+            Ok(())
+        },
+    },
+];
+
+/// A thread that is well says so ten times a second.
+const WATCHDOG_LEAST_MS: u64 = 500;

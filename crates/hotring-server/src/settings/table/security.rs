@@ -1,0 +1,72 @@
+//! Settings of who may connect and what they may do.
+
+use std::path::PathBuf;
+
+use crate::settings::config::Secret;
+use crate::settings::guard::Guard;
+use crate::settings::setting::{Change, Setting};
+use crate::settings::values::{boolean, number, yes_no};
+
+pub(super) static SECURITY: &[Setting] = &[
+    Setting {
+        name: "protected-mode",
+        alias: "",
+        placeholder: "yes|no",
+        help: "Refuse other machines as long as the default user needs no password",
+        change: Change::Running,
+        get: |c| yes_no(c.protected_mode),
+        set: |c, v| boolean(v).map(|b| c.protected_mode = b),
+    },
+    Setting {
+        name: "requirepass",
+        alias: "",
+        placeholder: "PASSWORD",
+        help: "The default user's password, unless an ACL file has that user; empty for none",
+        change: Change::Running,
+        get: |c| c.requirepass.reveal().to_string(),
+        set: |c, v| {
+            c.requirepass = Secret::new(v);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "aclfile",
+        alias: "",
+        placeholder: "PATH",
+        help: "File of users, in the form of Redis's; ACL LOAD and SIGHUP read it anew, ACL SAVE writes it",
+        change: Change::Start,
+        get: |c| c.aclfile.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),
+        set: |c, v| {
+            c.aclfile = (!v.is_empty()).then(|| PathBuf::from(v));
+            Ok(())
+        },
+    },
+    Setting {
+        name: "acllog-max-len",
+        alias: "",
+        placeholder: "N",
+        help: "Entries that ACL LOG keeps of what was denied; the oldest go first",
+        change: Change::Running,
+        get: |c| c.acllog_len_max.to_string(),
+        set: |c, v| number(v, 0, 1 << 20).map(|n| c.acllog_len_max = n),
+    },
+    Setting {
+        name: "enable-protected-configs",
+        alias: "",
+        placeholder: "no|yes|local",
+        help: "Who may change settings that name files by CONFIG SET; local are those from the same machine",
+        change: Change::Start,
+        get: |c| c.enable_protected_configs.name().to_string(),
+        set: |c, v| Guard::parse(v).map(|g| c.enable_protected_configs = g),
+    },
+    Setting {
+        name: "auth-failure-delay",
+        alias: "",
+        placeholder: "MILLISECONDS",
+        help: "Hold back a connection, its replies and what it has sent, for this long for each wrong password \
+               that it gives",
+        change: Change::Running,
+        get: |c| c.auth_failure_delay_ms.to_string(),
+        set: |c, v| number(v, 0, 60_000).map(|n| c.auth_failure_delay_ms = n),
+    },
+];

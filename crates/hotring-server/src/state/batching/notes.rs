@@ -1,0 +1,229 @@
+//! Which requests are noted for the list of hot keys: about [`NOTES_A_SECOND`] of a thread's in a second, all of them
+//! when there are fewer, however long pipelines are and however many connections there are.
+//!
+//! Each request is chosen or passed over for itself, with the same chance as all others of its time, whatever it asks
+//! for. So the steps from one to the next have a geometric distribution. They are drawn one at a time: a batch that
+//! has no request to note costs a subtraction. What is noted weighs as many requests as one was chosen of. The chance
+//! changes with the rate of requests, at which a step that has begun is drawn again: it has no memory.
+
+use crate::host::random::Random;
+
+/// Two standard deviations and some more above the 2,000 that the list needs for its bounds; each costs some 500
+/// instructions.
+pub(crate) const NOTES_A_SECOND: f64 = 3_000.0;
+
+/// The rate of requests is looked at after so many milliseconds.
+const LOOK_MS: u64 = 125;
+const LOOKS_A_SECOND: usize = 8;
+const NOTES_A_LOOK: u32 = (NOTES_A_SECOND / LOOKS_A_SECOND as f64) as u32;
+
+/// When requests suddenly become many, the chance halves after so many notes, and after each [`NOTES_A_LOOK`] more.
+const NOTES_A_LOOK_MAX: u32 = 4 * NOTES_A_LOOK;
+
+/// Chooses a thread's requests.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    /// Requests that are passed over until the next one is noted.
+    left: u64,
+    /// What `left` was in the beginning.
+    drawn: u64,
+    /// One request of so many is noted.
+    one_of: f64,
+    /// When the rate was looked at, in Unix milliseconds.
+    looked_at: u64,
+    /// Requests since, up to the last note, and notes.
+    passed: u64,
+    noted: u32,
+    noted_max: u32,
+    /// Requests of the last second, a number for each look.
+    before: [u64; LOOKS_A_SECOND],
+}
+
+impl Default for Notes {
+    fn default() -> Self {
+        Notes {
+            left: 0,
+            drawn: 0,
+            one_of: 1.0,
+            looked_at: 0,
+            passed: 0,
+            noted: 0,
+            noted_max: NOTES_A_LOOK_MAX,
+            before: [0; LOOKS_A_SECOND],
+        }
+    }
+}
+
+impl Notes {
+    /// Begins a run of requests.
+    #[inline]
+    pub(crate) fn begin_run(&mut self, random: &mut Random, now: u64) {
+        // A clock that was put back is far ahead, so to speak.
+        if now.wrapping_sub(self.looked_at) >= LOOK_MS {
+            self.look(random, now);
+        }
+    }
+
+    /// Passes over so many requests if none of them is to be noted.
+    #[inline]
+    pub(crate) fn pass(&mut self, len: usize) -> bool {
+        match self.left.checked_sub(len as u64) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// How many of the next `len` requests come before one that is noted, and its weight; None if none is.
+    pub(crate) fn next(&mut self, len: usize, random: &mut Random) -> Option<(usize, f64)> {
+        if self.pass(len) {
+            return None;
+        }
+        let next = (self.left as usize, self.one_of);
+        self.passed += self.drawn + 1;
+        self.noted += 1;
+        if self.noted == self.noted_max {
+            self.noted_max += NOTES_A_LOOK;
+            self.one_of *= 2.0;
+        }
+        self.draw(random);
+        Some(next)
+    }
+
+    /// Finds the chance that fits the rate of requests.
+    #[cold]
+    fn look(&mut self, random: &mut Random, now: u64) {
+        let passed = self.passed + self.drawn - self.left;
+        let looks = (now.wrapping_sub(self.looked_at) / LOOK_MS).min(LOOKS_A_SECOND as u64);
+        for _ in 0..looks {
+            self.before.rotate_right(1);
+            self.before[0] = passed / looks;
+        }
+        let second: u64 = self.before.iter().sum();
+        let latest = self.before[0] * LOOKS_A_SECOND as u64;
+        // The lower rate: of requests that come at intervals all are noted if they are few in a second, and after the
+        // end of a rush all are noted soon.
+        self.one_of = (second.min(latest) as f64 / NOTES_A_SECOND).max(1.0);
+        let since = now.wrapping_sub(self.looked_at) % LOOK_MS;
+        (self.looked_at, self.passed) = (now - since, 0);
+        (self.noted, self.noted_max) = (0, NOTES_A_LOOK_MAX);
+        self.draw(random);
+    }
+
+    fn draw(&mut self, random: &mut Random) {
+        // From above 0 up to 1.
+        let even = ((random.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        let missed = 1.0 - 1.0 / self.one_of;
+        self.left = if missed > 0.0 { (even.ln() / missed.ln()) as u64 } else { 0 };
+        self.drawn = self.left;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    /// The notes of each second of runs that come at these milliseconds, and what they weigh.
+    fn noted(runs: impl Iterator<Item = (u64, usize)>) -> Vec<(u32, f64)> {
+        let (mut notes, mut random) = (Notes::default(), Random::new(7));
+        let mut seconds = Vec::new();
+        for (at, len) in runs {
+            seconds.resize(seconds.len().max(at as usize / 1000 + 1), (0, 0.0));
+            notes.begin_run(&mut random, NOW + at);
+            let mut rest = len;
+            while let Some((passed, weight)) = notes.next(rest, &mut random) {
+                rest -= passed + 1;
+                let (n, sum) = seconds.last_mut().expect("it has been made longer");
+                (*n, *sum) = (*n + 1, *sum + weight);
+            }
+        }
+        seconds
+    }
+
+    /// Runs of `len` requests at `rate` requests a second.
+    fn even(rate: u64, len: usize, ms: std::ops::Range<u64>) -> impl Iterator<Item = (u64, usize)> {
+        let runs = rate * (ms.end - ms.start) / 1000 / len as u64;
+        (0..runs).map(move |run| (ms.start + run * len as u64 * 1000 / rate, len))
+    }
+
+    #[test]
+    fn all_requests_are_noted_if_they_are_few_and_enough_of_many() {
+        for len in [1, 16, 64] {
+            for (n, weight) in &noted(even(1_920, len, 0..5_000))[..4] {
+                assert!((1_850..2_000).contains(n) && *weight == f64::from(*n), "{n}, {weight}");
+            }
+            for rate in [32_000, 256_000] {
+                for (n, weight) in &noted(even(rate, len, 0..6_000))[1..5] {
+                    assert!((2_700..3_400).contains(n), "{n} of {rate} in {len}s");
+                    assert!((weight / rate as f64 - 1.0).abs() < 0.1, "{weight} of {rate}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_rush_costs_no_more_notes_than_it_should_and_after_it_all_are_noted() {
+        let rush = even(512_000, 64, 0..2_000).chain(even(1_000, 1, 2_000..4_000));
+        let seconds = noted(rush.map(|(at, len)| (at + 8_000, len)));
+        assert!((3_000..12_000).contains(&seconds[8].0), "{seconds:?}");
+        assert!((2_700..3_400).contains(&seconds[9].0), "{seconds:?}");
+        assert!(seconds[10].0 > 800 && seconds[11] == (1_000, 1_000.0), "{seconds:?}");
+        // The chance follows the rate, but not what is noted: sums are right all the time.
+        let all: f64 = seconds.iter().map(|(_, weight)| weight).sum();
+        assert!((all / 1_026_000.0 - 1.0).abs() < 0.05, "{all}");
+    }
+
+    #[test]
+    fn of_requests_that_come_at_intervals_all_are_noted_if_they_are_few() {
+        let bursts = (0..30).map(|i| (i * 333, 600));
+        let all: u32 = noted(bursts).iter().map(|(n, _)| n).sum();
+        assert_eq!(all, 30 * 600);
+    }
+
+    /// Each 257th run was noted once, and of a client that asks for 257 keys in turn always the same key.
+    #[test]
+    fn no_order_of_requests_is_met_in_the_same_place_each_time() {
+        let (mut notes, mut random) = (Notes::default(), Random::new(7));
+        notes.one_of = 100.0;
+        let mut at = 0;
+        let places: Vec<usize> = (0..20_000)
+            .map(|_| {
+                (notes.noted, notes.noted_max) = (0, 2);
+                at += notes.next(usize::MAX, &mut random).expect("it is endless").0 + 1;
+                at
+            })
+            .collect();
+        for period in (2..16).chain([64, 128, 255, 256, 257, 511, 512, 514, 1000]) {
+            let mut met = vec![0; period];
+            places.iter().for_each(|place| met[place % period] += 1);
+            // As far from even as by throws of dice: each count is within six standard deviations.
+            let even = places.len() as f64 / period as f64;
+            let far = |n: &usize| (*n as f64 - even).abs() > 6.0 * even.sqrt();
+            assert!(!met.iter().any(far), "every {period}: {met:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_put_back_stops_nothing() {
+        let back = even(64_000, 16, 0..2_000);
+        let (mut notes, mut random) = (Notes::default(), Random::new(7));
+        notes.begin_run(&mut random, NOW + 3_600_000);
+        let noted: usize = back
+            .map(|(at, len)| {
+                notes.begin_run(&mut random, NOW + at);
+                let mut rest = len;
+                std::iter::from_fn(|| {
+                    let (passed, _) = notes.next(rest, &mut random)?;
+                    rest -= passed + 1;
+                    Some(())
+                })
+                .count()
+            })
+            .sum();
+        assert!((4_000..15_000).contains(&noted), "{noted}");
+    }
+}

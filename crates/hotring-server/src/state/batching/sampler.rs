@@ -1,0 +1,76 @@
+//! Which runs of requests are looked at closely: each request of such a run is timed. To read the clock twice for
+//! every GET would be a good part of its time.
+//!
+//! The steps from one to the next are random, so that no order in which clients ask is met in the same place
+//! each time, and are drawn one at a time: all other runs only count down.
+
+use crate::host::random::Random;
+
+/// One in so many runs, on average.
+pub(crate) const SAMPLED_RUN: u32 = 256;
+
+/// Chooses a thread's runs.
+#[derive(Debug, Default)]
+pub(crate) struct Sampler {
+    /// Runs until the next one.
+    left: u32,
+}
+
+impl Sampler {
+    /// Begins a run: whether it is looked at, as the first one is.
+    #[inline]
+    pub(crate) fn begin_run(&mut self, random: &mut Random) -> bool {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                false
+            }
+            None => {
+                self.draw(random);
+                true
+            }
+        }
+    }
+
+    /// Draws the step to the next one: 1 to 511 runs, all equally likely.
+    #[cold]
+    fn draw(&mut self, random: &mut Random) {
+        let steps = u64::from(2 * SAMPLED_RUN - 1);
+        self.left = u32::try_from(random.next() % steps).expect("it is below `steps`");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUNS: usize = 1 << 20;
+
+    fn sampled() -> Vec<usize> {
+        let (mut sampler, mut random) = (Sampler::default(), Random::new(7));
+        (0..RUNS).filter(|_| sampler.begin_run(&mut random)).collect()
+    }
+
+    #[test]
+    fn the_first_run_and_then_one_in_so_many_is_sampled() {
+        let sampled = sampled();
+        assert_eq!(sampled[0], 0);
+        assert!(sampled.windows(2).all(|pair| pair[1] - pair[0] < 2 * SAMPLED_RUN as usize));
+        let expected = RUNS / SAMPLED_RUN as usize;
+        assert!(sampled.len().abs_diff(expected) < expected / 10, "{}", sampled.len());
+    }
+
+    /// Each 257th run was sampled once, and of a client that asks for 257 keys in turn always the same key.
+    #[test]
+    fn no_order_of_requests_is_met_in_the_same_place_each_time() {
+        let sampled = sampled();
+        for period in (2..16).chain([64, 128, 255, 256, 257, 511, 512, 514, 1000]) {
+            let mut met = vec![0; period];
+            sampled.iter().for_each(|run| met[run % period] += 1);
+            // As far from even as by throws of dice: each count is within six standard deviations.
+            let even = sampled.len() as f64 / period as f64;
+            let far = |n: &usize| (*n as f64 - even).abs() > 6.0 * even.sqrt();
+            assert!(!met.iter().any(far), "every {period}: {met:?}");
+        }
+    }
+}

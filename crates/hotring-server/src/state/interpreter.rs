@@ -1,0 +1,50 @@
+//! What commands need of a script interpreter. [`crate::script`] implements it with Lua, above the commands that scripts
+//! call.
+
+use std::sync::Arc;
+
+use hotring_protocol::ArgsView;
+
+use crate::settings::config::Config;
+use crate::state::context::Context;
+use crate::state::failure::Failure;
+use crate::state::scripts::{Script, Scripts, Sha};
+
+/// What a script is run with.
+#[derive(Clone, Copy)]
+pub(crate) struct Run<'a> {
+    pub keys: ArgsView<'a>,
+    pub args: ArgsView<'a>,
+    /// The script must not write.
+    pub read_only: bool,
+    /// The script holds the whole store, not only its keys.
+    pub has_all: bool,
+}
+
+/// How a run has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// With a reply.
+    Replied,
+    /// Nothing has been written, and more has to be held.
+    NeedsAll,
+}
+
+/// Runs the scripts of one thread.
+pub(crate) trait Interpreter {
+    /// The script of this digest, if it was compiled here and is still in the cache.
+    fn find(&mut self, sha: &Sha, scripts: &Scripts) -> Option<Arc<Script>>;
+
+    /// Compiles a script.
+    fn compile(&mut self, sha: &Sha, script: &Arc<Script>) -> Result<(), Failure>;
+
+    /// Runs a script that was compiled here, and writes its reply.
+    fn run(&mut self, script: &Script, run: Run<'_>, c: &mut Context<'_>)
+    -> Result<Ended, Failure>;
+
+    /// Whether a run has damaged the interpreter: it must not be used again.
+    fn is_spent(&self) -> bool;
+}
+
+/// Makes a thread's interpreter, which shows to the scripts' table what it is doing.
+pub(crate) type NewInterpreter = fn(&Config, &Scripts) -> Result<Box<dyn Interpreter>, Failure>;

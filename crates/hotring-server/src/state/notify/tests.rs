@@ -1,0 +1,119 @@
+//! The setting, and the events of each command, as a client hears them that listens to its own.
+
+use hotring_protocol::Version;
+
+use crate::exec::dialogue::Dialogue;
+use crate::settings::config::Notify;
+
+#[test]
+fn the_setting_is_read_and_written_as_by_redis() {
+    for (text, written) in [
+        ("", ""),
+        ("KEA", "AKE"),
+        ("AKE", "AKE"),
+        ("KEg$lszhexdt", "AKE"),
+        ("xgKn", "gxnK"),
+        ("g", "g"),
+        ("Kx", "xK"),
+        ("KEAn", "AnKE"),
+    ] {
+        assert_eq!(Notify::parse(text).unwrap().text(), written, "{text}");
+        assert_eq!(Notify::parse(written), Notify::parse(text));
+    }
+    assert!(Notify::parse("Kq").unwrap_err().starts_with("Invalid event class character."));
+    assert!(Notify::parse("Km").is_err());
+    for (text, on) in [("", false), ("K", false), ("KE", false), ("gx", false), ("Kg", true)] {
+        assert_eq!(Notify::parse(text).unwrap().is_on(), on, "{text}");
+    }
+}
+
+/// The events behind the reply to a line, as `event key`.
+fn events(dialogue: &mut Dialogue, line: &str) -> String {
+    let reply = dialogue.say(line);
+    let told = reply.split(">4¶$8¶pmessage¶$14¶__keyevent@0_*").skip(1);
+    let told = told.map(|message| {
+        let parts: Vec<_> = message.trim_end_matches('¶').split('¶').collect();
+        format!("{} {}", parts[2].trim_start_matches("__keyevent@0__:"), parts[4])
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn each_change_has_the_name_that_redis_gives_it() {
+    let mut dialogue = Dialogue::new(Version::Resp3);
+    dialogue.say("CONFIG SET notify-keyspace-events EAn\r\nPSUBSCRIBE __keyevent@0_*");
+    for (line, expected) in [
+        ("SET a 1", "new a, set a"),
+        ("SET a 1 EX 100", "set a, expire a"),
+        ("SET a 1 NX", ""),
+        ("SET a 1 PXAT 1", "set a, expire a, expired a"),
+        ("SET a 1 EXAT 1 XX", ""),
+        ("SET a 1 EXAT 1 NX GET", "new a, set a, expire a, expired a"),
+        ("SET a 1 NX", "new a, set a"),
+        ("SET a 2 XX GET KEEPTTL", "set a"),
+        ("GET a", ""),
+        ("SETEX a 10 x", "set a, expire a"),
+        ("SETNX b 1", "new b, set b"),
+        ("GETSET b 2", "set b"),
+        ("GETDEL b", "del b"),
+        ("GETDEL b", ""),
+        ("SET b 1", "new b, set b"),
+        ("GETEX b EX 10", "expire b"),
+        ("GETEX b PERSIST", "persist b"),
+        ("GETEX b", ""),
+        ("GETEX b EXAT 1", "del b"),
+        ("APPEND b x", "new b, append b"),
+        ("SETRANGE b 0 y", "setrange b"),
+        ("SETRANGE b 0 \"\"", ""),
+        ("INCR c", "new c, incrby c"),
+        ("DECRBY c 2", "incrby c"),
+        ("INCRBYFLOAT c 1.5", "incrbyfloat c"),
+        ("INCR c", ""),
+        ("MSET d 1 e 2", "new d, set d, new e, set e"),
+        ("MSETNX d 1 f 2", ""),
+        ("RENAME d dd", "new dd, rename_from d, rename_to dd"),
+        ("RENAMENX dd e", ""),
+        ("COPY dd d", "new d, copy_to d"),
+        ("DEL d dd none", "del d, del dd"),
+        ("EXPIRE c 100", "expire c"),
+        ("EXPIRE c 50 GT", ""),
+        ("PERSIST c", "persist c"),
+        ("PEXPIREAT c 1", "del c"),
+        ("SETBIT q 1 1", "new q, setbit q"),
+        ("BITOP NOT q2 q", "new q2, set q2"),
+        ("BITOP AND q2 none", "del q2"),
+        ("HSET h f 1 g 2", "new h, hset h"),
+        ("HINCRBY h f 1", "hincrby h"),
+        ("HDEL h none", ""),
+        ("HDEL h f", "hdel h"),
+        ("HDEL h g", "hdel h, del h"),
+        ("MULTI\r\nSET m 1\r\nDEL m\r\nEXEC", "new m, set m, del m"),
+        ("FLUSHALL", ""),
+        ("CONFIG SET notify-keyspace-events E$\r\nSET a 1 EX 10\r\nDEL a", "set a"),
+        ("CONFIG SET notify-keyspace-events \"\"\r\nSET a 1", ""),
+    ] {
+        assert_eq!(events(&mut dialogue, line), expected, "{line}");
+    }
+}
+
+#[test]
+fn both_channels_tell_and_a_key_that_had_expired_is_told_before_its_next_write() {
+    let mut dialogue = Dialogue::new(Version::Resp3);
+    dialogue.say("CONFIG SET notify-keyspace-events KEx$\r\nPSUBSCRIBE *");
+    dialogue.say("SET k 1 PX 100");
+    dialogue.pass(100);
+    let told = |channel: &str, message: &str| {
+        let (c, m) = (channel.len(), message.len());
+        format!(">4¶$8¶pmessage¶$1¶*¶${c}¶{channel}¶${m}¶{message}¶")
+    };
+    assert_eq!(
+        dialogue.say("SET k 2"),
+        format!(
+            "+OK¶{}{}{}{}",
+            told("__keyspace@0__:k", "expired"),
+            told("__keyevent@0__:expired", "k"),
+            told("__keyspace@0__:k", "set"),
+            told("__keyevent@0__:set", "k")
+        )
+    );
+}

@@ -1,0 +1,122 @@
+//! Prefixes that connections broadcast by, and who has asked for them.
+//!
+//! To find all prefixes of a key takes one pass over the key, and a look for each length that there is: the hash of a
+//! prefix grows with it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// All prefixes.
+#[derive(Default)]
+pub(super) struct Prefixes {
+    /// By length, and by the hash of their bytes one by one.
+    by_len: BTreeMap<usize, HashMap<u64, Vec<Prefix>>>,
+    hasher: RandomState,
+    len: usize,
+}
+
+/// One of them, and who has asked for it.
+struct Prefix {
+    bytes: Box<[u8]>,
+    readers: BTreeSet<u64>,
+}
+
+impl Prefixes {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Enters that `reader` asks for a prefix.
+    pub(super) fn enter(&mut self, bytes: &[u8], reader: u64) {
+        let hash = self.hash(bytes);
+        let same_hash = self.by_len.entry(bytes.len()).or_default().entry(hash).or_default();
+        if let Some(prefix) = same_hash.iter_mut().find(|prefix| *prefix.bytes == *bytes) {
+            prefix.readers.insert(reader);
+            return;
+        }
+        same_hash.push(Prefix { bytes: bytes.into(), readers: BTreeSet::from([reader]) });
+        self.len += 1;
+    }
+
+    /// Notes that `reader` does so no more.
+    pub(super) fn leave(&mut self, bytes: &[u8], reader: u64) {
+        let hash = self.hash(bytes);
+        let Some(of_len) = self.by_len.get_mut(&bytes.len()) else { return };
+        let Some(same_hash) = of_len.get_mut(&hash) else { return };
+        let before = same_hash.len();
+        same_hash.retain_mut(|prefix| {
+            *prefix.bytes != *bytes || {
+                prefix.readers.remove(&reader);
+                !prefix.readers.is_empty()
+            }
+        });
+        self.len -= before - same_hash.len();
+        if same_hash.is_empty() {
+            of_len.remove(&hash);
+            if of_len.is_empty() {
+                self.by_len.remove(&bytes.len());
+            }
+        }
+    }
+
+    /// Those who have asked for a prefix of the key, each as often as it has.
+    pub(super) fn readers_of(&self, key: &[u8]) -> impl Iterator<Item = u64> {
+        let (mut hasher, mut hashed) = (self.hasher.build_hasher(), 0);
+        let of_key = self.by_len.range(..=key.len()).filter_map(move |(&len, of_len)| {
+            // Byte by byte, as for each prefix: that several at once give the same hash is not promised.
+            key[hashed..len].iter().for_each(|byte| hasher.write_u8(*byte));
+            hashed = len;
+            let same_hash = of_len.get(&hasher.finish())?;
+            same_hash.iter().find(|prefix| *prefix.bytes == key[..len])
+        });
+        of_key.flat_map(|prefix| prefix.readers.iter().copied())
+    }
+
+    fn hash(&self, bytes: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        bytes.iter().for_each(|byte| hasher.write_u8(*byte));
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::random::Random;
+
+    #[test]
+    fn all_prefixes_of_a_key_are_found() {
+        let mut random = Random::new(1);
+        let (mut prefixes, mut model) = (Prefixes::default(), BTreeSet::new());
+        for _ in 0..3_000 {
+            let mut text = |len_max: u64| -> Vec<u8> {
+                (0..random.next() % (len_max + 1))
+                    .map(|_| b"ab"[(random.next() % 2) as usize])
+                    .collect()
+            };
+            let (prefix, key) = (text(6), text(9));
+            let (reader, leaves) = (random.next() % 5, random.next().is_multiple_of(2));
+            if leaves {
+                prefixes.leave(&prefix, reader);
+                model.remove(&(prefix, reader));
+            } else {
+                prefixes.enter(&prefix, reader);
+                model.insert((prefix, reader));
+            }
+            let mut found: Vec<u64> = prefixes.readers_of(&key).collect();
+            found.sort_unstable();
+            let is_found = |(prefix, _): &&(Vec<u8>, u64)| key.starts_with(prefix);
+            let mut expected: Vec<u64> =
+                model.iter().filter(is_found).map(|(_, reader)| *reader).collect();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "of {}", key.escape_ascii());
+            let different: BTreeSet<_> = model.iter().map(|(prefix, _)| prefix).collect();
+            assert_eq!(prefixes.len(), different.len());
+        }
+        for (prefix, reader) in model {
+            prefixes.leave(&prefix, reader);
+        }
+        assert!(prefixes.len() == 0 && prefixes.by_len.is_empty());
+    }
+}

@@ -1,0 +1,366 @@
+//! Work that no client waits for, and no key ([`crate::state::expirer`]): the walk of SCRUB, moving items together so that
+//! memory goes back, evicting after a limit was lowered, closing connections that are idle or do not finish a
+//! request, measuring the rate of commands, looking for stalled threads.
+//!
+//! It runs on the accepting thread, which has little else to do: connections that are open never
+//! wait for it. New ones do, for as long as a tick lasts: at most `TICK_MAX` and a step of each.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use hotring_store::{EvictionPolicy, Session};
+
+use crate::host::clock;
+use crate::state::notify;
+use crate::state::scrub::Walk;
+use crate::state::server::Server;
+use crate::state::tracking;
+
+/// What the accepting thread and its session are called.
+pub(crate) const THREAD: &str = "hotring-accept";
+
+/// Time between two ticks.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Keys that are forgotten between two looks at the clock.
+const STEP_ITEMS: usize = 512;
+
+/// A tick ends after this time whatever is left, so that a walk takes at most a quarter of a core.
+const TICK_MAX: Duration = Duration::from_millis(25);
+
+/// Of which moving items together takes at most this, a tenth of a core.
+const COMPACT_MAX: Duration = Duration::from_millis(10);
+
+/// Items looked at between two looks at the clock meanwhile.
+const COMPACT_ITEMS: usize = 256;
+
+/// So many bytes of an unfinished request give it one second more.
+const REQUEST_SECOND_BYTES: usize = 64 << 10;
+
+/// Ticks in a second: idle connections are looked for, and commands counted, once a second.
+const SECOND_TICKS: u64 = 10;
+
+/// Free memory between items that does not count at `maxmemory`: one part in so many of that, and a chunk.
+const WASTE_SPARED: u64 = 100;
+const CHUNK: u64 = 2 << 20;
+
+/// Most of it that does: one part in so many.
+const WASTE_COUNTED: u64 = 32;
+
+/// Ticks in which all dates of accesses are looked at once.
+const AGE_ROUND_TICKS: usize = (Session::AGE_ROUND_MS / TICK.as_millis() as u64) as usize;
+
+/// Runs until the server stops.
+pub(crate) async fn run(server: Arc<Server>) {
+    let mut store = server.store.session_named(THREAD);
+    let mut walk = Walk::new();
+    let mut tracking_walk = tracking::Walk::default();
+    let mut timer = tokio::time::interval(TICK);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = 0u64;
+    let mut upkeep = Upkeep::default();
+    loop {
+        timer.tick().await;
+        ticks += 1;
+        let deadline = clock::monotonic() + TICK_MAX;
+        server.memcached.flush_if_due(&mut store, &server.pause, clock::unix_ms());
+        let clients_memory = server.clients_memory();
+        let beside = (server.clients_memory_beside() + server.scripts.counts().1) as u64;
+        let figures = server.store.stats();
+        let beside = beside + figures.expiry_bytes + figures.eviction_bytes as u64;
+        let beside = beside + server.durability.log().map_or(0, |log| log.unwritten());
+        let evicts = server.config().eviction.policy != EvictionPolicy::NoEviction;
+        let waste = if evicts { counted_waste(&figures.index) } else { 0 };
+        server.store.set_memory_beside(beside + waste);
+        // What went before all is loaded would come back.
+        if !server.loading.is_on() {
+            evict(&server, &mut store, deadline);
+        }
+        // This thread accepts connections: no walk may wait for a script that holds a key.
+        if !store.walk_must_wait() {
+            server.big_keys.step(&mut store, clock::unix_ms());
+            while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
+                && clock::monotonic() < deadline
+            {}
+        }
+        upkeep.run(&server, &mut store, figures.index.items as usize);
+        close_greediest(&server, clients_memory);
+        compact(&mut store, clock::monotonic() + COMPACT_MAX);
+        store.collect();
+        server.tracking.make_room(STEP_ITEMS);
+        while server.tracking.drop_left(&mut tracking_walk) && clock::monotonic() < deadline {}
+        if server.pause.end_if_over(clock::unix_ms()) {
+            server.renew();
+        }
+        if store.is_observed() && !server.tracking.any() {
+            // Asked again while nobody else is at the store.
+            store.observe(|| server.tracking.any());
+        }
+        if ticks.is_multiple_of(SECOND_TICKS) {
+            close_silent(&server);
+            if let Some(stalled) = server.store.stalled() {
+                server.warn_of_stalled(&stalled, clock::unix_ms());
+            }
+            server.rates.note(clock::monotonic(), &server.totals_ever());
+        }
+    }
+}
+
+/// A walk over all items, again and again, by a part in each tick.
+#[derive(Default)]
+struct Round {
+    cursor: u64,
+    /// Parts of an item that are still to be visited.
+    owed: usize,
+}
+
+impl Round {
+    /// Visits as many items as it takes to come round in so many ticks.
+    fn step(&mut self, items: usize, ticks: usize, visit: impl FnOnce(u64, usize) -> u64) {
+        self.owed += items;
+        let count = self.owed / ticks;
+        self.owed %= ticks;
+        if count > 0 {
+            self.cursor = visit(self.cursor, count);
+        }
+    }
+}
+
+/// Items whose notes are forgotten in one tick, when they mean something else from then on.
+const FORGOTTEN_ITEMS: usize = 64 << 10;
+
+/// A walk that forgets what was noted of accesses before what is noted became something else.
+#[derive(Default)]
+struct Forgetting {
+    /// How many changes there have been since that is done, or is being done.
+    notings: u64,
+    cursor: Option<u64>,
+}
+
+impl Forgetting {
+    fn step(&mut self, server: &Server, store: &mut Session) {
+        // What there was at the start had nothing before it.
+        let notings = server.store.notings() - server.notings_at_start;
+        if std::mem::replace(&mut self.notings, notings) != notings {
+            self.cursor = Some(0);
+        }
+        if let Some(cursor) = self.cursor {
+            let next = store.forget_accesses(cursor, FORGOTTEN_ITEMS);
+            self.cursor = (next != 0).then_some(next);
+        }
+    }
+}
+
+/// What eviction, and who asks for accesses, want done now and then.
+#[derive(Default)]
+struct Upkeep {
+    decay: Round,
+    forgetting: Forgetting,
+    aging: Round,
+    measured_to: Option<Box<[u8]>>,
+}
+
+impl Upkeep {
+    /// A tick's part of letting counts of accesses decay, of dating accesses, and of measuring pinned keys.
+    fn run(&mut self, server: &Server, store: &mut Session, items: usize) {
+        let (config, now) = (server.config(), clock::unix_ms());
+        server.ages.note(server.store.tick(), now);
+        server.store.date_accesses(now);
+        self.aging.step(items, AGE_ROUND_TICKS, |cursor, count| store.age_some(cursor, count, now));
+        self.forgetting.step(server, store);
+        if config.lfu_decay_min > 0 {
+            let ticks = config.lfu_decay_min as usize * 60 * SECOND_TICKS as usize;
+            self.decay.step(items, ticks, |cursor, count| store.decay_some(cursor, count));
+        }
+        self.measured_to = store.measure_pinned(self.measured_to.as_deref(), STEP_ITEMS, now);
+    }
+}
+
+/// Bytes that lie free between items and count as used, so that the process keeps to `maxmemory`. A little does not
+/// count: a small store would be made smaller for it. Nor does much: evictions only add to it until items have been
+/// moved together, so they must not go on for it. Where nothing is evicted none does: who removes something is to
+/// have its room at once.
+fn counted_waste(index: &hotring_store::index::Stats) -> u64 {
+    let max = index.memory_max;
+    if max == u64::MAX {
+        return 0;
+    }
+    let waste = index.held_bytes.saturating_sub(index.bytes);
+    waste.saturating_sub(max / WASTE_SPARED + CHUNK).min(max / WASTE_COUNTED)
+}
+
+/// Evicts what is too much, as after the limit was lowered.
+fn evict(server: &Server, store: &mut Session, deadline: Instant) {
+    let config = server.config();
+    store.note_changes(config.notify.is_on());
+    while store.evict_some() && clock::monotonic() < deadline {}
+    notify::tell_evicted(store, server, &config);
+    store.note_changes(false);
+}
+
+/// Moves items together where much memory is held and little of it used.
+fn compact(store: &mut Session, deadline: Instant) {
+    while store.compact_step(COMPACT_ITEMS).visited > 0 && clock::monotonic() < deadline {}
+}
+
+/// Closes the connections whose buffers take most, until those of the rest are within the limit.
+fn close_greediest(server: &Server, total: usize) {
+    let config = server.config();
+    // Buffers may have half of the memory at most: with all of it in them nothing could be stored.
+    let limits = [config.client_memory_max, config.memory_max / 2];
+    let max = limits.into_iter().filter(|max| *max > 0).min().unwrap_or(0);
+    if max == 0 || total <= max {
+        return;
+    }
+    let mut clients: Vec<_> =
+        server.clients().into_iter().map(|client| (client.buffers_memory(), client)).collect();
+    clients.sort_by_key(|(memory, _)| std::cmp::Reverse(*memory));
+    // Not what it was: nobody is to be closed for what has been sent meanwhile.
+    let mut total: usize = clients.iter().map(|(memory, _)| memory).sum();
+    // ORDERING: Relaxed, a moment earlier or later does not matter.
+    for (memory, client) in clients.into_iter().filter(|(_, c)| !c.no_evict.load(Relaxed)) {
+        if total <= max {
+            return;
+        }
+        tracing::warn!(
+            client = client.id,
+            peer = %client.peer,
+            memory,
+            "the buffers of all connections take more than maxmemory-clients: closing the one that \
+             takes most"
+        );
+        server.accepts.evicted.add(1);
+        client.kill();
+        total -= memory.min(total);
+    }
+}
+
+/// Closes the connections from which nothing has come for longer than `timeout`, those that have begun a
+/// request and not finished it within `request-timeout`, those that should have authenticated, and those that
+/// fetch nothing of much that waits for them. A connection that waits for a key
+/// is neither.
+fn close_silent(server: &Server) {
+    let config = server.config();
+    let timeout_ms = config.timeout_s.saturating_mul(1000);
+    let request_timeout_ms = config.request_timeout_s.saturating_mul(1000);
+    let handshake_timeout_ms = config.handshake_timeout_s.saturating_mul(1000);
+    let fetch_timeout_ms = config.output_soft_s.saturating_mul(1000);
+    let now = clock::unix_ms();
+    for client in server.clients() {
+        if client.is_waiting() {
+            continue;
+        }
+        // ORDERING: Relaxed throughout, one tick earlier or later does not matter.
+        let active_at = client.active_at.load(Relaxed);
+        let channels = client.channels.load(Relaxed) + client.patterns.load(Relaxed);
+        let listens = channels > 0 || client.monitors.load(Relaxed);
+        if timeout_ms > 0 && !listens && now.saturating_sub(active_at) > timeout_ms {
+            tracing::debug!(client = client.id, "closing an idle connection");
+            client.kill();
+        }
+        let unsent = client.unsent_len.load(Relaxed);
+        // While that much is unsent nothing is received: what there was last was fetched.
+        if fetch_timeout_ms > 0
+            && unsent > config.output_soft_max
+            && now.saturating_sub(active_at) > fetch_timeout_ms
+        {
+            tracing::warn!(client = client.id, peer = %client.peer, unsent, "closing a connection that fetches nothing");
+            server.background.output_limit_closed.add(1);
+            client.kill();
+        }
+        let since = client.locked_since.load(Relaxed);
+        if handshake_timeout_ms > 0 && since > 0 && now.saturating_sub(since) > handshake_timeout_ms
+        {
+            tracing::debug!(client = client.id, "closing a connection that does not authenticate");
+            client.kill();
+        }
+        let since = client.request_since.load(Relaxed);
+        let earned_ms = (client.input_len.load(Relaxed) / REQUEST_SECOND_BYTES) as u64 * 1000;
+        let allowed_ms = request_timeout_ms.saturating_add(earned_ms);
+        if request_timeout_ms > 0 && since > 0 && now.saturating_sub(since) > allowed_ms {
+            tracing::debug!(client = client.id, "closing a connection with an unfinished request");
+            client.kill();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use hotring_store::{Options, SetOptions};
+
+    use super::*;
+    use crate::settings::config::Config;
+    use crate::state::client::{Client, KILLED, Wait};
+    use crate::state::server::Parts;
+
+    #[test]
+    fn who_waits_is_neither_idle_nor_in_the_middle_of_a_request() {
+        let server = Server::new(Parts::unconnected(
+            Options::default(),
+            Config { timeout_s: 1000, request_timeout_s: 1000, ..Config::default() },
+        ));
+        let shared = server.enter("peer".into(), "local".into(), 0);
+        let mut client = Client::new(shared.clone(), &server.acl);
+        let watch = server.store.session().watch(b"k", None, Waker::noop().clone(), 0).unwrap();
+        client.begin_wait(Wait::Key { watch, limit: None });
+        // Since 1970.
+        shared.active_at.store(1, Relaxed);
+        shared.request_since.store(1, Relaxed);
+        close_silent(&server);
+        assert_eq!(shared.signals(), 0, "it waits");
+        client.end_wait(clock::unix_ms());
+        shared.request_since.store(0, Relaxed);
+        close_silent(&server);
+        assert_eq!(shared.signals(), 0, "its time counts from the end of the wait");
+        shared.active_at.store(1, Relaxed);
+        close_silent(&server);
+        assert_eq!(shared.signals(), KILLED);
+        let listener = server.enter("peer".into(), "local".into(), 0);
+        listener.channels.store(1, Relaxed);
+        listener.active_at.store(1, Relaxed);
+        close_silent(&server);
+        assert_eq!(listener.signals(), 0, "it listens");
+    }
+
+    #[test]
+    fn memory_goes_back_after_a_mass_removal() {
+        const KEYS: u32 = 200_000;
+        let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
+        let mut store = server.store.session();
+        for key in 0..KEYS {
+            store.set(&key.to_le_bytes(), &[7; 150], SetOptions::default(), 0).unwrap();
+        }
+        for key in (0..KEYS).filter(|key| key.wrapping_mul(2_654_435_761) >> 28 != 0) {
+            store.remove(&key.to_le_bytes(), 0);
+        }
+        (0..200).for_each(|_| store.collect());
+        let held = || server.store.stats().index.held_bytes;
+        let sparse = held();
+        // As many ticks as a minute has.
+        for _ in 0..600 {
+            compact(&mut store, clock::monotonic() + COMPACT_MAX);
+            store.collect();
+        }
+        assert!(held() < sparse / 2, "{} of {sparse} bytes are held", held());
+    }
+
+    #[test]
+    fn free_memory_between_items_counts_within_bounds() {
+        const MIB: u64 = 1 << 20;
+        let stats = |memory_max, held_bytes, bytes| hotring_store::index::Stats {
+            memory_max,
+            held_bytes,
+            bytes,
+            ..Default::default()
+        };
+        let counted = |max, waste| counted_waste(&stats(max, MIB + waste, MIB));
+        assert_eq!(counted(u64::MAX, 100 * MIB), 0, "without a limit");
+        assert_eq!(counted(200 * MIB, 4 * MIB), 0, "a little");
+        assert_eq!(counted(200 * MIB, 7 * MIB), 3 * MIB);
+        assert_eq!(counted(200 * MIB, 100 * MIB), 200 * MIB / 32, "much");
+        assert_eq!(counted_waste(&stats(MIB, 1, 2)), 0, "figures of different moments");
+    }
+}

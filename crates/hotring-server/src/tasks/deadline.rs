@@ -1,0 +1,65 @@
+//! The end of a process whose end does not come: a thread that is stuck must not keep it for ever.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use crate::host::clock;
+use crate::host::threads;
+use crate::host::threads::spawn;
+use crate::state::server::Server;
+use crate::tasks::watchdog;
+
+/// What the process ends with then.
+pub(crate) const EXIT_CODE: i32 = 70;
+
+/// Time between two looks at the log.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Ends the process after `shutdown-timeout`, from a thread that waits for nobody, unless what it returns is dropped
+/// before.
+pub(crate) fn begin(server: &Arc<Server>) -> Option<Sender<()>> {
+    let time = Duration::from_secs(server.config().shutdown_timeout_s);
+    let (has_ended, ended) = mpsc::channel();
+    let server = server.clone();
+    if time.is_zero() {
+        return None;
+    }
+    let waits = spawn("hotring-deadline", move || {
+        if ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
+            abandon(&server, time);
+        }
+    });
+    if let Err(error) = waits {
+        tracing::warn!("without shutdown-timeout: {error}");
+        return None;
+    }
+    Some(has_ended)
+}
+
+/// Has the log written as far as it can be, and ends the process.
+fn abandon(server: &Server, time: Duration) {
+    let stuck = watchdog::slowest(server).map_or(String::new(), |(index, age)| {
+        format!("; {} was last seen {:.1} s ago", threads::io_name(index), age.as_secs_f64())
+    });
+    let log = match server.durability.log() {
+        None => "there is no log",
+        Some(log) => {
+            log.sync_soon();
+            let until = clock::monotonic() + time;
+            while log.synced() < log.handed() && clock::monotonic() < until {
+                std::thread::sleep(PAUSE);
+            }
+            match log.synced() < log.handed() {
+                true => "the log is NOT synced to its end",
+                false => "the log is synced",
+            }
+        }
+    };
+    tracing::error!(
+        code = EXIT_CODE,
+        "not ended within {} s (shutdown-timeout){stuck}: the process is ended; {log}",
+        time.as_secs()
+    );
+    std::process::exit(EXIT_CODE);
+}

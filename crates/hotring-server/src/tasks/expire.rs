@@ -1,0 +1,133 @@
+//! The thread that removes expired keys and publishes their expiry.
+//!
+//! It sleeps until the next key expires, or for `SLEEP_MAX`. A write that gives a key an earlier time wakes it.
+//! Connections never wait for it, except at the gate of the one key that it removes.
+
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use hotring_store::Session;
+
+use crate::host::clock;
+use crate::observe::latency;
+use crate::state::notify;
+use crate::state::server::Server;
+
+/// The name of the thread and of its session.
+pub(crate) const THREAD: &str = "hotring-expire";
+
+/// Steps between two looks at the clock: some 200 µs, if each removes a key.
+const STEPS: usize = 256;
+
+/// The thread works this long at a stretch while many keys have expired, and then rests: with more than it can do, it
+/// takes four fifths of a core.
+const WORK_MAX: Duration = Duration::from_millis(4);
+const REST: Duration = Duration::from_millis(1);
+
+/// The longest sleep.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+struct Bell(Thread);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs until the server stops.
+pub(crate) fn run(server: &Server) {
+    let thread = std::thread::current();
+    let is_first = server.store.set_expiry_waker(Waker::from(Arc::new(Bell(thread.clone()))));
+    debug_assert!(is_first, "a store belongs to one server");
+    let _ = server.expirer.thread.set(thread);
+    let mut store = server.store.session_named(THREAD);
+    while !server.is_stopping() {
+        let begun = clock::monotonic();
+        let next = expire(server, &mut store, begun + WORK_MAX);
+        server.latency.note(latency::EXPIRE_CYCLE, begun.elapsed(), clock::unix_ms());
+        // A wake that has come meanwhile ends it at once.
+        std::thread::park_timeout(rest(next, clock::until(next.unwrap_or(u64::MAX))));
+    }
+}
+
+/// How long to sleep, if what is next is due after a time.
+fn rest(next: Option<u64>, until: Duration) -> Duration {
+    match next {
+        Some(_) if until.is_zero() => REST,
+        Some(_) => until.min(SLEEP_MAX),
+        None => SLEEP_MAX,
+    }
+}
+
+/// Removes what is due, until the deadline. Returns when there is more to do.
+fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64> {
+    let config = server.config();
+    loop {
+        let now = clock::unix_ms();
+        // What the log has not told yet may give a key more time.
+        if server.loading.is_on() {
+            return None;
+        }
+        // While requests have to wait, nothing is to change.
+        if let Some((until, _)) = server.pause.lasts(now) {
+            return Some(until);
+        }
+        let due = store.expire_due(now, STEPS, |key, late| {
+            notify::expired(key, server, &config);
+            server.expirer.note(clock::since(now - late));
+        });
+        server.background.expired_keys.add(due.removed as u64);
+        if let Some(damaged) = store.take_damage() {
+            server.background.damaged_reads.add(1);
+            server.warn_of_damage(&damaged.key.unwrap_or_default(), now);
+        }
+        let is_behind = due.next.is_some_and(|next| next <= now);
+        if !is_behind || clock::monotonic() >= deadline {
+            return due.next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotring_store::{Options, SetExpiry, SetOptions};
+
+    use super::*;
+    use crate::settings::config::Config;
+    use crate::state::pause::Paused;
+    use crate::state::server::Parts;
+
+    #[test]
+    fn nothing_expires_during_a_pause() {
+        let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
+        let mut store = server.store.session();
+        // In 1970.
+        let options = SetOptions { expiry: SetExpiry::At(1), ..SetOptions::default() };
+        store.set(b"k", b"v", options, 0).unwrap();
+        let mut expire_all = || {
+            let next = expire(&server, &mut store, clock::monotonic() + Duration::from_secs(60));
+            (next, server.store.stats().index.expiring)
+        };
+        let end = u64::MAX >> 2;
+        server.pause.begin(end, Paused::Writes, 0);
+        assert_eq!(expire_all(), (Some(end), 1));
+        server.pause.end();
+        assert_eq!(expire_all(), (None, 0));
+        let mut lags = crate::observe::histogram::Distribution::default();
+        lags.add(&server.expirer.lag);
+        assert_eq!(lags.count(), 1);
+        assert!(server.expirer.lag_max() > Duration::from_secs(1_000_000_000));
+    }
+
+    #[test]
+    fn it_sleeps_until_something_is_due_and_never_long() {
+        let ms = Duration::from_millis;
+        assert_eq!(rest(None, ms(1)), SLEEP_MAX);
+        assert_eq!(rest(Some(9), ms(3)), ms(3));
+        assert_eq!(rest(Some(9), ms(3_000)), SLEEP_MAX);
+        assert_eq!(rest(Some(9), ms(0)), REST);
+    }
+}

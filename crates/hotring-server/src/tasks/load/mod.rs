@@ -1,0 +1,183 @@
+//! Reads a server's data at its start: the hottest part of the snapshot, the log, the rest of the snapshot.
+
+mod replay;
+#[cfg(test)]
+mod tests;
+
+use std::error::Error;
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hotring_log::{ALL, Effect, HOTTEST, Id, Snapshot, Storage, clean, prune};
+use hotring_store::{Ahead, Session, UnknownForm};
+
+use crate::host::clock;
+use crate::host::start_error::StartError;
+use crate::host::threads::spawn;
+use crate::state::loading::{LoadingStatus, Stage};
+use crate::state::server::Server;
+use crate::state::snapshots::Saved;
+use crate::tasks::write_log;
+
+/// The name of the thread that reads the rest.
+const THREAD: &str = "hotring-load";
+
+/// Time between two lines about the progress.
+const TELL: Duration = Duration::from_secs(1);
+
+/// Reads what must be there before anybody is answered, and starts the threads of the log. Another one reads the rest,
+/// if there is any. They all are returned, none if the server ends before. A disk that holds nothing gets the id.
+pub(crate) fn start(
+    server: &Arc<Server>,
+    disk: Arc<dyn Storage>,
+    id: Id,
+) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let failed = |why: &dyn Display| StartError::new(format!("cannot start with the log: {why}"));
+    let hottest = hottest(server, &*disk).map_err(|why| failed(&why))?;
+    let Some((recovered, snapshot, aheads)) = hottest else {
+        tracing::info!("the server ends before its data is loaded");
+        return Ok(Vec::new());
+    };
+    let (after, len) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.len()));
+    let saved = Saved { after, len, log: recovered.needed, log_since: 0 };
+    let mut threads = write_log::start(server, disk, (recovered, saved), id)?;
+    let snapshot = snapshot.filter(|_| aheads.iter().any(|ahead| !ahead.is_over()));
+    let Some(snapshot) = snapshot else {
+        end(server);
+        return Ok(threads);
+    };
+    server.loading.reach(Stage::Hot);
+    let LoadingStatus { records, since, .. } = server.loading.status();
+    let (keys, ms) = (server.store.len(), clock::unix_ms().saturating_sub(since));
+    tracing::info!(keys, records, ms, "the hottest keys are served, the others are being loaded");
+    let server = server.clone();
+    threads.push(spawn(THREAD, move || {
+        // What the panic has left behind is used no more.
+        let work = AssertUnwindSafe(|| rest(&server, &snapshot, &aheads));
+        let done = catch_unwind(work).unwrap_or_else(|_| Err("its thread panicked".into()));
+        if let Err(error) = done {
+            let failure = format!("cannot load the data: {error}");
+            tracing::error!("{failure}");
+            server.loading.fail(failure);
+            server.stop();
+        }
+    })?);
+    Ok(threads)
+}
+
+/// Reads what is not hot, unless the server ends.
+fn rest(server: &Server, snapshot: &Snapshot, aheads: &[Ahead]) -> Result<(), Box<dyn Error>> {
+    // Only now: who asks for what is hot has not waited for it.
+    server.store.expect(snapshot.items(), || server.is_stopping());
+    read_snapshot(server, snapshot, ALL, &|session, effects, now| {
+        session.replay_rest(effects, now, aheads)
+    })?;
+    if !server.is_stopping() {
+        end(server);
+    }
+    Ok(())
+}
+
+/// All is there: from here on writes are taken and logged.
+fn end(server: &Server) {
+    server.store.session().switch_log(true);
+    server.loading.reach(Stage::All);
+    server.renew();
+    server.expirer.wake();
+    let LoadingStatus { since, total, records, .. } = server.loading.status();
+    let (keys, ms) = (server.store.len(), clock::unix_ms().saturating_sub(since));
+    tracing::info!(keys, records, snapshot_bytes = total, ms, "all data is loaded");
+}
+
+type Hottest = (hotring_log::Recovered, Option<Snapshot>, Vec<Ahead>);
+
+/// Has the store do what the hottest part of the newest snapshot says, and then the log. None if the server ends before
+/// that is done.
+fn hottest(server: &Server, disk: &dyn Storage) -> Result<Option<Hottest>, Box<dyn Error>> {
+    if clean(disk)? > 0 {
+        tracing::warn!("a snapshot was not finished before the server ended: it is taken away");
+    }
+    let snapshot = Snapshot::newest(disk)?;
+    if let Some(snapshot) = &snapshot {
+        // ORDERING: Relaxed, a figure.
+        server.loading.total.store(snapshot.len(), Ordering::Relaxed);
+        read_snapshot(server, snapshot, HOTTEST, &|session, effects, now| {
+            effects.iter().try_for_each(|effect| session.replay(effect, now))
+        })?;
+    }
+    if server.is_stopping() {
+        return Ok(None);
+    }
+    let replayed = replay::replay(server, disk, snapshot.as_ref())?;
+    let Some((recovered, aheads)) = replayed else { return Ok(None) };
+    if recovered.cut > 0 {
+        tracing::warn!(
+            bytes = recovered.cut,
+            "the log ended in the middle of a write, as after a crash: that end is cut off"
+        );
+    }
+    // A crash may have come before that.
+    prune(disk, snapshot.as_ref().map_or(0, Snapshot::after))?;
+    Ok(Some((recovered, snapshot, aheads)))
+}
+
+/// What is done with items.
+type Put<'a> = &'a (dyn Fn(&mut Session, &[Effect<'_>], u64) -> Result<(), UnknownForm> + Sync);
+
+/// Reads a snapshot up to this class, by as many threads as there are cores. If the server ends, so does this.
+fn read_snapshot(
+    server: &Server,
+    snapshot: &Snapshot,
+    class: u8,
+    put: Put<'_>,
+) -> Result<(), Box<dyn Error>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (done, all_done) = mpsc::channel::<()>();
+    let read = std::thread::scope(|scope| {
+        let work = || {
+            let done = done.clone();
+            scope.spawn(move || {
+                let result = read_blocks(server, snapshot, class, put);
+                drop(done);
+                result
+            })
+        };
+        let threads: Vec<_> = (0..threads).map(|_| work()).collect();
+        drop(done);
+        while all_done.recv_timeout(TELL) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let percent = server.loading.status().percent() as u64;
+            tracing::info!(percent, keys = server.store.len(), "reading the snapshot");
+        }
+        let results = threads.into_iter().map(|thread| thread.join().expect("reading panicked"));
+        results.collect::<Vec<_>>().into_iter().collect::<Result<(), _>>()
+    });
+    read.map_err(|error| -> Box<dyn Error> { error })
+}
+
+fn read_blocks(
+    server: &Server,
+    snapshot: &Snapshot,
+    class: u8,
+    put: Put<'_>,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let (mut session, now) = (server.store.session(), clock::unix_ms());
+    let (mut buffer, mut unknown) = (Vec::new(), None);
+    while !server.is_stopping() {
+        let mut apply = |effects: &[Effect<'_>]| {
+            if let Err(form) = put(&mut session, effects, now) {
+                unknown.get_or_insert(form);
+            }
+        };
+        let Some(len) = snapshot.read_block(class, &mut buffer, &mut apply)? else { break };
+        if let Some(form) = unknown {
+            return Err(format!("{}: {form}", snapshot.name()).into());
+        }
+        // ORDERING: Relaxed, a figure.
+        server.loading.read.fetch_add(len, Ordering::Relaxed);
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Reading the log: one thread reads and checks it, others do what it says. Each has the records of some keys, in their
+//! order.
+
+use std::error::Error;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Instant;
+
+use hotring_log::{
+    Effect, Records, RecoverError, Recovered, Snapshot, Storage, pack, recover_behind, unpack,
+};
+use hotring_store::{Ahead, Session, UnknownForm};
+
+use super::TELL;
+use crate::host::clock;
+use crate::state::server::Server;
+
+/// Bytes that are handed over at once, and how often that may be ahead of who does it.
+const PIECE_LEN: usize = 64 << 10;
+const PIECES: usize = 4;
+
+/// After so many records the clock is asked whether people are to be told how far it is.
+const LOOK_RECORDS: u64 = 1 << 14;
+
+/// What a worker gets.
+enum Piece {
+    Effects(Vec<u8>),
+    /// All keys are removed. Answered once all that came before is done.
+    Clear(SyncSender<()>),
+}
+
+/// What was read, and for each part of the keys what the rest of the snapshot has to know.
+pub(super) type Replayed = (Recovered, Vec<Ahead>);
+
+/// Has the store do what the log says behind a snapshot whose rest is not read yet. Returns for each part of the keys
+/// what that rest has to know; None if the server ends before that is done.
+pub(super) fn replay(
+    server: &Server,
+    disk: &dyn Storage,
+    snapshot: Option<&Snapshot>,
+) -> Result<Option<Replayed>, Box<dyn Error>> {
+    let started = clock::monotonic();
+    let parts = std::thread::available_parallelism().map_or(1, usize::from);
+    let (recovered, done) = std::thread::scope(|scope| {
+        let mut workers = Vec::new();
+        let mut pieces = Vec::new();
+        for _ in 0..parts {
+            let (sender, receiver) = sync_channel(PIECES);
+            pieces.push(sender);
+            let session = server.store.session();
+            workers.push(scope.spawn(move || work(session, &receiver, snapshot.is_some())));
+        }
+        let recovered = Reader::new(server, pieces, started).run(disk, snapshot);
+        let done: Vec<_> =
+            workers.into_iter().map(|worker| worker.join().expect("replaying panicked")).collect();
+        (recovered, done)
+    });
+    let aheads = done.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let recovered = match recovered {
+        Err(RecoverError::Stopped) => return Ok(None),
+        recovered => recovered?,
+    };
+    tracing::info!(
+        records = recovered.records,
+        bytes = recovered.bytes,
+        keys = server.store.len(),
+        seconds = started.elapsed().as_secs_f64(),
+        "the log is read"
+    );
+    Ok(Some((recovered, aheads)))
+}
+
+/// Does what it is handed.
+fn work(
+    mut session: Session,
+    pieces: &Receiver<Piece>,
+    has_rest: bool,
+) -> Result<Ahead, UnknownForm> {
+    let (mut ahead, mut unknown, now) = (Ahead::new(has_rest), None, clock::unix_ms());
+    for piece in pieces {
+        match piece {
+            Piece::Effects(packed) => {
+                let known = unpack(&packed, &mut |effects| {
+                    if let Err(form) = session.replay_ahead(effects, now, &mut ahead) {
+                        unknown.get_or_insert(form);
+                    }
+                });
+                debug_assert!(known.is_some(), "it has been packed a moment ago");
+            }
+            Piece::Clear(done) => {
+                ahead.clear();
+                // Who has asked waits for it.
+                let _ = done.send(());
+            }
+        }
+    }
+    unknown.map_or(Ok(ahead), Err)
+}
+
+/// Reads the log and hands it out.
+struct Reader<'a> {
+    server: &'a Server,
+    session: Session,
+    /// One for each part of the keys, with what is to be handed over next.
+    parts: Vec<(SyncSender<Piece>, Vec<u8>)>,
+    scratch: Records,
+    told: Instant,
+    /// The server ends. Looked at once in a while.
+    stops: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(server: &'a Server, pieces: Vec<SyncSender<Piece>>, started: Instant) -> Self {
+        let parts = pieces.into_iter().map(|sender| (sender, Vec::new())).collect();
+        let (session, scratch) = (server.store.session(), Records::new());
+        Reader { server, session, parts, scratch, told: started, stops: false }
+    }
+
+    fn run(
+        mut self,
+        disk: &dyn Storage,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Recovered, RecoverError> {
+        let (after, end) = snapshot.map_or((0, 0), |s| (s.after(), s.end()));
+        let id = snapshot.map(Snapshot::id);
+        let recovered = recover_behind(disk, id, (after + 1, end), &mut |lsn, effects| {
+            effects.iter().for_each(|effect| self.hand_out(effect));
+            // ORDERING: Relaxed, a figure.
+            self.server.loading.records.store(lsn - after, Ordering::Relaxed);
+            if lsn.is_multiple_of(LOOK_RECORDS) && self.told.elapsed() >= TELL {
+                self.told = clock::monotonic();
+                let keys = self.server.store.len();
+                tracing::info!(records = lsn - after, keys, "reading the log");
+            }
+            if self.stops { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        (0..self.parts.len()).for_each(|part| self.send(part));
+        Ok(recovered)
+    }
+
+    fn hand_out(&mut self, effect: &Effect<'_>) {
+        let key = match *effect {
+            Effect::Put { key, .. }
+            | Effect::Remove { key }
+            | Effect::Expire { key, .. }
+            | Effect::Pin { key }
+            | Effect::Unpin { key } => key,
+            Effect::Clear => return self.clear(),
+            Effect::Durable { .. } => return,
+        };
+        let part = self.session.part(key, self.parts.len());
+        let packed = &mut self.parts[part].1;
+        pack(effect, &mut self.scratch, packed);
+        if packed.len() >= PIECE_LEN {
+            self.send(part);
+        }
+    }
+
+    fn send(&mut self, part: usize) {
+        let (sender, packed) = &mut self.parts[part];
+        let piece = std::mem::replace(packed, Vec::with_capacity(PIECE_LEN + PIECE_LEN / 4));
+        // It ends before only by a panic, which is noticed where it is joined.
+        let _ = sender.send(Piece::Effects(piece));
+        self.stops = self.server.is_stopping();
+    }
+
+    /// Removes all keys, while nobody does anything else.
+    fn clear(&mut self) {
+        (0..self.parts.len()).for_each(|part| self.send(part));
+        let (done, all_done) = sync_channel(self.parts.len());
+        for (sender, _) in &self.parts {
+            let _ = sender.send(Piece::Clear(done.clone()));
+        }
+        drop(done);
+        all_done.iter().for_each(|()| ());
+        self.session.clear();
+    }
+}

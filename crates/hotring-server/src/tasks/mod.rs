@@ -1,0 +1,9 @@
+//! The threads that do what no client waits for.
+
+pub(crate) mod background;
+pub(crate) mod deadline;
+pub(crate) mod expire;
+pub(crate) mod load;
+pub(crate) mod watchdog;
+pub(crate) mod write_log;
+pub(crate) mod write_snapshots;

@@ -1,0 +1,101 @@
+//! The threads that write the write-ahead log and sync it.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use hotring_log::{Id, Log, Options, Recovered, Storage, Trouble, Writer};
+
+use crate::host::clock;
+use crate::host::start_error::StartError;
+use crate::host::threads::spawn;
+use crate::settings::config::OnError;
+use crate::state::durability::refusal;
+use crate::state::server::Server;
+use crate::state::snapshots::{Saved, Snapshots};
+use crate::tasks::write_snapshots;
+
+/// The names of the threads.
+const WRITER: &str = "hotring-log";
+const SYNCER: &str = "hotring-sync";
+
+/// Goes on with the log behind what was recovered: starts the threads that write it and sync it, and that of snapshots,
+/// of which it is told what there is. Writes are not logged yet. A disk that holds nothing gets the
+/// id.
+pub(crate) fn start(
+    server: &Arc<Server>,
+    disk: Arc<dyn Storage>,
+    (recovered, saved): (Recovered, Saved),
+    id: Id,
+) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let settings = &server.config().log;
+    let log = Log::new(recovered.last, settings.when, settings.queue_max as u64);
+    let log = Arc::new(log);
+    let id = recovered.id.unwrap_or(id);
+    let options = Options { id, segment_len: settings.segment_len as u64 };
+    let (writer, syncer) = Writer::new(log.clone(), disk.clone(), options, &recovered);
+    server.store.set_log(log.clone());
+    let snapshots = Snapshots::new(disk, id, log.clone(), saved);
+    server.durability.begin(log, snapshots);
+    // What may have been changed meanwhile.
+    let changing = server.lock_changing();
+    server.durability.change(&server.config().log);
+    drop(changing);
+    let writing = server.clone();
+    Ok(vec![
+        spawn(WRITER, move || write(&writing, writer))?,
+        spawn(SYNCER, move || {
+            while syncer.wait() {
+                syncer.step();
+            }
+        })?,
+        write_snapshots::start(server)?,
+    ])
+}
+
+/// Writes the log until it is closed.
+fn write(server: &Server, mut writer: Writer) {
+    let log = server.durability.log().expect("there is a writer");
+    let (mut was_full, mut known) = (false, None);
+    let started = clock::monotonic();
+    while writer.step(started.elapsed()) {
+        let trouble = log.trouble();
+        // Who changes what is to be done about it wants that done.
+        let todo = trouble.is_some().then(|| server.config().log.on_error);
+        if todo != known {
+            known = todo;
+            tell(server, trouble.as_ref());
+        }
+        let is_full = server.durability.is_full();
+        if is_full != was_full {
+            was_full = is_full;
+            server.renew();
+        }
+        writer.wait();
+    }
+    let lost = log.handed() - log.written();
+    if lost > 0 {
+        tracing::error!(
+            records = lost,
+            "the last writes are not in the log: it could not be written to the end"
+        );
+    }
+}
+
+/// Says that there is trouble, or that it has passed, to people and to the threads.
+fn tell(server: &Server, trouble: Option<&Trouble>) {
+    match (trouble, server.config().log.on_error) {
+        // It was given up, and is so until the server is started anew.
+        (None, _) if server.durability.is_abandoned() => {}
+        (None, _) => tracing::warn!("the log is written again: writes are taken"),
+        (Some(trouble), OnError::Stop) => tracing::error!("{}", refusal(trouble)),
+        (Some(trouble), OnError::Continue) => {
+            tracing::error!(
+                "the log can't be written: {trouble}. log-on-error is continue: from now on writes are \
+                 lost when the server ends, until it is started anew"
+            );
+            server.store.session().switch_log(false);
+            server.durability.abandon();
+        }
+    }
+    server.renew();
+}

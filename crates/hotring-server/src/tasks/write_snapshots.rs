@@ -1,0 +1,143 @@
+//! The thread that writes snapshots.
+//!
+//! The thread walks through the store as any client does, a part at a time, and writes between two parts. Requests wait
+//! for it at one moment only, when all writers leave the gate so that it is known up to where the log has what was met.
+//! `hotring_log`'s `snapshot.rs` says what a snapshot is and when it counts; [`crate::tasks::load`] reads it.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use hotring_log::{SnapshotWriter, clean};
+use hotring_store::SnapshotWalk;
+
+use crate::host::clock;
+use crate::host::start_error::StartError;
+use crate::host::threads::spawn;
+use crate::state::hot_keys::hottest;
+use crate::state::server::Server;
+use crate::state::snapshots::{CHECK_INTERVAL, Saved, Snapshots};
+
+/// The name of the thread and of its session.
+const THREAD: &str = "hotring-save";
+
+/// Keys of the list of hot keys that come first.
+const HOTTEST_MAX: usize = 1024;
+
+/// Time between two looks at how far the log is.
+const LOG_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Starts the thread.
+pub(crate) fn start(server: &Arc<Server>) -> Result<JoinHandle<()>, StartError> {
+    let server = server.clone();
+    spawn(THREAD, move || {
+        let snapshots = server.durability.snapshots().expect("there is a log");
+        loop {
+            let may_be_due = !server.loading.is_on()
+                && !server.durability.is_abandoned()
+                && snapshots.log.trouble().is_none();
+            match snapshots.begin_or_wait(may_be_due, &server.config().log.snapshots) {
+                None => break,
+                Some(false) => {}
+                Some(true) => snapshots.end(write(snapshots, &server), || server.stop()),
+            }
+        }
+    })
+}
+
+/// Writes a snapshot.
+fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>> {
+    let log = &snapshots.log;
+    if let Some(trouble) = log.trouble() {
+        return Err(trouble.into());
+    }
+    if server.loading.is_on() {
+        return Err("what was there before is still being loaded".into());
+    }
+    let started = clock::monotonic();
+    let mut session = server.store.session_named(THREAD);
+    session.set_noted(false);
+    if !session.is_logged() {
+        return Err("writes are not logged any more".into());
+    }
+    // Of one before that could not take its own away.
+    clean(&*snapshots.storage)?;
+    // It is there before the position is taken, so that what is before can go.
+    log.begin_segment();
+    while log.wants_segment() {
+        snapshots.rest(LOG_INTERVAL)?;
+    }
+    if let Some(trouble) = log.trouble() {
+        return Err(trouble.into());
+    }
+    let log_since = log.length();
+    let after = session.log_position().ok_or("there is no log")?;
+    let mut writer = SnapshotWriter::create(snapshots.storage.clone(), snapshots.id, after)?;
+    let hot = hottest(&server.threads, clock::unix_ms(), HOTTEST_MAX, |_| true);
+    let mut walk = SnapshotWalk::new(hot.into_iter().map(|hot| hot.key).collect());
+    let mut pace = Pace::new(server);
+    while walk.step(&mut session, &mut writer)? {
+        let keys = server.store.len().max(1) as f64;
+        snapshots.set_progress((walk.met() as f64 / keys).min(1.0));
+        pace.keep(snapshots, server, writer.written())?;
+    }
+    let end = session.log_end().ok_or("writes are not logged any more")?;
+    drop(session);
+    let finished = writer.finish(end)?;
+    log.sync_soon();
+    while log.synced() < finished.end() {
+        if let Some(trouble) = log.trouble() {
+            return Err(trouble.into());
+        }
+        snapshots.rest(LOG_INTERVAL)?;
+    }
+    let (items, bytes) = (finished.items(), finished.len());
+    let removed = finished.publish(log.synced())?;
+    let seconds = started.elapsed().as_secs_f64();
+    tracing::info!(items, bytes, seconds, removed, "a snapshot is written");
+    Ok(Saved { after, len: bytes, log: 0, log_since })
+}
+
+/// Sees to it that a snapshot is written no faster than it may be. The setting may change on the way.
+struct Pace {
+    rate: usize,
+    /// Since when that holds, and from which byte on.
+    since: Instant,
+    from: u64,
+    /// Where the last step ended.
+    last: u64,
+}
+
+impl Pace {
+    fn new(server: &Server) -> Pace {
+        let rate = server.config().log.snapshots.rate;
+        Pace { rate, since: clock::monotonic(), from: 0, last: 0 }
+    }
+
+    /// Rests until so many bytes may have been written.
+    fn keep(
+        &mut self,
+        snapshots: &Snapshots,
+        server: &Server,
+        written: u64,
+    ) -> Result<(), Box<dyn Error>> {
+        loop {
+            let rate = server.config().log.snapshots.rate;
+            if rate != self.rate {
+                *self = Pace { rate, since: clock::monotonic(), from: self.last, last: self.last };
+            }
+            let early = match rate {
+                0 => Duration::ZERO,
+                _ => Duration::from_secs_f64((written - self.from) as f64 / rate as f64)
+                    .saturating_sub(self.since.elapsed()),
+            };
+            // A wake-up is no reason to write.
+            snapshots.rest(early.min(CHECK_INTERVAL))?;
+            if early.is_zero() {
+                self.last = written;
+                return Ok(());
+            }
+        }
+    }
+}
