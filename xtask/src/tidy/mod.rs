@@ -5,6 +5,7 @@
 
 mod code;
 mod edges;
+mod layers;
 mod names;
 #[cfg(test)]
 mod tests;
@@ -79,6 +80,7 @@ const RULES: &[Rule] = &[
 pub fn run() -> Result<Done> {
     let sources = sources()?;
     let mut faults = edges::check()?;
+    faults.extend(layers::check(&sources));
     for source in &sources {
         for fault in RULES.iter().flat_map(|rule| rule(source)) {
             faults.push(format!("{}:{}: {}", source.path, fault.line, fault.what));

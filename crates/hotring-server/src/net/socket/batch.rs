@@ -3,12 +3,82 @@
 use std::any::Any;
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Bench, Socket, What, Work, yield_turn};
+use super::input::Input;
+use super::{Bench, READ_LEN, REPLY_KEPT_MAX, Socket, yield_turn};
+use crate::exec::{Conversation, Executor, WaitEnd};
 use crate::host::fiber::{Batch, Fiber, Step};
+use crate::state::batching::Fed;
+use crate::state::lent::Attached;
+use crate::state::server::Server;
+
+/// What one batch needs, and itself while it runs.
+pub(super) struct Work {
+    pub(super) executor: Executor,
+    pub(super) read: Box<[u8]>,
+    pub(super) replies: Vec<u8>,
+    /// Long values that belong into the replies.
+    pub(super) attached: Vec<Attached>,
+    pub(super) conversation: Option<Box<Conversation>>,
+    pub(super) what: What,
+    pub(super) now: u64,
+    pub(super) fed: Fed,
+}
+
+/// What is run.
+pub(super) enum What {
+    Nothing,
+    /// The requests at the start of the thread's buffer.
+    Shared {
+        len: usize,
+    },
+    /// Those of the connection's own input.
+    Own(Input),
+    /// The end of a wait.
+    EndWait(WaitEnd),
+}
+
+impl Work {
+    pub(super) fn new(server: &Arc<Server>, index: usize, seed: u64) -> Box<Work> {
+        Box::new(Work {
+            executor: Executor::new(server.clone(), index, seed),
+            read: vec![0; READ_LEN].into_boxed_slice(),
+            replies: Vec::new(),
+            attached: Vec::new(),
+            conversation: None,
+            what: What::Nothing,
+            now: 0,
+            fed: Fed { consumed: 0, stalled: false },
+        })
+    }
+
+    /// Empties the reply buffer; a large one is freed.
+    pub(super) fn give_back_replies(&mut self) {
+        self.replies.clear();
+        self.attached.clear();
+        if self.replies.capacity() > REPLY_KEPT_MAX {
+            self.replies = Vec::new();
+        }
+    }
+}
+
+impl Batch for Work {
+    fn run(&mut self) {
+        let Work { executor, read, replies, attached, conversation, what, now, fed } = self;
+        let Some(conversation) = conversation else { return };
+        let input = match what {
+            What::Shared { len } => (&read[..*len], None),
+            What::Own(input) => (input.bytes(), input.buffer()),
+            What::EndWait(end) => return executor.end_wait(conversation, *end, *now, replies),
+            What::Nothing => return,
+        };
+        *fed = executor.feed_lent(conversation, input, *now, (replies, attached));
+    }
+}
 
 /// What a batch has while it runs.
 pub(super) struct Away<T>(Option<Box<T>>);

@@ -35,17 +35,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use crate::commands::pubsub::leave_all;
-use crate::exec::{Conversation, Executor, WaitEnd};
+use crate::exec::Conversation;
 use crate::host::clock;
-use crate::host::fiber::{Batch, Fiber};
+use crate::host::fiber::Fiber;
 use crate::observe::counters::Counters;
 use crate::settings::config::OnError;
-use crate::state::batching::Fed;
 use crate::state::client::{Closing, KILLED, MESSAGES, OVERFLOWED, USERS_CHANGED};
 use crate::state::durability;
-use crate::state::lent::Attached;
 use crate::state::server::Server;
-use batch::{Away, Stopped};
+use batch::{Away, Stopped, What, Work};
 use input::Input;
 use output::Output;
 use wait::Alarm;
@@ -83,74 +81,10 @@ pub(crate) struct Thread {
     logged: logged::Waiting,
 }
 
-/// What one batch needs, and itself while it runs.
-pub(crate) struct Work {
-    executor: Executor,
-    read: Box<[u8]>,
-    replies: Vec<u8>,
-    /// Long values that belong into the replies.
-    attached: Vec<Attached>,
-    conversation: Option<Box<Conversation>>,
-    what: What,
-    now: u64,
-    fed: Fed,
-}
-
-/// What is run.
-enum What {
-    Nothing,
-    /// The requests at the start of the thread's buffer.
-    Shared {
-        len: usize,
-    },
-    /// Those of the connection's own input.
-    Own(Input),
-    /// The end of a wait.
-    EndWait(WaitEnd),
-}
-
 /// A stack and what belongs to a batch on it.
 struct Bench {
     fiber: Fiber,
     work: Box<Work>,
-}
-
-impl Work {
-    fn new(server: &Arc<Server>, index: usize, seed: u64) -> Box<Work> {
-        Box::new(Work {
-            executor: Executor::new(server.clone(), index, seed),
-            read: vec![0; READ_LEN].into_boxed_slice(),
-            replies: Vec::new(),
-            attached: Vec::new(),
-            conversation: None,
-            what: What::Nothing,
-            now: 0,
-            fed: Fed { consumed: 0, stalled: false },
-        })
-    }
-
-    /// Empties the reply buffer; a large one is freed.
-    fn give_back_replies(&mut self) {
-        self.replies.clear();
-        self.attached.clear();
-        if self.replies.capacity() > REPLY_KEPT_MAX {
-            self.replies = Vec::new();
-        }
-    }
-}
-
-impl Batch for Work {
-    fn run(&mut self) {
-        let Work { executor, read, replies, attached, conversation, what, now, fed } = self;
-        let Some(conversation) = conversation else { return };
-        let input = match what {
-            What::Shared { len } => (&read[..*len], None),
-            What::Own(input) => (input.bytes(), input.buffer()),
-            What::EndWait(end) => return executor.end_wait(conversation, *end, *now, replies),
-            What::Nothing => return,
-        };
-        *fed = executor.feed_lent(conversation, input, *now, (replies, attached));
-    }
 }
 
 impl Thread {
