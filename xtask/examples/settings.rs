@@ -6,7 +6,7 @@ use hotring_server::{Change, Setting, settings, toml_value};
 const HEAD: &str = "\
 # Configuration
 
-Generated from the table of settings in `crates/hotring-server/src/settings/` by
+Generated from the table of settings in `crates/hotring-commands/src/settings/` by
 `cargo xtask docs`; change it there.
 
 A setting can stand in these places. Later ones win:

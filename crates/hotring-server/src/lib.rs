@@ -17,31 +17,22 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod acl;
 mod admin;
-mod commands;
-mod exec;
-mod host;
-mod memcached;
 mod net;
-mod observe;
 mod run;
-mod script;
-mod settings;
-mod state;
 mod tasks;
 
 pub use admin::markdown as metrics_markdown;
 #[cfg(fuzzing)]
-pub use exec::fuzzing;
-pub use host::files::{NewFile, Special};
-pub use host::start_error::StartError;
-pub use run::{Running, run, start};
-pub use settings::config::{
+pub use hotring_commands::fuzzing;
+pub use hotring_commands::host::files::{NewFile, Special};
+pub use hotring_commands::host::start_error::StartError;
+pub use hotring_commands::settings::config::{
     AuthClients, Config, LogFormat, LogLevel, LogSettings, MemcachedSettings, OnError, Protocols,
     SavePoint, Secret, SnapshotSettings, TlsSettings,
 };
-pub use settings::guard::Guard;
-pub use settings::{
+pub use hotring_commands::settings::guard::Guard;
+pub use hotring_commands::settings::{
     Change, Counterpart, Setting, counterpart, find as find_setting, settings, toml_value,
 };
+pub use run::{Running, run, start};

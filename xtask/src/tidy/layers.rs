@@ -12,27 +12,26 @@ use super::Source;
 const CYCLE_MAX: usize = 11;
 
 /// Files and folders in a crate's `src`, `lib.rs` included, where a crate has areas.
-const ENTRIES_MAX: usize = 14;
+const ENTRIES_MAX: usize = 12;
 
 /// The layers of each crate, from the lowest up. Modules of one layer may use each other.
-const LAYERS: &[(&str, &[&[&str]])] = &[(
-    "hotring-server",
-    &[
-        &["host"],
-        &["observe"],
-        &["settings"],
-        &["acl"],
-        &["state"],
-        &["commands"],
-        &["script"],
-        &["memcached"],
-        &["exec"],
-        &["tasks"],
-        &["admin"],
-        &["net"],
-        &["run"],
-    ],
-)];
+const LAYERS: &[(&str, &[&[&str]])] = &[
+    (
+        "hotring-commands",
+        &[
+            &["host"],
+            &["observe"],
+            &["settings"],
+            &["acl"],
+            &["state"],
+            &["commands"],
+            &["script"],
+            &["memcached"],
+            &["exec"],
+        ],
+    ),
+    ("hotring-server", &[&["tasks"], &["admin"], &["net"], &["run"]]),
+];
 
 /// Modules by their paths (`net::socket`), each with those that it uses.
 type Graph = BTreeMap<String, BTreeSet<String>>;

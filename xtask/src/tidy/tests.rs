@@ -69,7 +69,7 @@ fn effects_in_libraries_are_found() {
     let text = "use std::time::Duration;\nlet t = Instant::now();\n// Instant\nfn brand::x();\n\
                 #[cfg(test)]\nmod tests {\n    std::thread::spawn(f);\n}\n";
     assert_eq!(lines(code::effects, STORE, text), [2]);
-    assert_eq!(lines(code::effects, "crates/hotring-server/src/host/clock.rs", text), [0; 0]);
+    assert_eq!(lines(code::effects, "crates/hotring-commands/src/host/clock.rs", text), [0; 0]);
     assert_eq!(lines(code::effects, "crates/hotring-store/src/gate/tests.rs", text), [0; 0]);
 }
 

@@ -6,11 +6,11 @@
 
 use std::fmt::Write;
 
-use crate::observe::counters::CommandTotals;
-use crate::observe::histogram::{BOUNDS, Distribution, bound_ns};
-use crate::observe::totals::Totals;
-use crate::state::facts::{Facts, cpu_seconds, rss_bytes};
-use crate::state::snapshots::SnapshotStatus;
+use hotring_commands::observe::counters::CommandTotals;
+use hotring_commands::observe::histogram::{BOUNDS, Distribution, bound_ns};
+use hotring_commands::observe::totals::Totals;
+use hotring_commands::state::facts::{Facts, cpu_seconds, rss_bytes};
+use hotring_commands::state::snapshots::SnapshotStatus;
 
 /// What Prometheus calls this format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -401,8 +401,8 @@ mod tests {
     use hotring_store::Options;
 
     use super::*;
-    use crate::settings::config::Config;
-    use crate::state::server::{Parts, Server};
+    use hotring_commands::settings::config::Config;
+    use hotring_commands::state::server::{Parts, Server};
 
     /// It was once computed from the time of the request, and moved: Prometheus saw the server start anew.
     #[test]

@@ -29,12 +29,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::host::clock;
-use crate::host::threads;
-use crate::state::facts::Facts;
-use crate::state::loading::Stage;
-use crate::state::server::Server;
 use crate::tasks::watchdog;
+use hotring_commands::host::clock;
+use hotring_commands::host::threads;
+use hotring_commands::state::facts::Facts;
+use hotring_commands::state::loading::Stage;
+use hotring_commands::state::server::Server;
 use metrics::{CommandFigures, Figures};
 
 pub use metrics::markdown;

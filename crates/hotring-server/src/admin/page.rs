@@ -5,15 +5,15 @@ use std::fmt::{self, Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::metrics::{CommandFigures, Figures};
-use crate::host::clock;
-use crate::observe::big_keys::{BigKey, shown};
-use crate::observe::rates::Rate;
-use crate::state::client::ClientShared;
-use crate::state::facts::{human, rss_bytes};
-use crate::state::hot_keys::{HotKey, SPANS, hottest, notes};
-use crate::state::loading::Stage;
-use crate::state::scrub::Phase;
-use crate::state::snapshots::SnapshotStatus;
+use hotring_commands::host::clock;
+use hotring_commands::observe::big_keys::{BigKey, shown};
+use hotring_commands::observe::rates::Rate;
+use hotring_commands::state::client::ClientShared;
+use hotring_commands::state::facts::{human, rss_bytes};
+use hotring_commands::state::hot_keys::{HotKey, SPANS, hottest, notes};
+use hotring_commands::state::loading::Stage;
+use hotring_commands::state::scrub::Phase;
+use hotring_commands::state::snapshots::SnapshotStatus;
 
 /// Connections that are listed.
 const CLIENTS_SHOWN: usize = 50;

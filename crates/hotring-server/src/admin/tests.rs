@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::net::listen::bind_admin;
-use crate::settings::config::Config;
+use hotring_commands::settings::config::Config;
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(3600);

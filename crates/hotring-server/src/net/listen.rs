@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::host::clock;
-use crate::host::start_error::StartError;
-use crate::settings::config::Config;
-use crate::state::server::Server;
+use hotring_commands::host::clock;
+use hotring_commands::host::start_error::StartError;
+use hotring_commands::settings::config::Config;
+use hotring_commands::state::server::Server;
 
 /// How long no connection is accepted after the process has run out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -16,13 +16,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::exec::Conversation;
-use crate::host::clock;
 use crate::net::listen::Incoming;
 use crate::net::socket::{Socket, Thread};
-use crate::observe::beats;
-use crate::state::client::{ClientShared, KILLED};
-use crate::state::server::Server;
+use hotring_commands::exec::Conversation;
+use hotring_commands::host::clock;
+use hotring_commands::observe::beats;
+use hotring_commands::state::client::{ClientShared, KILLED};
+use hotring_commands::state::server::Server;
 
 /// How long clients may take to fetch their last replies when the server stops.
 const FINISH_MAX: Duration = Duration::from_secs(5);

@@ -4,7 +4,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{fmt, reload};
 
-use crate::settings::config::{LogFormat, LogLevel};
+use hotring_commands::settings::config::{LogFormat, LogLevel};
 
 /// Starts the log of this process; returns the way to change its level.
 pub(crate) fn start(level: LogLevel, format: LogFormat) -> Box<dyn Fn(LogLevel) + Send + Sync> {

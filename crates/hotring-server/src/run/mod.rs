@@ -21,19 +21,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::admin;
-use crate::host::clock;
-use crate::host::start_error::StartError;
-use crate::host::threads::{self, spawn};
 use crate::net::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::net::worker;
-use crate::settings::config::{Config, LogFormat, LogLevel};
-use crate::state::memcached as memcached_state;
-use crate::state::server::{Parts, Server};
 use crate::tasks::background;
 use crate::tasks::deadline;
 use crate::tasks::expire;
 use crate::tasks::load;
 use crate::tasks::watchdog;
+use hotring_commands::host::clock;
+use hotring_commands::host::start_error::StartError;
+use hotring_commands::host::threads::{self, spawn};
+use hotring_commands::settings::config::{Config, LogFormat, LogLevel};
+use hotring_commands::state::memcached as memcached_state;
+use hotring_commands::state::server::{Parts, Server};
 
 /// What the thread is called that does the work of the index on which no operation should wait.
 const EXPANDER: &str = "hotring-expand";

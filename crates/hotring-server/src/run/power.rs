@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::tests::{connect, lines, logged};
 use super::*;
-use crate::settings::config::OnError;
+use hotring_commands::settings::config::OnError;
 use hotring_log::When;
 use hotring_log::storage::Memory;
 

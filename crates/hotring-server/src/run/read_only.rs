@@ -5,7 +5,7 @@ use std::io::{BufRead, ErrorKind, Read, Write};
 
 use super::tests::{admin, connect, healthz, info, lines, logged};
 use super::*;
-use crate::settings::config::OnError;
+use hotring_commands::settings::config::OnError;
 use hotring_log::When;
 use hotring_log::storage::Memory;
 use hotring_log::storage::memory::Step;

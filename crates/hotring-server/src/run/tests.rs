@@ -1,8 +1,8 @@
 //! Whole servers: what clients are told of damage, of a session that stalls, and of a disk that fails.
 
 use super::*;
-use crate::settings::config::{LogSettings, OnError};
-use crate::state::server::STALLING;
+use hotring_commands::settings::config::{LogSettings, OnError};
+use hotring_commands::state::server::STALLING;
 use hotring_log::storage::Memory;
 use hotring_log::storage::memory::Step;
 use hotring_log::{ALL, Effect, Snapshot, When};

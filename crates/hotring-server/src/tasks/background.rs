@@ -1,4 +1,4 @@
-//! Work that no client waits for, and no key ([`crate::state::expirer`]): the walk of SCRUB, moving items together so that
+//! Work that no client waits for, and no key ([`hotring_commands::state::expirer`]): the walk of SCRUB, moving items together so that
 //! memory goes back, evicting after a limit was lowered, closing connections that are idle or do not finish a
 //! request, measuring the rate of commands, looking for stalled threads.
 //!
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use hotring_store::{EvictionPolicy, Session};
 
-use crate::host::clock;
-use crate::state::notify;
-use crate::state::scrub::Walk;
-use crate::state::server::Server;
-use crate::state::tracking;
+use hotring_commands::host::clock;
+use hotring_commands::state::notify;
+use hotring_commands::state::scrub::Walk;
+use hotring_commands::state::server::Server;
+use hotring_commands::state::tracking;
 
 /// What the accepting thread and its session are called.
 pub(crate) const THREAD: &str = "hotring-accept";
@@ -292,9 +292,9 @@ mod tests {
     use hotring_store::{Options, SetOptions};
 
     use super::*;
-    use crate::settings::config::Config;
-    use crate::state::client::{Client, KILLED, Wait};
-    use crate::state::server::Parts;
+    use hotring_commands::settings::config::Config;
+    use hotring_commands::state::client::{Client, KILLED, Wait};
+    use hotring_commands::state::server::Parts;
 
     #[test]
     fn who_waits_is_neither_idle_nor_in_the_middle_of_a_request() {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use crate::host::clock;
-use crate::host::threads;
-use crate::host::threads::spawn;
-use crate::state::server::Server;
 use crate::tasks::watchdog;
+use hotring_commands::host::clock;
+use hotring_commands::host::threads;
+use hotring_commands::host::threads::spawn;
+use hotring_commands::state::server::Server;
 
 /// What the process ends with then.
 pub(crate) const EXIT_CODE: i32 = 70;

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use hotring_store::Session;
 
-use crate::host::clock;
-use crate::observe::latency;
-use crate::state::notify;
-use crate::state::server::Server;
+use hotring_commands::host::clock;
+use hotring_commands::observe::latency;
+use hotring_commands::state::notify;
+use hotring_commands::state::server::Server;
 
 /// The name of the thread and of its session.
 pub(crate) const THREAD: &str = "hotring-expire";
@@ -96,9 +96,9 @@ mod tests {
     use hotring_store::{Options, SetExpiry, SetOptions};
 
     use super::*;
-    use crate::settings::config::Config;
-    use crate::state::pause::Paused;
-    use crate::state::server::Parts;
+    use hotring_commands::settings::config::Config;
+    use hotring_commands::state::pause::Paused;
+    use hotring_commands::state::server::Parts;
 
     #[test]
     fn nothing_expires_during_a_pause() {
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(expire_all(), (Some(end), 1));
         server.pause.end();
         assert_eq!(expire_all(), (None, 0));
-        let mut lags = crate::observe::histogram::Distribution::default();
+        let mut lags = hotring_commands::observe::histogram::Distribution::default();
         lags.add(&server.expirer.lag);
         assert_eq!(lags.count(), 1);
         assert!(server.expirer.lag_max() > Duration::from_secs(1_000_000_000));

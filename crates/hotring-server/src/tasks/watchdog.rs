@@ -6,9 +6,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::host::threads;
-use crate::observe::beats::BEAT;
-use crate::state::server::Server;
+use hotring_commands::host::threads;
+use hotring_commands::observe::beats::BEAT;
+use hotring_commands::state::server::Server;
 
 /// What the thread is called that looks at them.
 pub(crate) const THREAD: &str = "hotring-watch";

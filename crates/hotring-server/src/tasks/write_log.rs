@@ -5,14 +5,14 @@ use std::thread::JoinHandle;
 
 use hotring_log::{Id, Log, Options, Recovered, Storage, Trouble, Writer};
 
-use crate::host::clock;
-use crate::host::start_error::StartError;
-use crate::host::threads::spawn;
-use crate::settings::config::OnError;
-use crate::state::durability::refusal;
-use crate::state::server::Server;
-use crate::state::snapshots::{Saved, Snapshots};
 use crate::tasks::write_snapshots;
+use hotring_commands::host::clock;
+use hotring_commands::host::start_error::StartError;
+use hotring_commands::host::threads::spawn;
+use hotring_commands::settings::config::OnError;
+use hotring_commands::state::durability::refusal;
+use hotring_commands::state::server::Server;
+use hotring_commands::state::snapshots::{Saved, Snapshots};
 
 /// The names of the threads.
 const WRITER: &str = "hotring-log";

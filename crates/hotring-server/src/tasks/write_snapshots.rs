@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use hotring_log::{SnapshotWriter, clean};
 use hotring_store::SnapshotWalk;
 
-use crate::host::clock;
-use crate::host::start_error::StartError;
-use crate::host::threads::spawn;
-use crate::state::hot_keys::hottest;
-use crate::state::server::Server;
-use crate::state::snapshots::{CHECK_INTERVAL, Saved, Snapshots};
+use hotring_commands::host::clock;
+use hotring_commands::host::start_error::StartError;
+use hotring_commands::host::threads::spawn;
+use hotring_commands::state::hot_keys::hottest;
+use hotring_commands::state::server::Server;
+use hotring_commands::state::snapshots::{CHECK_INTERVAL, Saved, Snapshots};
 
 /// The name of the thread and of its session.
 const THREAD: &str = "hotring-save";

@@ -10,11 +10,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::input::Input;
 use super::{Bench, READ_LEN, REPLY_KEPT_MAX, Socket, yield_turn};
-use crate::exec::{Conversation, Executor, WaitEnd};
-use crate::host::fiber::{Batch, Fiber, Step};
-use crate::state::batching::Fed;
-use crate::state::lent::Attached;
-use crate::state::server::Server;
+use hotring_commands::exec::{Conversation, Executor, WaitEnd};
+use hotring_commands::host::fiber::{Batch, Fiber, Step};
+use hotring_commands::state::batching::Fed;
+use hotring_commands::state::lent::Attached;
+use hotring_commands::state::server::Server;
 
 /// What one batch needs, and itself while it runs.
 pub(super) struct Work {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use hotring_log::{Lsn, Trouble};
 
 use super::yield_turn;
-use crate::host::clock;
-use crate::state::durability::Durability;
+use hotring_commands::host::clock;
+use hotring_commands::state::durability::Durability;
 
 /// How long the log is not asked while others are served.
 const GATHER_MAX: Duration = Duration::from_micros(200);
@@ -134,8 +134,8 @@ mod tests {
     use tokio::task::{JoinHandle, spawn_local, yield_now};
 
     use super::*;
-    use crate::host::threads::event_loop;
-    use crate::state::snapshots::{Saved, Snapshots};
+    use hotring_commands::host::threads::event_loop;
+    use hotring_commands::state::snapshots::{Saved, Snapshots};
 
     const CONNECTIONS: usize = 20;
 

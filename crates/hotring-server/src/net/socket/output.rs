@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::state::lent::Attached;
+use hotring_commands::state::lent::Attached;
 
 /// So much of a long value is handed over at one time: the kernel copies it, and others wait meanwhile.
 const PART_LEN: usize = 256 << 10;

@@ -16,9 +16,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::{Socket, What};
-use crate::exec::{Conversation, Executor, WaitEnd};
-use crate::host::clock;
-use crate::state::client::Wait;
+use hotring_commands::exec::{Conversation, Executor, WaitEnd};
+use hotring_commands::host::clock;
+use hotring_commands::state::client::Wait;
 
 /// When a wait is looked at again, if nothing else wakes the task.
 pub(super) struct Alarm {

@@ -15,13 +15,13 @@ use std::time::Duration;
 use hotring_log::{ALL, Effect, HOTTEST, Id, Snapshot, Storage, clean, prune};
 use hotring_store::{Ahead, Session, UnknownForm};
 
-use crate::host::clock;
-use crate::host::start_error::StartError;
-use crate::host::threads::spawn;
-use crate::state::loading::{LoadingStatus, Stage};
-use crate::state::server::Server;
-use crate::state::snapshots::Saved;
 use crate::tasks::write_log;
+use hotring_commands::host::clock;
+use hotring_commands::host::start_error::StartError;
+use hotring_commands::host::threads::spawn;
+use hotring_commands::state::loading::{LoadingStatus, Stage};
+use hotring_commands::state::server::Server;
+use hotring_commands::state::snapshots::Saved;
 
 /// The name of the thread that reads the rest.
 const THREAD: &str = "hotring-load";

@@ -13,8 +13,8 @@ use hotring_log::{
 use hotring_store::{Ahead, Session, UnknownForm};
 
 use super::TELL;
-use crate::host::clock;
-use crate::state::server::Server;
+use hotring_commands::host::clock;
+use hotring_commands::state::server::Server;
 
 /// Bytes that are handed over at once, and how often that may be ahead of who does it.
 const PIECE_LEN: usize = 64 << 10;

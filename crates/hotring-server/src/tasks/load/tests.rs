@@ -16,8 +16,8 @@ use super::*;
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::run::{Running, prepare, serve, start_with};
-use crate::settings::config::{Config, LogFormat, LogSettings};
-use crate::state::loading::LOADING;
+use hotring_commands::settings::config::{Config, LogFormat, LogSettings};
+use hotring_commands::state::loading::LOADING;
 
 /// Closed or not: as long as it is, nothing is read behind it.
 #[derive(Clone, Default)]

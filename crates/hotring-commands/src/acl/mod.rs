@@ -1,0 +1,249 @@
+//! Users: who may connect, and what each may do. The commands are in `commands/acl.rs`.
+//!
+//! ```text
+//!   Acl --- users by name, each an Arc<User> that never changes
+//!    |                         ^
+//!    |            Access ------+   a connection's user; `is_free` if it may do everything
+//!    +--- DenialLog
+//! ```
+//! A connection whose user may do everything is not asked: its executor tests `is_free` once for a batch of
+//! requests, together with what makes a batch special anyway. For all others each request is checked
+//! before it runs or is queued, and once more when its transaction runs.
+//!
+//! A change puts another user in the place of the old one and then signals all connections. Each looks for
+//! its user again when it is signalled, which may be its end, and before it runs what it has read: what is
+//! sent after the change's reply meets the change.
+
+mod access;
+mod file;
+mod log;
+mod password;
+mod selector;
+mod user;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use hotring_protocol::quoted;
+
+pub(crate) use access::{Access, Denied, has_secrets};
+pub(crate) use log::{Denial, DenialLog, Origin, Reason};
+pub(crate) use user::User;
+
+use crate::settings::config::Secret;
+
+use password::Digest;
+use selector::has_spaces;
+use user::join_selectors;
+
+/// Whether a name is a channel's or a pattern of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChannelKind {
+    Channel,
+    Pattern,
+}
+
+/// Users by their names.
+type Users = BTreeMap<Box<[u8]>, Arc<User>>;
+
+/// The user that a connection has at its start.
+const DEFAULT: &[u8] = b"default";
+
+/// All users, and what was denied to them.
+#[derive(Debug)]
+pub struct Acl {
+    users: RwLock<Users>,
+    next_id: AtomicU64,
+    /// What was denied.
+    pub log: DenialLog,
+}
+
+/// What is wrong with a rule, in Redis's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RuleError {
+    Syntax,
+    UnknownName,
+    AllKeys,
+    AllChannels,
+    NoSuchPassword,
+    BadHash,
+    NoFirstArg,
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RuleError::Syntax => "Syntax error",
+            RuleError::UnknownName => "Unknown command or category name in ACL",
+            RuleError::AllKeys => {
+                "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does \
+                 not have any effect. Try 'resetkeys' to start with an empty list of patterns"
+            }
+            RuleError::AllChannels => {
+                "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and \
+                 does not have any effect. Try 'resetchannels' to start with an empty list of channels"
+            }
+            RuleError::NoSuchPassword => {
+                "The password you are trying to remove from the user does not exist"
+            }
+            RuleError::BadHash => {
+                "The password hash must be exactly 64 characters and contain only lowercase \
+                 hexadecimal characters"
+            }
+            RuleError::NoFirstArg => "Allowing first-arg of a subcommand is not supported",
+        })
+    }
+}
+
+impl Acl {
+    /// Only the default user, with this password, or open if it is empty.
+    pub(crate) fn new(requirepass: &Secret) -> Self {
+        let default = default_user(0, requirepass);
+        Acl {
+            users: RwLock::new(Users::from([(DEFAULT.into(), default.into())])),
+            next_id: AtomicU64::new(1),
+            log: DenialLog::default(),
+        }
+    }
+
+    /// A user by its name.
+    pub(crate) fn user(&self, name: &[u8]) -> Option<Arc<User>> {
+        self.read().get(name).cloned()
+    }
+
+    /// The user that a connection has at its start.
+    pub(crate) fn default_user(&self) -> Arc<User> {
+        self.user(DEFAULT).expect("the default user is always there")
+    }
+
+    /// All users, by their names' order.
+    pub(crate) fn users(&self) -> Vec<Arc<User>> {
+        self.read().values().cloned().collect()
+    }
+
+    /// The user of this name and password.
+    pub(crate) fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+        // Before the user is looked for, so that the time does not tell whether there is one.
+        let digest = Digest::of(password);
+        self.user(name).filter(|user| user.admits(&digest))
+    }
+
+    /// What a connection may do whose user may have changed; None if it is to end. `listened` is what it
+    /// listens to.
+    pub(crate) fn renew<'a>(
+        &self,
+        access: &Access,
+        listened: impl Iterator<Item = (ChannelKind, &'a [u8])>,
+    ) -> Option<Access> {
+        access.renewed(self.user(&access.user().name), listened)
+    }
+
+    /// Makes a user or changes one, by all of the rules or none.
+    pub(crate) fn set_user(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), String> {
+        if name.is_empty() {
+            // No line of a file could name it.
+            return Err("ERR Usernames can't be empty".to_string());
+        }
+        if has_spaces(name) {
+            return Err("ERR Usernames can't contain spaces or null characters".to_string());
+        }
+        let rules = join_selectors(rules).map_err(|place| {
+            let rule = quoted(rules[place]);
+            format!("ERR Unmatched parenthesis in acl selector starting at '{rule}'.")
+        })?;
+        let mut users = self.write();
+        let mut user = match users.get(name) {
+            Some(user) => User::clone(user),
+            None => User::new(self.new_id(), name),
+        };
+        for rule in &rules {
+            user.apply(rule).map_err(|why| {
+                format!("ERR Error in ACL SETUSER modifier '{}': {why}", quoted(rule))
+            })?;
+        }
+        users.insert(name.into(), user.into());
+        Ok(())
+    }
+
+    /// Removes users; returns how many there were. The default user stays.
+    pub(crate) fn delete(&self, names: &[&[u8]]) -> Result<usize, &'static str> {
+        if names.contains(&DEFAULT) {
+            return Err("ERR The 'default' user cannot be removed");
+        }
+        let mut users = self.write();
+        Ok(names.iter().filter(|name| users.remove(**name).is_some()).count())
+    }
+
+    /// Gives the default user this password, or none.
+    pub(crate) fn set_default_password(&self, password: &Secret) {
+        let mut users = self.write();
+        let mut default = User::clone(&users[DEFAULT]);
+        set_password(&mut default, password);
+        users.insert(DEFAULT.into(), default.into());
+    }
+
+    /// Puts the users of a file in the place of all. Where it does not name the default user, that one is
+    /// as at the beginning, with this password.
+    pub(crate) fn load(&self, path: &Path, requirepass: &Secret) -> Result<(), String> {
+        // Before the lock, which connections wait for.
+        let mut read = file::read(path, |name| User::new(self.new_id(), name))?;
+        for user in read.values().filter(|user| !user.is_on()) {
+            tracing::info!(user = %quoted(&user.name), "a user of the ACL file is off");
+        }
+        let default = || default_user(self.new_id(), requirepass).into();
+        read.entry(DEFAULT.into()).or_insert_with(default);
+        let mut users = self.write();
+        // A connection stays with its user if that has the same name.
+        for (name, user) in &mut read {
+            if let Some(old) = users.get(name) {
+                Arc::make_mut(user).id = old.id;
+            }
+        }
+        *users = read;
+        Ok(())
+    }
+
+    /// Writes all users to a file.
+    pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
+        // Not under the lock, which connections wait for.
+        file::write(path, &self.users())
+    }
+
+    fn new_id(&self) -> u64 {
+        // ORDERING: Relaxed, only uniqueness matters.
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Users> {
+        // Whoever panicked has left whole users.
+        self.users.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Users> {
+        self.users.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The default user as it is before anybody changes it.
+fn default_user(id: u64, requirepass: &Secret) -> User {
+    let mut user = User::unrestricted(id, DEFAULT);
+    set_password(&mut user, requirepass);
+    user
+}
+
+fn set_password(user: &mut User, password: &Secret) {
+    let set = match password.reveal() {
+        "" => "nopass".to_string(),
+        text => format!(">{text}"),
+    };
+    for rule in ["resetpass", &set] {
+        user.apply(rule.as_bytes()).expect("these are rules");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,21 @@
+//! Why a server cannot start.
+
+use std::fmt;
+
+/// Why a server cannot start; printed to the person who started it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StartError(String);
+
+impl StartError {
+    pub fn new(message: impl Into<String>) -> Self {
+        StartError(message.into())
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}

@@ -1,0 +1,24 @@
+//! The commands of Redis and memcached: requests as bytes in, replies as bytes out, over a [`hotring_store::Store`].
+//!
+//! [`exec`] cuts the bytes of a connection into requests and runs them by [`commands`]; [`state`] is what all of them
+//! share. Nothing here opens a socket or starts a thread on its own: `hotring-server` does.
+#![forbid(unsafe_code)]
+#![allow(
+    missing_docs,
+    clippy::new_without_default,
+    clippy::len_without_is_empty,
+    reason = "internal to the server: public items are public for hotring-server only"
+)]
+
+pub mod acl;
+pub mod commands;
+pub mod exec;
+pub mod host;
+pub mod memcached;
+pub mod observe;
+pub mod script;
+pub mod settings;
+pub mod state;
+
+#[cfg(fuzzing)]
+pub use exec::fuzzing;

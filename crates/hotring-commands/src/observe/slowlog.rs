@@ -1,0 +1,128 @@
+//! The requests that took longest to run, for SLOWLOG: the last few, with their times.
+//!
+//! What can take long is timed, by the table of commands and by each request: commands that walk over keys, hashes, bits
+//! or long values, those about the server, and all others where they have many arguments or many bytes. A GET or SET of
+//! a short value is not: reading the clock would cost it more than that tells. So its wait for somebody who holds the
+//! key is not seen here; who holds it is.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hotring_protocol::ArgsView;
+
+/// Arguments of a request that are kept.
+const ARGS_MAX: usize = 32;
+/// Bytes of an argument that are kept.
+const ARG_LEN_MAX: usize = 128;
+
+/// One request that took long.
+#[derive(Debug)]
+pub(crate) struct SlowRequest {
+    /// Counts from 0, over the life of the process.
+    pub id: u64,
+    /// Unix seconds.
+    pub at: u64,
+    /// Microseconds.
+    pub took: u64,
+    /// The arguments, or as much of them as is kept.
+    pub args: Vec<Vec<u8>>,
+    /// The client's address.
+    pub peer: String,
+    /// The client's name.
+    pub name: String,
+}
+
+/// The log, shared by all threads.
+#[derive(Debug)]
+pub struct SlowLog {
+    /// Microseconds from which on a request is kept; negative for none.
+    threshold: AtomicI64,
+    len_max: AtomicUsize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    next_id: u64,
+    /// The latest first.
+    requests: VecDeque<Arc<SlowRequest>>,
+}
+
+impl SlowLog {
+    pub(crate) fn new(threshold: i64, len_max: usize) -> Self {
+        let kept = Mutex::default();
+        SlowLog { threshold: threshold.into(), len_max: len_max.into(), kept }
+    }
+
+    /// Takes other settings.
+    pub(crate) fn set(&self, threshold: i64, len_max: usize) {
+        // ORDERING: Relaxed, nothing else is read through either value; so for all that follow.
+        self.threshold.store(threshold, Ordering::Relaxed);
+        self.len_max.store(len_max, Ordering::Relaxed);
+        self.kept().requests.truncate(len_max);
+    }
+
+    /// Keeps a request if it took long enough. `who` gives its client's address and name.
+    pub(crate) fn note(
+        &self,
+        args: ArgsView<'_>,
+        took: Duration,
+        now: u64,
+        who: impl FnOnce() -> (String, String),
+    ) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        // ORDERING: Relaxed, as above.
+        let threshold = self.threshold.load(Ordering::Relaxed);
+        if u64::try_from(threshold).is_ok_and(|threshold| took >= threshold) {
+            self.keep(args, took, now, who());
+        }
+    }
+
+    #[cold]
+    fn keep(&self, args: ArgsView<'_>, took: u64, now: u64, (peer, name): (String, String)) {
+        // ORDERING: Relaxed, as above.
+        let len_max = self.len_max.load(Ordering::Relaxed);
+        let args = shortened(args);
+        let mut kept = self.kept();
+        let id = kept.next_id;
+        kept.next_id += 1;
+        let request = SlowRequest { id, at: now / 1000, took, args, peer, name };
+        kept.requests.push_front(Arc::new(request));
+        kept.requests.truncate(len_max);
+    }
+
+    /// The latest requests, the last one first.
+    pub(crate) fn latest(&self, count: usize) -> Vec<Arc<SlowRequest>> {
+        self.kept().requests.iter().take(count).cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.kept().requests.len()
+    }
+
+    /// Forgets them.
+    pub(crate) fn clear(&self) {
+        self.kept().requests.clear();
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As much of the arguments as is kept, with a word about the rest, as Redis puts it.
+fn shortened(args: ArgsView<'_>) -> Vec<Vec<u8>> {
+    let whole = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
+    let shorten = |arg: &[u8]| match arg.len().checked_sub(ARG_LEN_MAX) {
+        None | Some(0) => arg.to_vec(),
+        Some(more) => [&arg[..ARG_LEN_MAX], format!("... ({more} more bytes)").as_bytes()].concat(),
+    };
+    let mut kept: Vec<Vec<u8>> = args.slice(0..whole).iter().map(shorten).collect();
+    if whole < args.len() {
+        kept.push(format!("... ({} more arguments)", args.len() - whole).into_bytes());
+    }
+    kept
+}

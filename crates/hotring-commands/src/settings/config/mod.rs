@@ -1,0 +1,347 @@
+//! All settings of a server, as values. `settings` names each and reads them from their sources.
+
+mod log;
+mod memcached;
+pub(crate) mod notify;
+mod secret;
+mod tls;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use hotring_store::index::Checksum;
+use hotring_store::{EvictionOptions, EvictionPolicy, Store};
+
+use crate::settings::engine::IndexSettings;
+use crate::settings::guard::Guard;
+
+pub use log::{LogSettings, OnError, SavePoint, SnapshotSettings};
+pub use memcached::MemcachedSettings;
+pub(crate) use notify::Notify;
+pub use secret::Secret;
+pub use tls::{AuthClients, Protocols, TlsSettings};
+
+/// All settings of a server. `settings/` names and explains each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The file that was read, which CONFIG REWRITE writes.
+    pub file: Option<PathBuf>,
+    /// The settings that CONFIG SET has set since, which are what it writes.
+    pub changed: BTreeSet<&'static str>,
+    /// `ADDR:PORT` of each listener; empty means `bind` and `port`.
+    pub listen: Vec<String>,
+    /// Addresses to listen on.
+    pub bind: Vec<String>,
+    /// The port for `bind`.
+    pub port: u16,
+    /// Path of the unix socket, if any.
+    pub unixsocket: Option<PathBuf>,
+    /// Permission bits of the unix socket's file.
+    pub unixsocketperm: u32,
+    /// Whether to refuse other machines while the default user needs no password.
+    pub protected_mode: bool,
+    /// The default user's password; empty for none.
+    pub requirepass: Secret,
+    /// The file of users.
+    pub aclfile: Option<PathBuf>,
+    /// Entries that ACL LOG keeps.
+    pub acllog_len_max: usize,
+    /// Milliseconds that each wrong password holds back its connection's replies.
+    pub auth_failure_delay_ms: u64,
+    /// Who may change settings that name files while the server runs.
+    pub enable_protected_configs: Guard,
+    /// TLS, if it is spoken.
+    pub tls: TlsSettings,
+    /// Seconds that a connection has to shake hands by TLS, and to authenticate; 0 for ever.
+    pub handshake_timeout_s: u64,
+    /// memcached's protocol.
+    pub memcached: MemcachedSettings,
+    /// Threads that serve connections; 0 means one for each available core.
+    pub threads: usize,
+    /// Connections at one time.
+    pub maxclients: usize,
+    /// Connections that may wait for keys at one time.
+    pub waiting_max: u64,
+    /// Keys that one connection may watch.
+    pub watched_max: usize,
+    /// Idle seconds after which a connection is closed; 0 never.
+    pub timeout_s: u64,
+    /// Seconds after which a connection with an unfinished request is closed; 0 never.
+    pub request_timeout_s: u64,
+    /// Seconds of silence before TCP probes; 0 never.
+    pub tcp_keepalive_s: u64,
+    /// The kernel's queue of connections that are not yet accepted.
+    pub tcp_backlog: u32,
+    /// Largest unfinished request, in bytes.
+    pub query_buffer_max: usize,
+    /// Unsent bytes above which a connection is not read from.
+    pub output_soft_max: usize,
+    /// Seconds after which a connection is closed that is above that and fetches nothing; 0 never.
+    pub output_soft_s: u64,
+    /// Unsent bytes above which a connection is closed; 0 never.
+    pub output_hard_max: usize,
+    /// Bytes that the buffers of all connections may take; 0 for no limit.
+    pub client_memory_max: usize,
+    /// Unsent bytes above which a connection that listens gets no more messages and is closed; 0 never.
+    pub subscriber_output_max: usize,
+    /// Which changes of keys are told to who listens.
+    pub notify: Notify,
+    /// Channels and patterns that one connection may listen to.
+    pub subscriptions_max: usize,
+    /// Keys that connections keep copies of; 0 for no limit.
+    pub tracking_keys_max: usize,
+    /// Bytes that these may take in the server; 0 for no limit.
+    pub tracking_memory_max: usize,
+    /// Bytes of removed values that may wait for a thread that does not leave its command, before
+    /// writes are refused; 0 for no limit.
+    pub unreclaimed_max: usize,
+    /// Bytes of data, connections and scripts, above which keys go or what takes more is refused; 0 is no limit.
+    pub memory_max: usize,
+    /// What goes there.
+    pub eviction: EvictionOptions,
+    /// Somebody has said so. Otherwise nothing goes that is in a log.
+    pub policy_is_chosen: bool,
+    /// Minutes after which counts of accesses are one less; 0 never.
+    pub lfu_decay_min: u64,
+    /// The share of `memory_max` that pinned keys may take, in percent.
+    pub pinned_percent: u8,
+    /// Whether items have checksums, and who looks at them.
+    pub checksum: Checksum,
+    /// Earlier values that are kept of each key; 0 for none.
+    pub history: usize,
+    /// Bytes that the earlier values of one key may take.
+    pub history_bytes_max: usize,
+    /// Longest key.
+    pub key_len_max: usize,
+    /// Longest argument of a request.
+    pub bulk_len_max: usize,
+    /// Most arguments of a request.
+    pub args_max: usize,
+    /// Longest line of an inline request.
+    pub inline_len_max: usize,
+    /// Milliseconds that a script may run; 0 for no limit.
+    pub lua_time_ms: u64,
+    /// Milliseconds from which on others are told that it is busy; 0 for never.
+    pub busy_reply_ms: u64,
+    /// Instructions that a script may run through; 0 for no limit.
+    pub lua_steps_max: u64,
+    /// Lines that scripts may write into the log in a second; 0 for no limit.
+    pub lua_log_max: u64,
+    /// Memory that each thread's Lua may take.
+    pub lua_memory_max: usize,
+    /// What the scripts that the server knows may take.
+    pub script_cache_max: usize,
+    /// The index underneath.
+    pub index: IndexSettings,
+    /// Microseconds from which on SLOWLOG keeps a request; negative for none.
+    pub slowlog_threshold_us: i64,
+    /// Requests that SLOWLOG keeps.
+    pub slowlog_len_max: usize,
+    /// Milliseconds from which on LATENCY keeps what took so long; 0 for none.
+    pub latency_threshold_ms: u64,
+    /// Who may use DEBUG.
+    pub debug_command: Guard,
+    /// What outlasts the server.
+    pub log: LogSettings,
+    /// What is told to people.
+    pub log_level: LogLevel,
+    /// How it is written.
+    pub log_format: LogFormat,
+    /// `ADDR:PORT` for metrics, health checks and the status page, if any.
+    pub admin: Option<String>,
+    /// Milliseconds after which a thread that does not go round is called stuck; 0 for never.
+    pub watchdog_ms: u64,
+    /// Seconds after which a process that was asked to end does so whatever it waits for; 0 for never.
+    pub shutdown_timeout_s: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            file: None,
+            changed: BTreeSet::new(),
+            listen: Vec::new(),
+            bind: vec!["127.0.0.1".to_string()],
+            port: 6379,
+            unixsocket: None,
+            unixsocketperm: 0o700,
+            protected_mode: true,
+            requirepass: Secret::default(),
+            aclfile: None,
+            acllog_len_max: 128,
+            auth_failure_delay_ms: 250,
+            enable_protected_configs: Guard::No,
+            tls: TlsSettings::default(),
+            handshake_timeout_s: 30,
+            memcached: MemcachedSettings::default(),
+            threads: 0,
+            maxclients: 10_000,
+            waiting_max: 1_000,
+            watched_max: 1_000,
+            timeout_s: 0,
+            request_timeout_s: 30,
+            tcp_keepalive_s: 300,
+            tcp_backlog: 511,
+            query_buffer_max: 1 << 30,
+            output_soft_max: 1 << 20,
+            output_soft_s: 60,
+            output_hard_max: 1 << 30,
+            client_memory_max: 2 << 30,
+            subscriber_output_max: 32 << 20,
+            notify: Notify::default(),
+            subscriptions_max: 10_000,
+            tracking_keys_max: 1_000_000,
+            tracking_memory_max: 128 << 20,
+            unreclaimed_max: 1 << 30,
+            memory_max: 0,
+            policy_is_chosen: false,
+            eviction: EvictionOptions {
+                policy: EvictionPolicy::Heat,
+                ..EvictionOptions::default()
+            },
+            lfu_decay_min: 1,
+            pinned_percent: 25,
+            checksum: Checksum::default(),
+            history: 0,
+            history_bytes_max: 1 << 20,
+            key_len_max: 64 << 10,
+            bulk_len_max: 512 << 20,
+            args_max: 1 << 20,
+            inline_len_max: 64 << 10,
+            lua_time_ms: 5_000,
+            busy_reply_ms: 5_000,
+            lua_steps_max: 0,
+            lua_log_max: 100,
+            lua_memory_max: 256 << 20,
+            script_cache_max: 64 << 20,
+            index: IndexSettings::default(),
+            slowlog_threshold_us: 10_000,
+            slowlog_len_max: 128,
+            latency_threshold_ms: 0,
+            debug_command: Guard::No,
+            log: LogSettings::default(),
+            log_level: LogLevel::Notice,
+            log_format: LogFormat::Human,
+            admin: None,
+            watchdog_ms: 5_000,
+            shutdown_timeout_s: 10,
+        }
+    }
+}
+
+/// How much is logged, by Redis's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Nothing at all.
+    Nothing,
+    /// What stops the server or loses data.
+    Error,
+    /// What a person should look at.
+    Warning,
+    /// What a person wants to know in production.
+    Notice,
+    /// What helps to understand clients.
+    Verbose,
+    /// Everything.
+    Debug,
+}
+
+impl LogLevel {
+    const NAMES: [(LogLevel, &'static str, &'static str); 6] = [
+        (LogLevel::Nothing, "nothing", "off"),
+        (LogLevel::Error, "error", "error"),
+        (LogLevel::Warning, "warning", "warn"),
+        (LogLevel::Notice, "notice", "info"),
+        (LogLevel::Verbose, "verbose", "debug"),
+        (LogLevel::Debug, "debug", "trace"),
+    ];
+
+    /// Redis's name of the level.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|n| n.0 == self).map_or("notice", |n| n.1)
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let wanted = text.to_ascii_lowercase();
+        // Redis's names go first: its "debug" is the most detailed level.
+        let by_name = Self::NAMES.iter().find(|n| n.1 == wanted);
+        by_name
+            .or_else(|| Self::NAMES.iter().find(|n| n.2 == wanted))
+            .map(|n| n.0)
+            .ok_or_else(|| "must be error, warning, notice, verbose, debug or nothing".to_string())
+    }
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Human,
+    /// For programs: one JSON object a line.
+    Json,
+}
+
+impl Config {
+    /// Gives the store its limits of memory.
+    ///
+    /// # Errors
+    /// The index has no room for what the policy wants to know of accesses, and there is a limit that it is for.
+    pub fn limit_memory(&self, store: &Store) -> Result<(), String> {
+        let bytes = |max| if max == 0 { u64::MAX } else { max as u64 };
+        match store.set_eviction(self.eviction) {
+            Err(why) if self.memory_max > 0 => return Err(format!("maxmemory-policy: {why}")),
+            _ => {}
+        }
+        store.set_limbo_max(bytes(self.unreclaimed_max));
+        store.set_memory_max(bytes(self.memory_max));
+        let pinned = if self.memory_max == 0 {
+            usize::MAX
+        } else {
+            self.memory_max / 100 * usize::from(self.pinned_percent)
+        };
+        store.set_pinned_max(pinned);
+        Ok(())
+    }
+
+    /// The addresses to bind, as text.
+    pub fn addresses(&self) -> Vec<String> {
+        match (self.listen.as_slice(), self.port) {
+            // As Redis's files ask for TLS or a unix socket alone.
+            ([], 0) if self.listens_elsewhere() => Vec::new(),
+            ([], port) => self.bound_to(port),
+            (listen, _) => listen.to_vec(),
+        }
+    }
+
+    /// Whether it listens for something else than plain TCP connections of Redis's protocol.
+    fn listens_elsewhere(&self) -> bool {
+        let others = [&self.tls_addresses(), &self.memcached.listen];
+        self.unixsocket.is_some() || others.iter().any(|addresses| !addresses.is_empty())
+    }
+
+    /// The same for TLS.
+    pub fn tls_addresses(&self) -> Vec<String> {
+        match (self.tls.listen.as_slice(), self.tls.port) {
+            ([], 0) => Vec::new(),
+            ([], port) => self.bound_to(port),
+            (listen, _) => listen.to_vec(),
+        }
+    }
+
+    /// The addresses of `bind` with a port.
+    fn bound_to(&self, port: u16) -> Vec<String> {
+        let with_port = |text: &String| {
+            // It may be missing: what binds it sees the '-', too.
+            let (optional, address) = match text.strip_prefix('-') {
+                Some(address) => ("-", address),
+                None => ("", text.as_str()),
+            };
+            match address {
+                "::*" => format!("{optional}[::]:{port}"),
+                _ if address.contains(':') => format!("{optional}[{address}]:{port}"),
+                _ => format!("{optional}{address}:{port}"),
+            }
+        };
+        self.bind.iter().map(with_port).collect()
+    }
+}

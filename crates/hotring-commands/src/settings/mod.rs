@@ -1,0 +1,14 @@
+//! Settings: their values, the table that names and explains each, and the sources that they are read from.
+
+pub mod config;
+pub(crate) mod engine;
+pub mod guard;
+mod setting;
+mod sources;
+mod table;
+mod values;
+
+pub use setting::{Change, Setting};
+pub use sources::{Counterpart, counterpart, toml_value};
+pub(crate) use sources::{change_running, rewrite_file};
+pub use table::{find, settings};

@@ -1,0 +1,236 @@
+//! Messages on their way to a connection, from any thread.
+//!
+//! ```text
+//!   any thread --> inbox, as it is to be sent --> the connection's task, between two replies
+//! ```
+//! What may come, and how it is written, depends on what the connection has asked for. It says so in the inbox,
+//! under the same lock under which others write there: what it is sent is always what it has asked for last, and
+//! behind the reply that ends something nothing of that comes.
+
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+use hotring_protocol::{Version, Writer};
+
+use super::shared::{ClientShared, MESSAGES, OVERFLOWED, USERS_CHANGED};
+
+/// What is to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    /// That copies are old. Never sent before a reply that was under way when it came, as that may be such a copy.
+    invalidations: Vec<u8>,
+    /// Of channels, and requests that are shown. Sent behind the others: who publishes that a key has changed counts
+    /// on that.
+    messages: Vec<u8>,
+    version: Version,
+    /// It listens to a channel or pattern.
+    listens: bool,
+}
+
+impl Inbox {
+    fn len(&self) -> usize {
+        self.invalidations.len() + self.messages.len()
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn memory(&self) -> usize {
+        self.invalidations.capacity() + self.messages.capacity()
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.invalidations, self.messages) = (Vec::new(), Vec::new());
+    }
+
+    fn move_to(&mut self, out: &mut Vec<u8>) {
+        for bytes in [&mut self.invalidations, &mut self.messages] {
+            let bytes = std::mem::take(bytes);
+            if out.is_empty() && !bytes.is_empty() {
+                *out = bytes;
+            } else {
+                out.extend_from_slice(&bytes);
+            }
+        }
+    }
+}
+
+impl ClientShared {
+    /// Puts a message that `write` writes into the inbox, unless more than `max` bytes wait to be sent
+    /// then, or 0: then the connection is to end.
+    pub(crate) fn deliver(&self, max: usize, write: impl FnOnce(&mut Writer<'_>)) {
+        self.put(max, |inbox| write(&mut Writer::new(&mut inbox.messages, inbox.version)));
+    }
+
+    /// The same of a message that copies are old. In RESP2 nothing may come unasked: there it goes to who listens,
+    /// if it may go `by_channel`, and to nobody else.
+    pub(crate) fn invalidate(
+        &self,
+        max: usize,
+        by_channel: bool,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) {
+        self.put(max, |inbox| match inbox.version {
+            Version::Resp3 => write(&mut Writer::new(&mut inbox.invalidations, Version::Resp3)),
+            Version::Resp2 if by_channel && inbox.listens => {
+                write(&mut Writer::new(&mut inbox.messages, Version::Resp2));
+            }
+            Version::Resp2 => {}
+        });
+    }
+
+    fn put(&self, max: usize, write: impl FnOnce(&mut Inbox)) {
+        let mut inbox = self.inbox();
+        // ORDERING: Relaxed, here and below: the lock of the inbox orders what is in it, that of the waker
+        // the mark before the look for it.
+        if self.has_left() || self.signals.load(Ordering::Relaxed) & OVERFLOWED != 0 {
+            return;
+        }
+        let before = inbox.len();
+        write(&mut inbox);
+        if inbox.len() == before {
+            return;
+        }
+        // ORDERING: Relaxed, a limit need not be exact while the other side is sending.
+        let waiting = inbox.len() + self.unsent_len.load(Ordering::Relaxed);
+        let signal = if max > 0 && waiting > max { OVERFLOWED } else { MESSAGES };
+        if signal == OVERFLOWED {
+            inbox.clear();
+        }
+        let before = self.signals.fetch_or(signal, Ordering::Relaxed);
+        drop(inbox);
+        if before & signal == 0 {
+            self.wake();
+        }
+    }
+
+    /// Moves what is in the inbox to `out`. Not while users have changed: it may have come after the change,
+    /// and be no longer for this one.
+    pub fn fetch(&self, out: &mut Vec<u8>) {
+        self.fetch_from(&mut self.inbox(), out);
+    }
+
+    /// Changes the version of messages, behind those that are there. False if users have changed, and nothing is done.
+    pub(super) fn change_version(&self, version: Version, out: &mut Vec<u8>) -> bool {
+        let mut inbox = self.inbox();
+        let is_fetched = self.fetch_from(&mut inbox, out);
+        if is_fetched {
+            inbox.version = version;
+        }
+        is_fetched
+    }
+
+    /// Says whether it listens.
+    pub(super) fn show_listens(&self, listens: bool) {
+        self.inbox().listens = listens;
+    }
+
+    /// Moves the messages, without invalidations, to `out`, and says whether it still listens, so that no others come
+    /// of what has ended. False if users have changed, and nothing is done.
+    pub(super) fn end_messages(&self, listens: bool, out: &mut Vec<u8>) -> bool {
+        let mut inbox = self.inbox();
+        if self.have_users_changed() {
+            return false;
+        }
+        inbox.listens = listens;
+        out.append(&mut inbox.messages);
+        inbox.messages = Vec::new();
+        true
+    }
+
+    fn fetch_from(&self, inbox: &mut Inbox, out: &mut Vec<u8>) -> bool {
+        if self.have_users_changed() {
+            return false;
+        }
+        // ORDERING: Relaxed, under the lock of the inbox.
+        self.signals.fetch_and(!MESSAGES, Ordering::Relaxed);
+        inbox.move_to(out);
+        true
+    }
+
+    /// Asked under the lock of the inbox: who put a message there after the change's reply has made the mark of the
+    /// change visible with it.
+    fn have_users_changed(&self) -> bool {
+        // ORDERING: Relaxed, as that says.
+        self.signals.load(Ordering::Relaxed) & USERS_CHANGED != 0
+    }
+
+    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        // A message that was written in half by a panic is not to be sent, but nothing panics there.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client() -> ClientShared {
+        ClientShared::new(1, String::new(), String::new(), 0, 0)
+    }
+
+    fn fetched(client: &ClientShared) -> String {
+        let mut out = Vec::new();
+        client.fetch(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Others may hold a connection that has ended for long, and its messages were once held with it.
+    #[test]
+    fn who_has_left_holds_no_messages() {
+        let client = client();
+        let tell = || client.deliver(0, |w| w.simple("news"));
+        tell();
+        assert!(client.inbox().memory() > 0);
+        client.leave();
+        assert_eq!(client.inbox().memory(), 0);
+        tell();
+        assert_eq!(client.inbox().memory(), 0);
+    }
+
+    /// Whether a connection listens was once asked before its inbox was locked: a message could follow the reply
+    /// that it listens no more, and was taken for another reply.
+    #[test]
+    fn in_resp2_an_invalidation_comes_only_to_who_listens() {
+        let client = client();
+        let tell = |by_channel| client.invalidate(0, by_channel, |w| w.simple("old"));
+        tell(true);
+        assert_eq!((fetched(&client).as_str(), client.signals()), ("", 0));
+        client.show_listens(true);
+        tell(false);
+        assert_eq!(fetched(&client), "");
+        tell(true);
+        let mut out = Vec::new();
+        assert!(client.end_messages(false, &mut out));
+        assert_eq!(out, b"+old\r\n", "before the reply");
+        tell(true);
+        assert_eq!(fetched(&client), "", "behind it");
+        assert!(client.change_version(Version::Resp3, &mut out));
+        tell(false);
+        assert_eq!(fetched(&client), "+old\r\n");
+    }
+
+    #[test]
+    fn invalidations_come_before_messages_and_never_before_a_reply_under_way() {
+        let client = client();
+        let mut out = Vec::new();
+        client.change_version(Version::Resp3, &mut out);
+        client.deliver(0, |w| w.simple("news"));
+        client.invalidate(0, false, |w| w.simple("old"));
+        assert_eq!(fetched(&client), "+old\r\n+news\r\n");
+        client.deliver(0, |w| w.simple("news"));
+        client.invalidate(0, false, |w| w.simple("old"));
+        assert!(client.end_messages(false, &mut out));
+        assert_eq!(out, b"+news\r\n");
+        assert_eq!(fetched(&client), "+old\r\n");
+    }
+
+    #[test]
+    fn nothing_moves_while_users_have_changed() {
+        let client = client();
+        client.deliver(0, |w| w.simple("news"));
+        client.users_changed();
+        let mut out = Vec::new();
+        assert!(!client.end_messages(false, &mut out));
+        assert!(!client.change_version(Version::Resp3, &mut out));
+        assert_eq!((fetched(&client).as_str(), out.len()), ("", 0));
+    }
+}

@@ -1,0 +1,340 @@
+//! What any thread may know of a connection, and ask of it.
+
+use std::borrow::Cow;
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+use hotring_protocol::CommandId;
+use hotring_store::Stamp;
+
+use super::inbox::Inbox;
+use crate::state::tracking;
+
+/// How somebody else has ended a wait (CLIENT UNBLOCK).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unblocked {
+    /// As if its time were over.
+    TimedOut,
+    /// By an error.
+    Failed,
+}
+
+/// Values of [`ClientShared::waiting`]: it does not, for a key, for a key until its own thread notes that somebody
+/// has ended it, for the end of a pause.
+pub(super) const RUNS: u8 = 0;
+pub(super) const WAITS: u8 = 1;
+const TIMED_OUT: u8 = 2;
+const FAILED: u8 = 3;
+pub(super) const PAUSED: u8 = 4;
+
+/// What clients tell about themselves. Boxes, here and below, as there may be many thousands.
+#[derive(Clone, Debug)]
+pub struct Labels {
+    /// The user that it has become.
+    pub user: Cow<'static, str>,
+    /// CLIENT SETNAME.
+    pub name: Box<str>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub lib_name: Box<str>,
+    /// CLIENT SETINFO LIB-VER.
+    pub lib_ver: Box<str>,
+}
+
+/// What any thread may know about a connection.
+#[derive(Debug)]
+pub struct ClientShared {
+    /// Unique over the life of the process, from 1.
+    pub id: u64,
+    /// The other side's address.
+    pub peer: Box<str>,
+    /// Our address.
+    pub local: Box<str>,
+    /// Which thread serves it.
+    pub thread: usize,
+    /// Unix milliseconds of the accept.
+    pub connected_at: u64,
+    /// Unix milliseconds of the last bytes received.
+    pub active_at: AtomicU64,
+    /// The last command, as [`CommandId`]'s number plus one; 0 before the first.
+    pub last_command: AtomicU16,
+    /// 2 or 3.
+    pub protocol: AtomicU8,
+    /// Bytes of the unfinished request.
+    pub input_len: AtomicUsize,
+    /// Bytes reserved for it beyond these.
+    pub input_free: AtomicUsize,
+    /// Unix milliseconds since which an unfinished request is being waited for; 0 if none is.
+    pub request_since: AtomicU64,
+    /// Unix milliseconds since which it has to authenticate; 0 if it need not.
+    pub locked_since: AtomicU64,
+    /// Bytes that wait to be sent.
+    pub unsent_len: AtomicUsize,
+    /// Bytes of memory that these take, with its part of long values that others have, too.
+    pub output_memory: AtomicUsize,
+    /// Bytes of memory of both buffers that the store does not count.
+    pub beside_memory: AtomicUsize,
+    /// Channels that it listens to.
+    pub channels: AtomicUsize,
+    /// Patterns that it listens to.
+    pub patterns: AtomicUsize,
+    /// Commands in its transaction, -1 if it has none.
+    pub queued: AtomicI64,
+    /// Bytes of memory that they take.
+    pub queued_len: AtomicUsize,
+    /// About what the names take that it listens to, tracks by, or watches, in its own lists and in those of all.
+    pub names_memory: AtomicUsize,
+    /// It ends once its replies are sent.
+    pub closes: AtomicBool,
+    /// It is shown every request.
+    pub monitors: AtomicBool,
+    /// Whether it waits, and for what.
+    pub(super) waiting: AtomicU8,
+    /// CLIENT NO-EVICT.
+    pub no_evict: AtomicBool,
+    /// CLIENT NO-TOUCH.
+    pub no_touch: AtomicBool,
+    /// [`TRACKING`], [`BROADCASTS`], [`BROKEN_REDIRECT`].
+    pub tracking: AtomicU8,
+    /// The connection that is told in its place: 0 if there is none, -1 if it keeps no copies.
+    pub redirect: AtomicI64,
+    has_left: AtomicBool,
+    labels: Mutex<Labels>,
+    /// What the keys were that it watches.
+    watched: Mutex<Vec<Arc<Stamp>>>,
+    /// [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
+    pub(super) signals: AtomicU8,
+    pub(super) inbox: Mutex<Inbox>,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// CLIENT TRACKING ON.
+pub const TRACKING: u8 = 1;
+/// With BCAST.
+pub const BROADCASTS: u8 = 2;
+/// The connection has ended that should have been told in its place.
+pub const BROKEN_REDIRECT: u8 = 4;
+
+/// Somebody asked the connection to end.
+pub const KILLED: u8 = 1;
+/// There are messages in its inbox.
+pub const MESSAGES: u8 = 2;
+/// More messages came than may wait: the connection is to end.
+pub const OVERFLOWED: u8 = 4;
+/// Users have changed, and its own may be among them.
+pub const USERS_CHANGED: u8 = 8;
+
+pub(super) fn unblocked(waiting: u8) -> Option<Unblocked> {
+    match waiting {
+        TIMED_OUT => Some(Unblocked::TimedOut),
+        FAILED => Some(Unblocked::Failed),
+        _ => None,
+    }
+}
+
+/// A key that the connection waits for has changed.
+impl Wake for ClientShared {
+    fn wake(self: Arc<Self>) {
+        ClientShared::wake(&self);
+    }
+}
+
+impl ClientShared {
+    /// A connection that has just been accepted.
+    pub(crate) fn new(id: u64, peer: String, local: String, thread: usize, now: u64) -> Self {
+        ClientShared {
+            id,
+            peer: peer.into(),
+            local: local.into(),
+            thread,
+            connected_at: now,
+            active_at: AtomicU64::new(now),
+            last_command: AtomicU16::new(0),
+            protocol: AtomicU8::new(2),
+            input_len: AtomicUsize::new(0),
+            input_free: AtomicUsize::new(0),
+            request_since: AtomicU64::new(0),
+            locked_since: AtomicU64::new(0),
+            unsent_len: AtomicUsize::new(0),
+            output_memory: AtomicUsize::new(0),
+            beside_memory: AtomicUsize::new(0),
+            channels: AtomicUsize::new(0),
+            patterns: AtomicUsize::new(0),
+            queued: AtomicI64::new(-1),
+            queued_len: AtomicUsize::new(0),
+            names_memory: AtomicUsize::new(0),
+            closes: AtomicBool::new(false),
+            monitors: AtomicBool::new(false),
+            waiting: AtomicU8::new(RUNS),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            tracking: AtomicU8::new(0),
+            redirect: AtomicI64::new(-1),
+            has_left: AtomicBool::new(false),
+            labels: Mutex::new(Labels {
+                user: "default".into(),
+                name: Box::default(),
+                lib_name: Box::default(),
+                lib_ver: Box::default(),
+            }),
+            watched: Mutex::default(),
+            signals: AtomicU8::new(0),
+            inbox: Mutex::default(),
+            waker: Mutex::default(),
+        }
+    }
+
+    /// What the client has told about itself.
+    pub fn labels(&self) -> Labels {
+        self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what the client has told about itself.
+    pub(crate) fn relabel(&self, change: impl FnOnce(&mut Labels)) {
+        change(&mut self.labels.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// What the keys were that it watches.
+    pub(crate) fn watched(&self) -> Vec<Arc<Stamp>> {
+        self.lock_watched().clone()
+    }
+
+    /// How many keys it watches.
+    pub(crate) fn watched_len(&self) -> usize {
+        self.lock_watched().len()
+    }
+
+    pub(super) fn show_watched(&self, watched: &[Arc<Stamp>]) {
+        *self.lock_watched() = watched.to_vec();
+    }
+
+    fn lock_watched(&self) -> MutexGuard<'_, Vec<Arc<Stamp>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers how to wake the connection's task.
+    pub fn set_waker(&self, waker: &Waker) {
+        let mut kept = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Some(waker.clone());
+    }
+
+    /// Wakes the connection's task so that it looks at its flags.
+    pub fn wake(&self) {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Asks the connection to end, without sending what is still unsent.
+    pub fn kill(&self) {
+        // ORDERING: Release pairs with the Acquire in `signals`; the waker's own lock would do.
+        self.signals.fetch_or(KILLED, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether it waits, for a key or for the end of a pause.
+    pub fn is_waiting(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release of the end of a wait: `active_at` is then its end.
+        self.waiting.load(Ordering::Acquire) != RUNS
+    }
+
+    /// How somebody has ended its wait for a key, if that has not been noted yet.
+    pub fn unblocked(&self) -> Option<Unblocked> {
+        // ORDERING: Relaxed, the word says all that there is to say.
+        unblocked(self.waiting.load(Ordering::Relaxed))
+    }
+
+    /// Ends its wait for a key; false if there is none, or it has ended.
+    pub(crate) fn unblock(&self, how: Unblocked) -> bool {
+        let ended = match how {
+            Unblocked::TimedOut => TIMED_OUT,
+            Unblocked::Failed => FAILED,
+        };
+        // ORDERING: Relaxed, as in `unblocked`: either this or the wait's own end comes first.
+        let swapped =
+            self.waiting.compare_exchange(WAITS, ended, Ordering::Relaxed, Ordering::Relaxed);
+        if swapped.is_ok() {
+            self.wake();
+        }
+        swapped.is_ok()
+    }
+
+    /// Notes that the connection has ended. What was to be sent goes, and nothing more comes.
+    pub(crate) fn leave(&self) {
+        let mut inbox = self.inbox();
+        // ORDERING: Relaxed, here and in `has_left`: who has to know asks under the lock of the inbox.
+        self.has_left.store(true, Ordering::Relaxed);
+        inbox.clear();
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
+    /// Whether it listens to channels or patterns.
+    pub(crate) fn listens(&self) -> bool {
+        // ORDERING: Relaxed, two figures that are each published on their own.
+        self.channels.load(Ordering::Relaxed) + self.patterns.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn show_tracking(&self, options: Option<&tracking::Options>) {
+        let broadcasts = |options: &tracking::Options| options.mode == tracking::Mode::Broadcast;
+        let broadcasts = if options.is_some_and(broadcasts) { BROADCASTS } else { 0 };
+        let flags = if options.is_some() { TRACKING | broadcasts } else { 0 };
+        let redirect = options.map_or(-1, |options| options.redirect.unwrap_or(0) as i64);
+        // ORDERING: Relaxed, shown to people.
+        self.tracking.store(flags, Ordering::Relaxed);
+        self.redirect.store(redirect, Ordering::Relaxed);
+    }
+
+    /// Notes that the connection has ended that should have been told in its place.
+    pub(crate) fn note_broken_redirect(&self) {
+        // ORDERING: Relaxed, shown to people.
+        self.tracking.fetch_or(BROKEN_REDIRECT, Ordering::Relaxed);
+    }
+
+    /// Bytes that its buffers and lists take.
+    pub fn buffers_memory(&self) -> usize {
+        self.own_memory() + self.inbox().memory()
+    }
+
+    /// The same without messages on their way to it.
+    pub(crate) fn own_memory(&self) -> usize {
+        let buffers = [&self.input_len, &self.input_free, &self.output_memory];
+        let lists = [&self.queued_len, &self.names_memory];
+        // ORDERING: Relaxed, each is published on its own, and the sum is compared with a limit.
+        buffers.iter().chain(&lists).map(|field| field.load(Ordering::Relaxed)).sum()
+    }
+
+    /// As [`buffers_memory`](Self::buffers_memory), without what the store counts: long values that arrive or leave.
+    pub(crate) fn memory_beside(&self) -> usize {
+        let own = [&self.beside_memory, &self.queued_len, &self.names_memory];
+        // ORDERING: Relaxed, as above.
+        let own: usize = own.iter().map(|field| field.load(Ordering::Relaxed)).sum();
+        own + self.inbox().memory()
+    }
+
+    /// Tells the connection that users have changed.
+    pub(crate) fn users_changed(&self) {
+        // ORDERING: Release pairs with the Acquire in `signals`: who sees it finds the users as changed.
+        self.signals.fetch_or(USERS_CHANGED, Ordering::Release);
+        self.wake();
+    }
+
+    /// What others want of the connection: [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
+    #[inline]
+    pub fn signals(&self) -> u8 {
+        // ORDERING: Acquire pairs with the Release in `kill` and `users_changed`.
+        self.signals.load(Ordering::Acquire)
+    }
+
+    /// Publishes the last command of a batch.
+    #[inline]
+    pub(crate) fn ran(&self, id: CommandId) {
+        self.last_command.store(id as u16 + 1, Ordering::Relaxed);
+    }
+}

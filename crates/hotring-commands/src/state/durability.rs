@@ -1,0 +1,131 @@
+//! The state of the write-ahead log: how far it is, and what happens to writes when it fails. Its threads are in
+//! [`crate::tasks::write_log`].
+//!
+//! A reply waits for the log in its connection (`socket`), not in a thread. A request that writes is refused while
+//! the log is in trouble, unless the settings say that the server must go on without.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Poll, Waker};
+
+use hotring_log::{Log, Lsn, Trouble};
+
+use crate::settings::config::{LogSettings, OnError};
+use crate::state::snapshots::Snapshots;
+
+/// What the server knows of its log.
+#[derive(Default)]
+pub struct Durability {
+    /// There once the log has been read, if there is one.
+    parts: OnceLock<Parts>,
+    /// It is written no more, and the server goes on without.
+    is_abandoned: AtomicBool,
+}
+
+struct Parts {
+    log: Arc<Log>,
+    snapshots: Snapshots,
+}
+
+impl Durability {
+    /// Of a log, without a server.
+    #[cfg(feature = "testing")]
+    pub fn of(log: Arc<Log>, snapshots: Snapshots) -> Durability {
+        let parts = OnceLock::from(Parts { log, snapshots });
+        Durability { parts, is_abandoned: AtomicBool::new(false) }
+    }
+
+    /// The log and its snapshots, once the server has read what was there.
+    pub fn begin(&self, log: Arc<Log>, snapshots: Snapshots) {
+        let is_first = self.parts.set(Parts { log, snapshots }).is_ok();
+        debug_assert!(is_first, "a server starts once");
+    }
+
+    /// The log is given up; the server goes on without it.
+    pub fn abandon(&self) {
+        // ORDERING: Relaxed, see `is_abandoned`.
+        self.is_abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Other settings are to hold.
+    pub fn change(&self, new: &LogSettings) {
+        if let Some(log) = self.log() {
+            log.set_when(new.when);
+            log.set_unwritten_max(new.queue_max as u64);
+        }
+    }
+
+    /// The snapshots, if there is a log.
+    pub fn snapshots(&self) -> Option<&Snapshots> {
+        Some(&self.parts.get()?.snapshots)
+    }
+
+    /// The log, if there is one.
+    #[inline]
+    pub fn log(&self) -> Option<&Arc<Log>> {
+        Some(&self.parts.get()?.log)
+    }
+
+    /// Nobody writes any more: what is still unwritten is to be written and synced.
+    pub fn close(&self) {
+        if let Some(Parts { log, snapshots }) = self.parts.get() {
+            snapshots.close();
+            log.close();
+        }
+    }
+
+    /// Whether writes up to this record may be acknowledged.
+    #[inline]
+    pub fn has_reached(&self, lsn: Lsn) -> bool {
+        self.log().is_none_or(|log| log.has_reached(lsn))
+    }
+
+    /// Ready once they may be, or with the reason why they must not be.
+    pub fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), Trouble>> {
+        let Some(log) = self.log() else { return Poll::Ready(Ok(())) };
+        log.poll_reached(lsn, waker)
+    }
+
+    /// Why nothing is written at present, if so.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.log()?.trouble()
+    }
+
+    /// Whether the log is not synced up to this record yet, and may be one day.
+    pub(crate) fn may_sync(&self, lsn: Lsn) -> bool {
+        let may = |log: &Arc<Log>| log.trouble().is_none_or(|trouble| trouble.may_pass);
+        !self.is_abandoned() && self.log().is_some_and(|log| log.synced() < lsn && may(log))
+    }
+
+    /// Whether more waits to be written than may: writes are to wait.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.log().is_some_and(|log| log.is_full() && log.trouble().is_none())
+    }
+
+    /// The error of a write, if writes are refused.
+    pub fn refuses(&self, settings: &LogSettings) -> Option<String> {
+        let trouble = self.log()?.trouble()?;
+        (settings.on_error == OnError::Stop && !self.is_abandoned()).then(|| refusal(&trouble))
+    }
+
+    /// Whether requests have to be looked at one by one, as some may have to wait or are refused.
+    pub(crate) fn is_held_up(&self, settings: &LogSettings) -> bool {
+        self.is_full() || self.refuses(settings).is_some()
+    }
+
+    /// Whether the log is written no more and writes are taken all the same.
+    pub fn is_abandoned(&self) -> bool {
+        // ORDERING: Relaxed; who finds it false a moment too late refuses a write more.
+        self.is_abandoned.load(Ordering::Relaxed)
+    }
+}
+
+/// The error of a write that is not logged. Clients know the code from Redis.
+pub fn refusal(trouble: &Trouble) -> String {
+    let end = match trouble.may_pass {
+        true => "it is tried again each second",
+        false => "the server has to be started anew once the disk is in order",
+    };
+    format!("MISCONF Errors writing to the log: {trouble}. Writes are refused, reads work; {end}")
+}

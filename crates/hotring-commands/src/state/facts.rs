@@ -1,0 +1,93 @@
+//! What the server tells about itself, collected once for INFO, for the metrics and for the status page.
+
+use std::sync::Arc;
+
+use hotring_store::Stats;
+use hotring_store::index::Stalled;
+
+use crate::observe::totals::Totals;
+use crate::settings::config::Config;
+use crate::state::server::Server;
+
+/// The state of the server at one moment.
+pub struct Facts<'a> {
+    pub server: &'a Server,
+    /// The counters since the last CONFIG RESETSTAT.
+    pub totals: Totals,
+    pub store: Stats,
+    /// Which thread keeps removed memory from being freed.
+    pub stalled: Option<Stalled>,
+    pub config: Arc<Config>,
+    /// Unix milliseconds.
+    pub now: u64,
+}
+
+impl<'a> Facts<'a> {
+    pub fn collect(server: &'a Server, now: u64) -> Self {
+        Facts {
+            server,
+            totals: server.totals(),
+            store: server.store.stats(),
+            stalled: server.store.stalled(),
+            config: server.config(),
+            now,
+        }
+    }
+
+    /// Memory of items, of the table, of connections and scripts: what `maxmemory` is about.
+    pub fn used_bytes(&self) -> u64 {
+        self.store.index.used_bytes()
+    }
+
+    /// Memory of the items that are there.
+    pub fn dataset_bytes(&self) -> u64 {
+        // `bytes` counts removed items until their memory is free again.
+        self.store.index.bytes.saturating_sub(self.store.index.limbo_bytes)
+    }
+}
+
+/// `1.50M`, as Redis writes sizes for people.
+pub fn human(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["B", "K", "M", "G"];
+    let mut size = bytes as f64;
+    let mut unit = 0;
+    while size >= 1024.0 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes}B") } else { format!("{size:.2}{}", UNITS[unit]) }
+}
+
+/// Resident memory of the process, 0 where the kernel does not tell.
+pub fn rss_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+/// User and system CPU time of the process in seconds, where the kernel tells.
+pub fn cpu_seconds() -> Option<(f64, f64)> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The second field is the program's name in parentheses and may hold spaces.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    let mut seconds = || Some(fields.next()?.parse::<u64>().ok()? as f64 / per_second);
+    Some((seconds()?, seconds()?))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sizes_for_people() {
+        assert_eq!(super::human(1023), "1023B");
+        assert_eq!(super::human(1536), "1.50K");
+        assert_eq!(super::human(3 << 30), "3.00G");
+    }
+
+    #[test]
+    fn the_kernel_tells_memory_and_cpu_time() {
+        assert!(super::rss_bytes() > 100_000);
+        assert!(super::cpu_seconds().is_some());
+    }
+}

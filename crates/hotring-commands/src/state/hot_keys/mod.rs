@@ -1,0 +1,294 @@
+//! Which keys are asked for most, as far as a sample of the requests tells, and how far that is.
+//!
+//! The executor notes some thousand requests a second ([`crate::exec`] says which), each with its keys or without
+//! any, and each with a weight: for how many requests it stands. What is known is about the last [`SPANS`] seconds. Each
+//! second has sums of its own, which go when it is over, whether or not there are requests.
+//!
+//! A thread keeps sums of [`SETS`] times [`WAYS`] keys by the algorithm *Space-Saving* (Metwally, Agrawal, El Abbadi,
+//! 2005) in each set: a key that has none takes the place of the lowest, and it is remembered how much of its sum is
+//! another's. That is part of the bounds, as is the chance of the sample.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::ops::AddAssign;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::state::thread_shared::ThreadShared;
+
+/// Seconds that shares are about, the present one among them.
+pub const SPANS: usize = 10;
+const SPAN_MS: u64 = 1000;
+
+/// A key has its place in one of so many sets, and a set so many places: where 3,000 requests a second are noted, a key
+/// that gets one in 1,000 has one in any case.
+const SETS: usize = 64;
+const WAYS: usize = 16;
+
+/// Longer ones are not noted.
+const KEY_LEN_MAX: usize = 1 << 10;
+
+/// Of a request with more keys no more are noted, and these stand for the others.
+const KEYS_MAX: usize = 16;
+
+/// A key that was met once may be any.
+const NOTES_MIN: u32 = 2;
+
+/// Bounds are this many standard deviations away: 19 shares of 20 are within.
+const DEVIATIONS: f64 = 2.0;
+
+/// From so many notes on the bounds are as far to one side as to the other.
+const EVEN_MIN: f64 = 64.0;
+
+/// What one thread has noted. It writes; others read now and then.
+#[derive(Debug, Default)]
+pub struct HotKeys(Mutex<Sketch>);
+
+#[derive(Debug, Default)]
+struct Sketch {
+    hasher: RandomState,
+    /// Empty until the first note.
+    sets: Vec<Vec<Kept>>,
+    /// All requests, also those for keys without a place and for none.
+    all: [Sum; SPANS],
+    /// The present second, counted from 1970. Its sums are at this number modulo [`SPANS`].
+    span: u64,
+}
+
+/// A key that has a place.
+#[derive(Debug)]
+struct Kept {
+    hash: u64,
+    key: Box<[u8]>,
+    own: [Sum; SPANS],
+    /// The weights of those that had the place before.
+    others: [f32; SPANS],
+    /// All weights together.
+    weight: f32,
+}
+
+/// Notes, added up.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    notes: u32,
+    weight: f32,
+    /// The squares of the weights: with few heavy notes less is certain than with many light ones.
+    squares: f32,
+}
+
+/// A key, and which part of all requests name it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HotKey {
+    pub key: Box<[u8]>,
+    /// From 0 to 1. Those of several keys may add up to more, as a request may have several.
+    pub share: f64,
+    /// With 19 chances in 20 it is between these two.
+    pub low: f64,
+    pub high: f64,
+    /// How often the key was met.
+    pub notes: u32,
+}
+
+impl HotKeys {
+    /// Notes a request that stands for `weight` of them.
+    #[cold]
+    pub(crate) fn note<'a, K: Iterator<Item = &'a [u8]>>(
+        &self,
+        keys: impl Fn() -> K,
+        weight: f64,
+        random: u64,
+        now: u64,
+    ) {
+        // Somebody reads: then there is one note less.
+        let Ok(mut sketch) = self.0.try_lock() else { return };
+        sketch.move_to(now);
+        let at = sketch.place();
+        sketch.all[at] += Sum::one(weight);
+        let stride = keys().count().div_ceil(KEYS_MAX).max(1);
+        let first = random as usize % stride;
+        let weight = weight * stride as f64;
+        let mut noted: [&[u8]; KEYS_MAX] = [b""; KEYS_MAX];
+        let mut n_noted = 0;
+        for key in keys().skip(first).step_by(stride) {
+            if key.len() <= KEY_LEN_MAX && !noted[..n_noted].contains(&key) {
+                noted[n_noted] = key;
+                n_noted += 1;
+                sketch.note(key, weight);
+            }
+        }
+    }
+
+    fn lock(&self, now: u64) -> MutexGuard<'_, Sketch> {
+        let mut sketch = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sketch.move_to(now);
+        sketch
+    }
+}
+
+/// The hottest keys of all threads, at most `len` of those that `shown` wants, the hottest first.
+pub fn hottest(
+    threads: &[ThreadShared],
+    now: u64,
+    len: usize,
+    shown: impl Fn(&[u8]) -> bool,
+) -> Vec<HotKey> {
+    let mut all = Sum::default();
+    let mut sums: HashMap<Box<[u8]>, (Sum, f64)> = HashMap::new();
+    for thread in threads {
+        let sketch = thread.hot_keys.lock(now);
+        all += sum(&sketch.all);
+        for kept in sketch.sets.iter().flatten() {
+            let (own, others) = sums.entry(kept.key.clone()).or_default();
+            *own += sum(&kept.own);
+            *others += f64::from(kept.others.iter().sum::<f32>());
+        }
+    }
+    sums.retain(|key, (own, _)| own.notes >= NOTES_MIN && shown(key));
+    let mut hottest: Vec<HotKey> = sums
+        .into_iter()
+        .map(|(key, (own, others))| HotKey::new(key, own, others, all.weight))
+        .collect();
+    hottest.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.key.cmp(&b.key)));
+    hottest.truncate(len);
+    for thread in threads {
+        let sketch = thread.hot_keys.lock(now);
+        for hot in &mut hottest {
+            let unseen = f64::from(sketch.unseen(&hot.key) / all.weight);
+            hot.high = (hot.high + unseen).min(1.0);
+        }
+    }
+    hottest
+}
+
+/// How many requests have been noted in the last [`SPANS`] seconds.
+pub fn notes(threads: &[ThreadShared], now: u64) -> u64 {
+    threads.iter().map(|thread| u64::from(sum(&thread.hot_keys.lock(now).all).notes)).sum()
+}
+
+impl HotKey {
+    fn new(key: Box<[u8]>, own: Sum, others: f64, all: f32) -> Self {
+        let (weight, all) = (f64::from(own.weight), f64::from(all));
+        // Where a request has many keys and one of them many times, that one may seem to be in more requests.
+        let share = (weight / all).min(1.0);
+        // As many notes of one weight tell as much.
+        let notes = weight * weight / f64::from(own.squares);
+        let (low, high) = bounds(share, notes);
+        HotKey { key, share, low, high: (high + others / all).min(1.0), notes: own.notes }
+    }
+}
+
+/// Where the share is of which so many notes make this one.
+fn bounds(share: f64, notes: f64) -> (f64, f64) {
+    let all = notes / share;
+    let square = DEVIATIONS * DEVIATIONS;
+    let (middle, deviation) = if notes >= EVEN_MIN {
+        (share, (share * (1.0 - share) / all).sqrt())
+    } else {
+        // Wilson's interval: of few notes those that were missed by chance may be more than those that were met.
+        let scale = 1.0 + square / all;
+        let deviation = (share * (1.0 - share) / all + square / (4.0 * all * all)).sqrt();
+        ((share + square / (2.0 * all)) / scale, deviation / scale)
+    };
+    ((middle - DEVIATIONS * deviation).max(0.0), (middle + DEVIATIONS * deviation).min(1.0))
+}
+
+impl Sketch {
+    fn note(&mut self, key: &[u8], weight: f64) {
+        let (hash, at) = (self.hasher.hash_one(key), self.place());
+        if self.sets.is_empty() {
+            self.sets.resize_with(SETS, Vec::new);
+        }
+        let set = &mut self.sets[hash as usize % SETS];
+        if let Some(known) = set.iter_mut().find(|kept| kept.hash == hash && *kept.key == *key) {
+            known.own[at] += Sum::one(weight);
+            known.weight += weight as f32;
+            return;
+        }
+        let mut new = Kept {
+            hash,
+            key: key.into(),
+            own: [Sum::default(); SPANS],
+            others: [0.0; SPANS],
+            weight: weight as f32,
+        };
+        new.own[at] = Sum::one(weight);
+        if set.len() < WAYS {
+            set.push(new);
+            return;
+        }
+        let lowest = set.iter_mut().min_by(|a, b| a.weight.total_cmp(&b.weight));
+        let lowest = lowest.expect("it is full");
+        for (at, others) in new.others.iter_mut().enumerate() {
+            *others = lowest.own[at].weight + lowest.others[at];
+        }
+        new.weight += lowest.weight;
+        *lowest = new;
+    }
+
+    /// What may have been noted of a key that has no place.
+    fn unseen(&self, key: &[u8]) -> f32 {
+        let place = self.hasher.hash_one(key) as usize % SETS;
+        let Some(set) = self.sets.get(place) else { return 0.0 };
+        if set.len() < WAYS || set.iter().any(|kept| *kept.key == *key) {
+            return 0.0;
+        }
+        set.iter().map(|kept| kept.weight).fold(f32::INFINITY, f32::min)
+    }
+
+    /// Where the present second's sums are.
+    fn place(&self) -> usize {
+        (self.span % SPANS as u64) as usize
+    }
+
+    /// Forgets what is longer ago than the seconds that are kept.
+    fn move_to(&mut self, now: u64) {
+        let span = now / SPAN_MS;
+        if span != self.span {
+            self.forget_until(span);
+        }
+    }
+
+    #[cold]
+    fn forget_until(&mut self, span: u64) {
+        // A clock that was put back a little goes on with the second that it had, until it is there again.
+        if span < self.span && self.span - span < SPANS as u64 {
+            return;
+        }
+        let passed = span.wrapping_sub(self.span).min(SPANS as u64);
+        let over: Vec<usize> = (0..passed).map(|i| ((span - i) % SPANS as u64) as usize).collect();
+        self.span = span;
+        over.iter().for_each(|at| self.all[*at] = Sum::default());
+        for set in &mut self.sets {
+            set.retain_mut(|kept| {
+                over.iter().for_each(|at| {
+                    (kept.own[*at], kept.others[*at]) = (Sum::default(), 0.0);
+                });
+                kept.weight = sum(&kept.own).weight + kept.others.iter().sum::<f32>();
+                kept.weight > 0.0
+            });
+        }
+    }
+}
+
+impl Sum {
+    fn one(weight: f64) -> Self {
+        Sum { notes: 1, weight: weight as f32, squares: (weight * weight) as f32 }
+    }
+}
+
+impl AddAssign for Sum {
+    fn add_assign(&mut self, other: Self) {
+        self.notes += other.notes;
+        self.weight += other.weight;
+        self.squares += other.squares;
+    }
+}
+
+fn sum(spans: &[Sum; SPANS]) -> Sum {
+    let mut sum = Sum::default();
+    spans.iter().for_each(|span| sum += *span);
+    sum
+}
+
+#[cfg(test)]
+mod tests;

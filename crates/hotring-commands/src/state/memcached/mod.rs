@@ -1,0 +1,11 @@
+//! What connections and threads share of memcached's protocol; the protocol's commands are in [`crate::memcached`].
+
+mod counts;
+mod detail;
+mod shared;
+mod users;
+
+pub(crate) use counts::{COUNT_NAMES, Count, Counts, Sums};
+pub(crate) use detail::Done;
+pub(crate) use hotring_protocol::memcached::NAMES;
+pub use shared::Shared;

@@ -1,0 +1,115 @@
+//! Who is shown every request (MONITOR), and how a request is shown.
+//!
+//! Threads ask whether there is anybody once a batch, together with the settings: a request costs nothing
+//! for it. A request is shown when it has run, a script before its commands.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hotring_protocol::{ArgsView, Flags, Spec};
+
+use crate::acl::has_secrets;
+use crate::host::clock;
+use crate::state::client::ClientShared;
+use crate::state::server::Server;
+
+/// Those who are shown all requests.
+#[derive(Default)]
+pub struct Monitors {
+    clients: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
+    len: AtomicUsize,
+}
+
+/// Who sends a request.
+#[derive(Clone, Copy)]
+pub(crate) enum From<'a> {
+    Client(&'a ClientShared),
+    Script,
+}
+
+impl Monitors {
+    /// Whether there is anybody.
+    pub(crate) fn any(&self) -> bool {
+        // ORDERING: Relaxed; who has begun to look sees requests from some moment on.
+        self.len.load(Ordering::Relaxed) > 0
+    }
+
+    /// Shows requests to a client from now on.
+    pub(crate) fn enter(&self, client: &Arc<ClientShared>) {
+        let mut clients = self.lock();
+        clients.insert(client.id, Arc::clone(client));
+        self.publish(&clients);
+    }
+
+    /// Shows it no more.
+    pub(crate) fn leave(&self, client: &ClientShared) {
+        let mut clients = self.lock();
+        clients.remove(&client.id);
+        self.publish(&clients);
+    }
+
+    fn publish(&self, clients: &BTreeMap<u64, Arc<ClientShared>>) {
+        // ORDERING: Relaxed, as in `any`.
+        self.len.store(clients.len(), Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientShared>>> {
+        // A change that panicked has left a whole map.
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Shows a request that has run, unless it is one of those that are shown otherwise or to nobody.
+pub(crate) fn show(spec: &Spec, args: ArgsView<'_>, from: From<'_>, server: &Server) {
+    if !spec.flags.contains(Flags::SKIP_MONITOR) {
+        show_always(spec, args, from, server);
+    }
+}
+
+/// Shows a request. Those of administrators are not shown: they may hold what others should not know.
+pub(crate) fn show_always(spec: &Spec, args: ArgsView<'_>, from: From<'_>, server: &Server) {
+    if !server.monitors.any() || spec.flags.contains(Flags::ADMIN) {
+        return;
+    }
+    let line = line(spec, args, from);
+    let inbox_max = server.config().subscriber_output_max;
+    for client in server.monitors.lock().values() {
+        client.deliver(inbox_max, |w| w.simple(&line));
+    }
+}
+
+/// Time, database, address, and the request in quotes.
+fn line(spec: &Spec, args: ArgsView<'_>, from: From<'_>) -> String {
+    let (seconds, microseconds) = clock::unix_parts();
+    let peer = match from {
+        From::Client(client) => &*client.peer,
+        From::Script => "lua",
+    };
+    let mut line = format!("{seconds}.{microseconds:06} [0 {peer}]");
+    let hides = has_secrets(spec.id, args);
+    for (i, arg) in args.iter().enumerate() {
+        line.push_str(" \"");
+        if hides && i > 0 {
+            line.push_str("(redacted)");
+        } else {
+            arg.iter().for_each(|byte| push_shown(*byte, &mut line));
+        }
+        line.push('"');
+    }
+    line
+}
+
+fn push_shown(byte: u8, line: &mut String) {
+    match byte {
+        b'"' | b'\\' => line.extend(['\\', byte.into()]),
+        b'\n' => line.push_str("\\n"),
+        b'\r' => line.push_str("\\r"),
+        b'\t' => line.push_str("\\t"),
+        0x07 => line.push_str("\\a"),
+        0x08 => line.push_str("\\b"),
+        b' '..=b'~' => line.push(byte.into()),
+        _ => write!(line, "\\x{byte:02x}").expect("a String takes every write"),
+    }
+}

@@ -1,0 +1,143 @@
+//! Keyspace notifications: who listens to `__keyspace@0__:KEY` or `__keyevent@0__:EVENT` is told what
+//! commands have done to keys.
+//!
+//! The store's session notes its changes while the setting asks for any ([`hotring_store::Change`]); here
+//! they get the names that Redis gives them. With the setting off, no command pays for it.
+
+use std::time::Duration;
+
+use hotring_protocol::{CommandId, Group, Spec};
+use hotring_store::{Change, Changed, Session};
+
+use crate::settings::config::Config;
+use crate::settings::config::notify::{
+    EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, NEW, STRING,
+};
+use crate::state::server::Server;
+
+/// Tells what a command has done.
+pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &Config) {
+    let changes = take_changes(store, server, config);
+    let teller = Teller { server, config };
+    if is_rename(spec) {
+        // The old name goes first, as if the steps had been the other way round.
+        changes.iter().for_each(|change| teller.creation(spec, change));
+        changes.iter().rev().for_each(|change| teller.change(spec, change));
+        return;
+    }
+    for change in &changes {
+        teller.creation(spec, change);
+        teller.change(spec, change);
+    }
+}
+
+/// What there is to tell of, once what has expired before is told.
+fn take_changes(store: &mut Session, server: &Server, config: &Config) -> Vec<Change> {
+    let changes = store.take_changes();
+    if !changes.is_empty() {
+        store.tell_expired(|key, late| {
+            expired(key, server, config);
+            server.expirer.note(Duration::from_millis(late));
+        });
+    }
+    changes
+}
+
+fn is_rename(spec: &Spec) -> bool {
+    matches!(spec.id, CommandId::Rename | CommandId::RenameNx)
+}
+
+/// Tells that a key's time was over.
+pub fn expired(key: &[u8], server: &Server, config: &Config) {
+    Teller { server, config }.event(EXPIRED, "expired", key);
+}
+
+/// Tells of what went to make room, among what a command without events of its own has done.
+pub fn tell_evicted(store: &mut Session, server: &Server, config: &Config) {
+    let teller = Teller { server, config };
+    let changes = take_changes(store, server, config);
+    for change in changes.iter().filter(|change| change.what == Changed::Evicted) {
+        teller.event(EVICTED, "evicted", &change.key);
+    }
+}
+
+struct Teller<'a> {
+    server: &'a Server,
+    config: &'a Config,
+}
+
+impl Teller<'_> {
+    fn creation(&self, spec: &Spec, change: &Change) {
+        let Changed::Stored { is_new, .. } = change.what else { return };
+        // Redis removes what it puts a whole item in place of.
+        if is_new || stored(spec).0 == GENERIC {
+            self.event(NEW, "new", &change.key);
+        }
+    }
+
+    fn change(&self, spec: &Spec, change: &Change) {
+        let key = &change.key;
+        match change.what {
+            Changed::Stored { expires, .. } => {
+                let (class, event) = stored(spec);
+                self.event(class, event, key);
+                // A copy brings its expiry along.
+                if expires && class != GENERIC {
+                    self.event(GENERIC, "expire", key);
+                }
+            }
+            Changed::Removed if is_rename(spec) => {
+                self.event(GENERIC, "rename_from", key);
+            }
+            Changed::Removed => {
+                // The last field of a hash takes the key along.
+                if spec.group == Group::Hash {
+                    let (class, event) = stored(spec);
+                    self.event(class, event, key);
+                }
+                self.event(GENERIC, "del", key);
+            }
+            Changed::Expiry { expires: true } => self.event(GENERIC, "expire", key),
+            Changed::Expiry { expires: false } => self.event(GENERIC, "persist", key),
+            Changed::Expired => self.event(EXPIRED, "expired", key),
+            Changed::Evicted => self.event(EVICTED, "evicted", key),
+        }
+    }
+
+    fn event(&self, class: u16, event: &str, key: &[u8]) {
+        let notify = self.config.notify;
+        if !notify.has(class) {
+            return;
+        }
+        let publish = |channel: &[&[u8]], message: &[u8]| {
+            let inbox_max = self.config.subscriber_output_max;
+            self.server.pubsub.publish(&channel.concat(), message, inbox_max);
+        };
+        if notify.has(KEYSPACE) {
+            publish(&[b"__keyspace@0__:", key], event.as_bytes());
+        }
+        if notify.has(KEYEVENT) {
+            publish(&[b"__keyevent@0__:", event.as_bytes()], key);
+        }
+    }
+}
+
+/// The class and the name of the event that a command stores a value by.
+fn stored(spec: &Spec) -> (u16, &'static str) {
+    use CommandId as Id;
+    match spec.id {
+        Id::Rename | Id::RenameNx => (GENERIC, "rename_to"),
+        Id::Copy => (GENERIC, "copy_to"),
+        Id::Restore => (GENERIC, "restore"),
+        Id::Incr | Id::Decr | Id::IncrBy | Id::DecrBy | Id::IncrEx => (STRING, "incrby"),
+        Id::IncrByFloat | Id::Append | Id::SetRange | Id::SetBit | Id::Rollback => {
+            (STRING, spec.name)
+        }
+        Id::HSet | Id::HSetNx | Id::HMSet => (HASH, "hset"),
+        _ if spec.group == Group::Hash => (HASH, spec.name),
+        _ => (STRING, "set"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

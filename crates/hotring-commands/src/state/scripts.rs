@@ -1,0 +1,534 @@
+//! The scripts that the server knows, shared by all threads, and who runs one.
+//!
+//! A thread compiles a script when it runs it first ([`crate::script`]); here are the texts. Those that
+//! came by EVAL make room for others, the longest unused first. Those that came by SCRIPT LOAD stay, as
+//! clients count on it, and are refused when there is no room.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use sha1::{Digest, Sha1};
+
+use crate::state::failure::Failure;
+
+/// What a session that runs a script is called where others ask who holds a key.
+pub(crate) const HOLDER: u32 = 1;
+
+/// What is answered where a script holds what is asked for.
+pub(crate) const BUSY: &str =
+    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+
+/// The SHA1 digest of a script's text.
+pub(crate) type Sha = [u8; 20];
+
+/// Length of a digest as clients write it.
+pub(crate) const DIGEST_LEN: usize = 2 * size_of::<Sha>();
+
+/// What a script takes in the cache besides its text, roughly.
+const ENTRY_LEN: usize = 512;
+
+/// A script.
+#[derive(Debug)]
+pub(crate) struct Script {
+    /// The digest as clients write it.
+    pub name: String,
+    /// What Lua gets.
+    pub code: Box<[u8]>,
+    /// It has said that it writes nothing.
+    pub no_writes: bool,
+    /// It has a first line, and has not said so there.
+    pub writes: bool,
+    /// What is known of the keys that it uses.
+    reach: AtomicU8,
+    /// SCRIPT LOAD has brought it.
+    kept: AtomicBool,
+    /// Unix milliseconds of its last use.
+    used_at: AtomicU64,
+}
+
+/// What is known of the keys that a script uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Reach {
+    /// It has not run yet.
+    Unknown,
+    /// It has used those that it was given.
+    Declared,
+    /// It has used others.
+    Wider,
+}
+
+/// The digest of a script's text.
+pub(crate) fn digest(text: &[u8]) -> Sha {
+    Sha1::digest(text).into()
+}
+
+/// The digest that a client wrote.
+pub(crate) fn parse_digest(text: &[u8]) -> Option<Sha> {
+    let mut sha = Sha::default();
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    if text.len() != DIGEST_LEN {
+        return None;
+    }
+    for (byte, pair) in sha.iter_mut().zip(text.chunks(2)) {
+        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    }
+    Some(sha)
+}
+
+/// A digest as 40 digits.
+pub(crate) fn digest_text(sha: &Sha) -> String {
+    sha.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Script {
+    /// A script of this text, whose first line may say things about it (`#!lua flags=no-writes`).
+    pub(crate) fn new(sha: &Sha, text: &[u8]) -> Result<Script, Failure> {
+        let head = Head::parse(text)?;
+        let reach = if head.is_wide { Reach::Wider } else { Reach::Unknown };
+        Ok(Script {
+            name: digest_text(sha),
+            code: text[head.len..].into(),
+            no_writes: head.no_writes,
+            writes: head.len > 0 && !head.no_writes,
+            reach: AtomicU8::new(reach as u8),
+            kept: AtomicBool::new(false),
+            used_at: AtomicU64::new(0),
+        })
+    }
+
+    /// What is known of its keys.
+    pub(crate) fn reach(&self) -> Reach {
+        // ORDERING: Relaxed, here and for the other fields: each is a hint that stands for itself.
+        match self.reach.load(Ordering::Relaxed) {
+            n if n == Reach::Unknown as u8 => Reach::Unknown,
+            n if n == Reach::Declared as u8 => Reach::Declared,
+            _ => Reach::Wider,
+        }
+    }
+
+    /// Notes what a run has shown. What was wider once stays so.
+    pub(crate) fn note_reach(&self, reach: Reach) {
+        self.reach.fetch_max(reach as u8, Ordering::Relaxed);
+    }
+
+    /// Notes that it is used.
+    pub(crate) fn note_use(&self, now: u64) {
+        // All threads read this line for each run: it is written once a millisecond at most.
+        if self.used_at.load(Ordering::Relaxed) != now {
+            self.used_at.store(now, Ordering::Relaxed);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.code.len() + ENTRY_LEN
+    }
+}
+
+/// What a script's first line says.
+struct Head {
+    /// Length of what Lua does not get; the line's end stays, so that lines keep their numbers.
+    len: usize,
+    no_writes: bool,
+    /// It uses keys that it was not given.
+    is_wide: bool,
+}
+
+impl Head {
+    fn parse(text: &[u8]) -> Result<Head, Failure> {
+        let mut head = Head { len: 0, no_writes: false, is_wide: false };
+        let Some(rest) = text.strip_prefix(b"#!") else { return Ok(head) };
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        let end = end.ok_or(Failure::text("ERR Invalid script shebang"))?;
+        head.len = 2 + end;
+        let line = String::from_utf8_lossy(&rest[..end]).into_owned();
+        let mut words = line.split_ascii_whitespace();
+        let engine = words.next().unwrap_or_default();
+        if engine != "lua" {
+            return Err(format!("ERR Unexpected engine in script shebang: #!{engine}").into());
+        }
+        for word in words {
+            let Some(flags) = word.strip_prefix("flags=") else {
+                return Err(format!("ERR Unknown lua shebang option: {word}").into());
+            };
+            for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
+                match flag {
+                    "no-writes" => head.no_writes = true,
+                    "allow-cross-slot-keys" => head.is_wide = true,
+                    "allow-oom" | "allow-stale" | "no-cluster" => {}
+                    _ => {
+                        return Err(format!("ERR Unexpected flag in script shebang: {flag}").into());
+                    }
+                }
+            }
+        }
+        Ok(head)
+    }
+}
+
+/// The cache.
+#[derive(Debug, Default)]
+pub struct Scripts {
+    cache: Mutex<Cache>,
+    /// Changes when scripts leave it.
+    version: AtomicU64,
+    /// What the interpreters are doing, as long as there are these.
+    running: Mutex<Vec<Weak<Running>>>,
+    /// How many run for longer than `busy-reply-threshold`.
+    pub busy: Arc<Busy>,
+    /// What they write into the log.
+    pub lines: Arc<Lines>,
+}
+
+/// How many scripts run for longer than `busy-reply-threshold`.
+#[derive(Debug, Default)]
+pub struct Busy(AtomicU64);
+
+impl Busy {
+    // ORDERING: Relaxed throughout: who sees one a little later waits for it, as before it was one.
+    /// Whether there is any.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// One more.
+    pub(crate) fn begin(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One less.
+    pub(crate) fn end(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    scripts: HashMap<Sha, Arc<Script>>,
+    /// Of all of them together.
+    len: usize,
+}
+
+impl Scripts {
+    /// Changes when scripts leave the cache: threads forget those that they have compiled.
+    pub(crate) fn version(&self) -> u64 {
+        // ORDERING: Acquire pairs with the Release in `left`: who sees the change misses the scripts.
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The script of this digest.
+    pub(crate) fn find(&self, sha: &Sha) -> Option<Arc<Script>> {
+        self.lock().scripts.get(sha).cloned()
+    }
+
+    /// Adds a script that has come by EVAL, if there is room for it among those that are not to stay.
+    pub(crate) fn add(&self, sha: Sha, script: &Arc<Script>, len_max: usize) {
+        let mut cache = self.lock();
+        if cache.make_room(script.len(), len_max) {
+            self.left();
+        }
+        if cache.len + script.len() <= len_max {
+            cache.insert(sha, script);
+        }
+    }
+
+    /// Adds a script that is to stay.
+    pub(crate) fn load(
+        &self,
+        sha: Sha,
+        script: Arc<Script>,
+        len_max: usize,
+    ) -> Result<(), Failure> {
+        let mut cache = self.lock();
+        if let Some(known) = cache.scripts.get(&sha) {
+            known.kept.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        if cache.make_room(script.len(), len_max) {
+            self.left();
+        }
+        if cache.len + script.len() > len_max {
+            return Err(Failure::text("ERR no room for another script (script-cache-limit)"));
+        }
+        script.kept.store(true, Ordering::Relaxed);
+        cache.insert(sha, &script);
+        Ok(())
+    }
+
+    /// Forgets all of them.
+    pub(crate) fn clear(&self) {
+        *self.lock() = Cache::default();
+        self.left();
+    }
+
+    /// Where an interpreter shows what it is doing.
+    pub(crate) fn show(&self) -> Arc<Running> {
+        let shown = Arc::new(Running::default());
+        let mut running = self.running();
+        running.retain(|other| other.strong_count() > 0);
+        running.push(Arc::downgrade(&shown));
+        shown
+    }
+
+    /// Asks all that run to end; what has become of the one of which most can be said.
+    pub(crate) fn kill(&self) -> Kill {
+        let kills: Vec<Kill> =
+            self.running().iter().filter_map(Weak::upgrade).map(|running| running.kill()).collect();
+        let is = |kill: &Kill| kills.contains(kill);
+        [Kill::Killed, Kill::TooLate].into_iter().find(is).unwrap_or(Kill::Nothing)
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<Weak<Running>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are, and what they take.
+    pub fn counts(&self) -> (usize, usize) {
+        let cache = self.lock();
+        (cache.scripts.len(), cache.len)
+    }
+
+    fn left(&self) {
+        // ORDERING: Release pairs with the Acquire in `version`.
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Cache> {
+        // A change that panicked has left a whole map.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cache {
+    fn insert(&mut self, sha: Sha, script: &Arc<Script>) {
+        if self.scripts.insert(sha, Arc::clone(script)).is_none() {
+            self.len += script.len();
+        }
+    }
+
+    /// Drops scripts that may go, the longest unused first, if `more` is too much. An eighth of the room at
+    /// least, as all have to be looked at. True if any went.
+    fn make_room(&mut self, more: usize, len_max: usize) -> bool {
+        if self.len + more <= len_max || more > len_max {
+            return false;
+        }
+        let wanted = (self.len + more).saturating_sub(len_max).max(len_max / 8);
+        let mut going: Vec<(u64, Sha, usize)> = Vec::new();
+        for (sha, script) in &self.scripts {
+            if !script.kept.load(Ordering::Relaxed) {
+                going.push((script.used_at.load(Ordering::Relaxed), *sha, script.len()));
+            }
+        }
+        going.sort_unstable();
+        let mut freed = 0;
+        for (_, sha, len) in going {
+            if freed >= wanted {
+                break;
+            }
+            self.scripts.remove(&sha);
+            freed += len;
+        }
+        self.len -= freed;
+        freed > 0
+    }
+}
+
+/// The lines that scripts write into the log: so many in a second, and of the others how many there were.
+#[derive(Debug, Default)]
+pub struct Lines(Mutex<Second>);
+
+#[derive(Debug, Default)]
+struct Second {
+    began: Option<Instant>,
+    lines: u64,
+    left_out: u64,
+}
+
+impl Lines {
+    /// Whether there may be another line of `max` in a second, 0 for no limit; and how many were left out since the last
+    /// one.
+    pub(crate) fn next(&self, now: Instant, max: u64) -> Option<u64> {
+        let mut second = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |began: Instant| now.duration_since(began) >= Duration::from_secs(1);
+        if second.began.is_none_or(is_over) {
+            second.began = Some(now);
+            second.lines = 0;
+        }
+        if max > 0 && second.lines >= max {
+            second.left_out += 1;
+            return None;
+        }
+        second.lines += 1;
+        Some(std::mem::take(&mut second.left_out))
+    }
+}
+
+/// What an interpreter's script is doing, for SCRIPT KILL.
+#[derive(Debug, Default)]
+pub(crate) struct Running(AtomicU8);
+
+const NOTHING: u8 = 0;
+const READING: u8 = 1;
+const WRITTEN: u8 = 2;
+pub const KILLED: u8 = 3;
+
+/// What SCRIPT KILL did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kill {
+    /// There is no script.
+    Nothing,
+    /// It is going to end.
+    Killed,
+    /// It has written and goes on.
+    TooLate,
+}
+
+// ORDERING: Relaxed throughout: the word says all that there is to say, and its changes have one order.
+impl Running {
+    pub(crate) fn begin(&self) {
+        self.0.store(READING, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.0.store(NOTHING, Ordering::Relaxed);
+    }
+
+    /// Notes that the script is about to write; false if it is not to.
+    pub(crate) fn write(&self) -> bool {
+        let before =
+            self.0.compare_exchange(READING, WRITTEN, Ordering::Relaxed, Ordering::Relaxed);
+        before.is_ok() || before == Err(WRITTEN)
+    }
+
+    pub(crate) fn has_written(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == WRITTEN
+    }
+
+    pub(crate) fn is_killed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == KILLED
+    }
+
+    /// Asks the script to end.
+    pub(crate) fn kill(&self) -> Kill {
+        match self.0.compare_exchange(READING, KILLED, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) | Err(KILLED) => Kill::Killed,
+            Err(WRITTEN) => Kill::TooLate,
+            Err(_) => Kill::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script(text: &str) -> (Sha, Arc<Script>) {
+        let sha = digest(text.as_bytes());
+        (sha, Arc::new(Script::new(&sha, text.as_bytes()).unwrap()))
+    }
+
+    #[test]
+    fn digests_are_written_and_read() {
+        let sha = digest(b"return 1");
+        let text = digest_text(&sha);
+        assert_eq!(text, "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+        assert_eq!(parse_digest(text.as_bytes()), Some(sha));
+        assert_eq!(parse_digest(text.to_uppercase().as_bytes()), Some(sha));
+        assert_eq!(parse_digest(&text.as_bytes()[1..]), None);
+        assert_eq!(parse_digest(text.replace('e', "+").as_bytes()), None);
+    }
+
+    #[test]
+    fn the_first_line_says_what_a_script_does() {
+        let of = |text: &str| Script::new(&digest(text.as_bytes()), text.as_bytes());
+        let plain = of("return 1").unwrap();
+        assert_eq!((&*plain.code, plain.no_writes), (&b"return 1"[..], false));
+        assert_eq!(plain.reach(), Reach::Unknown);
+        let wide = of("#!lua flags=no-writes,allow-cross-slot-keys\nreturn 1").unwrap();
+        assert_eq!((&*wide.code, wide.no_writes), (&b"\nreturn 1"[..], true));
+        assert_eq!(wide.reach(), Reach::Wider);
+        for (text, error) in [
+            ("#!lua", "ERR Invalid script shebang"),
+            ("#!perl\n", "ERR Unexpected engine in script shebang: #!perl"),
+            ("#!lua flags=x\n", "ERR Unexpected flag in script shebang: x"),
+            ("#!lua name=x\n", "ERR Unknown lua shebang option: name=x"),
+        ] {
+            assert_eq!(of(text).unwrap_err().message(), error);
+        }
+    }
+
+    #[test]
+    fn scripts_that_are_long_unused_make_room() {
+        let scripts = Scripts::default();
+        let (first, loaded) = script("return 'loaded'");
+        scripts.load(first, loaded, 10 * ENTRY_LEN).unwrap();
+        let version = scripts.version();
+        let shas: Vec<Sha> = (0..20)
+            .map(|i| {
+                let (sha, script) = script(&format!("return {i}"));
+                script.note_use(i);
+                scripts.add(sha, &script, 10 * ENTRY_LEN);
+                sha
+            })
+            .collect();
+        assert!(scripts.find(&first).is_some(), "what was loaded stays");
+        assert!(scripts.find(&shas[19]).is_some() && scripts.find(&shas[18]).is_some());
+        assert!(scripts.find(&shas[0]).is_none());
+        assert!(scripts.version() > version);
+        let (n, len) = scripts.counts();
+        assert!((5..10).contains(&n) && len <= 10 * ENTRY_LEN, "{n} of {len} bytes");
+        let (sha, long) = script(&format!("return '{}'", "x".repeat(10 * ENTRY_LEN)));
+        scripts.add(sha, &long, 10 * ENTRY_LEN);
+        assert!(scripts.find(&sha).is_none());
+        let error = scripts.load(sha, long, 10 * ENTRY_LEN).unwrap_err();
+        assert!(error.message().contains("script-cache-limit"));
+        scripts.clear();
+        assert_eq!(scripts.counts(), (0, 0));
+    }
+
+    /// A script once could fill the disk with lines of any length.
+    #[test]
+    fn lines_of_the_log_are_so_many_in_a_second() {
+        let (lines, start) = (Lines::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let told: Vec<_> = (0..5).map(|i| lines.next(at(i), 2)).collect();
+        assert_eq!(told, [Some(0), Some(0), None, None, None]);
+        assert_eq!(lines.next(at(1000), 2), Some(3));
+        assert_eq!(lines.next(at(1001), 2), Some(0));
+        assert_eq!(lines.next(at(1002), 2), None);
+        assert_eq!(lines.next(at(1002), 0), Some(1), "without a limit");
+    }
+
+    #[test]
+    fn all_that_run_are_killed() {
+        let scripts = Scripts::default();
+        assert_eq!(scripts.kill(), Kill::Nothing);
+        let (one, other) = (scripts.show(), scripts.show());
+        assert_eq!(scripts.kill(), Kill::Nothing);
+        one.begin();
+        assert!(one.write());
+        assert_eq!(scripts.kill(), Kill::TooLate);
+        other.begin();
+        assert_eq!(scripts.kill(), Kill::Killed);
+        assert!(other.is_killed() && !one.is_killed());
+        drop((one, other));
+        assert_eq!(scripts.kill(), Kill::Nothing);
+    }
+
+    #[test]
+    fn a_script_that_has_written_cannot_be_killed() {
+        let running = Running::default();
+        assert_eq!(running.kill(), Kill::Nothing);
+        running.begin();
+        assert!(running.write() && running.write() && running.has_written());
+        assert_eq!(running.kill(), Kill::TooLate);
+        running.begin();
+        assert_eq!(running.kill(), Kill::Killed);
+        assert!(running.is_killed() && !running.write() && !running.has_written());
+        running.end();
+        assert_eq!(running.kill(), Kill::Nothing);
+    }
+}

@@ -1,0 +1,161 @@
+//! The walk that SCRUB asks for: who may begin and end it, and how far it has come.
+//!
+//! The background task takes its steps. Everybody else sees a copy of what it has found, which is
+//! changed between two steps, so that nobody waits for one.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hotring_store::Session;
+use hotring_store::index::{Scrub, ScrubCounts};
+
+/// Items, or KiB of them, checked in one step; some 100 µs.
+const STEP_ITEMS: usize = 512;
+/// Damaged keys that are named.
+const KEYS_MAX: usize = 100;
+
+/// Bytes of a key that are shown.
+const KEY_LEN_SHOWN: usize = 1 << 10;
+
+/// What a walk is at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// None was begun since the start.
+    #[default]
+    Idle,
+    Running,
+    Done,
+    /// SCRUB STOP came first.
+    Stopped,
+}
+
+impl Phase {
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Idle => "idle",
+            Phase::Running => "running",
+            Phase::Done => "done",
+            Phase::Stopped => "stopped",
+        }
+    }
+}
+
+/// What everybody may know of the last walk.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    pub phase: Phase,
+    /// 0 to 1.
+    pub progress: f64,
+    pub counts: ScrubCounts,
+    /// The first damaged keys, as text.
+    pub keys: Vec<String>,
+    /// Items a second at most; 0 for as many as there is time for.
+    pub rate: u64,
+    /// Unix milliseconds, 0 if it has not come to that.
+    pub started_at: u64,
+    pub ended_at: u64,
+    /// Which walk of this server it is, from 1.
+    number: u64,
+}
+
+/// The state that all threads share.
+#[derive(Debug, Default)]
+pub struct Scrubber(Mutex<Status>);
+
+/// The background task's own half.
+pub struct Walk {
+    number: u64,
+    scrub: Scrub,
+}
+
+impl Walk {
+    pub fn new() -> Self {
+        Walk { number: 0, scrub: Scrub::new(KEYS_MAX) }
+    }
+}
+
+impl Scrubber {
+    fn lock(&self) -> MutexGuard<'_, Status> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the last walk stands.
+    pub fn status(&self) -> Status {
+        self.lock().clone()
+    }
+
+    /// Begins a walk; false if one is under way.
+    pub(crate) fn start(&self, rate: u64, now: u64) -> bool {
+        let mut status = self.lock();
+        if status.phase == Phase::Running {
+            return false;
+        }
+        let number = status.number + 1;
+        let phase = Phase::Running;
+        *status = Status { phase, number, rate, started_at: now, ..Status::default() };
+        true
+    }
+
+    /// Ends a walk; false if none is under way.
+    pub(crate) fn stop(&self, now: u64) -> bool {
+        let mut status = self.lock();
+        let is_running = status.phase == Phase::Running;
+        if is_running {
+            status.phase = Phase::Stopped;
+            status.ended_at = now;
+        }
+        is_running
+    }
+
+    /// Checks some items, if a walk is under way and its rate leaves room at the Unix millisecond
+    /// `now`. False: there is nothing more to do for now. A single long item is checked in one go.
+    pub fn step(&self, walk: &mut Walk, store: &mut Session, now: u64) -> bool {
+        let Some((number, budget)) = self.work(now) else { return false };
+        if walk.number != number {
+            *walk = Walk { number, ..Walk::new() };
+        }
+        store.scrub_step(&mut walk.scrub, budget);
+        self.publish(walk, now)
+    }
+
+    /// The number of the walk that is under way, and how much of it is due.
+    fn work(&self, now: u64) -> Option<(u64, usize)> {
+        let status = self.lock();
+        let seconds_1000 = now.saturating_sub(status.started_at);
+        let due = match status.rate {
+            0 => u64::MAX,
+            rate => (rate.saturating_mul(seconds_1000) / 1000).saturating_sub(status.counts.items),
+        };
+        let budget = usize::try_from(due).unwrap_or(usize::MAX).min(STEP_ITEMS);
+        (status.phase == Phase::Running && budget > 0).then_some((status.number, budget))
+    }
+
+    fn publish(&self, walk: &Walk, now: u64) -> bool {
+        let mut status = self.lock();
+        if status.phase != Phase::Running || status.number != walk.number {
+            return false;
+        }
+        status.progress = walk.scrub.progress();
+        status.counts = walk.scrub.counts;
+        for damaged in &walk.scrub.first[status.keys.len()..] {
+            status.keys.push(shown(damaged.key.as_deref()));
+        }
+        if !walk.scrub.is_done() {
+            return true;
+        }
+        status.phase = Phase::Done;
+        status.ended_at = now;
+        let ScrubCounts { items, damaged, .. } = status.counts;
+        if damaged == 0 {
+            tracing::info!(items, "SCRUB: all items are as they were written");
+        } else {
+            tracing::error!(items, damaged, "SCRUB: items are damaged; SCRUB STATUS names them");
+        }
+        false
+    }
+}
+
+/// A key as text that does no harm in a terminal; `?` where what is damaged is where the key lies.
+fn shown(key: Option<&[u8]>) -> String {
+    let Some(key) = key else { return "?".to_string() };
+    key[..key.len().min(KEY_LEN_SHOWN)].escape_ascii().to_string()
+}

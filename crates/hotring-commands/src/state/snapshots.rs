@@ -1,0 +1,270 @@
+//! The state of snapshots: which were asked for, when one is due, how the last one ended. The thread that writes them is
+//! in [`crate::tasks::write_snapshots`].
+
+use std::error::Error;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hotring_log::{Id, Log, Lsn, Storage};
+
+use crate::host::clock;
+use crate::settings::config::SnapshotSettings;
+
+/// Time between two checks whether a snapshot is due.
+pub const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The schedule waits this long after a failure, as Redis's does.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// The same after the failure of a snapshot that was due because of the log's length.
+const RETRY_LENGTH: Duration = Duration::from_secs(120);
+
+/// The snapshots of a server that has a log.
+pub struct Snapshots {
+    pub storage: Arc<dyn Storage>,
+    pub id: Id,
+    pub log: Arc<Log>,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+struct State {
+    /// How many have been asked for, begun, ended.
+    wanted: u64,
+    begun: u64,
+    ended: u64,
+    /// When the one began that is being written.
+    since: Option<Instant>,
+    /// How much of it there is, from 0 to 1.
+    progress: f64,
+    /// How long the last one took, or why it failed.
+    last: Option<Result<Duration, String>>,
+    last_ended: Instant,
+    /// When the last one was whole, in Unix milliseconds.
+    saved_at: Option<u64>,
+    saved: Instant,
+    saved_files: Saved,
+    /// The snapshot behind which the server is to end.
+    ends: Option<u64>,
+    is_closed: bool,
+}
+
+/// What is on the disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Saved {
+    /// The record behind which the log goes on with the last snapshot.
+    pub after: Lsn,
+    /// Bytes of that snapshot.
+    pub len: u64,
+    /// Bytes of the log behind it when there were `Log::length` bytes less than now: what was found at the start.
+    pub log: u64,
+    /// `Log::length` when the snapshot was begun.
+    pub log_since: u64,
+}
+
+/// What is told of snapshots.
+#[derive(Clone, Debug)]
+pub struct SnapshotStatus {
+    /// How long it has been under way.
+    pub running: Option<Duration>,
+    /// From 0 to 1.
+    pub progress: f64,
+    /// How long the last one took, or why it failed.
+    pub last: Option<Result<Duration, String>>,
+    /// When the last one was whole, in Unix milliseconds.
+    pub saved_at: Option<u64>,
+    /// Records since.
+    pub changes: u64,
+    /// Bytes of the last one.
+    pub len: u64,
+    /// Bytes of the log since.
+    pub log_len: u64,
+}
+
+impl Snapshots {
+    /// Those that are to be beside this log, and what there is.
+    pub fn new(storage: Arc<dyn Storage>, id: Id, log: Arc<Log>, saved: Saved) -> Snapshots {
+        let now = clock::monotonic();
+        let state = State {
+            wanted: 0,
+            begun: 0,
+            ended: 0,
+            since: None,
+            progress: 0.0,
+            last: None,
+            last_ended: now,
+            saved_at: None,
+            saved: now,
+            saved_files: saved,
+            ends: None,
+            is_closed: false,
+        };
+        Snapshots { storage, id, log, state: Mutex::new(state), wake: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics between its changes.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for a snapshot, and returns its number. None if there is one already that is asked for or under way.
+    pub(crate) fn ask(&self) -> Option<u64> {
+        let mut state = self.state();
+        if state.wanted > state.ended {
+            return None;
+        }
+        state.wanted += 1;
+        self.wake.notify_all();
+        Some(state.wanted)
+    }
+
+    /// The same, behind the one that is under way if there is one.
+    pub(crate) fn ask_for_next(&self) -> u64 {
+        let mut state = self.state();
+        state.wanted = state.begun + 1;
+        self.wake.notify_all();
+        state.wanted
+    }
+
+    /// How the snapshot of this number ended, if it has.
+    pub(crate) fn ended(&self, number: u64) -> Option<Result<(), String>> {
+        let state = self.state();
+        let is_over = state.ended >= number || state.is_closed;
+        is_over.then(|| match &state.last {
+            _ if state.ended < number => Err("the server ends".to_string()),
+            Some(Err(why)) => Err(why.clone()),
+            _ => Ok(()),
+        })
+    }
+
+    /// How things are.
+    pub fn status(&self) -> SnapshotStatus {
+        let state = self.state();
+        let (now, handed) = (clock::monotonic(), self.log.handed());
+        SnapshotStatus {
+            running: match state.since {
+                Some(since) => Some(now.saturating_duration_since(since)),
+                // It has been asked for.
+                None => (state.wanted > state.ended).then_some(Duration::ZERO),
+            },
+            progress: state.progress,
+            last: state.last.clone(),
+            saved_at: state.saved_at,
+            changes: handed.saturating_sub(state.saved_files.after),
+            len: state.saved_files.len,
+            log_len: self.log_len(&state),
+        }
+    }
+
+    /// Bytes of the log behind the last snapshot.
+    fn log_len(&self, state: &State) -> u64 {
+        let Saved { log, log_since, .. } = state.saved_files;
+        log + self.log.length().saturating_sub(log_since)
+    }
+
+    /// Asks for a snapshot of all that is written by now, and has the server end once it is there; not if it fails.
+    /// Returns its number. Who asks for it a second time gets the same one: what was written since is in the log.
+    pub(crate) fn ask_and_end(&self) -> u64 {
+        let mut state = self.state();
+        // One that is under way may be without what was written since it began.
+        let next = state.begun + 1;
+        let number = *state.ends.get_or_insert(next);
+        state.wanted = state.wanted.max(number);
+        self.wake.notify_all();
+        number
+    }
+
+    /// Takes that back. False if there was nothing to take back.
+    pub(crate) fn do_not_end(&self) -> bool {
+        self.state().ends.take().is_some()
+    }
+
+    /// The server ends: a snapshot that is not whole is given up.
+    pub(crate) fn close(&self) {
+        self.state().is_closed = true;
+        self.wake.notify_all();
+    }
+
+    /// Begins a snapshot if one was asked for, or if `may_be_due` and the schedule asks for one; otherwise waits for
+    /// [`CHECK_INTERVAL`] at most. Returns whether it has begun one, None if the server ends.
+    pub fn begin_or_wait(&self, may_be_due: bool, settings: &SnapshotSettings) -> Option<bool> {
+        let mut state = self.state();
+        if state.is_closed {
+            return None;
+        }
+        if may_be_due && state.wanted == state.begun && self.is_due(&state, settings) {
+            state.wanted += 1;
+        }
+        if state.wanted > state.begun {
+            state.begun += 1;
+            (state.since, state.progress) = (Some(clock::monotonic()), 0.0);
+            return Some(true);
+        }
+        drop(self.wake.wait_timeout(state, CHECK_INTERVAL));
+        Some(false)
+    }
+
+    /// Publishes how much of the present snapshot is written, from 0 to 1.
+    pub fn set_progress(&self, progress: f64) {
+        self.state().progress = progress;
+    }
+
+    fn is_due(&self, state: &State, settings: &SnapshotSettings) -> bool {
+        let Saved { after, len, .. } = state.saved_files;
+        let (now, changes) = (clock::monotonic(), self.log.handed().saturating_sub(after));
+        let has_failed = matches!(state.last, Some(Err(_)));
+        if has_failed && now.saturating_duration_since(state.last_ended) < RETRY {
+            return false;
+        }
+        let SnapshotSettings { log_percent, log_min, ref points, .. } = *settings;
+        let log_max = len.saturating_mul(log_percent) / 100;
+        // Each try takes room that the log may need.
+        let is_soon = has_failed && now.saturating_duration_since(state.last_ended) < RETRY_LENGTH;
+        if log_percent > 0
+            && changes > 0
+            && !is_soon
+            && self.log_len(state) > log_max.max(log_min as u64)
+        {
+            return true;
+        }
+        let seconds = now.saturating_duration_since(state.saved).as_secs();
+        points.iter().any(|point| seconds >= point.seconds && changes >= point.changes.max(1))
+    }
+
+    /// Waits for `time`, shorter if something happens. An error if the server ends.
+    pub fn rest(&self, time: Duration) -> Result<(), Box<dyn Error>> {
+        let state = self.state();
+        if state.is_closed {
+            return Err("the server ends".into());
+        }
+        drop(self.wake.wait_timeout(state, time));
+        Ok(())
+    }
+
+    /// Ends the present snapshot. Calls `stop` if the server must end with it.
+    pub fn end(&self, result: Result<Saved, Box<dyn Error>>, stop: impl FnOnce()) {
+        let mut state = self.state();
+        let begun = state.begun;
+        let ends = state.ends.take_if(|number| *number <= begun).is_some();
+        if ends && result.is_ok() {
+            // Those who wait see that when they see the snapshot, and not before: they look under the same lock.
+            stop();
+        }
+        let now = clock::monotonic();
+        let took = state.since.take().map_or(Duration::ZERO, |since| now - since);
+        (state.ended, state.last_ended, state.progress) = (state.begun, now, 0.0);
+        state.last = Some(match result {
+            Ok(saved) => {
+                (state.saved_at, state.saved) = (Some(clock::unix_ms()), now);
+                state.saved_files = saved;
+                Ok(took)
+            }
+            Err(error) => {
+                if !state.is_closed {
+                    tracing::error!("a snapshot failed, and the log stays as it is: {error}");
+                }
+                Err(error.to_string())
+            }
+        });
+    }
+}

@@ -1,0 +1,112 @@
+//! A connection's transaction: what MULTI has queued and what WATCH watches. The commands are in
+//! `commands/transaction.rs`.
+
+use std::sync::Arc;
+
+use hotring_protocol::{ArgsView, CommandId, Flags, KeptArgs, Spec};
+use hotring_store::Stamp;
+
+/// Queued commands and watched keys.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    queue: Option<Box<Queue>>,
+    /// What the watched keys were. After every change [`publish_watched`](crate::state::client::Client::publish_watched).
+    pub watched: Vec<Arc<Stamp>>,
+}
+
+/// What has come since MULTI.
+#[derive(Debug, Default)]
+pub struct Queue {
+    requests: KeptArgs,
+    specs: Vec<&'static Spec>,
+    /// One of the commands was refused: EXEC will be, too.
+    pub refused: bool,
+}
+
+/// What became of a request that came to a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queued {
+    /// It is in the queue.
+    Yes,
+    /// It is not for the queue.
+    Runs,
+    /// It may not be part of a transaction.
+    Refused,
+    /// The queue takes more memory than a connection's requests may.
+    TooMuch,
+}
+
+impl Queue {
+    /// Number of commands.
+    pub(crate) fn len(&self) -> usize {
+        self.specs.len()
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.requests.memory() + self.specs.capacity() * size_of::<&Spec>()
+    }
+
+    /// The commands in order.
+    pub(crate) fn commands(&self) -> impl Iterator<Item = (&'static Spec, ArgsView<'_>)> + Clone {
+        self.specs.iter().copied().zip(self.requests.iter())
+    }
+}
+
+impl Transaction {
+    /// What has come since MULTI; None outside of a transaction.
+    pub(crate) fn queue(&self) -> Option<&Queue> {
+        self.queue.as_deref()
+    }
+
+    /// Whether requests are being queued.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Begins to queue.
+    pub(crate) fn begin(&mut self) {
+        self.queue = Some(Box::default());
+    }
+
+    /// Ends the transaction and returns its queue.
+    pub(crate) fn take(&mut self) -> (Option<Box<Queue>>, Vec<Arc<Stamp>>) {
+        (self.queue.take(), std::mem::take(&mut self.watched))
+    }
+
+    /// Notes that a command was refused.
+    pub(crate) fn refuse(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.refused = true;
+        }
+    }
+
+    /// Puts a request into the queue, whose memory may grow to `memory_max`.
+    pub(crate) fn queue_request(
+        &mut self,
+        spec: &'static Spec,
+        args: ArgsView<'_>,
+        memory_max: usize,
+    ) -> Queued {
+        use CommandId as Id;
+        let Some(queue) = &mut self.queue else { return Queued::Runs };
+        match spec.id {
+            Id::Exec | Id::Discard | Id::Multi | Id::Watch | Id::Quit | Id::Reset => Queued::Runs,
+            // Within EXEC it would put replies out of step.
+            Id::ClientReply => Queued::Refused,
+            _ if spec.flags.contains(Flags::NO_MULTI) => Queued::Refused,
+            _ => {
+                queue.requests.push(args);
+                queue.specs.push(spec);
+                if queue.memory() > memory_max { Queued::TooMuch } else { Queued::Yes }
+            }
+        }
+    }
+}
+
+/// The error of an EXEC that ran nothing because of another error.
+pub(crate) fn aborted(error: &str) -> String {
+    let cause = error.strip_prefix("ERR ").unwrap_or(error);
+    format!("EXECABORT Transaction discarded because of: {cause}")
+}
