@@ -44,6 +44,7 @@
 
 mod log;
 mod manifest;
+mod names;
 mod packed;
 mod record;
 mod recover;
@@ -56,9 +57,9 @@ mod syncer;
 mod walk;
 mod writer;
 
-pub use log::{Log, Lsn, Trouble, When};
+pub use log::{Log, Trouble, When};
 pub use packed::{UNPACKED_MAX, pack, unpack};
-pub use record::{Attached, Bad, Effect, Found, Mark, Records, read};
+pub use record::{Attached, Bad, Effect, Found, Lsn, Mark, Records, read};
 pub use recover::{Checked, RecoverError, Recovered, check, recover, recover_behind};
 pub use repair::{RepairError, repair};
 pub use segment::{Id, first_record, remove_before};

@@ -14,13 +14,10 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use crate::record::{Group, Records};
+use crate::record::{Group, Lsn, Records};
 use crate::sync::{
     AtomicBool, AtomicU8, AtomicU64, Condvar, Mutex, MutexGuard, Step, is_left_out, wait_while,
 };
-
-/// A record's number. The first record ever has 1.
-pub type Lsn = u64;
 
 /// When a write may be acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +53,17 @@ pub struct Trouble {
     /// It is tried again: the disk is full, and nothing that was written is in doubt. Otherwise it is not, as what
     /// was written may be lost although a second attempt succeeds; what is handed over from now on is dropped.
     pub may_pass: bool,
+}
+
+impl Trouble {
+    /// The trouble that an error of `what` is.
+    pub(crate) fn during(what: &'static str) -> impl FnOnce(io::Error) -> Trouble {
+        move |error| {
+            let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+            let may_pass = full.contains(&error.kind());
+            Trouble { what, error: Arc::new(error), may_pass }
+        }
+    }
 }
 
 impl fmt::Display for Trouble {

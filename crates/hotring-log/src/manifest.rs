@@ -12,14 +12,10 @@
 
 use std::io;
 
-use crate::log::Lsn;
+use crate::names::{MANIFEST, UNFINISHED_MANIFEST};
+use crate::record::Lsn;
 use crate::segment::{BadHeader, Id};
 use crate::storage::{Storage, read_all_at};
-
-pub(crate) const NAME: &str = "manifest.hrm";
-
-/// What it is called until it is on the disk.
-const UNFINISHED: &str = "manifest.tmp";
 
 const LEN: usize = 64;
 const MAGIC: &[u8; 8] = b"hotr-man";
@@ -62,7 +58,7 @@ impl Manifest {
 
     /// The one that is there. Logs of earlier versions have none.
     pub(crate) fn read(storage: &dyn Storage) -> io::Result<Option<Result<Manifest, BadHeader>>> {
-        let file = match storage.open(NAME) {
+        let file = match storage.open(MANIFEST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
@@ -77,17 +73,17 @@ impl Manifest {
     /// Has it take the place of the one before, and waits until no power cut undoes that. The names of the segments must be
     /// synced.
     pub(crate) fn write(self, storage: &dyn Storage) -> io::Result<()> {
-        let file = match storage.create(UNFINISHED) {
+        let file = match storage.create(UNFINISHED_MANIFEST) {
             // Of a crash, or of an attempt that failed. It is written over: of one that took its place, a power cut could
             // leave the old bytes under the new name.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                storage.open_to_write(UNFINISHED)?
+                storage.open_to_write(UNFINISHED_MANIFEST)?
             }
             created => created?,
         };
         file.write_all_at(&self.to_bytes(), 0)?;
         file.sync()?;
-        storage.rename(UNFINISHED, NAME)?;
+        storage.rename(UNFINISHED_MANIFEST, MANIFEST)?;
         storage.sync()
     }
 }
@@ -106,9 +102,9 @@ mod tests {
             manifest.write(&storage).unwrap();
             assert_eq!(Manifest::read(&storage).unwrap(), Some(Ok(manifest)));
         }
-        let bytes = storage.content(NAME).unwrap();
+        let bytes = storage.content(MANIFEST).unwrap();
         let read = |bytes: &[u8]| {
-            storage.set_content(NAME, bytes);
+            storage.set_content(MANIFEST, bytes);
             Manifest::read(&storage).unwrap().unwrap()
         };
         for bit in 0..bytes.len() * 8 {

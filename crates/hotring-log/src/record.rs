@@ -23,7 +23,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::log::Lsn;
+/// A record's number. The first record ever has 1.
+pub type Lsn = u64;
 
 /// Length of what stands before a body.
 pub(crate) const HEAD_LEN: usize = 16;

@@ -11,9 +11,10 @@ use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 
-use crate::log::Lsn;
-use crate::manifest::{self, Manifest};
+use crate::manifest::Manifest;
+use crate::names;
 use crate::record::Effect;
+use crate::record::Lsn;
 use crate::segment::{self, BadHeader, HEADER_LEN, Header, Id, mark};
 use crate::storage::Storage;
 use crate::walk::{Apply, Broken, Damage, Part, Reading, Refused, Take, Window};
@@ -294,7 +295,7 @@ impl<'a> Walk<'a> {
         // What is before the segment that has `from` is not needed.
         let needed = segments.iter().rposition(|(first, _)| *first <= from);
         segments.drain(..needed.unwrap_or(0));
-        let name = manifest::NAME;
+        let name = names::MANIFEST;
         let (mut owner, mut claim, mut fault) = (None, 0, None);
         match Manifest::read(storage).map_err(io_error(name))? {
             None => {}
@@ -419,7 +420,7 @@ impl<'a> Walk<'a> {
         if let (Some(id), Some(owner)) = (self.id, self.owner)
             && id != owner
         {
-            return Err(RecoverError::Foreign { segment: manifest::NAME.into() });
+            return Err(RecoverError::Foreign { segment: names::MANIFEST.into() });
         }
         if broken.is_some() || self.next > self.claim {
             return Ok(());
@@ -432,7 +433,7 @@ impl<'a> Walk<'a> {
     fn missing(&self, synced: Lsn) -> RecoverError {
         RecoverError::Damaged {
             place: self.storage.place(),
-            segment: segment::name(self.next),
+            segment: names::segment(self.next),
             at: 0,
             damage: Damage::Missing,
             lost: self.next,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::log::{Log, Lsn, Trouble, When};
+use crate::log::{Log, Trouble, When};
+use crate::record::Lsn;
 use crate::record::{Effect, Records};
 use crate::recover::{Checked, RecoverError, Recovered, check};
 use crate::storage::Storage;

@@ -14,7 +14,8 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::log::Lsn;
+use crate::names;
+use crate::record::Lsn;
 use crate::storage::{File, Storage, read_all_at};
 
 /// What tells one store's log from another's: random bytes, which no client is to learn.
@@ -89,25 +90,11 @@ pub(crate) fn first_id(storage: &dyn Storage) -> Option<Id> {
     Some(Header::read(&bytes).ok()?.id)
 }
 
-pub(crate) fn name(first: Lsn) -> String {
-    format!("log-{first:020}.hrl")
-}
-
-/// Whether a file of this name is a segment.
-pub(crate) fn is_segment(name: &str) -> bool {
-    first_of(name).is_some()
-}
-
-fn first_of(name: &str) -> Option<Lsn> {
-    let digits = name.strip_prefix("log-")?.strip_suffix(".hrl")?;
-    let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { digits.parse().ok() } else { None }
-}
-
 /// The segments of a directory in their order: the number of the first record that the name tells, and the name.
 pub(crate) fn list(storage: &dyn Storage) -> io::Result<Vec<(Lsn, String)>> {
     let names = storage.list()?.into_iter();
-    let mut found: Vec<_> = names.filter_map(|name| Some((first_of(&name)?, name))).collect();
+    let mut found: Vec<_> =
+        names.filter_map(|name| Some((names::segment_first(&name)?, name))).collect();
     found.sort_unstable();
     Ok(found)
 }
@@ -148,7 +135,7 @@ impl Segment {
         room: u64,
         is_again: bool,
     ) -> io::Result<Segment> {
-        let name = name(header.first);
+        let name = names::segment(header.first);
         let file = match storage.create(&name) {
             Err(error) if is_again && error.kind() == io::ErrorKind::AlreadyExists => {
                 storage.remove(&name)?;
@@ -211,14 +198,14 @@ mod tests {
 
     #[test]
     fn names_tell_the_order() {
-        assert_eq!(name(17), "log-00000000000000000017.hrl");
+        assert_eq!(names::segment(17), "log-00000000000000000017.hrl");
         for first in [1, 17, u64::MAX] {
-            assert_eq!(first_of(&name(first)), Some(first));
+            assert_eq!(names::segment_first(&names::segment(first)), Some(first));
         }
         for other in
             ["log-17.hrl", "log-0000000000000000001x.hrl", "lock", "log-99999999999999999999.hrl"]
         {
-            assert_eq!(first_of(other), None, "{other}");
+            assert_eq!(names::segment_first(other), None, "{other}");
         }
     }
 }

@@ -33,7 +33,8 @@ use std::io;
 pub use read::Snapshot;
 pub use write::{Finished, SnapshotWriter};
 
-use crate::log::Lsn;
+use crate::names;
+use crate::record::Lsn;
 use crate::recover::repair_hint;
 use crate::segment::{Id, first_id, remove_before};
 use crate::storage::Storage;
@@ -105,30 +106,11 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-fn name(after: Lsn) -> String {
-    format!("snapshot-{after:020}.hrs")
-}
-
-/// Whether a file of this name is a snapshot that is whole.
-pub(crate) fn is_snapshot(name: &str) -> bool {
-    number(name, "hrs").is_some()
-}
-
-/// What it is called until it is whole.
-fn unfinished(after: Lsn) -> String {
-    format!("snapshot-{after:020}.tmp")
-}
-
-fn number(name: &str, extension: &str) -> Option<Lsn> {
-    let digits = name.strip_prefix("snapshot-")?.strip_suffix(extension)?;
-    let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { digits.parse().ok() } else { None }
-}
-
 /// Takes away what is there of snapshots that were not finished. Returns how many there were.
 pub fn clean(storage: &dyn Storage) -> io::Result<usize> {
-    let names = storage.list()?.into_iter();
-    let left: Vec<String> = names.filter(|name| number(name, ".tmp").is_some()).collect();
+    let files = storage.list()?.into_iter();
+    let left: Vec<String> =
+        files.filter(|name| names::unfinished_snapshot_after(name).is_some()).collect();
     left.iter().try_for_each(|name| storage.remove(name))?;
     Ok(left.len())
 }
@@ -136,9 +118,9 @@ pub fn clean(storage: &dyn Storage) -> io::Result<usize> {
 /// Takes away what is not needed beside the snapshot of this number, which is whole and on the disk: older ones, and
 /// segments of records that all are at or before it. Returns how many files that were.
 pub fn prune(storage: &dyn Storage, after: Lsn) -> io::Result<usize> {
-    let names = storage.list()?.into_iter();
-    let is_older = |name: &String| number(name, ".hrs").is_some_and(|number| number < after);
-    let old: Vec<String> = names.filter(is_older).collect();
+    let files = storage.list()?.into_iter();
+    let is_older = |name: &String| names::snapshot_after(name).is_some_and(|number| number < after);
+    let old: Vec<String> = files.filter(is_older).collect();
     old.iter().try_for_each(|name| storage.remove(name))?;
     Ok(old.len() + remove_before(storage, after.saturating_add(1))?)
 }

@@ -9,11 +9,11 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::log::{Log, Lsn, Trouble, When};
+use crate::log::{Log, Trouble, When};
 use crate::manifest::Manifest;
+use crate::record::Lsn;
 use crate::segment::Id;
 use crate::storage::{File, Storage};
-use crate::writer::trouble;
 
 /// How often files are synced.
 const EACH: Duration = Duration::from_secs(1);
@@ -144,7 +144,7 @@ impl Unsynced {
     fn vouch(&self, begun: Option<Lsn>, synced: Lsn) -> Result<(), Trouble> {
         let Some(first) = begun else { return Ok(()) };
         let written = Manifest { id: self.id, synced }.write(&*self.storage);
-        match written.map_err(trouble("writing the log's manifest")) {
+        match written.map_err(Trouble::during("writing the log's manifest")) {
             Err(trouble) if trouble.may_pass => {
                 self.state().begun.get_or_insert(first);
                 Ok(())

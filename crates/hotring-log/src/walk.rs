@@ -6,8 +6,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::log::Lsn;
-use crate::record::{Bad, Effect, Found, HEAD_LEN, checksum, highest_durable, read};
+use crate::record::{Bad, Effect, Found, HEAD_LEN, Lsn, checksum, highest_durable, read};
 use crate::segment::{BadHeader, HEADER_LEN, Header, mark};
 use crate::storage::{File, Storage};
 

@@ -11,8 +11,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::log::{Log, Lsn, Trouble, When};
+use crate::log::{Log, Trouble, When};
 use crate::record::Group;
+use crate::record::Lsn;
 use crate::recover::Recovered;
 use crate::segment::{self, Header, Id, Segment};
 use crate::storage::Storage;
@@ -211,8 +212,8 @@ impl Writer {
             // Should the group go to another segment, what is cut off here must not come back beside it.
             let cut = segment.end();
             self.unsynced.touched(&segment.file);
-            cut.map_err(trouble("cutting off what could not be written to the log"))?;
-            return Err(trouble("writing the log")(error));
+            cut.map_err(Trouble::during("cutting off what could not be written to the log"))?;
+            return Err(Trouble::during("writing the log")(error));
         }
         self.unsynced.wrote(&segment.file, last, now);
         self.told = synced;
@@ -233,7 +234,7 @@ impl Writer {
         let is_again = self.retry_at.is_some();
         let begun = Segment::create(&*self.storage, header, segment_len, is_again);
         self.unsynced.directory_changed();
-        let begun = begun.map_err(trouble("beginning a segment of the log"));
+        let begun = begun.map_err(Trouble::during("beginning a segment of the log"));
         let goes_on = |trouble: &Trouble| trouble.may_pass && !self.has_begun();
         if self.segment.is_some() && begun.as_ref().is_err_and(goes_on) {
             return Ok(());
@@ -249,7 +250,7 @@ impl Writer {
     fn end_segment(&mut self) -> Result<(), Trouble> {
         // Whether this survives a power cut does not matter: zeros are no records.
         let ended = self.segment.take().map_or(Ok(()), |segment| segment.end());
-        ended.map_err(trouble("ending a segment of the log"))
+        ended.map_err(Trouble::during("ending a segment of the log"))
     }
 
     /// Whether something is left of the next segment, which could not be begun. No record may follow before that.
@@ -274,7 +275,7 @@ impl Writer {
     fn say_the_last(&mut self, now: Duration) -> Result<(), Trouble> {
         self.put_down(self.log.written(), now)?;
         let segment = self.segment.as_ref().expect("it was written to");
-        segment.end().map_err(trouble("ending the log"))
+        segment.end().map_err(Trouble::during("ending the log"))
     }
 }
 
@@ -289,14 +290,5 @@ impl Drop for Writer {
                 Trouble { what: "writing the log", error: Arc::new(error), may_pass: false };
             self.log.set_trouble(Some(trouble));
         }
-    }
-}
-
-/// What went wrong, and whether it may pass.
-pub(crate) fn trouble(what: &'static str) -> impl FnOnce(io::Error) -> Trouble {
-    move |error| {
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-        let may_pass = full.contains(&error.kind());
-        Trouble { what, error: Arc::new(error), may_pass }
     }
 }

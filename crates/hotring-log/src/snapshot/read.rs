@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
     CLASS_AT, FOOTER_LEN, FOOTER_MAGIC, HEAD_CRC_AT, HEAD_LEN, HEADER_LEN, Header, SnapshotError,
-    long, name, number, word,
+    long, word,
 };
-use crate::log::Lsn;
+use crate::names;
 use crate::packed::unpack;
-use crate::record::Effect;
+use crate::record::{Effect, Lsn};
 use crate::segment::Id;
 use crate::storage::{File, Storage, read_all_at};
 
@@ -204,14 +204,14 @@ struct Ends {
 impl Ends {
     /// Those of the newest one, and the number of its name.
     fn newest(storage: &dyn Storage) -> Result<Option<(Lsn, Ends)>, SnapshotError> {
-        let names = storage.list();
-        let names = names.map_err(|error| SnapshotError::Io { name: storage.place(), error })?;
-        let newest = names.iter().filter_map(|name| number(name, ".hrs")).max();
+        let files = storage.list();
+        let files = files.map_err(|error| SnapshotError::Io { name: storage.place(), error })?;
+        let newest = files.iter().filter_map(|name| names::snapshot_after(name)).max();
         newest.map(|after| Ok((after, Ends::of(storage, after)?))).transpose()
     }
 
     fn of(storage: &dyn Storage, after: Lsn) -> Result<Ends, SnapshotError> {
-        let (place, name) = (storage.place(), name(after));
+        let (place, name) = (storage.place(), names::snapshot(after));
         let failed = |error| SnapshotError::Io { name: name.clone(), error };
         let file = storage.open(&name).map_err(failed)?;
         let len = file.size().map_err(failed)?;

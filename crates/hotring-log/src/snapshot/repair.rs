@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use super::{ALL, HOTTEST, Snapshot, SnapshotError, SnapshotWriter};
-use crate::log::Lsn;
 use crate::record::Effect;
+use crate::record::Lsn;
 use crate::storage::Storage;
 
 impl Snapshot {

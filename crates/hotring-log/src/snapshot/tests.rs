@@ -54,7 +54,7 @@ fn a_snapshot_is_read_as_written() {
     assert_eq!((finished.end(), finished.items()), (45, 4));
     let len = finished.len();
     finished.publish(45).unwrap();
-    assert_eq!(storage.list().unwrap(), [name(40)]);
+    assert_eq!(storage.list().unwrap(), [names::snapshot(40)]);
     let snapshot = Snapshot::newest(&storage).unwrap().unwrap();
     assert_eq!((snapshot.id(), snapshot.after(), snapshot.end()), (ID, 40, 45));
     assert_eq!((snapshot.items(), snapshot.len()), (4, len));
@@ -68,10 +68,10 @@ fn a_snapshot_is_read_as_written() {
 fn each_changed_bit_and_each_cut_is_noticed() {
     let storage = Memory::new();
     written(&storage).publish(45).unwrap();
-    let bytes = storage.content(&name(40)).unwrap();
+    let bytes = storage.content(&names::snapshot(40)).unwrap();
     let fails = |content: &[u8]| {
         let changed = Memory::new();
-        changed.set_content(&name(40), content);
+        changed.set_content(&names::snapshot(40), content);
         match Snapshot::newest(&changed) {
             Err(_) => true,
             Ok(snapshot) => all(&snapshot.unwrap()).is_err(),
@@ -94,11 +94,11 @@ fn each_changed_bit_and_each_cut_is_noticed() {
 fn a_later_format_is_told_from_damage() {
     let storage = Memory::new();
     written(&storage).publish(45).unwrap();
-    let mut bytes = storage.content(&name(40)).unwrap();
+    let mut bytes = storage.content(&names::snapshot(40)).unwrap();
     bytes[8] = 9;
     let crc = crc32c::crc32c(&bytes[..60]);
     bytes[60..64].copy_from_slice(&crc.to_le_bytes());
-    storage.set_content(&name(40), &bytes);
+    storage.set_content(&names::snapshot(40), &bytes);
     let error = Snapshot::newest(&storage).err().unwrap();
     assert!(matches!(error, SnapshotError::Format { format: 9, .. }), "{error}");
 }
@@ -110,7 +110,7 @@ fn what_is_not_finished_goes_away() {
     drop(written(&storage));
     assert!(storage.list().unwrap().is_empty());
     // After a crash.
-    storage.set_content(&unfinished(9), b"x");
+    storage.set_content(&names::unfinished_snapshot(9), b"x");
     storage.set_content("other.tmp", b"x");
     assert_eq!(clean(&storage).unwrap(), 1);
     assert_eq!(storage.list().unwrap(), ["other.tmp"]);
@@ -125,28 +125,31 @@ fn the_log_comes_first() {
 #[test]
 fn only_what_is_not_needed_goes() {
     let storage = Memory::new();
-    let log = |first| crate::segment::name(first);
+    let log = |first| names::segment(first);
     for first in [1, 20, 41, 60] {
         storage.set_content(&log(first), b"x");
     }
-    storage.set_content(&name(10), b"x");
-    storage.set_content(&name(50), b"x");
+    storage.set_content(&names::snapshot(10), b"x");
+    storage.set_content(&names::snapshot(50), b"x");
     // Record 40 is the last one of the second.
     assert_eq!(written(&storage).publish(45).unwrap(), 3);
-    assert_eq!(storage.list().unwrap(), [log(41), log(60), name(40), name(50)]);
+    assert_eq!(
+        storage.list().unwrap(),
+        [log(41), log(60), names::snapshot(40), names::snapshot(50)]
+    );
     // Record 60 may be anywhere.
     assert_eq!(prune(&storage, 50).unwrap(), 1);
-    assert_eq!(storage.list().unwrap(), [log(41), log(60), name(50)]);
+    assert_eq!(storage.list().unwrap(), [log(41), log(60), names::snapshot(50)]);
 }
 
 #[test]
 fn the_blocks_of_another_snapshot_are_none_of_this() {
     let storage = Memory::new();
     written(&storage).publish(45).unwrap();
-    let mut bytes = storage.content(&name(40)).unwrap();
+    let mut bytes = storage.content(&names::snapshot(40)).unwrap();
     let other = Header { id: ID, after: 41 }.to_bytes();
     bytes[..HEADER_LEN].copy_from_slice(&other);
-    storage.set_content(&name(41), &bytes);
+    storage.set_content(&names::snapshot(41), &bytes);
     assert!(Snapshot::newest(&storage).is_err());
 }
 
@@ -154,12 +157,12 @@ fn the_blocks_of_another_snapshot_are_none_of_this() {
 fn the_other_blocks_of_a_damaged_snapshot_are_copied() {
     let storage = Memory::new();
     written(&storage).publish(45).unwrap();
-    let bytes = storage.content(&name(40)).unwrap();
+    let bytes = storage.content(&names::snapshot(40)).unwrap();
     let repaired = |at: usize, id: Id| {
         let mut changed = bytes.clone();
         changed[at] ^= 1;
         let damaged = Memory::new();
-        damaged.set_content(&name(40), &changed);
+        damaged.set_content(&names::snapshot(40), &changed);
         let (damaged, fault) = Snapshot::salvage(&damaged, Some(id)).unwrap().unwrap();
         let to = Memory::new();
         let copy: Arc<dyn Storage> = Arc::new(to.clone());
@@ -185,7 +188,7 @@ fn the_other_blocks_of_a_damaged_snapshot_are_copied() {
 fn whole_blocks_of_a_snapshot_of_any_length_are_copied() {
     let storage = Memory::new();
     written(&storage).publish(45).unwrap();
-    let bytes = storage.content(&name(40)).unwrap();
+    let bytes = storage.content(&names::snapshot(40)).unwrap();
     // Where blocks end, and how many items there are by then.
     let mut ends = vec![(HEADER_LEN, 0)];
     while ends.len() < 4 {
@@ -196,7 +199,7 @@ fn whole_blocks_of_a_snapshot_of_any_length_are_copied() {
     assert_eq!(ends[3], (bytes.len() - FOOTER_LEN, 4));
     for len in 0..bytes.len() {
         let cut = Memory::new();
-        cut.set_content(&name(40), &bytes[..len]);
+        cut.set_content(&names::snapshot(40), &bytes[..len]);
         let (cut, fault) = Snapshot::salvage(&cut, Some(ID)).unwrap().unwrap();
         assert!(fault.is_some(), "{len} bytes");
         let to = Memory::new();
@@ -209,7 +212,7 @@ fn whole_blocks_of_a_snapshot_of_any_length_are_copied() {
     }
     // Of what is left nothing says whose it is.
     let cut = Memory::new();
-    cut.set_content(&name(40), &bytes[..40]);
+    cut.set_content(&names::snapshot(40), &bytes[..40]);
     assert!(Snapshot::salvage(&cut, None).is_err());
 }
 

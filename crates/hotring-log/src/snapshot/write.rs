@@ -3,12 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{
-    CLASS_AT, FOOTER_MAGIC, HEAD_CRC_AT, HEAD_LEN, HEADER_LEN, Header, name, prune, unfinished,
-};
-use crate::log::Lsn;
+use super::{CLASS_AT, FOOTER_MAGIC, HEAD_CRC_AT, HEAD_LEN, HEADER_LEN, Header, prune};
+use crate::names;
 use crate::packed::pack;
-use crate::record::{Effect, Records};
+use crate::record::{Effect, Lsn, Records};
 use crate::segment::Id;
 use crate::storage::{File, Storage};
 
@@ -57,7 +55,7 @@ impl Drop for Unfinished {
 impl SnapshotWriter {
     /// Begins a snapshot; the log goes on behind the record `after`.
     pub fn create(storage: Arc<dyn Storage>, id: Id, after: Lsn) -> io::Result<SnapshotWriter> {
-        let name = unfinished(after);
+        let name = names::unfinished_snapshot(after);
         let file = storage.create(&name)?;
         let unfinished = Unfinished { storage, name, is_done: false };
         let header = Header { id, after }.to_bytes();
@@ -183,7 +181,7 @@ impl Finished {
     pub fn publish(self, synced: Lsn) -> io::Result<usize> {
         assert!(synced >= self.end, "a snapshot needs the log up to {}", self.end);
         let Finished { mut unfinished, after, .. } = self;
-        unfinished.storage.rename(&unfinished.name, &name(after))?;
+        unfinished.storage.rename(&unfinished.name, &names::snapshot(after))?;
         unfinished.is_done = true;
         // Before what it replaces goes: otherwise a power cut could take both.
         unfinished.storage.sync()?;

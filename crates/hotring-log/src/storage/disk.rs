@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{File, Storage};
-use crate::manifest;
-use crate::segment::is_segment;
-use crate::snapshot::is_snapshot;
+use crate::names;
 
 /// The file whose lock says that the directory is in use.
 const LOCK: &str = "lock";
@@ -72,10 +70,7 @@ impl Disk {
         };
         for entry in entries {
             let name = entry?.file_name();
-            if name
-                .to_str()
-                .is_some_and(|name| is_segment(name) || is_snapshot(name) || name == manifest::NAME)
-            {
+            if name.to_str().is_some_and(names::is_data) {
                 return Ok(true);
             }
         }
@@ -283,6 +278,28 @@ mod tests {
         drop(readers);
         let _server = Disk::open(&folder.0).unwrap();
         assert!(Disk::open_to_read(&folder.0).is_err());
+    }
+
+    /// The name of a snapshot was not recognised once: a folder with nothing else seemed to be empty.
+    #[test]
+    fn a_folder_holds_data_if_it_has_any_of_the_logs_files() {
+        let folder = Folder::new("holds-data");
+        assert!(!Disk::holds_data(&folder.0).unwrap());
+        fs::create_dir(&folder.0).unwrap();
+        for (name, is_data) in [
+            ("log-00000000000000000001.hrl", true),
+            ("snapshot-00000000000000000040.hrs", true),
+            ("manifest.hrm", true),
+            ("snapshot-00000000000000000040.tmp", false),
+            ("snapshot-40.hrs", false),
+            ("log-00000000000000000001.txt", false),
+            (LOCK, false),
+        ] {
+            let path = folder.0.join(name);
+            fs::write(&path, "").unwrap();
+            assert_eq!(Disk::holds_data(&folder.0).unwrap(), is_data, "{name}");
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]

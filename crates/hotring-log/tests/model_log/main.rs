@@ -22,8 +22,8 @@ use std::task::{Poll, Wake, Waker};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use log::{Log, Lsn, When};
-use record::{Group, Records};
+use log::{Log, When};
+use record::{Group, Lsn, Records};
 use sync::{LEFT_OUT, Step};
 
 const PREEMPTIONS: usize = 3;

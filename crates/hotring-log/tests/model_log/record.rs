@@ -1,6 +1,9 @@
 //! Records without contents: the hand-over looks at their number and length alone.
 
 /// As in `src/record.rs`.
+pub type Lsn = u64;
+
+/// As in `src/record.rs`.
 pub struct Records(u64);
 
 impl Records {

@@ -1,0 +1,50 @@
+//! The names of the files in a log's directory.
+
+use crate::record::Lsn;
+
+/// The manifest.
+pub(crate) const MANIFEST: &str = "manifest.hrm";
+
+/// The manifest until it is on the disk.
+pub(crate) const UNFINISHED_MANIFEST: &str = "manifest.tmp";
+
+/// The segment whose first record is `first`.
+pub(crate) fn segment(first: Lsn) -> String {
+    format!("log-{first:020}.hrl")
+}
+
+/// The first record of the segment of this name; None if it is no segment's name.
+pub(crate) fn segment_first(name: &str) -> Option<Lsn> {
+    number(name, "log-", ".hrl")
+}
+
+/// The snapshot behind which the log goes on with the record after `after`.
+pub(crate) fn snapshot(after: Lsn) -> String {
+    format!("snapshot-{after:020}.hrs")
+}
+
+/// The same snapshot until it is whole.
+pub(crate) fn unfinished_snapshot(after: Lsn) -> String {
+    format!("snapshot-{after:020}.tmp")
+}
+
+/// The number in the name of a whole snapshot.
+pub(crate) fn snapshot_after(name: &str) -> Option<Lsn> {
+    number(name, "snapshot-", ".hrs")
+}
+
+/// The number in the name of an unfinished snapshot.
+pub(crate) fn unfinished_snapshot_after(name: &str) -> Option<Lsn> {
+    number(name, "snapshot-", ".tmp")
+}
+
+/// Whether a file of this name holds data.
+pub(crate) fn is_data(name: &str) -> bool {
+    segment_first(name).is_some() || snapshot_after(name).is_some() || name == MANIFEST
+}
+
+fn number(name: &str, prefix: &str, suffix: &str) -> Option<Lsn> {
+    let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
+    let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
+}
