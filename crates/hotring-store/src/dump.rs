@@ -19,7 +19,7 @@ use crate::rdb::{
     SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_STRING, crc64, listpack, push_len, push_string,
     seal, text, unpack,
 };
-use crate::store::Limits;
+use crate::session::Limits;
 use crate::value::{ValueRef, encode_owned};
 
 /// The latest version that is read: Redis 7.4's.

@@ -1,12 +1,12 @@
 //! Which items go when memory is short. Policies know hashes and a few bits of each item, and own neither
 //! items nor memory: [`heat`], which is hotring's own, and `sampled`, which are Redis's. Who makes room with
-//! them is `room`; keys that never go are `pins.rs`.
+//! them is `ops/room.rs`; keys that never go are `pins.rs`.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hotring_index::Noting;
+use hotring_index::{Entry, Noting};
 
 use crate::idle::Dated;
 use crate::pins::Pins;
@@ -16,8 +16,7 @@ use sampled::Sampled;
 mod ghosts;
 pub mod heat;
 mod queue;
-mod room;
-mod sampled;
+pub(crate) mod sampled;
 
 /// What goes when a write finds that the limit of all memory is reached
 /// ([`Store::set_memory_max`](crate::Store::set_memory_max)).
@@ -107,6 +106,19 @@ impl FromStr for EvictionPolicy {
     }
 }
 
+/// A key that is to go.
+pub(crate) struct Victim {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) hash: u64,
+    pub(crate) footprint: u64,
+}
+
+impl Victim {
+    pub(crate) fn of(entry: &Entry<'_>, hash: u64) -> Self {
+        Victim { key: entry.key.into(), hash, footprint: entry.footprint as u64 }
+    }
+}
+
 /// How the store evicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvictionOptions {
@@ -140,9 +152,9 @@ impl EvictionOptions {
 }
 
 /// Bits of an item under [`Policy::Heat`], above the two of its visits.
-const YOUNG: u8 = 1 << 2;
+pub(crate) const YOUNG: u8 = 1 << 2;
 /// It was spared once because reads come to it first.
-const SPARED: u8 = 1 << 3;
+pub(crate) const SPARED: u8 = 1 << 3;
 
 /// Ticks of [`Noting::Ticks`] in which all of the memory is written once.
 const TICKS_A_TURN: u64 = 128;
@@ -239,13 +251,13 @@ impl Eviction {
         }
     }
 
-    fn samples(&self) -> usize {
+    pub(crate) fn samples(&self) -> usize {
         // ORDERING: Relaxed, as in `policy`.
         self.samples.load(Ordering::Relaxed) as usize
     }
 
     /// Counts a key that was chosen, if it went.
-    fn count_evicted(&self, went: bool) {
+    pub(crate) fn count_evicted(&self, went: bool) {
         // ORDERING: Relaxed, a count.
         self.evicted.fetch_add(went.into(), Ordering::Relaxed);
     }
@@ -268,7 +280,7 @@ impl Eviction {
         self.turns.load(Ordering::Relaxed)
     }
 
-    fn note_bytes(&self, heat: &Heat) {
+    pub(crate) fn note_bytes(&self, heat: &Heat) {
         // ORDERING: Relaxed, as in `bytes`.
         self.heat_bytes.store(heat.bytes(), Ordering::Relaxed);
     }
@@ -288,12 +300,12 @@ impl Eviction {
         before
     }
 
-    fn heat(&self) -> MutexGuard<'_, Heat> {
+    pub(crate) fn heat(&self) -> MutexGuard<'_, Heat> {
         // Each call leaves it whole, whatever panicked.
         self.heat.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn sampled(&self) -> MutexGuard<'_, Sampled> {
+    pub(crate) fn sampled(&self) -> MutexGuard<'_, Sampled> {
         self.sampled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,6 @@
 
 use std::sync::PoisonError;
 
-use crate::session::Session;
 use crate::sync::{Mutex, MutexGuard};
 
 /// Those that nobody has been told of yet; see the header.
@@ -31,17 +30,5 @@ impl Expired {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Gone>> {
         // An entry more or less is whole whatever panicked.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Session {
-    /// Calls `f` with each key that [`Session::expire_due`] has removed, by whatever session, for which no call of the
-    /// two has called it yet, and with how many milliseconds its time was over then. Others that do so meanwhile wait.
-    /// So what expired before a write is told of before the write, if who tells of that calls this first.
-    pub fn tell_expired(&mut self, mut f: impl FnMut(&[u8], u64)) {
-        for Gone { key, late } in self.wheels.expired.lock().drain(..) {
-            self.besides.watchers.tell_observer(&key, 0);
-            f(&key, late);
-        }
     }
 }

@@ -21,10 +21,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::ops::read::Accesses;
-use crate::session::Session;
-use crate::store::Store;
-
 const LABEL_BITS: u32 = 6;
 const LABELS: u64 = 1 << LABEL_BITS;
 const RING_LAST: u8 = 3;
@@ -35,14 +31,14 @@ const OLD: u64 = 24;
 /// Labels that the last ring's stamps are kept within.
 const AGE_MAX: u64 = 48;
 /// In so much time a walk is to have come by each item: before labels of ring 0 that are old come round.
-const ROUND_MS: u64 = (LABELS - OLD) * 3 / 4 * UNIT_MS;
+pub(crate) const ROUND_MS: u64 = (LABELS - OLD) * 3 / 4 * UNIT_MS;
 
 fn unit(ring: u8) -> u64 {
     UNIT_MS << (3 * u32::from(ring))
 }
 
 /// The stamp of an access.
-fn stamp(now: u64) -> u8 {
+pub(crate) fn stamp(now: u64) -> u8 {
     (now / UNIT_MS % LABELS) as u8
 }
 
@@ -60,7 +56,7 @@ fn since(stamp: u8, now: u64) -> u64 {
 }
 
 /// The stamp of an access so many milliseconds ago, or of the one that is remembered longest.
-fn stamp_of(idle: u64, now: u64) -> u8 {
+pub(crate) fn stamp_of(idle: u64, now: u64) -> u8 {
     let labels = |ring: u8| now / unit(ring) - now.saturating_sub(idle) / unit(ring);
     let ring = (0..RING_LAST).find(|ring| labels(*ring) <= OLD).unwrap_or(RING_LAST);
     let label = (now / unit(ring)).wrapping_sub(labels(ring).min(AGE_MAX));
@@ -68,7 +64,7 @@ fn stamp_of(idle: u64, now: u64) -> u8 {
 }
 
 /// The stamp of an item that nobody has accessed meanwhile.
-fn aged(stamp: u8, now: u64) -> u8 {
+pub(crate) fn aged(stamp: u8, now: u64) -> u8 {
     let ring = stamp >> LABEL_BITS;
     let label = if ring < RING_LAST && age(stamp, now) > OLD {
         // The first label that ends no earlier.
@@ -86,7 +82,7 @@ fn aged(stamp: u8, now: u64) -> u8 {
 pub(crate) struct Dated(AtomicU64);
 
 impl Dated {
-    fn begin(&self, now: u64) {
+    pub(crate) fn begin(&self, now: u64) {
         // ORDERING: Relaxed, a figure for people; so for the load.
         self.0.store(now, Ordering::Relaxed);
     }
@@ -95,56 +91,6 @@ impl Dated {
     pub(crate) fn idle_ms(&self, stamp: u8, now: u64) -> u64 {
         // ORDERING: Relaxed, as above.
         since(stamp, now).min(now.saturating_sub(self.0.load(Ordering::Relaxed)))
-    }
-}
-
-impl Store {
-    /// Says what time it is, so that accesses are dated ([`Accesses::Idle`](crate::Accesses::Idle)) where nothing else
-    /// is noted of them: without a policy that goes by accesses, or without a limit of memory for
-    /// [`EvictionPolicy::Heat`](crate::EvictionPolicy::Heat). Whoever begins with it goes on, some times in half a
-    /// minute, and calls [`Session::age_some`]. With an index of [`Strategy::Sampling`](crate::index::Strategy), it does
-    /// nothing. At first accesses are not dated, which costs nothing.
-    pub fn date_accesses(&self, now: u64) {
-        let begins = self.index.stamp().is_none();
-        self.index.set_stamp(stamp(now));
-        if begins {
-            // Of no items there are no notes of before.
-            self.eviction.dated.begin(if self.index.is_empty() { 0 } else { now });
-        }
-    }
-}
-
-impl Session {
-    /// Says of the accesses to a key what another server knew, in place of what is known here, if the eviction policy
-    /// has a use for it: what [`accesses`](Self::accesses) tells then is of this kind, and no more than what is said.
-    pub fn set_accesses(&mut self, key: &[u8], accesses: Accesses, now: u64) {
-        let (policy, tick) = (self.eviction.policy(), self.tick());
-        let bits = match accesses {
-            Accesses::Frequency(frequency) if policy.is_lfu() => frequency,
-            Accesses::Age(age) if policy.is_lru() => tick.wrapping_sub(age),
-            Accesses::Idle(ms) if self.dates_accesses() => stamp_of(ms, now),
-            _ => return,
-        };
-        let _reading = self.gate.read(1 << self.stripe(key));
-        let place = self.index.key_hash(key).reverse_bits();
-        // The items of one hash are visited together, from its position on.
-        self.index.review(place, 1, |entry, marked| {
-            (if entry.key == key { bits } else { marked.bits }, true)
-        });
-    }
-
-    /// In so many milliseconds [`age_some`](Self::age_some) is to have come by all keys.
-    pub const AGE_ROUND_MS: u64 = ROUND_MS;
-
-    /// Keeps the dates of about `count` keys from `cursor` on from coming round
-    /// ([`Store::date_accesses`](crate::Store::date_accesses)): a walk over all keys in
-    /// [`AGE_ROUND_MS`](Self::AGE_ROUND_MS) does so for all. Returns where to go on, 0 at the end, or where accesses are
-    /// not dated.
-    pub fn age_some(&mut self, cursor: u64, count: usize, now: u64) -> u64 {
-        if !self.dates_accesses() {
-            return 0;
-        }
-        self.index.review(cursor, count, |_, marked| (aged(marked.bits, now), true))
     }
 }
 

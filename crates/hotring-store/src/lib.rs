@@ -56,6 +56,7 @@ mod gate;
 #[cfg(test)]
 #[path = "gate/tests.rs"]
 mod gate_tests;
+mod gathered;
 mod hash;
 mod history;
 mod holds;

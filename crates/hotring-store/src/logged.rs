@@ -24,12 +24,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use hotring_index::{Action, Block, Entry, Expiry, NewValue, Value};
 use hotring_log::{Attached, Effect, Log, Lsn, Records};
 
-use crate::gate::{Fault, Hold};
-use crate::holds::Keys;
-use crate::session::Session;
+use crate::gate::Fault;
 use crate::stripe::spread;
 use crate::sync::Arc;
-use crate::write::Puts;
 
 /// Locks that order writes. So many that two threads rarely want one of them at one time.
 const LOCKS: usize = 1 << LOCK_BITS;
@@ -41,13 +38,13 @@ const KIND_MAX: u8 = 15;
 
 /// The store's half.
 pub(crate) struct Logged {
-    is_on: AtomicBool,
-    parts: OnceLock<Parts>,
+    pub(crate) is_on: AtomicBool,
+    pub(crate) parts: OnceLock<Parts>,
     seed: u64,
     fault: Fault,
 }
 
-struct Parts {
+pub(crate) struct Parts {
     log: Arc<Log>,
     /// Close together: whoever writes one thread's keys has them all at hand, and of several threads hardly two want the
     /// same line of the cache at one time.
@@ -60,7 +57,7 @@ pub(crate) struct Logging {
     /// What is to be handed over.
     pub(crate) records: Records,
     /// The last record that was, since it was asked for.
-    last: Option<Lsn>,
+    pub(crate) last: Option<Lsn>,
 }
 
 impl Logged {
@@ -114,58 +111,6 @@ impl Logging {
     }
 }
 
-impl Session {
-    /// Begins to log writes, or ends it. Once this has returned, every write is in the log or was over before. False
-    /// if the store has no log ([`Store::set_log`](crate::Store::set_log)).
-    pub fn switch_log(&mut self, on: bool) -> bool {
-        let has_log = self.logged.parts.get().is_some();
-        self.hold(&Keys::All, Hold::Exclusive, |session| {
-            // ORDERING: Relaxed; the hold orders it for all who pass the gate.
-            session.logged.is_on.store(on && has_log, Ordering::Relaxed);
-        });
-        has_log
-    }
-
-    /// The last record of this session's writes since this was asked for: with [`Log::poll_reached`] it tells when they
-    /// may be acknowledged.
-    #[inline]
-    pub fn take_logged(&mut self) -> Option<Lsn> {
-        self.logging.last.take()
-    }
-
-    /// Notes an effect that is not a write of an item, within a hold.
-    pub(crate) fn log_effect(&mut self, effect: &Effect<'_>) {
-        if self.logged.is_on() {
-            self.logging.records.push(effect);
-        }
-    }
-
-    /// Does what a record says. Records are done in their order, those of different keys in any order, and nobody
-    /// writes meanwhile: what has expired stays until then, as a later record may give it more time.
-    ///
-    /// # Errors
-    /// The value has no form that this version knows.
-    pub fn replay(&mut self, effect: &Effect<'_>, now: u64) -> Result<(), UnknownForm> {
-        match *effect {
-            Effect::Put { key, form, expire_at, value } => {
-                let value = from_form(form, value).ok_or(UnknownForm { form })?;
-                let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
-                // No room is made: what went now would come back with the next start, as nothing is logged.
-                self.change(key, |write| write.put_item(value, expiry, now));
-            }
-            Effect::Remove { key } => _ = self.change(key, |write| write.remove(0)),
-            Effect::Expire { key, expire_at } => {
-                self.change(key, |write| write.restore_expiry(expire_at, now));
-            }
-            Effect::Clear => self.clear(),
-            Effect::Pin { key } => self.restore_pin(key, now),
-            Effect::Unpin { key } => _ = self.unpin(&[key]),
-            Effect::Durable { .. } => {}
-        }
-        Ok(())
-    }
-}
-
 /// A value in the log has no form that this version knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownForm {
@@ -180,6 +125,23 @@ impl std::fmt::Display for UnknownForm {
 }
 
 impl std::error::Error for UnknownForm {}
+
+/// What a value that is stored means to the key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Puts {
+    /// A new value: the old one becomes an earlier one.
+    Value,
+    /// Another key's item, earlier values included.
+    Item,
+    /// The value that was there, with another expiry.
+    Same,
+    /// The value that was there, with another note: nobody is told.
+    Note,
+    /// The same, where the log need not know: of the last access, or of a number that somebody has asked for.
+    Access,
+    /// A new value whose time is over already: the key is removed.
+    Over,
+}
 
 /// Adds what a decision will have done.
 pub(crate) fn decided(

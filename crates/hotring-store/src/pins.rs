@@ -10,26 +10,22 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use hotring_log::Effect;
-
 use crate::error::StoreError;
-use crate::gate::Hold;
-use crate::session::Session;
 
 /// Memory of a name in the list, besides its length.
 const NAME_BYTES: usize = 48;
 
 /// The names, with the bytes of each item when it was last measured, and sums.
 #[derive(Default)]
-struct Names {
-    items: BTreeMap<Box<[u8]>, usize>,
+pub(crate) struct Names {
+    pub(crate) items: BTreeMap<Box<[u8]>, usize>,
     list_bytes: usize,
     item_bytes: usize,
 }
 
 impl Names {
     /// Enters a name, or measures it anew.
-    fn set(&mut self, key: &[u8], bytes: usize) {
+    pub(crate) fn set(&mut self, key: &[u8], bytes: usize) {
         match self.items.get_mut(key) {
             Some(known) => self.item_bytes -= std::mem::replace(known, bytes),
             None => {
@@ -81,12 +77,12 @@ impl Pins {
         }
     }
 
-    fn names(&self) -> RwLockReadGuard<'_, Names> {
+    pub(crate) fn names(&self) -> RwLockReadGuard<'_, Names> {
         self.names.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the list, and then the sums.
-    fn change<R>(&self, f: impl FnOnce(&mut Names) -> R) -> R {
+    pub(crate) fn change<R>(&self, f: impl FnOnce(&mut Names) -> R) -> R {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         let result = f(&mut names);
         // ORDERING: Relaxed, numbers; who pins holds the gate of the key (`Session::pin`), which orders
@@ -127,7 +123,7 @@ impl Pins {
     }
 
     /// Pins these keys, whose items have so many bytes, if there is room for all. Returns how many are new.
-    fn pin(&self, keys: &[(&[u8], usize)]) -> Result<usize, StoreError> {
+    pub(crate) fn pin(&self, keys: &[(&[u8], usize)]) -> Result<usize, StoreError> {
         self.change(|names| {
             let Pinned { bytes, bytes_max, .. } = self.pinned();
             let new: BTreeMap<&[u8], usize> =
@@ -141,7 +137,7 @@ impl Pins {
         })
     }
 
-    fn unpin(&self, keys: &[&[u8]]) -> usize {
+    pub(crate) fn unpin(&self, keys: &[&[u8]]) -> usize {
         self.change(|names| keys.iter().filter(|key| names.remove(key)).count())
     }
 
@@ -149,85 +145,5 @@ impl Pins {
     #[must_use]
     pub(crate) fn clear(&self) -> impl Sized + use<> {
         self.change(std::mem::take)
-    }
-}
-
-impl Session {
-    /// Pins keys, all or none: they are not evicted from now on. Returns how many were not pinned before.
-    ///
-    /// # Errors
-    /// [`StoreError::PinnedFull`], [`StoreError::KeyTooLong`]
-    pub fn pin(&mut self, keys: &[&[u8]], now: u64) -> Result<usize, StoreError> {
-        keys.iter().try_for_each(|key| self.check_key(key))?;
-        let mut measured = Vec::with_capacity(keys.len());
-        for key in keys {
-            measured.push((*key, self.memory(key, now).unwrap_or(0)));
-        }
-        let held = self.keys(keys.iter().copied());
-        // Who has looked before, and is about to evict one of them, is over with it when the hold begins.
-        self.hold(&held, Hold::Exclusive, |session| {
-            let pinned = session.eviction.pins.pin(&measured)?;
-            keys.iter().for_each(|key| session.log_effect(&Effect::Pin { key }));
-            Ok(pinned)
-        })
-    }
-
-    /// Pins a key that was pinned before the store was opened, whatever share of memory pins may have now.
-    pub(crate) fn restore_pin(&mut self, key: &[u8], now: u64) {
-        let bytes = self.memory(key, now).unwrap_or(0);
-        self.eviction.pins.change(|names| names.set(key, bytes));
-    }
-
-    /// Takes pins away. Returns how many there were.
-    pub fn unpin(&mut self, keys: &[&[u8]]) -> usize {
-        let held = self.keys(keys.iter().copied());
-        self.hold(&held, Hold::Exclusive, |session| {
-            let unpinned = session.eviction.pins.unpin(keys);
-            keys.iter().for_each(|key| session.log_effect(&Effect::Unpin { key }));
-            unpinned
-        })
-    }
-
-    /// Measures anew what up to `count` pinned keys take, which come after `after` in the order of bytes.
-    /// Returns the last of them, None at the end.
-    pub fn measure_pinned(
-        &mut self,
-        after: Option<&[u8]>,
-        count: usize,
-        now: u64,
-    ) -> Option<Box<[u8]>> {
-        let keys = self.pinned_keys(after, count);
-        if keys.is_empty() {
-            return None;
-        }
-        let measured: Vec<_> =
-            keys.iter().map(|key| (key, self.memory(key, now).unwrap_or(0))).collect();
-        self.eviction.pins.change(|names| {
-            for (key, bytes) in measured {
-                // Unless it has been unpinned meanwhile.
-                if names.items.contains_key(key) {
-                    names.set(key, bytes);
-                }
-            }
-        });
-        keys.into_iter().nth(count.saturating_sub(1))
-    }
-
-    /// Whether the key is pinned.
-    pub fn is_pinned(&self, key: &[u8]) -> bool {
-        self.eviction.pins.has(key)
-    }
-
-    /// Up to `count` pinned keys that come after `after` in the order of bytes.
-    pub fn pinned_keys(&self, after: Option<&[u8]>, count: usize) -> Vec<Box<[u8]>> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let from = after.map_or(Unbounded, Excluded);
-        let names = self.eviction.pins.names();
-        names
-            .items
-            .range::<[u8], _>((from, Unbounded))
-            .take(count)
-            .map(|(key, _)| key.clone())
-            .collect()
     }
 }

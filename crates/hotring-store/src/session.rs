@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use hotring_index::AnySession as Index;
 use hotring_index::{AnyIndex, Compacted, Damaged, Entry, Key, Part, Refused};
 
 use crate::changes::Change;
@@ -17,14 +18,10 @@ use crate::evict::{Eviction, EvictionPolicy};
 use crate::gate::{GateSession, Hold, stripe_of};
 use crate::holds::{HoldInfo, Keys};
 use crate::logged::{Logged, Logging};
-use crate::store::Limits;
 use crate::stripe::spread;
 use crate::wait::Wait;
 use crate::wheel::Wheels;
 use crate::write::{Besides, Due, Write};
-
-/// The index's session below this one.
-pub(crate) type Index = hotring_index::AnySession;
 
 /// One thread's access to a [`Store`](crate::Store).
 ///
@@ -52,8 +49,8 @@ pub struct Session {
     pub(crate) noted: bool,
     /// See [`Session::set_admitted`].
     admitted: Option<usize>,
-    /// Reused by `mget` for its snapshot.
-    pub(crate) snapshot: crate::ops::several::Snapshot,
+    /// Reused by `mget`.
+    pub(crate) gathered: crate::gathered::Gathered,
     /// Reused for the keys of a hold.
     hashes: Vec<u64>,
     not_sync: PhantomData<Cell<()>>,
@@ -69,7 +66,6 @@ impl Session {
         cas: Arc<AtomicU64>,
         seed: u64,
     ) -> Session {
-        let snapshot = Default::default();
         Session {
             index,
             gate,
@@ -85,7 +81,7 @@ impl Session {
             seed,
             noted: true,
             admitted: None,
-            snapshot,
+            gathered: Default::default(),
             hashes: Vec::new(),
             not_sync: PhantomData,
         }
@@ -387,6 +383,13 @@ impl Session {
 
 /// By some kilobytes each session may be above the limit of all memory; what is longer is to fit below it.
 const ASKED_LEN: usize = 16 << 10;
+
+/// Largest lengths that a store accepts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) key_len_max: usize,
+    pub(crate) value_len_max: usize,
+}
 
 impl Limits {
     pub(crate) fn check_value(&self, len: usize) -> Result<(), StoreError> {

@@ -16,7 +16,7 @@ use crate::history::{HEAD_LEN, Kept};
 use crate::logged::Logged;
 use crate::note;
 use crate::pins::Pinned;
-use crate::session::Session;
+use crate::session::{Limits, Session};
 use crate::watch::{Observer, Watchers};
 use crate::wheel::Wheels;
 use crate::write::Besides;
@@ -115,13 +115,6 @@ impl std::error::Error for OpenError {
 
 /// Most earlier values of a key that are kept.
 const HISTORY_MAX: usize = 16;
-
-/// Largest lengths that a store accepts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) key_len_max: usize,
-    pub(crate) value_len_max: usize,
-}
 
 /// Figures of a running store.
 #[derive(Clone, Debug)]

@@ -11,12 +11,12 @@ use hotring_log::{Effect, Mark, Records};
 
 use crate::changes::{Change, Changed, remove_expired};
 use crate::history::Kept;
-use crate::logged;
-use crate::session::Index;
+use crate::logged::{self, Puts};
 use crate::sync::Arc;
 use crate::value::{is_hash, reborrow, view_string};
 use crate::watch::{Event, Watchers};
 use crate::wheel::Wheels;
+use hotring_index::AnySession as Index;
 
 /// The one call of the index that may change the key.
 pub(crate) struct Write<'a> {
@@ -47,23 +47,6 @@ pub(crate) struct Besides {
     always: bool,
     /// Who writes, as the observer knows it.
     pub(crate) actor: u64,
-}
-
-/// What a value that is stored means to the key.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Puts {
-    /// A new value: the old one becomes an earlier one.
-    Value,
-    /// Another key's item, earlier values included.
-    Item,
-    /// The value that was there, with another expiry.
-    Same,
-    /// The value that was there, with another note: nobody is told.
-    Note,
-    /// The same, where the log need not know: of the last access, or of a number that somebody has asked for.
-    Access,
-    /// A new value whose time is over already: the key is removed.
-    Over,
 }
 
 /// What a decision will have done to the key.

@@ -29,6 +29,19 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "hotring-store",
+        &[
+            &["sync", "stripe", "wait", "error", "decimal", "rdb"],
+            &["gate", "holds"],
+            &["value", "hash", "history", "note", "gathered"],
+            &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged"],
+            &["write"],
+            &["session"],
+            &["store", "dump"],
+            &["ops", "snapshot", "restore"],
+        ],
+    ),
+    (
         "hotring-commands",
         &[
             &["host"],

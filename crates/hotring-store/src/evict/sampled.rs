@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use hotring_index::{AnySession, Entry, Marked};
 
-use super::room::Victim;
+use super::Victim;
 use super::{Policy, TICKS_A_TURN};
 use crate::pins::Pins;
 
@@ -35,7 +35,7 @@ struct Candidate {
 }
 
 /// The state of these policies.
-pub(super) struct Sampled {
+pub(crate) struct Sampled {
     /// From the worst to the best.
     pool: Vec<Candidate>,
     random: u64,
@@ -46,13 +46,13 @@ pub(super) struct Sampled {
 
 /// What one choice goes by.
 #[derive(Clone, Copy)]
-pub(super) struct Draw<'a> {
-    pub(super) policy: Policy,
-    pub(super) samples: usize,
-    pub(super) tick: u8,
-    pub(super) pins: &'a Pins,
+pub(crate) struct Draw<'a> {
+    pub(crate) policy: Policy,
+    pub(crate) samples: usize,
+    pub(crate) tick: u8,
+    pub(crate) pins: &'a Pins,
     /// The hashes of those that were chosen already and may still be there.
-    pub(super) chosen: &'a HashSet<u64>,
+    pub(crate) chosen: &'a HashSet<u64>,
 }
 
 impl Draw<'_> {
@@ -71,16 +71,16 @@ impl Draw<'_> {
 }
 
 impl Sampled {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Sampled { pool: Vec::new(), random: seed | 1, volatile_hand: 0, age_hand: 0 }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.pool.clear();
     }
 
     /// The next key to go; None if none may.
-    pub(super) fn choose(&mut self, index: &mut AnySession, draw: Draw<'_>) -> Option<Victim> {
+    pub(crate) fn choose(&mut self, index: &mut AnySession, draw: Draw<'_>) -> Option<Victim> {
         if draw.policy.is_volatile() && index.counts().1 == 0 {
             self.pool.clear();
             return None;
@@ -138,7 +138,7 @@ impl Sampled {
     }
 
     /// Goes on with the hand that keeps ages from coming round, as so many bytes of all were written.
-    pub(super) fn age(
+    pub(crate) fn age(
         &mut self,
         index: &mut AnySession,
         tick: u8,

@@ -26,6 +26,16 @@ pub struct Due {
 pub(crate) type Room = Vec<Taken>;
 
 impl Session {
+    /// Calls `f` with each key that [`Session::expire_due`] has removed, by whatever session, for which no call of the
+    /// two has called it yet, and with how many milliseconds its time was over then. Others that do so meanwhile wait.
+    /// So what expired before a write is told of before the write, if who tells of that calls this first.
+    pub fn tell_expired(&mut self, mut f: impl FnMut(&[u8], u64)) {
+        for Gone { key, late } in self.wheels.expired.lock().drain(..) {
+            self.besides.watchers.tell_observer(&key, 0);
+            f(&key, late);
+        }
+    }
+
     /// Removes keys whose time is over, and calls `f` with each and with how many milliseconds ago that was, unless
     /// another session has been faster with [`Session::tell_expired`]. The
     /// store's observer is told of them ([`Session::observe`]), this session's changes are not.

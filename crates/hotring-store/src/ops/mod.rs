@@ -1,15 +1,20 @@
 //! The operations, one family a file. Each file says how its family meets the gate.
 
 pub(crate) mod bits;
+mod changes;
 pub(crate) mod counter;
 pub(crate) mod due;
 mod dump;
 pub(crate) mod expire;
 mod hash;
 mod history;
+mod idle;
+mod log;
 pub(crate) mod noted;
 mod number;
+mod pins;
 pub(crate) mod read;
+mod room;
 pub(crate) mod set;
 pub(crate) mod several;
 pub(crate) mod stamp;

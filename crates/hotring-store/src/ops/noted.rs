@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
+use crate::logged::Puts;
 use crate::note::{self, Note};
 use crate::ops::set::SetExpiry;
+use crate::session::Limits;
 use crate::session::Session;
-use crate::store::Limits;
 use crate::value::{ValueRef, view};
-use crate::write::Puts;
 
 /// What a key has.
 #[derive(Clone, Copy, Debug)]

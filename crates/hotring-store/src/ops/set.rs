@@ -4,10 +4,10 @@ use hotring_index::{Action, Buffer, Entry, Expiry, Key};
 use twox_hash::XxHash3_64;
 
 use crate::error::StoreError;
+use crate::logged::Puts;
 use crate::session::Session;
 use crate::sync::Arc;
 use crate::value::{Text, copied, encode, encode_block, is_hash, reborrow, view};
-use crate::write::Puts;
 
 /// When a set takes place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

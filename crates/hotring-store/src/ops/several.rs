@@ -6,19 +6,17 @@
 
 use std::borrow::Cow;
 
-use hotring_index::{Block, BlockRef, Expiry, Key, LONG_LEN, NewValue};
+use hotring_index::{BlockRef, Expiry, Key, NewValue};
 
 use crate::error::StoreError;
 use crate::gate::Hold;
+use crate::gathered::{PREFETCH_KEYS, no_keys, prefetched};
 use crate::holds::Keys;
 use crate::ops::set::SetExpiry;
-use crate::session::{Index, Session};
-use crate::value::{ValueRef, detach_entry, encode, len_of, reborrow, view};
+use crate::session::Session;
+use crate::value::{ValueRef, detach_entry, encode, len_of, reborrow};
+use hotring_index::AnySession as Index;
 
-/// Keys whose cache lines are fetched ahead at once.
-const PREFETCH_KEYS: usize = 64;
-/// Fewer keys than this are faster without.
-const PREFETCH_KEYS_MIN: usize = 4;
 /// Keys that may be read for nothing, because other sessions' writes spoil the snapshot, before the
 /// stripes are held instead.
 const SPOILT_READS_MAX: usize = 64;
@@ -40,70 +38,6 @@ pub enum MSetCondition {
 
 /// A key and its value.
 type Pair<'p> = (&'p [u8], &'p [u8]);
-
-/// The values of one `mget`: copies, and shares of long ones.
-#[derive(Default)]
-pub(crate) struct Snapshot {
-    parts: Vec<Part>,
-    bytes: Vec<u8>,
-    /// Bytes of those that are not copied.
-    shared_len: usize,
-}
-
-enum Part {
-    Absent,
-    Int(i64),
-    Bytes { start: usize, end: usize },
-    Shared(Block),
-}
-
-impl Snapshot {
-    /// Takes the values; false if they are longer than `bytes_max` together.
-    fn fill(&mut self, index: &mut Index, keys: &[&[u8]], bytes_max: usize, now: u64) -> bool {
-        self.parts.clear();
-        self.bytes.clear();
-        self.shared_len = 0;
-        let mut room = no_keys();
-        for batch in keys.chunks(PREFETCH_KEYS) {
-            for &key in prefetched(index, batch, &mut room) {
-                let part = index.get(key, now, |entry| {
-                    view(entry.value, |value| self.push(value, entry.block()))
-                });
-                self.parts.push(part.unwrap_or(Part::Absent));
-                if self.bytes.len() + self.shared_len > bytes_max {
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    fn push(&mut self, value: ValueRef<'_>, block: Option<BlockRef<'_>>) -> Part {
-        match value {
-            ValueRef::Int(n) => Part::Int(n),
-            ValueRef::Bytes(bytes) => {
-                let block = block.filter(|_| bytes.len() > LONG_LEN);
-                if let Some(part) = block.and_then(|block| block.to_block().part(bytes)) {
-                    self.shared_len += part.len();
-                    return Part::Shared(part);
-                }
-                let start = self.bytes.len();
-                self.bytes.extend_from_slice(bytes);
-                Part::Bytes { start, end: self.bytes.len() }
-            }
-            ValueRef::Hash(_) => Part::Absent,
-        }
-    }
-
-    fn part(&self, i: usize) -> (Option<ValueRef<'_>>, Option<BlockRef<'_>>) {
-        match &self.parts[i] {
-            Part::Absent => (None, None),
-            Part::Int(n) => (Some(ValueRef::Int(*n)), None),
-            Part::Bytes { start, end } => (Some(ValueRef::Bytes(&self.bytes[*start..*end])), None),
-            Part::Shared(block) => (Some(ValueRef::Bytes(block)), Some(block.lend())),
-        }
-    }
-}
 
 impl Session {
     /// Calls `f` with each key's number and value, in order; the values are those of one moment. A
@@ -139,17 +73,17 @@ impl Session {
             }
             return Ok(());
         }
-        let mut snapshot = std::mem::take(&mut self.snapshot);
-        let fits = self.read_many(keys, |index| snapshot.fill(index, keys, bytes_max, now));
+        let mut gathered = std::mem::take(&mut self.gathered);
+        let fits = self.read_many(keys, |index| gathered.fill(index, keys, bytes_max, now));
         if fits {
             for i in 0..keys.len() {
-                let (value, block) = snapshot.part(i);
+                let (value, block) = gathered.part(i);
                 f(i, value, block);
             }
         }
         // Shares would keep their memory.
-        if snapshot.shared_len == 0 && snapshot.bytes.capacity() <= SNAPSHOT_LEN_KEPT {
-            self.snapshot = snapshot;
+        if gathered.shared_len == 0 && gathered.bytes.capacity() <= SNAPSHOT_LEN_KEPT {
+            self.gathered = gathered;
         }
         if fits { Ok(()) } else { Err(StoreError::ReplyTooLong { len_max: bytes_max }) }
     }
@@ -371,25 +305,6 @@ impl Session {
             }
         }
     }
-}
-
-/// Room for the keys of a batch.
-fn no_keys<'k>() -> [Key<'k>; PREFETCH_KEYS] {
-    [Key::from(b""); PREFETCH_KEYS]
-}
-
-/// The keys of a batch, and what reading them will touch is on its way if that pays.
-fn prefetched<'r, 'k>(
-    index: &mut Index,
-    batch: &[&'k [u8]],
-    room: &'r mut [Key<'k>; PREFETCH_KEYS],
-) -> &'r [Key<'k>] {
-    let keys = &mut room[..batch.len()];
-    keys.iter_mut().zip(batch).for_each(|(place, &key)| *place = key.into());
-    if keys.len() >= PREFETCH_KEYS_MIN {
-        index.prefetch(keys);
-    }
-    keys
 }
 
 fn keys_of<'k>(pairs: &[(&'k [u8], &[u8])]) -> impl Iterator<Item = &'k [u8]> + Clone {

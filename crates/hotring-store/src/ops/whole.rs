@@ -5,8 +5,9 @@ use hotring_log::Effect;
 
 use crate::gate::Hold;
 use crate::holds::Keys;
-use crate::session::{Index, Session};
+use crate::session::Session;
 use crate::value::{ValueRef, view};
+use hotring_index::AnySession as Index;
 
 impl Session {
     /// Visits about `count` keys from `cursor` on and returns the next cursor, 0 at the end.

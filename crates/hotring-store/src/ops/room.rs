@@ -21,9 +21,9 @@ use std::thread;
 
 use hotring_index::{AnySession, Entry, Full, Marked, Refused};
 
-use super::heat::{Items, Judged, Marks, Verdict};
-use super::sampled::Draw;
-use super::{Eviction, Policy, SPARED, YOUNG};
+use crate::evict::heat::{Items, Judged, Marks, Verdict};
+use crate::evict::sampled::Draw;
+use crate::evict::{Eviction, EvictionPolicy as Policy, SPARED, Victim, YOUNG};
 use crate::pins::Pins;
 use crate::session::Session;
 
@@ -45,13 +45,6 @@ const PINNED_MAX: usize = 1024;
 /// New keys of a session that the policy is told of together.
 const ENTERED: usize = 64;
 
-/// A key that is to go.
-pub(super) struct Victim {
-    pub(super) key: Box<[u8]>,
-    pub(super) hash: u64,
-    footprint: u64,
-}
-
 /// What became of an eviction.
 #[derive(Default)]
 struct Gone {
@@ -59,12 +52,6 @@ struct Gone {
     chosen: usize,
     /// Bytes of those that went.
     bytes: u64,
-}
-
-impl Victim {
-    pub(super) fn of(entry: &Entry<'_>, hash: u64) -> Self {
-        Victim { key: entry.key.into(), hash, footprint: entry.footprint as u64 }
-    }
 }
 
 impl Session {

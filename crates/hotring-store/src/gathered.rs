@@ -1,0 +1,100 @@
+//! The values of several keys at one moment, copied or shared.
+
+use hotring_index::AnySession as Index;
+use hotring_index::{Block, BlockRef, Key, LONG_LEN};
+
+use crate::value::{ValueRef, view};
+
+/// Keys whose cache lines are fetched ahead at once.
+pub(crate) const PREFETCH_KEYS: usize = 64;
+/// Fewer keys than this are faster without.
+const PREFETCH_KEYS_MIN: usize = 4;
+
+/// The values of one `mget`: copies, and shares of long ones.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    parts: Vec<Part>,
+    pub(crate) bytes: Vec<u8>,
+    /// Bytes of those that are not copied.
+    pub(crate) shared_len: usize,
+}
+
+enum Part {
+    Absent,
+    Int(i64),
+    Bytes { start: usize, end: usize },
+    Shared(Block),
+}
+
+impl Gathered {
+    /// Takes the values; false if they are longer than `bytes_max` together.
+    pub(crate) fn fill(
+        &mut self,
+        index: &mut Index,
+        keys: &[&[u8]],
+        bytes_max: usize,
+        now: u64,
+    ) -> bool {
+        self.parts.clear();
+        self.bytes.clear();
+        self.shared_len = 0;
+        let mut room = no_keys();
+        for batch in keys.chunks(PREFETCH_KEYS) {
+            for &key in prefetched(index, batch, &mut room) {
+                let part = index.get(key, now, |entry| {
+                    view(entry.value, |value| self.push(value, entry.block()))
+                });
+                self.parts.push(part.unwrap_or(Part::Absent));
+                if self.bytes.len() + self.shared_len > bytes_max {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn push(&mut self, value: ValueRef<'_>, block: Option<BlockRef<'_>>) -> Part {
+        match value {
+            ValueRef::Int(n) => Part::Int(n),
+            ValueRef::Bytes(bytes) => {
+                let block = block.filter(|_| bytes.len() > LONG_LEN);
+                if let Some(part) = block.and_then(|block| block.to_block().part(bytes)) {
+                    self.shared_len += part.len();
+                    return Part::Shared(part);
+                }
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(bytes);
+                Part::Bytes { start, end: self.bytes.len() }
+            }
+            ValueRef::Hash(_) => Part::Absent,
+        }
+    }
+
+    pub(crate) fn part(&self, i: usize) -> (Option<ValueRef<'_>>, Option<BlockRef<'_>>) {
+        match &self.parts[i] {
+            Part::Absent => (None, None),
+            Part::Int(n) => (Some(ValueRef::Int(*n)), None),
+            Part::Bytes { start, end } => (Some(ValueRef::Bytes(&self.bytes[*start..*end])), None),
+            Part::Shared(block) => (Some(ValueRef::Bytes(block)), Some(block.lend())),
+        }
+    }
+}
+
+/// Room for the keys of a batch.
+pub(crate) fn no_keys<'k>() -> [Key<'k>; PREFETCH_KEYS] {
+    [Key::from(b""); PREFETCH_KEYS]
+}
+
+/// The keys of a batch, and what reading them will touch is on its way if that pays.
+pub(crate) fn prefetched<'r, 'k>(
+    index: &mut Index,
+    batch: &[&'k [u8]],
+    room: &'r mut [Key<'k>; PREFETCH_KEYS],
+) -> &'r [Key<'k>] {
+    let keys = &mut room[..batch.len()];
+    keys.iter_mut().zip(batch).for_each(|(place, &key)| *place = key.into());
+    if keys.len() >= PREFETCH_KEYS_MIN {
+        index.prefetch(keys);
+    }
+    keys
+}

@@ -1,0 +1,56 @@
+//! Dating accesses ([`crate::idle`]).
+
+use crate::idle::{ROUND_MS, aged, stamp, stamp_of};
+use crate::ops::read::Accesses;
+use crate::session::Session;
+use crate::store::Store;
+
+impl Store {
+    /// Says what time it is, so that accesses are dated ([`Accesses::Idle`](crate::Accesses::Idle)) where nothing else
+    /// is noted of them: without a policy that goes by accesses, or without a limit of memory for
+    /// [`EvictionPolicy::Heat`](crate::EvictionPolicy::Heat). Whoever begins with it goes on, some times in half a
+    /// minute, and calls [`Session::age_some`]. With an index of [`Strategy::Sampling`](crate::index::Strategy), it does
+    /// nothing. At first accesses are not dated, which costs nothing.
+    pub fn date_accesses(&self, now: u64) {
+        let begins = self.index.stamp().is_none();
+        self.index.set_stamp(stamp(now));
+        if begins {
+            // Of no items there are no notes of before.
+            self.eviction.dated.begin(if self.index.is_empty() { 0 } else { now });
+        }
+    }
+}
+
+impl Session {
+    /// Says of the accesses to a key what another server knew, in place of what is known here, if the eviction policy
+    /// has a use for it: what [`accesses`](Self::accesses) tells then is of this kind, and no more than what is said.
+    pub fn set_accesses(&mut self, key: &[u8], accesses: Accesses, now: u64) {
+        let (policy, tick) = (self.eviction.policy(), self.tick());
+        let bits = match accesses {
+            Accesses::Frequency(frequency) if policy.is_lfu() => frequency,
+            Accesses::Age(age) if policy.is_lru() => tick.wrapping_sub(age),
+            Accesses::Idle(ms) if self.dates_accesses() => stamp_of(ms, now),
+            _ => return,
+        };
+        let _reading = self.gate.read(1 << self.stripe(key));
+        let place = self.index.key_hash(key).reverse_bits();
+        // The items of one hash are visited together, from its position on.
+        self.index.review(place, 1, |entry, marked| {
+            (if entry.key == key { bits } else { marked.bits }, true)
+        });
+    }
+
+    /// In so many milliseconds [`age_some`](Self::age_some) is to have come by all keys.
+    pub const AGE_ROUND_MS: u64 = ROUND_MS;
+
+    /// Keeps the dates of about `count` keys from `cursor` on from coming round
+    /// ([`Store::date_accesses`](crate::Store::date_accesses)): a walk over all keys in
+    /// [`AGE_ROUND_MS`](Self::AGE_ROUND_MS) does so for all. Returns where to go on, 0 at the end, or where accesses are
+    /// not dated.
+    pub fn age_some(&mut self, cursor: u64, count: usize, now: u64) -> u64 {
+        if !self.dates_accesses() {
+            return 0;
+        }
+        self.index.review(cursor, count, |_, marked| (aged(marked.bits, now), true))
+    }
+}

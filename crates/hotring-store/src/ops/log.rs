@@ -1,0 +1,63 @@
+//! Switching the log on and off, and doing what its records say.
+
+use std::sync::atomic::Ordering;
+
+use hotring_index::Expiry;
+use hotring_log::{Effect, Lsn};
+
+use crate::gate::Hold;
+use crate::holds::Keys;
+use crate::logged::{UnknownForm, from_form};
+use crate::session::Session;
+
+impl Session {
+    /// Begins to log writes, or ends it. Once this has returned, every write is in the log or was over before. False
+    /// if the store has no log ([`Store::set_log`](crate::Store::set_log)).
+    pub fn switch_log(&mut self, on: bool) -> bool {
+        let has_log = self.logged.parts.get().is_some();
+        self.hold(&Keys::All, Hold::Exclusive, |session| {
+            // ORDERING: Relaxed; the hold orders it for all who pass the gate.
+            session.logged.is_on.store(on && has_log, Ordering::Relaxed);
+        });
+        has_log
+    }
+
+    /// The last record of this session's writes since this was asked for: with [`Log::poll_reached`] it tells when they
+    /// may be acknowledged.
+    #[inline]
+    pub fn take_logged(&mut self) -> Option<Lsn> {
+        self.logging.last.take()
+    }
+
+    /// Notes an effect that is not a write of an item, within a hold.
+    pub(crate) fn log_effect(&mut self, effect: &Effect<'_>) {
+        if self.logged.is_on() {
+            self.logging.records.push(effect);
+        }
+    }
+
+    /// Does what a record says. Records are done in their order, those of different keys in any order, and nobody
+    /// writes meanwhile: what has expired stays until then, as a later record may give it more time.
+    ///
+    /// # Errors
+    /// The value has no form that this version knows.
+    pub fn replay(&mut self, effect: &Effect<'_>, now: u64) -> Result<(), UnknownForm> {
+        match *effect {
+            Effect::Put { key, form, expire_at, value } => {
+                let value = from_form(form, value).ok_or(UnknownForm { form })?;
+                let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
+                // No room is made: what went now would come back with the next start, as nothing is logged.
+                self.change(key, |write| write.put_item(value, expiry, now));
+            }
+            Effect::Remove { key } => _ = self.change(key, |write| write.remove(0)),
+            Effect::Expire { key, expire_at } => {
+                self.change(key, |write| write.restore_expiry(expire_at, now));
+            }
+            Effect::Clear => self.clear(),
+            Effect::Pin { key } => self.restore_pin(key, now),
+            Effect::Unpin { key } => _ = self.unpin(&[key]),
+            Effect::Durable { .. } => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! Pinning keys ([`crate::pins`]).
+
+use hotring_log::Effect;
+
+use crate::error::StoreError;
+use crate::gate::Hold;
+use crate::session::Session;
+
+impl Session {
+    /// Pins keys, all or none: they are not evicted from now on. Returns how many were not pinned before.
+    ///
+    /// # Errors
+    /// [`StoreError::PinnedFull`], [`StoreError::KeyTooLong`]
+    pub fn pin(&mut self, keys: &[&[u8]], now: u64) -> Result<usize, StoreError> {
+        keys.iter().try_for_each(|key| self.check_key(key))?;
+        let mut measured = Vec::with_capacity(keys.len());
+        for key in keys {
+            measured.push((*key, self.memory(key, now).unwrap_or(0)));
+        }
+        let held = self.keys(keys.iter().copied());
+        // Who has looked before, and is about to evict one of them, is over with it when the hold begins.
+        self.hold(&held, Hold::Exclusive, |session| {
+            let pinned = session.eviction.pins.pin(&measured)?;
+            keys.iter().for_each(|key| session.log_effect(&Effect::Pin { key }));
+            Ok(pinned)
+        })
+    }
+
+    /// Pins a key that was pinned before the store was opened, whatever share of memory pins may have now.
+    pub(crate) fn restore_pin(&mut self, key: &[u8], now: u64) {
+        let bytes = self.memory(key, now).unwrap_or(0);
+        self.eviction.pins.change(|names| names.set(key, bytes));
+    }
+
+    /// Takes pins away. Returns how many there were.
+    pub fn unpin(&mut self, keys: &[&[u8]]) -> usize {
+        let held = self.keys(keys.iter().copied());
+        self.hold(&held, Hold::Exclusive, |session| {
+            let unpinned = session.eviction.pins.unpin(keys);
+            keys.iter().for_each(|key| session.log_effect(&Effect::Unpin { key }));
+            unpinned
+        })
+    }
+
+    /// Measures anew what up to `count` pinned keys take, which come after `after` in the order of bytes.
+    /// Returns the last of them, None at the end.
+    pub fn measure_pinned(
+        &mut self,
+        after: Option<&[u8]>,
+        count: usize,
+        now: u64,
+    ) -> Option<Box<[u8]>> {
+        let keys = self.pinned_keys(after, count);
+        if keys.is_empty() {
+            return None;
+        }
+        let measured: Vec<_> =
+            keys.iter().map(|key| (key, self.memory(key, now).unwrap_or(0))).collect();
+        self.eviction.pins.change(|names| {
+            for (key, bytes) in measured {
+                // Unless it has been unpinned meanwhile.
+                if names.items.contains_key(key) {
+                    names.set(key, bytes);
+                }
+            }
+        });
+        keys.into_iter().nth(count.saturating_sub(1))
+    }
+
+    /// Whether the key is pinned.
+    pub fn is_pinned(&self, key: &[u8]) -> bool {
+        self.eviction.pins.has(key)
+    }
+
+    /// Up to `count` pinned keys that come after `after` in the order of bytes.
+    pub fn pinned_keys(&self, after: Option<&[u8]>, count: usize) -> Vec<Box<[u8]>> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        let names = self.eviction.pins.names();
+        names
+            .items
+            .range::<[u8], _>((from, Unbounded))
+            .take(count)
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+}
