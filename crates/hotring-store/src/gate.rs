@@ -122,6 +122,7 @@ use std::task::Waker;
 pub use crate::holds::Fault;
 pub(crate) use crate::holds::Hold;
 use crate::holds::{HoldInfo, Holds, Keys};
+pub(crate) use crate::in_flight::{Reading, Writing};
 use crate::sync::{
     Arc, AtomicU64, Mutex, MutexGuard, SLEEPS_AFTER, STRIPES, ThreadWait, barrier, fence, pause,
 };
@@ -264,6 +265,11 @@ impl Gate {
         self.holds().of_key(hash)
     }
 
+    /// The first hold with this label.
+    fn labelled(&self, label: u32) -> Option<HoldInfo> {
+        if self.is_held(STRIPES_ALL) { self.holds().labelled(label) } else { None }
+    }
+
     /// Publishes a change of the holds, and wakes all who wait for one.
     fn publish(&self, mut holds: MutexGuard<'_, Holds>, clears: u64) {
         let mut mask = holds.mask();
@@ -290,44 +296,6 @@ fn wait_until(mut done: impl FnMut() -> bool) {
 
 pub(crate) fn stripes_of(mask: u64) -> impl Iterator<Item = usize> {
     (0..STRIPES).filter(move |stripe| mask >> stripe & 1 == 1)
-}
-
-/// A read in flight; None inside a hold.
-pub(crate) struct Reading<'a>(Option<&'a AtomicU64>);
-
-impl Drop for Reading<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        let Some(reading) = self.0 else { return };
-        // ORDERING: the Acquire fence makes this session's later look at `held` see the bit of a
-        // holder whose change was just read, whatever order the index read it with; it pairs with
-        // the Release fence in `acquire`.
-        fence(Acquire);
-        // ORDERING: Release pairs with the Acquire in `drain`: the read is over.
-        reading.store(0, Release);
-    }
-}
-
-/// A write in flight; None inside a hold.
-pub(crate) struct Writing<'a>(Option<(&'a AtomicU64, u64)>);
-
-impl Writing<'_> {
-    /// Whether it is inside a hold.
-    pub(crate) fn is_held(&self) -> bool {
-        self.0.is_none()
-    }
-}
-
-impl Drop for Writing<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        let Some((counter, odd)) = self.0 else { return };
-        // ORDERING: Acquire fence as in `Reading`: a write too has looked at the old value.
-        fence(Acquire);
-        // ORDERING: Release pairs with the Acquire in `drain` and in `collect`: who sees the even
-        // number sees the write.
-        counter.store(odd + 1, Release);
-    }
 }
 
 impl GateSession {
@@ -475,6 +443,11 @@ impl GateSession {
     #[inline]
     pub(crate) fn held_by(&self, hash: u64) -> Option<HoldInfo> {
         if self.held.is_some() { None } else { self.gate.held_by(hash) }
+    }
+
+    /// What is known of another session's hold with this label, if there is one.
+    pub(crate) fn any_held_with(&self, label: u32) -> Option<HoldInfo> {
+        if self.held.is_some() { None } else { self.gate.labelled(label) }
     }
 
     /// Whether this session holds any key.

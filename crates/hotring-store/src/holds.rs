@@ -118,6 +118,11 @@ impl Holds {
         held.find(|held| held.keys.has(hash)).map(|held| held.info)
     }
 
+    /// The first hold with this label.
+    pub(crate) fn labelled(&self, label: u32) -> Option<HoldInfo> {
+        self.held.iter().map(|held| held.info).find(|info| info.label == label)
+    }
+
     /// Whether one of the keys is held.
     pub(crate) fn any_of(&self, keys: &Keys) -> bool {
         self.held.iter().any(|held| held.keys.meets(keys))

@@ -61,6 +61,7 @@ mod hash;
 mod history;
 mod holds;
 mod idle;
+mod in_flight;
 mod logged;
 mod note;
 mod ops;

@@ -334,6 +334,12 @@ impl Session {
         self.gate.held_by(self.gate_hash(key))
     }
 
+    /// What is known of another session's hold with this label, whatever its keys. One load where nothing is held.
+    #[inline]
+    pub fn any_held_with(&self, label: u32) -> Option<HoldInfo> {
+        self.gate.any_held_with(label)
+    }
+
     /// Whether a walk over keys would have to wait now, as another session holds some. One load.
     pub fn walk_must_wait(&self) -> bool {
         self.gate.is_any_held_by_others()

@@ -32,7 +32,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         "hotring-store",
         &[
             &["sync", "stripe", "wait", "error", "decimal", "rdb"],
-            &["gate", "holds"],
+            &["gate", "holds", "in_flight"],
             &["value", "hash", "history", "note", "gathered"],
             &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged"],
             &["write"],

@@ -8,6 +8,7 @@
 //! memory the others' are too, instead of each waiting for the one before.
 
 mod batch;
+mod busy;
 #[cfg(test)]
 pub(crate) mod dialogue;
 #[cfg(fuzzing)]
@@ -22,7 +23,7 @@ use std::time::Instant;
 
 use hotring_log::Lsn;
 use hotring_protocol::{ArgsView, CommandError, CommandId, Decoder, Limits, Spec, Writer, resolve};
-use hotring_store::{Buffer, HoldInfo, KeyHash, Session};
+use hotring_store::{Buffer, KeyHash, Session};
 
 use crate::acl::{Access, Origin};
 use crate::commands;
@@ -42,7 +43,7 @@ use crate::state::lent::{Attached, Lent};
 use crate::state::loading::LOADING;
 use crate::state::monitors;
 use crate::state::notify;
-use crate::state::scripts::{BUSY, HOLDER};
+use crate::state::scripts::BUSY;
 use crate::state::server::Server;
 use crate::state::subscriptions::is_allowed_while_listening;
 use crate::state::tracking;
@@ -106,8 +107,8 @@ pub struct Executor {
     own: Own,
     config: Arc<Config>,
     config_version: u64,
-    /// A script has run for long, and what it holds is refused.
-    is_busy: bool,
+    /// A script is slow: requests that need what it holds wait outside the gate, or are refused.
+    is_slow: bool,
     /// Somebody wants to know what requests do, or which there are.
     is_watched: bool,
     limits: Limits,
@@ -134,7 +135,7 @@ impl Executor {
                 lent: Lent::default(),
             },
             config_version,
-            is_busy: false,
+            is_slow: false,
             is_watched: false,
             limits: limits(&config),
             config,
@@ -352,8 +353,8 @@ impl Executor {
 
     fn refresh_config(&mut self) {
         let version = self.server.config_version();
-        if self.server.scripts.busy.any() != self.is_busy {
-            self.is_busy = !self.is_busy;
+        if self.server.scripts.slow.any() != self.is_slow {
+            self.is_slow = !self.is_slow;
             self.look_around();
         }
         if version != self.config_version {
@@ -368,7 +369,7 @@ impl Executor {
     fn look_around(&mut self) {
         let notes = self.config.notify.is_on();
         self.store.note_changes(notes);
-        let is_held_up = self.is_busy
+        let is_held_up = self.is_slow
             || self.server.pause.is_set()
             || self.server.loading.is_on()
             || self.server.durability.is_held_up(&self.config.log);
@@ -432,6 +433,10 @@ impl Executor {
             }
             if let Some(pause) = self.pause_of(i, run, client) {
                 client.begin_wait(pause);
+                return i;
+            }
+            if let Some(wait) = self.script_of(i, run, client) {
+                client.begin_wait(wait);
                 return i;
             }
             client.fetch_messages(out);
@@ -524,7 +529,7 @@ impl Executor {
             reject(counters, client, Some(spec.id), LOADING, out);
             return true;
         }
-        if self.is_busy && self.is_held_by_script(spec, args, now) {
+        if self.is_slow && self.is_busy(spec, args, client, now) {
             reject(counters, client, Some(spec.id), BUSY, out);
             return true;
         }
@@ -553,14 +558,6 @@ impl Executor {
             Queued::TooMuch => client.closing = Some(Closing::InputLimit),
         }
         true
-    }
-
-    /// Whether a script that has run for long holds what a request asks for.
-    fn is_held_by_script(&self, spec: &Spec, args: ArgsView<'_>, now: u64) -> bool {
-        let is_long = |info: HoldInfo| {
-            info.label == HOLDER && now.saturating_sub(info.since_ms) >= self.config.busy_reply_ms
-        };
-        spec.keys_of(args).any(|key| self.store.held_by(key).is_some_and(is_long))
     }
 
     /// Publishes what a run of commands did, once for all of them.

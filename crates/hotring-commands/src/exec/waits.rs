@@ -41,6 +41,10 @@ impl Executor {
             Some(Wait::Log) if self.server.durability.is_full() => {
                 Watched::Waiting { until: Some(now + FULL_PAUSE_MS) }
             }
+            Some(Wait::Script { key }) => match self.look_at_script(key.as_deref(), now) {
+                Some(until) => Watched::Waiting { until: Some(until) },
+                None => Watched::Fired,
+            },
             Some(&Wait::Save { number, .. }) if save::is_awaited(&self.server, number) => {
                 Watched::Waiting { until: Some(now + SAVE_PAUSE_MS) }
             }
@@ -60,7 +64,8 @@ impl Executor {
         out: &mut Vec<u8>,
     ) {
         let client = &mut conversation.client;
-        let is_paused = matches!(client.wait(), Some(Wait::Pause { .. } | Wait::Log));
+        let is_paused =
+            matches!(client.wait(), Some(Wait::Pause { .. } | Wait::Log | Wait::Script { .. }));
         let saved = match client.wait() {
             Some(&Wait::Save { number, ends }) => Some((number, ends)),
             _ => None,

@@ -22,7 +22,7 @@ use crate::host::fiber::give_turn;
 use crate::settings::config::Config;
 use crate::state::failure::Failure;
 
-use crate::state::scripts::{Busy, Lines, Running, Scripts};
+use crate::state::scripts::{Lines, Running, Scripts, Slow};
 
 /// Instructions between two looks; about 10 µs.
 const EVERY: u32 = 1_000;
@@ -71,10 +71,9 @@ pub(super) struct State {
     lines_max: Cell<u64>,
     stop: Cell<Option<Stop>>,
     deadline: Cell<Option<Instant>>,
-    /// When those who want what it holds are told that it is busy, and how many are: `is_busy` says that it is one.
-    busy_at: Cell<Option<Instant>>,
-    busy: Arc<Busy>,
-    is_busy: Cell<bool>,
+    /// How many scripts are slow, and whether this is one of them.
+    slow: Arc<Slow>,
+    is_slow: Cell<bool>,
     /// Instructions that are left.
     steps: Cell<u64>,
     /// Steps of functions that are not looked at yet.
@@ -98,9 +97,8 @@ impl State {
     pub(super) fn new(scripts: &Scripts) -> State {
         State {
             running: scripts.show(),
-            busy_at: Cell::new(None),
-            busy: Arc::clone(&scripts.busy),
-            is_busy: Cell::new(false),
+            slow: Arc::clone(&scripts.slow),
+            is_slow: Cell::new(false),
             lines: Arc::clone(&scripts.lines),
             lines_max: Cell::new(0),
             stop: Cell::new(None),
@@ -129,8 +127,6 @@ impl State {
         self.lines_max.set(config.lua_log_max);
         self.memory_max.set(config.lua_memory_max);
         let deadline = now.checked_add(time);
-        let busy_at = now.checked_add(Duration::from_millis(config.busy_reply_ms));
-        self.busy_at.set(busy_at.filter(|_| config.busy_reply_ms > 0));
         self.deadline.set(deadline.filter(|_| config.lua_time_ms > 0));
         self.steps.set(if config.lua_steps_max == 0 { u64::MAX } else { config.lua_steps_max });
         self.version.set(Version::Resp2);
@@ -139,8 +135,8 @@ impl State {
     }
 
     pub(super) fn end(&self) {
-        if self.is_busy.replace(false) {
-            self.busy.end();
+        if self.is_slow.replace(false) {
+            self.slow.end();
         }
         self.running.end();
     }
@@ -206,16 +202,14 @@ impl State {
         self.steps.set(left);
         let mut now = clock::monotonic();
         if now.duration_since(self.slice.get()) >= SLICE {
+            if !self.is_slow.replace(true) {
+                self.slow.begin();
+            }
             give_turn();
             now = clock::monotonic();
             self.slice.set(now);
         }
         self.looked.set(now);
-        if self.busy_at.get().is_some_and(|busy_at| now >= busy_at) {
-            self.busy_at.set(None);
-            self.is_busy.set(true);
-            self.busy.begin();
-        }
         if self.running.is_killed() {
             self.stop(Stop::Killed);
         } else if left == 0 {

@@ -176,18 +176,18 @@ pub struct Scripts {
     version: AtomicU64,
     /// What the interpreters are doing, as long as there are these.
     running: Mutex<Vec<Weak<Running>>>,
-    /// How many run for longer than `busy-reply-threshold`.
-    pub busy: Arc<Busy>,
+    /// How many have used up their first time slice.
+    pub slow: Arc<Slow>,
     /// What they write into the log.
     pub lines: Arc<Lines>,
 }
 
-/// How many scripts run for longer than `busy-reply-threshold`.
+/// How many running scripts have used up their first time slice.
 #[derive(Debug, Default)]
-pub struct Busy(AtomicU64);
+pub struct Slow(AtomicU64);
 
-impl Busy {
-    // ORDERING: Relaxed throughout: who sees one a little later waits for it, as before it was one.
+impl Slow {
+    // ORDERING: Relaxed throughout: a thread that sees one a little later waits for its keys in the gate meanwhile.
     /// Whether there is any.
     #[inline]
     pub(crate) fn any(&self) -> bool {

@@ -257,6 +257,60 @@ fn who_wants_what_a_long_script_holds_is_told_so() {
     }
 }
 
+/// Requests that came before the threshold once waited until the script ended, while later ones were refused.
+#[test]
+fn requests_that_wait_for_a_script_are_refused_at_the_threshold() {
+    for threads in [1, 2] {
+        let server = TestServer::with(|config| {
+            config.threads = threads;
+            config.lua_time_ms = 60_000;
+            config.busy_reply_ms = 400;
+        });
+        let mut looping = server.connect();
+        let script = "if #ARGV > 0 then return 1 end while true do end return KEYS[1]";
+        assert_eq!(eval(&mut looping, script, &["k"], &["x"]), Reply::Int(1));
+        let requests: &[&[&str]] = &[
+            &["GET", "k"],
+            &["MGET", "a", "k"],
+            &["SET", "k", "v"],
+            &["EXEC"],
+            &["KEYS", "*"],
+            &["DEL", "b", "k"],
+            &["EVAL", script, "1", "k"],
+            &["EVAL", "return 'of unknown keys'", "0"],
+        ];
+        let mut waiting: Vec<Wire> = requests.iter().map(|_| server.connect()).collect();
+        assert_eq!(waiting[3].say("MULTI"), ok());
+        assert_eq!(waiting[3].say("INCR k"), Reply::Simple("QUEUED".into()));
+        let mut killer = server.connect();
+        looping.send(&request(&["EVAL", script, "1", "k"]));
+        std::thread::sleep(Duration::from_millis(100));
+        let begun = Instant::now();
+        for (wire, words) in waiting.iter_mut().zip(requests) {
+            wire.send(&request(words));
+        }
+        assert_eq!(killer.say("SET elsewhere 1"), ok());
+        assert!(begun.elapsed() < Duration::from_millis(200), "another key waited");
+        for (wire, words) in waiting.iter_mut().zip(requests) {
+            let text = wire.reply().text();
+            let is_told = text.starts_with("BUSY Redis is busy")
+                || text.starts_with("EXECABORT") && text.contains("Redis is busy");
+            assert!(is_told, "{words:?}: {text}");
+        }
+        assert!(begun.elapsed() >= Duration::from_millis(200), "they were refused early");
+        assert_eq!(killer.say("SCRIPT KILL"), ok());
+        assert!(looping.reply().text().starts_with("ERR Script killed by user"));
+        // A request that waits for less than the threshold gets its reply.
+        looping.send(&request(&["EVAL", script, "1", "k"]));
+        std::thread::sleep(Duration::from_millis(50));
+        waiting[0].send(&request(&["GET", "k"]));
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(killer.say("SCRIPT KILL"), ok());
+        assert_eq!(waiting[0].reply(), Reply::Null);
+        assert!(looping.reply().text().starts_with("ERR Script killed by user"));
+    }
+}
+
 #[test]
 fn threads_share_the_cache_of_scripts() {
     let server = TestServer::new();

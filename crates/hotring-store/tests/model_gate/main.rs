@@ -23,6 +23,8 @@ mod gate;
 #[path = "../../src/holds.rs"]
 #[allow(dead_code)]
 mod holds;
+#[path = "../../src/in_flight.rs"]
+mod in_flight;
 mod sync;
 #[path = "../../src/wait.rs"]
 #[allow(dead_code)]

@@ -208,7 +208,7 @@ impl Default for Config {
             bulk_len_max: 512 << 20,
             args_max: 1 << 20,
             inline_len_max: 64 << 10,
-            lua_time_ms: 5_000,
+            lua_time_ms: 30_000,
             busy_reply_ms: 5_000,
             lua_steps_max: 0,
             lua_log_max: 100,

@@ -197,10 +197,14 @@ const OPEN_USER: &[&str] =
 /// Redis's defaults that differ from ours.
 const DEFAULTS: &[(&str, &str)] = &[
     ("bind", "* -::*"),
+    ("lua-time-limit", "0"),
     ("maxmemory-clients", "0"),
     ("maxmemory-policy", "noeviction"),
     ("save", "3600 1 300 100 60 10000"),
 ];
+
+/// Redis's older names of directives, where the older name is another setting here. Redis never ends a script by itself.
+const RENAMED: &[(&str, &str)] = &[("lua-time-limit", "busy-reply-threshold")];
 
 /// What Redis has in its folder: the directive that names it, its default, and how its keys come here.
 const REDIS_FILES: &[(&str, &str, &str)] = &[
@@ -330,6 +334,8 @@ fn read_included(path: &Path, depth: usize, lines: &mut Vec<Line>) -> Result<(),
             }
             Some((name, values)) => {
                 let (name, values) = (name.to_ascii_lowercase(), values.to_vec());
+                let renamed = RENAMED.iter().find(|(old, _)| *old == name);
+                let name = renamed.map_or(name, |(_, new)| new.to_string());
                 lines.push(Line { from, name, values });
             }
         }

@@ -18,7 +18,7 @@ pub(super) static SCRIPTS: &[Setting] = &[
         name: "busy-reply-threshold",
         alias: "",
         placeholder: "MILLISECONDS",
-        help: "Answer -BUSY where a script that has run for this long holds what is asked for; 0 waits for it",
+        help: "Answer -BUSY to requests that need keys that a script has held for this long; 0 lets them wait",
         change: Change::Running,
         get: |c| c.busy_reply_ms.to_string(),
         set: |c, v| number(v, 0, i32::MAX as u64).map(|n| c.busy_reply_ms = n),

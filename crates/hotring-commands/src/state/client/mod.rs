@@ -120,6 +120,11 @@ pub enum Wait {
     },
     /// Room in the log's queue. The next one has not begun.
     Log,
+    /// The end of a slow script that holds what the next one needs. The next one has not begun.
+    Script {
+        /// A key that the script holds; None if the next one needs all of them.
+        key: Option<Box<[u8]>>,
+    },
     /// The last one waits until the log is synced up to a record.
     Synced {
         /// Which one.
@@ -474,7 +479,11 @@ impl Client {
     pub fn begin_wait(&mut self, wait: Wait) {
         let waiting = match wait {
             Wait::Key { .. } => WAITS,
-            Wait::Pause { .. } | Wait::Log | Wait::Synced { .. } | Wait::Save { .. } => PAUSED,
+            Wait::Pause { .. }
+            | Wait::Log
+            | Wait::Script { .. }
+            | Wait::Synced { .. }
+            | Wait::Save { .. } => PAUSED,
         };
         self.wait = Some(wait);
         // ORDERING: Relaxed, a moment more or less of waiting does not matter.

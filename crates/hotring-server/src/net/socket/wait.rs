@@ -72,7 +72,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let thread = self.thread.clone();
         let limit = match wait {
             Wait::Key { limit, .. } | Wait::Synced { limit, .. } => *limit,
-            Wait::Pause { .. } | Wait::Log | Wait::Save { .. } => None,
+            Wait::Pause { .. } | Wait::Log | Wait::Script { .. } | Wait::Save { .. } => None,
         };
         let alarm = self.alarm.get_or_insert_with(|| Alarm::new(limit));
         let end = match thread.finishing.get() {

@@ -145,6 +145,7 @@ fn where_the_file_is_silent_redis_defaults_hold() {
     assert_eq!(config.addresses(), ["*:6379", "-[::]:6379"]);
     assert!(config.protected_mode);
     assert_eq!(config.client_memory_max, 0);
+    assert_eq!((config.lua_time_ms, config.busy_reply_ms), (0, 5_000));
     // What the file says holds.
     let text = "save \"\"\nmaxmemory-policy allkeys-lru\nbind 127.0.0.1\nmaxmemory-clients 1gb\n";
     let (config, notes) = read("says", text).unwrap();
@@ -163,6 +164,14 @@ fn where_the_file_is_silent_redis_defaults_hold() {
     }
     let (config, notes) = read("off", "log off\n").unwrap();
     assert!(!config.log.is_on && notes.is_empty(), "{notes:?}");
+}
+
+/// It once ended scripts, and what they had written stayed; Redis only answers BUSY.
+#[test]
+fn the_time_limit_of_redis_ends_no_script() {
+    let (config, notes) = read("lua", "save \"\"\nlua-time-limit 700\n").unwrap();
+    assert_eq!((config.lua_time_ms, config.busy_reply_ms), (0, 700));
+    assert_eq!(notes, [""; 0]);
 }
 
 #[test]

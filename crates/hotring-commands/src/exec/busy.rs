@@ -1,0 +1,134 @@
+//! Requests that need what a slow script holds.
+//!
+//! A script is slow once it has used up its first time slice. From then on such a request does not enter the gate: it
+//! waits outside of it, looks again from time to time, and is refused with BUSY once the script has held its keys for
+//! `busy-reply-threshold`. A request that entered the gate before the script was slow waits there until the script
+//! ends.
+
+use hotring_protocol::{ArgsView, CommandId, Flags, Spec};
+use hotring_store::HoldInfo;
+
+use super::{Executor, Run};
+use crate::state::client::{Client, Wait};
+use crate::state::scripts::{HOLDER, Reach, digest, parse_digest};
+
+/// The wait between two looks is this part of the time that the script has held its keys, within these bounds in
+/// milliseconds: long waits must not cost much CPU, and short ones must not become much longer.
+const LOOK_PART: u64 = 16;
+const LOOK_MIN_MS: u64 = 1;
+const LOOK_MAX_MS: u64 = 50;
+
+/// What a request needs.
+enum Needs {
+    Nothing,
+    Keys(Vec<Box<[u8]>>),
+    /// Any key, or all of them.
+    Everything,
+}
+
+impl Executor {
+    /// The wait of a request that needs what a slow script holds, before the script has held it for long.
+    pub(super) fn script_of(&self, i: usize, run: &Run<'_>, client: &Client) -> Option<Wait> {
+        if !self.is_slow {
+            return None;
+        }
+        let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
+        let (info, key) = self.script_hold(spec, args, client)?;
+        let access = client.access();
+        let may_run = !access.is_locked() && access.check(spec, args).is_ok();
+        (may_run && !self.is_long(info, run.now)).then_some(Wait::Script { key })
+    }
+
+    /// Whether a script has held for long what a request needs.
+    pub(super) fn is_busy(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        client: &Client,
+        now: u64,
+    ) -> bool {
+        self.script_hold(spec, args, client).is_some_and(|(info, _)| self.is_long(info, now))
+    }
+
+    /// When to look again whether the script still holds this key, or any key; None once it does not, or once it has
+    /// held it for long.
+    pub(super) fn look_at_script(&self, key: Option<&[u8]>, now: u64) -> Option<u64> {
+        let info = self.held_by_script(key)?;
+        if self.is_long(info, now) {
+            return None;
+        }
+        let wait = now.saturating_sub(info.since_ms) / LOOK_PART;
+        let next = now + wait.clamp(LOOK_MIN_MS, LOOK_MAX_MS);
+        let long_at = info.since_ms + self.config.busy_reply_ms;
+        Some(if self.config.busy_reply_ms > 0 { next.min(long_at.max(now + 1)) } else { next })
+    }
+
+    fn is_long(&self, info: HoldInfo, now: u64) -> bool {
+        let threshold = self.config.busy_reply_ms;
+        threshold > 0 && now.saturating_sub(info.since_ms) >= threshold
+    }
+
+    /// The script's hold of what a request needs, and the key; no key if the request needs all of them.
+    fn script_hold(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        client: &Client,
+    ) -> Option<(HoldInfo, Option<Box<[u8]>>)> {
+        match self.needs(spec, args, client) {
+            Needs::Nothing => None,
+            Needs::Everything => Some((self.held_by_script(None)?, None)),
+            Needs::Keys(keys) => {
+                keys.into_iter().find_map(|key| Some((self.held_by_script(Some(&key))?, Some(key))))
+            }
+        }
+    }
+
+    fn held_by_script(&self, key: Option<&[u8]>) -> Option<HoldInfo> {
+        match key {
+            Some(key) => self.store.held_by(key).filter(|info| info.label == HOLDER),
+            None => self.store.any_held_with(HOLDER),
+        }
+    }
+
+    fn needs(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> Needs {
+        let Some(queue) = client.transaction.queue() else { return self.needs_alone(spec, args) };
+        // Of an open transaction EXEC needs what its commands need; the others are only queued.
+        if spec.id != CommandId::Exec {
+            return Needs::Nothing;
+        }
+        let watched = client.transaction.watched.iter().map(|stamp| stamp.key().into());
+        let mut keys: Vec<Box<[u8]>> = watched.collect();
+        for (spec, args) in queue.commands() {
+            match self.needs_alone(spec, args) {
+                Needs::Nothing => {}
+                Needs::Keys(more) => keys.extend(more),
+                Needs::Everything => return Needs::Everything,
+            }
+        }
+        Needs::Keys(keys)
+    }
+
+    fn needs_alone(&self, spec: &Spec, args: ArgsView<'_>) -> Needs {
+        use CommandId as Id;
+        let sha = match spec.id {
+            Id::Eval | Id::EvalRo => Some(digest(args.at(1))),
+            Id::EvalSha | Id::EvalShaRo => parse_digest(args.at(1)),
+            _ => None,
+        };
+        if let Some(sha) = sha {
+            // A script that is not known to use its own keys only holds all of them.
+            let script = self.server.scripts.find(&sha);
+            if script.is_none_or(|script| script.reach() != Reach::Declared) {
+                return Needs::Everything;
+            }
+        }
+        let mut keys = spec.keys_of(args).map(Box::from).peekable();
+        let walks = spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::WRITE);
+        match keys.peek() {
+            Some(_) => Needs::Keys(keys.collect()),
+            None if walks && spec.keys.is_empty() && sha.is_none() => Needs::Everything,
+            None => Needs::Nothing,
+        }
+    }
+}

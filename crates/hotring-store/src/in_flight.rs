@@ -1,0 +1,43 @@
+//! Operations in flight, as the gate sees them: dropping one says that it is over.
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use crate::sync::{AtomicU64, fence};
+
+/// A read in flight; None inside a hold.
+pub(crate) struct Reading<'a>(pub(crate) Option<&'a AtomicU64>);
+
+impl Drop for Reading<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(reading) = self.0 else { return };
+        // ORDERING: the Acquire fence makes this session's later look at `held` see the bit of a
+        // holder whose change was just read, whatever order the index read it with; it pairs with
+        // the Release fence in `gate.rs`, `acquire`.
+        fence(Acquire);
+        // ORDERING: Release pairs with the Acquire in `drain`: the read is over.
+        reading.store(0, Release);
+    }
+}
+
+/// A write in flight; None inside a hold.
+pub(crate) struct Writing<'a>(pub(crate) Option<(&'a AtomicU64, u64)>);
+
+impl Writing<'_> {
+    /// Whether it is inside a hold.
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl Drop for Writing<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let Some((counter, odd)) = self.0 else { return };
+        // ORDERING: Acquire fence as in `Reading`: a write too has looked at the old value.
+        fence(Acquire);
+        // ORDERING: Release pairs with the Acquire in `drain` and in `collect`: who sees the even
+        // number sees the write.
+        counter.store(odd + 1, Release);
+    }
+}
