@@ -24,6 +24,7 @@ mod gate;
 #[allow(dead_code)]
 mod holds;
 #[path = "../../src/in_flight.rs"]
+#[allow(dead_code)]
 mod in_flight;
 mod sync;
 #[path = "../../src/wait.rs"]
