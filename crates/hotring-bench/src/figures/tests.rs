@@ -22,7 +22,7 @@ fn report(figures: Vec<Figure>) -> Report {
         scale_line: "for a test".into(),
         seconds: 61.0,
         wanted: figures.len(),
-        fitness: Fitness { of_bare: 0.95, is_fit: true },
+        fitness: Fitness { of_bare: 0.95, of_bare_chain: 0.95, is_fit: true },
         notes: vec!["a note with < and & in it".into()],
         figures,
     }
@@ -206,7 +206,7 @@ fn a_figure_is_in_the_report_as_soon_as_it_has_ended() {
 fn a_report_of_an_unfit_run_says_so() {
     let mut unfit = report(vec![figure("one")]);
     assert!(!html::page(&unfit).contains("UNFIT"));
-    unfit.fitness = Fitness { of_bare: 0.3, is_fit: false };
+    unfit.fitness = Fitness { of_bare: 0.3, of_bare_chain: 0.95, is_fit: false };
     assert!(html::page(&unfit).contains("UNFIT RUN"), "no warning");
 }
 

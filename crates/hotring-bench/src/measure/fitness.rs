@@ -1,12 +1,13 @@
-//! Whether the harness is fit to measure: its oracle beside a bare loop over an array.
+//! Whether the harness is fit to measure: its loop beside bare loops over the same data.
 //!
-//! The oracle is the limit that all others are compared with. What the harness adds to it (finding out
-//! what an operation is, checking answers) would be added to all, and flatter the slow ones. So both
-//! take turns on the same operations in each run that measures, and a run in which the oracle is more
-//! than a tenth behind says so.
+//! The harness adds work to each operation: it must find out what the operation is, and check the answer. That work
+//! flatters slow targets. So in each run that measures, the harness's loop and a bare loop take turns on the same
+//! operations, over the direct array of the oracle and over a plain chained hash. A run in which either is more than a
+//! tenth behind its bare loop says so.
 
 use std::fmt;
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -15,7 +16,7 @@ use serde::Serialize;
 
 use crate::machine;
 use crate::report::Spread;
-use crate::targets::{Mode, Plan, Target, TargetName};
+use crate::targets::{Engine, Mode, Plan, Session, Target, TargetName, named};
 use crate::workload::feed::Feed;
 use crate::workload::operations::{Keys, Op, Workload};
 use crate::workload::skew::Skew;
@@ -33,9 +34,11 @@ const OPS: u64 = 1 << 21;
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fitness {
-    /// The oracle's rate as a part of the bare loop's.
+    /// The oracle's rate as a part of the rate of a bare loop over an array.
     pub of_bare: f64,
-    /// Whether that is enough.
+    /// The rate of a plain chained hash as a part of the rate of a bare loop over it.
+    pub of_bare_chain: f64,
+    /// Whether both are enough.
     pub is_fit: bool,
 }
 
@@ -45,42 +48,18 @@ impl Fitness {
         let (keys, ops) = (keys.clamp(1, KEYS), ops.clamp(1, OPS));
         let oracle = Plan::new(TargetName::Oracle, keys).build()?;
         oracle.load(keys, &ProgressBar::hidden());
-        Self::of(&*oracle, keys, ops)
-    }
-
-    /// Of a target that holds the keys numbered below `keys`.
-    fn of(target: &dyn Target, keys: u64, ops: u64) -> Result<Self> {
-        let (workload, skew) = (Workload::C, Skew::Uniform);
-        let draw = Draw { workload, skew, keys, threads: 1, ops, seed: 1, hot_set: 0, turn: 0 };
-        let feed = Feed::Drawn { draw, is_scattered: false };
         // As many bytes a key as the oracle has, in memory of the same kind.
         let cells: Vec<[u64; 2]> = (0..keys).map(|key| [1, key]).collect();
-        let turn = |turn: u64| -> Result<f64> {
-            let ops = feed.stream(turn, 0, Keys::Dense)?;
-            let mut worker = target.worker();
-            let mut times = [0.0; 2];
-            for at in [turn % 2, (turn + 1) % 2] {
-                let start = Instant::now();
-                match at {
-                    0 => drop(black_box(worker.run(&ops, Mode::Scalar))),
-                    _ => drop(black_box(bare(&cells, &ops))),
-                }
-                times[at as usize] = start.elapsed().as_secs_f64();
-            }
-            Ok(times[1] / times[0])
-        };
-        let ratios = std::thread::scope(|scope| {
-            let turns = scope.spawn(|| {
-                machine::pin(0)?;
-                (0..TURNS).map(turn).collect::<Result<Vec<f64>>>()
-            });
-            turns.join().expect("the measuring thread panicked")
-        });
-        Ok(Self::judge(Spread::of(&ratios.context("the oracle beside a bare loop")?).median))
+        let of_bare = ratio(&*oracle, |ops| bare(&cells, ops), keys, ops)?;
+        drop((oracle, cells));
+        let chain = Arc::new(Chain::of(keys));
+        let target = named("chain", chain.clone());
+        let of_bare_chain = ratio(&*target, |ops| bare_chain(&chain, ops), keys, ops)?;
+        Ok(Self::judge(of_bare, of_bare_chain))
     }
 
-    fn judge(of_bare: f64) -> Self {
-        Fitness { of_bare, is_fit: of_bare >= FIT }
+    fn judge(of_bare: f64, of_bare_chain: f64) -> Self {
+        Fitness { of_bare, of_bare_chain, is_fit: of_bare.min(of_bare_chain) >= FIT }
     }
 
     /// Says it, loudly if it is bad.
@@ -94,18 +73,56 @@ impl Fitness {
 
 impl fmt::Display for Fitness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = 100.0 * self.of_bare;
-        match self.is_fit {
-            true => write!(f, "harness: its oracle has {percent:.0} % of a bare loop's rate"),
-            false => write!(
+        let [oracle, chain] = [self.of_bare, self.of_bare_chain].map(|part| 100.0 * part);
+        let verdict = if self.is_fit { "harness" } else { "UNFIT RUN" };
+        write!(
+            f,
+            "{verdict}: the oracle has {oracle:.0} % of a bare loop's rate, a plain chain {chain:.0} %"
+        )?;
+        if !self.is_fit {
+            write!(
                 f,
-                "UNFIT RUN: the harness's oracle has {percent:.0} % of a bare loop's rate, below {:.0} \
-                 %. Do not use these figures: ratios to the oracle, and between fast targets, are \
+                ", below {:.0} %. Do not use these figures: ratios to the oracle, and between fast targets, are \
                  flattered",
                 100.0 * FIT
-            ),
+            )?;
         }
+        Ok(())
     }
+}
+
+/// The rate of a target as a part of that of `bare`, which does the same operations: the median of some turns.
+fn ratio(
+    target: &dyn Target,
+    bare: impl Fn(&[Op]) -> u64 + Sync,
+    keys: u64,
+    ops: u64,
+) -> Result<f64> {
+    let (workload, skew) = (Workload::C, Skew::Uniform);
+    let draw = Draw { workload, skew, keys, threads: 1, ops, seed: 1, hot_set: 0, turn: 0 };
+    let feed = Feed::Drawn { draw, is_scattered: false };
+    let turn = |turn: u64| -> Result<f64> {
+        let ops = feed.stream(turn, 0, target.keys())?;
+        let mut worker = target.worker();
+        let mut times = [0.0; 2];
+        for at in [turn % 2, (turn + 1) % 2] {
+            let start = Instant::now();
+            match at {
+                0 => drop(black_box(worker.run(&ops, Mode::Scalar))),
+                _ => drop(black_box(bare(&ops))),
+            }
+            times[at as usize] = start.elapsed().as_secs_f64();
+        }
+        Ok(times[1] / times[0])
+    };
+    let ratios = std::thread::scope(|scope| {
+        let turns = scope.spawn(|| {
+            machine::pin(0)?;
+            (0..TURNS).map(turn).collect::<Result<Vec<f64>>>()
+        });
+        turns.join().expect("the measuring thread panicked")
+    });
+    Ok(Spread::of(&ratios.context("the harness beside a bare loop")?).median)
 }
 
 /// What a program would do that has only this to do. Never inlined, so that it is compiled alike
@@ -115,10 +132,83 @@ fn bare(cells: &[[u64; 2]], ops: &[Op]) -> u64 {
     ops.iter().fold(0, |sum, op| sum ^ cells[op.key() as usize][1])
 }
 
+/// The same over a chained hash.
+#[inline(never)]
+fn bare_chain(chain: &Chain, ops: &[Op]) -> u64 {
+    ops.iter().fold(0, |sum, op| sum ^ chain.find(op.key()).unwrap_or_default())
+}
+
+/// A plain chained hash of one thread, one key a bucket on average.
+struct Chain {
+    /// The number of the bucket's first node, and one more: 0 for none.
+    heads: Vec<u32>,
+    nodes: Vec<Node>,
+    shift: u32,
+}
+
+struct Node {
+    key: u64,
+    value: u64,
+    /// As in `heads`.
+    next: u32,
+}
+
+impl Chain {
+    fn of(keys: u64) -> Self {
+        let buckets = keys.next_power_of_two().max(2);
+        let shift = u64::BITS - buckets.ilog2();
+        let mut chain = Chain { heads: vec![0; buckets as usize], nodes: Vec::new(), shift };
+        for number in 0..keys {
+            let key = Keys::Scattered.key(number);
+            let bucket = chain.bucket(key);
+            chain.nodes.push(Node { key, value: key, next: chain.heads[bucket] });
+            chain.heads[bucket] = chain.nodes.len() as u32;
+        }
+        chain
+    }
+
+    #[inline(always)]
+    fn bucket(&self, key: u64) -> usize {
+        (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
+    }
+
+    #[inline(always)]
+    fn find(&self, key: u64) -> Option<u64> {
+        let mut at = self.heads[self.bucket(key)];
+        while at != 0 {
+            let node = &self.nodes[at as usize - 1];
+            if node.key == key {
+                return Some(node.value);
+            }
+            at = node.next;
+        }
+        None
+    }
+}
+
+impl Engine for Arc<Chain> {
+    type Session<'a> = &'a Chain;
+
+    fn session(&self) -> Self::Session<'_> {
+        self
+    }
+}
+
+/// It is filled before it becomes a target, and never changed.
+impl Session for &Chain {
+    #[inline(always)]
+    fn get(&mut self, key: u64) -> Option<u64> {
+        self.find(key)
+    }
+
+    fn put(&mut self, _: u64, _: u64) {}
+
+    fn remove(&mut self, _: u64) {}
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::targets::{Engine, Session, named};
 
     /// An oracle that has something else to do with each lookup.
     struct Slow;
@@ -147,11 +237,14 @@ mod tests {
     #[test]
     fn a_slow_oracle_makes_a_run_unfit_and_says_so() {
         let slow = named("slow", Slow);
-        let fitness = Fitness::of(&*slow, 1 << 10, 1 << 12).unwrap();
+        let part =
+            ratio(&*slow, |ops| ops.iter().fold(0, |sum, op| sum ^ op.key()), 1 << 10, 1 << 12);
+        let fitness = Fitness::judge(part.unwrap(), 1.0);
         assert!(!fitness.is_fit && fitness.of_bare < 0.5, "{fitness:?}");
         assert!(fitness.to_string().starts_with("UNFIT RUN"), "{fitness}");
-        assert!(Fitness::judge(0.91).is_fit && !Fitness::judge(0.89).is_fit);
-        assert!(Fitness::judge(0.91).to_string().contains("91 % of a bare loop's rate"));
+        assert!(Fitness::judge(0.91, 0.91).is_fit);
+        assert!(!Fitness::judge(0.89, 0.91).is_fit && !Fitness::judge(0.91, 0.89).is_fit);
+        assert!(Fitness::judge(0.91, 0.95).to_string().contains("91 % of a bare loop's rate"));
     }
 
     #[test]

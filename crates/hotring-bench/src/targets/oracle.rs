@@ -1,6 +1,9 @@
 //! The physical limit: an array that is indexed by the key. No index can be faster, as it has at
 //! least this to do; nothing is looked up, compared, counted or reclaimed. In batches it asks for
 //! all cells before it reads the first one, which is the limit for batches.
+//!
+//! A key is present if it is below the end, as keys are numbered from 0 on. A word of presence in each cell would cost a
+//! third of the rate: a branch on it waits for memory, and so do the scheduler entries behind it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,16 +15,18 @@ use super::{Engine, Session};
 /// Cells that are asked for before the first of them is read.
 const DEPTH: usize = 64;
 
-/// One key: whether it is present, and its value.
+/// One key's place, of 16 bytes as a key with its value.
 #[derive(Default)]
 pub struct Cell {
-    present: AtomicU64,
     value: AtomicU64,
+    _key: u64,
 }
 
 /// The array.
 pub struct Oracle {
     cells: Vec<Cell>,
+    /// Behind the last key that is there.
+    end: AtomicU64,
 }
 
 impl Oracle {
@@ -31,46 +36,47 @@ impl Oracle {
         let mut cells = Vec::new();
         cells.try_reserve_exact(keys).context("no memory for the direct array")?;
         cells.resize_with(keys, Cell::default);
-        Ok(Oracle { cells })
+        Ok(Oracle { cells, end: AtomicU64::new(0) })
     }
 }
 
 impl Engine for Oracle {
-    type Session<'a> = &'a [Cell];
+    type Session<'a> = &'a Oracle;
 
     fn session(&self) -> Self::Session<'_> {
-        &self.cells
+        self
     }
 }
 
 // Keys are independent words here, and the threads' ends are a join: relaxed will do.
-impl Session for &[Cell] {
+impl Session for &Oracle {
     #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {
-        let cell = <[Cell]>::get(self, usize::try_from(key).ok()?)?;
-        // Both at once: a branch between them would wait for memory.
-        let (present, value) =
-            (cell.present.load(Ordering::Relaxed), cell.value.load(Ordering::Relaxed));
-        (present != 0).then_some(value)
+        if key >= self.end.load(Ordering::Relaxed) {
+            return None;
+        }
+        Some(self.cells.get(usize::try_from(key).ok()?)?.value.load(Ordering::Relaxed))
     }
 
     fn put(&mut self, key: u64, value: u64) {
-        let cell = &self[key as usize];
-        cell.value.store(value, Ordering::Relaxed);
-        cell.present.store(1, Ordering::Relaxed);
+        self.cells[key as usize].value.store(value, Ordering::Relaxed);
+        if key >= self.end.load(Ordering::Relaxed) {
+            self.end.fetch_max(key + 1, Ordering::Relaxed);
+        }
     }
 
+    /// Of the last keys only: what a stream has inserted is taken back.
     fn remove(&mut self, key: u64) {
-        self[key as usize].present.store(0, Ordering::Relaxed);
+        self.end.fetch_min(key, Ordering::Relaxed);
     }
 
     fn add(&mut self, key: u64, by: u64) {
-        self[key as usize].value.fetch_add(by, Ordering::Relaxed);
+        self.cells[key as usize].value.fetch_add(by, Ordering::Relaxed);
     }
 
     fn get_many(&mut self, keys: &[u64], values: &mut [Option<u64>]) {
         for (keys, values) in keys.chunks(DEPTH).zip(values.chunks_mut(DEPTH)) {
-            let cells = keys.iter().filter_map(|&key| <[Cell]>::get(self, key as usize));
+            let cells = keys.iter().filter_map(|&key| self.cells.get(key as usize));
             cells.for_each(prefetch_value);
             for (&key, value) in keys.iter().zip(values) {
                 *value = self.get(key);

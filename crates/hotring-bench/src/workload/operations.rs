@@ -97,6 +97,20 @@ impl Op {
         }
     }
 
+    /// Whether all of them are reads.
+    #[inline(always)]
+    pub fn are_reads(ops: &[Op]) -> bool {
+        // One test for all of them, so that the loop can be vectorised: reads have no bits above the key.
+        ops.iter().fold(0, |all, op| all | op.0) >> KEY_BITS == Kind::Read as u64
+    }
+
+    /// The key of a read, which is the whole word.
+    #[inline(always)]
+    pub fn read_key(self) -> u64 {
+        debug_assert!(self.kind() == Kind::Read);
+        self.0
+    }
+
     /// The key that it does it to.
     pub fn key(self) -> u64 {
         self.0 & KEY_MASK

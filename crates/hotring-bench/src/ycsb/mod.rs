@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use hotring_index::{Config, Strategy};
+use serde::Serialize;
 
 use crate::machine::{self, Machine};
 use crate::measure::fitness::Fitness;
@@ -157,6 +158,14 @@ enum Accesses<'a> {
     Traced(&'a Trace),
 }
 
+/// The results as JSON, with whether the harness was fit to measure them.
+#[derive(Serialize)]
+struct Judged<'a> {
+    fitness: Fitness,
+    #[serde(flatten)]
+    results: &'a Results<Row>,
+}
+
 /// The draw of the round in which single reads are timed: none of the others.
 const LATENCY: u64 = 1 << 48;
 
@@ -169,7 +178,8 @@ impl YcsbArgs {
         }
         let machine = Machine::here();
         println!("{machine}");
-        Fitness::measure(self.keys, self.ops)?.tell();
+        let fitness = Fitness::measure(self.keys, self.ops)?;
+        fitness.tell();
         let trace = self.read_trace()?;
         let keys = trace.as_ref().map_or(self.keys, |trace| trace.distinct() as u64);
         let accesses: Vec<Accesses<'_>> = match &trace {
@@ -185,7 +195,7 @@ impl YcsbArgs {
         let rows = self.measure(&targets, keys, &accesses)?;
         let results = Results::new(machine, rows);
         print!("{}", results.table());
-        self.files.write(&results.rows, &results)
+        self.files.write(&results.rows, &Judged { fitness, results: &results })
     }
 
     fn read_trace(&self) -> Result<Option<Trace>> {
