@@ -483,7 +483,7 @@ fn checksums(bench: &Bench) -> Result<Measured> {
          waited for (mfence), items at random in memory beyond the caches."
             .to_owned(),
         "That damage is found, and what becomes of it, is what the tests of this project show: \
-         docs/checksums.md."
+         docs/durability.md."
             .to_owned(),
     ];
     let charts = [chart].into_iter().chain(costs).collect();
