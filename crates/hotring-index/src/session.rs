@@ -1,7 +1,7 @@
 //! The shared state of an index, and what a session adds to it.
 
 use crate::arena::{Arena, LocalArena, footprint};
-use crate::budget::{Budget, Full, LOOK, Refused};
+use crate::budget::{Budget, Full, LOOK, LOOK_SHORT, Refused};
 use crate::bytes::Damaged;
 use crate::bytes::block::Blocks;
 use crate::compact::Compaction;
@@ -42,6 +42,8 @@ const FULL_ROUNDS: usize = 8;
 
 /// Items among which it looks each time.
 const SWEPT: usize = 64;
+/// Items that a session looks at, that is refused memory, to move them together.
+const MOVED: usize = 2048;
 
 pub(crate) struct Shared<K: Kind, E: Engine> {
     pub(crate) kind: K,
@@ -99,6 +101,17 @@ impl<K: Kind, E: Engine> Shared<K, E> {
         self.item_bytes() + self.blocks.bytes() + beside
     }
 
+    /// Bytes that are held for all that counts.
+    fn held_bytes(&self) -> u64 {
+        let beside = self.engine.table_bytes() + self.budget.beside();
+        self.arena.held_bytes() as u64 + self.blocks.bytes() + beside
+    }
+
+    /// Whether more is held than may be used.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.budget.is_tight(self.held_bytes())
+    }
+
     /// Whether there is memory for a table of twice the size. Lookups are slower without, but nothing is
     /// refused for it.
     pub(crate) fn may_double(&self) -> bool {
@@ -115,8 +128,9 @@ impl<K: Kind, E: Engine> Shared<K, E> {
         }
         let used = self.used_bytes();
         let limbo = self.collector.limbo_bytes().max(0).cast_unsigned() + self.blocks.dying_bytes();
-        self.collector.shown().show_full(self.budget.check(used, limbo).is_err());
-        self.budget.check(used.saturating_add(more), limbo)
+        let waste = self.budget.waste(used, self.held_bytes());
+        self.collector.shown().show_full(self.budget.check(used, limbo, waste).is_err());
+        self.budget.check(used.saturating_add(more), limbo, waste)
     }
 
     /// As [`look_at_memory`](Self::look_at_memory), for who wants to go on: pages that nobody uses, and that would go
@@ -193,6 +207,8 @@ pub(crate) struct Local<E: Engine> {
     pub(crate) removals: u32,
     /// Bytes that may be taken before the next look at how much memory is used.
     until_look: i64,
+    /// What it was after the last one.
+    look: i64,
     random: u64,
     versions: std::ops::Range<u64>,
     /// Whether accesses are noted in items.
@@ -222,6 +238,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
             inserts: 0,
             removals: 0,
             until_look: LOOK as i64,
+            look: LOOK as i64,
             random: seed | 1,
             versions: 0..0,
             noted: true,
@@ -285,8 +302,10 @@ impl<K: Kind, E: Engine> Session<K, E> {
         if self.local.participant.is_over_limit() {
             self.admit_over_limit()?;
         }
-        if self.shared.look_again(bytes as u64).is_ok() {
-            return Ok(());
+        match self.shared.look_again(bytes as u64) {
+            Ok(()) => return Ok(()),
+            Err(full) if full.waste_bytes > 0 => self.move_together(),
+            Err(_) => {}
         }
         if self.local.participant.has_garbage() {
             self.collect_garbage();
@@ -299,10 +318,11 @@ impl<K: Kind, E: Engine> Session<K, E> {
         if self.local.participant.is_over_limit() {
             self.admit_over_limit()?;
         }
-        for _ in 0..FULL_ROUNDS {
+        for round in 0..FULL_ROUNDS {
             match self.shared.look_again(bytes) {
                 Ok(()) => return Ok(()),
                 Err(full) if bytes > full.max => return Err(Refused::Full(full)),
+                Err(full) if full.waste_bytes > 0 && round == 0 => self.move_together(),
                 Err(_) => {}
             }
             // What is dead counts until it is freed.
@@ -312,6 +332,13 @@ impl<K: Kind, E: Engine> Session<K, E> {
             }
         }
         self.shared.look_again(bytes).map_err(Refused::Full)
+    }
+
+    /// A part of what brings item memory together, for who is in need of it.
+    fn move_together(&mut self) {
+        // A block in a cache keeps its chunk.
+        self.local.arena.give_back();
+        self.compact_step(MOVED);
     }
 
     /// Has a part of the table let go of dead versions that nobody has come by.
@@ -561,8 +588,14 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
 
     #[cold]
     fn look_at_memory(&mut self) {
-        self.shared.kind.wrote((LOOK as i64 - self.local.until_look).cast_unsigned());
-        self.local.until_look = LOOK as i64;
+        self.shared.kind.wrote((self.local.look - self.local.until_look).cast_unsigned());
+        self.local.look = LOOK as i64;
+        if self.shared.budget.is_short(self.shared.held_bytes()) {
+            // A block in a cache keeps its chunk, and a few items may begin a new one.
+            self.local.arena.give_back();
+            self.local.look = LOOK_SHORT as i64;
+        }
+        self.local.until_look = self.local.look;
         // Who asks to be admitted next is told.
         let _ = self.shared.look_at_memory(0);
     }

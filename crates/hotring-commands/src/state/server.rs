@@ -25,8 +25,9 @@ use crate::observe::rates::Rates;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::throttle::Throttle;
 use crate::observe::totals::{Base, Totals};
-use crate::settings::config::{Config, LogLevel};
-use crate::state::client::ClientShared;
+use crate::settings::config::{Config, LogLevel, memory};
+use crate::state::bound;
+use crate::state::client::{ClientShared, Inboxes};
 use crate::state::durability::Durability;
 use crate::state::expirer::Expirer;
 use crate::state::loading::Loading;
@@ -69,6 +70,9 @@ pub struct Server {
     pub ages: Ages,
     /// The keys with the largest values.
     pub big_keys: BigKeys,
+    pub bound: bound::Found,
+    /// What waits for all connections to be fetched.
+    pub inboxes: Arc<Inboxes>,
     /// TCP addresses that are really bound.
     pub addresses: Vec<SocketAddr>,
     /// What connections of memcached's protocol share.
@@ -160,6 +164,8 @@ impl Server {
         let latency = Latency::new(config.latency_threshold_ms);
         let slowlog = SlowLog::new(config.slowlog_threshold_us, config.slowlog_len_max);
         let acl = Acl::new(&config.requirepass);
+        let inboxes = Arc::new(Inboxes::default());
+        inboxes.set_max(memory::messages_of(config.memory_max));
         let tracking = Arc::new(Tracking::new(config));
         let is_first = parts.store.set_observer(tracking.clone());
         debug_assert!(is_first, "a store belongs to one server");
@@ -175,6 +181,8 @@ impl Server {
             watcher: OnceLock::new(),
             ages: Ages::default(),
             big_keys: BigKeys::default(),
+            bound: bound::Found::default(),
+            inboxes,
             addresses: parts.addresses,
             memcached: parts.memcached,
             unix_path: parts.unix_path,
@@ -238,6 +246,7 @@ impl Server {
         self.slowlog.set(changed.slowlog_threshold_us, changed.slowlog_len_max);
         self.latency.set_threshold(changed.latency_threshold_ms);
         self.tracking.set_limits(&changed);
+        self.inboxes.set_max(memory::messages_of(changed.memory_max));
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(changed);
         self.renew();
         Ok(())
@@ -311,7 +320,8 @@ impl Server {
     pub fn enter(&self, peer: String, local: String, thread: usize) -> Arc<ClientShared> {
         // ORDERING: Relaxed, only uniqueness matters.
         let id = self.client_id_last.fetch_add(1, Ordering::Relaxed) + 1;
-        let client = Arc::new(ClientShared::new(id, peer, local, thread, clock::unix_ms()));
+        let client = ClientShared::new(id, peer, local, thread, clock::unix_ms());
+        let client = Arc::new(client.counted_in(&self.inboxes));
         self.lock_clients().insert(id, client.clone());
         client
     }
@@ -489,6 +499,7 @@ impl Server {
         self.stop.send_replace(true);
         self.store.wake_maintenance();
         self.expirer.wake();
+        self.bound.wake();
         if let Some(watcher) = self.watcher.get() {
             watcher.unpark();
         }

@@ -24,6 +24,7 @@ use crate::admin;
 use crate::net::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::net::worker;
 use crate::tasks::background;
+use crate::tasks::bound;
 use crate::tasks::deadline;
 use crate::tasks::expire;
 use crate::tasks::load;
@@ -124,6 +125,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
 /// Runs a server until Ctrl-C, SIGTERM or SHUTDOWN. Starts the log, puts `notes` into it, and prints a
 /// greeting.
 pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
+    let config = Config { owns_process: true, ..config };
     let log_level = logger::start(config.log_level, config.log_format);
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     let log_format = config.log_format;
@@ -399,6 +401,8 @@ fn start_threads(
         expanding.store.maintain(|| expanding.is_stopping());
     })?);
     let watching = server.clone();
+    let bounded = server.clone();
+    threads.push(spawn(bound::THREAD, move || bound::run(&bounded))?);
     threads.push(spawn(watchdog::THREAD, move || watchdog::watch(&watching))?);
     let expiring = server.clone();
     threads.push(spawn(expire::THREAD, move || expire::run(&expiring))?);

@@ -23,6 +23,7 @@ use crate::state::subscriptions::Subscriptions;
 use crate::state::tracking;
 use crate::state::transaction::{Queue, Queued, Transaction};
 
+pub use inbox::Inboxes;
 pub use shared::{
     BROADCASTS, BROKEN_REDIRECT, ClientShared, KILLED, Labels, MESSAGES, OVERFLOWED, TRACKING,
     USERS_CHANGED, Unblocked,
