@@ -85,7 +85,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Whether every live item of the arc is in one of the line's words.
     fn all_hinted(&self, index: u64, mut word: Next) -> bool {
         let mut addresses = [0u64; H];
-        for (address, hint) in addresses.iter_mut().zip(self.engine.table.hints(index)) {
+        for (address, hint) in addresses.iter_mut().zip(&self.engine.table.slot(index).hints) {
             // ORDERING: Acquire, so that the walk sees at least the chain of that moment.
             *address = Hint(hint.load(Ordering::Acquire)).address();
         }

@@ -26,7 +26,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return false;
         }
         let bucket = self.bucket(self.shared.kind.item_hash(hit.item));
-        self.engine.table.hints(bucket).iter().any(|hint| {
+        self.engine.table.slot(bucket).hints.iter().any(|hint| {
             // ORDERING: Relaxed, the item is not read through it.
             let hint = Hint(hint.load(Ordering::Relaxed));
             hint.address() == hit.item.address() && hint.votes() > VOTES_NEW
@@ -79,9 +79,6 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Empties hint `k` of a slot if it still is `hint`.
     #[inline(never)]
     pub(crate) fn clear_word(&mut self, slot: u64, k: usize, hint: Hint, item: Item) {
-        if self.is_filled(k, hint) {
-            return;
-        }
         let word = &self.engine.table.slot(slot).hints[k];
         // ORDERING: AcqRel, the release of the claim comes after (I5).
         if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -99,7 +96,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         let mut slot = self.shared.kind.item_hash(item) & mask;
         loop {
-            for (k, word) in self.engine.table.hints(slot).iter().enumerate() {
+            for (k, word) in self.engine.table.slot(slot).hints.iter().enumerate() {
                 // ORDERING: Acquire, a CAS on this value follows.
                 let hint = Hint(word.load(Ordering::Acquire));
                 if hint.address() == item.address() {
@@ -118,9 +115,6 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     fn swap_hint(&mut self, item: Item, after: impl Fn(Hint) -> Hint) -> Option<u64> {
         loop {
             let (slot, k, hint) = self.locate(item)?;
-            if self.is_filled(k, hint) {
-                return None;
-            }
             let word = &self.engine.table.slot(slot).hints[k];
             // ORDERING: AcqRel publishes what is put in; the release of the claim comes after.
             if word
@@ -171,9 +165,6 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// A reader met a replaced item in word `k` and then found its live version, or none.
     pub(crate) fn mend_stale(&mut self, slot: u64, k: usize, hint: Hint, live: Option<Item>) {
         let Some(dead) = self.hinted(hint) else { return };
-        if self.is_filled(k, hint) {
-            return;
-        }
         let Some(live) = live else {
             self.make_incomplete(slot);
             self.clear_word(slot, k, hint, dead);
@@ -230,7 +221,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         item: Item,
         after: Hint,
     ) -> bool {
-        if hint.is_reserved() || self.is_filled(k, hint) || !self.claim(item) {
+        if hint.is_reserved() || !self.claim(item) {
             return false;
         }
         if !hint.is_empty() && !wrong!(self, DisplaceKeepsComplete) {

@@ -88,7 +88,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             return None;
         }
         let reserved = Hint::reserved(Hint::tag_of(hash)).0;
-        let hints = self.engine.table.hints(bucket);
+        let hints = &self.engine.table.slot(bucket).hints;
         (0..hints.len()).find(|&k| {
             // ORDERING: Relaxed, validated by the CAS.
             hints[k].load(Ordering::Relaxed) == 0
@@ -157,7 +157,6 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         });
         let dead = Next(word.0 | MARK | REPL).with(Link::item(copy.address()));
         let dead = if lazy { dead.with_debt(LEFT) } else { dead };
-        self.end_copy_for(old, word, copy);
         let order = self.publishing();
         // AcqRel: publishes the copy; our reads of the old item come before its death.
         if lost!(
@@ -167,7 +166,6 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         ) {
             return false;
         }
-        wrong!(self, CopyOutlives => let _ = self.end_copy_of(old););
         self.count_replaced(old, copy);
         if word.is(HINTED) || self.moves_naively() {
             self.inherit(old, copy);
@@ -190,7 +188,6 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     pub(crate) fn kill(&mut self, goal: &impl Goal<K>, bucket: u64, found: &Found<'s>) -> bool {
         let item = self.item(found.at);
         let dead = found.word.0 | MARK;
-        self.end_copy(item, found.word);
         // ORDERING: AcqRel: our reads of the item come before its death.
         let next = item.next();
         // ORDERING: AcqRel, as above.
@@ -198,7 +195,6 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         if lost!(KillLost, cas()) {
             return false;
         }
-        wrong!(self, CopyOutlives => let _ = self.end_copy_of(item););
         self.count_out(item);
         self.unlink_one(goal, bucket, found, found.word.link(), item);
         self.consider_shrinking();

@@ -28,7 +28,7 @@
 //!   it out of the chain sets UNLINKED if HINTED is set; the second of the two retires it, once.
 //! * I6 A value word is written by CAS from an unfrozen value only, and FROZEN is never cleared.
 //! * I7 An anchor is a start only once it is linked (BUSY is clear) and until it is MARKed.
-//! * I8, I9 for complete lines are in [`complete`], I10 to I12 for hot copies in [`copy`].
+//! * I8, I9 for complete lines are in [`complete`].
 //!
 //! # Why walks are right
 //!
@@ -67,7 +67,6 @@
 //! first load, is in [`crate::barrier`].
 
 mod complete;
-mod copy;
 mod engine;
 mod grow;
 mod hint;
@@ -83,7 +82,6 @@ mod table;
 
 use crate::config::Growth;
 use crate::sync::{TallyI64, TallyU64};
-use copy::Copies;
 use shrink::Resizing;
 use split::Ahead;
 use table::Table;
@@ -101,7 +99,6 @@ pub struct Ring<const H: usize> {
     ahead: Ahead,
     /// Anchors linked so far.
     splits: TallyU64,
-    copies: Copies,
     /// What the sums of lookups and visits were when the access overhead was last measured from there.
     lookups_before: TallyI64,
     visits_before: TallyI64,

@@ -68,7 +68,6 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let next = hit.item.next();
         let mut word = hit.word;
         while !word.is(MARK) {
-            self.end_copy(hit.item, word);
             // ORDERING: AcqRel, as in `kill`; Acquire on failure, the word is used again.
             match next.compare_exchange_weak(
                 word.0,

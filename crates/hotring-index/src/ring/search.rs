@@ -92,7 +92,7 @@ struct Line {
 }
 
 impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
-    /// The live item with this key: the read path, in a table without copies. Counts as an access.
+    /// The live item with this key: the read path. Counts as an access.
     #[inline(always)]
     pub(crate) fn lookup(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
         if H == 1 {
@@ -118,11 +118,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         let control = Next(slot.anchor.load(Ordering::Acquire));
         // Each way by itself: what they have in common is shorter without a choice before it.
         if table.is_wide() {
-            self.glance_at(goal, slot, control, slot.first_match_wide(goal.hash))
-        } else if table.copies() {
-            None
+            self.glance_at(goal, slot, control, slot.first_match(goal.hash, true))
         } else {
-            self.glance_at(goal, slot, control, slot.first_match(goal.hash, table.all_words()))
+            self.glance_at(goal, slot, control, slot.first_match(goal.hash, false))
         }
     }
 
@@ -170,7 +168,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         let control = Next(slot.anchor.load(Ordering::Acquire));
         let tag = Hint::tag_of(goal.hash);
         let mut line = Line { uncertain: !serves, ..Line::default() };
-        for k in slot.matches(tag, self.engine.table.words()) {
+        for k in slot.matches(tag) {
             // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
             let hint = Hint(slot.hints[k].load(Ordering::Acquire));
             // A word that changed since is one whose item was displaced or replaced: look again
@@ -188,9 +186,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     #[inline]
     pub(crate) fn probe(&self, goal: KeyGoal<'_, K>) -> Option<Hit> {
         let slot = self.engine.table.slot(goal.hash & self.engine.table.mask());
-        let words = self.engine.table.words();
-        let some =
-            if H == 1 { Matches::FIRST } else { slot.matches(Hint::tag_of(goal.hash), words) };
+        let some = if H == 1 { Matches::FIRST } else { slot.matches(Hint::tag_of(goal.hash)) };
         for k in some {
             // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
             let hint = Hint(slot.hints[k].load(Ordering::Acquire));

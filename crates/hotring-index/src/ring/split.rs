@@ -169,7 +169,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// each.
     #[inline]
     pub(crate) fn fetch_hinted(&self, bucket: u64) {
-        for word in self.engine.table.hints(bucket) {
+        for word in &self.engine.table.slot(bucket).hints {
             // ORDERING: Relaxed, a guess what is going to be wanted.
             prefetch_item::<K>(Hint(word.load(Ordering::Relaxed)).address());
         }
@@ -178,19 +178,18 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Moves the hints of the new bucket's items over, so that a doubling forgets no hot item.
     fn hand_over(&mut self, from: u64, to: u64) {
         let mask = (1u64 << (64 - to.leading_zeros())) - 1;
-        for (k, word) in self.engine.table.hints(from).iter().enumerate() {
+        for word in &self.engine.table.slot(from).hints {
             // ORDERING: Acquire, we read the item behind it.
             let hint = Hint(word.load(Ordering::Acquire));
             let Some(item) = self.hinted(hint) else { continue };
-            if self.is_filled(k, hint) || self.shared.kind.item_hash(item) & mask != to {
+            if self.shared.kind.item_hash(item) & mask != to {
                 continue;
             }
             // ORDERING: AcqRel, the item's claim is ours from here on.
             if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 continue;
             }
-            let hint = self.elsewhere(hint);
-            let taken = self.engine.table.hints(to).iter().any(|word| {
+            let taken = self.engine.table.slot(to).hints.iter().any(|word| {
                 // ORDERING: AcqRel publishes the item to readers of the hint.
                 word.compare_exchange(0, hint.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             });
@@ -220,8 +219,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return;
         }
         let slot = self.engine.table.slot(bucket);
-        let hints = self.engine.table.hints(bucket);
-        let mut free = 0..hints.len();
+        let hints = &slot.hints;
+        let mut free = 0..H;
         // ORDERING: Acquire, as for every step of a walk.
         let mut word = Next(slot.anchor.load(Ordering::Acquire));
         while !word.link().is_anchor() {

@@ -152,8 +152,6 @@ fn every_way_out_of_bad_luck_is_taken_and_right() {
         bytes_on_threads::<Ring<7>>(config.clone());
         bytes_on_threads::<Ring<3>>(config);
     }
-    let hot_copy = Config { hot_copy: true, ..configs().remove(0) };
-    u64s::<Ring<7>>(hot_copy);
     for config in one_head() {
         u64s::<Ring<1>>(config.clone());
         bytes_on_threads::<Ring<1>>(config);
