@@ -233,9 +233,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     fn cast(&mut self, bucket: u64, k: usize, hint: Hint, votes: u64) {
         let word = &self.engine.table.slot(bucket).hints[k];
         let after = hint.with_votes(votes).0;
-        // ORDERING: AcqRel keeps the publication of the item behind the hint (a release sequence);
-        // a lost vote is no loss.
-        let _ = word.compare_exchange(hint.0, after, Ordering::AcqRel, Ordering::Relaxed);
+        // ORDERING: Relaxed: any read-modify-write passes the publication of the item on (a release
+        // sequence). A lost vote is no loss.
+        let _ = word.compare_exchange(hint.0, after, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     // --- HotRing-s
@@ -257,9 +257,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let last = left <= 1;
         let after = if last { head::idle(word) } else { word - head::TOTAL_ONE };
         let hint = &self.engine.table.slot(bucket).hints[0];
-        // ORDERING: AcqRel keeps the release sequence of the hint's installation; on failure the
-        // sample is dropped.
-        if hint.compare_exchange(word, after, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        // ORDERING: Relaxed, as in `cast`. On failure the sample is dropped.
+        if hint.compare_exchange(word, after, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return;
         }
         // ORDERING: Relaxed, a counter in the top bits; overflow falls off the end of the word.
@@ -283,8 +282,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         let samples = self.arc(bucket, |_| {}).max(1) as u64;
         let after = head::sampling(word, samples);
-        // ORDERING: AcqRel, as in `take_sample`.
-        if hint.compare_exchange(word, after, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        // ORDERING: Relaxed, as in `cast`.
+        if hint.compare_exchange(word, after, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.record().sampling_rounds.add(1);
         }
     }

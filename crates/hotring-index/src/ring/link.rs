@@ -48,8 +48,8 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         let mut pred_word = found.pred_word;
         if found.pred_link == Link::anchor(bucket) {
             // Our own change of the control bits must not fail our CAS.
-            // ORDERING: Acquire, the CAS validates it.
-            let now = Next(found.pred.load(Ordering::Acquire));
+            // ORDERING: Relaxed, the CAS below validates it.
+            let now = Next(found.pred.load(Ordering::Relaxed));
             if now.link() == pred_word.link() {
                 pred_word = now;
             }
@@ -62,10 +62,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         // ORDERING: Release publishes the item's fields to Acquire walks. Acquire because the word
         // may have returned to an older value: the deletion it went through must happen before us.
         let order = self.publishing();
-        let linked = !lost!(
-            LinkLost,
-            found.pred.compare_exchange(pred_word.0, after.0, order, Ordering::Relaxed)
-        );
+        // ORDERING: as above.
+        let cas = || found.pred.compare_exchange(pred_word.0, after.0, order, Ordering::Relaxed);
+        let linked = !lost!(LinkLost, cas());
         if linked {
             self.count_in(item);
             if let Some(k) = reservation.0.take() {
@@ -92,9 +91,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         (0..hints.len()).find(|&k| {
             // ORDERING: Relaxed, validated by the CAS.
             hints[k].load(Ordering::Relaxed) == 0
-                // ORDERING: AcqRel: readers that miss the reservation miss the item too.
+                // ORDERING: Relaxed: the item is linked after, with Release, so that who comes after the
+                // insert sees the reservation. The word was empty: there is no claim to take over.
                 && hints[k]
-                    .compare_exchange(0, reserved, Ordering::AcqRel, Ordering::Relaxed)
+                    .compare_exchange(0, reserved, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
                 && {
                     sometimes!(Reserved);
@@ -122,7 +122,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     pub(crate) fn unreserve(&mut self, bucket: u64, reservation: Reservation) {
         if let Some(k) = reservation.0 {
             sometimes!(Unreserved);
-            // ORDERING: Release, as in `link`.
+            // ORDERING: Release: who sees the word empty sees the item that came before ours.
             self.engine.table.slot(bucket).hints[k].store(0, Ordering::Release);
         }
     }
@@ -157,13 +157,12 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         });
         let dead = Next(word.0 | MARK | REPL).with(Link::item(copy.address()));
         let dead = if lazy { dead.with_debt(LEFT) } else { dead };
-        let order = self.publishing();
-        // AcqRel: publishes the copy; our reads of the old item come before its death.
-        if lost!(
-            ReplaceLost,
-            // ORDERING: as `publishing` says.
-            old.next().compare_exchange(word.0, dead.0, order, Ordering::Relaxed)
-        ) {
+        // ORDERING: Release publishes the copy.
+        let order =
+            if wrong!(self, RelaxedPublish) { Ordering::Relaxed } else { Ordering::Release };
+        // ORDERING: as above.
+        let cas = || old.next().compare_exchange(word.0, dead.0, order, Ordering::Relaxed);
+        if lost!(ReplaceLost, cas()) {
             return false;
         }
         self.count_replaced(old, copy);
@@ -188,10 +187,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     pub(crate) fn kill(&mut self, goal: &impl Goal<K>, bucket: u64, found: &Found<'s>) -> bool {
         let item = self.item(found.at);
         let dead = found.word.0 | MARK;
-        // ORDERING: AcqRel: our reads of the item come before its death.
         let next = item.next();
-        // ORDERING: AcqRel, as above.
-        let cas = || next.compare_exchange(found.word.0, dead, Ordering::AcqRel, Ordering::Relaxed);
+        // ORDERING: Release: our reads of the item come before its death.
+        let cas =
+            || next.compare_exchange(found.word.0, dead, Ordering::Release, Ordering::Relaxed);
         if lost!(KillLost, cas()) {
             return false;
         }
@@ -211,10 +210,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         dead: Item,
     ) {
         let after = found.pred_word.with(successor);
-        // ORDERING: AcqRel, as in `find`.
         let (pred, word) = (found.pred, found.pred_word.0);
-        // ORDERING: AcqRel, as in `find`.
-        let cas = || pred.compare_exchange(word, after.0, Ordering::AcqRel, Ordering::Relaxed);
+        // ORDERING: Release, as in `find`.
+        let cas = || pred.compare_exchange(word, after.0, Ordering::Release, Ordering::Relaxed);
         if lost!(UnlinkLeft, cas()) {
             self.find(goal, bucket);
         } else {

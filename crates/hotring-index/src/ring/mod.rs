@@ -59,10 +59,13 @@
 //!
 //! # Memory orders
 //!
-//! Every pointer is loaded with Acquire and published with AcqRel. The linking CAS acquires too: a
+//! Every pointer is loaded with Acquire and published with Release. The linking CAS acquires too: a
 //! predecessor's word may return to an older value through an insert and a removal, and the removal
-//! must happen before the insert that succeeds on the word it left. Flags that decide a retire are
-//! read with Acquire, so that the other side's removal happens before it. Counters are Relaxed.
+//! must happen before the insert that succeeds on the word it left. So does the CAS that takes an item
+//! out of a hint word: the word may have got the same item again, and that claim must happen before it
+//! is cleared. Flags that decide a retire are read with Acquire, so that the other side's removal
+//! happens before it. Votes, claims and counters are Relaxed: a read-modify-write passes on what the
+//! ones before it published.
 //! Nothing in the ring is SeqCst; the one store-load order that is needed, between a pin and the
 //! first load, is in [`crate::barrier`].
 

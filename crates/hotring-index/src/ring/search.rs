@@ -410,9 +410,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
                 if at != pred_word.link() {
                     let after = pred_word.with(at);
                     let cas = |old: u64, new: u64| {
-                        // ORDERING: AcqRel publishes nothing new but keeps the release sequence of
-                        // the skipped items; pairs with the Acquire of walks.
-                        pred.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
+                        // ORDERING: Release passes on that `at` is initialised, which we have from the
+                        // word of a skipped item; pairs with the Acquire of walks.
+                        pred.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed)
                     };
                     if lost!(CutLost, cas(pred_word.0, after.0)) {
                         continue 'start;

@@ -268,13 +268,14 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Takes the anchor of an upper slot out of the chain, and its hints with it.
     fn sweep_slot(&mut self, index: u64) {
         let slot = self.engine.table.slot(index);
-        // ORDERING: Acquire; no split of it is under way since the grace period.
-        if slot.anchor.load(Ordering::Acquire) == 0 {
+        // ORDERING: Relaxed; no split of it is under way since the grace period.
+        if slot.anchor.load(Ordering::Relaxed) == 0 {
             return;
         }
         for word in &slot.hints {
-            // ORDERING: AcqRel, the release of the claim comes after (I5).
-            let hint = Hint(word.swap(0, Ordering::AcqRel));
+            // ORDERING: Acquire: the item and its claim, which we clear, come before (I5). Nobody looks
+            // for items here any more.
+            let hint = Hint(word.swap(0, Ordering::Acquire));
             // Where the strategy is Sampling, an empty head that counts looks reserved.
             debug_assert!(
                 !hint.is_reserved() || self.shared.config.strategy != Strategy::Vote,
@@ -288,8 +289,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             }
         }
         if !wrong!(self, NoAnchorMark) {
-            // ORDERING: AcqRel: links behind the anchor come before, or fail (I1).
-            slot.anchor.fetch_or(MARK, Ordering::AcqRel);
+            // ORDERING: Relaxed: links behind the anchor come before, or fail, as all are changes of this
+            // one word (I1); as a read-modify-write it passes on what they published.
+            slot.anchor.fetch_or(MARK, Ordering::Relaxed);
         }
         let bucket = self.bucket(index);
         wrong!(self, NoAnchorMark => self.cut_anchor(index, bucket));

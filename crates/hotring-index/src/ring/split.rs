@@ -10,7 +10,7 @@ use crate::item::Kind;
 use crate::prefetch::prefetch_item;
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
-use crate::ring::hint::VOTES_NEW;
+use crate::ring::hint::{VOTES_NEW, change_word};
 use crate::ring::search::{AnchorGoal, parent};
 use crate::session::Pinned;
 use crate::sync::{AtomicU64, Ordering};
@@ -135,11 +135,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             // ORDERING: Relaxed, published by the CAS.
             slot.anchor.store(Next(BUSY).with(found.at).0, Ordering::Relaxed);
             let after = found.pred_word.with(Link::anchor(index));
+            let (pred, word, order) = (found.pred, found.pred_word.0, self.publishing());
             // ORDERING: AcqRel, as for the link of an item.
-            let (pred, word) = (found.pred, found.pred_word.0);
-            let order = self.publishing();
-            // ORDERING: AcqRel, as above.
-            if !lost!(SplitLost, pred.compare_exchange(word, after.0, order, Ordering::Relaxed)) {
+            let cas = || pred.compare_exchange(word, after.0, order, Ordering::Relaxed);
+            if !lost!(SplitLost, cas()) {
                 break;
             }
         }
@@ -185,14 +184,11 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             if self.shared.kind.item_hash(item) & mask != to {
                 continue;
             }
-            // ORDERING: AcqRel, the item's claim is ours from here on.
-            if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            if change_word(word, hint, Hint::EMPTY).is_err() {
                 continue;
             }
-            let taken = self.engine.table.slot(to).hints.iter().any(|word| {
-                // ORDERING: AcqRel publishes the item to readers of the hint.
-                word.compare_exchange(0, hint.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            });
+            let mut words = self.engine.table.slot(to).hints.iter();
+            let taken = words.any(|word| change_word(word, Hint::EMPTY, hint).is_ok());
             if taken {
                 sometimes!(HandedOver);
                 self.recheck(to, item);

@@ -313,7 +313,7 @@ pub fn complete_lines() -> Vec<Scenario> {
         )),
         settled(
             "displace | remove, complete | get, get",
-            late,
+            late.clone(),
             // The first one is that without a hint.
             vec![vec![Heat(10)], vec![del(10), Complete(20)], vec![get(20), get(30)]],
         ),
@@ -353,6 +353,18 @@ pub fn complete_lines() -> Vec<Scenario> {
             "stamp ahead: complete | insert | advance, complete",
             [&two[..], &[Heat(10)]].concat(),
             vec![vec![Complete(10)], vec![ins(30, 3)], vec![Advance, Complete(10)]],
+        ),
+        settled(
+            // The item behind the anchor is one that only the anchor's word has published.
+            "candidate: insert first | complete",
+            candidate(&two, 3),
+            vec![vec![ins(5, 3)], vec![Complete(10)]],
+        ),
+        settled(
+            // The first one has no hint, and there is a free word.
+            "candidate that lacks an item: hint it | complete | get",
+            with(late.clone(), &[del(20)]),
+            vec![vec![Heat(10)], vec![Complete(10)], vec![get(10)]],
         ),
         brief(line(
             "split, complete | insert, get",
