@@ -147,8 +147,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     /// The second look at a line that was complete before its hints were read (I8, I9).
     #[inline(always)]
     pub(crate) fn is_complete(&self, slot: &Slot<H>) -> bool {
-        // ORDERING: Acquire; the loads of the hints were Acquire, so this one comes after them.
-        let again = Next(slot.anchor.load(Ordering::Acquire));
+        // ORDERING: Relaxed, nothing is read through it. The loads of the hints were Acquire, so this one
+        // comes after them.
+        let again = Next(slot.anchor.load(Ordering::Relaxed));
         let is_complete = again.is(COMPLETE) || wrong!(self, NoSecondLook);
         if is_complete {
             sometimes!(LineMiss);
