@@ -6,6 +6,7 @@ use crate::item::{Item, Kind};
 use crate::ring::grow::Seen;
 use crate::ring::lazy::Laziness;
 use crate::ring::link::Reservation;
+use crate::ring::lookup::Glance;
 use crate::ring::shrink::Resizing;
 use crate::ring::split::Ahead;
 use crate::ring::table::{Slot, Table};
@@ -131,7 +132,11 @@ impl<const H: usize> Engine for Ring<H> {
 
     #[inline(always)]
     fn glance(p: &Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<Option<u64>> {
-        p.glance(goal).map(|hit| hit.map(u64s::load))
+        match p.glance(goal) {
+            Glance::Hit(hit) => Some(Some(u64s::load(hit))),
+            Glance::Miss => Some(None),
+            Glance::Unsure => None,
+        }
     }
 
     #[inline(always)]

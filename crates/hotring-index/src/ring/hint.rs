@@ -76,9 +76,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         // A replaced item's word is left to its replacer, who puts the copy there.
     }
 
-    /// Empties hint `k` of a slot if it still is `hint`.
+    /// Empties hint `k` of a slot, which leads to a dead item, if it still is `hint`.
     #[inline(never)]
     pub(crate) fn clear_word(&mut self, slot: u64, k: usize, hint: Hint, item: Item) {
+        sometimes!(DeadHint);
         if change_word(&self.engine.table.slot(slot).hints[k], hint, Hint::EMPTY).is_ok() {
             self.release(item);
         }

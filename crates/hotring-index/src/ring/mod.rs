@@ -76,6 +76,7 @@ mod hint;
 mod hotspot;
 mod lazy;
 mod link;
+mod lookup;
 mod pipeline;
 mod scan;
 pub(crate) mod search;
