@@ -83,6 +83,8 @@ pub(crate) mod search;
 mod shrink;
 mod split;
 mod table;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 
 use crate::config::Growth;
 use crate::sync::{TallyI64, TallyU64};

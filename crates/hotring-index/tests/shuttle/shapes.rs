@@ -94,6 +94,12 @@ pub fn insert_complete() -> Shape {
     }
 }
 
+/// Batches beside inserts that take hints from items of complete lines.
+pub fn batch_complete() -> Shape {
+    let weights = &[(Pick::GetMany, 6), (Pick::Insert, 4), (Pick::Remove, 2)];
+    Shape { keys: (3, 3), ..small("batch-complete", Items::U64, weights).complete_after((4, 5)) }
+}
+
 /// Replacements of items that complete lines hint.
 pub fn replace_complete() -> Shape {
     let weights = &[(Pick::Put, 6), (Pick::Get, 8)];
@@ -238,6 +244,7 @@ pub fn all() -> Vec<Scenario> {
     let special = [
         insert_candidate(),
         insert_complete(),
+        batch_complete(),
         replace_complete(),
         lapse(),
         move_and_add(),
