@@ -17,6 +17,18 @@
 //! lookup has to load anyway. A permanent *anchor* in the same line says where the bucket's arc
 //! begins, so that an empty ring, a deleted head and a ring of one item are no special cases.
 //!
+//! # The operations, and where to read them
+//!
+//! * *Lookup*: [`lookup`]. Hints with the key's tag, then a complete line's word for a miss, then a walk.
+//! * *Insert*: [`search`] finds the place between x < key < y and takes out what is dead on its way;
+//!   `link` in [`link`] reserves a word of the line, links by one CAS on x, and fills the word.
+//! * *Update*: in place by a CAS on the value, or `replace` in [`link`]: one CAS on the old item marks
+//!   it and makes its copy its successor; then the hint goes to the copy, and the old item is cut out.
+//! * *Delete*: `kill` in [`link`]: one CAS marks the item; then it is cut out, its hint is cleared
+//!   ([`hint`]), and who comes second of the two retires it.
+//! * *Split*: `split` in [`split`] claims the slot with BUSY, links its anchor by one CAS, clears BUSY,
+//!   and takes along the hints of the bucket's items.
+//!
 //! # Invariants
 //!
 //! * I1 The successor in the word of a MARKed node never changes (its flags may).
