@@ -10,7 +10,7 @@ use crate::ring::Ring;
 use crate::ring::search::{Found, Goal};
 use crate::session::{Pinned, Session};
 use crate::sync::{AtomicU64, Ordering};
-use crate::word::{COMPLETE, HINTED, HOT, Hint, Link, MARK, Next, VALID};
+use crate::word::{COMPLETE, HINTED, Hint, Link, MARK, Next};
 use std::collections::HashSet;
 
 /// A wrong variant of one step: what a shortcut, or the papers' text, would have it be. The suites
@@ -122,20 +122,6 @@ pub enum Fault {
     TornScan,
     /// An item is moved without being frozen.
     MoveUnfrozen,
-    /// An item is copied without a sign of it in its word.
-    CopyUnannounced,
-    /// The item of a copy that is being written is taken out of its word.
-    CopyTaken,
-    /// An item is copied again after its first copy ended.
-    CopyAgain,
-    /// A reader of a copy does not look at the hint again.
-    CopyUnconfirmed,
-    /// An item is copied without its value being frozen.
-    CopyUnfrozen,
-    /// A copy is ended after the item was marked.
-    CopyOutlives,
-    /// The table shrinks without an end of the copies in slots that go.
-    ShrinkKeepsCopies,
     /// An access is noted by a plain store of the word that was read.
     NoteStored,
     /// A review clears what was noted, and then sets what is to be.
@@ -271,33 +257,9 @@ impl<K: Kind, const H: usize> Session<K, Ring<H>> {
 }
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// A copy is of the live item in the hot place.
-    fn check_copy(&self, slot: u64) {
-        if !self.has_copies() {
-            return;
-        }
-        // ORDERING: Acquire, as for readers.
-        let load = |word: &AtomicU64| word.load(Ordering::Acquire);
-        let hint = Hint(load(&self.engine.table.slot(slot).hints[0]));
-        assert!(!hint.is_filled(), "a copy is still being written");
-        if hint.votes() != VALID {
-            return;
-        }
-        let item = self.hinted(hint).expect("a copy is of an item");
-        let word = Next(load(item.next()));
-        assert!(
-            word.is(HOT) && !word.is(MARK),
-            "a copy of a dead item, or one without a sign of it"
-        );
-        let [key, value] = self.engine.table.slot(slot).copy();
-        let copy = (load(key), load(value));
-        assert_eq!(K::pair(item), Some(copy), "a copy is not of its item");
-    }
-
     fn check_line(&mut self, slot: u64, anchor: Next, hinted: &mut HashSet<u64>) {
         let mut line = HashSet::new();
-        self.check_copy(slot);
-        for word in self.engine.table.hints(slot) {
+        for word in &self.engine.table.slot(slot).hints {
             // ORDERING: Acquire, as for readers.
             let hint = Hint(word.load(Ordering::Acquire));
             // A sampled head without an item looks the same.
@@ -362,7 +324,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     pub(crate) fn hint_late(&mut self, hash: u64, bucket: u64, item: Item) {
         // ORDERING: Relaxed, the CAS validates it.
         let empty = |word: &AtomicU64| word.load(Ordering::Relaxed) == 0;
-        if let Some(k) = self.engine.table.hints(bucket).iter().position(empty) {
+        if let Some(k) = self.engine.table.slot(bucket).hints.iter().position(empty) {
             let after = Hint::new(Hint::tag_of(hash), item.address(), 1);
             self.move_hint(bucket, k, Hint::EMPTY, item, after);
         }

@@ -170,11 +170,6 @@ pub struct Config {
     /// Let a line that hints all its items answer a miss without touching any of them. `None`: where
     /// that can be, which is with [`Strategy::Vote`] and more than one hint a slot.
     pub complete_lines: Option<bool>,
-    /// Keep a copy of the key and the value of a slot's hottest item in the slot itself, so that a read
-    /// of it touches one cache line and not two. For [`U64`](crate::U64) and seven hints a slot, of
-    /// which the copy takes two. A copy ends with the first write of its key, and keys that are written
-    /// to often are hardly ever copied. Worth it where most accesses are reads of few keys.
-    pub hot_copy: bool,
     /// Lookups that a batch keeps in flight, 1 to 64.
     pub pipeline_depth: usize,
     /// Bytes of removed items that may wait for a session that stays pinned, before
@@ -213,7 +208,6 @@ impl Default for Config {
             slots_max: SLOTS_MAX_DEFAULT,
             huge_pages: true,
             complete_lines: None,
-            hot_copy: false,
             pipeline_depth: 64,
             limbo_max: crate::limit::LIMBO_MAX_DEFAULT,
             checksum: Checksum::default(),
@@ -232,12 +226,7 @@ impl Default for Config {
 const HINTS_ALLOWED: [usize; 3] = [1, 3, 7];
 /// A checker gets on faster with two.
 #[cfg(any(loom, shuttle))]
-const HINTS_ALLOWED: [usize; 5] = [1, 2, 3, 4, 7];
-/// Of these, what leaves room for a copy.
-#[cfg(not(any(loom, shuttle)))]
-const HINTS_BESIDE_COPY: [usize; 1] = [7];
-#[cfg(any(loom, shuttle))]
-const HINTS_BESIDE_COPY: [usize; 3] = [3, 4, 7];
+const HINTS_ALLOWED: [usize; 4] = [1, 2, 3, 7];
 
 impl Config {
     /// Checks what every engine has, and that nothing is set that only another engine has.
@@ -246,7 +235,7 @@ impl Config {
         if engine != "hotring" && !self.has_default_hotspots() {
             return refuse(
                 "only HotRing moves hot items to the front: leave strategy, period, backoff, \
-                 rcu_counts, complete_lines and hot_copy at their defaults, or use the engine hotring",
+                 rcu_counts and complete_lines at their defaults, or use the engine hotring",
             );
         }
         if engine != "mercury" && self.mercury != MercuryConfig::default() {
@@ -277,7 +266,6 @@ impl Config {
             && self.backoff == default.backoff
             && self.rcu_counts == default.rcu_counts
             && self.complete_lines != Some(true)
-            && self.hot_copy == default.hot_copy
     }
 
     /// Checks what only HotRing has.
@@ -292,12 +280,6 @@ impl Config {
         }
         if self.complete_lines == Some(true) && !self.can_complete(hints) {
             return refuse("complete lines need the strategy Vote and more than one hint a slot");
-        }
-        if self.hot_copy && !HINTS_BESIDE_COPY.contains(&hints) {
-            return refuse("a hot copy takes two of seven hints: use seven hints a slot");
-        }
-        if self.hot_copy && self.strategy != Strategy::Vote {
-            return refuse("hot copies need the strategy Vote");
         }
         if self.rcu_counts == RcuCounts::Predecessor && self.strategy != Strategy::Sampling {
             return refuse("only the strategy Sampling counts a write for the predecessor");
@@ -323,7 +305,6 @@ impl Config {
     }
 
     pub(crate) fn growth_for(&self, hints: usize) -> Growth {
-        let hints = if self.hot_copy { hints - 2 } else { hints };
         self.growth.unwrap_or(Growth::suited(hints))
     }
 }

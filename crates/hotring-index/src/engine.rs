@@ -114,12 +114,6 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
         Self::lookup(p, goal).map(u64s::load)
     }
 
-    /// The values of some keys, as `pipeline` finds them or by a shorter way.
-    #[inline(always)]
-    fn get_many(p: &mut Pinned<'_, U64, Self>, keys: &[u64], out: &mut [Option<u64>]) {
-        u64s::get_by_pipeline(p, keys, out);
-    }
-
     /// A cheap look for writers, which may miss what is there.
     #[inline(always)]
     fn probe<K: Kind>(_p: &Pinned<'_, K, Self>, _goal: KeyGoal<'_, K>) -> Option<Hit> {
@@ -183,12 +177,6 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
         _hit: Option<Hit>,
         _visits: u32,
     ) {
-    }
-
-    /// As `accessed`, of a write in place.
-    #[inline(always)]
-    fn written<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64, hit: Hit) {
-        Self::accessed(p, hash, Some(hit), 1);
     }
 
     /// Notes that `copy` has replaced an item.

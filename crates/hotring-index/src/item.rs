@@ -132,14 +132,6 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Takes note of so many bytes of items that were written.
     #[doc(hidden)]
     fn wrote(&self, _bytes: u64) {}
-    /// Whether [`Kind::pair`] gives anything.
-    #[doc(hidden)]
-    const PAIRS: bool = false;
-    /// The key and the value of a frozen item, if each is one word.
-    #[doc(hidden)]
-    fn pair(_item: Item) -> Option<(u64, u64)> {
-        None
-    }
     /// Stops changes of the item's value and expiry in place, for good.
     #[doc(hidden)]
     fn freeze(&self, item: Item);

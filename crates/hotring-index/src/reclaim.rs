@@ -172,11 +172,11 @@ impl Collector {
     /// A record for a new session: one that an ended session left, or a fresh one.
     fn register(&self) -> NonNull<Record> {
         for record in self.records() {
-            // ORDERING: AcqRel pairs with the Release in Participant::drop: the old owner's plain
+            // ORDERING: Acquire pairs with the Release in Participant::drop: the old owner's plain
             // writes are over before ours begin.
             if record
                 .taken
-                .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
             {
                 return NonNull::from(record);

@@ -53,10 +53,6 @@ pub enum EngineStats {
     HotRing {
         /// Slots whose bucket was split off so far.
         slots_split: u64,
-        /// Items that were copied into their slot.
-        copies_made: u64,
-        /// Copies that a write or a removal ended.
-        copies_ended: u64,
     },
     /// Mercury.
     Mercury {
@@ -86,11 +82,7 @@ impl EngineStats {
     /// All of it by name, for reports.
     pub fn fields(&self) -> Vec<(&'static str, u64)> {
         match *self {
-            Self::HotRing { slots_split, copies_made, copies_ended } => vec![
-                ("slots_split", slots_split),
-                ("copies_made", copies_made),
-                ("copies_ended", copies_ended),
-            ],
+            Self::HotRing { slots_split } => vec![("slots_split", slots_split)],
             Self::Mercury { expansions, buckets_moved, is_expanding, lock_waits } => vec![
                 ("expansions", expansions),
                 ("buckets_moved", buckets_moved),
@@ -109,7 +101,7 @@ impl EngineStats {
 
 impl Default for EngineStats {
     fn default() -> Self {
-        Self::HotRing { slots_split: 0, copies_made: 0, copies_ended: 0 }
+        Self::HotRing { slots_split: 0 }
     }
 }
 

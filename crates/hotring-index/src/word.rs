@@ -2,15 +2,13 @@
 //!
 //! ```text
 //! item.next    63      56 55  52 51  50   49   48     47 ......... 3  2        1      0
-//!              counter    debt   HOT SIGN REPL ANCHOR successor       UNLINKED HINTED MARK
+//!              counter    debt   -  SIGN REPL ANCHOR successor        UNLINKED HINTED MARK
 //! anchor.next  63       62   61 ....... 49 48     47 ......... 3      2        1      0
 //!              COMPLETE CAND stamp         ANCHOR successor           -        BUSY   MARK
 //! hint         63 .. 48  47 ................... 3                     2 .. 0
 //!              tag       item address, 0 if reserved                  votes
 //! hint (paper) 63     62 .. 48      47 ......... 3                    2 .. 0
 //!              ACTIVE total counter item address                      -
-//! hot place    63 .. 48  47 ................... 3                     2 .. 0
-//!              tag       item address, 0 if reserved                  0 to 3 votes, or a state
 //! ```
 //!
 //! * MARK: the item is dead; its successor never changes again (I1).
@@ -21,10 +19,8 @@
 //! * SIGN: bit 63 of the item's in-place value, whose word lends that bit to FROZEN. Constant.
 //! * debt: dead versions that lie before this item in the chain, by the estimate of its writers. Of a
 //!   dead item: `LEFT` if its replacer has left it in the chain (`ring/lazy.rs`).
-//! * counter: accesses seen by the sampling strategy; overflow falls off the end. With hot copies:
-//!   the item's chill, by which one that is written to is seldom copied. Of byte strings otherwise: what
-//!   an eviction policy has noted of accesses (`bytes/marks.rs`).
-//! * HOT: the item has had a hot copy in its line. Never cleared.
+//! * counter: accesses seen by the sampling strategy; overflow falls off the end. Of byte strings
+//!   otherwise: what an eviction policy has noted of accesses (`bytes/marks.rs`).
 //! * BUSY: the slot is being split off and must not be used as a start (I7).
 //! * A hint word with votes but no address is *reserved* by an inserter, for the key of its tag.
 
@@ -38,7 +34,6 @@ pub(crate) const BUSY: u64 = HINTED;
 pub(crate) const ANCHOR: u64 = 1 << 48;
 pub(crate) const REPL: u64 = 1 << 49;
 pub(crate) const SIGN: u64 = 1 << 50;
-pub(crate) const HOT: u64 = 1 << 51;
 
 pub(crate) const ADDRESS: u64 = ((1 << 48) - 1) & !7;
 const SUCCESSOR: u64 = ADDRESS | ANCHOR;
@@ -138,15 +133,6 @@ impl Next {
         self.0 >> COUNTER_SHIFT
     }
 
-    /// How seldom an item may be copied: with a chance of 1 in 2 to the power of this.
-    pub(crate) fn chill(self) -> u64 {
-        self.count()
-    }
-
-    pub(crate) fn with_chill(self, chill: u64) -> Self {
-        Self(self.0 & !COUNTER | chill << COUNTER_SHIFT)
-    }
-
     /// With other notes of accesses.
     pub(crate) fn with_bits(self, bits: u8) -> Self {
         Self(self.0 & !COUNTER | u64::from(bits) << COUNTER_SHIFT)
@@ -165,15 +151,6 @@ impl Next {
 const VOTES: u64 = 7;
 pub(crate) const VOTES_MAX: u64 = 7;
 const TAG_SHIFT: u32 = 48;
-
-/// Votes in the hot place, above which there are its states.
-pub(crate) const VOTES_HOT: u64 = 3;
-/// The copy is being written. Only who began may leave this state, or the next one.
-pub(crate) const FILLING: u64 = 4;
-/// The same, and the item was ended meanwhile.
-pub(crate) const SPOILT: u64 = 5;
-/// The copy is the item's key and value.
-pub(crate) const VALID: u64 = 6;
 
 /// A copy of a hint word.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -216,10 +193,6 @@ impl Hint {
         (self.0 ^ tag) >> TAG_SHIFT == 0
     }
 
-    pub(crate) fn tag(self) -> u64 {
-        self.0 >> TAG_SHIFT << TAG_SHIFT
-    }
-
     #[inline(always)]
     pub(crate) fn address(self) -> u64 {
         self.0 & ADDRESS
@@ -243,11 +216,6 @@ impl Hint {
 
     pub(crate) fn with_address(self, address: u64) -> Self {
         Self(self.0 & !ADDRESS | address)
-    }
-
-    /// Of a word in the hot place: whether a copy is being written.
-    pub(crate) fn is_filled(self) -> bool {
-        matches!(self.votes(), FILLING | SPOILT)
     }
 }
 

@@ -113,8 +113,7 @@ impl Plan {
         match (&self.label, self.target) {
             (Some(label), _) => label.clone(),
             (None, TargetName::Hotring) => {
-                let copy = if self.config.hot_copy { " copy" } else { "" };
-                format!("hotring {:?} {}{copy}", self.config.strategy, self.hints).to_lowercase()
+                format!("hotring {:?} {}", self.config.strategy, self.hints).to_lowercase()
             }
             _ => kind.get_name().to_owned(),
         }

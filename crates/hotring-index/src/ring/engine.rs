@@ -3,10 +3,10 @@
 use crate::config::{Config, ConfigError, Growth};
 use crate::engine::{Engine, Found, Hit, KeyGoal, sealed};
 use crate::item::{Item, Kind};
-use crate::ring::copy::Copies;
 use crate::ring::grow::Seen;
 use crate::ring::lazy::Laziness;
 use crate::ring::link::Reservation;
+use crate::ring::lookup::Glance;
 use crate::ring::shrink::Resizing;
 use crate::ring::split::Ahead;
 use crate::ring::table::{Slot, Table};
@@ -45,7 +45,6 @@ impl<const H: usize> Engine for Ring<H> {
             completes: config.completes(H),
             resizing: Resizing::new(),
             splits: TallyU64::new(1),
-            copies: Copies::new(),
             lookups_before: TallyI64::new(0),
             visits_before: TallyI64::new(0),
         })
@@ -128,36 +127,22 @@ impl<const H: usize> Engine for Ring<H> {
         p.access(hash, hit, visits);
     }
 
-    #[inline(always)]
-    fn written<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64, hit: Hit) {
-        p.access_written(hash, hit);
-    }
-
     // A checker would see many lookups twice, of which `lookup` does all that there is in one go.
     const GLANCES: bool = H > 1 && !cfg!(any(loom, shuttle));
 
     #[inline(always)]
     fn glance(p: &Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<Option<u64>> {
-        p.glance(goal).map(|hit| hit.map(u64s::load))
+        match p.glance(goal) {
+            Glance::Hit(hit) => Some(Some(u64s::load(hit))),
+            Glance::Miss => Some(None),
+            Glance::Unsure => None,
+        }
     }
 
     #[inline(always)]
     fn get(p: &mut Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<u64> {
-        // A call, so that it takes no register from who has no copies.
-        if p.has_copies() {
-            return p.again().get_beside_copy(goal);
-        }
         let hit = if Self::GLANCES { p.lookup_in_full(goal) } else { p.lookup(goal) };
         hit.map(u64s::load)
-    }
-
-    #[inline(always)]
-    fn get_many(p: &mut Pinned<'_, U64, Self>, keys: &[u64], out: &mut [Option<u64>]) {
-        if p.has_copies() {
-            p.get_many_beside_copy(keys, out);
-        } else {
-            u64s::get_by_pipeline(p, keys, out);
-        }
     }
 
     fn rewritten<'s, K: Kind>(
@@ -249,14 +234,13 @@ impl<const H: usize> Engine for Ring<H> {
     fn stats(&self) -> EngineStats {
         // ORDERING: Relaxed, statistics.
         let slots_split = self.splits.load(Ordering::Relaxed);
-        let (copies_made, copies_ended) = self.copies.counts();
-        EngineStats::HotRing { slots_split, copies_made, copies_ended }
+        EngineStats::HotRing { slots_split }
     }
 
     /// What is in the chain, and what only a hint still holds.
     fn drain<K: Kind>(&self, mut f: impl FnMut(Item)) {
         for anchor in self.chain().filter(|link| link.is_anchor()) {
-            for hint in self.table.hints(anchor.slot()) {
+            for hint in &self.table.slot(anchor.slot()).hints {
                 // ORDERING: Relaxed, no other thread is left.
                 let address = Hint(hint.load(Ordering::Relaxed)).address();
                 if address == 0 {

@@ -142,15 +142,6 @@ pub fn strategies(family: Family) -> Vec<(Shape, Config)> {
     }
 }
 
-/// The modes for items of u64: the same, and what is for them alone.
-pub fn u64_strategies(family: Family) -> Vec<(Shape, Config)> {
-    let mut all = strategies(family);
-    if family == Family::HotRing {
-        all.push((Shape::Ring7, Config { hot_copy: true, ..plain() }));
-    }
-    all
-}
-
 /// Each lock. Nobody attends to the work of a thread, so that sessions do it either way.
 fn mercury_modes() -> Vec<(Shape, Config)> {
     let mut all = Vec::new();
@@ -221,17 +212,8 @@ fn hotspot_strategies() -> Vec<(Shape, Config)> {
 
 /// All combinations.
 pub fn setups(family: Family) -> Vec<Setup> {
-    setups_of(family, strategies(family))
-}
-
-/// All combinations for items of u64.
-pub fn u64_setups(family: Family) -> Vec<Setup> {
-    setups_of(family, u64_strategies(family))
-}
-
-fn setups_of(family: Family, strategies: Vec<(Shape, Config)>) -> Vec<Setup> {
     let mut all = Vec::new();
-    for (shape, base) in strategies {
+    for (shape, base) in strategies(family) {
         let periods: &[Option<u32>] =
             if family == Family::HotRing { &[Some(1), Some(5)] } else { &[None] };
         for pipeline_depth in [1, 2, 16, 64] {
@@ -294,7 +276,6 @@ fn the_combinations_are_all_there() {
     assert_eq!(strategies(Family::HotRing).len(), 2 * 3 + 7);
     let setups = setups(Family::HotRing);
     assert_eq!(setups.len(), 13 * 4 * 2 * 4);
-    assert_eq!(u64_setups(Family::HotRing).len(), 14 * 4 * 2 * 4);
     for growing in [Growing::Small, Growing::Doubling, Growing::Forced, Growing::Huge] {
         for sessions in [1, 2] {
             let has = |s: &&Setup| s.growing == growing && s.sessions == sessions;

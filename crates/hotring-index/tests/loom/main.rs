@@ -13,7 +13,6 @@ mod chaining;
 #[path = "../it/colliding.rs"]
 #[allow(dead_code)]
 mod colliding;
-mod copies;
 #[path = "../it/history.rs"]
 #[allow(dead_code)]
 mod history;
@@ -114,17 +113,6 @@ fn shrink() {
 #[test]
 fn shrink_complete() {
     all_pass::<Ring<2>>(&scenarios::shrink_complete());
-}
-
-#[test]
-fn hot_copies() {
-    all_pass::<Ring<3>>(&copies::of_one_hint());
-    all_pass::<Ring<4>>(&copies::of_two_hints());
-}
-
-#[test]
-fn wrong_copies_are_caught() {
-    all_caught::<Ring<3>>(&copies::CONTROLS, &copies::of_one_hint());
 }
 
 #[test]

@@ -152,7 +152,6 @@ pub struct Shape {
     pub form: Form,
     pub strategy: Strategy,
     pub complete_lines: bool,
-    pub hot_copy: bool,
     pub reclaim: Reclaim,
     pub rcu_counts: RcuCounts,
     pub fault: Fault,
@@ -222,7 +221,6 @@ impl Shape {
             form: Form::Hints(hints),
             strategy,
             complete_lines: false,
-            hot_copy: false,
             reclaim: Reclaim::Epochs,
             rcu_counts: RcuCounts::Item,
             fault: Fault::None,
@@ -255,11 +253,6 @@ impl Shape {
         Self { complete_lines: true, completions, ..self }
     }
 
-    /// With copies of hot items, and most lookups such as may make one.
-    pub fn copies(self) -> Self {
-        Self { hot_copy: true, heat: 80, ..self }
-    }
-
     /// Under the oracle grace periods do not exist, so nothing that needs one can be done.
     pub fn oracle(self) -> Self {
         assert!(!self.complete_lines, "a line becomes complete after a grace period");
@@ -280,7 +273,6 @@ impl Shape {
                 backoff: random.percent(30),
                 rcu_counts: self.rcu_counts,
                 complete_lines: Some(self.complete_lines),
-                hot_copy: self.hot_copy,
                 ..config
             },
             Form::Chains | Form::Mercury | Form::MercuryMutex => config,
