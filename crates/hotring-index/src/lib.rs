@@ -44,6 +44,7 @@ mod arena;
 pub mod barrier;
 mod budget;
 mod bytes;
+#[path = "../../hotring-engines/src/chaining/mod.rs"]
 mod chaining;
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
@@ -51,6 +52,7 @@ pub mod checks;
 mod compact;
 mod config;
 mod engine;
+#[path = "../../hotring-engines/src/gcuckoo/mod.rs"]
 mod gcuckoo;
 mod ghost;
 mod guard;
@@ -59,6 +61,7 @@ mod item;
 mod limit;
 #[cfg_attr(any(loom, shuttle), allow(dead_code))]
 mod memory;
+#[path = "../../hotring-engines/src/mercury/mod.rs"]
 mod mercury;
 mod prefetch;
 #[doc(hidden)]
