@@ -2,12 +2,12 @@
 
 use crate::chaining::Chaining;
 use crate::chaining::word::{SEALED, address};
-use crate::checks::Checked;
-use crate::index::Index;
-use crate::item::Kind;
-use crate::session::{Pinned, Session};
-use crate::sync::Ordering;
-use crate::word::{MARK, Next};
+use hotring_index::checks::Checked;
+use hotring_index::sync::Ordering;
+use hotring_index::toolkit::Index;
+use hotring_index::toolkit::Kind;
+use hotring_index::toolkit::{Pinned, Session};
+use hotring_index::word::{MARK, Next};
 use std::collections::HashSet;
 
 impl Checked for Chaining {
@@ -16,7 +16,7 @@ impl Checked for Chaining {
     /// No bucket is being split; each item is live and in its bucket; buckets that are ready, and
     /// only those, have taken part in splits; every item that is not retired is in a chain.
     fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
-        let mut pinned = session.pin();
+        let mut pinned = session.pin_to_look();
         let (mask, level) = (pinned.engine.table.mask(), pinned.engine.table.level());
         let mut chained = HashSet::new();
         let mut ready = 0;
@@ -31,8 +31,8 @@ impl Checked for Chaining {
             let sibling = index | (mask + 1) >> 1;
             let is_split = pinned.engine.table.head(sibling).is_ready();
             assert_eq!(head.level(), level - u32::from(!is_split), "a bucket's level");
-            pinned.tidy(index);
-            pinned.check_chain(index, &mut chained);
+            Self::tidy(&mut pinned, index);
+            Self::check_chain(&pinned, index, &mut chained);
         }
         let (_, splits) = pinned.engine.table.history();
         assert_eq!(ready, splits + 1, "splits are counted");
@@ -42,18 +42,18 @@ impl Checked for Chaining {
     }
 }
 
-impl<K: Kind> Pinned<'_, K, Chaining> {
-    fn check_chain(&self, index: u64, chained: &mut HashSet<u64>) {
-        let head = self.engine.table.head(index);
+impl Chaining {
+    fn check_chain<K: Kind>(p: &Pinned<'_, K, Self>, index: u64, chained: &mut HashSet<u64>) {
+        let head = p.engine.table.head(index);
         let mut at = head.first();
         while at != 0 {
-            let item = self.item(at);
+            let item = Self::item(p, at);
             // ORDERING: Acquire, as for readers.
             let word = Next(item.next().load(Ordering::Acquire));
             assert!(!word.is(MARK), "a dead item is still in a chain after a sweep");
             assert!(!word.is(SEALED), "an item is sealed where no split is under way");
             assert!(item.ghost().is_alive(), "a retired item is in a chain");
-            assert!(head.holds(index, self.shared.kind.item_hash(item)), "an item's bucket");
+            assert!(head.holds(index, p.shared.kind.item_hash(item)), "an item's bucket");
             assert!(chained.insert(at), "an item is in two chains");
             at = address(word.0);
         }

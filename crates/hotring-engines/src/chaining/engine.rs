@@ -5,20 +5,19 @@ use crate::chaining::grow::splits_an_insert;
 use crate::chaining::search::Place;
 use crate::chaining::table::{BUCKET, Table};
 use crate::chaining::word::address;
-use crate::config::{Config, ConfigError, Growth};
-use crate::engine::{Engine, Found, Hit, KeyGoal, sealed};
-use crate::item::{Item, Kind};
-use crate::session::Pinned;
-use crate::stats::EngineStats;
-use crate::sync::{Ordering, TallyU64};
+use hotring_index::sync::{Ordering, TallyU64};
+use hotring_index::toolkit::EngineStats;
+use hotring_index::toolkit::Pinned;
+use hotring_index::toolkit::{Engine, Found, Hit, Hotspots, KeyGoal, Shortcuts, Sizing};
+use hotring_index::toolkit::{Item, Kind};
+use hotring_index::{Config, ConfigError, Growth};
 
 /// What the table grows by if nothing is said: one bucket an item, and as much as HotRing's slots of
 /// 64 bytes have at 8 items a slot.
 const BYTES_PER_KEY_DEFAULT: f64 = 8.0;
 
-impl sealed::Engine for Chaining {}
-
-impl Engine for Chaining {
+// SAFETY: the module's header proves what `Engine` asks for.
+unsafe impl Engine for Chaining {
     const NAME: &'static str = "chaining";
     type Local = ();
     /// The hash itself: buckets are split under the hands of writers, who look again each time.
@@ -27,6 +26,7 @@ impl Engine for Chaining {
     type Reservation = ();
 
     fn new(config: &Config) -> Result<Self, ConfigError> {
+        config.engine.refuse()?;
         let bytes_per_key = match config.growth {
             None => BYTES_PER_KEY_DEFAULT,
             Some(Growth::BytesPerKey(bytes)) => bytes,
@@ -57,7 +57,7 @@ impl Engine for Chaining {
 
     #[inline(always)]
     fn lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit> {
-        p.lookup(goal)
+        Self::read_item(p, goal)
     }
 
     #[inline(always)]
@@ -66,7 +66,7 @@ impl Engine for Chaining {
         goal: KeyGoal<'_, K>,
         _hash: u64,
     ) -> Found<Place<'s>> {
-        p.find(goal)
+        Self::find_item(p, goal)
     }
 
     #[inline(always)]
@@ -78,7 +78,7 @@ impl Engine for Chaining {
         item: Item,
         _reservation: &mut (),
     ) -> bool {
-        p.link(found, item)
+        Self::link_item(p, found, item)
     }
 
     #[inline(always)]
@@ -90,7 +90,7 @@ impl Engine for Chaining {
         copy: Item,
         found: Option<&Found<Place<'s>>>,
     ) -> bool {
-        p.replace(goal.hash, old, copy, found)
+        Self::replace_item(p, goal.hash, old, copy, found)
     }
 
     fn kill<'s, K: Kind>(
@@ -99,16 +99,11 @@ impl Engine for Chaining {
         _hash: u64,
         found: &Found<Place<'s>>,
     ) -> bool {
-        p.kill(found)
+        Self::kill_found(p, found)
     }
 
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
-        p.kill_at(hit)
-    }
-
-    #[inline(always)]
-    fn accessed<K: Kind>(p: &mut Pinned<'_, K, Self>, _hash: u64, _hit: Option<Hit>, visits: u32) {
-        p.access(visits);
+        Self::kill_item(p, hit)
     }
 
     fn scan<'s, K: Kind>(
@@ -117,11 +112,11 @@ impl Engine for Chaining {
         count: usize,
         f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
     ) -> (u64, usize) {
-        p.scan(cursor, count, f)
+        Self::scan_buckets(p, cursor, count, f)
     }
 
     fn sweep<K: Kind>(p: &mut Pinned<'_, K, Self>, from: u64, to: u64) {
-        p.sweep(from.reverse_bits(), to);
+        Self::tidy_between(p, from.reverse_bits(), to);
     }
 
     #[inline(always)]
@@ -133,7 +128,7 @@ impl Engine for Chaining {
     ) where
         K::Key: 'k,
     {
-        p.pipeline(n, goal, land);
+        Self::read_many(p, n, goal, land);
     }
 
     #[inline(always)]
@@ -144,41 +139,18 @@ impl Engine for Chaining {
     ) where
         K::Key: 'k,
     {
-        p.warm(n, goal);
-    }
-
-    #[inline(always)]
-    fn is_busy(&self) -> bool {
-        self.table.is_growing()
-    }
-
-    fn step<K: Kind>(p: &mut Pinned<'_, K, Self>) {
-        p.step_growth();
-    }
-
-    fn grow<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
-        let mask = p.engine.table.mask();
-        p.double(mask)
-    }
-
-    fn is_small_for(&self, items: u64) -> bool {
-        let load = items as f64 / self.slots() as f64;
-        load * self.bytes_per_key > BUCKET as f64
-    }
-
-    fn slots(&self) -> u64 {
-        self.table.mask() + 1
-    }
-
-    fn table_bytes(&self) -> u64 {
-        self.slots() * BUCKET as u64
+        Self::prefetch_all(p, n, goal);
     }
 
     fn stats(&self) -> EngineStats {
         let (doublings, buckets_split) = self.table.history();
         // ORDERING: Relaxed, statistics.
         let items_copied = self.items_copied.load(Ordering::Relaxed);
-        EngineStats::Chaining { doublings, buckets_split, items_copied }
+        EngineStats::new(vec![
+            ("doublings", doublings),
+            ("buckets_split", buckets_split),
+            ("items_copied", items_copied),
+        ])
     }
 
     fn drain<K: Kind>(&self, mut f: impl FnMut(Item)) {
@@ -194,3 +166,41 @@ impl Engine for Chaining {
         }
     }
 }
+
+impl Sizing for Chaining {
+    #[inline(always)]
+    fn is_busy(&self) -> bool {
+        self.table.is_growing()
+    }
+
+    fn step<K: Kind>(p: &mut Pinned<'_, K, Self>) {
+        Self::step_growth(p);
+    }
+
+    fn grow<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
+        let mask = p.engine.table.mask();
+        Self::double(p, mask)
+    }
+
+    fn is_small_for(&self, items: u64) -> bool {
+        let load = items as f64 / self.slots() as f64;
+        load * self.bytes_per_key > BUCKET as f64
+    }
+
+    fn slots(&self) -> u64 {
+        self.table.mask() + 1
+    }
+
+    fn table_bytes(&self) -> u64 {
+        self.slots() * BUCKET as u64
+    }
+}
+
+impl Hotspots for Chaining {
+    #[inline(always)]
+    fn accessed<K: Kind>(p: &mut Pinned<'_, K, Self>, _hash: u64, _hit: Option<Hit>, visits: u32) {
+        Self::access(p, visits);
+    }
+}
+
+impl Shortcuts for Chaining {}

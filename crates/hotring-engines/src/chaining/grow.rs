@@ -6,10 +6,10 @@
 
 use crate::chaining::Chaining;
 use crate::chaining::table::BUCKET;
-use crate::engine::{Engine, RESIZE_INTERVAL};
-use crate::item::Kind;
-use crate::rare::sometimes;
-use crate::session::Pinned;
+use hotring_index::sometimes;
+use hotring_index::toolkit::Kind;
+use hotring_index::toolkit::Pinned;
+use hotring_index::toolkit::{RESIZE_INTERVAL, Sizing};
 
 /// Buckets that an insert looks at while the table grows, at least.
 const SPLITS_AN_INSERT: u64 = match () {
@@ -32,37 +32,37 @@ pub(crate) fn splits_an_insert(bytes_per_key: f64) -> u64 {
     wanted.clamp(SPLITS_AN_INSERT, SPLITS_AN_INSERT_MAX)
 }
 
-impl<K: Kind> Pinned<'_, K, Chaining> {
+impl Chaining {
     /// Called once for each insert.
     #[inline(always)]
-    pub(crate) fn consider_growth(&mut self) {
-        self.local.inserts += 1;
-        if self.local.inserts >= RESIZE_INTERVAL {
-            self.local.inserts = 0;
-            self.grow_if_due();
+    pub(crate) fn consider_growth<K: Kind>(p: &mut Pinned<'_, K, Self>) {
+        p.local.inserts += 1;
+        if p.local.inserts >= RESIZE_INTERVAL {
+            p.local.inserts = 0;
+            Self::grow_if_due(p);
         }
-        if self.engine.table.is_growing() {
-            self.split_some(self.engine.splits_an_insert);
+        if p.engine.table.is_growing() {
+            Self::split_some(p, p.engine.splits_an_insert);
         }
     }
 
     /// The rule is that of HotRing, so that the tables of both have the same size.
-    fn grow_if_due(&mut self) {
-        let mask = self.engine.table.mask();
-        if !self.engine.is_small_for(self.shared.items().max(0) as u64)
-            || !self.shared.may_double()
-            || self.double(mask)
+    fn grow_if_due<K: Kind>(p: &mut Pinned<'_, K, Self>) {
+        let mask = p.engine.table.mask();
+        if !p.engine.is_small_for(p.shared.items().max(0) as u64)
+            || !p.shared.may_double()
+            || Self::double(p, mask)
         {
             return;
         }
-        if self.engine.table.is_growing() {
-            self.split_some(SPLITS_TO_CATCH_UP);
-            self.double(mask);
+        if p.engine.table.is_growing() {
+            Self::split_some(p, SPLITS_TO_CATCH_UP);
+            Self::double(p, mask);
         }
     }
 
-    pub(crate) fn double(&mut self, mask: u64) -> bool {
-        let doubled = self.engine.table.double(mask);
+    pub(crate) fn double<K: Kind>(p: &mut Pinned<'_, K, Self>, mask: u64) -> bool {
+        let doubled = p.engine.table.double(mask);
         if doubled {
             sometimes!(Grown);
         }
@@ -71,19 +71,19 @@ impl<K: Kind> Pinned<'_, K, Chaining> {
 
     /// A share of the splits that are left, for whoever collects. Not while more removed memory
     /// waits than may: what leaves would add to it.
-    pub(crate) fn step_growth(&mut self) {
-        if !self.local.participant.is_over_limit() {
-            self.split_some(SPLITS_A_STEP);
+    pub(crate) fn step_growth<K: Kind>(p: &mut Pinned<'_, K, Self>) {
+        if !p.local.participant.is_over_limit() {
+            Self::split_some(p, SPLITS_A_STEP);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn split_some(&mut self, buckets: u64) {
-        for index in self.engine.table.next_to_split(buckets) {
-            let head = self.engine.table.head(index);
-            if head.level() < self.engine.table.level() {
-                self.split(index);
+    fn split_some<K: Kind>(p: &mut Pinned<'_, K, Self>, buckets: u64) {
+        for index in p.engine.table.next_to_split(buckets) {
+            let head = p.engine.table.head(index);
+            if head.level() < p.engine.table.level() {
+                Self::split(p, index);
             }
         }
     }

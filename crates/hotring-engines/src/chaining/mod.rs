@@ -123,7 +123,7 @@ mod split;
 mod table;
 pub(crate) mod word;
 
-use crate::sync::TallyU64;
+use hotring_index::sync::TallyU64;
 use table::Table;
 
 /// Chaining Hash's engine: lock-free chains, newest items first, 8 bytes of table a bucket.

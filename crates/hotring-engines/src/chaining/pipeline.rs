@@ -7,10 +7,10 @@
 use crate::chaining::Chaining;
 use crate::chaining::search::Home;
 use crate::chaining::word::Head;
-use crate::engine::{Hit, KeyGoal};
-use crate::item::Kind;
-use crate::prefetch::{prefetch, prefetch_item};
-use crate::session::Pinned;
+use hotring_index::toolkit::Kind;
+use hotring_index::toolkit::Pinned;
+use hotring_index::toolkit::{Hit, KeyGoal};
+use hotring_index::toolkit::{prefetch, prefetch_item};
 
 /// The most lookups that can be in flight.
 const FLIGHTS_MAX: usize = 64;
@@ -51,71 +51,74 @@ impl Walks {
 /// What a step of a walk came to.
 type Landed = Option<Option<Hit>>;
 
-impl<K: Kind> Pinned<'_, K, Chaining> {
+impl Chaining {
     /// Looks up `n` keys and hands each result to `land` as it is there, in any order.
-    pub(crate) fn pipeline<'k>(
-        &mut self,
+    pub(crate) fn read_many<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
         n: usize,
         goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
         mut land: impl FnMut(usize, Option<Hit>),
     ) where
         K::Key: 'k,
     {
-        let distance = self.shared.config.pipeline_depth / 2;
+        let distance = p.shared.config.pipeline_depth / 2;
         let mut belt = [IDLE; FLIGHTS_MAX];
         let mut walks = Walks::new();
         for i in 0..n + 2 * distance {
             if i < n {
-                self.ask(goal(&self.shared.kind, i).hash);
+                Self::ask(p, goal(&p.shared.kind, i).hash);
             }
             if i >= distance && i - distance < n {
                 let key = i - distance;
-                belt[key % FLIGHTS_MAX] = self.take_off(key, goal(&self.shared.kind, key).hash);
+                belt[key % FLIGHTS_MAX] = Self::take_off(p, key, goal(&p.shared.kind, key).hash);
             }
             if i >= 2 * distance {
                 let mut walk = belt[(i - 2 * distance) % FLIGHTS_MAX];
-                match self.step(goal(&self.shared.kind, walk.key), &mut walk) {
+                match Self::step_walk(p, goal(&p.shared.kind, walk.key), &mut walk) {
                     Some(hit) => {
-                        self.access(walk.visits);
+                        Self::access(p, walk.visits);
                         land(walk.key, hit);
                     }
-                    None if walks.push(walk) => self.go_on(&mut walks, &goal, &mut land),
+                    None if walks.push(walk) => Self::go_on(p, &mut walks, &goal, &mut land),
                     None => {}
                 }
             }
         }
-        self.go_on(&mut walks, &goal, &mut land);
+        Self::go_on(p, &mut walks, &goal, &mut land);
     }
 
     /// Brings into the cache what operations on up to 64 keys will touch.
-    pub(crate) fn warm<'k>(&self, n: usize, goal: impl Fn(&K, usize) -> KeyGoal<'k, K>)
-    where
+    pub(crate) fn prefetch_all<'k, K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+    ) where
         K::Key: 'k,
     {
         debug_assert!(n <= FLIGHTS_MAX);
         for i in 0..n {
-            self.ask(goal(&self.shared.kind, i).hash);
+            Self::ask(p, goal(&p.shared.kind, i).hash);
         }
         let mut walks = Walks::new();
         for i in 0..n {
-            walks.push(self.take_off(i, goal(&self.shared.kind, i).hash));
+            walks.push(Self::take_off(p, i, goal(&p.shared.kind, i).hash));
         }
         while walks.n > 0 {
-            self.round(&mut walks, &goal, |_, _| {});
+            Self::round(p, &mut walks, &goal, |_, _| {});
         }
     }
 
     /// Asks for the word of a hash's bucket.
     #[inline(always)]
-    fn ask(&self, hash: u64) {
-        let index = hash & self.engine.table.mask();
-        prefetch(std::ptr::from_ref(self.engine.table.word(index)).cast());
+    fn ask<K: Kind>(p: &Pinned<'_, K, Self>, hash: u64) {
+        let index = hash & p.engine.table.mask();
+        prefetch(std::ptr::from_ref(p.engine.table.word(index)).cast());
     }
 
     /// Reads the bucket, and asks for its first item.
     #[inline(always)]
-    fn take_off(&self, key: usize, hash: u64) -> Walk {
-        let home = self.home(hash);
+    fn take_off<K: Kind>(p: &Pinned<'_, K, Self>, key: usize, hash: u64) -> Walk {
+        let home = Self::home(p, hash);
         let at = home.head.first();
         prefetch_item::<K>(at);
         Walk { key, home, at, visits: 0 }
@@ -123,17 +126,21 @@ impl<K: Kind> Pinned<'_, K, Chaining> {
 
     /// Looks at one item, and asks for the next; the hit or miss, if that was the last one.
     #[inline(always)]
-    fn step(&self, goal: KeyGoal<'_, K>, walk: &mut Walk) -> Landed {
+    fn step_walk<K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        goal: KeyGoal<'_, K>,
+        walk: &mut Walk,
+    ) -> Landed {
         if walk.at != 0 {
             walk.visits += 1;
-            let (hit, next) = self.look_at(goal, walk.at);
+            let (hit, next) = Self::look_at(p, goal, walk.at);
             if hit.is_some() {
                 return Some(hit);
             }
             walk.at = next;
         }
         if walk.at == 0 {
-            walk.home = match self.moved_on(walk.home, goal.hash) {
+            walk.home = match Self::moved_on(p, walk.home, goal.hash) {
                 Some(home) => home,
                 None => return Some(None),
             };
@@ -144,8 +151,8 @@ impl<K: Kind> Pinned<'_, K, Chaining> {
     }
 
     #[inline(never)]
-    fn go_on<'k>(
-        &mut self,
+    fn go_on<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
         walks: &mut Walks,
         goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
         land: &mut impl FnMut(usize, Option<Hit>),
@@ -155,19 +162,19 @@ impl<K: Kind> Pinned<'_, K, Chaining> {
         while walks.n > 0 {
             let mut visits = [0u32; FLIGHTS_MAX];
             let mut landed = 0;
-            self.round(walks, goal, |walk, hit| {
+            Self::round(p, walks, goal, |walk, hit| {
                 visits[landed] = walk.visits;
                 landed += 1;
                 land(walk.key, hit);
             });
-            visits[..landed].iter().for_each(|&visits| self.access(visits));
+            visits[..landed].iter().for_each(|&visits| Self::access(p, visits));
         }
     }
 
     /// One step of each.
     #[inline(always)]
-    fn round<'k>(
-        &self,
+    fn round<'k, K: Kind>(
+        p: &Pinned<'_, K, Self>,
         walks: &mut Walks,
         goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
         mut land: impl FnMut(&Walk, Option<Hit>),
@@ -177,7 +184,7 @@ impl<K: Kind> Pinned<'_, K, Chaining> {
         let mut left = 0;
         for i in 0..walks.n {
             let mut walk = walks.walks[i];
-            match self.step(goal(&self.shared.kind, walk.key), &mut walk) {
+            match Self::step_walk(p, goal(&p.shared.kind, walk.key), &mut walk) {
                 Some(hit) => land(&walk, hit),
                 None => {
                     walks.walks[left] = walk;

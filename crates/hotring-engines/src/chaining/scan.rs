@@ -8,12 +8,12 @@
 use crate::chaining::Chaining;
 use crate::chaining::search::Home;
 use crate::chaining::word::{SEALED, address, low_bits};
-use crate::engine::Hit;
-use crate::item::Kind;
-use crate::rare::sometimes;
-use crate::session::Pinned;
-use crate::sync::Ordering;
-use crate::word::{MARK, Next};
+use hotring_index::sometimes;
+use hotring_index::sync::Ordering;
+use hotring_index::toolkit::Hit;
+use hotring_index::toolkit::Kind;
+use hotring_index::toolkit::Pinned;
+use hotring_index::word::{MARK, Next};
 
 /// Buckets that cost as much as an item to pass: a table that has become sparse holds nobody up.
 const BUCKETS_AN_ITEM: usize = 8;
@@ -24,24 +24,24 @@ fn end_of(index: u64, level: u32) -> u64 {
     index.reverse_bits().wrapping_add(len)
 }
 
-impl<'s, K: Kind> Pinned<'s, K, Chaining> {
+impl Chaining {
     /// Visits live items from the position `cursor` on until `f`'s returns add up to `count`, and
     /// then the rest of the bucket; or fewer, where the table is sparse. Returns where to go on, 0
     /// at the end, and the work that it was, in items.
-    pub(crate) fn scan(
-        &mut self,
+    pub(crate) fn scan_buckets<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
         cursor: u64,
         count: usize,
-        mut f: impl FnMut(&mut Self, Hit) -> usize,
+        mut f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
     ) -> (u64, usize) {
         let count = count.max(1);
         let buckets_max = count.saturating_mul(BUCKETS_AN_ITEM);
         let (mut position, mut visited, mut buckets) = (cursor, 0, 0);
         let mut unit = Vec::new();
         loop {
-            position = self.take_down(position, &mut unit);
+            position = Self::take_down(p, position, &mut unit);
             for hit in unit.drain(..) {
-                visited += f(self, hit);
+                visited += f(p, hit);
             }
             buckets += 1;
             if position == 0 || visited >= count || buckets >= buckets_max {
@@ -52,13 +52,13 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
 
     /// Collects the live items of the bucket at a position, from that on, and returns where the
     /// bucket ends.
-    fn take_down(&self, position: u64, unit: &mut Vec<Hit>) -> u64 {
+    fn take_down<K: Kind>(p: &Pinned<'_, K, Self>, position: u64, unit: &mut Vec<Hit>) -> u64 {
         loop {
-            let home = self.home(position.reverse_bits());
-            let level = self.shown_level(home);
-            self.collect_live(home, level, position, unit);
-            let head = self.engine.table.head(home.index);
-            if self.shown_level(Home { head, ..home }) == level {
+            let home = Self::home(p, position.reverse_bits());
+            let level = Self::shown_level(p, home);
+            Self::collect_live(p, home, level, position, unit);
+            let head = p.engine.table.head(home.index);
+            if Self::shown_level(p, Home { head, ..home }) == level {
                 return end_of(home.index, level);
             }
             sometimes!(ScannedAgain);
@@ -68,20 +68,26 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
 
     /// The level on which a bucket holds all keys of its range: the next one as soon as what leaves
     /// is at home in the sibling.
-    fn shown_level(&self, home: Home) -> u32 {
-        let split = home.head.is_frozen()
-            && self.engine.table.head(home.head.sibling(home.index)).is_ready();
+    fn shown_level<K: Kind>(p: &Pinned<'_, K, Self>, home: Home) -> u32 {
+        let split =
+            home.head.is_frozen() && p.engine.table.head(home.head.sibling(home.index)).is_ready();
         home.head.level() + u32::from(split)
     }
 
-    fn collect_live(&self, home: Home, level: u32, position: u64, unit: &mut Vec<Hit>) {
+    fn collect_live<K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        home: Home,
+        level: u32,
+        position: u64,
+        unit: &mut Vec<Hit>,
+    ) {
         let mut at = home.head.first();
         while at != 0 {
-            let item = self.item(at);
+            let item = Self::item(p, at);
             // ORDERING: Acquire, as for every step of a walk.
             let word = Next(item.next().load(Ordering::Acquire));
             at = address(word.0);
-            let hash = self.shared.kind.item_hash(item);
+            let hash = p.shared.kind.item_hash(item);
             let is_ours = low_bits(hash, level) == home.index;
             // What left before may still be linked, and is shown by the sibling.
             let is_live = if word.is(SEALED) { is_ours } else { !word.is(MARK) };
@@ -94,12 +100,12 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
     }
 
     /// Takes dead items out of the chains from one position up to another, 0 for the end.
-    pub(crate) fn sweep(&mut self, from: u64, to: u64) {
+    pub(crate) fn tidy_between<K: Kind>(p: &mut Pinned<'_, K, Self>, from: u64, to: u64) {
         let mut position = from;
         loop {
-            let home = self.home(position.reverse_bits());
+            let home = Self::home(p, position.reverse_bits());
             if home.head.first() != 0 {
-                self.tidy(home.index);
+                Self::tidy(p, home.index);
             }
             position = end_of(home.index, home.head.level());
             if position == 0 || to != 0 && position >= to {

@@ -2,12 +2,12 @@
 
 use crate::chaining::Chaining;
 use crate::chaining::word::{Head, SEALED, address, with_address};
-use crate::engine::{Found, Hit, KeyGoal};
-use crate::item::{Item, Kind};
-use crate::rare::{lost, sometimes, wrong};
-use crate::session::Pinned;
-use crate::sync::{AtomicU64, Ordering};
-use crate::word::{MARK, Next};
+use hotring_index::sync::{AtomicU64, Ordering};
+use hotring_index::toolkit::Pinned;
+use hotring_index::toolkit::{Found, Hit, KeyGoal};
+use hotring_index::toolkit::{Item, Kind};
+use hotring_index::word::{MARK, Next};
+use hotring_index::{lost, sometimes, wrong};
 
 /// Lookups between two that are counted, on average.
 const PERIOD: u32 = if cfg!(shuttle) { 2 } else { 64 };
@@ -27,33 +27,33 @@ pub struct Place<'s> {
     pub(crate) pred_word: u64,
 }
 
-impl<'s, K: Kind> Pinned<'s, K, Chaining> {
+impl Chaining {
     #[inline(always)]
-    pub(crate) fn item(&self, address: u64) -> Item {
+    pub(crate) fn item<'s, K: Kind>(p: &Pinned<'s, K, Self>, address: u64) -> Item {
         // SAFETY: P: the address was read from a bucket's word, or from an item of a walk, under this
         // pin, so the item is retired after it ("not too early").
         let item = unsafe { Item::at(address) };
-        item.ghost().seen(self.local.participant.since());
+        item.ghost().seen(p.local.participant.since());
         item
     }
 
     /// The home of a hash, for readers.
     #[inline(always)]
-    pub(crate) fn home(&self, hash: u64) -> Home {
-        let index = hash & self.engine.table.mask();
-        let head = self.engine.table.head(index);
+    pub(crate) fn home<K: Kind>(p: &Pinned<'_, K, Self>, hash: u64) -> Home {
+        let index = hash & p.engine.table.mask();
+        let head = p.engine.table.head(index);
         if head.is_ready() && !head.is_frozen() && head.holds(index, hash) {
             return Home { index, head };
         }
-        self.home_from(index, hash)
+        Self::home_from(p, index, hash)
     }
 
     /// As `home`, by way of bucket `index`, whose number the hash has on some level.
     #[cold]
     #[inline(never)]
-    pub(crate) fn home_from(&self, mut index: u64, hash: u64) -> Home {
+    pub(crate) fn home_from<K: Kind>(p: &Pinned<'_, K, Self>, mut index: u64, hash: u64) -> Home {
         loop {
-            let head = self.engine.table.head(index);
+            let head = p.engine.table.head(index);
             if !head.is_ready() {
                 // Not before this load; the parent is looked at later, and so tells more.
                 index &= !(1 << (63 - index.leading_zeros()));
@@ -67,7 +67,7 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
             let sibling = head.sibling(index);
             if head.is_frozen()
                 && hash & head.leaving() != 0
-                && self.engine.table.head(sibling).is_ready()
+                && p.engine.table.head(sibling).is_ready()
             {
                 index = sibling;
                 continue;
@@ -79,14 +79,18 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
     /// The second look: whether the bucket that a walk ended in was the home of the hash all along.
     /// If not, where to go on.
     #[inline(always)]
-    pub(crate) fn moved_on(&self, home: Home, hash: u64) -> Option<Home> {
-        let now = self.engine.table.head(home.index);
+    pub(crate) fn moved_on<K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        home: Home,
+        hash: u64,
+    ) -> Option<Home> {
+        let now = p.engine.table.head(home.index);
         // A word that differs in its address only has not been split.
         if now.level() == home.head.level() && !now.is_frozen() {
             return None;
         }
-        let now = self.home_from(home.index, hash);
-        if now.index == home.index || wrong!(self, ChainUnnoticed) {
+        let now = Self::home_from(p, home.index, hash);
+        if now.index == home.index || wrong!(p, ChainUnnoticed) {
             return None;
         }
         sometimes!(LookedAgain);
@@ -95,17 +99,20 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
 
     /// The live item with this key: the read path. Counts as an access.
     #[inline(always)]
-    pub(crate) fn lookup(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
-        let home = self.home(goal.hash);
-        let (hit, visits) = self.walk_home(goal, home, home.head.first());
-        self.access(visits);
+    pub(crate) fn read_item<K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        goal: KeyGoal<'_, K>,
+    ) -> Option<Hit> {
+        let home = Self::home(p, goal.hash);
+        let (hit, visits) = Self::walk_home(p, goal, home, home.head.first());
+        Self::access(p, visits);
         hit
     }
 
     /// The walk of readers from the item at `at` of a home on, and in the homes that follow.
     #[inline(always)]
-    pub(crate) fn walk_home(
-        &self,
+    pub(crate) fn walk_home<'s, K: Kind>(
+        p: &Pinned<'s, K, Self>,
         goal: KeyGoal<'_, K>,
         mut home: Home,
         mut at: u64,
@@ -114,13 +121,13 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
         loop {
             while at != 0 {
                 visits += 1;
-                let (hit, next) = self.look_at(goal, at);
+                let (hit, next) = Self::look_at(p, goal, at);
                 if hit.is_some() {
                     return (hit, visits);
                 }
                 at = next;
             }
-            match self.moved_on(home, goal.hash) {
+            match Self::moved_on(p, home, goal.hash) {
                 Some(now) => (home, at) = (now, now.head.first()),
                 None => return (None, visits),
             }
@@ -129,12 +136,16 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
 
     /// A reader's look at one item: the hit, or the next item's address.
     #[inline(always)]
-    pub(crate) fn look_at(&self, goal: KeyGoal<'_, K>, at: u64) -> (Option<Hit>, u64) {
-        let item = self.item(at);
+    pub(crate) fn look_at<K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        goal: KeyGoal<'_, K>,
+        at: u64,
+    ) -> (Option<Hit>, u64) {
+        let item = Self::item(p, at);
         // ORDERING: Acquire pairs with the CAS that linked or marked the item, or linked the next
         // one. For the hit of an unsealed item this load is the linearization point.
         let word = Next(item.next().load(Ordering::Acquire));
-        if self.shared.kind.is(item, goal.hash, goal.key) {
+        if p.shared.kind.is(item, goal.hash, goal.key) {
             if !word.is(MARK) || word.is(SEALED) {
                 return (Some(Hit { item, word }), 0);
             }
@@ -145,31 +156,34 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
 
     /// Notes an access.
     #[inline(always)]
-    pub(crate) fn access(&mut self, visits: u32) {
-        self.local.countdown -= 1;
-        if self.local.countdown == 0 {
-            self.count_access(visits);
+    pub(crate) fn access<K: Kind>(p: &mut Pinned<'_, K, Self>, visits: u32) {
+        p.local.countdown -= 1;
+        if p.local.countdown == 0 {
+            Self::count_access(p, visits);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn count_access(&mut self, visits: u32) {
+    fn count_access<'s, K: Kind>(p: &mut Pinned<'s, K, Self>, visits: u32) {
         // At random: a fixed period can fall in step with periodic accesses.
-        self.local.countdown = PERIOD / 2 + 1 + (self.local.random() >> 40) as u32 % PERIOD;
-        self.local.participant.nudge(self.engine.table.is_growing(), PERIOD);
-        self.record().lookups.add(1);
-        self.record().visits.add(i64::from(visits));
+        p.local.countdown = PERIOD / 2 + 1 + (p.local.random() >> 40) as u32 % PERIOD;
+        p.local.participant.nudge(p.engine.table.is_growing(), PERIOD);
+        p.record().lookups.add(1);
+        p.record().visits.add(i64::from(visits));
     }
 
     // --- writers
 
     /// The key's live item, or that there is none, and where.
-    pub(crate) fn find(&mut self, goal: KeyGoal<'_, K>) -> Found<Place<'s>> {
+    pub(crate) fn find_item<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        goal: KeyGoal<'_, K>,
+    ) -> Found<Place<'s>> {
         loop {
-            let home = self.home_to_write(goal.hash);
-            let Some(found) = self.pass(home, Some(goal)) else { continue };
-            if found.hit.is_some() || self.moved_on(home, goal.hash).is_none() {
+            let home = Self::home_to_write(p, goal.hash);
+            let Some(found) = Self::pass(p, home, Some(goal)) else { continue };
+            if found.hit.is_some() || Self::moved_on(p, home, goal.hash).is_none() {
                 return found;
             }
         }
@@ -177,15 +191,15 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
 
     /// The home of a hash, split as far as the table wants it, and not being split.
     #[inline(always)]
-    fn home_to_write(&mut self, hash: u64) -> Home {
+    fn home_to_write<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64) -> Home {
         loop {
-            let mask = self.engine.table.mask();
+            let mask = p.engine.table.mask();
             let index = hash & mask;
-            let head = self.engine.table.head(index);
+            let head = p.engine.table.head(index);
             if !head.is_ready() {
-                self.split(index & (mask >> 1));
+                Self::split(p, index & (mask >> 1));
             } else if head.is_frozen() || head.level() < mask.trailing_ones() {
-                self.split(index);
+                Self::split(p, index);
             } else if head.holds(index, hash) {
                 return Home { index, head };
             }
@@ -195,17 +209,17 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
 
     /// The walk of writers: unlinks what is dead on its way up to the goal, or to the end. None:
     /// somebody interferes, and the caller begins anew.
-    pub(crate) fn pass(
-        &mut self,
+    pub(crate) fn pass<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
         mut home: Home,
         goal: Option<KeyGoal<'_, K>>,
     ) -> Option<Found<Place<'s>>> {
-        let mut pred = self.engine.table.word(home.index);
+        let mut pred = p.engine.table.word(home.index);
         let mut pred_word = home.head.0;
         let mut at_home = true;
         loop {
             let first = address(pred_word);
-            let (at, word) = self.skip_dead(first);
+            let (at, word) = Self::skip_dead(p, first);
             if at != first {
                 let after = with_address(pred_word, at);
                 let cas = || {
@@ -216,7 +230,7 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
                 if lost!(CutLost, cas()) {
                     return None;
                 }
-                self.retire_run(first, at);
+                Self::retire_run(p, first, at);
                 pred_word = after;
                 if at_home {
                     home.head = Head(after);
@@ -230,8 +244,8 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
                 sometimes!(SealedMet);
                 return None;
             }
-            let item = self.item(at);
-            if goal.is_some_and(|goal| self.shared.kind.is(item, goal.hash, goal.key)) {
+            let item = Self::item(p, at);
+            if goal.is_some_and(|goal| p.shared.kind.is(item, goal.hash, goal.key)) {
                 let hit = Some(Hit { item, word });
                 return Some(Found { hit, place: Place { home, pred, pred_word } });
             }
@@ -241,10 +255,10 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
 
     /// The first item from `at` on that is not dead, and its word; 0 at the end.
     #[inline]
-    fn skip_dead(&self, mut at: u64) -> (u64, Next) {
+    fn skip_dead<K: Kind>(p: &Pinned<'_, K, Self>, mut at: u64) -> (u64, Next) {
         while at != 0 {
             // ORDERING: Acquire pairs with the CAS that linked or marked the item.
-            let word = Next(self.item(at).next().load(Ordering::Acquire));
+            let word = Next(Self::item(p, at).next().load(Ordering::Acquire));
             if !word.is(MARK) {
                 return (at, word);
             }
@@ -254,25 +268,25 @@ impl<'s, K: Kind> Pinned<'s, K, Chaining> {
     }
 
     /// Retires the dead items from `from` up to `to`, which our CAS took out.
-    fn retire_run(&mut self, from: u64, to: u64) {
+    fn retire_run<K: Kind>(p: &mut Pinned<'_, K, Self>, from: u64, to: u64) {
         let mut at = from;
         while at != to {
-            let dead = self.item(at);
+            let dead = Self::item(p, at);
             // ORDERING: Relaxed, the successor of a dead item is fixed (C1) and was read before.
             at = address(dead.next().load(Ordering::Relaxed));
             if at != to {
                 sometimes!(RunCut);
             }
-            self.retire(dead);
+            p.retire(dead);
         }
     }
 
     /// Unlinks what is dead in a bucket. Leaves it to who splits the bucket, if it is being split:
     /// its winner comes by when that is done.
-    pub(crate) fn tidy(&mut self, index: u64) {
+    pub(crate) fn tidy<K: Kind>(p: &mut Pinned<'_, K, Self>, index: u64) {
         loop {
-            let head = self.engine.table.head(index);
-            if head.is_frozen() || self.pass(Home { index, head }, None).is_some() {
+            let head = p.engine.table.head(index);
+            if head.is_frozen() || Self::pass(p, Home { index, head }, None).is_some() {
                 return;
             }
         }

@@ -1,10 +1,10 @@
 //! The table: one reserved range of bucket words, of which the lower `mask + 1` are in use.
 
 use crate::chaining::word::Head;
-use crate::config::{Config, ConfigError};
+use hotring_index::sync::{AtomicU64, Ordering, TallyU64};
 #[cfg(not(any(loom, shuttle)))]
-use crate::memory::{HUGE_PAGE, Mapping};
-use crate::sync::{AtomicU64, Ordering, TallyU64};
+use hotring_index::toolkit::{HUGE_PAGE, Mapping};
+use hotring_index::{Config, ConfigError};
 use std::io;
 
 /// Bytes of a bucket.

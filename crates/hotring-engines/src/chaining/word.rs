@@ -11,9 +11,9 @@
 //! * FROZEN: the bucket is being split. The word changes only once more, to the next level.
 //! * SEALED: the item is leaving its bucket, or has left it if MARK is set. REPL is set with it, as
 //!   its key lives on in a copy.
-//! * MARK, REPL, SIGN are those of every engine ([`crate::word`]).
+//! * MARK, REPL, SIGN are those of every engine ([`hotring_index::word`]).
 
-use crate::word::{ADDRESS, HINTED};
+use hotring_index::word::{ADDRESS, HINTED};
 
 /// In the place of HINTED: chains have no hints.
 pub(crate) const SEALED: u64 = HINTED;

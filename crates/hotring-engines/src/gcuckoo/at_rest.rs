@@ -4,19 +4,19 @@ use super::GCuckoo;
 use super::lock::{FROZEN, LOCKED};
 use super::page::{Page, View};
 use super::place::{Entry, tag_of};
-use crate::checks::Checked;
-use crate::index::Index;
-use crate::item::Kind;
-use crate::session::Session;
-use crate::sync::Ordering;
-use crate::word::{MARK, Next};
+use hotring_index::checks::Checked;
+use hotring_index::sync::Ordering;
+use hotring_index::toolkit::Index;
+use hotring_index::toolkit::Kind;
+use hotring_index::toolkit::Session;
+use hotring_index::word::{MARK, Next};
 use std::collections::HashSet;
 
 impl<const S: usize> Checked for GCuckoo<S> {
     /// Pages, tags, buckets, stashes and graphs agree, no lock is held, and every item that is not
     /// retired is in the table, once.
     fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
-        let pinned = session.pin();
+        let pinned = session.pin_to_look();
         let mut held = HashSet::new();
         pinned.engine.directory.for_each(|page| {
             check_page(page, &pinned.shared.kind, &mut held);

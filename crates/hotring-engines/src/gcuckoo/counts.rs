@@ -1,7 +1,7 @@
 //! What a session counts of this engine, and the sums over all sessions.
 
-use crate::reclaim::Counter;
-use crate::sync::{Arc, Mutex};
+use hotring_index::sync::{Arc, Mutex};
+use hotring_index::toolkit::{Counter, EngineStats};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -40,6 +40,19 @@ macro_rules! counts {
                 self.path_max = self.path_max.max(counts.path_max.load() as u64);
                 // A session that counts meanwhile may seem to have used more than it made.
                 self.kicks_wasted = self.kicks.saturating_sub(self.kicks_used);
+            }
+
+            /// Those of an index with G-Cuckoo, from what it reports.
+            pub fn of(stats: &EngineStats) -> Option<Self> {
+                Some(Self {
+                    $($name: stats.get(stringify!($name))?,)*
+                    path_max: stats.get("path_max")?,
+                    kicks_wasted: stats.get("kicks_wasted")?,
+                    stash: stats.get("stash")?,
+                    pages: stats.get("pages")?,
+                    htm_supported: stats.get("htm_supported")? != 0,
+                    htm_enabled: stats.get("htm_enabled")? != 0,
+                })
             }
 
             /// All of it by name, for reports.

@@ -15,8 +15,8 @@
 //! holds is what was there at the split, and the split came after the reader's pin.
 
 use super::page::{DEPTH_MAX, Page};
-use crate::sync::spin::SpinMutex;
-use crate::sync::{AtomicPtr, Ordering, TallyU64};
+use hotring_index::sync::spin::SpinMutex;
+use hotring_index::sync::{AtomicPtr, Ordering, TallyU64};
 use std::ptr::NonNull;
 
 /// The front has at most so many entries for each page, or keys that are alike in their low bits

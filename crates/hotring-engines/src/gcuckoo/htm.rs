@@ -12,10 +12,10 @@
 
 use super::counts::Counts;
 use super::lock::{FROZEN, LOCKED};
-use crate::sync::AtomicU64;
+use hotring_index::sync::AtomicU64;
 #[cfg(any(not(target_arch = "x86_64"), loom, shuttle, miri))]
-use crate::sync::Ordering;
-use crate::sync::spin::SpinWait;
+use hotring_index::sync::Ordering;
+use hotring_index::sync::spin::SpinWait;
 
 /// Tries after the first one.
 const RETRIES_MAX: u32 = 5;
@@ -153,16 +153,16 @@ impl Htm for Hardware {
         if random.is_multiple_of(4) {
             return Err(Abort(random as u32 >> 8 & Abort::RETRY));
         }
-        crate::sync::one_step(true);
+        hotring_index::sync::one_step(true);
         Ok(())
     }
 
     fn end(&self) {
-        crate::sync::one_step(false);
+        hotring_index::sync::one_step(false);
     }
 
     fn abort(&self) -> Abort {
-        crate::sync::one_step(false);
+        hotring_index::sync::one_step(false);
         Abort::LOCK_HELD
     }
 }
@@ -230,7 +230,7 @@ pub(crate) fn release_elided(word: &AtomicU64, value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::Ordering;
+    use hotring_index::sync::Ordering;
     use std::cell::{Cell, RefCell};
 
     /// Answers `begin` from a list, then commits.

@@ -16,9 +16,9 @@
 //! of their numbers, so that no two wait for each other.
 
 use super::htm;
-use crate::config::Atomicity;
-use crate::sync::spin::SpinWait;
-use crate::sync::{AtomicU64, Ordering};
+use crate::settings::Atomicity;
+use hotring_index::sync::spin::SpinWait;
+use hotring_index::sync::{AtomicU64, Ordering};
 
 pub(crate) const LOCKED: u64 = 1;
 pub(crate) const FROZEN: u64 = 1 << 1;

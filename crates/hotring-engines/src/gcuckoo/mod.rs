@@ -82,11 +82,12 @@ mod write;
 pub use counts::GCuckooStats;
 pub use graph::Case;
 
-use crate::config::{Atomicity, Config, ConfigError, Growth};
-use crate::sync::Arc;
+use crate::settings::{Atomicity, GCuckooConfig};
 use cache::Cache;
 use counts::{Counts, Ledger};
 use directory::Directory;
+use hotring_index::sync::Arc;
+use hotring_index::{Config, ConfigError, Growth};
 use page::Scratch;
 
 /// Buckets in each table of a page: 32 KiB of slots with four, 16 KiB and as much of the graph with
@@ -129,15 +130,16 @@ impl Drop for Local {
 
 impl<const S: usize> GCuckoo<S> {
     fn build(config: &Config) -> Result<Self, ConfigError> {
-        let buckets = check::<S>(config)?;
+        let settings: GCuckooConfig = config.engine.get()?;
+        let buckets = check::<S>(config, &settings)?;
         let slots = 2 * buckets * S;
         let pages = config.slots_initial.div_ceil(slots).next_power_of_two();
         let pages_max = config.slots_max.div_ceil(slots).max(pages);
         Ok(Self {
             directory: Directory::new(pages, pages_max, buckets as u32),
-            mode: config.gcuckoo.atomicity,
+            mode: settings.atomicity,
             grows: config.growth != Some(Growth::Fixed),
-            cache_entries: config.gcuckoo.cache_entries,
+            cache_entries: settings.cache_entries,
             ledger: Arc::default(),
         })
     }
@@ -163,9 +165,8 @@ impl<const S: usize> GCuckoo<S> {
 }
 
 /// Refuses what this engine cannot do; the buckets of each table of a page.
-fn check<const S: usize>(config: &Config) -> Result<usize, ConfigError> {
+fn check<const S: usize>(config: &Config, settings: &GCuckooConfig) -> Result<usize, ConfigError> {
     let refuse = |why: &'static str| Err(ConfigError::Unsupported(why));
-    let settings = &config.gcuckoo;
     if S != 1 && S != 4 {
         return refuse("a bucket of G-Cuckoo has 1 slot (the paper's) or 4");
     }

@@ -14,9 +14,9 @@ use super::lock::Groups;
 use super::place::{Entry, Places, TAG_BITS, tag_of};
 use super::tables::{Path, Tables};
 use super::vacancy::{Node, Outlook, predetermined, search};
-use crate::item::{Item, Kind};
-use crate::sync::spin::SpinMutex;
-use crate::sync::{AtomicPtr, AtomicU64, Ordering};
+use hotring_index::sync::spin::SpinMutex;
+use hotring_index::sync::{AtomicPtr, AtomicU64, Ordering};
+use hotring_index::toolkit::{Item, Kind};
 use std::ptr::{NonNull, null_mut};
 
 /// Buckets that share a lock.

@@ -8,11 +8,11 @@ use super::GCuckoo;
 use super::lock::{Frozen, LOCKED};
 use super::page::Page;
 use super::place::{Entry, TAG_BITS};
-use crate::config::Atomicity;
-use crate::engine::Hit;
-use crate::item::Kind;
-use crate::rare::{sometimes, wrong};
-use crate::session::Pinned;
+use crate::settings::Atomicity;
+use hotring_index::toolkit::Hit;
+use hotring_index::toolkit::Kind;
+use hotring_index::toolkit::Pinned;
+use hotring_index::{sometimes, wrong};
 use std::ops::Range;
 
 /// Items that the first part should hold; a scan that goes on takes four times as many each time.
@@ -28,36 +28,36 @@ const POSITION_SHIFT: u32 = 48;
 /// Positions of a page, as far as tags tell.
 const POSITIONS: u64 = 1 << TAG_BITS;
 
-impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
-    pub(crate) fn scan(
-        &mut self,
+impl<const S: usize> GCuckoo<S> {
+    pub(crate) fn scan_buckets<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
         cursor: u64,
         count: usize,
-        mut f: impl FnMut(&mut Self, Hit) -> usize,
+        mut f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
     ) -> (u64, usize) {
         let count = count.max(1);
         let (mut at, mut visited, mut passed) = (cursor, 0, 0);
         let (mut wanted, mut in_page) = (WANTED_MIN, None);
-        let mut words = std::mem::take(&mut self.local.engine.words);
+        let mut words = std::mem::take(&mut p.local.engine.words);
         loop {
-            let page = self.page(at.reverse_bits());
+            let page = Self::page(p, at.reverse_bits());
             let first = (at - page.base()) >> (POSITION_SHIFT - page.depth);
             // Two thirds full, unless it is known better.
             let items = in_page.unwrap_or(page.slots() * 2 / 3).max(1) as u64;
             let width = (POSITIONS.saturating_mul(wanted) / items).max(1);
             let end = first.saturating_add(width).min(POSITIONS);
-            in_page = Some(self.copy_words(page, first..end, &mut words));
+            in_page = Some(Self::copy_words(p, page, first..end, &mut words));
             wanted = wanted.saturating_mul(4);
             passed += page.slots();
             words.sort_unstable();
-            let stop = self.visit(page, at, &words, |pinned, hit| {
+            let stop = Self::visit(p, page, at, &words, |pinned, hit| {
                 visited += hit.map_or(0, |hit| f(pinned, hit));
                 visited >= count
             });
             at = stop.unwrap_or_else(|| position_of(page, end));
             let vain = passed / SLOTS_AN_ITEM;
             if at == 0 || visited >= count || vain >= count.max(WORK_MAX) {
-                self.local.engine.words = words;
+                p.local.engine.words = words;
                 return (at, visited + vain);
             }
         }
@@ -66,12 +66,12 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
     /// Visits items from the position `from` on, until `f` says that it is enough, and then those
     /// with the same tag. Returns where to go on, if it did not visit all. `f` gets None for an item
     /// that is gone.
-    fn visit(
-        &mut self,
+    fn visit<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
         page: &'s Page<S>,
         from: u64,
         words: &[u64],
-        mut f: impl FnMut(&mut Self, Option<Hit>) -> bool,
+        mut f: impl FnMut(&mut Pinned<'s, K, Self>, Option<Hit>) -> bool,
     ) -> Option<u64> {
         let (mut enough, mut last) = (false, None);
         for &word in words {
@@ -82,14 +82,14 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
             }
             last = Some(position);
             // Only the address is left; the tag's place has the position.
-            let item = self.view(page).item(Entry(word & !(u64::MAX << POSITION_SHIFT)));
-            let at = self.shared.kind.item_hash(item).reverse_bits();
+            let item = Self::view(p, page).item(Entry(word & !(u64::MAX << POSITION_SHIFT)));
+            let at = p.shared.kind.item_hash(item).reverse_bits();
             // One that is elsewhere by its hash is damaged: shown with the beginning of its tag.
             let shift = POSITION_SHIFT - page.depth;
             let is_ours = at.wrapping_sub(page.base()) >> shift == position;
             if (if is_ours { at } else { start }) >= from {
-                let hit = self.live(item);
-                enough |= f(self, hit);
+                let hit = Self::live(p, item);
+                enough |= f(p, hit);
             }
         }
         None
@@ -97,7 +97,12 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
 
     /// Copies the words of a part of a page, with their positions in the place of their tags, as
     /// they are at one moment. Returns how many there are in the whole page.
-    fn copy_words(&self, page: &'s Page<S>, part: Range<u64>, words: &mut Vec<u64>) -> usize {
+    fn copy_words<'s, K: Kind>(
+        p: &Pinned<'s, K, Self>,
+        page: &'s Page<S>,
+        part: Range<u64>,
+        words: &mut Vec<u64>,
+    ) -> usize {
         let mut copy = || {
             words.clear();
             let all = page.words().inspect(|word| {
@@ -108,20 +113,20 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
             all.count()
         };
         let all = 0..page.groups.len();
-        if self.engine.mode == Atomicity::Optimistic {
+        if p.engine.mode == Atomicity::Optimistic {
             for _ in 0..LOOKS_MAX {
                 let before: Vec<u64> = all.clone().map(|g| page.groups.look(g)).collect();
                 let n = copy();
                 let is_same = all.clone().all(|g| page.groups.look(g) == before[g as usize]);
                 let locked = before.iter().any(|word| word & LOCKED != 0);
-                if (is_same && !locked) || wrong!(self, TornScan) {
+                if (is_same && !locked) || wrong!(p, TornScan) {
                     return n;
                 }
                 sometimes!(ScannedAgain);
             }
         }
         let all: Vec<u32> = all.collect();
-        let mode = self.engine.mode;
+        let mode = p.engine.mode;
         // Frozen: nothing in the whole page changes any more.
         let taken = page.groups.take(&all, mode);
         let n = copy();

@@ -8,20 +8,20 @@ use super::GCuckoo;
 use super::lock::FROZEN;
 use super::page::{Page, Scratch};
 use super::place::Entry;
-use crate::item::Kind;
-use crate::prefetch::prefetch_item;
-use crate::rare::{sometimes, wrong};
-use crate::session::Pinned;
+use hotring_index::toolkit::Kind;
+use hotring_index::toolkit::Pinned;
+use hotring_index::toolkit::prefetch_item;
+use hotring_index::{sometimes, wrong};
 
 /// Items that are fetched ahead of the one that is moved.
 const AHEAD: usize = 16;
 
-impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
+impl<const S: usize> GCuckoo<S> {
     /// Splits a page. False: somebody has, or it may not be split any more.
     #[cold]
-    pub(crate) fn split(&mut self, page: &'s Page<S>) -> bool {
-        let directory = &self.engine.directory;
-        let participant = &self.local.participant;
+    pub(crate) fn split<'s, K: Kind>(p: &mut Pinned<'s, K, Self>, page: &'s Page<S>) -> bool {
+        let directory = &p.engine.directory;
+        let participant = &p.local.participant;
         let state = page.state.lock();
         if page.groups.look(0) & FROZEN != 0 {
             sometimes!(SplitLate);
@@ -31,19 +31,19 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
             return false;
         }
         // From here on the page is as it is (V5).
-        if !wrong!(self, SplitUnfrozen) {
+        if !wrong!(p, SplitUnfrozen) {
             page.groups.freeze();
         }
-        let halves = self.halve(page);
-        let participant = &self.local.participant;
+        let halves = Self::halve(p, page);
+        let participant = &p.local.participant;
         directory.publish(page, halves, || participant.grace());
-        self.local.engine.counts.splits.add(1);
+        p.local.engine.counts.splits.add(1);
         drop(state);
         true
     }
 
     /// Both halves of a page that is frozen.
-    fn halve(&self, page: &'s Page<S>) -> [Page<S>; 2] {
+    fn halve<'s, K: Kind>(p: &Pinned<'s, K, Self>, page: &'s Page<S>) -> [Page<S>; 2] {
         let half = |bit: u64| {
             let prefix = page.prefix | bit << page.depth;
             Page::new(page.depth + 1, prefix, page.buckets)
@@ -51,7 +51,7 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
         let halves = [half(0), half(1)];
         let mut states = [halves[0].state.lock(), halves[1].state.lock()];
         let mut scratch = Scratch::default();
-        let (view, kind) = (self.view(page), &self.shared.kind);
+        let (view, kind) = (Self::view(p, page), &p.shared.kind);
         let words: Vec<Entry> = page.words().collect();
         for (i, &word) in words.iter().enumerate() {
             if let Some(later) = words.get(i + AHEAD) {
@@ -67,11 +67,11 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
     }
 
     /// Splits every page, as far as that may be; true if there was one.
-    pub(crate) fn split_all(&mut self) -> bool {
+    pub(crate) fn split_all<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
         let (mut position, mut any) = (0u64, false);
         loop {
-            let page = self.page(position.reverse_bits());
-            any |= self.split(page);
+            let page = Self::page(p, position.reverse_bits());
+            any |= Self::split(p, page);
             position = page.end();
             if position == 0 {
                 return any;

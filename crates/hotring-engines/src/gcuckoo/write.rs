@@ -10,14 +10,14 @@ use super::page::{Page, STASH, Spot, State};
 use super::place::{Entry, Places, tag_of};
 use super::tables::slots;
 use super::vacancy::Outlook;
-use crate::config::Atomicity;
-use crate::engine::KeyGoal;
-use crate::item::{Item, Kind};
-use crate::rare::{sometimes, wrong};
-use crate::session::Pinned;
-use crate::sync::Ordering;
-use crate::sync::spin::{SpinGuard, SpinWait};
-use crate::word::{MADE_WITH, MARK, REPL};
+use crate::settings::Atomicity;
+use hotring_index::sync::Ordering;
+use hotring_index::sync::spin::{SpinGuard, SpinWait};
+use hotring_index::toolkit::KeyGoal;
+use hotring_index::toolkit::Pinned;
+use hotring_index::toolkit::{Item, Kind};
+use hotring_index::word::{MADE_WITH, MARK, REPL};
+use hotring_index::{sometimes, wrong};
 
 /// With several slots a bucket, a page is split when it is fuller than this: paths get long soon
 /// after.
@@ -54,20 +54,20 @@ fn is_above(n: usize, slots: usize, (a, b): (usize, usize)) -> bool {
     n * b > slots * a
 }
 
-impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
+impl<const S: usize> GCuckoo<S> {
     /// Runs `body` with some groups of a page locked, or as a transaction: for others it happens at
     /// once. It neither allocates nor locks.
     #[inline(always)]
-    pub(crate) fn atomically<R>(
-        &self,
+    pub(crate) fn atomically<'s, K: Kind, R>(
+        p: &Pinned<'s, K, Self>,
         page: &'s Page<S>,
         groups: &[u32],
         changes: bool,
         mut body: impl FnMut() -> R,
     ) -> Result<R, Frozen> {
-        let mode = self.engine.mode;
+        let mode = p.engine.mode;
         if mode == Atomicity::Rtm {
-            let counts = &self.local.engine.counts;
+            let counts = &p.local.engine.counts;
             let locks = || page.groups.look_at(groups);
             let run = |frozen: bool| if frozen { Err(Frozen) } else { Ok(body()) };
             if let Some(result) = htm::elide(&Hardware, locks, counts, run) {
@@ -81,13 +81,18 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
     }
 
     /// Whether a key is present. Under the locks of both its groups.
-    fn is_present(&self, page: &'s Page<S>, at: Places, goal: KeyGoal<'_, K>) -> bool {
-        let view = self.view(page);
+    fn is_present<'s, K: Kind>(
+        p: &Pinned<'s, K, Self>,
+        page: &'s Page<S>,
+        at: Places,
+        goal: KeyGoal<'_, K>,
+    ) -> bool {
+        let view = Self::view(p, page);
         let tag = tag_of(goal.hash, page.depth);
         let is = |word: Entry| {
             word.tag() == tag
                 && !word.is_vacant()
-                && self.shared.kind.is(view.item(word), goal.hash, goal.key)
+                && p.shared.kind.is(view.item(word), goal.hash, goal.key)
         };
         [at.one, at.two].into_iter().flat_map(slots::<S>).any(|slot| is(page.load(slot)))
             || (page.stashed() > 0
@@ -95,23 +100,27 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
     }
 
     /// Puts a private item in; false if its key is present.
-    pub(crate) fn link_item(&mut self, goal: KeyGoal<'_, K>, item: Item) -> bool {
+    pub(crate) fn link_item<K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        goal: KeyGoal<'_, K>,
+        item: Item,
+    ) -> bool {
         let mut wait = SpinWait::default();
         loop {
-            let page = self.page(goal.hash);
+            let page = Self::page(p, goal.hash);
             let link = if S == 1 {
-                self.link_foretold(page, goal, item)
+                Self::link_foretold(p, page, goal, item)
             } else {
-                self.link_searched(page, goal, item)
+                Self::link_searched(p, page, goal, item)
             };
             match link {
                 Link::Present => return false,
                 Link::Again => wait.wait(),
                 Link::Done(done) => {
-                    self.count_in(item);
-                    self.count_path(done.kicks);
-                    if self.is_crowded(page, done) {
-                        self.split(page);
+                    p.count_in(item);
+                    Self::count_path(p, done.kicks);
+                    if Self::is_crowded(p, page, done) {
+                        Self::split(p, page);
                     }
                     return true;
                 }
@@ -119,8 +128,8 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
         }
     }
 
-    fn count_path(&self, kicks: usize) {
-        let counts = &self.local.engine.counts;
+    fn count_path<'s, K: Kind>(p: &Pinned<'s, K, Self>, kicks: usize) {
+        let counts = &p.local.engine.counts;
         counts.kicks_used.add(kicks as i64);
         let longer = kicks as i64 - counts.path_max.load();
         if longer > 0 {
@@ -129,20 +138,25 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
     }
 
     /// One slot a bucket: the graph says what will become of it. Under the page's lock.
-    fn link_foretold(&mut self, page: &'s Page<S>, goal: KeyGoal<'_, K>, item: Item) -> Link {
+    fn link_foretold<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        page: &'s Page<S>,
+        goal: KeyGoal<'_, K>,
+        item: Item,
+    ) -> Link {
         let mut state = page.state.lock();
         let at = page.places(goal.hash);
-        let view = self.view(page);
-        let outlook = view.plan(&mut state, at, &mut self.local.engine.scratch);
-        let is_full = self.local.engine.scratch.path.is_empty();
+        let view = Self::view(p, page);
+        let outlook = view.plan(&mut state, at, &mut p.local.engine.scratch);
+        let is_full = p.local.engine.scratch.path.is_empty();
         let link = if is_full {
-            self.link_stashed(page, &mut state, at, goal, item)
+            Self::link_stashed(p, page, &mut state, at, goal, item)
         } else {
-            self.link_by_path(page, at, goal, item)
+            Self::link_by_path(p, page, at, goal, item)
         };
         let Link::Done(done) = link else { return link };
         if is_full {
-            let counts = &self.local.engine.counts;
+            let counts = &p.local.engine.counts;
             counts.predetermined.add(1);
             counts.maybes.add(i64::from(outlook == Outlook::Tried));
         } else {
@@ -152,48 +166,53 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
     }
 
     /// Several slots a bucket: the nearest vacancy, without the page's lock if there is one.
-    fn link_searched(&mut self, page: &'s Page<S>, goal: KeyGoal<'_, K>, item: Item) -> Link {
+    fn link_searched<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        page: &'s Page<S>,
+        goal: KeyGoal<'_, K>,
+        item: Item,
+    ) -> Link {
         let at = page.places(goal.hash);
-        let view = self.view(page);
-        view.search(at, &mut self.local.engine.scratch);
-        let path = &self.local.engine.scratch.path;
+        let view = Self::view(p, page);
+        view.search(at, &mut p.local.engine.scratch);
+        let path = &p.local.engine.scratch.path;
         if path.is_empty() {
             let mut state = page.state.lock();
-            return self.link_stashed(page, &mut state, at, goal, item);
+            return Self::link_stashed(p, page, &mut state, at, goal, item);
         }
         // Others change the tables meanwhile, and may have led the search in a circle.
         if !path.is_simple() {
             return Link::Again;
         }
-        self.link_by_path(page, at, goal, item)
+        Self::link_by_path(p, page, at, goal, item)
     }
 
     /// Links along the path that was found.
-    fn link_by_path(
-        &mut self,
+    fn link_by_path<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
         page: &'s Page<S>,
         at: Places,
         goal: KeyGoal<'_, K>,
         item: Item,
     ) -> Link {
-        let view = self.view(page);
+        let view = Self::view(p, page);
         let word = page.entry(goal.hash, item);
-        let mut groups = std::mem::take(&mut self.local.engine.scratch.groups);
-        let path = &self.local.engine.scratch.path;
+        let mut groups = std::mem::take(&mut p.local.engine.scratch.groups);
+        let path = &p.local.engine.scratch.path;
         page.gather_groups(at, path, &mut groups);
-        let attempt = self.atomically(page, &groups, true, || {
-            if !path.holds(&view) && !wrong!(self, TrustPath) {
+        let attempt = Self::atomically(p, page, &groups, true, || {
+            if !path.holds(&view) && !wrong!(p, TrustPath) {
                 return Link::Again;
             }
-            if !wrong!(self, TrustAbsence) && self.is_present(page, at, goal) {
+            if !wrong!(p, TrustAbsence) && Self::is_present(p, page, at, goal) {
                 return Link::Present;
             }
             Link::Done(Done { kicks: path.apply(&view, word.0), ..Done::default() })
         });
-        self.local.engine.scratch.groups = groups;
+        p.local.engine.scratch.groups = groups;
         let link = attempt.unwrap_or(Link::Again);
         match link {
-            Link::Done(done) => self.local.engine.counts.kicks.add(done.kicks as i64),
+            Link::Done(done) => p.local.engine.counts.kicks.add(done.kicks as i64),
             Link::Again => {
                 sometimes!(PathLost);
             }
@@ -203,8 +222,8 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
     }
 
     /// Links into the stash. Under the page's lock.
-    fn link_stashed(
-        &mut self,
+    fn link_stashed<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
         page: &'s Page<S>,
         state: &mut SpinGuard<'_, State>,
         at: Places,
@@ -214,8 +233,8 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
         let index = page.room(state);
         let word = page.entry(goal.hash, item);
         let (groups, n) = page.two_groups(at);
-        let attempt = self.atomically(page, &groups[..n], true, || {
-            if !wrong!(self, TrustAbsence) && self.is_present(page, at, goal) {
+        let attempt = Self::atomically(p, page, &groups[..n], true, || {
+            if !wrong!(p, TrustAbsence) && Self::is_present(p, page, at, goal) {
                 return Link::Present;
             }
             page.stash(index, word.0);
@@ -224,14 +243,14 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
         let link = attempt.unwrap_or(Link::Again);
         if matches!(link, Link::Done(_)) {
             sometimes!(Stashed);
-            self.local.engine.counts.stashed.add(1);
+            p.local.engine.counts.stashed.add(1);
         }
         link
     }
 
     /// Whether a page should be split, after an insertion.
-    fn is_crowded(&self, page: &'s Page<S>, done: Done) -> bool {
-        if !self.engine.grows {
+    fn is_crowded<'s, K: Kind>(p: &Pinned<'s, K, Self>, page: &'s Page<S>, done: Done) -> bool {
+        if !p.engine.grows {
             return false;
         }
         // Not for each item in the stash: where keys are so alike that nothing else is left for
@@ -249,7 +268,7 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
 
     /// Where an item is. Under the locks of both its groups; the stash only under the page's lock,
     /// or to learn whether it is there.
-    fn locate(&self, page: &'s Page<S>, at: Places, word: Entry) -> Option<Spot> {
+    fn locate(page: &Page<S>, at: Places, word: Entry) -> Option<Spot> {
         let both = [at.one, at.two].into_iter().flat_map(slots::<S>);
         both.into_iter().find(|&slot| page.load(slot) == word).map(Spot::Slot).or_else(|| {
             let shelf = if page.stashed() == 0 { 0 } else { page.shelf().len() };
@@ -259,8 +278,8 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
 
     /// Changes the word of an item wherever it is, as one step: `change` is called under the locks.
     /// None: the item is in the table no more. With the page's lock, if that was needed.
-    fn at_item(
-        &self,
+    fn at_item<'s, K: Kind>(
+        p: &Pinned<'s, K, Self>,
         (hash, item): (u64, Item),
         with_state: bool,
         change: impl Fn(&'s Page<S>, Spot),
@@ -268,13 +287,13 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
         let mut wait = SpinWait::default();
         let mut with_state = with_state;
         loop {
-            let page = self.page(hash);
+            let page = Self::page(p, hash);
             let at = page.places(hash);
             let word = page.entry(hash, item);
             let (groups, n) = page.two_groups(at);
             let state = with_state.then(|| page.state.lock());
-            let attempt = self.atomically(page, &groups[..n], true, || {
-                let spot = self.locate(page, at, word)?;
+            let attempt = Self::atomically(p, page, &groups[..n], true, || {
+                let spot = Self::locate(page, at, word)?;
                 let reached = state.is_some() || matches!(spot, Spot::Slot(_));
                 if reached {
                     change(page, spot);
@@ -292,12 +311,17 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
     }
 
     /// Puts `copy` in the place of an item of the same key; false if that is in the table no more.
-    pub(crate) fn replace_item(&mut self, hash: u64, old: Item, copy: Item) -> bool {
+    pub(crate) fn replace_item<K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        hash: u64,
+        old: Item,
+        copy: Item,
+    ) -> bool {
         // ORDERING: Relaxed, the copy is private; its word has no successor.
         let made = copy.next().load(Ordering::Relaxed) & MADE_WITH;
         // ORDERING: Relaxed, as above.
         copy.next().store(made, Ordering::Relaxed);
-        let done = self.at_item((hash, old), false, |page, spot| {
+        let done = Self::at_item(p, (hash, old), false, |page, spot| {
             page.put(spot, page.entry(hash, copy));
             // ORDERING: AcqRel: publishes the copy to who follows it, and what was read of the old
             // item comes before its death.
@@ -307,14 +331,18 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
             return false;
         }
         drop(done);
-        self.count_replaced(old, copy);
-        self.retire(old);
+        p.count_replaced(old, copy);
+        p.retire(old);
         true
     }
 
     /// Takes an item out; false if it is in the table no more.
-    pub(crate) fn kill_item(&mut self, hash: u64, item: Item) -> bool {
-        let done = self.at_item((hash, item), S == 1, |page, spot| {
+    pub(crate) fn kill_item<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        hash: u64,
+        item: Item,
+    ) -> bool {
+        let done = Self::at_item(p, (hash, item), S == 1, |page, spot| {
             match spot {
                 Spot::Slot(slot) => page.store(slot, 0),
                 Spot::Stash(index) => page.unstash(index),
@@ -331,49 +359,53 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
             state.items -= 1;
             if is_stale {
                 sometimes!(GraphRebuilt);
-                self.view(page).rebuild(state);
+                Self::view(p, page).rebuild(state);
             }
         }
         if page.stashed() > 0 {
             let state = state.get_or_insert_with(|| page.state.lock());
-            self.unstash(page, state);
+            Self::unstash(p, page, state);
         }
         drop(state);
-        self.count_out(item);
-        self.retire(item);
+        p.count_out(item);
+        p.retire(item);
         true
     }
 
     /// Brings an item of the stash back into the tables, now that there is room for one more. Under
     /// the page's lock.
-    fn unstash(&mut self, page: &'s Page<S>, state: &mut SpinGuard<'_, State>) {
+    fn unstash<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        page: &'s Page<S>,
+        state: &mut SpinGuard<'_, State>,
+    ) {
         let shelf = page.shelf().len();
         for _ in 0..UNSTASH_TRIES.min(shelf) {
             let index = state.next % shelf;
             state.next = index + 1;
             let word = page.load_stash(index);
-            if !word.is_vacant() && self.unstash_one(page, state, index, word) {
+            if !word.is_vacant() && Self::unstash_one(p, page, state, index, word) {
                 return;
             }
         }
     }
 
-    fn unstash_one(
-        &mut self,
+    fn unstash_one<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
         page: &'s Page<S>,
         state: &mut SpinGuard<'_, State>,
         index: usize,
         word: Entry,
     ) -> bool {
-        let view = self.view(page);
+        let view = Self::view(p, page);
         let at = view.places(word);
-        view.plan(state, at, &mut self.local.engine.scratch);
-        let mut groups = std::mem::take(&mut self.local.engine.scratch.groups);
-        let path = &self.local.engine.scratch.path;
+        view.plan(state, at, &mut p.local.engine.scratch);
+        let mut groups = std::mem::take(&mut p.local.engine.scratch.groups);
+        let path = &p.local.engine.scratch.path;
         let mut moved = Ok(false);
         if !path.is_empty() && path.is_simple() {
             page.gather_groups(at, path, &mut groups);
-            moved = self.atomically(page, &groups, true, || {
+            moved = Self::atomically(p, page, &groups, true, || {
                 // The word may be another version's by now.
                 let is_same = path.holds(&view) && page.load_stash(index) == word;
                 if is_same {
@@ -385,13 +417,13 @@ impl<'s, K: Kind, const S: usize> Pinned<'s, K, GCuckoo<S>> {
             if moved == Ok(true) {
                 sometimes!(Unstashed);
                 state.entered(at);
-                let counts = &self.local.engine.counts;
+                let counts = &p.local.engine.counts;
                 counts.unstashed.add(1);
                 counts.kicks.add(path.kicks() as i64);
                 counts.kicks_used.add(path.kicks() as i64);
             }
         }
-        self.local.engine.scratch.groups = groups;
+        p.local.engine.scratch.groups = groups;
         moved == Ok(true)
     }
 }

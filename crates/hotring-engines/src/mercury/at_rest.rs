@@ -1,13 +1,13 @@
 //! A look at an index at rest, for checkers: every item that is not retired is in the chain that it
 //! belongs to, and in no other, once.
 
-use crate::checks::Checked;
-use crate::index::Index;
-use crate::item::Kind;
 use crate::mercury::locking::{HASMOVED, Locking};
 use crate::mercury::{Mercury, Tables};
-use crate::session::Session;
-use crate::word::MARK;
+use hotring_index::checks::Checked;
+use hotring_index::toolkit::Index;
+use hotring_index::toolkit::Kind;
+use hotring_index::toolkit::Session;
+use hotring_index::word::MARK;
 use std::collections::HashSet;
 
 impl<L: Locking> Checked for Mercury<L> {

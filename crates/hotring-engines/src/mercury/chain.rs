@@ -1,11 +1,11 @@
 //! A bucket that is locked, and its chain, which is the holder's alone to read and to change.
 
-use crate::engine::Hit;
-use crate::item::Item;
 use crate::mercury::locking::{Bucket, HASMOVED};
-use crate::sync::spin::is_over;
-use crate::sync::{Ordering, TallyU64};
-use crate::word::{Link, MADE_WITH, MARK, Next, REPL};
+use hotring_index::sync::spin::is_over;
+use hotring_index::sync::{Ordering, TallyU64};
+use hotring_index::toolkit::Hit;
+use hotring_index::toolkit::Item;
+use hotring_index::word::{Link, MADE_WITH, MARK, Next, REPL};
 
 /// What no retirement is later than, for `Ghost::seen`: an item in a chain is not retired at all.
 const NEVER: u64 = u64::MAX - 1;

@@ -1,30 +1,28 @@
 //! Mercury as an engine: each step under the lock of one bucket.
 
-use crate::config::{Config, ConfigError};
-use crate::engine::{Engine, Found, Hit, KeyGoal, sealed};
-use crate::index::Index;
-use crate::item::{Item, Kind};
 use crate::mercury::chain::{Held, Items};
 use crate::mercury::expand::Mover;
 use crate::mercury::locking::{HASMOVED, Locking};
 use crate::mercury::table::Table;
 use crate::mercury::workers::Worker;
 use crate::mercury::{Mercury, Tables};
-use crate::prefetch::{prefetch, prefetch_item};
-use crate::rare::{sometimes, wrong};
-use crate::session::Pinned;
-use crate::stats::EngineStats;
-use crate::sync::Ordering;
-use crate::word::Next;
+use hotring_index::sync::Ordering;
+use hotring_index::toolkit::EngineStats;
+use hotring_index::toolkit::Pinned;
+use hotring_index::toolkit::{Engine, Found, Hit, Hotspots, KeyGoal, Shortcuts, Sizing};
+use hotring_index::toolkit::{Item, Kind};
+use hotring_index::toolkit::{prefetch, prefetch_item};
+use hotring_index::word::Next;
+use hotring_index::{Config, ConfigError};
+use hotring_index::{sometimes, wrong};
 
 /// Lookups of which one is counted, on average.
 const SAMPLED: u32 = 64;
 /// The most lookups that can be in flight.
 const FLIGHTS_MAX: usize = 64;
 
-impl<L: Locking> sealed::Engine for Mercury<L> {}
-
-impl<L: Locking> Engine for Mercury<L> {
+// SAFETY: the module's header proves what `Engine` asks for.
+unsafe impl<L: Locking> Engine for Mercury<L> {
     const NAME: &'static str = "mercury";
     /// Section 3, "Memory allocator".
     const WHOLE_CHUNKS: bool = true;
@@ -49,8 +47,8 @@ impl<L: Locking> Engine for Mercury<L> {
 
     #[inline(always)]
     fn lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit> {
-        let (hit, visits) = p.search(goal);
-        p.note(visits);
+        let (hit, visits) = Self::search(p, goal);
+        Self::note(p, visits);
         hit
     }
 
@@ -60,7 +58,7 @@ impl<L: Locking> Engine for Mercury<L> {
         goal: KeyGoal<'_, K>,
         _bucket: (),
     ) -> Found<()> {
-        Found { hit: p.search(goal).0, place: () }
+        Found { hit: Self::search(p, goal).0, place: () }
     }
 
     fn link<'s, K: Kind>(
@@ -72,7 +70,7 @@ impl<L: Locking> Engine for Mercury<L> {
         _reservation: &mut (),
     ) -> bool {
         let kind = &p.shared.kind;
-        let linked = p.with_bucket(goal.hash, |held| {
+        let linked = Self::with_bucket(p, goal.hash, |held| {
             let is_absent = held.search(|other| kind.is(other, goal.hash, goal.key)).0.is_none();
             if is_absent {
                 held.push(item);
@@ -81,7 +79,7 @@ impl<L: Locking> Engine for Mercury<L> {
         });
         if linked {
             p.count_in(item);
-            p.expand_if_due();
+            Self::expand_if_due(p);
         } else {
             sometimes!(LinkLost);
         }
@@ -96,7 +94,7 @@ impl<L: Locking> Engine for Mercury<L> {
         copy: Item,
         _found: Option<&Found<()>>,
     ) -> bool {
-        let replaced = p.with_bucket(goal.hash, |held| {
+        let replaced = Self::with_bucket(p, goal.hash, |held| {
             let spot = held.search(|item| item == old.item).0;
             if let Some(spot) = &spot {
                 held.replace(spot, copy);
@@ -123,7 +121,7 @@ impl<L: Locking> Engine for Mercury<L> {
 
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
         let hash = p.shared.kind.item_hash(hit.item);
-        let killed = p.with_bucket(hash, |held| {
+        let killed = Self::with_bucket(p, hash, |held| {
             let spot = held.search(|item| item == hit.item).0;
             if let Some(spot) = &spot {
                 held.remove(spot);
@@ -139,18 +137,13 @@ impl<L: Locking> Engine for Mercury<L> {
         killed
     }
 
-    #[inline(always)]
-    fn accessed<K: Kind>(p: &mut Pinned<'_, K, Self>, _hash: u64, _hit: Option<Hit>, visits: u32) {
-        p.note(visits);
-    }
-
     fn scan<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         cursor: u64,
         count: usize,
         f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
     ) -> (u64, usize) {
-        p.scan_buckets(cursor, count, f)
+        Self::scan_buckets(p, cursor, count, f)
     }
 
     /// Asks for the lines of so many keys together, and then looks up one after the other.
@@ -166,7 +159,7 @@ impl<L: Locking> Engine for Mercury<L> {
         let depth = p.shared.config.pipeline_depth;
         for from in (0..n).step_by(depth) {
             let to = n.min(from + depth);
-            p.fetch(to - from, |kind, i| goal(kind, from + i).hash);
+            Self::fetch(p, to - from, |kind, i| goal(kind, from + i).hash);
             for i in from..to {
                 let hit = Self::lookup(p, goal(&p.shared.kind, i));
                 land(i, hit);
@@ -181,38 +174,7 @@ impl<L: Locking> Engine for Mercury<L> {
     ) where
         K::Key: 'k,
     {
-        p.fetch(n, |kind, i| goal(kind, i).hash);
-    }
-
-    fn is_busy(&self) -> bool {
-        self.expansion.waits_for_sessions()
-    }
-
-    fn step<K: Kind>(p: &mut Pinned<'_, K, Self>) {
-        if let Some(mut mover) = Mover::take(p.shared) {
-            mover.step();
-        }
-    }
-
-    fn maintain<K: Kind>(index: &Index<K, Self>, stop: impl Fn() -> bool) {
-        Mover::run(&index.shared, stop);
-    }
-
-    fn wake(&self) {
-        self.expansion.bell.ring();
-    }
-
-    /// Begins to, to be exact.
-    fn grow<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
-        Mover::take(p.shared).is_some_and(|mut mover| mover.begin())
-    }
-
-    fn slots(&self) -> u64 {
-        self.expansion.len()
-    }
-
-    fn table_bytes(&self) -> u64 {
-        self.expansion.table_bytes()
+        Self::fetch(p, n, |kind, i| goal(kind, i).hash);
     }
 
     fn stats(&self) -> EngineStats {
@@ -232,28 +194,70 @@ impl<L: Locking> Engine for Mercury<L> {
     }
 }
 
-impl<'s, K: Kind, L: Locking> Pinned<'s, K, Mercury<L>> {
+impl<L: Locking> Sizing for Mercury<L> {
+    fn is_busy(&self) -> bool {
+        self.expansion.waits_for_sessions()
+    }
+
+    fn step<K: Kind>(p: &mut Pinned<'_, K, Self>) {
+        if let Some(mut mover) = Mover::take(p.shared) {
+            mover.step();
+        }
+    }
+
+    /// Begins to, to be exact.
+    fn grow<K: Kind>(p: &mut Pinned<'_, K, Self>) -> bool {
+        Mover::take(p.shared).is_some_and(|mut mover| mover.begin())
+    }
+
+    fn slots(&self) -> u64 {
+        self.expansion.len()
+    }
+
+    fn table_bytes(&self) -> u64 {
+        self.expansion.table_bytes()
+    }
+}
+
+impl<L: Locking> Hotspots for Mercury<L> {
+    #[inline(always)]
+    fn accessed<K: Kind>(p: &mut Pinned<'_, K, Self>, _hash: u64, _hit: Option<Hit>, visits: u32) {
+        Self::note(p, visits);
+    }
+}
+
+impl<L: Locking> Shortcuts for Mercury<L> {}
+
+impl<L: Locking> Mercury<L> {
     /// Calls `f` with the bucket of a hash, locked. It must not call anything but what the bucket
     /// and the kind of items can do.
     #[inline(always)]
-    fn with_bucket<R>(&self, hash: u64, f: impl FnOnce(&mut Held<'_, L>) -> R) -> R {
-        let inside = self.local.engine.enter();
-        f(&mut self.hold(self.engine.tables(&inside), hash).0)
+    fn with_bucket<K: Kind, R>(
+        p: &Pinned<'_, K, Self>,
+        hash: u64,
+        f: impl FnOnce(&mut Held<'_, L>) -> R,
+    ) -> R {
+        let inside = p.local.engine.enter();
+        f(&mut Self::hold(p, p.engine.tables(&inside), hash).0)
     }
 
     /// The bucket that a hash belongs to (M2), locked, and its table.
     #[inline(always)]
-    pub(crate) fn hold<'w>(&self, tables: Tables<'w, L>, hash: u64) -> (Held<'w, L>, &'w Table<L>) {
+    pub(crate) fn hold<'w, K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        tables: Tables<'w, L>,
+        hash: u64,
+    ) -> (Held<'w, L>, &'w Table<L>) {
         let Tables { current, next } = tables;
         let held =
-            |table: &'w Table<L>| (Held::lock(table.bucket(hash), &self.engine.lock_waits), table);
+            |table: &'w Table<L>| (Held::lock(table.bucket(hash), &p.engine.lock_waits), table);
         let Some(next) = next else { return held(current) };
         // ORDERING: Acquire pairs with the Release in `Mover::move_some` (M4).
-        if current.index(hash) < self.engine.moved.0.load(Ordering::Acquire) {
+        if current.index(hash) < p.engine.moved.0.load(Ordering::Acquire) {
             return held(next);
         }
         let old = held(current);
-        if !old.0.has_moved() || wrong!(self, MovedUnseen) {
+        if !old.0.has_moved() || wrong!(p, MovedUnseen) {
             return old;
         }
         sometimes!(MovedMeanwhile);
@@ -262,44 +266,45 @@ impl<'s, K: Kind, L: Locking> Pinned<'s, K, Mercury<L>> {
     }
 
     #[inline(always)]
-    fn search(&self, goal: KeyGoal<'_, K>) -> (Option<Hit>, u32) {
-        let kind = &self.shared.kind;
-        let (spot, visits) = self
-            .with_bucket(goal.hash, |held| held.search(|item| kind.is(item, goal.hash, goal.key)));
+    fn search<K: Kind>(p: &Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> (Option<Hit>, u32) {
+        let kind = &p.shared.kind;
+        let (spot, visits) = Self::with_bucket(p, goal.hash, |held| {
+            held.search(|item| kind.is(item, goal.hash, goal.key))
+        });
         (spot.map(|spot| spot.hit), visits)
     }
 
     /// Notes a lookup, of which a few are counted.
     #[inline(always)]
-    fn note(&mut self, visits: u32) {
-        self.local.countdown -= 1;
-        if self.local.countdown == 0 {
-            self.count(visits);
+    fn note<K: Kind>(p: &mut Pinned<'_, K, Self>, visits: u32) {
+        p.local.countdown -= 1;
+        if p.local.countdown == 0 {
+            Self::count(p, visits);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn count(&mut self, visits: u32) {
+    fn count<K: Kind>(p: &mut Pinned<'_, K, Self>, visits: u32) {
         // At random: a fixed number can fall in step with accesses that repeat.
-        self.local.countdown = SAMPLED / 2 + (self.local.random() % u64::from(SAMPLED)) as u32;
-        self.local.participant.nudge(self.engine.is_busy(), SAMPLED);
-        self.record().lookups.add(1);
-        self.record().visits.add(i64::from(visits));
+        p.local.countdown = SAMPLED / 2 + (p.local.random() % u64::from(SAMPLED)) as u32;
+        p.local.participant.nudge(p.engine.is_busy(), SAMPLED);
+        p.record().lookups.add(1);
+        p.record().visits.add(i64::from(visits));
     }
 
     /// Asks for the buckets of hashes, and then for the first item of each.
-    fn fetch(&self, n: usize, hash: impl Fn(&K, usize) -> u64) {
+    fn fetch<K: Kind>(p: &Pinned<'_, K, Self>, n: usize, hash: impl Fn(&K, usize) -> u64) {
         debug_assert!(n <= FLIGHTS_MAX, "no more fit into the nearest cache");
-        let inside = self.local.engine.enter();
-        let tables = self.engine.tables(&inside);
+        let inside = p.local.engine.enter();
+        let tables = p.engine.tables(&inside);
         let mut buckets = [tables.current.bucket(0); FLIGHTS_MAX];
         for (i, place) in buckets.iter_mut().enumerate().take(n) {
-            let hash = hash(&self.shared.kind, i);
+            let hash = hash(&p.shared.kind, i);
             *place = tables.current.bucket(hash);
             if let Some(next) = tables.next
                 // ORDERING: Relaxed, a guess which one is going to be wanted.
-                && tables.current.index(hash) < self.engine.moved.0.load(Ordering::Relaxed)
+                && tables.current.index(hash) < p.engine.moved.0.load(Ordering::Relaxed)
             {
                 *place = next.bucket(hash);
             }

@@ -6,19 +6,20 @@
 //! sessions, or a thread that does nothing else, in [`Mover::run`]. While none does, or as it is far
 //! behind, sessions take its place: chains do not grow for want of a thread.
 
-use crate::config::{Config, Expander};
-use crate::item::Kind;
 use crate::mercury::chain::{Held, Items, set_next};
 use crate::mercury::locking::{Bucket, Locking};
 use crate::mercury::table::Table;
 use crate::mercury::{Mercury, Tables};
-use crate::prefetch::prefetch_item;
-use crate::rare::{sometimes, wrong};
-use crate::session::{Pinned, Shared};
-use crate::stats::EngineStats;
-use crate::sync::spin::{SpinGuard, SpinMutex, SpinWait};
-use crate::sync::{Condvar, Mutex, Ordering, TallyU64};
-use crate::word::{Link, Next};
+use crate::settings::Expander;
+use hotring_index::Config;
+use hotring_index::sync::spin::{SpinGuard, SpinMutex, SpinWait};
+use hotring_index::sync::{Condvar, Mutex, Ordering, TallyU64};
+use hotring_index::toolkit::EngineStats;
+use hotring_index::toolkit::Kind;
+use hotring_index::toolkit::prefetch_item;
+use hotring_index::toolkit::{Pinned, Shared};
+use hotring_index::word::{Link, Next};
+use hotring_index::{sometimes, wrong};
 use std::mem;
 use std::ptr::null_mut;
 
@@ -72,11 +73,11 @@ pub(crate) struct Expansion<L> {
 }
 
 impl<L: Locking> Expansion<L> {
-    pub(crate) fn new(config: &Config, grows: bool, table: &Table<L>) -> Self {
+    pub(crate) fn new(config: &Config, expander: Expander, grows: bool, table: &Table<L>) -> Self {
         Self {
             phase: SpinMutex::new(Phase::Idle),
             grows,
-            has_thread: config.mercury.expander == Expander::Thread,
+            has_thread: expander == Expander::Thread,
             len_max: config.slots_max.next_power_of_two() as u64,
             bell: Bell::default(),
             stage: TallyU64::new(IDLE),
@@ -114,36 +115,36 @@ impl<L: Locking> Expansion<L> {
     }
 
     pub(crate) fn stats(&self, lock_waits: u64) -> EngineStats {
-        EngineStats::Mercury {
+        EngineStats::new(vec![
             // ORDERING: Relaxed, statistics.
-            expansions: self.expansions.load(Ordering::Relaxed),
+            ("expansions", self.expansions.load(Ordering::Relaxed)),
             // ORDERING: Relaxed, statistics.
-            buckets_moved: self.buckets_moved.load(Ordering::Relaxed),
-            is_expanding: self.stage() == MOVING,
-            lock_waits,
-        }
+            ("buckets_moved", self.buckets_moved.load(Ordering::Relaxed)),
+            ("is_expanding", u64::from(self.stage() == MOVING)),
+            ("lock_waits", lock_waits),
+        ])
     }
 }
 
-impl<K: Kind, L: Locking> Pinned<'_, K, Mercury<L>> {
+impl<L: Locking> Mercury<L> {
     /// Called once for each insert.
     #[inline(always)]
-    pub(crate) fn expand_if_due(&mut self) {
-        let expansion = &self.engine.expansion;
+    pub(crate) fn expand_if_due<K: Kind>(p: &mut Pinned<'_, K, Self>) {
+        let expansion = &p.engine.expansion;
         let most = if expansion.stage() == IDLE { INSERTS_A_LOOK } else { INSERTS_A_STEP };
-        self.local.inserts += 1;
-        if u64::from(self.local.inserts) >= (expansion.len() / 16).clamp(1, most) {
-            self.local.inserts = 0;
-            self.expand();
+        p.local.inserts += 1;
+        if u64::from(p.local.inserts) >= (expansion.len() / 16).clamp(1, most) {
+            p.local.inserts = 0;
+            Self::expand(p);
         }
     }
 
     #[cold]
-    fn expand(&mut self) {
-        let expansion = &self.engine.expansion;
+    fn expand<K: Kind>(p: &mut Pinned<'_, K, Self>) {
+        let expansion = &p.engine.expansion;
         let is_idle = expansion.stage() == IDLE;
-        let load = self.shared.items() as u64;
-        if is_idle && (load <= expansion.len() || !self.shared.may_double()) {
+        let load = p.shared.items() as u64;
+        if is_idle && (load <= expansion.len() || !p.shared.may_double()) {
             return;
         }
         if expansion.bell.is_attended() {
@@ -154,7 +155,7 @@ impl<K: Kind, L: Locking> Pinned<'_, K, Mercury<L>> {
                 return;
             }
         }
-        if let Some(mut mover) = Mover::take(self.shared) {
+        if let Some(mut mover) = Mover::take(p.shared) {
             mover.step();
         }
     }

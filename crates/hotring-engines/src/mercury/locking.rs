@@ -9,9 +9,9 @@
 //! ```
 
 #[cfg(any(loom, shuttle))]
-use crate::sync::spin::SpinLock as RawMutex;
-use crate::sync::spin::SpinWait;
-use crate::sync::{AtomicU64, Ordering, TallyU64};
+use hotring_index::sync::spin::SpinLock as RawMutex;
+use hotring_index::sync::spin::SpinWait;
+use hotring_index::sync::{AtomicU64, Ordering, TallyU64};
 #[cfg(not(any(loom, shuttle)))]
 use parking_lot::{RawMutex, lock_api::RawMutex as _};
 

@@ -57,7 +57,7 @@
 //! # Linearization points
 //!
 //! An operation's moment under the bucket's lock. A value that is written in place is as in the ring
-//! ([`crate::ring`]).
+//! (`hotring_index::Ring`).
 //!
 //! # Progress
 //!
@@ -89,10 +89,13 @@ mod workers;
 
 pub use locking::{Locking, NoLock, OsMutex, TestAndSet};
 
-use crate::config::{Config, ConfigError, Expander, Growth};
-use crate::sync::spin::is_over;
-use crate::sync::{Arc, AtomicPtr, AtomicU64, Ordering, TallyU64};
-use expand::Expansion;
+use crate::settings::{Expander, MercuryConfig};
+use expand::{Expansion, Mover};
+use hotring_index::Index;
+use hotring_index::sync::spin::is_over;
+use hotring_index::sync::{Arc, AtomicPtr, AtomicU64, Ordering, TallyU64};
+use hotring_index::toolkit::Kind;
+use hotring_index::{Config, ConfigError, Growth};
 use std::ptr::null_mut;
 use table::Table;
 use workers::{Entered, Workers};
@@ -147,7 +150,8 @@ impl<L: Locking> Mercury<L> {
                 ));
             }
         };
-        if !L::IS_SHARED && config.mercury.expander == Expander::Thread {
+        let MercuryConfig { expander } = config.engine.get()?;
+        if !L::IS_SHARED && expander == Expander::Thread {
             return Err(ConfigError::Unsupported(
                 "without locks no second thread can move buckets: leave the expander to the \
                  sessions, or use the locking test-and-set",
@@ -156,7 +160,7 @@ impl<L: Locking> Mercury<L> {
         let len = config.slots_initial.max(1).next_power_of_two() as u64;
         let table = Table::new(len, config.huge_pages).map_err(ConfigError::NoMemory)?;
         Ok(Self {
-            expansion: Expansion::new(config, grows, &table),
+            expansion: Expansion::new(config, expander, grows, &table),
             state: State {
                 current: AtomicPtr::new(Box::into_raw(table)),
                 next: AtomicPtr::new(null_mut()),
@@ -165,6 +169,18 @@ impl<L: Locking> Mercury<L> {
             workers: Arc::new(Workers::default()),
             lock_waits: TallyU64::new(0),
         })
+    }
+
+    /// Moves buckets to a larger table on the calling thread, until `stop` says so. Sleeps while there
+    /// is nothing to move: after a change of what `stop` says call [`Mercury::wake`]. Returns at once
+    /// where the sessions are to do it ([`Expander::Sessions`]), or where another thread is at it.
+    pub fn maintain<K: Kind>(index: &Index<K, Self>, stop: impl Fn() -> bool) {
+        Mover::run(&index.shared, stop);
+    }
+
+    /// Lets the thread in [`Mercury::maintain`] ask again whether it is to stop.
+    pub fn wake<K: Kind>(index: &Index<K, Self>) {
+        index.shared.engine.expansion.bell.ring();
     }
 
     /// The tables, as they are while the session is inside of an operation.

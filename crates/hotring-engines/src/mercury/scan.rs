@@ -4,14 +4,14 @@
 //! that it is split into are the halves of that range, so it makes no difference to what is covered
 //! which of the tables a range was read from, nor when.
 
-use crate::engine::Hit;
-use crate::item::Kind;
 use crate::mercury::locking::{Bucket, HASMOVED, Locking};
 use crate::mercury::table::Table;
 use crate::mercury::{Mercury, Tables};
-use crate::session::Pinned;
-use crate::sync::Ordering;
-use crate::word::{Link, Next};
+use hotring_index::sync::Ordering;
+use hotring_index::toolkit::Hit;
+use hotring_index::toolkit::Kind;
+use hotring_index::toolkit::Pinned;
+use hotring_index::word::{Link, Next};
 
 /// Empty buckets that cost as much as an item to pass, a few lines in a row: a sparse table holds
 /// nobody up.
@@ -19,21 +19,21 @@ const BUCKETS_AN_ITEM: usize = 32;
 /// Empty buckets passed before the thread lock is given back.
 const BUCKETS_A_STEP: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
-impl<'s, K: Kind, L: Locking> Pinned<'s, K, Mercury<L>> {
+impl<L: Locking> Mercury<L> {
     /// See `Engine::scan`. The items of a bucket are collected under its lock, and visited after.
-    pub(crate) fn scan_buckets(
-        &mut self,
+    pub(crate) fn scan_buckets<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
         mut cursor: u64,
         count: usize,
-        mut f: impl FnMut(&mut Self, Hit) -> usize,
+        mut f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
     ) -> (u64, usize) {
         let count = count.max(1);
         let (mut visited, mut passed) = (0, 0);
         let mut met = Vec::new();
         loop {
-            cursor = self.collect_bucket(cursor, &mut met, &mut passed);
+            cursor = Self::collect_bucket(p, cursor, &mut met, &mut passed);
             for hit in met.drain(..) {
-                visited += f(self, hit);
+                visited += f(p, hit);
             }
             let is_sparse = passed > BUCKETS_AN_ITEM.saturating_mul(count);
             if cursor == 0 || visited >= count || is_sparse {
@@ -44,22 +44,27 @@ impl<'s, K: Kind, L: Locking> Pinned<'s, K, Mercury<L>> {
 
     /// Collects what is in the next bucket that is not empty, if there is one nearby, from the
     /// position `cursor` on. Returns the first position that is not covered.
-    fn collect_bucket(&self, mut cursor: u64, met: &mut Vec<Hit>, passed: &mut usize) -> u64 {
-        let inside = self.local.engine.enter();
-        let tables = self.engine.tables(&inside);
+    fn collect_bucket<K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        mut cursor: u64,
+        met: &mut Vec<Hit>,
+        passed: &mut usize,
+    ) -> u64 {
+        let inside = p.local.engine.enter();
+        let tables = p.engine.tables(&inside);
         for _ in 0..BUCKETS_A_STEP {
             *passed += 1;
-            if let Some(table) = self.sees_empty(tables, cursor.reverse_bits()) {
+            if let Some(table) = Self::sees_empty(p, tables, cursor.reverse_bits()) {
                 cursor = end_of(table, cursor);
                 if cursor == 0 {
                     return 0;
                 }
                 continue;
             }
-            let (held, table) = self.hold(tables, cursor.reverse_bits());
+            let (held, table) = Self::hold(p, tables, cursor.reverse_bits());
             let bucket = table.index(cursor.reverse_bits());
             let is_due = |hit: &Hit| {
-                let hash = self.shared.kind.item_hash(hit.item);
+                let hash = p.shared.kind.item_hash(hit.item);
                 // One that is not of this bucket has a damaged hash: shown with its beginning.
                 let is_ours = table.index(hash) == bucket;
                 if is_ours {
@@ -75,11 +80,15 @@ impl<'s, K: Kind, L: Locking> Pinned<'s, K, Mercury<L>> {
     }
 
     /// The table in which the bucket of a hash was empty a moment ago, without its lock.
-    fn sees_empty<'w>(&self, tables: Tables<'w, L>, hash: u64) -> Option<&'w Table<L>> {
+    fn sees_empty<'w, K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        tables: Tables<'w, L>,
+        hash: u64,
+    ) -> Option<&'w Table<L>> {
         let Tables { current, next } = tables;
         let table = match next {
             // ORDERING: Acquire, as in `hold`.
-            Some(next) if current.index(hash) < self.engine.moved.0.load(Ordering::Acquire) => next,
+            Some(next) if current.index(hash) < p.engine.moved.0.load(Ordering::Acquire) => next,
             _ => current,
         };
         let word = table.bucket(hash).peek();

@@ -1,8 +1,8 @@
 //! A table: an array of buckets of fixed length, zeroed memory of the system.
 
-#[cfg(not(any(loom, shuttle)))]
-use crate::memory::{HUGE_PAGE, Mapping};
 use crate::mercury::locking::Bucket;
+#[cfg(not(any(loom, shuttle)))]
+use hotring_index::toolkit::{HUGE_PAGE, Mapping};
 use std::io;
 
 pub(crate) struct Table<B> {

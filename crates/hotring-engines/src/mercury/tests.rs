@@ -5,9 +5,8 @@
 use super::chain::Held;
 use super::expand::Mover;
 use super::*;
-use crate::session::Shared;
-use crate::stats::{EngineStats, Stats};
-use crate::{Index, U64};
+use hotring_index::toolkit::{Shared, Stats};
+use hotring_index::{Index, U64};
 use std::sync::atomic::AtomicBool as Flag;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -34,13 +33,12 @@ fn shared<L: Locking>(index: &Index<U64, Mercury<L>>) -> &Shared<U64, Mercury<L>
 }
 
 fn lock_waits(stats: &Stats) -> u64 {
-    let EngineStats::Mercury { lock_waits, .. } = stats.engine else { panic!("it is Mercury") };
-    lock_waits
+    stats.engine.get("lock_waits").expect("it is Mercury")
 }
 
 /// The bucket of the table in use that a key hashes to.
 fn bucket_of<L: Locking>(index: &Index<U64, Mercury<L>>, key: u64) -> u64 {
-    use crate::item::Kind;
+    use hotring_index::toolkit::Kind;
     shared(index).kind.hash(&key) & (BUCKETS - 1)
 }
 
@@ -128,7 +126,7 @@ fn a_bucket_on_its_way_stops_nobody_else<L: Locking>() {
         while shared(&index).engine.expansion.waits_for_sessions() {
             session.collect();
         }
-        let EngineStats::Mercury { expansions, .. } = index.stats().engine else { unreachable!() };
+        let expansions = index.stats().engine.get("expansions").expect("it is Mercury");
         assert_eq!((expansions, index.stats().slots), (1, 2 * BUCKETS));
         (0..KEYS).for_each(|key| assert_eq!(session.get(key), Some(key)));
     }

@@ -2,8 +2,8 @@
 //! its own for the time that it looks at tables (Mercury section 3, "Hash table expansion").
 
 use crate::mercury::locking::Locking;
-use crate::sync::Arc;
-use crate::sync::spin::{SpinLock, SpinMutex, is_over};
+use hotring_index::sync::Arc;
+use hotring_index::sync::spin::{SpinLock, SpinMutex, is_over};
 use std::marker::PhantomData;
 
 /// A session's lock. On lines of its own: nobody else writes to them but at a change of state.
