@@ -56,6 +56,9 @@ fn flag(setting: &'static Setting) -> Arg {
     if !setting.alias.is_empty() {
         arg = arg.alias(setting.alias);
     }
+    if setting.is_for_research() {
+        arg = arg.help_heading("Research engines").hide_short_help(true);
+    }
     arg
 }
 
@@ -109,6 +112,18 @@ mod tests {
         assert_eq!(config.threads, 3);
         assert_eq!(parse(&["--log-level", "debug"]).unwrap().log_level.name(), "debug");
         assert_eq!(parse(&["--save", "", "--appendonly", "no"]).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn settings_for_research_stand_apart() {
+        let (short, long) = (cli().render_help().to_string(), cli().render_long_help().to_string());
+        assert!(short.contains("--port") && !short.contains("--index"), "{short}");
+        let (usual, research) = long.split_once("\nResearch engines:\n").expect("a heading");
+        assert!(usual.contains("--port") && !usual.contains("--index"), "{usual}");
+        let names = ["--index <", "--index-period", "--mercury-locking", "--gcuckoo-slots"];
+        assert!(names.iter().all(|name| research.contains(name)), "{research}");
+        assert!(!research.contains("--port"), "{research}");
+        assert_eq!(parse(&["--index", "mercury"]).unwrap().index.engine.to_string(), "mercury");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod data;
 mod diagnosis;
 mod durability;
+mod engines;
 mod fixed;
 mod limits;
 mod memcached;
@@ -57,6 +58,11 @@ impl Setting {
         (self.get)(&Config::default())
     }
 
+    /// Whether it is for research alone: help and documentation show it last.
+    pub fn is_for_research(&self) -> bool {
+        engines::ENGINES.iter().any(|setting| std::ptr::eq(setting, self))
+    }
+
     /// The environment variable that sets it: `HOTRING_` and the name in capitals.
     pub fn variable(&self) -> String {
         format!("HOTRING_{}", self.name.replace('-', "_").to_ascii_uppercase())
@@ -84,6 +90,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
         scripts::SCRIPTS,
         diagnosis::DIAGNOSIS,
         operations::OPERATIONS,
+        engines::ENGINES,
         fixed::FIXED,
     ];
     families.into_iter().flatten()
