@@ -20,6 +20,8 @@ pub enum Fault {
     /// The real thing.
     #[default]
     None,
+    /// A wrong variant of an engine of another crate, by its name.
+    Engine(&'static str),
     /// The head is moved without a claim; the deleter clears it and retires at once.
     NaiveHead,
     /// The same, and the mover looks again after the move and undoes it.
@@ -88,38 +90,6 @@ pub enum Fault {
     FreeEarly,
     /// A pin is not ordered before the loads that follow.
     NoPinFence,
-    /// Mercury: a bucket that has moved meanwhile is taken for the one that it was.
-    MovedUnseen,
-    /// Mercury: a bucket is shown to have moved before its items are in the larger table.
-    MovedEarly,
-    /// Mercury: buckets are counted as moved before they are.
-    CountEarly,
-    /// Mercury: the count of moved buckets is published with Relaxed.
-    CountRelaxed,
-    /// Mercury: the state changes without the sessions' locks.
-    NoThreadLocks,
-    /// What leaves a chain is copied without being sealed.
-    ChainUnsealed,
-    /// Its values are copied without being frozen.
-    ChainUnfrozen,
-    /// It is retired when it is marked, and again when it is unlinked.
-    ChainRetires,
-    /// It is marked before the sibling is ready.
-    ChainMarksEarly,
-    /// A miss in a chain is not looked at again although its bucket was split meanwhile.
-    ChainUnnoticed,
-    /// An insert ignores what has come to the head of its chain since its walk.
-    ChainBlindInsert,
-    /// G-Cuckoo: a miss does not look at versions.
-    NoVersions,
-    /// What is on a path of kicks is not compared under the locks.
-    TrustPath,
-    /// Whether the key is present is not asked again under the locks.
-    TrustAbsence,
-    /// A page is split while others change it.
-    SplitUnfrozen,
-    /// A scan copies a page while others change it.
-    TornScan,
     /// An item is moved without being frozen.
     MoveUnfrozen,
     /// An access is noted by a plain store of the word that was read.
@@ -142,6 +112,11 @@ impl<K: Kind, E: Engine> Session<K, E> {
     /// Makes the next access one that may move a hint.
     pub fn heat_next(&mut self) {
         self.local().countdown = 1;
+    }
+
+    /// Pins the session, to look at an index at rest.
+    pub fn pin_to_look(&mut self) -> Pinned<'_, K, E> {
+        self.pin()
     }
 
     /// Tries to advance the epoch.
@@ -176,7 +151,8 @@ pub trait Checked: Engine {
 
 impl<K: Kind, E: Engine> Index<K, E> {
     /// The addresses of all items that are neither retired nor freed.
-    pub(crate) fn alive(&self) -> impl Iterator<Item = u64> {
+    #[doc(hidden)]
+    pub fn alive(&self) -> impl Iterator<Item = u64> {
         self.shared.arena.blocks().into_iter().filter(|&address| {
             // SAFETY: P: under a checker no block is handed back, and each holds an item.
             unsafe { Item::at(address) }.ghost().is_alive()

@@ -1,7 +1,9 @@
 //! How an index is built: every choice with a default that is safe and fast.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 /// How the index notices which items are hot (FAST'20 section 3.2, and beyond).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -64,54 +66,6 @@ impl Growth {
         let items_min = items_max * 0.75;
         Self::Auto { visits_max: 1.5, items_min, items_max, items_low: items_min / 4.0 }
     }
-}
-
-/// How operations of G-Cuckoo are kept apart (RHKV section 4.6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Atomicity {
-    /// Writers lock, readers look at versions and look again if something moved.
-    #[default]
-    Optimistic,
-    /// Readers lock, too.
-    Lock,
-    /// As `Lock`, with the prefixes by which processors with hardware lock elision run it without
-    /// taking the lock, and which others ignore.
-    Hle,
-    /// Hardware transactions, and the lock where they abort; only where the processor has them.
-    Rtm,
-}
-
-/// Settings of G-Cuckoo alone.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct GCuckooConfig {
-    /// How operations are kept apart.
-    pub atomicity: Atomicity,
-    /// Entries of each session's cache of recent items, a power of two; 0 for none.
-    pub cache_entries: usize,
-    /// Buckets in each of the two tables of a page, a power of two; 0 picks what suits the slots of
-    /// a bucket.
-    pub page_buckets: usize,
-    /// Lets [`Atomicity::Rtm`] begin where the processor has no transactions: for a test under a
-    /// tool that executes their instructions.
-    #[doc(hidden)]
-    pub force_rtm: bool,
-}
-
-/// Settings of Mercury alone.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct MercuryConfig {
-    /// Who moves buckets to a larger table.
-    pub expander: Expander,
-}
-
-/// Who moves Mercury's buckets to a larger table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Expander {
-    /// Those who insert, a few buckets at a time: for who starts no thread for it.
-    #[default]
-    Sessions,
-    /// A thread of the caller's that does nothing else, as in the paper.
-    Thread,
 }
 
 /// What is done to notice items whose memory has changed by itself (RHKV section 4.8).
@@ -178,10 +132,8 @@ pub struct Config {
     pub limbo_max: u64,
     /// Checksums of items. For [`Bytes`](crate::Bytes) alone.
     pub checksum: Checksum,
-    /// Settings of Mercury alone.
-    pub mercury: MercuryConfig,
-    /// Settings of G-Cuckoo alone.
-    pub gcuckoo: GCuckooConfig,
+    /// Settings that only one engine has, other than HotRing's above.
+    pub engine: EngineConfig,
     /// Which wrong variant a checker wants.
     #[cfg(any(loom, shuttle))]
     #[doc(hidden)]
@@ -211,8 +163,7 @@ impl Default for Config {
             pipeline_depth: 64,
             limbo_max: crate::limit::LIMBO_MAX_DEFAULT,
             checksum: Checksum::default(),
-            mercury: MercuryConfig::default(),
-            gcuckoo: GCuckooConfig::default(),
+            engine: EngineConfig::default(),
             #[cfg(any(loom, shuttle))]
             fault: crate::checks::Fault::None,
             #[cfg(any(loom, shuttle))]
@@ -236,18 +187,6 @@ impl Config {
             return refuse(
                 "only HotRing moves hot items to the front: leave strategy, period, backoff, \
                  rcu_counts and complete_lines at their defaults, or use the engine hotring",
-            );
-        }
-        if engine != "mercury" && self.mercury != MercuryConfig::default() {
-            return refuse(
-                "only Mercury has an expander: leave its settings at their defaults, or use the \
-                 engine mercury",
-            );
-        }
-        if engine != "gcuckoo" && self.gcuckoo != GCuckooConfig::default() {
-            return refuse(
-                "only G-Cuckoo has a choice of atomicity, a cache of recent items and pages: leave \
-                 its settings at their defaults, or use the engine gcuckoo",
             );
         }
         if self.slots_initial > self.slots_max || self.slots_max > 1 << 32 {
@@ -309,12 +248,55 @@ impl Config {
     }
 }
 
+/// Settings that only one engine has, in a type of that engine's. By default there are none.
+#[derive(Clone, Debug, Default)]
+pub struct EngineConfig(Option<OfEngine>);
+
+#[derive(Clone, Debug)]
+struct OfEngine {
+    name: &'static str,
+    settings: Arc<dyn EngineSettings>,
+}
+
+trait EngineSettings: Any + fmt::Debug + Send + Sync {}
+
+impl<T: Any + fmt::Debug + Send + Sync> EngineSettings for T {}
+
+impl EngineConfig {
+    /// Those of the engine with this name.
+    pub fn new(name: &'static str, settings: impl Any + fmt::Debug + Send + Sync) -> Self {
+        Self(Some(OfEngine { name, settings: Arc::new(settings) }))
+    }
+
+    /// For an engine: its settings, or the defaults where none are given.
+    ///
+    /// # Errors
+    /// They are another engine's.
+    #[doc(hidden)]
+    pub fn get<T: Any + Clone + Default>(&self) -> Result<T, ConfigError> {
+        let Some(given) = &self.0 else { return Ok(T::default()) };
+        let settings: &dyn Any = &*given.settings;
+        settings.downcast_ref().cloned().ok_or(ConfigError::OtherEngine(given.name))
+    }
+
+    /// For an engine that has none.
+    ///
+    /// # Errors
+    /// There are some.
+    #[doc(hidden)]
+    pub fn refuse(&self) -> Result<(), ConfigError> {
+        self.0.as_ref().map_or(Ok(()), |given| Err(ConfigError::OtherEngine(given.name)))
+    }
+}
+
 /// Why an index could not be built.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// Settings that do not go together; the text says which and what would.
     Unsupported(&'static str),
+    /// The settings in [`Config::engine`] are those of another engine, which has this name.
+    OtherEngine(&'static str),
     /// The system refused the address space even for the smallest table.
     NoMemory(io::Error),
 }
@@ -323,6 +305,10 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsupported(why) => f.write_str(why),
+            Self::OtherEngine(name) => write!(
+                f,
+                "the engine's own settings are those of {name}: leave them out, or use the engine {name}"
+            ),
             Self::NoMemory(error) => write!(f, "the system refused memory for the table: {error}"),
         }
     }
@@ -332,7 +318,7 @@ impl std::error::Error for ConfigError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::NoMemory(error) => Some(error),
-            Self::Unsupported(_) => None,
+            Self::Unsupported(_) | Self::OtherEngine(_) => None,
         }
     }
 }

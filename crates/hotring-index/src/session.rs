@@ -45,11 +45,16 @@ const SWEPT: usize = 64;
 /// Items that a session looks at, that is refused memory, to move them together.
 const MOVED: usize = 2048;
 
-pub(crate) struct Shared<K: Kind, E: Engine> {
-    pub(crate) kind: K,
-    pub(crate) engine: E,
-    pub(crate) config: Config,
-    pub(crate) collector: Arc<Collector>,
+/// What all sessions of an index share.
+pub struct Shared<K: Kind, E: Engine> {
+    /// The kind of items.
+    pub kind: K,
+    /// The engine.
+    pub engine: E,
+    /// The settings.
+    pub config: Config,
+    /// What frees removed memory.
+    pub collector: Arc<Collector>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) budget: Budget,
@@ -87,7 +92,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
     }
 
     /// Items present, as far as the sessions' own counts tell.
-    pub(crate) fn items(&self) -> i64 {
+    pub fn items(&self) -> i64 {
         self.sum(|record| record.items.load())
     }
 
@@ -114,7 +119,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
 
     /// Whether there is memory for a table of twice the size. Lookups are slower without, but nothing is
     /// refused for it.
-    pub(crate) fn may_double(&self) -> bool {
+    pub fn may_double(&self) -> bool {
         let max = self.budget.max();
         max == u64::MAX || self.used_bytes() + self.engine.table_bytes() <= max
     }
@@ -192,17 +197,17 @@ pub struct Session<K: Kind, E: Engine = Ring<7>> {
     shared: Arc<Shared<K, E>>,
 }
 
-pub(crate) struct Local<E: Engine> {
-    pub(crate) participant: Participant,
+pub struct Local<E: Engine> {
+    pub participant: Participant,
     pub(crate) arena: LocalArena,
     /// Accesses until the next R-th one.
-    pub(crate) countdown: u32,
+    pub countdown: u32,
     /// How often nothing was to be decided, one after the other: the next R is as many doublings longer.
     pub(crate) calm: u32,
     /// Operations until a guard pins anew.
     pub(crate) guarded: u32,
     /// Inserts since growth was last considered.
-    pub(crate) inserts: u32,
+    pub inserts: u32,
     /// Removals since shrinking was last considered.
     pub(crate) removals: u32,
     /// Bytes that may be taken before the next look at how much memory is used.
@@ -219,7 +224,7 @@ pub(crate) struct Local<E: Engine> {
     pub(crate) damage: Option<Box<Damaged>>,
     pub(crate) damages: u64,
     /// What the engine keeps here.
-    pub(crate) engine: E::Local,
+    pub engine: E::Local,
 }
 
 impl<K: Kind, E: Engine> Session<K, E> {
@@ -534,7 +539,7 @@ impl<E: Engine> Local<E> {
     }
 
     /// A xorshift generator: chooses victims and intervals, nothing that needs more.
-    pub(crate) fn random(&mut self) -> u64 {
+    pub fn random(&mut self) -> u64 {
         let mut x = self.random;
         x ^= x << 13;
         x ^= x >> 7;
@@ -546,9 +551,12 @@ impl<E: Engine> Local<E> {
 
 /// A pinned session: the context of every operation.
 pub struct Pinned<'s, K: Kind, E: Engine> {
-    pub(crate) shared: &'s Shared<K, E>,
-    pub(crate) engine: &'s E,
-    pub(crate) local: &'s mut Local<E>,
+    /// The index.
+    pub shared: &'s Shared<K, E>,
+    /// Its engine.
+    pub engine: &'s E,
+    /// The session's own part.
+    pub local: &'s mut Local<E>,
 }
 
 impl<K: Kind, E: Engine> Drop for Pinned<'_, K, E> {
@@ -566,12 +574,14 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         ManuallyDrop::new(Pinned { shared: self.shared, engine: self.engine, local: self.local })
     }
 
+    /// The session's counts.
     #[inline(always)]
-    pub(crate) fn record(&self) -> &Record {
+    pub fn record(&self) -> &Record {
         self.local.participant.record()
     }
 
-    pub(crate) fn alloc(&mut self, size: usize) -> NonNull<u8> {
+    /// Memory for an item, 8-aligned.
+    pub fn alloc(&mut self, size: usize) -> NonNull<u8> {
         let len = footprint(size) as i64;
         self.record().item_bytes.add(len);
         self.local.until_look -= len;
@@ -601,7 +611,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     }
 
     /// Frees an item that was never published.
-    pub(crate) fn discard(&mut self, item: Item) {
+    pub fn discard(&mut self, item: Item) {
         let (size, has_more) = self.shared.kind.extent(item);
         self.record().item_bytes.add(-(footprint(size) as i64));
         item.ghost().free();
@@ -618,7 +628,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     }
 
     /// Hands an item that nobody can find any more to the collector, once.
-    pub(crate) fn retire(&mut self, item: Item) {
+    pub fn retire(&mut self, item: Item) {
         let (size, has_more) = self.shared.kind.extent(item);
         if size > 0 {
             // SAFETY: allocated with this size, and freed by the collector, later.
@@ -633,7 +643,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     }
 
     /// Notes that an item is in the table now.
-    pub(crate) fn count_in(&self, item: Item) {
+    pub fn count_in(&self, item: Item) {
         self.record().items.add(1);
         if K::expires(item) {
             self.record().expiring.add(1);
@@ -641,7 +651,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     }
 
     /// Notes that an item is in the table no more.
-    pub(crate) fn count_out(&self, item: Item) {
+    pub fn count_out(&self, item: Item) {
         self.record().items.add(-1);
         if K::expires(item) {
             self.record().expiring.add(-1);
@@ -649,7 +659,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     }
 
     /// Notes that `copy` is in the table in the place of `old`.
-    pub(crate) fn count_replaced(&self, old: Item, copy: Item) {
+    pub fn count_replaced(&self, old: Item, copy: Item) {
         let expiring = i64::from(K::expires(copy)) - i64::from(K::expires(old));
         if expiring != 0 {
             self.record().expiring.add(expiring);

@@ -2,7 +2,7 @@
 
 use crate::arena::footprint;
 use crate::config::{Checksum, Config, ConfigError};
-use crate::engine::{Engine, Found, Hit, KeyGoal};
+use crate::engine::{Engine, Found, Hit, KeyGoal, Reservation};
 use crate::guard::Guard;
 use crate::item::{Header, Item, Kind, sealed};
 use crate::rare::{sometimes, wrong};
@@ -21,6 +21,33 @@ use std::ptr::NonNull;
 /// [`crate::Bytes`], whose hash is SipHash-1-3.
 pub struct U64 {
     seed: u64,
+}
+
+/// Reads of `u64` items that an engine does by a shorter way than others. By default it does not.
+#[doc(hidden)]
+pub trait Shortcuts: Sized {
+    /// Whether `glance` is worth a call.
+    const GLANCES: bool = false;
+
+    /// What the first look at a key says that usually suffices: its value, or that it is absent. Counts
+    /// nothing and changes nothing, so that whoever is not answered asks `get`.
+    #[inline(always)]
+    fn glance(_p: &Pinned<'_, U64, Self>, _goal: KeyGoal<'_, U64>) -> Option<Option<u64>>
+    where
+        Self: Engine,
+    {
+        None
+    }
+
+    /// The value of a key, as `lookup` finds it or by a shorter way; by what a glance leaves, if there
+    /// was one.
+    #[inline(always)]
+    fn get(p: &mut Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<u64>
+    where
+        Self: Engine,
+    {
+        Self::lookup(p, goal).map(load)
+    }
 }
 
 #[repr(C)]
@@ -242,7 +269,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
                 }
                 let copy = *new.get_or_insert_with(|| self.make(key, value));
                 if E::replace(self, goal, bucket, hit, copy, Some(&found)) {
-                    E::unreserve(self, bucket, reservation);
+                    reservation.give_back(self, bucket);
                     return true;
                 }
                 continue;
@@ -256,7 +283,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
         if let Some(item) = new {
             self.discard(item);
         }
-        E::unreserve(self, bucket, reservation);
+        reservation.give_back(self, bucket);
         true
     }
 
@@ -271,7 +298,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
                 if let Some(item) = new {
                     self.discard(item);
                 }
-                E::unreserve(self, bucket, reservation);
+                reservation.give_back(self, bucket);
                 return false;
             }
             let item = *new.get_or_insert_with(|| self.make(key, value));

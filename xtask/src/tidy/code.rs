@@ -5,12 +5,15 @@ use super::{Fault, Source};
 /// The longest that a file may be.
 const LINES_MAX: usize = 650;
 
-/// The only crates with unsafe code: the index, and the calls into C++ maps that it is compared with.
-const UNSAFE_CRATES: &[&str] = &["crates/hotring-index/", "crates/hotring-cpp-peers/"];
+/// The only crates with unsafe code: the index, its other engines, and the calls into C++ maps that they
+/// are compared with.
+const UNSAFE_CRATES: &[&str] =
+    &["crates/hotring-index/", "crates/hotring-engines/", "crates/hotring-cpp-peers/"];
 
 /// The crates to which time, randomness, threads and network come in as arguments.
 const PURE: &[&str] = &[
     "crates/hotring-index/src/",
+    "crates/hotring-engines/src/",
     "crates/hotring-store/src/",
     "crates/hotring-protocol/src/",
     "crates/hotring-log/src/",

@@ -2,9 +2,8 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
-use hotring_index::{
-    Bytes, Chaining, Config, GCuckoo, Growth, Index, Mercury, OsMutex, Ring, TestAndSet, U64,
-};
+use hotring_engines::{Chaining, GCuckoo, Mercury, OsMutex, TestAndSet};
+use hotring_index::{Bytes, Config, Growth, Index, Ring, U64};
 
 use super::bytes::Written;
 use super::oracle::Oracle;

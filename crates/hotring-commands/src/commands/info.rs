@@ -337,7 +337,7 @@ fn cluster(_: &Facts<'_>, text: &mut String) {
 /// What the index does: the figures that tell whether it finds items quickly.
 fn index(f: &Facts<'_>, text: &mut String) {
     let s = &f.store.index;
-    field(text, "index_engine", f.server.store.engine().name());
+    field(text, "index_engine", f.server.store.engine());
     field(text, "index_items", s.items);
     field(text, "index_item_bytes", s.bytes);
     field(text, "index_slots", s.slots);

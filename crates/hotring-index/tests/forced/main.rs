@@ -5,16 +5,18 @@
 //! A binary of its own: what is forced is forced for the whole process.
 #![cfg(debug_assertions)]
 
+use hotring_engines::Chaining;
+use hotring_engines::rare as engines;
 use hotring_index::rare::{Step, force, taken};
 use hotring_index::{
-    Action, Bytes, Chaining, Config, Engine, Expiry, Growth, Index, NewValue, RcuCounts, Ring,
-    Session, Strategy, U64,
+    Action, Bytes, Config, Engine, Expiry, Growth, Index, NewValue, RcuCounts, Ring, Session,
+    Strategy, U64,
 };
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// The steps that depend on a lost compare-exchange.
-const FORCED: [Step; 11] = [
+const FORCED: [Step; 9] = [
     Step::LinkLost,
     Step::ReplaceLost,
     Step::KillLost,
@@ -24,8 +26,17 @@ const FORCED: [Step; 11] = [
     Step::MoveLost,
     Step::SplitLost,
     Step::DoomLost,
-    Step::FreezeLost,
-    Step::SealLost,
+];
+
+/// Those of chains: their own, and those that they have in common with the ring.
+const FORCED_IN_CHAINS: [engines::Step; 7] = [
+    engines::Step::LinkLost,
+    engines::Step::ReplaceLost,
+    engines::Step::KillLost,
+    engines::Step::CutLost,
+    engines::Step::UnlinkLeft,
+    engines::Step::FreezeLost,
+    engines::Step::SealLost,
 ];
 
 struct Random(u64);
@@ -177,5 +188,9 @@ fn every_way_out_of_bad_luck_is_taken_and_right() {
     for step in FORCED {
         println!("{step:?}: {}", taken(step));
         assert!(taken(step) > 0, "{step:?} was never taken");
+    }
+    for step in FORCED_IN_CHAINS {
+        println!("chains, {step:?}: {}", engines::taken(step));
+        assert!(engines::taken(step) > 0, "{step:?} was never taken in chains");
     }
 }

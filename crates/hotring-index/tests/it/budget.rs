@@ -1,13 +1,14 @@
 //! The limit of all memory: it holds, it says why, and it goes away with what is removed.
 
-use hotring_index::{AnyIndex, AnySession, Config, EngineChoice, Expiry, NewValue, Refused};
+use hotring_engines::EngineChoice;
+use hotring_index::{AnyIndex, AnySession, Config, Expiry, NewValue, Refused};
 
 const MAX: u64 = 4 << 20;
 /// What one session may be above it: what it takes between two looks, and one operation.
 const SLACK: u64 = (16 << 10) + 1_000;
 
 fn index(engine: EngineChoice) -> AnyIndex {
-    let index = AnyIndex::new(engine, Config { slots_max: 1 << 18, ..Config::default() });
+    let index = engine.open(Config { slots_max: 1 << 18, ..Config::default() });
     let index = index.expect("a valid configuration");
     index.set_memory_max(MAX);
     index

@@ -1,10 +1,8 @@
 //! Every engine in every valid combination of the settings that must not change an answer.
 
 use crate::u64s::config;
-use hotring_index::{
-    Atomicity, Config, Engine, Expander, GCuckooConfig, Growth, Index, MercuryConfig, RcuCounts,
-    Strategy, U64,
-};
+use hotring_engines::{Atomicity, Expander, GCuckooConfig, MercuryConfig};
+use hotring_index::{Config, Engine, Growth, Index, RcuCounts, Strategy, U64};
 
 /// An engine, whatever its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,14 +75,14 @@ macro_rules! with_engine {
             crate::shapes::Shape::Ring3 => $function::<hotring_index::Ring<3>>($($argument),*),
             crate::shapes::Shape::Ring7 => $function::<hotring_index::Ring<7>>($($argument),*),
             crate::shapes::Shape::MercuryTas => {
-                $function::<hotring_index::Mercury<hotring_index::TestAndSet>>($($argument),*)
+                $function::<hotring_engines::Mercury<hotring_engines::TestAndSet>>($($argument),*)
             }
             crate::shapes::Shape::MercuryMutex => {
-                $function::<hotring_index::Mercury<hotring_index::OsMutex>>($($argument),*)
+                $function::<hotring_engines::Mercury<hotring_engines::OsMutex>>($($argument),*)
             }
-            crate::shapes::Shape::Chaining => $function::<hotring_index::Chaining>($($argument),*),
-            crate::shapes::Shape::GCuckoo1 => $function::<hotring_index::GCuckoo<1>>($($argument),*),
-            crate::shapes::Shape::GCuckoo4 => $function::<hotring_index::GCuckoo<4>>($($argument),*),
+            crate::shapes::Shape::Chaining => $function::<hotring_engines::Chaining>($($argument),*),
+            crate::shapes::Shape::GCuckoo1 => $function::<hotring_engines::GCuckoo<1>>($($argument),*),
+            crate::shapes::Shape::GCuckoo4 => $function::<hotring_engines::GCuckoo<4>>($($argument),*),
         }
     };
 }
@@ -147,9 +145,9 @@ fn mercury_modes() -> Vec<(Shape, Config)> {
     let mut all = Vec::new();
     for shape in [Shape::MercuryTas, Shape::MercuryMutex] {
         for expander in [Expander::Sessions, Expander::Thread] {
-            let mercury = MercuryConfig { expander };
+            let engine = MercuryConfig { expander }.into();
             let base = Config { seed: config(Strategy::Vote).seed, ..Config::default() };
-            all.push((shape, Config { mercury, huge_pages: false, ..base }));
+            all.push((shape, Config { engine, huge_pages: false, ..base }));
         }
     }
     all
@@ -171,13 +169,14 @@ fn gcuckoo_modes() -> Vec<(Shape, Config)> {
     let mut all = Vec::new();
     for shape in [Shape::GCuckoo1, Shape::GCuckoo4] {
         for (atomicity, cache_entries, page_buckets) in modes {
-            let gcuckoo = GCuckooConfig {
+            let settings = GCuckooConfig {
                 atomicity,
                 cache_entries,
                 page_buckets,
                 ..GCuckooConfig::default()
             };
-            let config = Config { gcuckoo, huge_pages: false, ..config(Strategy::Vote) };
+            let engine = settings.into();
+            let config = Config { engine, huge_pages: false, ..config(Strategy::Vote) };
             // Not every architecture has each mode.
             if is_valid(shape, &config) {
                 all.push((shape, config));

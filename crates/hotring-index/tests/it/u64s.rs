@@ -1,6 +1,7 @@
 //! The u64 index against a HashMap, for every strategy and slot shape.
 
-use hotring_index::{ChainingHash, Config, Growth, HotRing, Strategy, U64};
+use hotring_engines::ChainingHash;
+use hotring_index::{Config, Growth, HotRing, Strategy, U64};
 use std::collections::HashMap;
 
 /// A small generator: tests name their seed.

@@ -23,8 +23,9 @@ mod operate;
 mod scenarios;
 mod world;
 
+use hotring_engines::{Chaining, Mercury, OsMutex, TestAndSet};
 use hotring_index::checks::{Checked, Fault};
-use hotring_index::{Chaining, Mercury, OsMutex, Ring, Strategy, TestAndSet};
+use hotring_index::{Ring, Strategy};
 use world::{Report, Run, Scenario, explore};
 
 /// More than half of all the time, and what smaller scenarios and shuttle's larger ones look at as well: for

@@ -2,8 +2,9 @@
 
 use crate::history::Op;
 use crate::notes;
+use hotring_engines::{Atomicity, GCuckooConfig};
 use hotring_index::checks::{Fault, Reclaim};
-use hotring_index::{Atomicity, Config, GCuckooConfig, Growth, Noting, RcuCounts, Strategy};
+use hotring_index::{Config, Growth, Noting, RcuCounts, Strategy};
 
 /// Most keys of a run.
 pub const KEYS_MAX: usize = 4;
@@ -278,12 +279,13 @@ impl Shape {
             Form::Chains | Form::Mercury | Form::MercuryMutex => config,
             Form::GCuckoo1 | Form::GCuckoo4 => Config {
                 slots_max: 4 * SLOTS_MAX,
-                gcuckoo: GCuckooConfig {
+                engine: GCuckooConfig {
                     atomicity: *random.of(&[Atomicity::Optimistic, Atomicity::Lock]),
                     cache_entries: *random.of(&[0, 2]),
                     page_buckets: *random.of(&[1, 2]),
                     ..GCuckooConfig::default()
-                },
+                }
+                .into(),
                 ..config
             },
         }

@@ -6,7 +6,8 @@ use crate::gcuckoo;
 use crate::history::Op;
 use crate::plan::{Action, Form, Items, Pick, Place, Script, Shape};
 use crate::renewal::renewal;
-use hotring_index::{Chaining, Mercury, RcuCounts, Ring, Strategy, TestAndSet};
+use hotring_engines::{Chaining, Mercury, TestAndSet};
+use hotring_index::{RcuCounts, Ring, Strategy};
 use std::sync::Arc;
 
 /// A bit of everything.

@@ -89,7 +89,7 @@ const fn gauge(
 
 pub(super) static METRICS: &[Metric] = &[
     gauge("build_info", "1, with the version and the index engine as labels", |f, l| {
-        let engine = f.facts.server.store.engine().name();
+        let engine = f.facts.server.store.engine();
         l.labelled(&[("version", env!("CARGO_PKG_VERSION")), ("engine", engine)], 1);
     }),
     gauge("start_time_seconds", "When the server started, in Unix seconds", |f, l| {

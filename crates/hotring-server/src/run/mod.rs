@@ -278,7 +278,6 @@ pub(crate) fn prepare<S: Storage + 'static>(
         None => random_id()?,
     };
     let options = Options {
-        engine,
         // A snapshot is in the order of the hash, and is read faster by the same one.
         seed: [0, 8].map(|at| u64::from_le_bytes(id[at..at + 8].try_into().expect("eight bytes"))),
         key_len_max: config.key_len_max,
@@ -289,7 +288,8 @@ pub(crate) fn prepare<S: Storage + 'static>(
         cas_base: clock::unix_ms() << CAS_BITS,
         index: IndexConfig { checksum: config.checksum, ..index },
     };
-    let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
+    let store = Store::open_with(options, |config| engine.open(config))
+        .map_err(|e| StartError::new(format!("cannot start: {e}")))?;
     config.limit_memory(&store).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     store.date_accesses(clock::unix_ms());
     let server = Arc::new(Server::new(Parts {
