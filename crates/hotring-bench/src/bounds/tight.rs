@@ -223,7 +223,7 @@ fn unread(
     let mut clients = subject.connect_all()?;
     // Sent to each of them, three times what may be in memory, and what the kernel takes of it.
     let count = (3 * maxmemory + READERS as u64 * (6 << 20)) / READERS as u64 / 1000;
-    values::by_all(&mut clients, count, "tell", push, |reply| reply.map(drop))?;
+    values::by_all(&mut clients, count, "tell", push, is_answer)?;
     Ok(readers)
 }
 
@@ -274,8 +274,9 @@ fn scripts(maxmemory: u64, subject: &Subject) -> Result<Vec<Client>> {
 
 fn names(maxmemory: u64, subject: &Subject) -> Result<Vec<Client>> {
     const CLIENTS: usize = 12;
-    // Each is in two lists; together they take about a quarter of the limit.
-    let each = maxmemory as usize / 4 / CLIENTS / (2 * NAME_LEN + 160);
+    // Each is in two lists; together they take about an eighth of the limit, and the
+    // requests and replies half as much.
+    let each = maxmemory as usize / 8 / CLIENTS / (2 * NAME_LEN + 160);
     let watched = (each / 3).min(900);
     fill(maxmemory, subject)?;
     let mut clients = Vec::new();

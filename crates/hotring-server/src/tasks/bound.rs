@@ -42,6 +42,9 @@ const CHANGE_PARTS: u64 = 256;
 const EVICT_MAX: Duration = Duration::from_millis(20);
 /// What moving items together takes of each look where the process is above what it may be.
 const MOVE_MAX: Duration = Duration::from_millis(5);
+/// The same where it is above by more than one part in so many of the limit.
+const MOVE_MUCH: Duration = Duration::from_millis(40);
+const MUCH_PARTS: u64 = 16;
 
 /// Free memory between items that does not count at `maxmemory`: one part in so many of that, and a chunk.
 const WASTE_SPARED: u64 = 100;
@@ -127,7 +130,8 @@ impl Guard {
             evict(server, store, &config);
         }
         if over > 0 && max != u64::MAX {
-            compact(store, clock::monotonic() + MOVE_MAX);
+            let time = if over > max / MUCH_PARTS { MOVE_MUCH } else { MOVE_MAX };
+            compact(store, clock::monotonic() + time);
         }
         store.collect();
     }
