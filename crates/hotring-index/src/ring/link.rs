@@ -107,9 +107,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         let k = hints.iter().position(|word| {
             // ORDERING: Relaxed, the CAS validates it.
             let is_free = word.load(Ordering::Relaxed) == 0;
-            // ORDERING: Relaxed: the item is linked after, with Release, so that who comes after the
-            // insert sees the reservation. The word was empty: there is no claim to take over.
-            let cas = || word.compare_exchange(0, reserved, Ordering::Relaxed, Ordering::Relaxed);
+            // ORDERING: Acquire: who finds our item here, where another one was, must see that the line
+            // is not complete any more, which was published when the word was emptied (I9).
+            let cas = || word.compare_exchange(0, reserved, Ordering::Acquire, Ordering::Relaxed);
             is_free && cas().is_ok()
         })?;
         sometimes!(Reserved);
