@@ -276,10 +276,11 @@ fn is_waste(full: &Full) -> bool {
     live(full).saturating_sub(full.waste_bytes) <= full.max
 }
 
-/// Whether what is too much only waits for readers, and is little.
+/// Whether what is too much only waits for readers, or lies free between items, and is little. Nothing that a session could do
+/// at once makes free memory between items less.
 fn is_little(refused: &Refused) -> bool {
     let Refused::Full(full) = refused else { return false };
-    full.used_bytes <= full.max + full.max / SLACK + CHUNK
+    full.used_bytes.saturating_sub(full.waste_bytes) <= full.max + full.max / SLACK + CHUNK
 }
 
 /// The items as `heat` sees them.
