@@ -6,10 +6,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hotring_protocol::COMMAND_IDS;
-
 use crate::observe::error_kinds::ErrorKinds;
 use crate::observe::histogram::{Distribution, Histogram};
+use crate::table::COMMAND_IDS;
 
 /// A number that one thread writes and any thread reads.
 #[derive(Debug, Default)]

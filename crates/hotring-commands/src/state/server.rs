@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 use std::time::Instant;
 
-use hotring_protocol::{Spec, quoted, specs};
 use hotring_store::Store;
 use hotring_store::index::{Full, Stalled};
 use tokio::sync::watch;
@@ -39,6 +38,7 @@ use crate::state::scrub::Scrubber;
 use crate::state::thread_shared::{AcceptCounters, ThreadShared};
 use crate::state::tls::Tls;
 use crate::state::tracking::Tracking;
+use crate::table::{Spec, quoted, specs};
 
 /// Held by each test that has a stalled thread. Where a log line is met first by a thread that has no
 /// log, `tracing` may drop it from then on for all, also for the test that looks for it.
