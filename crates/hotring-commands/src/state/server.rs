@@ -18,12 +18,12 @@ use crate::host::clock;
 use crate::host::fiber;
 use crate::observe::ages::Ages;
 use crate::observe::big_keys::BigKeys;
-use crate::observe::counters::{CommandTotals, Counters};
+use crate::observe::by_command::CommandTotals;
+use crate::observe::counters::{AcceptCounters, Base, Counters, Totals};
 use crate::observe::latency::Latency;
 use crate::observe::rates::Rates;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::throttle::Throttle;
-use crate::observe::totals::{Base, Totals};
 use crate::settings::config::{Config, LogLevel};
 use crate::state::client::ClientShared;
 use crate::state::durability::Durability;
@@ -35,7 +35,7 @@ use crate::state::pause::ClientPause;
 use crate::state::pubsub::PubSub;
 use crate::state::scripts::Scripts;
 use crate::state::scrub::Scrubber;
-use crate::state::thread_shared::{AcceptCounters, ThreadShared};
+use crate::state::thread_shared::ThreadShared;
 use crate::state::tls::Tls;
 use crate::state::tracking::Tracking;
 use crate::table::{Spec, quoted, specs};
@@ -415,14 +415,10 @@ impl Server {
 
     /// The counters of all threads since the start.
     pub fn totals_ever(&self) -> Totals {
-        let mut totals = Totals {
-            accepted: self.accepts.accepted.value(),
-            rejected: self.accepts.rejected.value(),
-            protected: self.accepts.protected.value(),
-            ..Totals::default()
-        };
-        self.threads.iter().for_each(|t| totals.add(&t.counters));
-        totals.add(&self.background);
+        let mut totals = Totals::default();
+        self.threads.iter().for_each(|t| t.counters.add_to(&mut totals));
+        self.background.add_to(&mut totals);
+        self.accepts.add_to(&mut totals);
         totals.expire_lag.add(&self.expirer.lag);
         totals.evicted_keys = self.store.stats().evicted;
         totals
