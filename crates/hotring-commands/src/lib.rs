@@ -19,6 +19,7 @@ pub mod observe;
 pub mod script;
 pub mod settings;
 pub mod state;
+pub mod table;
 
 #[cfg(fuzzing)]
 pub use exec::fuzzing;

@@ -28,7 +28,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hotring_protocol::{ArgsView, KeptArgs, lookup};
+use hotring_protocol::{ArgsView, KeptArgs};
 use mlua::{ChunkMode, Error, Function, Lua, LuaOptions, StdLib, Table, Value};
 
 use crate::settings::config::Config;
@@ -36,6 +36,7 @@ use crate::state::context::Context;
 use crate::state::failure::Failure;
 use crate::state::interpreter::{Ended, Interpreter, Run};
 use crate::state::scripts::{Reach, Script, Scripts, Sha};
+use crate::table::lookup;
 use args::{Bounded, collect};
 use call::Caller;
 use state::{State, Stop};

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 use std::time::Instant;
 
-use hotring_protocol::{Spec, quoted, specs};
 use hotring_store::Store;
 use hotring_store::index::{Full, Stalled};
 use tokio::sync::watch;
@@ -19,12 +18,12 @@ use crate::host::clock;
 use crate::host::fiber;
 use crate::observe::ages::Ages;
 use crate::observe::big_keys::BigKeys;
-use crate::observe::counters::{CommandTotals, Counters};
+use crate::observe::by_command::CommandTotals;
+use crate::observe::counters::{AcceptCounters, Base, Counters, Totals};
 use crate::observe::latency::Latency;
 use crate::observe::rates::Rates;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::throttle::Throttle;
-use crate::observe::totals::{Base, Totals};
 use crate::settings::config::{Config, LogLevel, memory};
 use crate::state::bound;
 use crate::state::client::{ClientShared, Inboxes};
@@ -37,9 +36,10 @@ use crate::state::pause::ClientPause;
 use crate::state::pubsub::PubSub;
 use crate::state::scripts::Scripts;
 use crate::state::scrub::Scrubber;
-use crate::state::thread_shared::{AcceptCounters, ThreadShared};
+use crate::state::thread_shared::ThreadShared;
 use crate::state::tls::Tls;
 use crate::state::tracking::Tracking;
+use crate::table::{Spec, quoted, specs};
 
 /// Held by each test that has a stalled thread. Where a log line is met first by a thread that has no
 /// log, `tracing` may drop it from then on for all, also for the test that looks for it.
@@ -425,14 +425,10 @@ impl Server {
 
     /// The counters of all threads since the start.
     pub fn totals_ever(&self) -> Totals {
-        let mut totals = Totals {
-            accepted: self.accepts.accepted.value(),
-            rejected: self.accepts.rejected.value(),
-            protected: self.accepts.protected.value(),
-            ..Totals::default()
-        };
-        self.threads.iter().for_each(|t| totals.add(&t.counters));
-        totals.add(&self.background);
+        let mut totals = Totals::default();
+        self.threads.iter().for_each(|t| t.counters.add_to(&mut totals));
+        self.background.add_to(&mut totals);
+        self.accepts.add_to(&mut totals);
         totals.expire_lag.add(&self.expirer.lag);
         totals.evicted_keys = self.store.stats().evicted;
         totals

@@ -7,11 +7,11 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use hotring_protocol::CommandId;
 use hotring_store::Stamp;
 
 use super::inbox::{Inbox, Inboxes};
 use crate::state::tracking;
+use crate::table::CommandId;
 
 /// How somebody else has ended a wait (CLIENT UNBLOCK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,12 +44,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use hotring_protocol::{ArgsView, Flags, Group, Spec, Version};
+use hotring_protocol::{ArgsView, Version};
 use hotring_store::Observer;
 
 use crate::settings::config::{Config, memory};
 use crate::state::client::{Client, ClientShared};
 use crate::state::server::Server;
+use crate::table::{Flags, Group, Spec};
 use prefixes::Prefixes;
 use table::{ENTRY_LEN, Place, Size, Table};
 

@@ -1,10 +1,10 @@
 //! The one table of commands.
 //!
-//! `list.rs` holds it, written with what is in `define.rs`. From it come the name lookup and the
-//! check of the number of arguments ([`resolve`]), the [`CommandId`] that dispatch switches over, the replies
-//! of `COMMAND` (`reply.rs`), the place of the keys in a request (`keys.rs`), and the
-//! page of documentation (`markdown.rs`). A command that is not in the table does not
-//! exist; one that is there is served.
+//! `list.rs` and `sublist.rs` hold it, written with what is in `define.rs`. From it come the name lookup and the
+//! check of the number of arguments ([`resolve`]), the [`CommandId`], the replies
+//! of `COMMAND` (`reply.rs`), the place of the keys in a request (`keys.rs`), the
+//! page of documentation (`markdown.rs`), and the handlers in `crate::commands`, by id. A command that is not in the
+//! table does not exist; one that is there is served.
 
 mod define;
 mod flags;
@@ -14,20 +14,23 @@ mod lookup;
 mod markdown;
 mod redis;
 mod reply;
+mod sublist;
 mod syntax;
 
 pub use flags::{Categories, Flags};
 pub use keys::{Access, KeyRange};
 pub use list::CommandId;
-pub use lookup::{CommandError, lookup, lookup_full, quoted, resolve};
+pub(crate) use list::all_commands;
+pub use lookup::{CommandError, called, lookup, lookup_full, quoted, resolve};
 pub use markdown::markdown;
 pub use redis::{RedisCommand, is_redis_command, redis_commands};
 pub use reply::{command_docs, command_info};
+pub(crate) use sublist::with_subcommands;
 
 /// One command or subcommand.
 #[derive(Debug)]
 pub struct Spec {
-    /// What dispatch switches over.
+    /// Its number, which counters and handlers are found by.
     pub id: CommandId,
     /// Lower-case name; of a subcommand with its parent's, as `client|id`.
     pub name: &'static str,

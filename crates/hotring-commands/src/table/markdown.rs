@@ -14,8 +14,8 @@ pub fn markdown() -> String {
 fn write_page(page: &mut String) -> fmt::Result {
     page.push_str(
         "# Commands\n\n\
-         Generated from the table of commands in `crates/hotring-protocol/src/table/list.rs` by\n\
-         `cargo run -p hotring-protocol --example commands`; change it there.\n\n\
+         Generated from the table of commands in `crates/hotring-commands/src/table/list.rs` by\n\
+         `cargo run -p hotring-commands --example commands`; change it there.\n\n\
          Upper-case words stand for themselves, lower-case words for values. Brackets enclose\n\
          what may be left out, bars separate alternatives, dots repeat. *Since* is the version\n\
          of Redis that a command first came with; `hotring` marks those that Redis does not have.\n",

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{CommandId, Spec, is_redis_command, list, subcommands};
-use crate::args::ArgsView;
+use hotring_protocol::{ArgsView, Called};
 
 /// Places of the hash table; over three times the number of commands.
 const PLACES: usize = 512;
@@ -106,12 +106,11 @@ fn unknown(request: ArgsView<'_>) -> CommandError<'_> {
     }
 }
 
-impl Spec {
-    /// Whether a request's first argument and the number of its arguments are all that tells that it calls
-    /// this command.
-    pub(crate) fn is_told_by_its_name(&self) -> bool {
-        self.parent.is_none() && !has_subcommands(self.id)
-    }
+/// [`resolve`] for [`Starts`](hotring_protocol::Starts).
+pub fn called(request: ArgsView<'_>) -> Option<Called<&'static Spec>> {
+    let spec = resolve(request).ok()?;
+    let by_name_alone = spec.parent.is_none() && !has_subcommands(spec.id);
+    Some(Called { command: spec, by_name_alone })
 }
 
 fn subcommand<'a>(

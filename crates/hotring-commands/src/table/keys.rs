@@ -1,8 +1,8 @@
 //! Which arguments of a request are keys.
 
 use super::Spec;
-use crate::args::ArgsView;
-use crate::number::parse_i64;
+use hotring_protocol::ArgsView;
+use hotring_protocol::parse_i64;
 
 /// A run of arguments that are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use super::syntax::{Argument, Kind, parse};
 use super::*;
-use crate::{Args, ArgsView, Decoder, Limits, Version, Writer};
+use crate::host::random::Random;
+use hotring_protocol::{Args, ArgsView, Decoder, Limits, Version, Writer};
 
 fn with_request<R>(line: &str, f: impl FnOnce(ArgsView<'_>) -> R) -> R {
     let (input, mut args) = (format!("{line}\n").into_bytes(), Args::new());
@@ -245,6 +246,25 @@ fn uses_of_keys_follow_the_options() {
             assert_eq!(found.join(" "), uses, "{line}");
             let places = spec.uses_of(request).map(|(place, _)| request.at(place));
             assert!(places.eq(spec.keys_of(request)), "{line}");
+        });
+    }
+}
+
+#[test]
+fn no_request_makes_the_table_panic() {
+    let mut random = Random::new(7);
+    let words = ["get", "EVAL", "client", "ID", "bitop", "9223372036854775807", "-1", "0", "2", ""];
+    for _ in 0..20_000 {
+        let n = 1 + random.next() % 6;
+        let line: Vec<String> = (0..n)
+            .map(|_| format!("\"{}\"", words[(random.next() % words.len() as u64) as usize]))
+            .collect();
+        with_request(&line.join(" "), |request| {
+            let by_name = lookup(&request[0]);
+            for spec in by_name.into_iter().chain(resolve(request)) {
+                assert!(spec.keys_of(request).count() <= request.len());
+                assert!(spec.uses_of(request).all(|(place, _)| place < request.len()));
+            }
         });
     }
 }

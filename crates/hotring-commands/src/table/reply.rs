@@ -2,7 +2,7 @@
 
 use super::syntax::{self, Argument, Kind};
 use super::{KeyRange, Spec, subcommands};
-use crate::resp::Writer;
+use hotring_protocol::Writer;
 
 /// Writes one command as an element of the replies of `COMMAND` and `COMMAND INFO`.
 pub fn command_info(spec: &Spec, reply: &mut Writer<'_>) {

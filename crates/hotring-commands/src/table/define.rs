@@ -3,16 +3,16 @@
 
 use super::{Access, Flags, KeyRange};
 
-/// Makes the ids and the two tables from the list.
-macro_rules! table {
+/// Makes the ids and the two tables from the list. Leaves the handlers out.
+macro_rules! specs {
     (
         commands {
             $($id:ident = $name:literal $arity:literal $group:ident
-                $(. $set:ident ( $($value:expr),* ))*;)*
+                => $handler_mod:ident::$handler:ident $(. $set:ident ( $($value:expr),* ))*;)*
         }
         subcommands {
             $($sub:ident of $parent:ident = $sub_name:literal $sub_arity:literal $sub_group:ident
-                $(. $sub_set:ident ( $($sub_value:expr),* ))*;)*
+                => $sub_mod:ident::$sub_handler:ident $(. $sub_set:ident ( $($sub_value:expr),* ))*;)*
         }
     ) => {
         /// Every command and subcommand.
@@ -36,7 +36,7 @@ macro_rules! table {
         pub(super) const PARENTS: u128 = 0 $(| 1 << CommandId::$parent as u32)*;
     };
 }
-pub(super) use table;
+pub(super) use specs;
 
 pub(super) const FAST: Flags = Flags::FAST;
 pub(super) const READ: Flags = Flags::READONLY;
