@@ -118,7 +118,8 @@ mod tests {
     fn settings_for_research_stand_apart() {
         let (short, long) = (cli().render_help().to_string(), cli().render_long_help().to_string());
         assert!(short.contains("--port") && !short.contains("--index"), "{short}");
-        let (usual, research) = long.split_once("\nResearch engines:\n").expect("a heading");
+        let (usual, rest) = long.split_once("\nResearch engines:\n").expect("a heading");
+        let (research, _examples) = rest.split_once("\nEvery setting").expect("an end");
         assert!(usual.contains("--port") && !usual.contains("--index"), "{usual}");
         let names = ["--index <", "--index-period", "--mercury-locking", "--gcuckoo-slots"];
         assert!(names.iter().all(|name| research.contains(name)), "{research}");
