@@ -176,6 +176,11 @@ impl AnyIndex {
         each_index!(&self.index, index => index.buffer(capacity))
     }
 
+    /// As [`Index::set_memory_spare`].
+    pub fn set_memory_spare(&self, bytes: u64) {
+        each_index!(&self.index, index => index.set_memory_spare(bytes));
+    }
+
     /// As [`Index::set_memory_beside`].
     pub fn set_memory_beside(&self, bytes: u64) {
         each_index!(&self.index, index => index.set_memory_beside(bytes));

@@ -109,6 +109,13 @@ impl<K: Kind, E: Engine> Index<K, E> {
         self.shared.budget.set_beside(bytes);
     }
 
+    /// Says how much may be held beyond the limit because it lies free between items. What is more counts as used, after
+    /// items have been moved together; `u64::MAX`, as at the beginning: nothing counts. The nearer to nothing, the more is
+    /// moved.
+    pub fn set_memory_spare(&self, bytes: u64) {
+        self.shared.budget.set_spare(bytes);
+    }
+
     /// Memory for about so many bytes that are to become a value ([`Buffer`]).
     ///
     /// # Errors

@@ -98,6 +98,7 @@ pub use gcuckoo::{
 pub use gcuckoo::{GCuckoo, GCuckooStats};
 pub use item::Kind;
 pub use limit::Stalled;
+pub use memory::trim_heap;
 pub use mercury::{Locking, Mercury, NoLock, OsMutex, TestAndSet};
 #[doc(hidden)]
 pub use prefetch::prefetch_value;

@@ -34,6 +34,15 @@ pub(crate) unsafe fn give_back(start: NonNull<u8>, len: usize) -> bool {
     unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) == 0 }
 }
 
+/// Has the process's allocator give back the pages that it keeps and nobody uses. It walks over all that it has.
+pub fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it may be called at any time, by any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Anonymous memory of whole pages, whose addresses fit into links. It reads as zeros.
 #[cfg_attr(any(loom, shuttle, hotring_plain_arena), allow(dead_code))]
 pub(crate) fn map_pages(len: usize) -> io::Result<NonNull<u8>> {

@@ -1,7 +1,7 @@
 //! The shared state of an index, and what a session adds to it.
 
 use crate::arena::{Arena, LocalArena, footprint};
-use crate::budget::{Budget, Full, LOOK, Refused};
+use crate::budget::{Budget, LOOK, LOOK_SHORT, Refused};
 use crate::bytes::Damaged;
 use crate::bytes::block::Blocks;
 use crate::compact::Compaction;
@@ -14,6 +14,8 @@ use crate::ring::Ring;
 use crate::sync::{Arc, Mutex, Ordering, TallyU64};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+
+mod admit;
 
 /// The size with which an item is retired that has something elsewhere is odd, which footprints are not.
 const HAS_MORE: usize = 1;
@@ -35,13 +37,6 @@ fn release_more<K: Kind>(kind: &K, retired: &Retired) -> usize {
 
 /// Versions that a session draws from the shared counter at a time.
 const VERSION_BLOCK: u64 = 1024;
-
-/// Times that a write at the limit of all memory looks for some that can be freed: a grace period takes
-/// three, if nobody is pinned meanwhile.
-const FULL_ROUNDS: usize = 8;
-
-/// Items among which it looks each time.
-const SWEPT: usize = 64;
 
 pub(crate) struct Shared<K: Kind, E: Engine> {
     pub(crate) kind: K,
@@ -92,40 +87,6 @@ impl<K: Kind, E: Engine> Shared<K, E> {
     /// Bytes of all items, those included that wait for readers.
     pub(crate) fn item_bytes(&self) -> u64 {
         self.sum(|record| record.item_bytes.load()).max(0).cast_unsigned()
-    }
-
-    fn used_bytes(&self) -> u64 {
-        let beside = self.engine.table_bytes() + self.budget.beside();
-        self.item_bytes() + self.blocks.bytes() + beside
-    }
-
-    /// Whether there is memory for a table of twice the size. Lookups are slower without, but nothing is
-    /// refused for it.
-    pub(crate) fn may_double(&self) -> bool {
-        let max = self.budget.max();
-        max == u64::MAX || self.used_bytes() + self.engine.table_bytes() <= max
-    }
-
-    /// Looks whether memory for so many bytes more is to be had, and shows all sessions whether there is
-    /// any.
-    pub(crate) fn look_at_memory(&self, more: u64) -> Result<(), Full> {
-        if self.budget.max() == u64::MAX {
-            self.collector.shown().show_full(false);
-            return Ok(());
-        }
-        let used = self.used_bytes();
-        let limbo = self.collector.limbo_bytes().max(0).cast_unsigned() + self.blocks.dying_bytes();
-        self.collector.shown().show_full(self.budget.check(used, limbo).is_err());
-        self.budget.check(used.saturating_add(more), limbo)
-    }
-
-    /// As [`look_at_memory`](Self::look_at_memory), for who wants to go on: pages that nobody uses, and that would go
-    /// back to the system by and by, go at once as far as they are in the way.
-    fn look_again(&self, more: u64) -> Result<(), Full> {
-        self.look_at_memory(more).or_else(|full| {
-            self.blocks.give_back(full.used_bytes - full.max);
-            self.look_at_memory(more)
-        })
     }
 }
 
@@ -193,6 +154,8 @@ pub(crate) struct Local<E: Engine> {
     pub(crate) removals: u32,
     /// Bytes that may be taken before the next look at how much memory is used.
     until_look: i64,
+    /// What it was after the last one.
+    look: i64,
     random: u64,
     versions: std::ops::Range<u64>,
     /// Whether accesses are noted in items.
@@ -222,6 +185,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
             inserts: 0,
             removals: 0,
             until_look: LOOK as i64,
+            look: LOOK as i64,
             random: seed | 1,
             versions: 0..0,
             noted: true,
@@ -242,90 +206,6 @@ impl<K: Kind, E: Engine> Session<K, E> {
 
     pub(crate) fn shared(&self) -> &Shared<K, E> {
         &self.shared
-    }
-
-    /// Asks whether an operation that takes memory may begin: not while more than
-    /// [`Config::limbo_max`] bytes of removed items wait for a session that stays pinned, nor while more
-    /// is used than [`Index::set_memory_max`](crate::Index::set_memory_max) says. Nothing
-    /// else asks: without this call before each insert and each update, a stalled reader lets
-    /// memory grow without bound. Removals and reads need not ask.
-    ///
-    /// Costs one load. Over a limit it costs up to eight collections, each of which frees up to
-    /// 1,024 items; looks at every session's record; and a walk over some hundred items.
-    ///
-    /// # Errors
-    /// Who is in the way, and of how much: as soon as that session goes on, writes are admitted. Or how
-    /// much is used: as soon as something is removed and no session can see it any more, writes are admitted.
-    #[inline(always)]
-    pub fn admit(&mut self) -> Result<(), Refused> {
-        if self.local.participant.is_refusing() { self.admit_more(0) } else { Ok(()) }
-    }
-
-    /// As [`admit`](Self::admit), for an operation that takes so many bytes. Where these are few,
-    /// `admit` does. O(sessions).
-    ///
-    /// # Errors
-    /// As `admit`.
-    pub fn admit_bytes(&mut self, bytes: usize) -> Result<(), Refused> {
-        self.admit_more(bytes as u64)
-    }
-
-    /// Whether there was a reason to refuse what takes memory when that was last looked at. Costs one load.
-    #[inline(always)]
-    pub fn is_refusing(&self) -> bool {
-        self.local.participant.is_refusing()
-    }
-
-    /// As [`admit_bytes`](Self::admit_bytes), for who makes room by removing items: at the limit of all
-    /// memory it frees only what can be freed at once.
-    ///
-    /// # Errors
-    /// As `admit`.
-    pub fn look_for_room(&mut self, bytes: usize) -> Result<(), Refused> {
-        if self.local.participant.is_over_limit() {
-            self.admit_over_limit()?;
-        }
-        if self.shared.look_again(bytes as u64).is_ok() {
-            return Ok(());
-        }
-        if self.local.participant.has_garbage() {
-            self.collect_garbage();
-        }
-        self.shared.look_again(bytes as u64).map_err(Refused::Full)
-    }
-
-    #[cold]
-    fn admit_more(&mut self, bytes: u64) -> Result<(), Refused> {
-        if self.local.participant.is_over_limit() {
-            self.admit_over_limit()?;
-        }
-        for _ in 0..FULL_ROUNDS {
-            match self.shared.look_again(bytes) {
-                Ok(()) => return Ok(()),
-                Err(full) if bytes > full.max => return Err(Refused::Full(full)),
-                Err(_) => {}
-            }
-            // What is dead counts until it is freed.
-            self.sweep_some();
-            if self.local.participant.has_garbage() {
-                self.collect_garbage();
-            }
-        }
-        self.shared.look_again(bytes).map_err(Refused::Full)
-    }
-
-    /// Has a part of the table let go of dead versions that nobody has come by.
-    fn sweep_some(&mut self) {
-        let mut pinned = self.pin();
-        // ORDERING: Relaxed, a place to go on from; two sessions at one place do no harm.
-        let cursor = pinned.shared.sweep_cursor.load(Ordering::Relaxed);
-        let from = E::bucket(&mut pinned, cursor.reverse_bits());
-        let (next, _) = E::scan(&mut pinned, cursor, SWEPT, |_, _| 1);
-        E::sweep(&mut pinned, from, next);
-        // Back it goes only to an item whose hash is damaged.
-        let next = if next <= cursor { 0 } else { next };
-        // ORDERING: Relaxed, as above.
-        pinned.shared.sweep_cursor.store(next, Ordering::Relaxed);
     }
 
     fn admit_over_limit(&mut self) -> Result<(), Refused> {
@@ -561,8 +441,14 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
 
     #[cold]
     fn look_at_memory(&mut self) {
-        self.shared.kind.wrote((LOOK as i64 - self.local.until_look).cast_unsigned());
-        self.local.until_look = LOOK as i64;
+        self.shared.kind.wrote((self.local.look - self.local.until_look).cast_unsigned());
+        self.local.look = LOOK as i64;
+        if self.shared.budget.is_short(self.shared.held_bytes()) {
+            // A block in a cache keeps its chunk, and a few items may begin a new one.
+            self.local.arena.give_back();
+            self.local.look = LOOK_SHORT as i64;
+        }
+        self.local.until_look = self.local.look;
         // Who asks to be admitted next is told.
         let _ = self.shared.look_at_memory(0);
     }

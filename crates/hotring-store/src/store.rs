@@ -277,6 +277,12 @@ impl Store {
         self.eviction.pins.set_bytes_max(bytes);
     }
 
+    /// Says how much may be held beyond the limit of all memory because it lies free between items. More of it counts, after
+    /// items have been moved together. `u64::MAX`, as at the beginning: none counts.
+    pub fn set_memory_spare(&self, bytes: u64) {
+        self.index.set_memory_spare(bytes);
+    }
+
     /// Says how much memory the owner of the store uses beside it that is to count.
     pub fn set_memory_beside(&self, bytes: u64) {
         self.index.set_memory_beside(bytes);
