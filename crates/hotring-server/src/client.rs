@@ -23,6 +23,7 @@ use crate::subscriptions::Subscriptions;
 use crate::tracking;
 use crate::transaction::{Queue, Queued, Transaction};
 
+pub(crate) use inbox::Inboxes;
 pub(crate) use shared::{
     BROADCASTS, BROKEN_REDIRECT, ClientShared, KILLED, Labels, MESSAGES, OVERFLOWED, TRACKING,
     USERS_CHANGED, Unblocked,

@@ -19,6 +19,7 @@ use hotring_store::index::Checksum;
 use hotring_store::{EvictionOptions, EvictionPolicy, Store};
 
 use crate::acl::Secret;
+use crate::bound;
 use crate::durability::LogSettings;
 use crate::engine::IndexSettings;
 use crate::guard::Guard;
@@ -109,6 +110,8 @@ pub struct Config {
     pub unreclaimed_max: usize,
     /// Bytes of data, connections and scripts, above which keys go or what takes more is refused; 0 is no limit.
     pub memory_max: usize,
+    /// The process is this server's alone: what it takes beyond all that is counted counts, too.
+    pub owns_process: bool,
     /// What goes there.
     pub eviction: EvictionOptions,
     /// Somebody has said so. Otherwise nothing goes that is in a log.
@@ -206,6 +209,7 @@ impl Default for Config {
             tracking_memory_max: 128 << 20,
             unreclaimed_max: 1 << 30,
             memory_max: 0,
+            owns_process: false,
             policy_is_chosen: false,
             eviction: EvictionOptions {
                 policy: EvictionPolicy::Heat,
@@ -406,6 +410,7 @@ impl Config {
         }
         store.set_limbo_max(bytes(self.unreclaimed_max));
         store.set_memory_max(bytes(self.memory_max));
+        store.set_memory_spare(bound::spare(self));
         let pinned = if self.memory_max == 0 {
             usize::MAX
         } else {
@@ -413,6 +418,11 @@ impl Config {
         };
         store.set_pinned_max(pinned);
         Ok(())
+    }
+
+    /// Memory that the scripts of a thread may take.
+    pub(crate) fn lua_memory(&self) -> usize {
+        self.lua_memory_max.min(bound::part_of(self.memory_max))
     }
 
     /// The addresses to bind, as text.

@@ -23,6 +23,7 @@ mod ages;
 mod answer;
 mod background;
 mod big_keys;
+mod bound;
 mod client;
 mod clock;
 mod commands;

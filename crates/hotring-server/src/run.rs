@@ -23,7 +23,7 @@ use crate::config::{Config, LogFormat, LogLevel, StartError};
 use crate::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::server::{Parts, Server};
 use crate::{
-    admin, background, clock, deadline, expirer, loading, log, memcached, watchdog, worker,
+    admin, background, bound, clock, deadline, expirer, loading, log, memcached, watchdog, worker,
 };
 
 /// What the thread is called that does the work of the index on which no operation should wait.
@@ -115,6 +115,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
 /// Runs a server until Ctrl-C, SIGTERM or SHUTDOWN. Starts the log, puts `notes` into it, and prints a
 /// greeting.
 pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
+    let config = Config { owns_process: true, ..config };
     let log_level = log::start(config.log_level, config.log_format);
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     let log_format = config.log_format;
@@ -390,6 +391,8 @@ fn start_threads(
         expanding.store.maintain(|| expanding.is_stopping());
     })?);
     let watching = server.clone();
+    let bounded = server.clone();
+    threads.push(spawn(bound::THREAD, move || bound::run(&bounded))?);
     threads.push(spawn(watchdog::THREAD, move || watchdog::watch(&watching))?);
     let expiring = server.clone();
     threads.push(spawn(expirer::THREAD, move || expirer::run(&expiring))?);

@@ -17,7 +17,8 @@ use tokio::sync::watch;
 use crate::acl::{Acl, Reason};
 use crate::ages::Ages;
 use crate::big_keys::BigKeys;
-use crate::client::ClientShared;
+use crate::bound;
+use crate::client::{ClientShared, Inboxes};
 use crate::clock;
 use crate::config::{Config, LogLevel};
 use crate::counters::{CommandTotals, Counter, Counters};
@@ -98,6 +99,9 @@ pub(crate) struct Server {
     pub ages: Ages,
     /// The keys with the largest values.
     pub big_keys: BigKeys,
+    pub bound: bound::Found,
+    /// What waits for all connections to be fetched.
+    pub inboxes: Arc<Inboxes>,
     /// TCP addresses that are really bound.
     pub addresses: Vec<SocketAddr>,
     /// What connections of memcached's protocol share.
@@ -263,6 +267,8 @@ impl Server {
         let latency = Latency::new(config.latency_threshold_ms);
         let slowlog = SlowLog::new(config.slowlog_threshold_us, config.slowlog_len_max);
         let acl = Acl::new(&config.requirepass);
+        let inboxes = Arc::new(Inboxes::default());
+        inboxes.set_max(bound::messages_of(config.memory_max));
         let tracking = Arc::new(Tracking::new(config));
         let is_first = parts.store.set_observer(tracking.clone());
         debug_assert!(is_first, "a store belongs to one server");
@@ -278,6 +284,8 @@ impl Server {
             watcher: OnceLock::new(),
             ages: Ages::default(),
             big_keys: BigKeys::default(),
+            bound: bound::Found::default(),
+            inboxes,
             addresses: parts.addresses,
             memcached: parts.memcached,
             unix_path: parts.unix_path,
@@ -341,6 +349,7 @@ impl Server {
         self.slowlog.set(changed.slowlog_threshold_us, changed.slowlog_len_max);
         self.latency.set_threshold(changed.latency_threshold_ms);
         self.tracking.set_limits(&changed);
+        self.inboxes.set_max(bound::messages_of(changed.memory_max));
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(changed);
         self.renew();
         Ok(())
@@ -414,7 +423,8 @@ impl Server {
     pub(crate) fn enter(&self, peer: String, local: String, thread: usize) -> Arc<ClientShared> {
         // ORDERING: Relaxed, only uniqueness matters.
         let id = self.client_id_last.fetch_add(1, Ordering::Relaxed) + 1;
-        let client = Arc::new(ClientShared::new(id, peer, local, thread, clock::unix_ms()));
+        let client = ClientShared::new(id, peer, local, thread, clock::unix_ms());
+        let client = Arc::new(client.counted_in(&self.inboxes));
         self.lock_clients().insert(id, client.clone());
         client
     }
@@ -592,6 +602,7 @@ impl Server {
         self.stop.send_replace(true);
         self.store.wake_maintenance();
         self.expirer.wake();
+        self.bound.wake();
         if let Some(watcher) = self.watcher.get() {
             watcher.unpark();
         }

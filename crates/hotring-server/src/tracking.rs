@@ -30,7 +30,7 @@
 //!
 //! # Bounds
 //! `tracking-table-max-keys` bounds the keys, `tracking-table-max-memory` what they take together with the lists of
-//! their readers. Above one of them keys are taken out, each shard in turn: by who has just entered some, as many as
+//! their readers, which is a part of `maxmemory` at most. Above one of them keys are taken out, each shard in turn: by who has just entered some, as many as
 //! these have taken, and by the background task, which reaches a limit that was lowered bit by bit.
 //!
 //! Who tracks no more leaves its entries behind. They mean nobody, as who begins again gets another number. A walk in
@@ -47,6 +47,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use hotring_protocol::{ArgsView, Flags, Group, Spec, Version};
 use hotring_store::Observer;
 
+use crate::bound;
 use crate::client::{Client, ClientShared};
 use crate::config::Config;
 use crate::server::Server;
@@ -166,7 +167,12 @@ impl Tracking {
 
     /// Takes the limits from the settings.
     pub(crate) fn set_limits(&self, config: &Config) {
-        self.table.set_limits(config.tracking_keys_max, config.tracking_memory_max);
+        let memory_max = match (config.tracking_memory_max, bound::part_of(config.memory_max)) {
+            (0, usize::MAX) => 0,
+            (0, part) => part,
+            (max, part) => max.min(part),
+        };
+        self.table.set_limits(config.tracking_keys_max, memory_max);
         // ORDERING: Relaxed, here and for all counts: limits and figures that nothing else is read through.
         self.inbox_max.store(config.subscriber_output_max, Ordering::Relaxed);
     }

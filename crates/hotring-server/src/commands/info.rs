@@ -152,7 +152,17 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     let (scripts, scripts_len) = f.server.scripts.counts();
     field(text, "number_of_cached_scripts", scripts);
     field(text, "used_memory_scripts", scripts_len);
+    field(text, "used_memory_lua", f.server.scripts.interpreters());
+    field(text, "used_memory_tracking", f.server.tracking.counts().table.memory);
+    field(text, "used_memory_clients", f.server.clients_memory_beside());
+    // Of these, messages that wait to be fetched.
+    field(text, "used_memory_messages", f.server.inboxes.memory());
+    field(text, "used_memory_table", index.table_bytes);
+    field(text, "used_memory_eviction", f.store.eviction_bytes);
     field(text, "used_memory_expiry", f.store.expiry_bytes);
+    // What lies free between items, as far as it counts, and what nothing else counts.
+    field(text, "used_memory_free", f.server.bound.waste());
+    field(text, "used_memory_unexplained", f.server.bound.unexplained());
     field(text, "maxmemory", f.config.memory_max);
     field(text, "maxmemory_human", human(f.config.memory_max as u64));
     field(text, "maxmemory_policy", f.config.eviction.policy.name());

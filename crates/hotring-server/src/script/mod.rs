@@ -104,7 +104,7 @@ impl Interpreter {
             let functions = lua.create_table()?;
             let run: Function = lua.load(PRELUDE).set_name("=prelude").call(native)?;
             state::watch(&lua, &state)?;
-            lua.set_memory_limit(config.lua_memory_max)?;
+            lua.set_memory_limit(config.lua_memory())?;
             Ok((lua, run, functions, state))
         };
         let (lua, run, functions, state) = build().map_err(|error: Error| failure(&error))?;
@@ -170,7 +170,7 @@ impl Interpreter {
         c: &mut Context<'_>,
     ) -> Result<Ended, Failure> {
         let config = c.server.config();
-        self.lua.set_memory_limit(config.lua_memory_max).map_err(|error| failure(&error))?;
+        self.lua.set_memory_limit(config.lua_memory()).map_err(|error| failure(&error))?;
         state::watch(&self.lua, &self.state).map_err(|error| failure(&error))?;
         self.state.begin(&config);
         let outcome = self.enter(script, run, c);
@@ -192,9 +192,10 @@ impl Interpreter {
         } else if ended.is_ok() {
             script.note_reach(Reach::Declared);
         }
-        if self.lua.used_memory() > IDLE_LEN_MAX.min(config.lua_memory_max / 4) {
+        if self.lua.used_memory() > IDLE_LEN_MAX.min(config.lua_memory() / 4) {
             self.is_spent |= self.lua.gc_collect().is_err();
         }
+        self.state.note_memory(self.lua.used_memory());
         ended
     }
 

@@ -17,6 +17,7 @@ use hotring_protocol::Version;
 use mlua::{Error, HookTriggers, Lua, VmState};
 
 use super::pattern::Steps;
+use crate::bound;
 use crate::clock;
 use crate::config::Config;
 use crate::failure::Failure;
@@ -86,6 +87,8 @@ pub(super) struct State {
     asks: Cell<u32>,
     /// What Lua may take.
     memory_max: Cell<usize>,
+    /// What the scripts of all threads may.
+    all_max: Cell<usize>,
     /// The version of the protocol in which the script sees replies.
     version: Cell<Version>,
     /// The 48 bits of `math.random`.
@@ -111,6 +114,7 @@ impl State {
             slice: Cell::new(clock::monotonic()),
             asks: Cell::new(0),
             memory_max: Cell::new(usize::MAX),
+            all_max: Cell::new(usize::MAX),
             version: Cell::new(Version::Resp2),
             random: Cell::new(0),
             wide: Cell::new(false),
@@ -127,7 +131,8 @@ impl State {
         self.slice.set(now);
         self.pending.set(0);
         self.lines_max.set(config.lua_log_max);
-        self.memory_max.set(config.lua_memory_max);
+        self.memory_max.set(config.lua_memory());
+        self.all_max.set(bound::part_of(config.memory_max));
         let deadline = now.checked_add(time);
         let busy_at = now.checked_add(Duration::from_millis(config.busy_reply_ms));
         self.busy_at.set(busy_at.filter(|_| config.busy_reply_ms > 0));
@@ -136,6 +141,11 @@ impl State {
         self.version.set(Version::Resp2);
         self.wide.set(false);
         self.seed(0);
+    }
+
+    /// Notes what Lua takes between two runs.
+    pub(super) fn note_memory(&self, bytes: usize) {
+        self.running.take_note(bytes);
     }
 
     pub(super) fn end(&self) {
@@ -244,6 +254,16 @@ impl State {
         Ok(())
     }
 
+    /// Notes what Lua takes; an error if that is more than its share of what all may take.
+    fn must_share(&self, lua: &Lua) -> mlua::Result<()> {
+        let memory = lua.used_memory();
+        self.running.take_note(memory);
+        if memory > self.running.share(self.all_max.get()) {
+            return Err(Error::MemoryError("not enough memory".to_owned()));
+        }
+        Ok(())
+    }
+
     /// How often Lua is to ask from now on.
     fn every(&self, every: u32) -> u32 {
         let is_slow = every > EVERY_SLOW && self.looked.get().elapsed() >= SLOW;
@@ -282,6 +302,7 @@ fn watch_every(every: u32, lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
     let triggers = HookTriggers::new().every_nth_instruction(every);
     lua.set_global_hook(triggers, move |lua, _| {
         let next = own.every(every);
+        own.must_share(lua)?;
         if own.step(every) {
             if next != every {
                 watch_every(next, lua, &own)?;
