@@ -1,9 +1,9 @@
-//! Work that no client waits for, and no key ([`hotring_commands::state::expirer`]): the walk of SCRUB, moving items together so that
-//! memory goes back, evicting after a limit was lowered, closing connections that are idle or do not finish a
-//! request, measuring the rate of commands, looking for stalled threads.
+//! Upkeep that no client waits for: scrubbing, compaction, eviction after a limit was lowered,
+//! closing idle connections, measuring rates, looking for stalled threads.
 //!
-//! It runs on the accepting thread, which has little else to do: connections that are open never
-//! wait for it. New ones do, for as long as a tick lasts: at most `TICK_MAX` and a step of each.
+//! Expiry has its own thread ([`super::expire`]). This runs on the accepting thread, which has
+//! little else to do. Open connections never wait for it; new ones wait for a tick at most:
+//! `TICK_MAX` and one step of each job.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,38 +17,39 @@ use hotring_commands::state::scrub::Walk;
 use hotring_commands::state::server::Server;
 use hotring_commands::state::tracking;
 
-/// What the accepting thread and its session are called.
+/// The name of the accepting thread and of its session.
 pub(crate) const THREAD: &str = "hotring-accept";
 
 /// Time between two ticks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Keys that are forgotten between two looks at the clock.
+/// Keys processed between two looks at the clock.
 const STEP_ITEMS: usize = 512;
 
-/// A tick ends after this time whatever is left, so that a walk takes at most a quarter of a core.
+/// Time limit of a tick's walks, so that they take at most a quarter of a core.
 const TICK_MAX: Duration = Duration::from_millis(25);
 
-/// Of which moving items together takes at most this, a tenth of a core.
+/// Time limit of compaction in a tick: a tenth of a core.
 const COMPACT_MAX: Duration = Duration::from_millis(10);
 
-/// Items looked at between two looks at the clock meanwhile.
+/// Items visited between two looks at the clock during compaction.
 const COMPACT_ITEMS: usize = 256;
 
-/// So many bytes of an unfinished request give it one second more.
+/// Bytes of an unfinished request that give it one more second.
 const REQUEST_SECOND_BYTES: usize = 64 << 10;
 
-/// Ticks in a second: idle connections are looked for, and commands counted, once a second.
+/// Ticks in a second: idle connections are closed, and rates measured, once a second.
 const SECOND_TICKS: u64 = 10;
 
-/// Free memory between items that does not count at `maxmemory`: one part in so many of that, and a chunk.
+/// Free memory between items that does not count towards `maxmemory`: this fraction of it, and a
+/// chunk.
 const WASTE_SPARED: u64 = 100;
 const CHUNK: u64 = 2 << 20;
 
-/// Most of it that does: one part in so many.
+/// Most of the rest that counts: this fraction of `maxmemory`.
 const WASTE_COUNTED: u64 = 32;
 
-/// Ticks in which all dates of accesses are looked at once.
+/// Ticks in which all access times are visited once.
 const AGE_ROUND_TICKS: usize = (Session::AGE_ROUND_MS / TICK.as_millis() as u64) as usize;
 
 /// Runs until the server stops.
@@ -73,7 +74,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         let evicts = server.config().eviction.policy != EvictionPolicy::NoEviction;
         let waste = if evicts { counted_waste(&figures.index) } else { 0 };
         server.store.set_memory_beside(beside + waste);
-        // What went before all is loaded would come back.
+        // Eviction before everything is loaded would be undone by loading.
         if !server.loading.is_on() {
             evict(&server, &mut store, deadline);
         }
@@ -85,7 +86,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             {}
         }
         upkeep.run(&server, &mut store, figures.index.items as usize);
-        close_greediest(&server, clients_memory);
+        close_largest(&server, clients_memory);
         compact(&mut store, clock::monotonic() + COMPACT_MAX);
         store.collect();
         server.tracking.make_room(STEP_ITEMS);
@@ -94,7 +95,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             server.renew();
         }
         if store.is_observed() && !server.tracking.any() {
-            // Asked again while nobody else is at the store.
+            // Asked again while no other session is in the store.
             store.observe(|| server.tracking.any());
         }
         if ticks.is_multiple_of(SECOND_TICKS) {
@@ -107,40 +108,40 @@ pub(crate) async fn run(server: Arc<Server>) {
     }
 }
 
-/// A walk over all items, again and again, by a part in each tick.
+/// An endless walk over all items, one part per tick.
 #[derive(Default)]
 struct Round {
     cursor: u64,
-    /// Parts of an item that are still to be visited.
-    owed: usize,
+    /// Remainder of an item that is carried over to the next tick.
+    remainder: usize,
 }
 
 impl Round {
-    /// Visits as many items as it takes to come round in so many ticks.
+    /// Visits as many items as are needed to visit all within `ticks` ticks.
     fn step(&mut self, items: usize, ticks: usize, visit: impl FnOnce(u64, usize) -> u64) {
-        self.owed += items;
-        let count = self.owed / ticks;
-        self.owed %= ticks;
+        self.remainder += items;
+        let count = self.remainder / ticks;
+        self.remainder %= ticks;
         if count > 0 {
             self.cursor = visit(self.cursor, count);
         }
     }
 }
 
-/// Items whose notes are forgotten in one tick, when they mean something else from then on.
+/// Items whose access bits are cleared in one tick after their meaning has changed.
 const FORGOTTEN_ITEMS: usize = 64 << 10;
 
-/// A walk that forgets what was noted of accesses before what is noted became something else.
+/// Clears access bits that were recorded before their meaning changed.
 #[derive(Default)]
 struct Forgetting {
-    /// How many changes there have been since that is done, or is being done.
+    /// The number of changes of meaning for which this is done or under way.
     notings: u64,
     cursor: Option<u64>,
 }
 
 impl Forgetting {
     fn step(&mut self, server: &Server, store: &mut Session) {
-        // What there was at the start had nothing before it.
+        // At the start there are no bits with an older meaning.
         let notings = server.store.notings() - server.notings_at_start;
         if std::mem::replace(&mut self.notings, notings) != notings {
             self.cursor = Some(0);
@@ -152,7 +153,7 @@ impl Forgetting {
     }
 }
 
-/// What eviction, and who asks for accesses, want done now and then.
+/// Periodic work for eviction and for access times.
 #[derive(Default)]
 struct Upkeep {
     decay: Round,
@@ -162,7 +163,7 @@ struct Upkeep {
 }
 
 impl Upkeep {
-    /// A tick's part of letting counts of accesses decay, of dating accesses, and of measuring pinned keys.
+    /// One tick's part of decaying access counts, dating accesses, and measuring pinned keys.
     fn run(&mut self, server: &Server, store: &mut Session, items: usize) {
         let (config, now) = (server.config(), clock::unix_ms());
         server.ages.note(server.store.tick(), now);
@@ -177,10 +178,12 @@ impl Upkeep {
     }
 }
 
-/// Bytes that lie free between items and count as used, so that the process keeps to `maxmemory`. A little does not
-/// count: a small store would be made smaller for it. Nor does much: evictions only add to it until items have been
-/// moved together, so they must not go on for it. Where nothing is evicted none does: who removes something is to
-/// have its room at once.
+/// Bytes that lie free between items and count as used, so that the process keeps to `maxmemory`.
+///
+/// * A little does not count: a small store would be made smaller for it.
+/// * Nor does a lot: evictions only add to it until compaction has run, so they must not go on
+///   because of it.
+/// * Without eviction none counts: space from a removed key must be usable at once.
 fn counted_waste(index: &hotring_store::index::Stats) -> u64 {
     let max = index.memory_max;
     if max == u64::MAX {
@@ -190,7 +193,7 @@ fn counted_waste(index: &hotring_store::index::Stats) -> u64 {
     waste.saturating_sub(max / WASTE_SPARED + CHUNK).min(max / WASTE_COUNTED)
 }
 
-/// Evicts what is too much, as after the limit was lowered.
+/// Evicts until the limit holds, as after it was lowered.
 fn evict(server: &Server, store: &mut Session, deadline: Instant) {
     let config = server.config();
     store.note_changes(config.notify.is_on());
@@ -199,15 +202,15 @@ fn evict(server: &Server, store: &mut Session, deadline: Instant) {
     store.note_changes(false);
 }
 
-/// Moves items together where much memory is held and little of it used.
+/// Moves items together where much memory is held but little is used.
 fn compact(store: &mut Session, deadline: Instant) {
     while store.compact_step(COMPACT_ITEMS).visited > 0 && clock::monotonic() < deadline {}
 }
 
-/// Closes the connections whose buffers take most, until those of the rest are within the limit.
-fn close_greediest(server: &Server, total: usize) {
+/// Closes the connections with the largest buffers until the rest are within the limit.
+fn close_largest(server: &Server, total: usize) {
     let config = server.config();
-    // Buffers may have half of the memory at most: with all of it in them nothing could be stored.
+    // Buffers may take half of the memory at most; otherwise nothing could be stored.
     let limits = [config.client_memory_max, config.memory_max / 2];
     let max = limits.into_iter().filter(|max| *max > 0).min().unwrap_or(0);
     if max == 0 || total <= max {
@@ -216,7 +219,7 @@ fn close_greediest(server: &Server, total: usize) {
     let mut clients: Vec<_> =
         server.clients().into_iter().map(|client| (client.buffers_memory(), client)).collect();
     clients.sort_by_key(|(memory, _)| std::cmp::Reverse(*memory));
-    // Not what it was: nobody is to be closed for what has been sent meanwhile.
+    // Measured now: no connection may be closed for output that has been sent meanwhile.
     let mut total: usize = clients.iter().map(|(memory, _)| memory).sum();
     // ORDERING: Relaxed, a moment earlier or later does not matter.
     for (memory, client) in clients.into_iter().filter(|(_, c)| !c.no_evict.load(Relaxed)) {
@@ -227,8 +230,8 @@ fn close_greediest(server: &Server, total: usize) {
             client = client.id,
             peer = %client.peer,
             memory,
-            "the buffers of all connections take more than maxmemory-clients: closing the one that \
-             takes most"
+            "client buffers exceed maxmemory-clients: closing the connection with the \
+             largest"
         );
         server.accepts.evicted.add(1);
         client.kill();
@@ -236,10 +239,9 @@ fn close_greediest(server: &Server, total: usize) {
     }
 }
 
-/// Closes the connections from which nothing has come for longer than `timeout`, those that have begun a
-/// request and not finished it within `request-timeout`, those that should have authenticated, and those that
-/// fetch nothing of much that waits for them. A connection that waits for a key
-/// is neither.
+/// Closes connections that are silent: idle for longer than `timeout`, with a request unfinished
+/// after `request-timeout`, not authenticated in time, or not fetching their replies. A connection
+/// that waits for a key is none of these.
 fn close_silent(server: &Server) {
     let config = server.config();
     let timeout_ms = config.timeout_s.saturating_mul(1000);
@@ -260,12 +262,12 @@ fn close_silent(server: &Server) {
             client.kill();
         }
         let unsent = client.unsent_len.load(Relaxed);
-        // While that much is unsent nothing is received: what there was last was fetched.
+        // While this much is unsent nothing is received, so the last activity was a fetch.
         if fetch_timeout_ms > 0
             && unsent > config.output_soft_max
             && now.saturating_sub(active_at) > fetch_timeout_ms
         {
-            tracing::warn!(client = client.id, peer = %client.peer, unsent, "closing a connection that fetches nothing");
+            tracing::warn!(client = client.id, peer = %client.peer, unsent, "closing a connection that does not read its replies");
             server.background.output_limit_closed.add(1);
             client.kill();
         }
@@ -297,7 +299,7 @@ mod tests {
     use hotring_commands::state::server::Parts;
 
     #[test]
-    fn who_waits_is_neither_idle_nor_in_the_middle_of_a_request() {
+    fn a_waiting_connection_is_neither_idle_nor_unfinished() {
         let server = Server::new(Parts::unconnected(
             Options::default(),
             Config { timeout_s: 1000, request_timeout_s: 1000, ..Config::default() },
@@ -306,7 +308,7 @@ mod tests {
         let mut client = Client::new(shared.clone(), &server.acl);
         let watch = server.store.session().watch(b"k", None, Waker::noop().clone(), 0).unwrap();
         client.begin_wait(Wait::Key { watch, limit: None });
-        // Since 1970.
+        // 1970.
         shared.active_at.store(1, Relaxed);
         shared.request_since.store(1, Relaxed);
         close_silent(&server);
@@ -339,7 +341,7 @@ mod tests {
         (0..200).for_each(|_| store.collect());
         let held = || server.store.stats().index.held_bytes;
         let sparse = held();
-        // As many ticks as a minute has.
+        // The ticks of a minute.
         for _ in 0..600 {
             compact(&mut store, clock::monotonic() + COMPACT_MAX);
             store.collect();
