@@ -1,4 +1,4 @@
-//! The write-ahead log of hotring: what is in it, how it gets to the disk, and how it is read again.
+//! The write-ahead log of hotring: its records, how they get to the disk, and how they are recovered.
 //!
 //! ```text
 //!  sessions --Records--> Log (the hand-over) --> Writer --> segments on a Storage --> recover
@@ -6,12 +6,12 @@
 //!                         +--- poll_reached <------+--- Syncer --+    a reply waits here for its record
 //! ```
 //!
-//! A record says what a write did to a key, not what was asked for: replaying it twice is replaying it once. The
-//! order of records is the order of [`Log::append`]; a caller that appends within what makes its writes to a key
-//! exclude each other has the key's records in the order of its writes.
+//! A record holds the effect of a write on a key, not the command, so replay is idempotent. The
+//! order of records is the order of [`Log::append`]; a caller must append while it excludes other writes to
+//! the key, so that the key's records are in the order of its writes.
 //!
-//! The crate owns no thread and reads no clock: [`Writer::step`] is called by one thread of the owner's, with the
-//! time. Files are used through [`Storage`] only. `docs/design/log.md` has the bytes and the promises.
+//! The crate owns no thread and reads no clock: one thread of its owner calls [`Writer::step`] with the
+//! time. Files must be used through [`Storage`] only. `docs/design/log.md` has the formats and guarantees.
 //!
 //! ```
 //! use hotring_log::{Effect, Log, Options, Records, When, Writer, recover, storage::Memory};
@@ -29,7 +29,7 @@
 //! let mut records = Records::new();
 //! records.push(&Effect::Put { key: b"key", form: 0, expire_at: None, value: b"value" });
 //! let last = log.append(&mut records);
-//! // A session gives its own waker, which is called when it is to ask again.
+//! // A session passes its own waker, which is called when it must poll again.
 //! while log.poll_reached(last, Waker::noop()).is_pending() {
 //!     thread::yield_now();
 //! }

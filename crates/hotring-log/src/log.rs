@@ -1,11 +1,12 @@
-//! The hand-over: sessions append records, one writer takes them, and who must not answer before its records are
-//! safe waits for the writer's word.
+//! The queue between sessions and the log's writer: sessions append records, one writer takes them,
+//! and a session whose reply depends on durability waits for the writer.
 //!
-//! Records get their numbers by their place in the queue. One mutex guards it: it is held for a copy of the records,
-//! by sessions that hold no other lock which the writer needs.
+//! A record's number is its place in the queue. One mutex guards the queue and is held only while
+//! records are copied. Sessions must not hold any lock that the writer needs when they take it.
 //!
-//! No wake-up is missed: the writer stores how far it has come before it looks for waiting sessions, and a session that
-//! waits looks at that again with its waker in the list. `tests/model_log` has this code in every order of its steps.
+//! The writer publishes its position before it scans the waiters; a waiter re-checks the position
+//! after registering its waker. So no wake-up is lost. `tests/model_log` checks this code in every
+//! order of its steps.
 
 use std::fmt;
 use std::io;
@@ -23,13 +24,14 @@ use crate::sync::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum When {
-    /// At once: its record is in the queue. If the process is killed, what was handed over within
-    /// [`Log::LINGER`] before and what the queue may hold is lost.
+    /// At once, when the record is in the queue. A kill of the process loses the records of the
+    /// last [`Log::LINGER`], or what the queue may hold.
     Handed = 0,
-    /// Its record was written to the file: nothing is lost if the process is killed. The file is synced each second.
+    /// When the record has been written to the file: a kill of the process loses nothing. The file
+    /// is synced each second.
     #[default]
     Written = 1,
-    /// Its record is on the disk: nothing is lost if the power fails.
+    /// When the record has been synced to disk: a power cut loses nothing.
     Synced = 2,
 }
 
@@ -46,17 +48,18 @@ impl When {
 /// Why records cannot be written.
 #[derive(Clone, Debug)]
 pub struct Trouble {
-    /// What was being done.
+    /// The operation that failed.
     pub what: &'static str,
-    /// What the system said.
+    /// The system's error.
     pub error: Arc<io::Error>,
-    /// It is tried again: the disk is full, and nothing that was written is in doubt. Otherwise it is not, as what
-    /// was written may be lost although a second attempt succeeds; what is handed over from now on is dropped.
+    /// Whether it is retried: the disk is full, and nothing that was written is in doubt. Any other
+    /// failure is permanent, as written data may be lost although a second attempt succeeds;
+    /// records handed over from now on are dropped.
     pub may_pass: bool,
 }
 
 impl Trouble {
-    /// The trouble that an error of `what` is.
+    /// Makes a `Trouble` from an error of the operation `what`.
     pub(crate) fn during(what: &'static str) -> impl FnOnce(io::Error) -> Trouble {
         move |error| {
             let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
@@ -83,26 +86,26 @@ pub struct Log {
     queue: Mutex<Queue>,
     /// The writer waits here.
     work: Condvar,
-    /// Bytes that were handed over, and those of them that were written or dropped.
+    /// Bytes handed over, and those of them that were written or dropped.
     bytes_handed: AtomicU64,
     bytes_done: AtomicU64,
     unwritten_max: AtomicU64,
-    /// Bytes that have been written.
+    /// Bytes written.
     length: AtomicU64,
     when: AtomicU8,
     /// The last record that was handed over, written, synced.
     handed: AtomicU64,
     written: AtomicU64,
     synced: AtomicU64,
-    /// How often the system was asked to sync, and did.
+    /// Successful syncs.
     syncs: AtomicU64,
-    /// Whether there is trouble: the cheap form of the question.
+    /// Whether there is trouble, readable without the mutex.
     troubled: AtomicBool,
     trouble: Mutex<Option<Trouble>>,
     waiters: Mutex<Vec<Waiter>>,
-    /// The writer is to begin a segment.
+    /// The writer must begin a segment.
     wants_segment: AtomicBool,
-    /// The writer is to sync what has been handed over.
+    /// The writer must sync what has been handed over.
     wants_sync: AtomicBool,
 }
 
@@ -114,31 +117,32 @@ struct Queue {
     closed: bool,
 }
 
-/// What the writer is to be woken for.
+/// The events for which the writer must be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attention {
-    /// Nothing: it comes by itself.
+    /// None: the writer is running.
     Busy,
-    /// Somebody waits for a record or for room, or there is much to write.
+    /// A session waits for a record or for space, or many bytes are queued.
     Hurry,
-    /// A record.
+    /// Any record.
     Any,
 }
 
 struct Waiter {
-    /// The record that is waited for; None is for room in the queue.
+    /// The record that is awaited; None for space in the queue.
     lsn: Option<Lsn>,
     waker: Waker,
 }
 
 impl Log {
-    /// How long a record may be in the queue while nobody waits for it, before the writer takes it.
+    /// How long a record may stay queued while no session waits for it.
     pub const LINGER: Duration = Duration::from_millis(10);
 
-    /// Queued bytes that the writer is woken for although nobody waits.
+    /// Queued bytes above which the writer is woken although no session waits.
     const HURRY_LEN: usize = 256 << 10;
 
-    /// A log whose last record so far was `last`, with room for about so many bytes that are not written yet.
+    /// A log whose last record so far was `last`, with space for about `unwritten_max` unwritten
+    /// bytes.
     pub fn new(last: Lsn, when: When, unwritten_max: u64) -> Log {
         let group = Group::default();
         Log {
@@ -162,7 +166,7 @@ impl Log {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Nothing panics between its changes. So for the other mutexes.
+        // No code panics while it changes the queue. The same holds for the other mutexes.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -170,9 +174,9 @@ impl Log {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands over the records, which are empty afterwards, and returns the number of the last one. They take effect
-    /// together. Never waits for the disk. If nothing is written any more they are dropped, and the number is one
-    /// that is never reached.
+    /// Hands over the records, which take effect together, and empties them. Returns the number of
+    /// the last one. Never waits for the disk. After a permanent failure they are dropped, and the
+    /// returned number is never reached.
     pub fn append(&self, records: &mut Records) -> Lsn {
         if self.is_lost() {
             records.reset();
@@ -183,7 +187,8 @@ impl Log {
         queue.group.append(records);
         queue.last += count;
         let last = queue.last;
-        // ORDERING: Release, for who reads it without the mutex: what the records tell of was done before.
+        // ORDERING: Release, for readers without the mutex: the operations behind the records
+        // happened before.
         self.handed.store(last, Ordering::Release);
         // ORDERING: Relaxed, a figure that changes under the mutex only.
         let before = self.bytes_handed.load(Ordering::Relaxed);
@@ -198,7 +203,7 @@ impl Log {
         last
     }
 
-    /// Somebody waits, for whatever.
+    /// Wakes the writer because a session waits.
     fn hurry(&self) {
         let queue = self.queue();
         let wakes = queue.writer != Attention::Busy && !is_left_out(Step::Hurry);
@@ -219,20 +224,20 @@ impl Log {
         When::of(self.when.load(Ordering::Relaxed))
     }
 
-    /// Changes when a write may be acknowledged, also for those that wait.
+    /// Changes when a write may be acknowledged; applies to sessions that are already waiting.
     pub fn set_when(&self, when: When) {
-        // ORDERING: Relaxed; who waits meanwhile looks again once it is woken, by way of the mutex.
+        // ORDERING: Relaxed; waiters re-check once they are woken, and the mutex orders that.
         self.when.store(when as u8, Ordering::Relaxed);
         self.wake_waiters(|_| true);
     }
 
-    /// Bytes of records that have been written since this was made.
+    /// Bytes of records written since the log was created.
     pub fn length(&self) -> u64 {
         // ORDERING: Relaxed, a figure.
         self.length.load(Ordering::Relaxed)
     }
 
-    /// Changes how many bytes may be unwritten.
+    /// Changes the limit of unwritten bytes.
     pub fn set_unwritten_max(&self, bytes: u64) {
         // ORDERING: Relaxed, a setting.
         self.unwritten_max.store(bytes, Ordering::Relaxed);
@@ -257,7 +262,7 @@ impl Log {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// How often what was written has been synced: with the records, how many share a sync.
+    /// The number of syncs; with the number of records, it tells how many share a sync.
     pub fn syncs(&self) -> u64 {
         // ORDERING: Relaxed, a figure.
         self.syncs.load(Ordering::Relaxed)
@@ -271,16 +276,17 @@ impl Log {
         self.bytes_handed.load(Ordering::Relaxed).saturating_sub(done)
     }
 
-    /// Why nothing is written at present, if so.
+    /// Why nothing can be written at present, if so.
     pub fn trouble(&self) -> Option<Trouble> {
-        // ORDERING: Relaxed; who finds it false before its record was handed over is told by `poll_reached`.
+        // ORDERING: Relaxed; a caller that reads false too early learns of the trouble from
+        // `poll_reached`.
         if !self.troubled.load(Ordering::Relaxed) {
             return None;
         }
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether nothing will be written any more.
+    /// Whether writing has failed permanently.
     pub(crate) fn is_lost(&self) -> bool {
         self.trouble().is_some_and(|trouble| !trouble.may_pass)
     }
@@ -295,13 +301,14 @@ impl Log {
         }
     }
 
-    /// Ready once writes up to this record may be acknowledged, or with the reason why they must not be.
+    /// Ready once writes up to this record may be acknowledged, or with the reason why they must
+    /// not be.
     pub fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), Trouble>> {
         if self.has_reached(lsn) {
             return Poll::Ready(Ok(()));
         }
         let mut waiters = self.waiters();
-        // Again: from here on the writer finds the waker.
+        // Re-check: from here on the writer finds the waker.
         if self.has_reached(lsn) && !is_left_out(Step::SecondLook) {
             return Poll::Ready(Ok(()));
         }
@@ -314,14 +321,14 @@ impl Log {
         Poll::Pending
     }
 
-    /// Whether more is unwritten than may be.
+    /// Whether the limit of unwritten bytes is exceeded.
     #[inline]
     pub fn is_full(&self) -> bool {
         // ORDERING: Relaxed, figures.
         self.unwritten() > self.unwritten_max.load(Ordering::Relaxed)
     }
 
-    /// Ready once there is room in the queue, or when there is none to be had.
+    /// Ready once there is space in the queue, or when there can be none.
     pub fn poll_room(&self, waker: &Waker) -> Poll<()> {
         let is_ready = || !self.is_full() || self.trouble().is_some();
         if is_ready() {
@@ -342,35 +349,39 @@ impl Log {
         woken.into_iter().for_each(|waiter| waiter.waker.wake());
     }
 
-    /// Asks for a new segment for what is handed over from now on, so that those before can go once a snapshot has them.
+    /// Requests a new segment for later records, so that earlier segments can be removed once a
+    /// snapshot covers them.
     pub fn begin_segment(&self) {
-        // ORDERING: Relaxed; the mutex orders it for the writer that is woken. Another one begins the segment later.
+        // ORDERING: Relaxed; the mutex orders it for the writer that is woken. A writer that runs
+        // already begins the segment later.
         self.wants_segment.store(true, Ordering::Relaxed);
         self.hurry();
     }
 
-    /// Whether a segment was asked for and is not there yet. If it cannot be made there is trouble, or, for want of room,
-    /// the log goes on in the present one.
+    /// Whether a requested segment is not there yet. If it cannot be created there is trouble or,
+    /// on a full disk, the log continues in the present one.
     pub fn wants_segment(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release in `ends_segment_wish`: who finds it false finds the file.
+        // ORDERING: Acquire pairs with the Release in `ends_segment_wish`: a caller that reads
+        // false finds the file.
         self.wants_segment.load(Ordering::Acquire)
     }
 
-    /// Asks for a sync of what has been handed over, and does not wait for it.
+    /// Requests a sync of everything handed over, without waiting for it.
     pub fn sync_soon(&self) {
-        // ORDERING: Release pairs with the Acquire in `takes_sync_wish`: what was handed over before is taken then.
+        // ORDERING: Release pairs with the Acquire in `takes_sync_wish`: earlier records are
+        // included in the sync.
         self.wants_sync.store(true, Ordering::Release);
         self.hurry();
     }
 
-    /// Says that nothing more will be handed over: the writer is to write what there is.
+    /// Declares that no more records will come; the writer writes the rest and ends.
     pub fn close(&self) {
         let mut queue = self.queue();
         queue.closed = true;
         self.wake_writer(queue, true);
     }
 
-    /// Whether it was closed.
+    /// Whether the log was closed.
     pub fn is_closed(&self) -> bool {
         self.queue().closed
     }
@@ -378,11 +389,13 @@ impl Log {
 
 /// The writer's side.
 impl Log {
-    /// Waits until there is something to write, `max` at most; if `hurried`, only what is in a hurry ends it earlier.
+    /// Waits until there is something to write, `max` at most; if `hurried`, only urgent work ends
+    /// the wait earlier.
     pub(crate) fn wait(&self, max: Duration, hurried: bool) {
         let mut queue = self.queue();
         let has_work = queue.closed || (!hurried && !queue.group.is_empty());
-        // ORDERING: Relaxed; who sets them looks at `queue.writer` afterwards, under the mutex.
+        // ORDERING: Relaxed; a session that sets them checks `queue.writer` afterwards, under the
+        // mutex.
         let is_asked =
             [&self.wants_sync, &self.wants_segment].map(|ask| ask.load(Ordering::Relaxed));
         if has_work || self.is_waited_for() || is_asked.contains(&true) {
@@ -393,12 +406,12 @@ impl Log {
         wait_while(&self.work, queue, max, goes_on).writer = Attention::Busy;
     }
 
-    /// Whether somebody waits for a record, or for room.
+    /// Whether a session waits for a record or for space.
     fn is_waited_for(&self) -> bool {
         !self.waiters().is_empty() && !is_left_out(Step::LookForWaiters)
     }
 
-    /// Takes what has been handed over, in exchange for an empty group; returns the number of its first record.
+    /// Takes the queued records in exchange for an empty group; returns the number of the first.
     pub(crate) fn take(&self, group: &mut Group) -> Lsn {
         debug_assert!(group.is_empty());
         let mut queue = self.queue();
@@ -406,19 +419,19 @@ impl Log {
         queue.last + 1 - group.count()
     }
 
-    /// The segment that was asked for is there, or there is trouble.
+    /// Ends the request for a segment: it exists, or there is trouble.
     pub(crate) fn ends_segment_wish(&self) {
         // ORDERING: Release pairs with the Acquire in `wants_segment`.
         self.wants_segment.store(false, Ordering::Release);
     }
 
-    /// Whether a sync was asked for, once.
+    /// Whether a sync was requested; clears the request.
     pub(crate) fn takes_sync_wish(&self) -> bool {
         // ORDERING: Acquire, see `sync_soon`.
         self.wants_sync.swap(false, Ordering::Acquire)
     }
 
-    /// So many bytes of the queue, up to this record, were written.
+    /// Records that `bytes` of the queue, up to this record, were written.
     pub(crate) fn has_written(&self, last: Lsn, bytes: u64) {
         // ORDERING: Relaxed, a figure.
         self.length.fetch_add(bytes, Ordering::Relaxed);
@@ -427,20 +440,21 @@ impl Log {
         if is_left_out(Step::StoreFirst) {
             self.wake_reached();
         }
-        // ORDERING: Release pairs with the Acquire in `written`. The mutex in `wake_waiters` orders it for who waits.
+        // ORDERING: Release pairs with the Acquire in `written`. The mutex in `wake_waiters` orders
+        // it for waiters.
         self.written.store(last, Ordering::Release);
         if !is_left_out(Step::StoreFirst) {
             self.wake_reached();
         }
     }
 
-    /// So many bytes of the queue were dropped, as nothing will be written any more.
+    /// Records that `bytes` of the queue were dropped after a permanent failure.
     pub(crate) fn has_dropped(&self, bytes: u64) {
         // ORDERING: Relaxed, a figure.
         self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// All records up to this one were synced.
+    /// Records that everything up to this record was synced.
     pub(crate) fn has_synced(&self, last: Lsn) {
         // ORDERING: Release pairs with the Acquire in `synced`.
         self.synced.fetch_max(last, Ordering::Release);
@@ -454,7 +468,7 @@ impl Log {
         self.wake_waiters(|waiter| waiter.lsn.map_or(has_room, |lsn| self.has_reached(lsn)));
     }
 
-    /// There is trouble, or it has passed: what cannot pass stays. All who wait are told.
+    /// Sets or clears the trouble and wakes all waiters. Permanent trouble must stay.
     pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
         let mut present = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if present.as_ref().is_some_and(|trouble| !trouble.may_pass) {
@@ -462,14 +476,14 @@ impl Log {
         }
         let is_troubled = trouble.is_some();
         *present = trouble;
-        // ORDERING: Relaxed, see `trouble`; the mutex in `wake_waiters` orders it for who waits.
+        // ORDERING: Relaxed, see `trouble`; the mutex in `wake_waiters` orders it for waiters.
         self.troubled.store(is_troubled, Ordering::Relaxed);
         drop(present);
         self.wake_waiters(|_| true);
     }
 }
 
-/// Adds who waits, once: a task that is polled again for another reason is there already.
+/// Adds a waiter unless it is there already: a task may be polled again for another reason.
 fn add(waiters: &mut Vec<Waiter>, lsn: Option<Lsn>, waker: &Waker) {
     let is_it = |w: &&mut Waiter| w.lsn.is_some() == lsn.is_some() && w.waker.will_wake(waker);
     match waiters.iter_mut().find(is_it) {

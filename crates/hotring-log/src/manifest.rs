@@ -1,14 +1,14 @@
-//! The manifest: a file that says outside of the segments how far the log had been synced, so that the loss of whole
-//! segments is noticed. The last one has the only word on its own records; when it is gone, the others end well.
+//! The manifest: a file that records outside of the segments how far the log was synced, so that the loss of whole
+//! segments is noticed. Without it, the loss of the last segment would go unnoticed.
 //!
 //! ```text
 //!  manifest.hrm
 //!
 //!  magic 8 | format u32 | zero u32 | store's id 16 | synced u64 | zero 20 | CRC-32C u32
 //! ```
-//! `synced`: all records up to this one had been synced. It is written once for each segment, with the first sync of a
-//! record that is in it, before that sync counts: so no segment with a synced record is newer. It gets its name once it is on
-//! the disk, and the names of the segments are there before.
+//! `synced`: all records up to this one were synced. It is written once per segment, with the first sync of a
+//! record in it, before that sync counts: so no segment with a synced record is newer. It gets its name once it is on
+//! the disk, and the names of the segments must be there before.
 
 use std::io;
 
@@ -23,7 +23,7 @@ const MAGIC: &[u8; 8] = b"hotr-man";
 /// The version that is written; readers accept it and those before.
 const FORMAT: u32 = 1;
 
-/// What it says.
+/// The content of the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) id: Id,
@@ -56,7 +56,7 @@ impl Manifest {
         Ok(Manifest { id, synced })
     }
 
-    /// The one that is there. Logs of earlier versions have none.
+    /// Reads the manifest. Logs of earlier versions have none.
     pub(crate) fn read(storage: &dyn Storage) -> io::Result<Option<Result<Manifest, BadHeader>>> {
         let file = match storage.open(MANIFEST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -70,12 +70,12 @@ impl Manifest {
         Ok(Some(Manifest::of(&bytes)))
     }
 
-    /// Has it take the place of the one before, and waits until no power cut undoes that. The names of the segments must be
-    /// synced.
+    /// Replaces the manifest, and waits until no power cut undoes that. The names of the segments
+    /// must be synced.
     pub(crate) fn write(self, storage: &dyn Storage) -> io::Result<()> {
         let file = match storage.create(UNFINISHED_MANIFEST) {
-            // Of a crash, or of an attempt that failed. It is written over: of one that took its place, a power cut could
-            // leave the old bytes under the new name.
+            // Left by a crash or by a failed attempt. It is written over, not removed: after a
+            // removal, a power cut could leave the old bytes under the new name.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 storage.open_to_write(UNFINISHED_MANIFEST)?
             }

@@ -13,22 +13,22 @@ pub(crate) fn segment(first: Lsn) -> String {
     format!("log-{first:020}.hrl")
 }
 
-/// The first record of the segment of this name; None if it is no segment's name.
+/// The first record of the segment with this name; None for other names.
 pub(crate) fn segment_first(name: &str) -> Option<Lsn> {
     number(name, "log-", ".hrl")
 }
 
-/// The snapshot behind which the log goes on with the record after `after`.
+/// The snapshot that covers all records up to `after`.
 pub(crate) fn snapshot(after: Lsn) -> String {
     format!("snapshot-{after:020}.hrs")
 }
 
-/// The same snapshot until it is whole.
+/// The same snapshot while it is being written.
 pub(crate) fn unfinished_snapshot(after: Lsn) -> String {
     format!("snapshot-{after:020}.tmp")
 }
 
-/// The number in the name of a whole snapshot.
+/// The number in the name of a finished snapshot.
 pub(crate) fn snapshot_after(name: &str) -> Option<Lsn> {
     number(name, "snapshot-", ".hrs")
 }

@@ -1,9 +1,9 @@
-//! Effects one behind the other: what a block of a snapshot is made of, and what one thread hands to another. Each is
-//! its length, as u32, and the body that its record has.
+//! Packed effects: the content of a snapshot block, also used to hand effects from one thread to
+//! another. Each is its length, as u32, and the body of its record.
 
 use crate::record::{Effect, Records, read_body};
 
-/// Adds an effect. `scratch` is empty room, given again and again.
+/// Appends an effect. `scratch` is a reusable buffer.
 pub fn pack(effect: &Effect<'_>, scratch: &mut Records, to: &mut Vec<u8>) {
     scratch.reset();
     scratch.push(effect);
@@ -13,11 +13,10 @@ pub fn pack(effect: &Effect<'_>, scratch: &mut Records, to: &mut Vec<u8>) {
     to.extend_from_slice(body);
 }
 
-/// Effects that are handed out at once, at most: so many that who does them can have the memory of all fetched side by
-/// side.
+/// Most effects handed out at once: enough for the receiver to fetch their memory in parallel.
 pub const UNPACKED_MAX: usize = 32;
 
-/// Hands out what was added, in that order. Returns how many there were; None if the bytes are something else.
+/// Hands out the effects in order. Returns their number; None if the bytes are not packed effects.
 pub fn unpack(mut bytes: &[u8], apply: &mut dyn FnMut(&[Effect<'_>])) -> Option<u32> {
     let mut count = 0;
     let mut effects = [Effect::Clear; UNPACKED_MAX];

@@ -1,4 +1,4 @@
-//! What a record says, and its bytes. Only this file knows them.
+//! The format of records. Only this file knows it.
 //!
 //! ```text
 //!  length u32 | CRC-32C u32 | sequence number u64 | body, of that length
@@ -10,13 +10,13 @@
 //!         clear:   nothing
 //!         pin:     key
 //!         unpin:   key
-//!         durable: sequence number u64: all records up to this one had been synced when this was written
+//!         durable: sequence number u64: all records up to this one were synced when this was written
 //! ```
 //! Numbers are little endian. The checksum is of the sequence number and the body. A length is never 0, so that
 //! zeros are no record. The form of a value is the store's; the log does not interpret values.
 //!
-//! A durable record is the log's own remark and not counted: in place of a number of its own it has the store's
-//! mark, by which it is known from bytes in a value that only look like one.
+//! A durable record belongs to the log itself and is not counted: instead of a number it has the store's
+//! mark, which tells it from bytes in a value that look like one.
 //!
 //! Records of one batch follow each other and take effect together: the last of them is the one without 0x80.
 
@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// A record's number. The first record ever has 1.
 pub type Lsn = u64;
 
-/// Length of what stands before a body.
+/// Length of a record's head.
 pub(crate) const HEAD_LEN: usize = 16;
 
 const PUT: u8 = 1;
@@ -40,59 +40,59 @@ const EXPIRE: u8 = 8;
 /// The next record belongs to the same batch.
 const MORE: u8 = 0x80;
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect<'a> {
-    /// The key has this value from now on.
+    /// The key gets this value.
     Put {
         /// The key.
         key: &'a [u8],
-        /// How the store holds the value.
+        /// The store's code for the representation of the value.
         form: u8,
-        /// When it ends, in Unix milliseconds.
+        /// Expiry time in Unix milliseconds.
         expire_at: Option<u64>,
-        /// The value, as the store holds it.
+        /// The value, in the store's representation.
         value: &'a [u8],
     },
-    /// The key is gone.
+    /// The key is removed.
     Remove {
         /// The key.
         key: &'a [u8],
     },
-    /// The key, if it is there, has another expiry and the value from before.
+    /// The key, if it exists, gets another expiry time and keeps its value.
     Expire {
         /// The key.
         key: &'a [u8],
-        /// When it ends, in Unix milliseconds, which are not 0.
+        /// Expiry time in Unix milliseconds; never 0.
         expire_at: Option<u64>,
     },
-    /// All keys and pins are gone.
+    /// All keys and pins are removed.
     Clear,
-    /// The key is never evicted.
+    /// The key must not be evicted.
     Pin {
         /// The key.
         key: &'a [u8],
     },
-    /// It may be evicted again.
+    /// The key may be evicted again.
     Unpin {
         /// The key.
         key: &'a [u8],
     },
-    /// The log's own: all records up to this one had been synced when this record was written.
+    /// Written by the log: all records up to this one were synced when this record was written.
     Durable {
         /// The last of them.
         upto: Lsn,
     },
 }
 
-/// A value that is long and shared, so that it is not copied into the records.
+/// A long, shared value that is not copied into the records.
 pub type Attached = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Records that have no numbers yet: what one write did, or several that take effect together.
+/// Records without numbers yet: the effect of one write, or of several that take effect together.
 #[derive(Default)]
 pub struct Records {
     bytes: Vec<u8>,
-    /// Values that belong at these places of `bytes`, each at the end of a record.
+    /// Values and their places in `bytes`, each at the end of a record.
     attached: Vec<(usize, Attached)>,
     attached_len: usize,
     count: u64,
@@ -100,7 +100,7 @@ pub struct Records {
     last: usize,
 }
 
-/// A state of [`Records`] to go back to.
+/// A state of [`Records`] that can be restored.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     len: usize,
@@ -138,7 +138,7 @@ impl Records {
         Mark { len, attached, attached_len: *attached_len, count: *count, last: *last }
     }
 
-    /// Forgets what was added since.
+    /// Drops everything added since the mark.
     pub fn roll_back(&mut self, mark: Mark) {
         self.bytes.truncate(mark.len);
         self.attached.truncate(mark.attached);
@@ -148,7 +148,7 @@ impl Records {
         }
     }
 
-    /// Forgets all; a large buffer is given back.
+    /// Drops everything; a large buffer is freed.
     pub fn reset(&mut self) {
         const KEPT_MAX: usize = 64 << 10;
         self.bytes.clear();
@@ -163,10 +163,11 @@ impl Records {
         &self.bytes[HEAD_LEN..]
     }
 
-    /// Adds an effect. It takes place together with those that are there already.
+    /// Adds an effect, which takes effect together with those already there.
     ///
     /// # Panics
-    /// Key and value are 4 GiB together, or more.
+    ///
+    /// Key and value together are 4 GiB or more.
     pub fn push(&mut self, effect: &Effect<'_>) {
         match *effect {
             Effect::Put { key, form, expire_at, value } => {
@@ -187,6 +188,7 @@ impl Records {
     /// Adds a put of a value that is not copied.
     ///
     /// # Panics
+    ///
     /// As [`push`](Self::push).
     pub fn push_attached(&mut self, key: &[u8], form: u8, expire_at: Option<u64>, value: Attached) {
         let len = (*value).as_ref().len();
@@ -238,14 +240,14 @@ impl fmt::Debug for Records {
 /// Bytes of a durable record.
 const DURABLE_LEN: usize = HEAD_LEN + 1 + 8;
 
-/// Records of several sessions, one after the other as they were appended, which get their numbers here. There is
-/// room for a durable record before the first.
+/// Records of several sessions in the order of appending; they get their numbers here. There is
+/// space for a durable record before the first.
 pub(crate) struct Group {
     bytes: Vec<u8>,
     attached: Vec<(usize, Attached)>,
     attached_len: usize,
     count: u64,
-    /// What is written begins here.
+    /// Where the bytes to write begin.
     start: usize,
 }
 
@@ -270,7 +272,7 @@ impl Group {
         self.bytes.len() - DURABLE_LEN + self.attached_len
     }
 
-    /// Takes these in.
+    /// Appends the records and empties them.
     pub(crate) fn append(&mut self, records: &mut Records) {
         let base = self.bytes.len();
         self.bytes.extend_from_slice(&records.bytes);
@@ -280,7 +282,7 @@ impl Group {
         records.reset();
     }
 
-    /// Forgets all; a large buffer is given back.
+    /// Drops everything; a large buffer is freed.
     pub(crate) fn reset(&mut self, kept_max: usize) {
         self.bytes.truncate(DURABLE_LEN);
         self.bytes.shrink_to(kept_max);
@@ -288,8 +290,8 @@ impl Group {
         (self.attached_len, self.count) = (0, 0);
     }
 
-    /// Numbers the records from `first` on, after a durable record for `upto` and the store's mark if one is wanted.
-    /// Returns the checksum of the last record. It may be done again.
+    /// Numbers the records from `first` on, after an optional durable record (number and the
+    /// store's mark). Returns the checksum of the last record. May be repeated.
     pub(crate) fn seal(&mut self, first: Lsn, durable: Option<(Lsn, u64)>) -> Option<u32> {
         self.start = DURABLE_LEN;
         if let Some((upto, mark)) = durable {
@@ -302,7 +304,7 @@ impl Group {
         number(&mut self.bytes, DURABLE_LEN, &self.attached, first)
     }
 
-    /// What is to be written, in pieces of which each but the last ends with an attached value's beginning.
+    /// The bytes to write, in pieces.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let ends = self.attached.iter().map(|(at, value)| (*at, Some((**value).as_ref())));
         let mut from = self.start;
@@ -315,7 +317,7 @@ impl Group {
     }
 }
 
-/// Gives each record from `at` on its number and its checksum; the last checksum is returned.
+/// Gives each record from `at` on its number and checksum; returns the last checksum.
 fn number(
     bytes: &mut [u8],
     mut at: usize,
@@ -340,8 +342,7 @@ fn number(
     last
 }
 
-/// The highest number up to which a durable record anywhere in `bytes` says that all had been synced; of this mark,
-/// if it is known.
+/// The highest number in a durable record anywhere in `bytes`; only of this mark, if it is known.
 pub(crate) fn highest_durable(bytes: &[u8], mark: Option<u64>) -> Option<Lsn> {
     let length = ((DURABLE_LEN - HEAD_LEN) as u32).to_le_bytes();
     let candidates =
@@ -355,41 +356,41 @@ pub(crate) fn highest_durable(bytes: &[u8], mark: Option<u64>) -> Option<Lsn> {
     found.max()
 }
 
-/// The checksum that a record was found with.
+/// The stored checksum of a record.
 pub(crate) fn checksum(record: &[u8]) -> u32 {
     u32::from_le_bytes(word(&record[4..]))
 }
 
-/// A record as it was found.
+/// A record that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found<'a> {
     /// Its number; of a durable record the store's mark.
     pub lsn: Lsn,
-    /// What it says.
+    /// Its content.
     pub effect: Effect<'a>,
     /// The next record belongs to the same batch.
     pub more: bool,
-    /// Bytes that it takes.
+    /// Its length.
     pub len: usize,
 }
 
-/// Why there is no record.
+/// Why there is no valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
-    /// The bytes end before it does: so many are needed.
+    /// The bytes end before the record does.
     Short {
-        /// Bytes of the whole record, as its length says.
+        /// Length of the complete record, according to its head.
         needed: usize,
     },
-    /// Its length is 0: nothing has been written here.
+    /// The length is 0: nothing has been written here.
     Zero,
-    /// Its checksum is not that of its content.
+    /// The checksum does not match.
     Checksum,
-    /// The checksum holds, and what it says can't be understood: a later version wrote it.
+    /// The checksum matches, but the content is of a later version.
     Unknown,
 }
 
-/// The record at the beginning of `bytes`.
+/// Reads the record at the beginning of `bytes`.
 pub fn read(bytes: &[u8]) -> Result<Found<'_>, Bad> {
     let Some(head) = bytes.first_chunk::<HEAD_LEN>() else {
         let is_zero = bytes.iter().all(|byte| *byte == 0);
@@ -409,7 +410,7 @@ pub fn read(bytes: &[u8]) -> Result<Found<'_>, Bad> {
     Ok(Found { lsn, effect, more: what & MORE != 0, len })
 }
 
-/// What a body says that stands alone.
+/// Reads a body that stands alone.
 pub(crate) fn read_body(body: &[u8]) -> Option<Effect<'_>> {
     let (what, rest) = body.split_first()?;
     effect(*what, rest)

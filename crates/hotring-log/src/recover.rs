@@ -1,11 +1,12 @@
-//! Recovery: reads the log, hands out what it says, and cuts off what a crash left unfinished.
+//! Recovery: reads the log, hands out its effects, and cuts off what a crash left unfinished.
 //!
-//! The rule for damage: the log says itself up to which record it had been synced, in durable records and headers,
-//! and such a word is true wherever it is found. Up to there everything must be whole; if it is not, that is an
-//! error, and a person decides. Behind it, what cannot be read is what a crash left: it is cut off together with all
-//! that follows, as records count only without a gap.
+//! The rule for damage: durable records and headers say up to which record the log was synced, and
+//! such a claim is true wherever it is found. Up to there everything must be intact; if it is not,
+//! that is an error, and a person decides. Behind it, an unreadable record is the trace of a crash:
+//! it is cut off together with everything that follows, as records must never have a gap.
 //!
-//! The log goes on in a new segment afterwards, whose header says that what was kept is synced. It is, by then.
+//! Afterwards the log continues in a new segment whose header claims that the kept records are
+//! synced; they are by then.
 
 use std::fmt;
 use std::io;
@@ -19,7 +20,7 @@ use crate::segment::{self, BadHeader, HEADER_LEN, Header, Id, mark};
 use crate::storage::Storage;
 use crate::walk::{Apply, Broken, Damage, Part, Reading, Refused, Take, Window};
 
-/// What was recovered.
+/// The result of recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
@@ -27,22 +28,22 @@ pub struct Recovered {
     pub id: Option<Id>,
     /// Records that were read.
     pub records: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub bytes: u64,
-    /// The same of those that were needed and not of all that stand in a segment with them.
+    /// The same for the records that were needed, without others in the same segments.
     pub needed: u64,
-    /// Bytes that were cut off, as a crash had left them unfinished.
+    /// Bytes of unfinished writes that were cut off.
     pub cut: u64,
     /// The number of the last record.
     pub last: Lsn,
-    /// Segments that are left.
+    /// Segments that remain.
     pub segments: usize,
     /// The last record's checksum.
     pub(crate) chain: u32,
 }
 
 impl Recovered {
-    /// Of a log that is to begin with this record.
+    /// For a log whose first record will be `first`.
     pub fn nothing(first: Lsn) -> Recovered {
         Recovered { last: first - 1, ..Recovered::default() }
     }
@@ -51,59 +52,59 @@ impl Recovered {
 /// Why the log was not recovered. Nothing was changed.
 #[derive(Debug)]
 pub enum RecoverError {
-    /// A file cannot be read, or not be cut.
+    /// A file cannot be read or truncated.
     Io {
         /// The file, or the directory.
         name: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// What had been synced is damaged.
+    /// Synced records are damaged.
     Damaged {
         /// The directory.
         place: String,
         /// The segment.
         segment: String,
-        /// Where in it, in bytes.
+        /// The byte offset.
         at: u64,
-        /// What is wrong there.
+        /// The kind of damage.
         damage: Damage,
         /// The first record that is lost.
         lost: Lsn,
         /// The last record that is known to have been synced.
         synced: Lsn,
     },
-    /// What says whether segments are missing cannot be read.
+    /// The manifest cannot be read, so missing segments would go unnoticed.
     Manifest {
         /// The directory.
         place: String,
         /// The file.
         name: String,
     },
-    /// A segment is of a later version of the format.
+    /// A segment has a later version of the format.
     Format {
         /// The segment, or the manifest.
         segment: String,
         /// Its version.
         format: u32,
     },
-    /// A record is whole, and of a kind that this version does not know.
+    /// An intact record is of a kind that this version does not know.
     Unknown {
         /// The segment.
         segment: String,
-        /// Where in it, in bytes.
+        /// The byte offset.
         at: u64,
     },
-    /// A segment is another store's.
+    /// A segment belongs to another store.
     Foreign {
         /// The segment, or the manifest.
         segment: String,
     },
-    /// Who took what was read wanted no more.
+    /// The receiver of the effects stopped the recovery.
     Stopped,
 }
 
-/// What to do about damage, as a command that works as it stands.
+/// Names the command that repairs the damage.
 pub(crate) fn repair_hint(place: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+:@%".contains(&b);
     let place = match place.bytes().all(is_plain) {
@@ -131,7 +132,7 @@ impl fmt::Display for RecoverError {
             }
             RecoverError::Manifest { place, name } => write!(
                 f,
-                "{place}/{name} is damaged: it says whether segments are missing, which cannot be told without it. {}",
+                "{place}/{name} is damaged; without it, missing segments cannot be noticed. {}",
                 repair_hint(place)
             ),
             RecoverError::Damaged { place, segment, at, damage, lost, synced } => write!(
@@ -143,7 +144,7 @@ impl fmt::Display for RecoverError {
             RecoverError::Format { segment, format } => {
                 write!(
                     f,
-                    "{segment} has format {format}: a later version of hotring wrote it, and is needed to read it"
+                    "{segment} has format {format}: it was written by a later version of hotring and needs that version"
                 )
             }
             RecoverError::Unknown { segment, at } => write!(
@@ -172,9 +173,9 @@ fn io_error(name: &str) -> impl FnOnce(io::Error) -> RecoverError + '_ {
     move |error| RecoverError::Io { name: name.into(), error }
 }
 
-/// Reads the log and hands over the effects of each batch, with the number of its last record, in their order. What
-/// a crash left unfinished is cut off. Records before `from` are not needed: segments of them may be missing, and
-/// they are not handed over. If the store's id is known, only its segments are accepted.
+/// Reads the log and hands over the effects of each batch in order, with the number of its last
+/// record. Unfinished writes of a crash are cut off. Records before `from` are not handed over, and
+/// their segments may be missing. If the store's id is given, only its segments are accepted.
 pub fn recover(
     storage: &dyn Storage,
     id: Option<Id>,
@@ -184,7 +185,7 @@ pub fn recover(
     recover_behind(storage, id, (from, 0), &mut to_the_end(apply))
 }
 
-/// Takes all that is read.
+/// Never stops the recovery.
 fn to_the_end(apply: &mut Apply<'_>) -> impl FnMut(Lsn, &[Effect<'_>]) -> ControlFlow<()> {
     |last, effects| {
         apply(last, effects);
@@ -192,8 +193,8 @@ fn to_the_end(apply: &mut Apply<'_>) -> impl FnMut(Lsn, &[Effect<'_>]) -> Contro
     }
 }
 
-/// As [`recover`], where it is known from elsewhere that all records up to `synced` had been synced. It ends early, with
-/// [`RecoverError::Stopped`], if `take` breaks: nothing is changed then.
+/// Like [`recover`], if it is known from elsewhere that all records up to `synced` were synced. If
+/// `take` breaks, it ends with [`RecoverError::Stopped`] and changes nothing.
 pub fn recover_behind(
     storage: &dyn Storage,
     id: Option<Id>,
@@ -227,23 +228,23 @@ pub fn recover_behind(
     })
 }
 
-/// What [`check`] found.
+/// The result of [`check`].
 #[derive(Debug)]
 pub struct Checked {
     /// The store's id, if a header could be read.
     pub id: Option<Id>,
-    /// What could be read, by segment.
+    /// The readable parts, by segment.
     pub parts: Vec<Part>,
     /// The number of the last record.
     pub last: Lsn,
-    /// Where reading ended, if that is not the end of the log, and recovery would cut it off: the segment, the byte,
-    /// and what is wrong there.
+    /// Where reading ended before the end of the log, if recovery would cut it off: the segment,
+    /// the byte, and the damage.
     pub torn: Option<(String, u64, Damage)>,
     /// Why recovery would fail.
     pub error: Option<RecoverError>,
 }
 
-/// What [`recover`] would do, without doing it.
+/// Checks what [`recover`] would do, without doing it.
 pub fn check(
     storage: &dyn Storage,
     id: Option<Id>,
@@ -268,7 +269,7 @@ pub fn check(
     Ok(Checked { id: walk.id, parts: walk.parts, last: walk.next.max(from) - 1, torn, error })
 }
 
-/// Going through the segments.
+/// A walk through the segments.
 struct Walk<'a> {
     storage: &'a dyn Storage,
     segments: Vec<(Lsn, String)>,
@@ -280,9 +281,9 @@ struct Walk<'a> {
     chain: u32,
     /// The last record that is known to have been synced.
     claim: Lsn,
-    /// Whose the manifest is, if there is one.
+    /// The store of the manifest, if there is one.
     owner: Option<Id>,
-    /// What is wrong with it.
+    /// The fault of the manifest.
     fault: Option<RecoverError>,
     parts: Vec<Part>,
     /// Bytes before `from`.
@@ -292,7 +293,7 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(storage: &'a dyn Storage, id: Option<Id>, from: Lsn) -> Result<Self, RecoverError> {
         let mut segments = segment::list(storage).map_err(io_error(&storage.place()))?;
-        // What is before the segment that has `from` is not needed.
+        // Segments before the one that has `from` are not needed.
         let needed = segments.iter().rposition(|(first, _)| *first <= from);
         segments.drain(..needed.unwrap_or(0));
         let name = names::MANIFEST;
@@ -324,10 +325,10 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Reads on until the end, or to where that is not possible.
+    /// Reads on until the end, or to the first damage.
     fn run(&mut self, apply: &mut Take<'_>) -> Result<Option<Broken>, RecoverError> {
-        // How the segment before ended, if not well. That does not matter if the next one follows what was read: then
-        // nothing is missing between them.
+        // How the previous segment ended, if not properly. That does not matter if the next one
+        // follows what was read: then nothing is missing between them.
         let mut before: Option<Broken> = None;
         for index in 0..self.segments.len() {
             let (first, name) = self.segments[index].clone();
@@ -374,7 +375,7 @@ impl<'a> Walk<'a> {
 
     /// The header of a segment of this store; None if it is damaged.
     fn header(&mut self, window: &mut Window, name: &str) -> Result<Option<Header>, RecoverError> {
-        let header = window.header().map_err(|refused| told(name, refused))?;
+        let header = window.header().map_err(|refused| explain(name, refused))?;
         if let Some(header) = header
             && *self.id.get_or_insert(header.id) != header.id
         {
@@ -405,17 +406,17 @@ impl<'a> Walk<'a> {
             skipped: 0,
             batch: Vec::new(),
         };
-        let stopped = reading.run().map_err(|refused| told(&name, refused))?;
+        let stopped = reading.run().map_err(|refused| explain(&name, refused))?;
         let (lost, len) = (reading.lost(), reading.window.len());
         let broken = stopped.map(|(at, damage)| Broken { index, at, damage, lost });
         self.parts.push(Part { name, first, records: reading.records, end: reading.end, len });
         self.skipped += reading.skipped;
-        // Of a batch that is not whole nothing counts.
+        // An incomplete batch does not count.
         (self.next, self.chain, self.claim) = (lost, reading.chain, reading.claim);
         Ok(broken)
     }
 
-    /// Refuses a manifest of another store, and a log that ends well, and before what is known to have been synced.
+    /// Refuses a manifest of another store, and a log that ends properly but before its synced end.
     fn ends_well(&self, broken: Option<&Broken>) -> Result<(), RecoverError> {
         if let (Some(id), Some(owner)) = (self.id, self.owner)
             && id != owner
@@ -425,11 +426,11 @@ impl<'a> Walk<'a> {
         if broken.is_some() || self.next > self.claim {
             return Ok(());
         }
-        // Had the last segment lost its end, something would be left of that, or zeros.
+        // If only the last segment's end were lost, a part of a record or zeros would remain.
         Err(self.missing(self.claim))
     }
 
-    /// A segment is missing behind what was read.
+    /// The error for a segment missing behind the last record read.
     fn missing(&self, synced: Lsn) -> RecoverError {
         RecoverError::Damaged {
             place: self.storage.place(),
@@ -441,7 +442,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether what is lost may be: returns up to where the log had been synced.
+    /// Decides whether the lost records may be lost; returns up to where the log was synced.
     fn judge(&mut self, broken: &Broken) -> Result<Lsn, RecoverError> {
         let mut synced = self.claim;
         for index in broken.index..self.segments.len() {
@@ -469,15 +470,15 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Cuts off what is behind the last whole batch, and segments without any. Returns how many bytes of it were not
-    /// just room.
+    /// Cuts off everything behind the last complete batch, and segments without any. Returns how
+    /// many bytes of it were not just preallocated space.
     fn cut(&mut self, broken: Option<&Broken>) -> Result<u64, RecoverError> {
         while self.parts.last().is_some_and(|part| part.records == 0) {
             self.parts.pop();
         }
         let mut cut = 0;
         let mut removed = false;
-        // From the last one on, so that no gap is left if this is interrupted.
+        // From the last one on, so that an interruption leaves no gap.
         for (_, name) in self.segments[self.parts.len()..].iter().rev() {
             if broken.is_some() {
                 let mut window = Window::open(self.storage, name).map_err(io_error(name))?;
@@ -499,7 +500,7 @@ impl<'a> Walk<'a> {
         Ok(cut)
     }
 
-    /// Syncs what was kept and is not known to be.
+    /// Syncs the kept records that are not known to be synced.
     fn settle(&self, claim: Lsn) -> Result<(), RecoverError> {
         let unsure = |part: &&Part| part.records > 0 && part.first + part.records - 1 > claim;
         for Part { name, .. } in self.parts.iter().filter(unsure) {
@@ -510,7 +511,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn told(name: &str, refused: Refused) -> RecoverError {
+fn explain(name: &str, refused: Refused) -> RecoverError {
     let segment = name.into();
     match refused {
         Refused::Io(error) => RecoverError::Io { name: segment, error },

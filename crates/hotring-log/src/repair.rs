@@ -1,4 +1,4 @@
-//! Repair: what can be read of a damaged log becomes another one.
+//! Repair: makes a new log from the readable part of a damaged one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use crate::recover::{Checked, RecoverError, Recovered, check};
 use crate::storage::Storage;
 use crate::writer::{Options, Writer};
 
-/// Why there is no repaired log.
+/// Why the repair failed.
 #[derive(Debug)]
 pub enum RepairError {
-    /// The damaged one cannot be read.
+    /// The damaged log cannot be read.
     Read(RecoverError),
-    /// The new one cannot be written.
+    /// The new log cannot be written.
     Write(Trouble),
 }
 
@@ -30,8 +30,9 @@ impl std::fmt::Display for RepairError {
 
 impl std::error::Error for RepairError {}
 
-/// Copies all that is before the damage to another directory, where it has the same numbers, and leaves the damaged
-/// log as it is. Nothing behind the damage is copied: what is missing between could have changed what it means.
+/// Copies everything before the damage to another directory, with the same numbers, and leaves the
+/// damaged log as it is. Nothing behind the damage is copied: the missing records could have
+/// changed its meaning.
 pub fn repair(
     damaged: &dyn Storage,
     from: Lsn,
@@ -50,7 +51,7 @@ pub fn repair(
     Ok(checked)
 }
 
-/// The log that is made.
+/// The log that is written.
 struct Copy {
     log: Arc<Log>,
     writer: Writer,
@@ -58,7 +59,7 @@ struct Copy {
 }
 
 impl Copy {
-    /// Bytes that are written at once.
+    /// Bytes written at once.
     const GROUP: u64 = 1 << 20;
 
     fn new(options: Options, to: Arc<dyn Storage>, first: Lsn) -> Copy {
@@ -68,7 +69,7 @@ impl Copy {
     }
 
     fn add(&mut self, effects: &[Effect<'_>]) {
-        // It is told at the end.
+        // Reported at the end.
         if self.log.trouble().is_some() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Segments: the files that the records are in, one after the other.
+//! Segments: the files that hold the records, one after the other.
 //!
 //! ```text
 //!  log-<number of the first record, 20 digits>.hrl
@@ -7,9 +7,9 @@
 //!  records ...
 //!  zeros up to the length that was preallocated
 //! ```
-//! `synced`: all records up to this one had been synced when the segment was begun. `chain`: the checksum of the
-//! record before the first; a segment follows that one and no other. The last four of the header's 64 bytes are the
-//! checksum of those before, in each version of the format, so that damage is told from a later version.
+//! `synced`: all records up to this one were synced when the segment was begun. `chain`: the checksum of the
+//! record before the first; a segment must follow that one and no other. The last four of the header's 64 bytes are the
+//! checksum of the others, in every version of the format, so that damage is told from a later version.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::names;
 use crate::record::Lsn;
 use crate::storage::{File, Storage, read_all_at};
 
-/// What tells one store's log from another's: random bytes, which no client is to learn.
+/// The id that tells one store's log from another's: random bytes, which clients must not learn.
 pub type Id = [u8; 16];
 
 pub(crate) const HEADER_LEN: u64 = 64;
@@ -28,12 +28,12 @@ const MAGIC: &[u8; 8] = b"hotr-log";
 /// The version that is written; readers accept it and those before.
 const FORMAT: u32 = 1;
 
-/// What makes the store's durable records known.
+/// The mark of the store's durable records.
 pub(crate) fn mark(id: &Id) -> u64 {
     u64::from_le_bytes(*id.first_chunk().expect("16 bytes"))
 }
 
-/// What stands before the records.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) id: Id,
@@ -42,11 +42,11 @@ pub(crate) struct Header {
     pub(crate) chain: u32,
 }
 
-/// Why there is no header.
+/// Why a header was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadHeader {
     Damaged,
-    /// A later version's.
+    /// Of a later version.
     Format(u32),
 }
 
@@ -82,7 +82,7 @@ impl Header {
     }
 }
 
-/// The store's id in the first segment, if that can be read.
+/// The store's id in the first segment, if readable.
 pub(crate) fn first_id(storage: &dyn Storage) -> Option<Id> {
     let (_, name) = list(storage).ok()?.into_iter().next()?;
     let mut bytes = [0; HEADER_LEN as usize];
@@ -90,7 +90,7 @@ pub(crate) fn first_id(storage: &dyn Storage) -> Option<Id> {
     Some(Header::read(&bytes).ok()?.id)
 }
 
-/// The segments of a directory in their order: the number of the first record that the name tells, and the name.
+/// The segments of a directory in order: the first record according to the name, and the name.
 pub(crate) fn list(storage: &dyn Storage) -> io::Result<Vec<(Lsn, String)>> {
     let names = storage.list()?.into_iter();
     let mut found: Vec<_> =
@@ -99,17 +99,16 @@ pub(crate) fn list(storage: &dyn Storage) -> io::Result<Vec<(Lsn, String)>> {
     Ok(found)
 }
 
-/// The first record of the first segment, as its name tells it. None if there is no segment.
+/// The first record of the first segment, according to its name. None if there is no segment.
 pub fn first_record(storage: &dyn Storage) -> io::Result<Option<Lsn>> {
     Ok(list(storage)?.first().map(|(first, _)| *first))
 }
 
-/// Takes away the segments that have records before this one only. It returns how many there were.
-///
-/// Where records before `first` are not needed any more, say because a snapshot has what they did.
+/// Removes the segments that hold only records before `first`, for instance because a snapshot
+/// covers them. Returns their number.
 pub fn remove_before(storage: &dyn Storage, first: Lsn) -> io::Result<usize> {
     let segments = list(storage)?;
-    // From the first one on, so that no gap is left if this is interrupted.
+    // From the first one on, so that an interruption leaves no gap.
     let gone = segments.iter().zip(segments.iter().skip(1)).take_while(|(_, next)| next.0 <= first);
     let mut count = 0;
     for ((_, name), _) in gone {
@@ -119,7 +118,7 @@ pub fn remove_before(storage: &dyn Storage, first: Lsn) -> io::Result<usize> {
     Ok(count)
 }
 
-/// The segment that is written to.
+/// The segment that is being written.
 pub(crate) struct Segment {
     pub(crate) file: Arc<dyn File>,
     /// Where the last record ends.
@@ -127,8 +126,8 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Begins a segment. What is left of one that could not be begun is taken away; if even that fails, then when it is
-    /// tried again.
+    /// Begins a segment. Removes the rest of one that could not be begun; if that fails too, the
+    /// next attempt does.
     pub(crate) fn create(
         storage: &dyn Storage,
         header: Header,
@@ -151,12 +150,14 @@ impl Segment {
         Ok(Segment { file, len: HEADER_LEN })
     }
 
-    /// Whether so many bytes more belong into the next segment. A segment has at least one record, however long.
+    /// Whether `more` bytes belong into the next segment. A segment has at least one record,
+    /// however long.
     pub(crate) fn is_full(&self, more: u64, max: u64) -> bool {
         self.len > HEADER_LEN && self.len + more > max
     }
 
-    /// Writes what follows. If that fails, it is as if nothing had been written until [`end`](Self::end).
+    /// Writes behind the last record. After a failure, [`end`](Self::end) restores the state
+    /// before.
     pub(crate) fn write<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
         let mut at = self.len;
         for piece in pieces {
@@ -167,7 +168,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Cuts off what is behind the last record: room, or a part of a record.
+    /// Truncates the file behind the last record.
     pub(crate) fn end(&self) -> io::Result<()> {
         self.file.set_len(self.len)
     }

@@ -10,16 +10,16 @@
 //!
 //!  item    length u32 | the body of a record: a put, or a pin
 //! ```
-//! `after`: the last record that had been handed over when the first key was looked at. `end`: the same when the last
-//! one had been. What is in the file is each key as it was met, so the state of no one moment: the log's records behind
-//! `after` are to be done over it, and up to `end` at least. A record that is done over a newer value does no harm,
-//! as the newer value's record follows.
+//! `after`: the last record that was handed over when the first key was read. `end`: the same when the last
+//! key had been. Each key is stored as it was met, so the file is not the state of one moment: the log's records behind
+//! `after` must be replayed over it, up to `end` at least. Replaying a record over a newer value does no harm,
+//! because the newer value's record follows.
 //!
-//! The checksum of a block or the footer goes on from the header's, so that none of another file is taken for one of
-//! this. The class of a block says how hot its items are; 0 is the hottest. An item may be there more than once.
+//! The checksum of a block or the footer continues the header's, so that a block of another file is never taken for one of
+//! this file. The class of a block says how hot its items are; 0 is the hottest. An item may occur more than once.
 //!
-//! The file is written under another name and gets its own once it is whole and on the disk, and the log is up to
-//! `end`. Until then nothing that was there before is touched.
+//! The file is written under a temporary name and gets its own once it is complete and on the disk, and the log is synced up to
+//! `end`. Until then no older file may be touched.
 
 mod read;
 mod repair;
@@ -43,14 +43,14 @@ const HEADER_LEN: usize = 64;
 const HEAD_LEN: usize = 28;
 const FOOTER_LEN: usize = 36;
 
-/// Where in a block's head its class is, and the head's own checksum.
+/// Offsets of the class and of the checksum in a block's head.
 const CLASS_AT: usize = 20;
 const HEAD_CRC_AT: usize = 24;
 
-/// The class of what is to be there first: pins, and the keys that are asked for most.
+/// The class of items that must be loaded first: pins, and the hottest keys.
 pub const HOTTEST: u8 = 0;
-/// The class of all items, those of the other class among them. Blocks of a class stand behind those of a lower one, so
-/// that more classes may come between.
+/// The class of all other items. Blocks are in the order of their classes, so that more classes may
+/// be added between.
 pub const ALL: u8 = 255;
 
 const MAGIC: &[u8; 8] = b"hotr-snp";
@@ -59,7 +59,7 @@ const FOOTER_MAGIC: &[u8; 8] = b"hotr-end";
 /// The version that is written; readers accept it and those before.
 const FORMAT: u32 = 1;
 
-/// What stands before the blocks.
+/// The header of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     id: Id,
@@ -78,7 +78,7 @@ impl Header {
         bytes
     }
 
-    /// The header, and the format if it is a later one; None if it is damaged.
+    /// Reads the header, or the format if it is a later one; None if it is damaged.
     fn read(bytes: &[u8; HEADER_LEN]) -> Option<Result<Header, u32>> {
         if bytes[..8] != *MAGIC || crc32c::crc32c(&bytes[..60]) != word(bytes, 60) {
             return None;
@@ -91,8 +91,8 @@ impl Header {
     }
 }
 
-/// The id of the store whose files are there, as the newest snapshot has it, or the first segment. None if there is neither;
-/// who reads them is told if they are damaged.
+/// The store's id in the newest snapshot, or else in the first segment. None if neither has one;
+/// damage is reported when they are read.
 pub fn stored_id(storage: &dyn Storage) -> Option<Id> {
     let snapshot = Snapshot::newest(storage).ok().flatten();
     snapshot.map(|snapshot| snapshot.id()).or_else(|| first_id(storage))
@@ -106,7 +106,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Takes away what is there of snapshots that were not finished. Returns how many there were.
+/// Removes unfinished snapshots. Returns their number.
 pub fn clean(storage: &dyn Storage) -> io::Result<usize> {
     let files = storage.list()?.into_iter();
     let left: Vec<String> =
@@ -115,8 +115,8 @@ pub fn clean(storage: &dyn Storage) -> io::Result<usize> {
     Ok(left.len())
 }
 
-/// Takes away what is not needed beside the snapshot of this number, which is whole and on the disk: older ones, and
-/// segments of records that all are at or before it. Returns how many files that were.
+/// Removes everything that the snapshot of this number replaces: older ones, and segments with
+/// records up to it. It must be complete and on the disk. Returns the number of files.
 pub fn prune(storage: &dyn Storage, after: Lsn) -> io::Result<usize> {
     let files = storage.list()?.into_iter();
     let is_older = |name: &String| names::snapshot_after(name).is_some_and(|number| number < after);
@@ -132,21 +132,21 @@ pub enum SnapshotError {
     Io {
         /// The file, or the directory.
         name: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// It is not as it was written.
+    /// The file is damaged.
     Damaged {
         /// The directory.
         place: String,
         /// The file.
         name: String,
-        /// Where in it, in bytes.
+        /// The byte offset.
         at: u64,
-        /// What is wrong there.
+        /// The kind of damage.
         what: &'static str,
     },
-    /// It is of a later version of the format.
+    /// The file has a later version of the format.
     Format {
         /// The file.
         name: String,
@@ -164,7 +164,7 @@ impl fmt::Display for SnapshotError {
             }
             SnapshotError::Format { name, format } => write!(
                 f,
-                "{name} has format {format}: a later version of hotring wrote it, and is needed to read it"
+                "{name} has format {format}: it was written by a later version of hotring and needs that version"
             ),
         }
     }

@@ -1,7 +1,8 @@
-//! What the log needs of files: a directory and the files in it. [`Disk`] is the one that touches a disk, [`Memory`]
-//! tells tests what a crash may leave.
+//! Storage of the log: a directory and its files. [`Disk`] uses a real disk; [`Memory`] shows tests
+//! what a crash may leave.
 //!
-//! What was written is safe from a power cut once the file was synced, and found again once the directory was.
+//! Written bytes survive a power cut once the file was synced; created, renamed and removed names
+//! once the directory was.
 
 mod disk;
 pub mod memory;
@@ -14,28 +15,28 @@ pub use memory::Memory;
 
 /// A directory.
 pub trait Storage: Send + Sync {
-    /// What a person calls it.
+    /// The name shown to people.
     fn place(&self) -> String;
 
     /// The names of the files.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Makes a file. It must not be there yet.
+    /// Creates a file, which must not exist.
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// A file that is there, to be read only.
+    /// Opens an existing file for reading.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// A file that is there, to be changed.
+    /// Opens an existing file for writing.
     fn open_to_write(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Gives a file another name, in place of the file that had it.
+    /// Renames a file, replacing one with the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Takes a file away.
+    /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Waits until no power cut undoes what was created, renamed and removed.
+    /// Waits until no power cut undoes creations, renames and removals.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -44,29 +45,29 @@ pub trait File: Send + Sync {
     /// Bytes in it.
     fn size(&self) -> io::Result<u64>;
 
-    /// Reads what is at `at`; fewer bytes than there is room for are no sign of the end, none are.
+    /// Reads at `at`. Fewer bytes than the buffer holds do not mean the end; 0 bytes do.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
 
-    /// From where on there may be other bytes than zeros, at `at` or behind: the size if there are none. Whoever cannot
-    /// tell says `at`.
+    /// The start of the next bytes at or behind `at` that may not be zeros; the size if there are
+    /// none. `at` if that is unknown.
     fn data_from(&self, at: u64) -> io::Result<u64> {
         Ok(at)
     }
 
-    /// Writes all of it. If that fails, some of it may be there.
+    /// Writes all bytes. After a failure, some may have been written.
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
 
-    /// Cuts the file, or fills it up with zeros.
+    /// Truncates the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Waits until no power cut takes what was written.
+    /// Waits until no power cut loses the written bytes.
     fn sync(&self) -> io::Result<()>;
 
-    /// Takes room for so many bytes, so that writing them changes no more than their content. They are zeros.
+    /// Allocates space of zeros, so that writing there changes nothing but the content.
     fn preallocate(&self, len: u64) -> io::Result<()>;
 }
 
-/// Reads all that there is room for.
+/// Fills the buffer.
 pub(crate) fn read_all_at(file: &dyn File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.read_at(bytes, at) {

@@ -1,5 +1,5 @@
-//! What the hand-over is built on: atomics, locks, waiting. The model in `tests/model_log` compiles the same hand-over with
-//! a model checker's in their place, and with steps left out.
+//! Primitives of the queue: atomics, locks, waiting. The model in `tests/model_log` compiles the
+//! same queue with a model checker's primitives, and with steps left out.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
@@ -7,16 +7,16 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// A step of the hand-over without which a wake-up gets lost.
+/// A step of the queue without which a wake-up is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The writer stores how far it has come before it wakes those who wait.
+    /// The writer publishes its position before it wakes the waiters.
     StoreFirst,
-    /// A session looks again once its waker is in the list.
+    /// A waiter re-checks the position after registering its waker.
     SecondLook,
-    /// The writer looks for sessions that wait before it waits.
+    /// The writer looks for waiters before it sleeps.
     LookForWaiters,
-    /// A session that waits wakes the writer.
+    /// A waiter wakes the writer.
     Hurry,
 }
 

@@ -1,10 +1,11 @@
-//! Syncing: what was written and is not synced yet, and who sees to it.
+//! Syncing of written files.
 //!
-//! Where writes are acknowledged once they are synced, the writer syncs each group. Otherwise [`Syncer`] does, each
-//! second, on a thread of its own, and the writer goes on writing meanwhile. The writer steps in when the oldest
-//! bytes are [`OVERDUE`] old: it waits then, and what a power cut may take grows no further.
+//! If writes are acknowledged once they are synced, the writer syncs each group. Otherwise
+//! [`Syncer`] does so every second on its own thread, while the writer goes on. When the oldest
+//! unsynced bytes are [`OVERDUE`] old the writer waits, so that a power cut never loses more.
 //!
-//! One sync at a time: of two that wait for the same failed write, the system tells only one.
+//! Only one sync may run at a time: of two that wait for the same failed write, the system reports
+//! the error to only one.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,10 +16,10 @@ use crate::record::Lsn;
 use crate::segment::Id;
 use crate::storage::{File, Storage};
 
-/// How often files are synced.
+/// Time between two syncs.
 const EACH: Duration = Duration::from_secs(1);
 
-/// The age at which unsynced bytes hold up the writer: a sync has been due for two seconds.
+/// The age of unsynced bytes at which the writer waits: the sync is two seconds late.
 pub(crate) const OVERDUE: Duration = Duration::from_secs(3);
 
 /// What was written since the last sync.
@@ -27,9 +28,9 @@ pub(crate) struct Unsynced {
     storage: Arc<dyn Storage>,
     id: Id,
     state: Mutex<State>,
-    /// Held by who syncs.
+    /// Held while syncing.
     turn: Mutex<()>,
-    /// Of `wished` and `closed`.
+    /// Signals changes of `wished` and `closed`.
     changed: Condvar,
 }
 
@@ -38,15 +39,15 @@ struct State {
     files: Vec<Arc<dyn File>>,
     /// Names have changed.
     directory: bool,
-    /// The first record of the newest segment, if the manifest does not know of that yet.
+    /// The first record of the newest segment, if the manifest does not include it yet.
     begun: Option<Lsn>,
     /// The last record that was written.
     last: Lsn,
-    /// When the oldest of it was written.
+    /// When the oldest unsynced byte was written.
     since: Option<Duration>,
-    /// The same of what is being synced.
+    /// The same for the sync under way.
     syncing: Option<Duration>,
-    /// The syncer is not to wait for its time.
+    /// The syncer must not wait for its time.
     wished: bool,
     closed: bool,
 }
@@ -66,7 +67,7 @@ impl Unsynced {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics between its changes.
+        // No code panics while it changes the state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -75,33 +76,34 @@ impl Unsynced {
         self.state().directory = true;
     }
 
-    /// A segment is there whose first record is this one.
+    /// Records that a segment was begun with this record.
     pub(crate) fn begun(&self, first: Lsn) {
         self.state().begun = Some(first);
     }
 
-    /// Records up to `last` were written to this file.
+    /// Records that everything up to `last` was written to this file.
     pub(crate) fn wrote(&self, file: &Arc<dyn File>, last: Lsn, now: Duration) {
         let mut state = self.state();
-        // At once: who takes the file to sync it takes the number, too.
+        // Together: a sync takes the file and the number at once.
         state.add(file);
         state.last = last;
         state.since.get_or_insert(now);
     }
 
-    /// This file was changed by what came to nothing: it is synced before what is written later counts as synced.
+    /// Records a change of this file by a failed write: the file must be synced before later writes
+    /// count as synced.
     pub(crate) fn touched(&self, file: &Arc<dyn File>) {
         self.state().add(file);
     }
 
-    /// Whether something has been unsynced for too long.
+    /// Whether bytes have been unsynced for too long.
     pub(crate) fn is_overdue(&self, now: Duration) -> bool {
         let state = self.state();
         let oldest = state.syncing.or(state.since);
         oldest.is_some_and(|since| now.saturating_sub(since) >= OVERDUE)
     }
 
-    /// Syncs everything that was written, after the sync that is under way. A failure is for good.
+    /// Syncs everything written, after the sync under way. A failure is permanent.
     pub(crate) fn sync(&self) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.log.is_lost() {
@@ -124,7 +126,8 @@ impl Unsynced {
             Ok(()) => self.log.has_synced(last),
             Err(trouble) => {
                 self.log.set_trouble(Some(trouble));
-                // The writer's owner looks for trouble behind each step, and it may be long until there is one.
+                // The writer's owner checks for trouble after each step, and the next may be far
+                // away.
                 self.log.sync_soon();
             }
         }
@@ -139,8 +142,9 @@ impl Unsynced {
         Ok(())
     }
 
-    /// Has the manifest know of a segment that has synced records. For want of room that is done without until the next
-    /// sync: what is written is safe, only its loss as a whole file would not be noticed.
+    /// Updates the manifest for a segment with synced records. If the disk is full, that waits
+    /// until the next sync: the records are safe, only the loss of the whole file would go
+    /// unnoticed.
     fn vouch(&self, begun: Option<Lsn>, synced: Lsn) -> Result<(), Trouble> {
         let Some(first) = begun else { return Ok(()) };
         let written = Manifest { id: self.id, synced }.write(&*self.storage);
@@ -153,27 +157,27 @@ impl Unsynced {
         }
     }
 
-    /// There will be nothing more to sync.
+    /// Declares that nothing more will be written.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.changed.notify_all();
     }
 
-    /// Has the syncer sync at once.
+    /// Makes the syncer sync at once.
     pub(crate) fn wish(&self) {
         self.state().wished = true;
         self.changed.notify_all();
     }
 }
 
-/// Syncs each second where writes are acknowledged before. A thread of the owner's:
-/// `while syncer.wait() { syncer.step() }`.
+/// Syncs each second if writes are acknowledged earlier. Runs on a thread of the owner: `while
+/// syncer.wait() { syncer.step() }`.
 pub struct Syncer {
     pub(crate) unsynced: Arc<Unsynced>,
 }
 
 impl Syncer {
-    /// Waits for a second, or until somebody wants all to be synced. False once the writer has ended.
+    /// Waits for a second, or until a sync is requested. False once the writer has ended.
     pub fn wait(&self) -> bool {
         let goes_on = |state: &mut State| !state.closed && !state.wished;
         let state = self.unsynced.state();
@@ -183,7 +187,7 @@ impl Syncer {
         !state.closed
     }
 
-    /// Syncs what there is, unless the writer does that by itself.
+    /// Syncs, unless the writer does.
     pub fn step(&self) {
         if self.unsynced.log.when() != When::Synced {
             self.unsynced.sync();

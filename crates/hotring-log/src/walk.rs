@@ -1,5 +1,5 @@
-//! Reading segments: their records, batch by batch, from a buffer that holds a piece of a file; and where a segment
-//! ends, and why. What that means for the log is the business of `recover.rs`.
+//! Reads the records of segments, batch by batch, through a window on the file, and finds where and
+//! why a segment ends. `recover.rs` decides what that means for the log.
 
 use std::fmt;
 use std::io;
@@ -10,28 +10,28 @@ use crate::record::{Bad, Effect, Found, HEAD_LEN, Lsn, checksum, highest_durable
 use crate::segment::{BadHeader, HEADER_LEN, Header, mark};
 use crate::storage::{File, Storage};
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const PIECE: u64 = 1 << 20;
 
-/// What is wrong at a place of the log.
+/// The kind of damage at a place of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The header of the segment cannot be read.
     Header,
-    /// The segment does not follow the one before.
+    /// The segment does not follow the previous one.
     Chain,
-    /// Here is a record where another is expected.
+    /// A record is where another is expected.
     Number {
-        /// The number of the one that is here.
+        /// Its number.
         found: Lsn,
     },
     /// The log ends within a record or a batch.
     Cut,
-    /// The checksum is not that of the content.
+    /// A checksum is wrong.
     Checksum,
-    /// Zeros, and something behind them.
+    /// Zeros with data behind them.
     Hole,
-    /// The whole segment is gone.
+    /// The segment is missing.
     Missing,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// A place where the log cannot be read on.
+/// A place where the log cannot be read any further.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Broken {
     /// Which of the segments.
@@ -57,20 +57,20 @@ pub(crate) struct Broken {
     /// Where in it.
     pub(crate) at: u64,
     pub(crate) damage: Damage,
-    /// The first record that is not whole, or does not have its whole batch.
+    /// The first record that is incomplete or in an incomplete batch.
     pub(crate) lost: Lsn,
 }
 
-/// What was read of a segment.
+/// The readable part of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The segment's name.
     pub name: String,
     /// The number of the first record, as the name tells it.
     pub first: Lsn,
-    /// Records in whole batches.
+    /// Records in complete batches.
     pub records: u64,
-    /// Where the last whole batch ends.
+    /// Where the last complete batch ends.
     pub end: u64,
     /// The length of the file.
     pub len: u64,
@@ -82,7 +82,7 @@ pub(crate) enum Refused {
     Format(u32),
     /// A record at this place is of a kind that this version does not know.
     Unknown(u64),
-    /// Who takes what is read wants no more.
+    /// The receiver of the records stopped.
     Stopped,
 }
 
@@ -92,12 +92,12 @@ impl From<io::Error> for Refused {
     }
 }
 
-/// A piece of a file.
+/// A window on a file.
 pub(crate) struct Window {
     file: Arc<dyn File>,
     len: u64,
     buffer: Vec<u8>,
-    /// Where in the file the buffer begins.
+    /// The offset of the buffer in the file.
     from: u64,
 }
 
@@ -112,7 +112,8 @@ impl Window {
         self.len
     }
 
-    /// The bytes from `at` on: so many at least, if the file has them. What is before `keep` is forgotten.
+    /// The bytes from `at` on, at least `needed` if the file has them. Bytes before `keep` are
+    /// dropped.
     fn bytes(&mut self, keep: u64, at: u64, needed: u64) -> io::Result<&[u8]> {
         let have = self.from + self.buffer.len() as u64;
         let wanted = self.len.min(at.saturating_add(needed));
@@ -124,7 +125,8 @@ impl Window {
         Ok(self.buffer.get((at - self.from) as usize..).unwrap_or_default())
     }
 
-    /// Adds what is in the file from `have` to `end`, in pieces: the buffer never grows ahead of what is there.
+    /// Reads the file from `have` to `end` in pieces, so that the buffer never grows ahead of the
+    /// data.
     fn fill(&mut self, mut have: u64, end: u64) -> io::Result<()> {
         while have < end {
             let old = self.buffer.len();
@@ -150,17 +152,17 @@ impl Window {
         }
     }
 
-    /// What is from `at` on: the highest number up to which it says that all had been synced, and where the last
-    /// byte that is not 0 ends.
+    /// Searches the file from `at` on: the highest number in a durable record, and where the last
+    /// non-zero byte ends.
     pub(crate) fn remains(&mut self, at: u64, mark: Option<u64>) -> io::Result<(Lsn, u64)> {
-        // A record that a piece does not hold whole begins so close to its end.
+        // A record that spans two pieces begins this close to the end of the first.
         const OVERLAP: u64 = 64;
         let (mut claim, mut end) = (0, at);
         let (mut file_at, file_end) = (at, self.len);
         self.buffer.clear();
         self.from = at;
         while file_at < file_end {
-            // Room that was never written to is not read: a segment is mostly that.
+            // Preallocated space is skipped: a segment is mostly that.
             let data = self.file.data_from(file_at)?.min(file_end);
             if data > file_at {
                 self.buffer.clear();
@@ -183,40 +185,40 @@ impl Window {
 
 /// Whether all are zeros.
 fn is_zero(bytes: &[u8]) -> bool {
-    // Without an end within a part, these are compared many at a time.
+    // Parts without an early exit are compared with vector instructions.
     bytes.chunks(4096).all(|part| part.iter().fold(0, |any, byte| any | byte) == 0)
 }
 
-/// Who takes what was read: the number of the last record, and all effects of its batch.
+/// Receiver of records: the number of the last record, and all effects of its batch.
 pub type Apply<'a> = dyn FnMut(Lsn, &[Effect<'_>]) + 'a;
 
-/// The same of who may want no more: it breaks then.
+/// The same, with the choice to stop.
 pub type Take<'a> = dyn FnMut(Lsn, &[Effect<'_>]) -> ControlFlow<()> + 'a;
 
 /// Reads the records of a segment.
 pub(crate) struct Reading<'a, 'b> {
     pub(crate) window: Window,
     pub(crate) header: Header,
-    /// Batches up to before this record are not handed over.
+    /// Batches before this record are not handed over.
     pub(crate) from: Lsn,
     pub(crate) apply: &'a mut Take<'b>,
     /// The next record.
     pub(crate) next: Lsn,
-    /// The checksum of the last record that has its whole batch.
+    /// The checksum of the last record in a complete batch.
     pub(crate) chain: u32,
-    /// The highest number up to which all had been synced.
+    /// The highest number up to which all records are known to be synced.
     pub(crate) claim: Lsn,
-    /// Records in whole batches, and where the last of them ends.
+    /// Records in complete batches, and where the last of them ends.
     pub(crate) records: u64,
     pub(crate) end: u64,
     /// Bytes of batches that were not handed over.
     pub(crate) skipped: u64,
-    /// Where the records of the batch begin that is not whole yet.
+    /// Where the records of the incomplete batch begin.
     pub(crate) batch: Vec<u64>,
 }
 
 impl Reading<'_, '_> {
-    /// Reads to the end; returns where it stopped, if that is not the end, and why.
+    /// Reads to the end; returns where and why it stopped earlier.
     pub(crate) fn run(&mut self) -> Result<Option<(u64, Damage)>, Refused> {
         let (mut at, mut needed) = (HEADER_LEN, HEAD_LEN as u64 + 1);
         loop {
@@ -244,7 +246,7 @@ impl Reading<'_, '_> {
         }
     }
 
-    /// There is no record at `at`: the end, or damage.
+    /// Decides what it means that no record is at `at`: the end, or damage.
     fn stopped(&mut self, at: u64, bad: Bad) -> Result<Option<Damage>, Refused> {
         let is_whole = self.batch.is_empty();
         Ok(match bad {
@@ -256,11 +258,11 @@ impl Reading<'_, '_> {
         })
     }
 
-    /// A record was found at `at`.
+    /// Processes the record at `at`.
     fn take(&mut self, at: u64, len: u64, crc: u32, what: Seen) -> Result<ControlFlow<()>, Damage> {
         const GOES_ON: ControlFlow<()> = ControlFlow::Continue(());
         if let Some(upto) = what.durable {
-            // Within a batch there is none.
+            // Never within a batch.
             if !self.batch.is_empty() || what.more || what.lsn != mark(&self.header.id) {
                 return Err(Damage::Number { found: what.lsn });
             }
@@ -288,7 +290,7 @@ impl Reading<'_, '_> {
         Ok(flow)
     }
 
-    /// The batch is whole, and in the buffer.
+    /// Hands over the complete batch in the buffer.
     fn hand_over(&mut self) -> ControlFlow<()> {
         let Window { buffer, from, .. } = &self.window;
         let at = |place: u64| read(&buffer[(place - from) as usize..]).expect("it was read before");
@@ -301,13 +303,13 @@ impl Reading<'_, '_> {
         }
     }
 
-    /// The first record that has not been handed over with its batch.
+    /// The first record that has not been handed over.
     pub(crate) fn lost(&self) -> Lsn {
         self.next - self.batch.len() as u64
     }
 }
 
-/// What matters of a record besides its effect.
+/// The parts of a record besides its effect.
 struct Seen {
     lsn: Lsn,
     more: bool,

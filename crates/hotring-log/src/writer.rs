@@ -1,11 +1,12 @@
-//! The writer: takes what was handed over and writes it, a group at a time, in the order of its numbers.
+//! The writer: takes queued records and writes them, a group at a time, in order.
 //!
-//! A segment is ended before the group that would make it too long, never within one, hence never within a batch.
-//! The first segment is made with the first record, or when one is asked for.
+//! A new segment begins before a group that would make the present one too long, never within a
+//! group and hence never within a batch. The first segment is created with the first record, or on
+//! request.
 //!
-//! **Faults.** If a group cannot be written, the file is cut back to the group before. If the disk is full, the
-//! group is kept and tried again, once a second. All else is for good, as is each failed sync: what the file holds
-//! is in doubt then, and nothing is written or acknowledged any more.
+//! **Faults.** If a group cannot be written, the file is cut back to the group before. On a full
+//! disk the group is kept and retried once a second. Any other failure, and every failed sync, is
+//! permanent: the file's content is in doubt, and nothing may be written or acknowledged any more.
 
 use std::io;
 use std::sync::Arc;
@@ -19,59 +20,60 @@ use crate::segment::{self, Header, Id, Segment};
 use crate::storage::Storage;
 use crate::syncer::{Syncer, Unsynced};
 
-/// How the log is written.
+/// Options of the writer.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The store's id, which all segments have.
+    /// The store's id, which is in every segment.
     pub id: Id,
     /// Bytes at which the next segment begins.
     pub segment_len: u64,
 }
 
 impl Options {
-    /// Long enough that segments are begun rarely, short enough that room comes back soon once they go.
+    /// Long enough that segments begin rarely, short enough that space comes back soon after their
+    /// removal.
     pub const SEGMENT_LEN: u64 = 64 << 20;
 
-    /// The usual ones, for the store of this id.
+    /// The defaults, for the store of this id.
     pub fn new(id: Id) -> Options {
         Options { id, segment_len: Options::SEGMENT_LEN }
     }
 }
 
-/// Writes the log. A thread of the owner's: `while writer.step(now) { writer.wait() }`.
+/// Writes the log. Runs on a thread of the owner: `while writer.step(now) { writer.wait() }`.
 pub struct Writer {
     log: Arc<Log>,
     storage: Arc<dyn Storage>,
     unsynced: Arc<Unsynced>,
     options: Options,
-    /// What was taken and is not written yet, and the number of its first record.
+    /// Records taken but not written yet, and the number of the first.
     group: Group,
     first: Lsn,
     segment: Option<Segment>,
     /// The checksum of the last record.
     chain: u32,
     /// Up to where the log itself says that it is synced.
-    told: Lsn,
-    /// When what failed is tried again.
+    claimed: Lsn,
+    /// When the failed operation is retried.
     retry_at: Option<Duration>,
-    /// How often there was nothing to write, one time after the other.
+    /// Consecutive steps without records.
     idle: u32,
 }
 
 impl Writer {
-    /// What a buffer may keep from one group to the next.
+    /// Bytes that a buffer may keep from one group to the next.
     const KEPT_MAX: usize = 1 << 20;
 
-    /// How often it is tried to write to a full disk.
+    /// Time between two attempts to write to a full disk.
     const RETRY: Duration = Duration::from_secs(1);
 
-    /// How often it finds nothing to write before it waits for the next record.
+    /// Steps without records before the writer sleeps until the next record.
     const IDLE_MIN: u32 = 10;
 
-    /// How long it waits for that, at most.
+    /// Longest such sleep.
     const IDLE: Duration = Duration::from_secs(1);
 
-    /// Goes on with the log that was recovered; `log` is new and goes on from there, too.
+    /// Continues the recovered log; `log` must be new and begin at the same record.
     pub fn new(
         log: Arc<Log>,
         storage: Arc<dyn Storage>,
@@ -92,7 +94,7 @@ impl Writer {
             first,
             segment,
             chain,
-            told: 0,
+            claimed: 0,
             retry_at,
             idle: 0,
         };
@@ -101,8 +103,8 @@ impl Writer {
 
     /// Waits until there is something to do, a second at most.
     ///
-    /// While records come, it is woken by who waits for them, or comes by itself. It is woken for the first record only
-    /// when there has been none for a while: so it is not woken twice for each group.
+    /// While records come, waiters wake the writer, or it wakes on its own. Only after a quiet time
+    /// does the first record wake it, so that it is not woken twice per group.
     pub fn wait(&self) {
         if self.retry_at.is_some() {
             return self.log.wait(Self::RETRY, true);
@@ -113,18 +115,18 @@ impl Writer {
         self.log.wait(Log::LINGER, true);
     }
 
-    /// Writes what was handed over, and syncs it if that is the writer's to do. `now` is the time since whenever.
-    /// False once the log is closed and nothing is left to do.
+    /// Writes the queued records, and syncs them if that is the writer's task. `now` is the time
+    /// since any fixed moment. False once the log is closed and nothing is left to do.
     pub fn step(&mut self, now: Duration) -> bool {
-        // Asked first: what was handed over before it was closed is taken below.
+        // Read first: records queued before the close are taken below.
         let closed = self.log.is_closed();
-        // Likewise what is to be synced.
+        // The same for requested syncs.
         let wished = self.log.takes_sync_wish();
         self.idle += 1;
         while self.has_work() {
             self.idle = 0;
             if !closed && self.retry_at.is_some_and(|at| now < at) {
-                // There is trouble already, which is all the answer there is.
+                // The trouble is reported already.
                 self.log.ends_segment_wish();
                 break;
             }
@@ -148,7 +150,7 @@ impl Writer {
         true
     }
 
-    /// Takes what was handed over, if nothing is left. If nothing can be written any more, it is dropped.
+    /// Takes queued records if none are left. After a permanent failure they are dropped.
     fn has_work(&mut self) -> bool {
         if self.group.is_empty() {
             self.first = self.log.take(&mut self.group);
@@ -180,7 +182,7 @@ impl Writer {
         }
     }
 
-    /// Writes the group, to a new segment if one is due or was asked for, and tells those who wait.
+    /// Writes the group, to a new segment if necessary or requested, and wakes the waiters.
     fn write(&mut self, is_asked: bool, now: Duration) -> Result<(), Trouble> {
         let len = self.group.len() as u64;
         let is_full = |max| self.segment.as_ref().is_none_or(|s| s.is_full(len, max));
@@ -202,27 +204,29 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the group to the segment, and before it up to where all is synced, if that is news.
+    /// Writes the group to the segment, preceded by a durable record if the log has been synced
+    /// further.
     fn put_down(&mut self, last: Lsn, now: Duration) -> Result<(), Trouble> {
         let synced = self.log.synced();
-        let durable = (synced > self.told).then(|| (synced, segment::mark(&self.options.id)));
+        let durable = (synced > self.claimed).then(|| (synced, segment::mark(&self.options.id)));
         let crc = self.group.seal(self.first, durable);
         let segment = self.segment.as_mut().expect("a segment was begun");
         if let Err(error) = segment.write(self.group.pieces()) {
-            // Should the group go to another segment, what is cut off here must not come back beside it.
+            // If the group goes to another segment, the bytes cut off here must not come back
+            // beside it.
             let cut = segment.end();
             self.unsynced.touched(&segment.file);
             cut.map_err(Trouble::during("cutting off what could not be written to the log"))?;
             return Err(Trouble::during("writing the log")(error));
         }
         self.unsynced.wrote(&segment.file, last, now);
-        self.told = synced;
+        self.claimed = synced;
         self.chain = crc.unwrap_or(self.chain);
         Ok(())
     }
 
-    /// Begins a segment. One that is not due, for which the disk has no room, is done without: the present one has room
-    /// of its own.
+    /// Begins a segment. If the disk has no space for one that is only requested, the log continues
+    /// in the present one, which has preallocated space.
     fn begin_segment(&mut self, is_due: bool) -> Result<(), Trouble> {
         if is_due {
             self.end_segment()?;
@@ -242,24 +246,25 @@ impl Writer {
         self.end_segment()?;
         self.segment = Some(begun?);
         self.unsynced.begun(self.first);
-        self.told = synced;
+        self.claimed = synced;
         Ok(())
     }
 
-    /// Gives back the room behind the last record.
+    /// Frees the preallocated space behind the last record.
     fn end_segment(&mut self) -> Result<(), Trouble> {
-        // Whether this survives a power cut does not matter: zeros are no records.
+        // Need not survive a power cut: zeros are not records.
         let ended = self.segment.take().map_or(Ok(()), |segment| segment.end());
         ended.map_err(Trouble::during("ending a segment of the log"))
     }
 
-    /// Whether something is left of the next segment, which could not be begun. No record may follow before that.
+    /// Whether a part of the next segment, which could not be begun, remains. No record may be
+    /// written before it is removed.
     fn has_begun(&self) -> bool {
         let is_next = |(first, _): &(Lsn, String)| *first == self.first;
         segment::list(&*self.storage).map_or(true, |found| found.iter().any(is_next))
     }
 
-    /// Syncs all, says so at the end of the log, and syncs that.
+    /// Syncs everything, records that at the end of the log, and syncs again.
     fn finish(&mut self, now: Duration) {
         self.unsynced.sync();
         if self.segment.is_some() && self.group.is_empty() && !self.log.is_lost() {
@@ -271,7 +276,7 @@ impl Writer {
         self.unsynced.close();
     }
 
-    /// Ends the log with up to where it is synced, and gives the room behind it back.
+    /// Ends the log with a durable record, and frees the space behind it.
     fn say_the_last(&mut self, now: Duration) -> Result<(), Trouble> {
         self.put_down(self.log.written(), now)?;
         let segment = self.segment.as_ref().expect("it was written to");
@@ -282,7 +287,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.unsynced.close();
-        // A panic of its thread must not leave anybody waiting.
+        // A panic of the writer's thread must not leave waiters asleep.
         self.log.ends_segment_wish();
         if !self.log.is_closed() {
             let error = io::Error::other("its writer has ended");

@@ -1,4 +1,4 @@
-//! From input to command in one step, for requests that begin as one before has begun.
+//! A cache from the start of a request to its command, for pipelines.
 //!
 //! Pipelines repeat themselves: `*2\r\n$3\r\nGET\r\n` and a key, again and again. [`Starts`] keeps such
 //! starts, up to the end of the command's name, with what decoding and the caller's table of commands have made of
@@ -8,11 +8,11 @@ use crate::args::{Args, ArgsView, Span};
 use crate::error::ProtocolError;
 use crate::resp::{Decoded, Decoder, Limits};
 
-/// Starts are compared as one number of so many bytes: room for names of up to 6 bytes.
+/// A start is compared as one number of this many bytes: enough for names of up to 6 bytes.
 const COMPARED: usize = 16;
-/// Where the name is: behind `*N\r\n$M\r\n`.
+/// The offset of the name: behind `*N\r\n$M\r\n`.
 const NAME_AT: usize = 8;
-/// Starts that are kept, a power of two.
+/// Cached starts, a power of two.
 const KEPT: usize = 16;
 
 /// The command that a request calls.
@@ -33,7 +33,7 @@ pub struct Starts<C> {
 #[derive(Clone, Copy, Debug)]
 struct Start<C> {
     bytes: u128,
-    /// Which of the bytes are the start's.
+    /// The bytes that belong to the start.
     mask: u128,
     name_len: usize,
     args: usize,
@@ -52,6 +52,7 @@ impl<C: Copy> Starts<C> {
     /// `resolve` finds; None if it finds none. `resolve` must be the same function in every call.
     ///
     /// # Errors
+    ///
     /// Those of [`Decoder::decode`].
     #[inline]
     pub fn decode(
@@ -102,7 +103,7 @@ impl<C: Copy> Starts<C> {
     fn keep(&mut self, input: &[u8], args: &Args, command: C) {
         let Some(bytes) = first_bytes(input).filter(|_| input[0] == b'*') else { return };
         let (at, name_len) = args.spans[0].place();
-        // Behind longer numbers it stands elsewhere.
+        // Behind longer numbers the name is elsewhere.
         if at == NAME_AT && NAME_AT + name_len + 2 <= COMPARED {
             let mask = u128::MAX >> (8 * (COMPARED - (NAME_AT + name_len + 2)));
             self.kept[place(bytes)] =
@@ -115,7 +116,7 @@ fn first_bytes(input: &[u8]) -> Option<u128> {
     input.first_chunk::<COMPARED>().map(|bytes| u128::from_le_bytes(*bytes))
 }
 
-/// Where a start is kept, by its number of arguments, the length of the name and the first letters.
+/// The index of a start, by its number of arguments, the length of the name and the first letters.
 fn place(bytes: u128) -> usize {
     let (numbers, name) = (bytes as u64, (bytes >> 64) as u64);
     let told = (name & 0xffff_ffff) ^ (numbers >> 8 & 0xff) << 32 ^ (numbers >> 40 & 0xff) << 40;
@@ -188,7 +189,7 @@ mod tests {
         }
     }
 
-    /// Requests like those of a pipeline, and things that look like them.
+    /// Requests like those of a pipeline, and similar ones.
     fn stream() -> Vec<u8> {
         let mut stream = Vec::new();
         for round in 0..3 {

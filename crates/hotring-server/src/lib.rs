@@ -1,11 +1,10 @@
-//! The server around the HotRing store, for clients of Redis and of memcached.
+//! The server around the HotRing store, for Redis and memcached clients.
 //!
-//! Bytes flow one way: `socket` reads them, `executor` cuts them into requests and runs these by
-//! `commands`, which ask the store and write replies; `socket` sends the replies. One OS thread per
-//! core does all of that for its own connections (`worker`), and any thread serves any key.
-//! `listen` accepts, `expirer` removes what has expired, `background` does the other work that no client waits
-//! for, `admin` tells by HTTP how it goes, `run` builds and ends everything. `clock` is the only reader of time, `settings` the only list of settings. `memcached` is the
-//! other protocol.
+//! `net` accepts connections and moves bytes; `hotring_commands` decodes requests, runs them on the
+//! store and writes replies. One OS thread per core does all of this for its own connections, and
+//! every thread serves every key. `tasks` holds the threads that no client waits for: expiry,
+//! loading, the write-ahead log, snapshots, upkeep. `admin` serves metrics and health checks over
+//! HTTP. `run` builds, starts and ends everything.
 //!
 //! ```no_run
 //! let config = hotring_server::Config { port: 0, ..Default::default() };

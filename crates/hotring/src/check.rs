@@ -1,5 +1,5 @@
-//! `hotring check`: reads the newest snapshot and the log without changing them and says whether they are whole; saves what can be read of one that
-//! is not.
+//! `hotring check`: verifies the newest snapshot and the log of a folder without changing them, and
+//! saves the readable part of damaged ones.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub(crate) fn cli() -> Command {
         )
 }
 
-/// Checks and prints.
+/// Runs the check and prints the result.
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     let folder = flags.get_one::<PathBuf>("DIR").expect("it is required");
     let new = flags.get_one::<PathBuf>("NEWDIR");
@@ -53,7 +53,7 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     }
 }
 
-/// True if the log is whole.
+/// Checks the folder; true if it is intact.
 fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
     if !folder.is_dir() {
         return Err(format!("there is no folder {}", folder.display()));
@@ -70,7 +70,7 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
         }
     };
     let (snapshot, fault) = found.map_err(|why| why.to_string())?.unzip();
-    // Where a snapshot is missing, what can be saved begins with the log.
+    // Without a snapshot, the part that can be saved begins with the log.
     let first = first_record(&disk).map_err(|why| why.to_string())?.filter(|_| new.is_some());
     let without = first.filter(|first| snapshot.is_none() && *first > 1);
     let none = || (without.map_or(0, |first| first - 1), 0);
@@ -127,12 +127,12 @@ fn check(folder: &Path, new: Option<&Path>) -> Result<bool, String> {
     Ok(faults.is_empty())
 }
 
-/// Has an empty snapshot stand for what was before the log.
+/// Writes an empty snapshot in place of the records before the log.
 fn stand_in(copy: &Arc<dyn Storage>, id: Id, after: Lsn) -> io::Result<()> {
     SnapshotWriter::create(copy.clone(), id, after)?.finish(after)?.publish(after).map(drop)
 }
 
-/// Reads all of it.
+/// Reads all blocks.
 fn read(snapshot: &Snapshot) -> Result<(), SnapshotError> {
     let mut buffer = Vec::new();
     while snapshot.read_block(ALL, &mut buffer, &mut |_| {})?.is_some() {}
@@ -143,7 +143,7 @@ fn records(count: u64) -> String {
     if count == 1 { "1 record".into() } else { format!("{count} records") }
 }
 
-/// What was found, segment by segment.
+/// Describes the log, segment by segment.
 fn report(checked: &Checked, after: u64) -> String {
     let mut text = String::new();
     for part in &checked.parts {
@@ -159,14 +159,14 @@ fn report(checked: &Checked, after: u64) -> String {
     }
     if let Some((segment, at, damage)) = &checked.torn {
         text += &format!(
-            "{segment} ends at byte {at}, within a write ({damage}): the server cuts that off\n"
+            "{segment} ends at byte {at}, within a write ({damage}): the server will cut that off\n"
         );
     }
     text += &format!("{} in all\n", records(checked.last - after));
     text
 }
 
-/// What the records do.
+/// Counts records by their effect.
 #[derive(Default)]
 struct Counts {
     puts: u64,

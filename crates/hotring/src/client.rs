@@ -1,5 +1,5 @@
-//! A small client for subcommands that ask a running server: one request and its reply at a time, or, for `export` and
-//! `import`, requests and replies apart and as the bytes they are.
+//! A small RESP client for subcommands that talk to a running server: one request and reply at a
+//! time or, for `export` and `import`, pipelined requests and raw replies.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,19 +10,20 @@ use std::time::Duration;
 
 use clap::{Arg, ArgMatches};
 
-/// Where a server listens if nobody says otherwise.
+/// The default address of the server.
 const ADDRESS: &str = "127.0.0.1:6379";
-/// The variable that redis-cli takes the password from, so that it stands in no list of processes.
+/// The variable from which redis-cli takes the password, so that it is in no process list.
 const PASSWORD: &str = "REDISCLI_AUTH";
-/// How long a server may take for a reply.
+/// Time limit for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest string and longest array that a reply may have: it is a server's, but whose? Memory grows with what comes.
+/// Longest string and longest array in a reply. The server is not trusted: memory must grow only
+/// with the bytes that arrive.
 const LEN_MAX: i64 = 1 << 30;
 
-/// How deep lists may lie in lists.
+/// Deepest nesting of lists.
 const DEPTH_MAX: usize = 8;
 
-/// What a server answers, as far as it is understood here.
+/// A decoded reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Text(String),
@@ -31,7 +32,7 @@ pub(crate) enum Reply {
     Nothing,
 }
 
-/// A reply as it came.
+/// A raw reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Bytes(Vec<u8>),
@@ -42,7 +43,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// What is understood of it, or the first error in it.
+    /// Decodes it, or returns the first error in it.
     fn text(self) -> Result<Reply, Error> {
         Ok(match self {
             Answer::Bytes(bytes) => Reply::Text(String::from_utf8_lossy(&bytes).into_owned()),
@@ -56,9 +57,9 @@ impl Answer {
     }
 }
 
-/// Adds a request of these words.
+/// Appends a request of these words.
 pub(crate) fn push_request(out: &mut Vec<u8>, words: &[&[u8]]) {
-    // Writing to a Vec does not fail.
+    // Writing to a Vec cannot fail.
     let _ = write!(out, "*{}\r\n", words.len());
     for word in words {
         let _ = write!(out, "${}\r\n", word.len());
@@ -70,7 +71,7 @@ pub(crate) fn push_request(out: &mut Vec<u8>, words: &[&[u8]]) {
 /// Why there is no reply.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The server's own words.
+    /// The server's error text.
     Refused(String),
     Io(io::Error),
 }
@@ -78,7 +79,7 @@ pub(crate) enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Refused(text) => write!(f, "the server answers: {text}"),
+            Error::Refused(text) => write!(f, "the server replied: {text}"),
             Error::Io(error) => write!(f, "{error}"),
         }
     }
@@ -90,7 +91,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// The flags that say which server is meant.
+/// The flags that select the server.
 pub(crate) fn place() -> [Arg; 3] {
     let address = Arg::new("address")
         .long("address")
@@ -108,13 +109,13 @@ pub(crate) fn place() -> [Arg; 3] {
     [address, unixsocket, user]
 }
 
-/// What people call the server that the flags mean.
+/// The name of the selected server, for messages.
 pub(crate) fn place_name(flags: &ArgMatches) -> &str {
     let name = |flag: &str| flags.get_one::<String>(flag);
     name("unixsocket").or_else(|| name("address")).map_or(ADDRESS, String::as_str)
 }
 
-/// Connects to the server that the flags mean, and logs in if there is a password.
+/// Connects to the selected server, and logs in if there is a password.
 pub(crate) fn connect(flags: &ArgMatches) -> Result<Client, Error> {
     let name = place_name(flags);
     let connected = match flags.contains_id("unixsocket") {
@@ -161,7 +162,7 @@ impl Client {
         self.answer()?.text()
     }
 
-    /// The same with words that may hold anything.
+    /// The same for words with arbitrary bytes.
     pub(crate) fn ask_words(&mut self, words: &[&str]) -> Result<Reply, Error> {
         let mut request = Vec::new();
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
@@ -221,7 +222,7 @@ fn closed() -> io::Error {
 }
 
 fn unexpected(line: &str) -> io::Error {
-    let text = format!("the reply is none that Redis would send: {}", line.escape_debug());
+    let text = format!("the reply is not one that Redis would send: {}", line.escape_debug());
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(client.ask("x").unwrap(), Reply::List(list));
         assert_eq!(client.ask("x").unwrap(), text("OK"));
         let error = client.ask("x").unwrap_err();
-        assert_eq!(error.to_string(), "the server answers: ERR no");
+        assert_eq!(error.to_string(), "the server replied: ERR no");
         assert_eq!(client.ask("x").unwrap_err().to_string(), "the connection was closed");
     }
 

@@ -1,4 +1,4 @@
-//! `hotring commands`: the table of commands, for people.
+//! `hotring commands`: prints the table of commands.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ pub(crate) fn cli() -> Command {
 /// Prints the table.
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     let text = if flags.get_flag("markdown") { markdown() } else { listing() };
-    // A reader that has seen enough, such as head, is no failure.
+    // A reader that closes the pipe early, such as head, is not a failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }

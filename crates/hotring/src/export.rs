@@ -1,5 +1,5 @@
-//! `hotring export`: writes all keys of a running server, or of a stopped one's folder, to a file that other programs can
-//! read.
+//! `hotring export`: writes all keys of a running server, or of the folder of a stopped one, to a
+//! file for other programs.
 
 mod folder;
 mod server;
@@ -15,7 +15,7 @@ use crate::client::{connect, place};
 use crate::transfer::{Item, Progress, json, resp};
 use target::Target;
 
-/// Bytes that are written at one time.
+/// Bytes per write.
 const WRITE_LEN: usize = 256 << 10;
 
 const NOTES: &str = "\
@@ -38,11 +38,11 @@ pub(crate) fn cli() -> Command {
         .value_name("DIR")
         .value_parser(value_parser!(PathBuf))
         .conflicts_with_all(["address", "unixsocket", "user"])
-        .help("Not of a running server, but of this folder: the setting data of a server that has ended");
+        .help("Read this folder instead of a running server: the setting data of a server that has ended");
     let pattern = Arg::new("match")
         .long("match")
         .value_name("PATTERN")
-        .help("Only keys that match this, as SCAN has it: user:*");
+        .help("Only keys that match this pattern, as for SCAN: user:*");
     let format = Arg::new("format")
         .long("format")
         .value_name("FORMAT")
@@ -52,20 +52,20 @@ pub(crate) fn cli() -> Command {
     let pins = Arg::new("pins")
         .long("pins")
         .action(ArgAction::SetTrue)
-        .help("Say which keys are pinned; Redis does not know PIN");
+        .help("Include which keys are pinned; Redis does not know PIN");
     let file = Arg::new("FILE")
         .value_name("FILE|-")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("Where they go; - is standard output");
+        .help("The file to write; - is standard output");
     Command::new("export")
-        .about("Write all keys, their values and expiries to a file")
+        .about("Write all keys with values and expiry times to a file")
         .after_help(NOTES)
         .args(place())
         .args([data, format, pattern, pins, file])
 }
 
-/// Writes all of it.
+/// Runs the export.
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     let file = flags.get_one::<PathBuf>("FILE").expect("it is required");
     let mut progress = Progress::new("export");
@@ -110,18 +110,18 @@ fn named(file: &Path, error: &io::Error) -> String {
     format!("{} cannot be written: {error}", file.display())
 }
 
-/// What is exported.
+/// Which keys are exported.
 struct Wanted<'a> {
-    /// Only keys that match this.
+    /// Only keys that match this pattern.
     pattern: Option<&'a str>,
     pins: bool,
 }
 
-/// Where items go.
+/// The destination of items.
 struct Output<'a> {
     file: &'a Path,
     target: Target,
-    /// The format.
+    /// Appends an item in the chosen format.
     push_item: fn(&mut Vec<u8>, &Item),
     buffer: Vec<u8>,
     progress: &'a mut Progress,

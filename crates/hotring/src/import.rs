@@ -15,7 +15,7 @@ use crate::transfer::rdb::Found;
 use crate::transfer::{Progress, ReadError, json, now, rdb, resp, shown};
 use sender::{Existing, Sender};
 
-/// Bytes that are read of a file at one time.
+/// Bytes per read.
 const READ_LEN: usize = 256 << 10;
 
 const NOTES: &str = "\
@@ -35,21 +35,21 @@ pub(crate) fn cli() -> Command {
         .value_name("WHAT")
         .value_parser(["overwrite", "keep", "fail"])
         .default_value("overwrite")
-        .help("What becomes of keys that the server has: they are replaced, stay, or stay and count as failed");
+        .help("For keys that the server already has: replace them, keep them, or keep them and count a failure");
     let skip = Arg::new("skip-unknown")
         .long("skip-unknown")
         .action(ArgAction::SetTrue)
-        .help("Leave out keys of an RDB file that are no strings and no hashes; otherwise the first one ends it");
+        .help("Skip keys of an RDB file that are neither strings nor hashes; otherwise the first one ends the import");
     let db = Arg::new("db")
         .long("db")
         .value_name("N")
         .value_parser(value_parser!(u64))
-        .help("Only keys of this database of an RDB file; needed if there is more than one");
+        .help("Only keys of this database of an RDB file; required if there is more than one");
     let file = Arg::new("FILE")
         .value_name("FILE|-")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("Where they come from; - is standard input");
+        .help("The file to read; - is standard input");
     Command::new("import")
         .about("Send all keys of a file to a running server")
         .after_help(NOTES)
@@ -57,7 +57,7 @@ pub(crate) fn cli() -> Command {
         .args([existing, skip, db, file])
 }
 
-/// Sends all of it.
+/// Runs the import.
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     let mut progress = Progress::new("import");
     let mut left = Left::default();
@@ -73,7 +73,7 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     }
 }
 
-/// What was not sent, or not taken for a good reason.
+/// Keys that were left out, by reason.
 #[derive(Default)]
 struct Left {
     kept: u64,
@@ -130,14 +130,14 @@ fn import(flags: &ArgMatches, progress: &mut Progress, left: &mut Left) -> Resul
             Err(error) => break Err(named(&error)),
         }
     };
-    // What was read before the damage is to be counted as what it is.
+    // Keys read before the damage must still be counted.
     sender.finish(progress).map_err(lost)?;
     left.kept = sender.kept();
     (left.elsewhere, left.parts) = reader.left();
     ended
 }
 
-/// A file of any format.
+/// A reader for any supported format.
 enum Reader {
     Empty,
     Resp(Box<resp::Reader<Input>>),
@@ -159,7 +159,7 @@ impl Reader {
             Some(b'*') => Ok(Reader::Resp(Box::new(resp::Reader::new(input)))),
             Some(b'{') => Ok(Reader::Json(json::Reader::new(input))),
             Some(b'R') => Ok(Reader::Rdb(rdb::Reader::new(input, database)?)),
-            Some(_) => Err(ReadError::bad(0, "no format that is known begins so")),
+            Some(_) => Err(ReadError::bad(0, "unknown file format")),
         }
     }
 
@@ -173,7 +173,7 @@ impl Reader {
         Ok(item.map(Found::Item))
     }
 
-    /// Keys of other databases, and functions and modules' data, which were passed over.
+    /// Skipped keys of other databases, and skipped functions and modules' data.
     fn left(&self) -> (u64, u64) {
         match self {
             Reader::Rdb(reader) => (reader.elsewhere, reader.parts_skipped),

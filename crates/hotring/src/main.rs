@@ -1,7 +1,7 @@
-//! `hotring`: one binary, one subcommand for each thing that a person does with the store.
+//! The binary `hotring`: one subcommand per task.
 #![forbid(unsafe_code)]
 
-// First: its macros hold in all modules that follow.
+// First, because all later modules use its macros.
 #[macro_use]
 mod output;
 
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
 fn cli() -> Command {
     Command::new("hotring")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("An in-memory key-value store that keeps what is hot within reach")
+        .about("An in-memory key-value store for skewed workloads")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve::cli())

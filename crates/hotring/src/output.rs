@@ -1,7 +1,8 @@
-//! `print!` and its like for programs whose reader may leave: `hotring check DIR | head` must end with the exit code of the
-//! check. The standard library's panic there, which aborts a release build.
+//! `print!`, `println!` and `eprintln!` that ignore a closed pipe: `hotring check DIR | head` must
+//! end with the exit code of the check. The standard library's macros panic there, which aborts a
+//! release build.
 
-/// As the standard library's, without a word about a reader that has left.
+/// As the standard library's, but ignores a closed pipe.
 macro_rules! print {
     ($($part:tt)*) => {{
         use std::io::Write as _;
@@ -9,7 +10,7 @@ macro_rules! print {
     }};
 }
 
-/// As the standard library's, without a word about a reader that has left.
+/// As the standard library's, but ignores a closed pipe.
 macro_rules! println {
     ($($part:tt)*) => {{
         use std::io::Write as _;
@@ -17,7 +18,7 @@ macro_rules! println {
     }};
 }
 
-/// As the standard library's, without a word about a reader that has left.
+/// As the standard library's, but ignores a closed pipe.
 macro_rules! eprintln {
     ($($part:tt)*) => {{
         use std::io::Write as _;

@@ -1,4 +1,5 @@
-//! `hotring ping`: asks a server whether it answers, for health checks where there is no other program.
+//! `hotring ping`: checks that a server answers, for health checks where no other client is
+//! installed.
 
 use std::process::ExitCode;
 
@@ -14,20 +15,20 @@ pub(crate) fn cli() -> Command {
         .args(place())
 }
 
-/// Asks once.
+/// Sends one PING.
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     match connect(flags).and_then(|mut client| client.ask("PING")) {
         Ok(Reply::Text(text)) if text == "PONG" => {
             println!("{text}");
             ExitCode::SUCCESS
         }
-        // It lives, and a health check need not know the password.
+        // The server is alive; a health check need not know the password.
         Err(Error::Refused(text)) if text.starts_with("NOAUTH ") => {
             println!("{text}");
             ExitCode::SUCCESS
         }
         Ok(other) => {
-            eprintln!("hotring ping: the server answers {other:?}");
+            eprintln!("hotring ping: the server replied {other:?}");
             ExitCode::FAILURE
         }
         Err(error) => {

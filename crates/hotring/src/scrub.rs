@@ -1,4 +1,4 @@
-//! `hotring scrub`: lets a running server check all its items, and shows how that goes.
+//! `hotring scrub`: has a running server check all its items, and shows the progress.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::client::{Client, Error, Reply, connect, place};
 
-/// Time between two looks at how far the server has come.
+/// Time between two status requests.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Parts of the progress bar: tenths of a percent.
+/// Steps of the progress bar: tenths of a percent.
 const PARTS: u64 = 1000;
 
 const NOTES: &str = "\
@@ -25,7 +25,7 @@ pub(crate) fn cli() -> Command {
         .long("rate")
         .value_name("N")
         .value_parser(value_parser!(u64).range(1..))
-        .help("Check at most this many items a second");
+        .help("Check at most this many items per second");
     Command::new("scrub")
         .about("Check the items of a running server against their checksums")
         .after_help(NOTES)
@@ -33,7 +33,7 @@ pub(crate) fn cli() -> Command {
         .arg(rate)
 }
 
-/// Runs the check to its end and prints what it has found.
+/// Runs the check to its end and prints the result.
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     let rate = flags.get_one::<u64>("rate").copied();
     let report = connect(flags).and_then(|mut client| check(&mut client, rate));
@@ -54,7 +54,7 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
 
 fn check(client: &mut Client, rate: Option<u64>) -> Result<Report, Error> {
     if Report::of(client)?.state == "running" {
-        eprintln!("a check is under way already; its progress:");
+        eprintln!("a check is already running; its progress:");
     } else {
         let rate = rate.map_or(String::new(), |rate| format!(" RATE {rate}"));
         client.ask(&format!("SCRUB START{rate}"))?;
@@ -75,7 +75,7 @@ fn check(client: &mut Client, rate: Option<u64>) -> Result<Report, Error> {
     }
 }
 
-/// What SCRUB STATUS answers.
+/// The reply of SCRUB STATUS.
 #[derive(Debug, Default)]
 struct Report {
     state: String,
@@ -89,7 +89,7 @@ impl Report {
         Ok(Self::read(client.ask("SCRUB STATUS")?))
     }
 
-    /// Names that are not known are of no interest: a later server may have more.
+    /// Reads the reply. Unknown fields are ignored: a later server may send more.
     fn read(reply: Reply) -> Self {
         let Reply::List(parts) = reply else { return Report::default() };
         let mut report = Report::default();
@@ -141,7 +141,7 @@ impl Report {
 mod tests {
     use super::*;
 
-    /// A server, and what the check of it says.
+    /// A server, and the result of checking it.
     fn checked(checksum: &str, rate: Option<u64>) -> Result<Report, Error> {
         let mut config = hotring_server::Config { port: 0, threads: 1, ..Default::default() };
         config.set("checksum", checksum, "a test").unwrap();
@@ -170,7 +170,7 @@ mod tests {
         let error = checked("off", None).unwrap_err().to_string();
         assert!(error.contains("start the server with the setting 'checksum'"), "{error}");
         let flags = cli().get_matches_from(["scrub", "--unixsocket", "/no/such/socket"]);
-        let error = connect(&flags).err().expect("nobody listens there").to_string();
+        let error = connect(&flags).err().expect("no server listens there").to_string();
         assert!(error.starts_with("cannot connect to /no/such/socket: "), "{error}");
     }
 

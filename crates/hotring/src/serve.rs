@@ -1,4 +1,4 @@
-//! `hotring serve`: turns flags, environment and file into settings, and runs the server.
+//! `hotring serve`: builds the settings from flags, environment and files, and runs the server.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,12 +31,12 @@ pub(crate) fn cli() -> Command {
             .help(help)
     };
     Command::new("serve")
-        .about("Run a server that Redis clients can talk to")
+        .about("Run a server for Redis and memcached clients")
         .after_help(EXAMPLES)
         .arg(file("config", "Read settings from this TOML file"))
         .arg(file(
             "redis-conf",
-            "Before that, read what has a counterpart here from this redis.conf",
+            "Before that, read the directives with a counterpart here from this redis.conf",
         ))
         .args(hotring_server::settings().map(flag))
 }
@@ -51,7 +51,7 @@ fn flag(setting: &'static Setting) -> Arg {
         .value_name(setting.placeholder)
         .help(format!("{}{default}", setting.help))
         .action(ArgAction::Append)
-        // Redis's flags for what this server does not have are accepted, not advertised.
+        // Flags of Redis that have no effect here are accepted but not listed.
         .hide(setting.change == Change::Fixed);
     if !setting.alias.is_empty() {
         arg = arg.alias(setting.alias);
@@ -73,7 +73,7 @@ pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     }
 }
 
-/// The settings, and what of a redis.conf has no effect.
+/// The settings, and a note for each directive of a redis.conf that has no effect.
 fn settings(flags: &ArgMatches) -> Result<(Config, Vec<String>), StartError> {
     let mut config = Config::default();
     config.read_default_environment(std::env::vars_os())?;

@@ -1,7 +1,7 @@
 //! `hotring top`: a screen that shows, every second, how a running server is doing.
 //!
-//! It asks INFO and CLIENT LIST, as anybody can, so that it works over any connection. `screen` makes the
-//! lines from two samples; this file asks, draws and listens for keys.
+//! It uses only INFO and CLIENT LIST, so it works over any connection. `screen` makes the lines
+//! from two samples; this file polls, draws and reads keys.
 
 mod sample;
 mod screen;
@@ -19,9 +19,9 @@ use crate::client::{Client, Error, connect, place, place_name};
 use sample::Sample;
 use screen::{Size, screen};
 
-/// Lines and columns where there is no terminal.
+/// The size without a terminal.
 const PLAIN: Size = Size { rows: 1_000, columns: 120 };
-/// Puts the screen aside and hides the cursor; and back.
+/// Switch to the alternate screen without a cursor, and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
@@ -32,18 +32,18 @@ pub(crate) fn cli() -> Command {
         .value_name("SECONDS")
         .default_value("1")
         .value_parser(value_parser!(u64).range(1..=3600))
-        .help("Time between two looks");
+        .help("Time between two samples");
     let once = Arg::new("once")
         .long("once")
         .action(ArgAction::SetTrue)
-        .help("Print what is seen in one interval, and end; so it does where there is no terminal");
+        .help("Print one interval and exit; the default without a terminal");
     Command::new("top")
-        .about("Show rates, latency, memory, hot keys and clients of a running server; q ends it")
+        .about("Show rates, latency, memory, hot keys and clients of a running server; q quits")
         .args(place())
         .args([interval, once])
 }
 
-/// Shows the screen until somebody presses q, or the server is gone.
+/// Shows the screen until q is pressed or the server is gone.
 pub(crate) fn run(flags: &ArgMatches) -> ExitCode {
     let interval = Duration::from_secs(*flags.get_one("interval").expect("it has a default"));
     let name = place_name(flags);
@@ -88,8 +88,8 @@ fn watch(client: &mut Client, name: &str, interval: Duration) -> Result<(), Erro
     }
 }
 
-/// The terminal while it is ours. However that ends, it is then as it was: a key is still being waited for,
-/// which keeps the terminal from showing what is typed and from ending lines.
+/// Owns the terminal, and must restore it on drop: while a key is awaited, echo and line endings
+/// are off.
 struct Screen {
     before: Option<Termios>,
 }
@@ -104,7 +104,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         print!("{LEAVE}");
-        // If the terminal is gone there is nobody to tell.
+        // If the terminal is gone there is nothing to report to.
         let _ = std::io::stdout().flush();
         if let Some(before) = &self.before {
             let _ = tcsetattr(std::io::stdout(), OptionalActions::Now, before);
@@ -112,16 +112,16 @@ impl Drop for Screen {
     }
 }
 
-/// Tells when somebody wants to leave.
+/// Returns a channel that receives a message when the user wants to leave.
 fn keys() -> Receiver<()> {
     let (sender, receiver) = channel();
-    // It ends with the process, as reading a key cannot be given up.
+    // It ends with the process, as reading a key cannot be cancelled.
     std::thread::spawn(move || {
         let term = Term::stdout();
         loop {
             match term.read_key_raw() {
                 Ok(Key::Char('q' | 'Q' | '\u{3}') | Key::Escape | Key::CtrlC) | Err(_) => {
-                    // Nobody listens any more when the screen has ended by itself.
+                    // The receiver is gone once the screen has ended.
                     let _ = sender.send(());
                     return;
                 }
@@ -137,7 +137,7 @@ fn size() -> Size {
     Size { rows: rows.into(), columns: columns.into() }
 }
 
-/// Overwrites what is on the screen, so that it does not flicker.
+/// Overwrites the screen instead of clearing it, to avoid flicker.
 fn draw(lines: &[String]) -> std::io::Result<()> {
     let mut frame = String::from("\x1b[H");
     frame.push_str(&lines.join("\x1b[K\r\n"));

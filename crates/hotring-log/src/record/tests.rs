@@ -1,4 +1,4 @@
-//! Records survive the way through bytes, and nothing else passes for one.
+//! Tests: records survive the way through bytes, and nothing else passes for one.
 
 use super::*;
 

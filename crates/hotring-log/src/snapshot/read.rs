@@ -1,4 +1,4 @@
-//! Reading a snapshot: block by block, by as many threads as take part.
+//! Reads a snapshot block by block, on any number of threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::record::{Effect, Lsn};
 use crate::segment::Id;
 use crate::storage::{File, Storage, read_all_at};
 
-/// A snapshot that is to be read. Its header and its footer have been.
+/// An open snapshot whose header and footer have been read.
 pub struct Snapshot {
     place: String,
     name: String,
@@ -22,9 +22,9 @@ pub struct Snapshot {
     seed: u32,
     header: Header,
     end: Lsn,
-    /// How many blocks and items there are, if the footer can be read.
+    /// Blocks and items, if the footer is readable.
     counts: Option<[u64; 2]>,
-    /// Where the footer begins, or the file ends if none can be read.
+    /// Where the footer begins, or the end of the file if it is unreadable.
     blocks_end: u64,
     next: Mutex<Next>,
 }
@@ -33,11 +33,11 @@ pub struct Snapshot {
 struct Next {
     at: u64,
     block: u64,
-    /// In the blocks before.
+    /// Items in earlier blocks.
     items: u64,
 }
 
-/// A block, and where it is.
+/// A block and its place.
 struct Block {
     at: u64,
     head: [u8; HEAD_LEN],
@@ -45,7 +45,7 @@ struct Block {
 }
 
 impl Snapshot {
-    /// The newest one of a directory, if there is any.
+    /// Opens the newest snapshot of a directory, if any.
     pub fn newest(storage: &dyn Storage) -> Result<Option<Snapshot>, SnapshotError> {
         let Some((after, ends)) = Ends::newest(storage)? else { return Ok(None) };
         let (header, counts) = ends.check(after)?;
@@ -53,9 +53,9 @@ impl Snapshot {
         Ok(Some(ends.snapshot(header, seed, Some(counts))))
     }
 
-    /// The newest one, whatever is wrong with its header, its footer or its length, which is returned beside it: blocks
-    /// stand for themselves, and if there are none the log behind it counts all the same. `id` is that of the log, if it is
-    /// known; without it, what has no header cannot be saved.
+    /// Opens the newest snapshot despite damage to its header, footer or length, which is returned
+    /// beside it: each block can be read on its own, and without any the log behind it is still
+    /// valid. `id` is the log's, if known; without it, a snapshot without a header cannot be saved.
     pub fn salvage(
         storage: &dyn Storage,
         id: Option<Id>,
@@ -72,7 +72,7 @@ impl Snapshot {
         let header = Header { id: id.unwrap_or_default(), after };
         let (header, seed) = match Header::read(&ends.header) {
             Some(Ok(header)) if header.after == after => (header, ends.seed()),
-            // It is known what must have been there.
+            // The header's content is known.
             _ if id.is_some() => (header, word(&header.to_bytes(), HEADER_LEN - 4)),
             _ if ends.footer_at.is_none() => return Err(fault),
             _ => (header, ends.seed()),
@@ -80,7 +80,7 @@ impl Snapshot {
         Ok(Some((ends.snapshot(header, seed, None), Some(fault))))
     }
 
-    /// What it is called.
+    /// The file's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -90,7 +90,7 @@ impl Snapshot {
         self.header.id
     }
 
-    /// The record behind which the log goes on.
+    /// The last record that the snapshot covers.
     pub fn after(&self) -> Lsn {
         self.header.after
     }
@@ -111,9 +111,9 @@ impl Snapshot {
         self.len
     }
 
-    /// Reads the next block and hands over its items, once all of it is known to be as it was written. Returns its
-    /// length, None behind the last one of this class and those before. Any number of threads may do so at one time;
-    /// `buffer` is each one's own.
+    /// Reads the next block and hands over its items, once its checksum has been verified. Returns
+    /// its length, None behind the last block of this class or a hotter one. Any number of threads
+    /// may call this, each with its own `buffer`.
     pub fn read_block(
         &self,
         class: u8,
@@ -121,7 +121,7 @@ impl Snapshot {
         apply: &mut dyn FnMut(&[Effect<'_>]),
     ) -> Result<Option<u64>, SnapshotError> {
         let Some(Block { at, head, len }) = self.take(class)? else { return Ok(None) };
-        // The file has that many.
+        // The file has this many bytes.
         let len = usize::try_from(len).map_err(|_| self.damaged(at, "a block is too long"))?;
         buffer.resize(len, 0);
         self.read(buffer, at + HEAD_LEN as u64)?;
@@ -129,7 +129,7 @@ impl Snapshot {
             return Err(self.damaged(at, "the checksum of a block is wrong"));
         }
         if unpack(buffer, apply) != Some(word(&head, 16)) {
-            return Err(self.damaged(at, "an item of a block cannot be understood"));
+            return Err(self.damaged(at, "an item of a block cannot be decoded"));
         }
         Ok(Some((HEAD_LEN + len) as u64))
     }
@@ -139,9 +139,9 @@ impl Snapshot {
         self.next.lock().unwrap_or_else(PoisonError::into_inner).at
     }
 
-    /// The next block is the caller's to read, if it is of this class or one before.
+    /// Takes the next block, if it is of this class or a hotter one.
     fn take(&self, class: u8) -> Result<Option<Block>, SnapshotError> {
-        // Nothing panics between its changes.
+        // No code panics while it changes this.
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let at = next.at;
         if at == self.blocks_end {
@@ -151,7 +151,7 @@ impl Snapshot {
             };
         }
         let mut head = [0; HEAD_LEN];
-        // That the footer cannot be read is known already.
+        // The footer is already known to be unreadable.
         let is_footer = self.counts.is_none() && self.blocks_end - at <= FOOTER_LEN as u64;
         let Some(room) = (self.blocks_end - at).checked_sub(HEAD_LEN as u64) else {
             return if is_footer { Ok(None) } else { Err(self.damaged(at, "a block is cut off")) };
@@ -189,7 +189,7 @@ impl Snapshot {
     }
 }
 
-/// What stands at both ends of a file.
+/// The two ends of a file: header and footer.
 struct Ends {
     place: String,
     name: String,
@@ -202,7 +202,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Those of the newest one, and the number of its name.
+    /// Reads the ends of the newest snapshot, and the number in its name.
     fn newest(storage: &dyn Storage) -> Result<Option<(Lsn, Ends)>, SnapshotError> {
         let files = storage.list();
         let files = files.map_err(|error| SnapshotError::Io { name: storage.place(), error })?;
@@ -225,12 +225,13 @@ impl Ends {
         Ok(Ends { place, name, file, header, footer, len, footer_at })
     }
 
-    /// The header's checksum, as it stands there.
+    /// The stored checksum of the header.
     fn seed(&self) -> u32 {
         word(&self.header, HEADER_LEN - 4)
     }
 
-    /// The header, and the numbers of the footer: blocks, items, and the record up to which the log is needed.
+    /// Verifies header and footer; returns the header and the footer's numbers: blocks, items,
+    /// `end`.
     fn check(&self, after: Lsn) -> Result<(Header, [u64; 3]), SnapshotError> {
         let Some(footer_at) = self.footer_at else {
             return Err(self.damaged(self.len, "it is too short"));
@@ -241,7 +242,7 @@ impl Ends {
                 return Err(SnapshotError::Format { name: self.name.clone(), format });
             }
             Some(Ok(header)) if header.after != after || after == Lsn::MAX => {
-                return Err(self.damaged(32, "the header belongs to another name"));
+                return Err(self.damaged(32, "the header does not match the file's name"));
             }
             Some(Ok(header)) => header,
         };
@@ -257,10 +258,10 @@ impl Ends {
         SnapshotError::Damaged { place, name, at, what }
     }
 
-    /// With the numbers of the footer, if they are known.
+    /// Makes the snapshot, with the footer's numbers if they are known.
     fn snapshot(self, header: Header, seed: u32, footer: Option<[u64; 3]>) -> Snapshot {
         let Ends { place, name, file, len, footer_at, .. } = self;
-        // Where no footer is known, all that is there may be blocks.
+        // Without a footer, everything may be blocks.
         let blocks_end = footer.and(footer_at).unwrap_or(len).max(HEADER_LEN as u64);
         let next = Mutex::new(Next { at: HEADER_LEN as u64, block: 0, items: 0 });
         let end = footer.map_or(header.after, |[.., end]| end);

@@ -1,4 +1,4 @@
-//! Repair: the blocks of a damaged snapshot that can be read become another one.
+//! Repair: makes a new snapshot from the readable blocks of a damaged one.
 
 use std::io;
 use std::sync::Arc;
@@ -9,8 +9,9 @@ use crate::record::Lsn;
 use crate::storage::Storage;
 
 impl Snapshot {
-    /// Copies what can be read to another directory, in which the log ends with the record `last`. Where the log ends
-    /// before it should, keys that were met late are newer than the others. Returns what could not be read.
+    /// Copies the readable blocks to another directory whose log ends with the record `last`. If
+    /// that log ends too early, keys that were met late are newer than the others. Returns the
+    /// errors.
     pub fn repair(
         &self,
         to: &Arc<dyn Storage>,
@@ -31,7 +32,7 @@ impl Snapshot {
                     Err(error @ SnapshotError::Damaged { .. }) => {
                         lost.push(error);
                         if self.next_at() == at {
-                            // Where the next one begins is lost, too.
+                            // The start of the next block is lost, too.
                             break 'classes;
                         }
                     }

@@ -1,4 +1,4 @@
-//! Snapshots: what is read is what was written, damage is noticed, and what is not needed goes.
+//! Tests of snapshots: they are read as written, damage is noticed, and replaced files are removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,7 +137,7 @@ fn only_what_is_not_needed_goes() {
         storage.list().unwrap(),
         [log(41), log(60), names::snapshot(40), names::snapshot(50)]
     );
-    // Record 60 may be anywhere.
+    // Record 60 may be in any segment.
     assert_eq!(prune(&storage, 50).unwrap(), 1);
     assert_eq!(storage.list().unwrap(), [log(41), log(60), names::snapshot(50)]);
 }
@@ -183,13 +183,13 @@ fn the_other_blocks_of_a_damaged_snapshot_are_copied() {
     }
 }
 
-/// A snapshot that was cut short once kept all from being copied if not even a header and a footer were left.
+/// Regression test: a truncated snapshot without header and footer kept all data from being copied.
 #[test]
 fn whole_blocks_of_a_snapshot_of_any_length_are_copied() {
     let storage = Memory::new();
     written(&storage).publish(45).unwrap();
     let bytes = storage.content(&names::snapshot(40)).unwrap();
-    // Where blocks end, and how many items there are by then.
+    // Where blocks end, and the number of items up to there.
     let mut ends = vec![(HEADER_LEN, 0)];
     while ends.len() < 4 {
         let (at, items) = ends[ends.len() - 1];
@@ -210,7 +210,7 @@ fn whole_blocks_of_a_snapshot_of_any_length_are_copied() {
         let expected = ends.iter().rfind(|(end, _)| *end <= len).map_or(0, |(_, items)| *items);
         assert_eq!(all(&copy).unwrap().len(), expected, "{len} bytes");
     }
-    // Of what is left nothing says whose it is.
+    // The rest does not say which store it belongs to.
     let cut = Memory::new();
     cut.set_content(&names::snapshot(40), &bytes[..40]);
     assert!(Snapshot::salvage(&cut, None).is_err());
@@ -240,7 +240,7 @@ fn the_writer_begins_a_segment_and_syncs_when_a_snapshot_asks() {
     note((2, 0));
     log.sync_soon();
     note((2, 3));
-    // Each was asked for once.
+    // Each item was handed over once.
     note((2, 3));
 }
 
@@ -263,10 +263,10 @@ fn a_segment_that_is_asked_for_at_rest_lets_those_before_go() {
         assert!(log.wants_segment());
         writer.step(Duration::ZERO);
         assert!(!log.wants_segment());
-        // One that has nothing in it yet will do.
+        // An empty one is enough.
         assert_eq!(crate::segment::list(&memory).unwrap().len(), 2);
     }
-    // As a snapshot of the first record does.
+    // As for a snapshot at the first record.
     assert_eq!(remove_before(&memory, 2).unwrap(), 1);
     for cut in memory.power_cuts(16, 1) {
         let image = memory.image(&cut);
@@ -302,7 +302,7 @@ fn a_segment_that_is_asked_for_is_done_without_on_a_full_disk() {
         writer.step(Duration::ZERO);
         memory.fail(step, 0, 1, full);
         if is_left {
-            // What is left beside later records would have recovery look for them there.
+            // A remaining older segment would make recovery look for its records.
             memory.fail(Step::Remove, 0, 1, full);
         }
         log.begin_segment();

@@ -1,4 +1,4 @@
-//! Writing a snapshot: a block in memory at a time, the footer, and the name.
+//! Writes a snapshot: one block in memory at a time, then the footer, then the name.
 
 use std::io;
 use std::sync::Arc;
@@ -10,33 +10,34 @@ use crate::record::{Effect, Lsn, Records};
 use crate::segment::Id;
 use crate::storage::{File, Storage};
 
-/// Bytes at which a block is long enough: much for a disk, little in memory, enough blocks to read in parallel.
+/// Length at which a block is written: large for a disk, small in memory, and short enough for
+/// parallel reading.
 const BLOCK_LEN: usize = 512 << 10;
 
-/// Bytes that are synced at once, so that the log's own syncs do not find all of it to wait for.
+/// Bytes between two syncs, so that the log's own syncs do not have to wait for the whole file.
 const SYNC_LEN: u64 = 32 << 20;
 
-/// Writes a snapshot. Dropped before it is finished, it takes away what it has written.
+/// Writes a snapshot. Removes the file if it is dropped before it is finished.
 pub struct SnapshotWriter {
     unfinished: Unfinished,
     file: Arc<dyn File>,
-    /// The header's checksum, from which the others go on.
+    /// The header's checksum, which the others continue.
     seed: u32,
     after: Lsn,
-    /// Where the block is to be written.
+    /// Where the block will be written.
     at: u64,
-    /// Room for its head, and its items.
+    /// Space for the block's head, and its items.
     block: Vec<u8>,
     class: u8,
     block_items: u32,
-    /// Where the last sync was.
+    /// The length at the last sync.
     synced: u64,
     blocks: u32,
     items: u64,
     scratch: Records,
 }
 
-/// A file that goes away with this, as it has no use.
+/// A file that is removed on drop.
 struct Unfinished {
     storage: Arc<dyn Storage>,
     name: String,
@@ -46,14 +47,14 @@ struct Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.is_done {
-            // If that fails the next start does it.
+            // If that fails, the next start removes it.
             let _ = self.storage.remove(&self.name);
         }
     }
 }
 
 impl SnapshotWriter {
-    /// Begins a snapshot; the log goes on behind the record `after`.
+    /// Begins a snapshot that covers the records up to `after`.
     pub fn create(storage: Arc<dyn Storage>, id: Id, after: Lsn) -> io::Result<SnapshotWriter> {
         let name = names::unfinished_snapshot(after);
         let file = storage.create(&name)?;
@@ -82,17 +83,17 @@ impl SnapshotWriter {
         self.block_items += 1;
     }
 
-    /// Bytes so far, those in memory among them.
+    /// Bytes so far, including those in memory.
     pub fn written(&self) -> u64 {
         self.at + self.block.len() as u64
     }
 
-    /// Whether what is in memory is enough for a block.
+    /// Whether the items in memory are enough for a block.
     pub fn is_full(&self) -> bool {
         self.block.len() >= BLOCK_LEN
     }
 
-    /// Items of this class follow.
+    /// Starts a block of this class.
     pub fn set_class(&mut self, class: u8) -> io::Result<()> {
         if class != self.class {
             self.write_block()?;
@@ -101,7 +102,7 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Writes what is in memory as a block, if there is something.
+    /// Writes the items in memory as a block, if there are any.
     pub fn write_block(&mut self) -> io::Result<()> {
         let SnapshotWriter { block, seed, .. } = self;
         if self.block_items > 0 {
@@ -121,7 +122,7 @@ impl SnapshotWriter {
             self.blocks = more.ok_or_else(|| io::Error::other("too many blocks"))?;
             self.block_items = 0;
             block.truncate(HEAD_LEN);
-            // An item may have been a long one.
+            // One of the items may have been long.
             block.shrink_to(2 * BLOCK_LEN);
             if self.at - self.synced >= SYNC_LEN {
                 self.file.sync()?;
@@ -131,7 +132,8 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Ends the file and syncs it. All keys have been met; the last record that has been handed over since is `end`.
+    /// Ends the file and syncs it. All keys must have been met; `end` is the last record handed
+    /// over since.
     pub fn finish(mut self, end: Lsn) -> io::Result<Finished> {
         self.write_block()?;
         let mut footer = FOOTER_MAGIC.to_vec();
@@ -147,7 +149,7 @@ impl SnapshotWriter {
     }
 }
 
-/// A snapshot that is on the disk, whole, and does not count yet. Dropped, it is taken away.
+/// A complete snapshot on the disk that does not count yet. Removed on drop unless published.
 pub struct Finished {
     unfinished: Unfinished,
     after: Lsn,
@@ -157,7 +159,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// The record up to which the log has to be synced before the snapshot may count.
+    /// The record up to which the log must be synced before the snapshot may count.
     pub fn end(&self) -> Lsn {
         self.end
     }
@@ -173,17 +175,18 @@ impl Finished {
         self.len
     }
 
-    /// Has it count, and takes away what is not needed any more. The log is synced up to `synced`. Returns how many
-    /// files went.
+    /// Makes the snapshot count, and removes what it replaces. The log is synced up to `synced`.
+    /// Returns the number of removed files.
     ///
     /// # Panics
+    ///
     /// The log is not synced up to [`end`](Self::end).
     pub fn publish(self, synced: Lsn) -> io::Result<usize> {
         assert!(synced >= self.end, "a snapshot needs the log up to {}", self.end);
         let Finished { mut unfinished, after, .. } = self;
         unfinished.storage.rename(&unfinished.name, &names::snapshot(after))?;
         unfinished.is_done = true;
-        // Before what it replaces goes: otherwise a power cut could take both.
+        // Before older files go; otherwise a power cut could take both.
         unfinished.storage.sync()?;
         let removed = prune(&*unfinished.storage, after)?;
         unfinished.storage.sync()?;

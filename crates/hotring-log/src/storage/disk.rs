@@ -1,4 +1,4 @@
-//! Files on the disk. Nothing else in the crate touches any.
+//! Files on the disk. No other code in the crate may use the file system.
 
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::io;
@@ -9,28 +9,28 @@ use std::sync::Arc;
 use super::{File, Storage};
 use crate::names;
 
-/// The file whose lock says that the directory is in use.
+/// The file whose lock marks the directory as in use.
 const LOCK: &str = "lock";
 
-/// A directory on the disk that no other process has as its log.
+/// A directory on the disk that no other process uses as its log.
 #[derive(Debug)]
 pub struct Disk {
     path: PathBuf,
     directory: fs::File,
-    /// Held until the disk is dropped. None is for a directory that is only read, and that no server has used.
+    /// Held until drop. None for a directory that is only read and that no server has used.
     lock: Option<fs::File>,
     writes: bool,
 }
 
 impl Disk {
-    /// Opens the directory, or makes it, and locks it.
+    /// Opens or creates the directory, and locks it.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Disk> {
         let path = path.into();
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let missing: Vec<_> = path.ancestors().take_while(|path| !path.exists()).collect();
         DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(named)?;
-        // Otherwise a power cut may take all of it.
+        // Otherwise a power cut may lose the whole directory.
         for made in missing.iter().filter_map(|path| path.parent()) {
             let made = if made.as_os_str().is_empty() { Path::new(".") } else { made };
             fs::File::open(made).and_then(|parent| parent.sync_all()).map_err(named)?;
@@ -43,8 +43,8 @@ impl Disk {
         Ok(Disk { path, directory, lock: Some(lock), writes: true })
     }
 
-    /// Opens a directory that is there, to be read only: others may read it, too, but no server may use it. Needs no right
-    /// to write there, and changes nothing.
+    /// Opens an existing directory for reading: other readers are allowed, a server is not. Needs
+    /// no write permission, and changes nothing.
     pub fn open_to_read(path: impl Into<PathBuf>) -> io::Result<Disk> {
         let path = path.into();
         let named =
@@ -61,7 +61,8 @@ impl Disk {
     /// Whether a folder holds a log or a snapshot. Changes nothing there and needs no lock.
     ///
     /// # Errors
-    /// The folder is there and cannot be listed.
+    ///
+    /// The folder exists but cannot be listed.
     pub fn holds_data(path: &Path) -> io::Result<bool> {
         let entries = match fs::read_dir(path) {
             Ok(entries) => entries,
@@ -81,13 +82,13 @@ impl Disk {
         Ok(Arc::new(DiskFile(options.open(self.path.join(name))?)))
     }
 
-    /// Refuses to change what was opened to be read.
+    /// Refuses changes if opened for reading.
     fn changes(&self) -> io::Result<()> {
         if self.writes { Ok(()) } else { Err(io::ErrorKind::ReadOnlyFilesystem.into()) }
     }
 }
 
-/// What became of asking for the lock.
+/// Turns the result of locking into an error message.
 fn held(path: &Path, lock: Result<(), TryLockError>) -> io::Result<()> {
     lock.map_err(|error| match error {
         TryLockError::WouldBlock => {
@@ -102,7 +103,8 @@ fn held(path: &Path, lock: Result<(), TryLockError>) -> io::Result<()> {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // To close the file is not enough: a process that has just been forked has it, too, until it runs its program.
+        // Closing the file is not enough: a child that has just been forked holds it, too, until it
+        // runs its program.
         if let Some(lock) = &self.lock {
             let _ = lock.unlock();
         }
@@ -117,7 +119,7 @@ impl Storage for Disk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
-            // A name that is no text is none of ours.
+            // A name that is not UTF-8 cannot be one of the log's.
             names.extend(entry?.file_name().into_string().ok());
         }
         Ok(names)
@@ -170,7 +172,7 @@ impl File for DiskFile {
             match seek(&self.0, SeekFrom::Data(at)) {
                 Ok(data) => Ok(data.max(at)),
                 Err(rustix::io::Errno::NXIO) => self.size(),
-                // The file system cannot tell.
+                // Not supported by the file system.
                 Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => Ok(at),
                 Err(error) => Err(error.into()),
             }
@@ -216,7 +218,7 @@ impl File for DiskFile {
 mod tests {
     use super::*;
 
-    /// A directory that goes away with the test.
+    /// A directory that is removed after the test.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -243,7 +245,8 @@ mod tests {
         Disk::open(&folder.0).unwrap();
     }
 
-    /// A server that ended while another thread of its process started a program kept its folder locked.
+    /// Regression test: a server that ended while another thread of its process started a program
+    /// left its folder locked.
     #[test]
     fn a_forked_process_keeps_no_lock() {
         let folder = Folder::new("forked");
@@ -271,7 +274,7 @@ mod tests {
             assert_eq!(change.unwrap_err().kind(), io::ErrorKind::ReadOnlyFilesystem);
         }
         assert_eq!(disk.list().unwrap(), ["a"]);
-        // Who reads keeps a server out, and the other way round, but not others who read.
+        // A reader keeps a server out, and the other way round, but not other readers.
         drop(Disk::open(&folder.0).unwrap());
         let readers = [(); 2].map(|()| Disk::open_to_read(&folder.0).unwrap());
         assert!(Disk::open(&folder.0).is_err());
@@ -280,7 +283,8 @@ mod tests {
         assert!(Disk::open_to_read(&folder.0).is_err());
     }
 
-    /// The name of a snapshot was not recognised once: a folder with nothing else seemed to be empty.
+    /// Regression test: the name of a snapshot was not recognised, so a folder with nothing else
+    /// seemed empty.
     #[test]
     fn a_folder_holds_data_if_it_has_any_of_the_logs_files() {
         let folder = Folder::new("holds-data");

@@ -1,12 +1,14 @@
-//! For tests: a directory in memory that knows what a crash may leave of it.
+//! A directory in memory, for tests, that knows what a crash may leave.
 //!
-//! It holds what was synced, and the changes since, one after the other: writes by blocks of 512 bytes, which a disk
-//! writes whole, changes of a file's length, and changes of names. A crash leaves what was synced and any of the
-//! changes: a power cut none, some or all of them in whatever order, a kill of the process all. [`Memory::image`]
-//! makes the directory as it is then; [`Memory::power_cuts`] draws cuts worth a try.
+//! It holds the synced state and the changes since: writes by blocks of 512 bytes, which a disk
+//! writes atomically, changes of a file's length, and changes of names. A power cut leaves the
+//! synced state and none, some or all of the changes, in any order; a kill of the process leaves
+//! all. [`Memory::image`] makes the directory after a cut; [`Memory::power_cuts`] draws cuts worth
+//! testing.
 //!
-//! It can fail where it is told to ([`Memory::fail`]), pretend to sync ([`Memory::pretend`]), and call a function
-//! before each change and each sync ([`Memory::before_each`]), which is when a crash is of interest.
+//! It can fail on demand ([`Memory::fail`]), pretend to sync ([`Memory::pretend`]), and call a
+//! function before each change and each sync ([`Memory::before_each`]), which is when a crash is of
+//! interest.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,37 +16,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{File, Storage};
 
-/// What a disk writes whole.
+/// Bytes that a disk writes atomically.
 pub const BLOCK: usize = 512;
 
-/// What can be made to fail.
+/// Steps that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A write to a file: half of it is done.
+    /// Writing to a file: half of it is done.
     Write,
     /// Syncing a file.
     Sync,
-    /// Making a file.
+    /// Creating a file.
     Create,
-    /// Taking room.
+    /// Allocating space.
     Preallocate,
     /// Changing a length.
     SetLen,
-    /// Giving a file another name.
+    /// Renaming a file.
     Rename,
-    /// Taking a file away.
+    /// Removing a file.
     Remove,
     /// Syncing the directory.
     SyncDirectory,
 }
 
 impl Step {
-    /// Those that a file system refuses that can only be read: all but syncing.
+    /// Steps that a read-only file system refuses: all but syncing.
     pub const CHANGES: [Step; 6] =
         [Step::Write, Step::Create, Step::Preallocate, Step::SetLen, Step::Rename, Step::Remove];
 }
 
-/// Something changed that a crash may undo as long as it is not synced.
+/// A change that a crash may undo until it is synced.
 #[derive(Clone, Debug)]
 enum Change {
     Bytes { file: usize, at: u64, bytes: Vec<u8> },
@@ -55,7 +57,7 @@ enum Change {
 }
 
 impl Change {
-    /// The file whose content it changes; None if it changes the directory.
+    /// The file whose content changes; None for a change of the directory.
     fn file(&self) -> Option<usize> {
         match self {
             Change::Bytes { file, .. } | Change::Len { file, .. } => Some(*file),
@@ -92,7 +94,7 @@ impl Content {
 
 struct Failure {
     step: Step,
-    /// So many of them succeed first.
+    /// Steps that succeed first.
     after: usize,
     times: usize,
     kind: io::ErrorKind,
@@ -109,7 +111,7 @@ struct State {
 }
 
 impl State {
-    /// What is to fail of this step, if anything is.
+    /// The error for this step, if it must fail.
     fn failure(&mut self, step: Step) -> io::Result<()> {
         self.last_step = Some(step);
         let Some(at) = self.failures.iter().position(|failure| failure.step == step) else {
@@ -175,8 +177,8 @@ pub struct Memory {
 /// A power cut.
 #[derive(Clone, Debug)]
 pub struct Cut {
-    /// Which of the changes since the last sync took place, in their order; of the last one of them only so many
-    /// bytes if it is [`torn`](Self::torn).
+    /// Which of the changes since the last sync took place, in order; the last one only partly if
+    /// it is [`torn`](Self::torn).
     pub kept: Vec<bool>,
     /// Bytes of the last kept change that took place, if not all of them.
     pub torn: Option<usize>,
@@ -188,31 +190,31 @@ impl Memory {
         Memory::default()
     }
 
-    /// From now on so many steps of this kind succeed, and so many after them fail.
+    /// Makes `times` steps of this kind fail, after `after` that succeed.
     pub fn fail(&self, step: Step, after: usize, times: usize, kind: io::ErrorKind) {
         self.shared.state().failures.push(Failure { step, after, times, kind });
     }
 
-    /// From now on nothing can be changed, as in a file system that was mounted anew to be read only. What was written
-    /// before can be synced.
+    /// Refuses all changes from now on, like a file system that was remounted read-only. Earlier
+    /// writes can be synced.
     pub fn set_read_only(&self) {
         for step in Step::CHANGES {
             self.fail(step, 0, usize::MAX, io::ErrorKind::ReadOnlyFilesystem);
         }
     }
 
-    /// Whether syncing does nothing from now on, and says that it did.
+    /// Whether syncing does nothing from now on, yet reports success.
     pub fn pretend(&self, pretends: bool) {
         self.shared.state().pretends = pretends;
     }
 
-    /// Calls this before each step that changes or syncs something.
+    /// Calls `hook` before each step that changes or syncs something.
     pub fn before_each(&self, hook: impl Fn(&Memory, Step) + Send + Sync + 'static) {
         *self.shared.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
     }
 
-    /// Calls this once within the next sync of a file, after the disk has taken what that sync makes durable: what is
-    /// written by then is not synced by it.
+    /// Calls `hook` once within the next sync of a file, after the disk has taken what that sync
+    /// makes durable: later writes are not synced by it.
     pub fn within_next_sync(&self, hook: impl FnOnce() + Send + 'static) {
         let mut place = self.shared.within_sync.lock().unwrap_or_else(PoisonError::into_inner);
         *place = Some(Box::new(hook));
@@ -261,8 +263,9 @@ impl Memory {
         memory
     }
 
-    /// Power cuts worth a try: nothing happened since the last sync; the first changes, with the last of them whole
-    /// or torn; each subset if there are at most `drawn` of them, otherwise so many that are drawn.
+    /// Power cuts worth testing: no change since the last sync; the first changes, with the last of
+    /// them complete or torn; every subset if there are at most `drawn`, otherwise `drawn` random
+    /// ones.
     pub fn power_cuts(&self, drawn: usize, seed: u64) -> Vec<Cut> {
         let count = self.unsynced();
         let mut random = Random(seed);
@@ -288,13 +291,13 @@ impl Memory {
         cuts
     }
 
-    /// The content of a file, if there is one of this name.
+    /// The content of a file, if it exists.
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.shared.state();
         state.now.names.get(name).map(|file| state.now.files[*file].clone())
     }
 
-    /// Makes a file of this content, or changes it, and syncs it.
+    /// Creates or replaces a file, and syncs it.
     pub fn set_content(&self, name: &str, content: &[u8]) {
         let mut state = self.shared.state();
         state.now.files.push(content.to_vec());
@@ -304,7 +307,7 @@ impl Memory {
         state.changes.clear();
     }
 
-    /// Before a step: calls the hook, and fails if the step is to.
+    /// Calls the hook, and fails if the step must.
     fn begin(&self, step: Step) -> (MutexGuard<'_, State>, io::Result<()>) {
         let hook = self.shared.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(hook) = hook {
@@ -406,7 +409,7 @@ impl File for MemoryFile {
         let state = self.memory.shared.state();
         let bytes = &state.now.files[self.file];
         let data = bytes.iter().skip(at as usize).position(|byte| *byte != 0);
-        // As a disk: from the beginning of a block on.
+        // Like a disk: from the beginning of a block.
         let block = |data: usize| ((at + data as u64) & !(BLOCK as u64 - 1)).max(at);
         Ok(data.map_or((bytes.len() as u64).max(at), block))
     }
@@ -441,14 +444,14 @@ impl File for MemoryFile {
     fn preallocate(&self, len: u64) -> io::Result<()> {
         let (mut state, failure) = self.begin_change(Step::Preallocate);
         failure?;
-        // Enough to have zeros behind what is written, and little enough to be copied often.
+        // Enough to have zeros behind the written part, and small enough to be copied often.
         let len = len.min(64 << 10).max(state.now.files[self.file].len() as u64);
         state.change(Change::Len { file: self.file, len });
         Ok(())
     }
 }
 
-/// Numbers that a seed decides.
+/// Random numbers from a seed.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 

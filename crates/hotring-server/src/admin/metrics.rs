@@ -1,4 +1,4 @@
-//! `/metrics`: figures for Prometheus, in its text format.
+//! `/metrics`: the server's metrics in Prometheus's text format.
 //!
 //! One table has every metric with its kind, its meaning and where its value comes from, and says where each group of
 //! counters stands, whose list has their metrics; the page of
@@ -13,15 +13,15 @@ use hotring_commands::observe::histogram::{BOUNDS, Distribution, bound_ns};
 use hotring_commands::state::facts::{Facts, cpu_seconds, rss_bytes};
 use hotring_commands::state::snapshots::SnapshotStatus;
 
-/// What Prometheus calls this format.
+/// The content type of this format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Everything that metrics are made of.
+/// The values that the metrics are computed from.
 pub(super) struct Figures<'a> {
     pub facts: Facts<'a>,
-    /// The counters since the start.
+    /// Counters since process start.
     pub totals: Totals,
-    /// Of those commands that were used.
+    /// Only commands that have been used.
     pub commands: Vec<CommandFigures>,
 }
 
@@ -31,7 +31,7 @@ impl Figures<'_> {
     }
 }
 
-/// What is known of one command.
+/// The counters of one command.
 pub(super) struct CommandFigures {
     pub name: &'static str,
     /// `redis` or `memcached`.
@@ -45,7 +45,7 @@ impl CommandFigures {
     }
 }
 
-/// What becomes of a metric's value over time.
+/// The Prometheus type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Counter,
@@ -65,7 +65,7 @@ impl Kind {
 
 /// One metric.
 pub(super) struct Metric {
-    /// Without the `hotring_` before it.
+    /// Without the prefix `hotring_`.
     pub name: &'static str,
     pub kind: Kind,
     pub help: &'static str,
@@ -109,7 +109,7 @@ static PARTS: &[Part] = &[
     gauge("start_time_seconds", "When the server started, in Unix seconds", |f, l| {
         l.value(format_args!("{:.3}", f.facts.server.started_at as f64 / 1000.0));
     }),
-    gauge("threads", "Threads that serve connections", |f, l| {
+    gauge("threads", "I/O threads", |f, l| {
         l.value(f.facts.server.threads.len());
     }),
     counter("cpu_seconds_total", "CPU time of the process", |_, l| {
@@ -118,7 +118,7 @@ static PARTS: &[Part] = &[
             l.labelled(&[("mode", "system")], system);
         }
     }),
-    gauge("open_files", "File descriptors that are open", |_, l| {
+    gauge("open_files", "Open file descriptors", |_, l| {
         if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
             l.value(files.count());
         }
@@ -132,7 +132,7 @@ static PARTS: &[Part] = &[
     }),
     counter(
         "command_rejections_total",
-        "Commands that were refused before they ran: a wrong number of arguments, a user without the right",
+        "Commands refused before they ran, as for a wrong number of arguments or a missing permission",
         |f, l| f.commands.iter().for_each(|c| l.labelled(&c.labels(), c.totals.rejected)),
     ),
     histogram(
@@ -147,7 +147,7 @@ static PARTS: &[Part] = &[
     gauge("pinned_keys", "Keys that PIN keeps from being evicted", |f, l| {
         l.value(f.facts.store.pinned.keys);
     }),
-    gauge("pinned_bytes", "Memory of the items of pinned keys, and of their names", |f, l| {
+    gauge("pinned_bytes", "Memory of pinned keys: their items and names", |f, l| {
         l.value(f.facts.store.pinned.bytes);
     }),
     histogram(
@@ -158,32 +158,28 @@ static PARTS: &[Part] = &[
     gauge("db_keys", "Keys, with those that have expired and were not removed yet", |f, l| {
         l.labelled(&[("db", "0")], f.facts.store.index.items);
     }),
-    gauge("db_keys_expiring", "Keys that have an expiry", |f, l| {
+    gauge("db_keys_expiring", "Keys with an expiry time", |f, l| {
         l.labelled(&[("db", "0")], f.facts.store.index.expiring);
     }),
-    gauge(
-        "memory_used_bytes",
-        "Memory of items, of the table, of connections and scripts",
-        |f, l| {
-            l.value(f.facts.used_bytes());
-        },
-    ),
-    gauge("memory_dataset_bytes", "Memory of the items that are there", |f, l| {
+    gauge("memory_used_bytes", "Memory of items, table, connections and scripts", |f, l| {
+        l.value(f.facts.used_bytes());
+    }),
+    gauge("memory_dataset_bytes", "Memory of live items", |f, l| {
         l.value(f.facts.dataset_bytes());
     }),
-    gauge("memory_table_bytes", "Memory of the table", |f, l| {
+    gauge("memory_table_bytes", "Memory of the index's table", |f, l| {
         l.value(f.facts.store.index.table_bytes);
     }),
+    gauge("memory_expiry_bytes", "Memory of the timing wheel for expiry", |f, l| {
+        l.value(f.facts.store.expiry_bytes);
+    }),
     gauge(
-        "memory_expiry_bytes",
-        "Memory of the timing wheel, which knows what expires when",
+        "memory_unreclaimed_bytes",
+        "Memory of removed items that is not yet reclaimed",
         |f, l| {
-            l.value(f.facts.store.expiry_bytes);
+            l.value(f.facts.store.index.limbo_bytes);
         },
     ),
-    gauge("memory_unreclaimed_bytes", "Memory of removed items that is not free yet", |f, l| {
-        l.value(f.facts.store.index.limbo_bytes);
-    }),
     gauge("memory_unreclaimed_limit_bytes", "The setting unreclaimed-limit; 0 for none", |f, l| {
         l.value(f.facts.config.unreclaimed_max);
     }),
@@ -193,52 +189,56 @@ static PARTS: &[Part] = &[
     gauge("log_enabled", "1 if writes are logged", |f, l| {
         l.value(u8::from(f.facts.server.durability.log().is_some()));
     }),
-    gauge("log_failing", "1 while nothing can be logged", |f, l| {
+    gauge("log_failing", "1 while the log cannot be written", |f, l| {
         let log = f.facts.server.durability.log();
         l.value(u8::from(log.is_some_and(|log| log.trouble().is_some())));
     }),
-    counter("log_records_total", "Records handed over to the log, ever", |f, l| {
+    counter("log_records_total", "Records handed to the log since it was created", |f, l| {
         l.value(f.facts.server.durability.log().map_or(0, |log| log.handed()));
     }),
-    counter("log_records_synced_total", "Of these, records that no power cut loses", |f, l| {
-        l.value(f.facts.server.durability.log().map_or(0, |log| log.synced()));
-    }),
+    counter(
+        "log_records_synced_total",
+        "Records synced to disk, which a power cut cannot lose",
+        |f, l| {
+            l.value(f.facts.server.durability.log().map_or(0, |log| log.synced()));
+        },
+    ),
     counter("log_syncs_total", "Syncs of the log since the start", |f, l| {
         l.value(f.facts.server.durability.log().map_or(0, |log| log.syncs()));
     }),
-    gauge("log_unwritten_bytes", "Bytes that wait to be written to the log", |f, l| {
+    gauge("log_unwritten_bytes", "Bytes queued for the log", |f, l| {
         l.value(f.facts.server.durability.log().map_or(0, |log| log.unwritten()));
     }),
-    gauge("loading", "1 while data that outlasted the server before is being loaded", |f, l| {
+    gauge("loading", "1 while the data on disk is being loaded", |f, l| {
         l.value(u8::from(f.facts.server.loading.is_on()));
     }),
     gauge("snapshot_running", "1 while a snapshot is being written", |f, l| {
         l.value(u8::from(f.snapshot().is_some_and(|s| s.running.is_some())));
     }),
-    gauge("snapshot_progress", "How much of it there is, from 0 to 1", |f, l| {
+    gauge("snapshot_progress", "Progress of the running snapshot, from 0 to 1", |f, l| {
         l.value(f.snapshot().map_or(0.0, |s| s.progress));
     }),
     gauge("snapshot_failed", "1 if the last snapshot failed", |f, l| {
         l.value(u8::from(f.snapshot().is_some_and(|s| matches!(s.last, Some(Err(_))))));
     }),
-    gauge("snapshot_seconds", "How long the last one took that did not fail", |f, l| {
+    gauge("snapshot_seconds", "Duration of the last successful snapshot", |f, l| {
         let took = f.snapshot().and_then(|s| s.last?.ok());
         l.value(took.map_or(0.0, |took| took.as_secs_f64()));
     }),
     gauge(
         "snapshot_unix_seconds",
-        "When the last one was whole; 0 if none since the start",
+        "When the last snapshot was completed; 0 if none since the start",
         |f, l| {
             l.value(f.snapshot().and_then(|s| s.saved_at).unwrap_or(0) / 1000);
         },
     ),
-    gauge("snapshot_bytes", "Length of the last snapshot", |f, l| {
+    gauge("snapshot_bytes", "Size of the last snapshot", |f, l| {
         l.value(f.snapshot().map_or(0, |s| s.len));
     }),
-    gauge("log_bytes", "Length of the log since the last snapshot", |f, l| {
+    gauge("log_bytes", "Size of the log since the last snapshot", |f, l| {
         l.value(f.snapshot().map_or(0, |s| s.log_len));
     }),
-    gauge("snapshot_changes", "Records of the log since", |f, l| {
+    gauge("snapshot_changes", "Log records since the last snapshot", |f, l| {
         l.value(f.snapshot().map_or(0, |s| s.changes));
     }),
     gauge("memory_rss_bytes", "Resident memory of the process", |_, l| l.value(rss_bytes())),
@@ -250,7 +250,7 @@ static PARTS: &[Part] = &[
         l.value(f.facts.server.clients_len());
     }),
     gauge("max_clients", "The setting maxclients", |f, l| l.value(f.facts.config.maxclients)),
-    gauge("blocked_clients", "Connections that wait for a key", |f, l| {
+    gauge("blocked_clients", "Connections waiting for a key", |f, l| {
         l.value(f.facts.store.watches);
     }),
     Part::Counters(Group::Accepts),
@@ -259,27 +259,27 @@ static PARTS: &[Part] = &[
     gauge("pubsub_channels", "Channels that somebody listens to", |f, l| {
         l.value(f.facts.server.pubsub.counts().0);
     }),
-    gauge("pubsub_patterns", "Patterns that somebody listens to", |f, l| {
+    gauge("pubsub_patterns", "Patterns with subscribers", |f, l| {
         l.value(f.facts.server.pubsub.counts().1);
     }),
-    gauge("slowlog_length", "Requests that SLOWLOG keeps", |f, l| {
+    gauge("slowlog_length", "Entries of the slow log", |f, l| {
         l.value(f.facts.server.slowlog.len());
     }),
     gauge("index_slots", "Slots of the index's table", |f, l| l.value(f.facts.store.index.slots)),
     counter("index_lookups_sampled_total", "Lookups whose visits were counted", |f, l| {
         l.value(f.facts.store.index.lookups_sampled);
     }),
-    counter("index_visits_sampled_total", "Items that these lookups looked at", |f, l| {
+    counter("index_visits_sampled_total", "Items that these lookups visited", |f, l| {
         l.value(f.facts.store.index.visits_sampled);
     }),
-    counter("index_head_moves_total", "Times that a hot item got a place in the table", |f, l| {
+    counter("index_head_moves_total", "Times a hint was pointed at a hot item", |f, l| {
         l.value(f.facts.store.index.head_moves);
     }),
     Part::Counters(Group::Damage),
     gauge("scrub_progress_ratio", "How far the last check of all items has come", |f, l| {
         l.value(f.facts.server.scrubber.status().progress);
     }),
-    gauge("scrub_damaged_items", "Damaged items that it has found", |f, l| {
+    gauge("scrub_damaged_items", "Damaged items found by the last scrub", |f, l| {
         l.value(f.facts.server.scrubber.status().counts.damaged);
     }),
 ];
@@ -332,7 +332,7 @@ fn push(text: &mut String, content: std::fmt::Arguments<'_>) {
     text.write_fmt(content).expect("writing to a string cannot fail");
 }
 
-/// Writes the lines of one metric.
+/// Writes the sample lines of one metric.
 struct Lines<'a> {
     text: &'a mut String,
     name: &'static str,
@@ -347,7 +347,8 @@ impl Lines<'_> {
         self.part("", labels, value);
     }
 
-    /// A line of a part of the metric. None of the labels' values has a quote, a backslash or a line end.
+    /// Writes a sample line of a part of the metric. Label values must not contain a quote, a
+    /// backslash or a line end.
     fn part(&mut self, part: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         let labels: Vec<String> = labels.iter().map(|(n, v)| format!("{n}=\"{v}\"")).collect();
         let labels = match labels.is_empty() {
@@ -377,7 +378,7 @@ impl Lines<'_> {
     }
 }
 
-/// The page of documentation: every metric, and what it says.
+/// Renders the documentation page: every metric with its meaning.
 pub fn markdown() -> String {
     let mut text = String::from(
         "| name | kind | what it says |\n\
@@ -399,7 +400,8 @@ mod tests {
     use hotring_commands::settings::config::Config;
     use hotring_commands::state::server::{Parts, Server};
 
-    /// It was once computed from the time of the request, and moved: Prometheus saw the server start anew.
+    /// Regression test: the start time was once computed from the time of the request, so
+    /// Prometheus saw a restart at every scrape.
     #[test]
     fn the_start_stays_where_it_was() {
         let server = Server::new(Parts::unconnected(Options::default(), Config::default()));

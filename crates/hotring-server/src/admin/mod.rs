@@ -1,8 +1,7 @@
-//! The admin listener: metrics, health checks and a status page by HTTP, on an address and a thread of
-//! its own.
+//! The admin listener: metrics, health checks and a status page over HTTP.
 //!
-//! It only reads. No request of a client waits for it, and it answers while clients are being served,
-//! refused or let go: at the end of the server it is the last to go.
+//! It runs on its own address and thread, and only reads. No client request may wait for it. It
+//! keeps answering while clients are served, refused or closed, and is the last thread to end.
 
 mod metrics;
 mod page;
@@ -39,19 +38,21 @@ use metrics::{CommandFigures, Figures};
 
 pub use metrics::markdown;
 
-/// What the thread and its session are called.
+/// The name of the thread and of its session.
 pub(crate) const THREAD: &str = "hotring-admin";
 
-/// What connections may take.
+/// Limits of the admin connections.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// How many there are at one time. Each serves one request.
+    /// Connections at one time. Each serves one request.
     connections: usize,
-    /// How long each has at least, though others want its place: far longer than a request and its answer take.
+    /// Time that a connection keeps its place although others wait for one: far longer than a
+    /// request and its reply take.
     at_least: Duration,
-    /// How long the head of its request may take.
+    /// Time limit for the head of the request.
     head: Duration,
-    /// How long it may take in all, so that nobody keeps one for ever by not sending or not reading.
+    /// Time limit for the connection, so that a client cannot keep one by not sending or not
+    /// reading.
     in_all: Duration,
 }
 
@@ -62,16 +63,16 @@ const BOUNDS: Bounds = Bounds {
     in_all: Duration::from_secs(60),
 };
 
-/// Longest head of a request.
+/// Longest request head.
 const HEAD_MAX: usize = 16 << 10;
 
-/// After an accept that failed, so that an error that repeats does not become a busy loop.
+/// Delay after a failed accept, so that a repeated error does not become a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Time between two looks whether the server has ended.
+/// Time between two checks whether the server has ended.
 const END_PAUSE: Duration = Duration::from_millis(10);
 
-/// What every request is answered from.
+/// The state that handlers read.
 #[derive(Clone)]
 struct Admin {
     server: Arc<Server>,
@@ -85,7 +86,7 @@ pub(crate) fn run(server: &Arc<Server>, listener: TcpListener) -> io::Result<()>
         let admin = Admin { server: server.clone() };
         tokio::task::spawn_local(accept(router(admin, is_loopback), listener, BOUNDS));
         server.stopping().await;
-        // The threads let go of those that do not end by themselves.
+        // The I/O threads close the clients that do not end on their own.
         while server.clients_len() > 0 {
             tokio::time::sleep(END_PAUSE).await;
         }
@@ -95,7 +96,7 @@ pub(crate) fn run(server: &Arc<Server>, listener: TcpListener) -> io::Result<()>
 
 async fn accept(router: Router, listener: tokio::net::TcpListener, bounds: Bounds) {
     let places = Arc::new(Semaphore::new(bounds.connections));
-    // The oldest first.
+    // Oldest first.
     let mut open: VecDeque<(Instant, AbortHandle)> = VecDeque::new();
     loop {
         match listener.accept().await {
@@ -117,9 +118,9 @@ async fn accept(router: Router, listener: tokio::net::TcpListener, bounds: Bound
     }
 }
 
-/// Waits for a place. The oldest connection makes room if none ends, once it has had its time: it is one whose client
-/// sends nothing or does not read, and is not to keep others out; but of many requests that come at the same
-/// moment none is cut off.
+/// Waits for a place. If none becomes free, the oldest connection is aborted once it is `at_least`
+/// old: its client neither sends nor reads, and must not keep others out. Requests that arrive in a
+/// burst are never cut off.
 async fn take_place(
     places: &Arc<Semaphore>,
     oldest: Option<&(Instant, AbortHandle)>,
@@ -136,7 +137,7 @@ async fn take_place(
         },
         None => place().await,
     };
-    place.expect("nobody closes it")
+    place.expect("the semaphore is never closed")
 }
 
 async fn serve(stream: TcpStream, router: Router, bounds: Bounds) {
@@ -164,17 +165,18 @@ fn router(admin: Admin, is_loopback: bool) -> Router {
     if is_loopback { router.layer(middleware::from_fn(only_for_us)) } else { router }
 }
 
-/// Refuses what a browser on this machine asks for a page from elsewhere, whose name has come to stand for
-/// this address: only the machine itself can reach it, and so no name but its own is meant by honest clients.
+/// Refuses requests for a foreign host name, against DNS rebinding: a page in a browser on this
+/// machine can have its own name resolve to the loopback address. An honest client of a loopback
+/// address uses an address or `localhost`.
 async fn only_for_us(request: Request, next: Next) -> Response {
     if is_for_us(request.headers()) {
         return next.run(request).await;
     }
-    plain(StatusCode::MISDIRECTED_REQUEST, "ask by address or as localhost\n")
+    plain(StatusCode::MISDIRECTED_REQUEST, "use an IP address or localhost as the host name\n")
 }
 
 fn is_for_us(headers: &HeaderMap) -> bool {
-    // No browser leaves it out.
+    // Every browser sends it.
     let Some(host) = headers.get(HOST) else { return true };
     let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
     host.is_some_and(|host| {
@@ -209,32 +211,32 @@ async fn status(State(admin): State<Admin>) -> Response {
     response
 }
 
-/// Whether the process lives, and does what it is there for.
+/// Says whether the process is alive and able to work.
 async fn healthz(State(admin): State<Admin>) -> Response {
     let trouble = admin.server.durability.log().and_then(|log| log.trouble());
-    let trouble = trouble.map(|trouble| format!("the log can't be written: {trouble}"));
+    let trouble = trouble.map(|trouble| format!("the log cannot be written: {trouble}"));
     match trouble.or_else(|| watchdog::stuck(&admin.server)) {
         Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n")),
         None => plain(StatusCode::OK, "ok\n"),
     }
 }
 
-/// Whether it is to be sent clients.
+/// Says whether the server may be sent clients.
 async fn readyz(State(admin): State<Admin>) -> Response {
     ready(&admin, Stage::All)
 }
 
-/// Whether it is to be sent clients that can do with the hottest keys at first.
+/// Says whether the server may be sent clients that need only the hottest keys at first.
 async fn readyz_hot(State(admin): State<Admin>) -> Response {
     ready(&admin, Stage::Hot)
 }
 
-/// How far the server is, and whether that is enough.
+/// Compares the loading stage with the one that is `enough`.
 fn ready(admin: &Admin, enough: Stage) -> Response {
     let stage = admin.server.loading.stage();
     let refusal = admin.server.durability.refuses(&admin.server.config().log);
     let (is_ready, text) = match stage {
-        _ if admin.server.is_stopping() => (false, "ending\n"),
+        _ if admin.server.is_stopping() => (false, "shutting down\n"),
         _ if refusal.is_some() => (false, "writes are refused; /healthz has the reason\n"),
         Stage::Nothing => (false, "loading\n"),
         Stage::Hot => (stage >= enough, "hot-ready\n"),

@@ -1,5 +1,6 @@
-//! `/`: one plain page for a person: how fast, how full, who is connected. No script, nothing from elsewhere;
-//! it loads itself anew every few seconds.
+//! The status page at `/`: rates, memory and clients, for people.
+//!
+//! It has no scripts and loads nothing from other servers; it refreshes every few seconds.
 
 use std::fmt::{self, Display, Write};
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,13 +16,13 @@ use hotring_commands::state::loading::Stage;
 use hotring_commands::state::scrub::Phase;
 use hotring_commands::state::snapshots::SnapshotStatus;
 
-/// Connections that are listed.
+/// Connections listed.
 const CLIENTS_SHOWN: usize = 50;
 
-/// Hot keys that are listed.
+/// Hot keys listed.
 const KEYS_SHOWN: usize = 10;
 
-/// Size of the picture of the last two minutes.
+/// Size of the chart of the last two minutes.
 const CHART: (f64, f64) = (720.0, 120.0);
 
 const STYLE: &str = "\
@@ -32,7 +33,7 @@ th{font-weight:600;border-bottom:1px solid #ccc}td.n,th.n{text-align:right;font-
 .warn{background:#fdd;padding:.5em}svg{background:#f4f4f4;max-width:100%}.dim{color:#666}\
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}svg{background:#222}.warn{background:#622}}";
 
-/// Text that is no markup.
+/// Text with HTML markup escaped.
 struct Plain<'a>(&'a str);
 
 impl Display for Plain<'_> {
@@ -50,7 +51,7 @@ impl Display for Plain<'_> {
     }
 }
 
-/// A page that is being written.
+/// A page under construction.
 struct Html(String);
 
 impl Html {
@@ -62,7 +63,7 @@ impl Html {
         self.add(format_args!("<h2>{}</h2>\n", Plain(text)));
     }
 
-    /// A table of names and values.
+    /// Adds a table of names and values.
     fn facts(&mut self, rows: &[(&str, String)]) {
         self.add(format_args!("<table>\n"));
         for (name, value) in rows {
@@ -71,7 +72,7 @@ impl Html {
         self.add(format_args!("</table>\n"));
     }
 
-    /// A table with a head; columns whose names begin with `#` hold numbers.
+    /// Adds a table with a header; columns whose names begin with `#` hold numbers.
     fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
         let class = |name: &str| if name.starts_with('#') { " class=n" } else { "" };
         self.add(format_args!("<table>\n<tr>"));
@@ -88,7 +89,7 @@ impl Html {
     }
 }
 
-/// The whole page.
+/// Renders the page.
 pub(super) fn page(figures: &Figures<'_>, big_keys: &[BigKey]) -> String {
     let mut html = Html(String::new());
     html.add(format_args!(
@@ -109,7 +110,7 @@ pub(super) fn page(figures: &Figures<'_>, big_keys: &[BigKey]) -> String {
     clients(figures, &mut html);
     html.add(format_args!(
         "<p class=dim><a href=/metrics>metrics</a>, <a href=/healthz>healthz</a>, \
-         <a href=/readyz>readyz</a>. This page loads itself anew every 5 seconds.\n"
+         <a href=/readyz>readyz</a>. This page refreshes every 5 seconds.\n"
     ));
     html.0
 }
@@ -119,23 +120,23 @@ fn warnings(f: &Figures<'_>, html: &mut Html) {
     if loading.stage != Stage::All {
         let percent = loading.percent() as u64;
         let text = match loading.stage {
-            Stage::Nothing => "the log is being read, no key is served",
-            _ => "keys that are there can be read",
+            Stage::Nothing => "no key is served yet",
+            _ => "loaded keys can be read",
         };
         html.add(format_args!("<p class=warn>The data is being loaded, {percent} %: {text}.\n"));
     }
     if let Some(trouble) = f.facts.server.durability.log().and_then(|log| log.trouble()) {
         html.add(format_args!(
-            "<p class=warn>The log can't be written: {}.\n",
+            "<p class=warn>The log cannot be written: {}.\n",
             Plain(&trouble.to_string())
         ));
     }
     if f.facts.server.is_stopping() {
-        html.add(format_args!("<p class=warn>The server is ending.\n"));
+        html.add(format_args!("<p class=warn>The server is shutting down.\n"));
     }
     if let Some(stalled) = &f.facts.stalled {
         html.add(format_args!(
-            "<p class=warn>Thread {} does not leave its command; {} removed meanwhile cannot be \
+            "<p class=warn>Thread {} is stuck in a command; {} of removed items cannot be \
              freed.\n",
             Plain(&stalled.session),
             human(stalled.held_bytes)
@@ -143,9 +144,7 @@ fn warnings(f: &Figures<'_>, html: &mut Html) {
     }
     let damaged = f.totals.damaged_reads + f.facts.server.scrubber.status().counts.damaged;
     if damaged > 0 {
-        html.add(format_args!(
-            "<p class=warn>Items whose memory has changed by itself were met: see SCRUB.\n"
-        ));
+        html.add(format_args!("<p class=warn>Damaged items were found: see SCRUB.\n"));
     }
 }
 
@@ -154,9 +153,9 @@ fn server(f: &Figures<'_>, html: &mut Html) {
     let mut addresses: Vec<String> = server.addresses.iter().map(ToString::to_string).collect();
     addresses.extend(server.unix_path.iter().map(|path| path.display().to_string()));
     html.facts(&[
-        ("up for", duration(server.started.elapsed().as_secs())),
+        ("uptime", duration(server.started.elapsed().as_secs())),
         ("process", std::process::id().to_string()),
-        ("listens on", addresses.join(", ")),
+        ("listening on", addresses.join(", ")),
         ("threads", server.threads.len().to_string()),
         ("index", server.store.engine().to_string()),
     ]);
@@ -167,32 +166,35 @@ fn rates(f: &Figures<'_>, html: &mut Html) {
     let all = f.facts.server.rates.all();
     html.heading("Rates");
     html.facts(&[
-        ("commands", format!("{} a second, {} in all", count(last.commands), f.totals.commands)),
+        (
+            "commands",
+            format!("{} per second, {} in total", count(last.commands), f.totals.commands),
+        ),
         ("hits", last.hit_ratio().map_or("-".to_string(), |r| format!("{:.1} %", r * 100.0))),
-        ("received", format!("{} a second", human(last.input_bytes as u64))),
-        ("sent", format!("{} a second", human(last.output_bytes as u64))),
-        ("errors", format!("{} in all", f.totals.errors)),
+        ("received", format!("{} per second", human(last.input_bytes as u64))),
+        ("sent", format!("{} per second", human(last.output_bytes as u64))),
+        ("errors", format!("{} in total", f.totals.errors)),
     ]);
     chart(&all, html);
 }
 
-/// Commands a second over the time that is kept.
+/// Draws commands per second over the time that is kept.
 fn chart(rates: &[Rate], html: &mut Html) {
     let most = rates.iter().map(|rate| rate.commands).fold(1.0, f64::max);
     let (width, height) = CHART;
     html.add(format_args!(
         "<p><svg viewBox=\"0 0 {width} {height}\" width={width} height={height} role=img>\
-         <title>Commands a second, the last two minutes</title>\
+         <title>Commands per second, last two minutes</title>\
          <polyline fill=none stroke=#c50 stroke-width=1.5 points=\""
     ));
     for (i, rate) in rates.iter().enumerate() {
-        // The present is at the right edge; a second is as wide whether many or few are kept.
+        // The present is at the right edge; a second has the same width however many are kept.
         let x = width - (rates.len() - 1 - i) as f64 * width / 120.0;
         let y = height - 2.0 - rate.commands / most * (height - 20.0);
         html.add(format_args!("{x:.1},{y:.1} "));
     }
     html.add(format_args!(
-        "\"/><text x=4 y=14 font-size=11 fill=#888>{} commands a second at most, in two \
+        "\"/><text x=4 y=14 font-size=11 fill=#888>peak {} commands per second in two \
          minutes</text></svg>\n",
         count(most)
     ));
@@ -203,22 +205,22 @@ fn memory(f: &Figures<'_>, html: &mut Html) {
     let status = f.facts.server.scrubber.status();
     html.heading("Memory and keys");
     let mut rows = vec![
-        ("keys", format!("{}, {} of them with an expiry", index.items, index.expiring)),
+        ("keys", format!("{}, {} of them with an expiry time", index.items, index.expiring)),
         ("items", human(f.facts.dataset_bytes())),
         ("table", human(index.table_bytes)),
-        ("removed, not free yet", human(index.limbo_bytes)),
+        ("removed, not yet freed", human(index.limbo_bytes)),
         ("resident", human(rss_bytes())),
     ];
     if status.phase != Phase::Idle {
         let progress = status.progress * 100.0;
         let damaged = status.counts.damaged;
         let text = format!("{}, {progress:.1} %, {damaged} damaged", status.phase.name());
-        rows.push(("check of all items", text));
+        rows.push(("scrub", text));
     }
     html.facts(&rows);
 }
 
-/// The log and the snapshots, of a server that has them.
+/// Shows the log and the snapshots if there are any.
 fn durability(f: &Figures<'_>, html: &mut Html) {
     let durability = &f.facts.server.durability;
     let (Some(log), Some(snapshots)) = (durability.log(), durability.snapshots()) else { return };
@@ -236,13 +238,13 @@ fn durability(f: &Figures<'_>, html: &mut Html) {
     let mut rows = vec![
         ("log", f.facts.config.log.name().to_string()),
         ("records", format!("{}, {} of them synced", log.handed(), log.synced())),
-        ("waits to be written", human(log.unwritten())),
-        ("log since the snapshot", human(log_len)),
+        ("queued for the log", human(log.unwritten())),
+        ("log since last snapshot", human(log_len)),
         ("snapshot", snapshot),
-        ("its length", human(len)),
+        ("snapshot size", human(len)),
     ];
     if let Some(Err(why)) = last {
-        rows.push(("the last one failed", why));
+        rows.push(("last snapshot failed", why));
     }
     html.facts(&rows);
 }
@@ -279,7 +281,7 @@ fn hot(f: &Figures<'_>, html: &mut Html) {
     let titles = ["key", "#requests", "#at least", "#at most"];
     html.table(&titles, &hottest.iter().map(row).collect::<Vec<_>>());
     html.add(format_args!(
-        "<p class=dim>Requests that name the key, of all in the last {SPANS} seconds, by a sample of {}.\n",
+        "<p class=dim>Share of the requests of the last {SPANS} seconds that name the key, from a sample of {}.\n",
         notes(&f.facts.server.threads, f.facts.now),
     ));
 }
@@ -295,7 +297,7 @@ fn clients(f: &Figures<'_>, html: &mut Html) {
     let clients = f.facts.server.clients();
     html.heading("Clients");
     html.add(format_args!(
-        "<p>{} connected, {} may be; {} wait for a key, {} were refused.\n",
+        "<p>{} connected (limit {}); {} waiting for a key, {} refused.\n",
         clients.len(),
         f.facts.config.maxclients,
         f.facts.store.watches,
@@ -306,7 +308,7 @@ fn clients(f: &Figures<'_>, html: &mut Html) {
     html.table(&["id", "address", "name", "library", "#age", "#idle", "#unsent"], &rows);
     if clients.len() > CLIENTS_SHOWN {
         let more = clients.len() - CLIENTS_SHOWN;
-        html.add(format_args!("<p class=dim>and {more} more: CLIENT LIST has all.\n"));
+        html.add(format_args!("<p class=dim>and {more} more; CLIENT LIST shows all.\n"));
     }
 }
 
@@ -319,13 +321,13 @@ fn client_row(client: &ClientShared, now: u64) -> Vec<String> {
         labels.name.to_string(),
         format!("{} {}", labels.lib_name, labels.lib_ver),
         since(client.connected_at),
-        // ORDERING: Relaxed, here and below: figures for people.
+        // ORDERING: Relaxed, here and below: only shown to people.
         since(client.active_at.load(Relaxed)),
         human(client.unsent_len.load(Relaxed) as u64),
     ]
 }
 
-/// `1.2M`, for rates.
+/// Formats a rate, as `1.2M`.
 fn count(n: f64) -> String {
     match n {
         n if n >= 1e6 => format!("{:.2}M", n / 1e6),
@@ -334,7 +336,7 @@ fn count(n: f64) -> String {
     }
 }
 
-/// `3d 04:05:06`.
+/// Formats a duration, as `3d 04:05:06`.
 fn duration(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let time = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);

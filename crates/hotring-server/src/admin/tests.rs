@@ -13,7 +13,7 @@ use hotring_commands::settings::config::Config;
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Nobody is cut off.
+/// No connection is cut off.
 const NONE: Bounds = Bounds { connections: 64, at_least: LONG, head: LONG, in_all: LONG };
 
 fn listener() -> (TcpListener, SocketAddr) {
@@ -54,7 +54,7 @@ impl Drop for Served {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    // To hang is to fail.
+    // A hang must fail the test.
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream
 }
@@ -74,7 +74,8 @@ fn is_answered(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Whoever came first was cut off by who came after, before anybody had looked at its request.
+/// Regression test: earlier connections were cut off by later ones before their requests had been
+/// read.
 #[test]
 fn requests_that_come_at_the_same_moment_are_all_answered() {
     let (listener, address) = listener();

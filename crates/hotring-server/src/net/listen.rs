@@ -1,7 +1,7 @@
 //! Listening sockets: binds them, accepts connections, hands each to the least loaded thread.
 //!
-//! One thread accepts for all. The kernel could spread connections itself (`SO_REUSEPORT`), but it
-//! does so by hash, and a handful of busy connections then easily share one thread.
+//! One thread accepts for all. The kernel could distribute connections with `SO_REUSEPORT`, but it
+//! does so by hash, so a handful of busy connections easily end up on one thread.
 
 use std::cell::Cell;
 use std::fs;
@@ -23,43 +23,45 @@ use hotring_commands::host::start_error::StartError;
 use hotring_commands::settings::config::Config;
 use hotring_commands::state::server::Server;
 
-/// How long no connection is accepted after the process has run out of file descriptors.
+/// Delay before the next accept when the process has run out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Time between two log lines that say the same about file descriptors.
+/// Least time between two log lines about exhausted file descriptors.
 const FILES_LOG_PAUSE: Duration = Duration::from_secs(10);
 
-/// The reply to a connection that is one too many; Redis's text, and memcached's.
+/// Replies to a connection above `maxclients`: Redis's text and memcached's.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 const TOO_MANY_MEMCACHED: &[u8] = b"ERROR Too many open connections\r\n";
 
-/// The reply to a connection from another machine while anybody would get in; Redis's code.
-const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode: the default user needs no password, \
-    and so only connections from the same machine are accepted. Either set a password by CONFIG SET \
+/// Reply to a remote connection in protected mode; Redis's code.
+const PROTECTED: &[u8] =
+    b"-DENIED Redis is running in protected mode: the default user has no password, \
+    so only connections from the same machine are accepted. Either set a password by CONFIG SET \
     requirepass or --requirepass, or, if only machines that you trust can reach this address, turn \
     protected mode off by CONFIG SET protected-mode no or --protected-mode no\r\n";
 
-/// The same to one of memcached's protocol.
+/// The same for memcached clients.
 const PROTECTED_MEMCACHED: &[u8] = b"SERVER_ERROR protected mode: only connections from the same machine are \
     accepted. Either name users in memcached-auth-file, or, if only machines that you trust can reach this \
     address, turn protected mode off by --protected-mode no\r\n";
 
 /// A connection on its way to a thread.
 pub(crate) enum Incoming {
-    /// Over TCP.
+    /// Plain TCP.
     Tcp(TcpStream, SocketAddr),
-    /// Over TCP, to speak TLS.
+    /// TCP with TLS.
     Tls(TcpStream, SocketAddr),
-    /// Over TCP, to speak memcached's protocol.
+    /// TCP with the memcached protocol.
     Memcached(TcpStream, SocketAddr),
-    /// Over the unix socket.
+    /// Unix socket.
     Unix(UnixStream),
 }
 
-/// What a TCP connection becomes, by what is spoken at its address.
+/// Turns a TCP connection into the protocol of its listener.
 pub(crate) type Spoken = fn(TcpStream, SocketAddr) -> Incoming;
 
-/// Binds TCP addresses; of those with a '-' before them only the ones that this machine has.
+/// Binds TCP addresses. One with a leading '-' is optional: it is skipped if this machine does not
+/// have it.
 pub(crate) fn bind_tcp(
     addresses: &[String],
     config: &Config,
@@ -74,7 +76,7 @@ pub(crate) fn bind_tcp(
             match bind_one(address, config.tcp_backlog) {
                 Ok(listener) => listeners.push(listener),
                 Err(error) if is_optional && is_missing(&error) => {
-                    tracing::info!(%address, "this machine has no such address, and need not have it");
+                    tracing::info!(%address, "skipping an optional address that this machine does not have");
                 }
                 Err(error) => return Err(bind_error(address, &error)),
             }
@@ -87,20 +89,20 @@ pub(crate) fn bind_tcp(
     Ok(listeners)
 }
 
-/// Whether an address cannot be bound because this machine has none like it.
+/// Whether binding failed because this machine has no such address.
 fn is_missing(error: &io::Error) -> bool {
     const NO_SUCH_FAMILY: i32 = 97;
     error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(NO_SUCH_FAMILY)
 }
 
-/// Binds the address of `admin`, if there is one.
+/// Binds the address of the setting `admin`, if there is one.
 pub(crate) fn bind_admin(config: &Config) -> Result<Option<TcpListener>, StartError> {
     let Some(text) = &config.admin else { return Ok(None) };
     let Some(address) = resolve(text)?.into_iter().next() else { return Ok(None) };
     if config.protected_mode && !address.ip().is_loopback() {
         return Err(StartError::new(format!(
             "refusing to serve the status page on {text}: other machines can reach this address, and \
-             the page shows clients and keys without asking for a password.\n\
+             the page shows clients and keys without a password.\n\
              Either set admin to an address on 127.0.0.1, or to none, or, if only machines that you trust \
              can reach it, say so with --protected-mode no"
         )));
@@ -110,15 +112,15 @@ pub(crate) fn bind_admin(config: &Config) -> Result<Option<TcpListener>, StartEr
 }
 
 fn resolve(text: &str) -> Result<Vec<SocketAddr>, StartError> {
-    // "*:6379" is how Redis says "every address".
+    // Redis's notation for every address.
     let plain = text.strip_prefix("*:").map(|port| format!("0.0.0.0:{port}"));
     let plain = plain.as_deref().unwrap_or(text);
     let found = plain.to_socket_addrs().map_err(|error| {
         StartError::new(format!(
-            "cannot listen on '{text}': {error}; an address looks like 127.0.0.1:6379 or [::1]:6379"
+            "cannot listen on '{text}': {error}; expected an address such as 127.0.0.1:6379 or [::1]:6379"
         ))
     })?;
-    // A name such as localhost may stand for several addresses: the first one will do.
+    // A name such as localhost may resolve to several addresses; the first is enough.
     Ok(found.take(1).collect())
 }
 
@@ -154,7 +156,7 @@ fn bind_one(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Binds the unix socket; takes the place of a file that a dead server has left.
+/// Binds the unix socket, replacing a file left by a dead server.
 pub(crate) fn bind_unix(
     path: &Path,
     config: &Config,
@@ -163,7 +165,7 @@ pub(crate) fn bind_unix(
         |why: String| StartError::new(format!("cannot listen on {}: {why}", path.display()));
     if let Ok(metadata) = fs::symlink_metadata(path) {
         if !metadata.file_type().is_socket() {
-            return Err(failed("a file with this name exists and is no socket".to_string()));
+            return Err(failed("a file with this name exists and is not a socket".to_string()));
         }
         match UnixStream::connect(path) {
             Ok(_) => {
@@ -171,13 +173,13 @@ pub(crate) fn bind_unix(
                     "another server listens there; stop it or choose another path".to_string(),
                 ));
             }
-            // Only this says that nobody listens; any other error may come from a server that lives.
+            // Only this error proves that no server listens; any other may come from a live one.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 fs::remove_file(path).map_err(|e| failed(e.to_string()))?;
             }
             Err(error) => {
                 return Err(failed(format!(
-                    "there is a socket, and whether a server listens there cannot be seen: {error}"
+                    "the socket exists, and it is unclear whether a server listens on it: {error}"
                 )));
             }
         }
@@ -189,14 +191,14 @@ fn bind_unix_file(path: &Path, config: &Config) -> io::Result<(UnixListener, Uni
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
     let file = UnixPath::of(path)?;
-    // Before `listen`: until then nobody can connect, whatever the file's permissions were.
+    // Before `listen`: until then no client can connect, whatever the file's permissions were.
     fs::set_permissions(path, fs::Permissions::from_mode(config.unixsocketperm))?;
     socket.listen(i32::try_from(config.tcp_backlog).unwrap_or(i32::MAX))?;
     socket.set_nonblocking(true)?;
     Ok((socket.into(), file))
 }
 
-/// Removes the unix socket's file when dropped, unless another file has taken its place.
+/// Removes the unix socket's file on drop, unless another file has replaced it.
 pub(crate) struct UnixPath {
     path: PathBuf,
     /// Device and inode.
@@ -216,24 +218,24 @@ impl UnixPath {
 impl Drop for UnixPath {
     fn drop(&mut self) {
         if Self::file(&self.path).is_ok_and(|file| file == self.file) {
-            // If it is gone by now there is nothing to do.
+            // Already gone: nothing to do.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Decides which thread gets a connection, and whether there is room for one.
+/// Assigns connections to threads and enforces `maxclients`.
 pub(crate) struct Acceptor {
-    /// The shared part of the server.
+    /// The shared state of the server.
     pub server: Arc<Server>,
-    /// The way to each thread.
+    /// The channel to each thread.
     pub threads: Vec<UnboundedSender<Incoming>>,
-    /// When the log last said that file descriptors had run out.
+    /// When exhausted file descriptors were last logged.
     pub files_logged: Cell<Option<Instant>>,
 }
 
 impl Acceptor {
-    /// Accepts from a TCP listener until the server stops; with what is `spoken` there.
+    /// Accepts from a TCP listener until the server stops; `spoken` is its protocol.
     pub(crate) async fn accept_tcp(
         self: Rc<Self>,
         listener: tokio::net::TcpListener,
@@ -266,7 +268,7 @@ impl Acceptor {
     }
 
     fn prepare(&self, stream: &tokio::net::TcpStream) -> io::Result<()> {
-        // Without it the last part of a pipeline's replies would wait for the client's ACK.
+        // Otherwise the last part of a pipeline's replies would wait for the client's ACK.
         stream.set_nodelay(true)?;
         let seconds = self.server.config().tcp_keepalive_s;
         if seconds > 0 {
@@ -299,15 +301,15 @@ impl Acceptor {
         }
         let load = |i: &usize| self.server.threads[*i].connections.load(Ordering::Relaxed);
         let thread = (0..self.threads.len()).min_by_key(load).expect("there is a thread");
-        // ORDERING: Relaxed, a number for balancing and for the limit. It is raised here and not
-        // by the thread, so that a burst of connections is spread before any of them is served.
+        // ORDERING: Relaxed, a number for balancing and for the limit. It is raised here and not by
+        // the thread, so that a burst of connections is spread before any of them is served.
         self.server.threads[thread].connections.fetch_add(1, Ordering::Relaxed);
         if self.threads[thread].send(incoming).is_err() {
             tracing::debug!("a connection came while the server was stopping");
         }
     }
 
-    /// After a failed accept: waits, so that an error that repeats does not become a busy loop.
+    /// Waits after a failed accept, so that a repeated error does not become a busy loop.
     async fn pause(&self, error: &io::Error) {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
@@ -332,14 +334,14 @@ impl Acceptor {
     }
 }
 
-/// Tells a client why it is not served, in Redis's protocol or memcached's; never waits for it.
+/// Tells a client why it is refused, in its protocol; never blocks.
 fn refuse(incoming: Incoming, why: &[u8], why_memcached: &[u8]) {
     use std::io::Write;
-    // A client that is gone, or takes nothing, loses only this explanation.
+    // A client that is gone or does not read misses only this explanation.
     let _ = match incoming {
         Incoming::Tcp(mut stream, _) => stream.write(why),
         Incoming::Memcached(mut stream, _) => stream.write(why_memcached),
-        // It would not understand.
+        // It would not understand plain text.
         Incoming::Tls(..) => Ok(0),
         Incoming::Unix(mut stream) => stream.write(why),
     };
@@ -349,19 +351,20 @@ fn refuse(incoming: Incoming, why: &[u8], why_memcached: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Redis's own file has `bind 127.0.0.1 -::1`, which kept the server from starting without IPv6.
+    /// Redis's own configuration file has `bind 127.0.0.1 -::1`, which once kept the server from
+    /// starting without IPv6.
     #[test]
     fn addresses_that_may_be_missing_are_passed_over() {
         let bind = |addresses: &[&str]| {
             let addresses: Vec<String> = addresses.iter().map(|a| a.to_string()).collect();
             bind_tcp(&addresses, &Config::default()).map(|listeners| listeners.len())
         };
-        // TEST-NET-1 is no machine's.
+        // TEST-NET-1 belongs to no machine.
         assert_eq!(bind(&["127.0.0.1:0", "-192.0.2.1:0"]), Ok(1));
         assert!(bind(&["127.0.0.1:0", "192.0.2.1:0"]).is_err());
         let error = bind(&["-192.0.2.1:0"]).unwrap_err().to_string();
         assert!(error.contains("none of -192.0.2.1:0"), "{error}");
-        // What another program has is not missing.
+        // An address in use is not a missing one.
         let other = bind_one(([127, 0, 0, 1], 0).into(), 1).unwrap();
         let taken = format!("-{}", other.local_addr().unwrap());
         assert!(bind(&[&taken]).unwrap_err().to_string().contains("another program"));

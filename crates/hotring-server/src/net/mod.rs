@@ -1,4 +1,4 @@
-//! Sockets: accepting them, one thread's event loop, one connection.
+//! Networking: listeners, the event loop of a thread, and connections.
 
 pub(crate) mod listen;
 pub(crate) mod socket;

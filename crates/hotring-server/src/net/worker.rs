@@ -24,7 +24,7 @@ use hotring_commands::observe::beats;
 use hotring_commands::state::client::{ClientShared, KILLED};
 use hotring_commands::state::server::Server;
 
-/// How long clients may take to fetch their last replies when the server stops.
+/// Time limit for clients to fetch their last replies when the server stops.
 const FINISH_MAX: Duration = Duration::from_secs(5);
 
 /// Serves connections until the server stops. Runs on its own OS thread.
@@ -37,11 +37,12 @@ pub(crate) fn run(
 ) {
     let thread = Rc::new(Thread::new(server.clone(), index, seed));
     runtime.block_on(async {
-        // Before anything runs: a thread that is stuck by its first request has come by once.
+        // Before anything runs: a thread that gets stuck in its first request must have been seen
+        // once.
         server.threads[index].beats.beat(server.started);
         let receiving = tokio::task::spawn_local(receive(thread.clone(), incoming));
         let collecting = tokio::task::spawn_local(collect(thread.clone()));
-        // Also for those that finish.
+        // Keeps running for connections that are finishing.
         let waiting = thread.clone();
         tokio::task::spawn_local(async move { waiting.wake_logged().await });
         server.stopping().await;
@@ -52,8 +53,8 @@ pub(crate) fn run(
     });
 }
 
-/// Says that the thread goes round, and gives back removed memory also while no command comes; a look that finds
-/// none is a comparison.
+/// Beats for the watchdog, and reclaims removed memory even while no command runs; without any, it
+/// costs one comparison.
 async fn collect(thread: Rc<Thread>) {
     let mut timer = tokio::time::interval(beats::BEAT);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -109,20 +110,20 @@ where
 
 fn start_memcached(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String) {
     let shared = thread.server.enter(peer, local, thread.index);
-    tracing::debug!(client = shared.id, peer = %shared.peer, "connected, to speak memcached's protocol");
+    tracing::debug!(client = shared.id, peer = %shared.peer, "connected (memcached)");
     let conversation = Conversation::memcached(shared, &thread.server);
     tokio::task::spawn_local(Socket::new(stream, thread.clone(), conversation).serve());
 }
 
-/// Shakes hands, then serves. The connection counts from its beginning, so that nobody gets around
-/// `maxclients` by never finishing.
+/// Performs the TLS handshake, then serves. The connection counts towards `maxclients` from the
+/// start, so that unfinished handshakes cannot get around the limit.
 fn start_tls(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String) {
     let shared = thread.server.enter(peer, local, thread.index);
     let thread = thread.clone();
     tokio::task::spawn_local(async move {
         match shake_hands(&thread.server, &shared, stream).await {
             Ok(stream) => {
-                tracing::debug!(client = shared.id, peer = %shared.peer, "connected by TLS");
+                tracing::debug!(client = shared.id, peer = %shared.peer, "connected (TLS)");
                 let conversation = Conversation::new(shared, &thread.server);
                 Socket::new(stream, thread, conversation).serve().await;
             }
@@ -134,8 +135,8 @@ fn start_tls(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String
     });
 }
 
-/// A TLS stream, if the client agrees to one in time and before the server stops or somebody ends the
-/// connection.
+/// The TLS stream, if the handshake completes in time, before the server stops and before the
+/// connection is killed.
 async fn shake_hands(
     server: &Server,
     shared: &ClientShared,
@@ -150,7 +151,7 @@ async fn shake_hands(
     let mut accept = pin!(tokio::time::timeout(limit, accept));
     let mut stopping = pin!(server.stopping());
     std::future::poll_fn(|cx| {
-        // Before the look: who asks from then on wakes this task.
+        // Set before the check, so that a later kill wakes this task.
         shared.set_waker(cx.waker());
         let is_killed = shared.signals() & KILLED != 0;
         if is_killed || stopping.as_mut().poll(cx).is_ready() {

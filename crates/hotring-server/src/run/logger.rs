@@ -1,4 +1,5 @@
-//! The log: lines to the standard error, for people or for programs, at a level that CONFIG SET can change.
+//! The server log: lines on standard error, for people or for programs, at a level that CONFIG SET
+//! can change.
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
@@ -6,7 +7,7 @@ use tracing_subscriber::{fmt, reload};
 
 use hotring_commands::settings::config::{LogFormat, LogLevel};
 
-/// Starts the log of this process; returns the way to change its level.
+/// Starts the server log of this process; returns a function that changes its level.
 pub(crate) fn start(level: LogLevel, format: LogFormat) -> Box<dyn Fn(LogLevel) + Send + Sync> {
     let (filter, handle) = reload::Layer::new(filter(level));
     let lines = fmt::layer().with_writer(std::io::stderr).with_target(false);
@@ -17,7 +18,7 @@ pub(crate) fn start(level: LogLevel, format: LogFormat) -> Box<dyn Fn(LogLevel) 
     };
     let subscriber = tracing_subscriber::registry().with(filter).with(lines);
     if tracing::subscriber::set_global_default(subscriber).is_err() {
-        // The embedding process has its own log: its levels are its business.
+        // The embedding process has its own logger and controls its levels.
         return Box::new(|_| {});
     }
     Box::new(move |level| {

@@ -1,5 +1,7 @@
-//! Builds a server from its settings, starts its threads, and ends it: the one place where all
-//! parts meet, and, but for ACL GENPASS, the only one that asks the machine for random numbers.
+//! Builds a server from its settings, starts its threads, and ends it.
+//!
+//! All parts meet here, and only here. Except for ACL GENPASS, no other code may ask the machine
+//! for random numbers.
 
 mod logger;
 use std::fmt::Write as _;
@@ -36,24 +38,24 @@ use hotring_commands::settings::config::{Config, LogFormat, LogLevel};
 use hotring_commands::state::memcached as memcached_state;
 use hotring_commands::state::server::{Parts, Server};
 
-/// What the thread is called that does the work of the index on which no operation should wait.
+/// The name of the thread that grows the index, on which no operation waits.
 const EXPANDER: &str = "hotring-expand";
 
-/// File descriptors that are not connections of clients: listeners, signals, standard streams, connections to
-/// the admin address; and, for each thread, those of its event loop.
+/// File descriptors other than client connections: listeners, signals, standard streams, admin
+/// connections; and, for each thread, its event loop.
 const FILES_RESERVED: u64 = 128;
 const FILES_RESERVED_PER_THREAD: u64 = 8;
 
-/// Numbers for compare-and-swap begin with the time of the start, in milliseconds, before so many bits: a billion
-/// of them in a second would reach those of a process that starts later. They stay below 2^63, as some clients
-/// hold them with a sign.
+/// Compare-and-swap numbers begin with the start time in milliseconds, shifted by this many bits:
+/// only at a billion of them per second could they reach those of a process that starts later. They
+/// stay below 2^63, as some clients hold them as signed numbers.
 const CAS_BITS: u32 = 20;
 
 /// A server that runs in this process.
 pub struct Running {
     server: Arc<Server>,
     threads: Vec<JoinHandle<()>>,
-    /// They end when the others have.
+    /// Joined after all others.
     log_threads: Vec<JoinHandle<()>>,
     tls_addresses: Vec<SocketAddr>,
     admin: Option<SocketAddr>,
@@ -62,17 +64,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// The TCP addresses that the server listens on, with real port numbers.
+    /// The TCP addresses of the server, with real port numbers.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.server.addresses
     }
 
-    /// The TCP addresses where it speaks TLS.
+    /// The TLS addresses.
     pub fn tls_addresses(&self) -> &[SocketAddr] {
         &self.tls_addresses
     }
 
-    /// The addresses where it speaks memcached's protocol.
+    /// The memcached addresses.
     pub fn memcached_addresses(&self) -> &[SocketAddr] {
         &self.server.memcached.addresses
     }
@@ -82,17 +84,18 @@ impl Running {
         self.admin
     }
 
-    /// Asks the server to end: accepts nothing more, runs what has arrived, sends the replies.
+    /// Asks the server to stop: it accepts nothing more, runs the requests that have arrived and
+    /// sends their replies.
     pub fn stop(&self) {
         self.server.stop();
     }
 
-    /// Reads the files anew that the settings name: users, certificates, keys.
+    /// Reloads the files that the settings name: users, certificates, keys.
     pub fn reload(&self) {
         self.server.reload();
     }
 
-    /// Whether all data is there that outlasted the server before ([`start`]).
+    /// Whether all data on disk has been loaded ([`start`]).
     pub fn is_loaded(&self) -> bool {
         !self.server.loading.is_on()
     }
@@ -100,7 +103,8 @@ impl Running {
     /// Waits until the server has ended.
     ///
     /// # Errors
-    /// It ended by itself, as its data turned out to be damaged while it was loaded.
+    ///
+    /// The server stopped because its data turned out to be damaged while it was being loaded.
     pub fn wait(self) -> Result<(), StartError> {
         let join = |threads: Vec<JoinHandle<()>>| {
             for thread in threads {
@@ -116,14 +120,15 @@ impl Running {
     }
 }
 
-/// Starts a server in this process; returns when it accepts connections and serves the keys that were hottest when it
-/// had saved them. Until the others are there ([`Running::is_loaded`]) who asks for them is told so, by `-LOADING`.
+/// Starts a server in this process. Returns when it accepts connections and serves the keys that
+/// were hottest when the snapshot was written. Requests for other keys are answered with `-LOADING`
+/// until those are loaded ([`Running::is_loaded`]).
 pub fn start(config: Config) -> Result<Running, StartError> {
     start_with(config, Box::new(|_| {}), &Disk::open)
 }
 
-/// Runs a server until Ctrl-C, SIGTERM or SHUTDOWN. Starts the log, puts `notes` into it, and prints a
-/// greeting.
+/// Runs a server until Ctrl-C, SIGTERM or SHUTDOWN. Starts the server log, writes `notes` to it,
+/// and prints a greeting.
 pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
     let config = Config { owns_process: true, ..config };
     let log_level = logger::start(config.log_level, config.log_format);
@@ -134,12 +139,12 @@ pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Loads the data and serves until the server is to end.
+/// Loads the data and serves until the server stops.
 pub(crate) fn serve(prepared: Prepared, log_format: LogFormat) -> Result<(), StartError> {
     let server = prepared.running.server.clone();
     let runtime = runtime()?;
     runtime.block_on(async {
-        // First: loading takes its time, and may be ended, too.
+        // Before loading, which takes time and must be interruptible.
         stop_on_signal(server.clone(), SignalKind::interrupt(), "Ctrl-C");
         stop_on_signal(server.clone(), SignalKind::terminate(), "SIGTERM");
         tokio::task::spawn_local(reload_on_signal(server.clone()));
@@ -152,7 +157,7 @@ pub(crate) fn serve(prepared: Prepared, log_format: LogFormat) -> Result<(), Sta
         }
         tell_service_manager(NotifyState::Stopping);
         let _deadline = deadline::begin(&server);
-        // The signal tasks go on: a second signal ends the process at once.
+        // The signal tasks keep running: a second signal ends the process at once.
         let ended = tokio::task::spawn_blocking(move || running.wait());
         ended.await.unwrap_or_else(|_| {
             tracing::error!("waiting for the threads failed");
@@ -161,10 +166,10 @@ pub(crate) fn serve(prepared: Prepared, log_format: LogFormat) -> Result<(), Sta
     })
 }
 
-/// Says that the server is there.
+/// Announces that the server accepts connections.
 fn greet(running: &Running, log_format: LogFormat) {
     match log_format {
-        // Whoever reads the log may have left.
+        // The reader of standard error may be gone.
         LogFormat::Human => drop(io::stderr().write_all(greeting(running).as_bytes())),
         LogFormat::Json => {
             let data = promise(&running.server.config());
@@ -173,7 +178,7 @@ fn greet(running: &Running, log_format: LogFormat) {
     }
 }
 
-/// Tells systemd, where that has started the server, how far it is.
+/// Tells systemd, if it started the server, about its state.
 fn tell_service_manager(state: NotifyState<'_>) {
     // The variables stay: this process starts no other.
     if let Err(error) = sd_notify::notify(&[state]) {
@@ -181,7 +186,7 @@ fn tell_service_manager(state: NotifyState<'_>) {
     }
 }
 
-/// From here on a signal of this kind ends the server in order, and a second one at once.
+/// The first signal of this kind stops the server in order, the second at once.
 fn stop_on_signal(server: Arc<Server>, kind: SignalKind, name: &'static str) {
     let mut signals = match signal(kind) {
         Ok(signals) => signals,
@@ -206,7 +211,7 @@ async fn reload_on_signal(server: Arc<Server>) {
     }
 }
 
-/// `open` opens the folder of the log.
+/// As [`start`]; `open` opens the folder of the log.
 pub(crate) fn start_with<S: Storage + 'static>(
     config: Config,
     log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
@@ -215,15 +220,16 @@ pub(crate) fn start_with<S: Storage + 'static>(
     prepare(config, log_level, open)?.load()
 }
 
-/// A server whose threads run, and that has read nothing yet of what it has on its disk.
+/// A server whose threads run, but that has not read its data yet.
 pub(crate) struct Prepared {
     running: Running,
-    /// And the id of the store, which the disk gets if it holds nothing.
+    /// The disk, and the id of the store, which an empty disk gets.
     disk: Option<(Arc<dyn Storage>, Id)>,
 }
 
 impl Prepared {
-    /// Reads what must be there before anybody is answered. If the server is asked to end meanwhile, it has.
+    /// Loads the data that must be there before the first reply. If the server is stopped
+    /// meanwhile, it has ended on return.
     fn load(self) -> Result<Running, StartError> {
         let Prepared { mut running, disk } = self;
         let Some((disk, id)) = disk else { return Ok(running) };
@@ -321,16 +327,16 @@ pub(crate) fn prepare<S: Storage + 'static>(
     Ok(Prepared { running, disk: disk.map(|disk| (Arc::new(disk) as Arc<dyn Storage>, id)) })
 }
 
-/// Refuses to start empty beside data that an earlier server has left: its users would find their keys gone.
+/// Refuses to start empty beside data of an earlier server: its users would find their keys gone.
 fn refuse_unread_data(folder: &Path) -> Result<(), StartError> {
     match Disk::holds_data(folder) {
         Ok(false) => Ok(()),
         Ok(true) => Err(StartError::new(format!(
-            "cannot start: {0} holds the data of an earlier server, which is not read while the log is off. To go on \
-             with it: --log everysec --data {0}. To begin without it: --data with another folder",
+            "cannot start: {0} holds the data of an earlier server, which is not read while the log is off. To keep \
+             using it: --log everysec --data {0}. To start without it: --data with another folder",
             folder.display()
         ))),
-        // Without a log nothing else would touch it.
+        // Without a log nothing else would touch the folder.
         Err(error) => {
             tracing::debug!(folder = %folder.display(), %error, "cannot look for earlier data");
             Ok(())
@@ -338,11 +344,11 @@ fn refuse_unread_data(folder: &Path) -> Result<(), StartError> {
     }
 }
 
-/// The log's folder cannot be opened.
+/// Says why the log's folder cannot be opened, and what to do.
 fn cannot_open(why: &io::Error) -> StartError {
     let advice = match why.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
-            ". The log is written there: mount the file system so that it can be written to, or name \
+            ". The log is written there: mount the file system read-write, or name \
              another folder by --data"
         }
         io::ErrorKind::PermissionDenied => {
@@ -354,7 +360,8 @@ fn cannot_open(why: &io::Error) -> StartError {
     StartError::new(format!("cannot start: {why}{advice}"))
 }
 
-/// Says why nobody will get in from elsewhere, to who has asked for an address that others can reach.
+/// Warns that protected mode refuses remote clients although the server listens on a remote
+/// address.
 fn warn_of_protection(server: &Server, tls_addresses: &[SocketAddr]) {
     let addresses = server.addresses.iter().chain(tls_addresses);
     for address in addresses.filter(|address| server.is_protected_from(address.ip())) {
@@ -386,7 +393,7 @@ fn start_threads(
         let (door, incoming) = mpsc::unbounded_channel();
         doors.push(door);
         let (server, seed) = (server.clone(), random_u64()?);
-        // A runtime is bound to its thread, so that it is built there.
+        // A runtime is bound to its thread, so it must be built there.
         threads.push(spawn(&threads::io_name(index), move || match threads::event_loop() {
             Ok(runtime) => worker::run(&runtime, &server, index, seed, incoming),
             Err(error) => {
@@ -395,7 +402,7 @@ fn start_threads(
             }
         })?);
     }
-    // Ends at once with an engine that needs no such thread.
+    // Ends at once for an engine that needs no such thread.
     let expanding = server.clone();
     threads.push(spawn(EXPANDER, move || {
         expanding.store.maintain(|| expanding.is_stopping());
@@ -458,7 +465,7 @@ fn local_addresses(listeners: &[TcpListener]) -> Result<Vec<SocketAddr>, StartEr
     addresses.map_err(|e| StartError::new(format!("cannot read the bound address: {e}")))
 }
 
-/// Makes CONFIG GET show what is really bound.
+/// Puts the addresses that are really bound into the settings, for CONFIG GET.
 fn tell_real_addresses(config: &mut Config, addresses: &[SocketAddr], tls: &[SocketAddr]) {
     config.tls.listen = tls.iter().map(SocketAddr::to_string).collect();
     config.tls.port = tls.first().map_or(0, SocketAddr::port);
@@ -485,7 +492,7 @@ fn raise_file_limit(config: &mut Config) {
         config.maxclients = usize::try_from(now.saturating_sub(reserved).max(1))
             .expect("smaller than maxclients, which is a usize");
         tracing::warn!(
-            "the limit of open files is {now}: maxclients lowered to {}; raise it with ulimit -n",
+            "the limit of open files is {now}: maxclients lowered to {}; raise the limit with ulimit -n",
             config.maxclients
         );
     }
@@ -497,10 +504,10 @@ fn random_id() -> Result<Id, StartError> {
 }
 
 fn random_u64() -> Result<u64, StartError> {
-    getrandom::u64().map_err(|e| StartError::new(format!("no random numbers to be had: {e}")))
+    getrandom::u64().map_err(|e| StartError::new(format!("cannot get random numbers: {e}")))
 }
 
-/// 40 hexadecimal digits, as Redis has them.
+/// 40 hexadecimal digits, as in Redis.
 fn run_id() -> Result<String, StartError> {
     let mut id = String::new();
     for _ in 0..3 {
@@ -510,18 +517,18 @@ fn run_id() -> Result<String, StartError> {
     Ok(id)
 }
 
-/// What becomes of the data at the end of the process.
+/// Says whether the data survives the process.
 fn promise(config: &Config) -> String {
     match config.log.is_on {
         true => format!("kept in {} (log {})", config.log.data.display(), config.log.name()),
         false => {
-            "NOT KEPT: it is in memory only and gone when the server ends; to keep it: --log everysec --data DIR"
+            "NOT KEPT: in memory only, lost when the server ends; to keep it: --log everysec --data DIR"
                 .to_string()
         }
     }
 }
 
-/// What a person sees first.
+/// The text for people at the start.
 fn greeting(running: &Running) -> String {
     let server = &running.server;
     let config = server.config();
@@ -551,7 +558,7 @@ fn greeting(running: &Running) -> String {
         (None, None) if config.tls.port > 0 => format!("redis-cli --tls -p {}", config.tls.port),
         (None, None) => match server.memcached.addresses.first() {
             Some(a) => format!("nc {} {}, and then: version", a.ip(), a.port()),
-            None => "nothing to connect to: give --listen or --unixsocket".to_string(),
+            None => "no address to connect to: set --listen or --unixsocket".to_string(),
         },
     };
     text.push_str(&format!("  connect: {connect}\n"));

@@ -1,4 +1,5 @@
-//! Whole servers whose power is cut: a disk in memory tells what may be left of it, and a new server starts from there.
+//! Power cuts of complete servers: a disk in memory says what may survive, and a new server starts
+//! from that.
 
 use std::io::BufRead;
 use std::sync::Mutex;
@@ -16,14 +17,15 @@ const WRITERS: usize = 3;
 /// When each write of a writer was acknowledged.
 type Acknowledged = [Mutex<Vec<Instant>>; WRITERS];
 
-/// What a power cut left, when it was, and how many writes of each writer had been acknowledged before.
+/// What a power cut left, when it was, and how many writes of each writer had been acknowledged
+/// before.
 struct Cut {
     at: Instant,
     known: [usize; WRITERS],
     left: Memory,
 }
 
-/// Counts as long as it may, by single writes and by batches, and notes each answer.
+/// Counts upwards, by single writes and by batches, and records when each is acknowledged.
 fn write(running: &Running, writer: usize, answers: &Mutex<Vec<Instant>>, goes_on: &AtomicBool) {
     let mut stream = connect(running);
     let mut number = 0;
@@ -58,7 +60,7 @@ fn cut(when: When, time: Duration, cuts: u32, of_each: usize) -> (Vec<Cut>, Ackn
             if number % 8 == 0 {
                 lines(&mut stream, "BGSAVE\r\n");
             }
-            // Asked before the disk is: later answers may come of later writes.
+            // Before the disk is read: later acknowledgements may belong to later writes.
             let known = [0, 1, 2].map(|writer| acknowledged[writer].lock().unwrap().len());
             let at = Instant::now();
             for cut in storage.power_cuts(of_each, number.into()) {
@@ -72,7 +74,7 @@ fn cut(when: When, time: Duration, cuts: u32, of_each: usize) -> (Vec<Cut>, Ackn
     (found, acknowledged)
 }
 
-/// The number that each writer has come to, as a server says that starts from there.
+/// The number of each writer, according to a server that starts from this disk.
 fn counts(left: &Memory) -> [usize; WRITERS] {
     let running = logged(left, When::Written, OnError::Stop);
     while !running.is_loaded() {
@@ -90,7 +92,7 @@ fn counts(left: &Memory) -> [usize; WRITERS] {
     };
     let counts = [0, 1, 2].map(|writer| {
         let (count, twin) = (number(format!("count:{writer}")), number(format!("twin:{writer}")));
-        assert!(twin <= count && count < twin + 3, "of a batch there is a half: {count}, {twin}");
+        assert!(twin <= count && count < twin + 3, "half a batch: {count}, {twin}");
         count
     });
     running.stop();
@@ -101,7 +103,7 @@ fn counts(left: &Memory) -> [usize; WRITERS] {
 #[test]
 fn a_power_cut_loses_nothing_that_was_acknowledged_when_synced() {
     let (cuts, _) = cut(When::Synced, Duration::from_millis(600), 40, 2);
-    assert!(cuts.iter().any(|cut| cut.known.iter().all(|known| *known > 20)), "they wrote");
+    assert!(cuts.iter().any(|cut| cut.known.iter().all(|known| *known > 20)), "all writers wrote");
     for (i, cut) in cuts.iter().enumerate() {
         let found = counts(&cut.left);
         let is_there = found.iter().zip(&cut.known).all(|(found, known)| found >= known);
@@ -124,5 +126,5 @@ fn a_power_cut_loses_the_last_second_otherwise() {
             }
         }
     }
-    assert!(lost > 0, "it would be noticed");
+    assert!(lost > 0, "some cut must lose the last second");
 }

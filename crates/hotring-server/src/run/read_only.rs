@@ -1,5 +1,5 @@
-//! Whole servers whose disk becomes one that can only be read, as a file system does that has met an error and was mounted
-//! anew by the system; and disks that refuse single steps of a snapshot.
+//! Complete servers whose disk becomes read-only, as a file system that the kernel remounts after
+//! an error; and disks that refuse single steps of a snapshot.
 
 use std::io::{BufRead, ErrorKind, Read, Write};
 
@@ -19,7 +19,7 @@ fn end(running: Running) {
     running.wait().unwrap();
 }
 
-/// A server with a snapshot and something behind it.
+/// A server with a snapshot and a write after it.
 fn saved(storage: &Memory, when: When, on_error: OnError) -> Running {
     let running = logged(storage, when, on_error);
     let replies = lines(&mut connect(&running), "SET a 1\r\nSAVE\r\nSET b 2\r\n");
@@ -27,7 +27,7 @@ fn saved(storage: &Memory, when: When, on_error: OnError) -> Running {
     running
 }
 
-/// What a server finds that starts from this once the disk is in order.
+/// The keys that a server finds when it starts from this disk, once that works again.
 fn found(left: &Memory, keys: [&str; 3]) -> [bool; 3] {
     let running = logged(left, When::Written, OnError::Stop);
     while !running.is_loaded() {
@@ -65,8 +65,8 @@ fn a_disk_that_becomes_read_only_stops_writes_and_nothing_acknowledged_is_lost()
             }
         };
         assert_eq!(lines(&mut stream, "STRLEN a\r\nSTRLEN b\r\n"), [":1\r\n"; 2]);
-        assert!(healthz(&running).starts_with("503 the log can't be written: "));
-        // A balancer must send its writes elsewhere.
+        assert!(healthz(&running).starts_with("503 the log cannot be written: "));
+        // A load balancer must send its writes elsewhere.
         assert_eq!(admin(&running, "/readyz"), "503 writes are refused; /healthz has the reason");
         let error = lines(&mut stream, "SAVE\r\n").remove(0);
         assert!(error.starts_with("-ERR the snapshot failed: "), "{error}");
@@ -83,7 +83,7 @@ fn a_disk_that_becomes_read_only_stops_writes_and_nothing_acknowledged_is_lost()
 }
 
 #[test]
-fn a_server_that_is_to_goes_on_when_its_disk_becomes_read_only() {
+fn with_on_error_continue_a_read_only_disk_does_not_stop_writes() {
     for when in [When::Handed, When::Written, When::Synced] {
         let storage = Memory::new();
         let running = saved(&storage, when, OnError::Continue);
@@ -93,7 +93,7 @@ fn a_server_that_is_to_goes_on_when_its_disk_becomes_read_only() {
             assert_eq!(lines(&mut stream, "SET c 3\r\n"), ["+OK\r\n"], "{when:?}");
         }
         assert_eq!(lines(&mut stream, "SET c 4\r\nSTRLEN c\r\n"), ["+OK\r\n", ":1\r\n"]);
-        assert!(healthz(&running).starts_with("503 the log can't be written: "));
+        assert!(healthz(&running).starts_with("503 the log cannot be written: "));
         end(running);
     }
 }
@@ -127,7 +127,7 @@ fn a_snapshot_that_fails_at_any_step_leaves_the_one_before() {
             for cut in storage.power_cuts(8, 1) {
                 assert_eq!(found(&storage.image(&cut), ["a", "b", "a"]), [true; 3], "{cut:?}");
             }
-            // The log is well, and so is the next snapshot.
+            // The log still works, and the next snapshot succeeds.
             assert_eq!(lines(&mut stream, "SET c 3\r\nSAVE\r\n"), ["+OK\r\n"; 2], "{step:?}");
             end(running);
             assert_eq!(found(&storage.killed(), ["a", "b", "c"]), [true; 3], "{step:?}");

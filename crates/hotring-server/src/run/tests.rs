@@ -1,4 +1,4 @@
-//! Whole servers: what clients are told of damage, of a session that stalls, and of a disk that fails.
+//! Complete servers: what clients see of damage, of a stalled session, and of a failing disk.
 
 use super::*;
 use hotring_commands::settings::config::{LogSettings, OnError};
@@ -43,7 +43,7 @@ fn clients_are_told_of_damage_and_a_walk_finds_it() {
             let replies = lines(&mut stream, "STRLEN key:77\r\nSTRLEN key:78\r\nSCRUB START\r\n");
             assert!(replies[0].starts_with("-DAMAGED the item of key 'key:77' "), "{}", replies[0]);
             assert_eq!(replies[1..], [":15\r\n", "+OK\r\n"]);
-            // The background task has its own time.
+            // The background task has its own schedule.
             while !info(&mut stream).contains("scrub_state:done\r\n") {}
             let info = info(&mut stream);
             assert!(info.contains("scrub_items:5000\r\n"), "{info}");
@@ -78,7 +78,7 @@ fn value_of(storage: &Memory, key: &str) -> String {
     length
 }
 
-/// Says something, each time by a connection of its own, until the answer begins like this.
+/// Sends the request, each time on a new connection, until the reply begins with `start`.
 fn until(running: &Running, request: &str, start: &str) -> String {
     let begun = std::time::Instant::now();
     loop {
@@ -108,11 +108,11 @@ fn a_disk_that_fails_stops_writes_and_nothing_acknowledged_is_lost() {
         }
         storage.fail(step, 0, usize::MAX, std::io::ErrorKind::Other);
         stream.get_mut().write_all(b"APPEND kept v\r\n").unwrap();
-        // Whatever it was is not said to be done, and the connection ends.
+        // The write must not be acknowledged, and the connection ends.
         stream.read_to_string(&mut failed).unwrap();
         assert!(failed.starts_with("-MISCONF Errors writing to the log: "), "{step:?}: {failed}");
         assert_eq!(failed.matches("\r\n").count(), 1, "{failed}");
-        // Until all threads know, a write is taken and its connection ended like this one.
+        // Until all threads know, a write runs and its connection ends like this one.
         let mut stream = loop {
             let mut stream = connect(&running);
             let replies = lines(&mut stream, "APPEND kept v\r\nPING\r\n");
@@ -169,7 +169,7 @@ fn the_server_goes_on_without_a_log_if_it_is_to() {
     running.wait().unwrap();
 }
 
-/// The status of the admin address's answer, and its body.
+/// The status and the body of `/healthz`.
 pub(super) fn healthz(running: &Running) -> String {
     admin(running, "/healthz")
 }
@@ -212,7 +212,7 @@ fn no_writer_notices_that_the_server_goes_on_without_a_log() {
         assert!(info.contains("log_abandoned:1\r\n"), "{info}");
         assert!(info.contains("aof_last_write_status:err\r\n"), "{info}");
         assert!(info.contains("aof_buffer_length:0\r\n"), "{info}");
-        assert!(healthz(&running).starts_with("503 the log can't be written: syncing the log"));
+        assert!(healthz(&running).starts_with("503 the log cannot be written: syncing the log"));
         let replies = lines(&mut connect(&running), "SAVE\r\nWAITAOF 1 0 0\r\n");
         assert!(
             replies[0].starts_with("-ERR the snapshot failed: syncing the log: "),
@@ -232,7 +232,8 @@ fn a_sync_that_fails_is_known_at_once_although_nobody_writes() {
         assert_eq!(lines(stream, "SET k v\r\n"), ["+OK\r\n"]);
     }
     storage.fail(Step::Sync, 0, usize::MAX, std::io::ErrorKind::Other);
-    // So long that the writer, which passes the wish on, has nothing to do for a second when it fails.
+    // Long enough that the writer, which passes the request on, is idle for a second when the sync
+    // fails.
     storage.before_each(|_, step| {
         if step == Step::Sync {
             std::thread::sleep(std::time::Duration::from_millis(300));
@@ -249,7 +250,7 @@ fn a_sync_that_fails_is_known_at_once_although_nobody_writes() {
         let mut replies = [String::new(), String::new()];
         replies.iter_mut().for_each(|line| _ = stream.read_line(line).unwrap());
         assert!(replies[0].starts_with("-MISCONF "), "{}", replies[0]);
-        assert_eq!(replies[1], "+PONG\r\n", "the write was taken, and its connection ended");
+        assert_eq!(replies[1], "+PONG\r\n", "the write ran, and its connection ended");
     }
     running.stop();
     running.wait().unwrap();
@@ -269,14 +270,14 @@ fn order(storage: &Memory) -> Vec<Vec<u8>> {
     keys
 }
 
-/// So that what comes one after the other in a snapshot is side by side in memory; and no other store has that order.
+/// Neighbours in a snapshot are then neighbours in memory; and no other store has that order.
 #[test]
 fn a_store_has_the_same_hash_in_each_process() {
     let pairs: String = (0..100).map(|i| format!(" key:{i} v")).collect();
     let fill = format!("MSET{pairs}\r\n");
     let stores = [(); 2].map(|()| {
         let storage = Memory::new();
-        // The second goes on from a log alone.
+        // The second continues from a log alone.
         let [none, first, second] = [&fill[..], "SAVE\r\n", "SAVE\r\n"].map(|request| {
             let running = logged(&storage, When::Synced, OnError::Stop);
             while !running.is_loaded() {
@@ -320,7 +321,7 @@ fn clients_of_a_stalled_server_are_told_and_go_on_when_it_does() {
         let replies = lines(&mut stream, &set.repeat(4_000));
         let (stored, refused): (Vec<_>, Vec<_>) =
             replies.iter().partition(|reply| *reply == "+OK\r\n");
-        // 1 MiB, 256 KiB before that is seen, and as much for what a batch may be off.
+        // 1 MiB, 256 KiB until the limit is noticed, and as much for the error of a batch.
         assert!(stored.len() <= 1_600, "{} were stored", stored.len());
         let told = |reply: &&String| reply.starts_with("-OOM ") && reply.contains("'a test'");
         assert!(refused.iter().all(told), "{}", refused[0]);

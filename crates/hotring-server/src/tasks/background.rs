@@ -2,8 +2,9 @@
 //! SCRUB, moving items together so that memory goes back, closing connections that are idle or do not finish a
 //! request, measuring the rate of commands, looking for stalled threads.
 //!
-//! It runs on the accepting thread, which has little else to do: connections that are open never
-//! wait for it. New ones do, for as long as a tick lasts: at most `TICK_MAX` and a step of each.
+//! Expiry has its own thread ([`super::expire`]). This runs on the accepting thread, which has
+//! little else to do. Open connections never wait for it; new ones wait for a tick at most:
+//! `TICK_MAX` and one step of each job.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,28 +17,28 @@ use hotring_commands::state::scrub::Walk;
 use hotring_commands::state::server::Server;
 use hotring_commands::state::tracking;
 
-/// What the accepting thread and its session are called.
+/// The name of the accepting thread and of its session.
 pub(crate) const THREAD: &str = "hotring-accept";
 
 /// Time between two ticks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Keys that are forgotten between two looks at the clock.
+/// Keys processed between two looks at the clock.
 const STEP_ITEMS: usize = 512;
 
-/// A tick ends after this time whatever is left, so that a walk takes at most a quarter of a core.
+/// Time limit of a tick's walks, so that they take at most a quarter of a core.
 const TICK_MAX: Duration = Duration::from_millis(25);
 
-/// Of which moving items together takes at most this, a tenth of a core.
+/// Time limit of compaction in a tick: a tenth of a core.
 const COMPACT_MAX: Duration = Duration::from_millis(10);
 
-/// Items looked at between two looks at the clock meanwhile.
+/// Items visited between two looks at the clock during compaction.
 const COMPACT_ITEMS: usize = 256;
 
-/// So many bytes of an unfinished request give it one second more.
+/// Bytes of an unfinished request that give it one more second.
 const REQUEST_SECOND_BYTES: usize = 64 << 10;
 
-/// Ticks in a second: idle connections are looked for, and commands counted, once a second.
+/// Ticks in a second: idle connections are closed, and rates measured, once a second.
 const SECOND_TICKS: u64 = 10;
 
 /// Ticks in which all dates of accesses are looked at once.
@@ -74,7 +75,7 @@ pub(crate) async fn run(server: Arc<Server>) {
             server.renew();
         }
         if store.is_observed() && !server.tracking.any() {
-            // Asked again while nobody else is at the store.
+            // Asked again while no other session is in the store.
             store.observe(|| server.tracking.any());
         }
         if ticks.is_multiple_of(SECOND_TICKS) {
@@ -87,40 +88,40 @@ pub(crate) async fn run(server: Arc<Server>) {
     }
 }
 
-/// A walk over all items, again and again, by a part in each tick.
+/// An endless walk over all items, one part per tick.
 #[derive(Default)]
 struct Round {
     cursor: u64,
-    /// Parts of an item that are still to be visited.
-    owed: usize,
+    /// Remainder of an item that is carried over to the next tick.
+    remainder: usize,
 }
 
 impl Round {
-    /// Visits as many items as it takes to come round in so many ticks.
+    /// Visits as many items as are needed to visit all within `ticks` ticks.
     fn step(&mut self, items: usize, ticks: usize, visit: impl FnOnce(u64, usize) -> u64) {
-        self.owed += items;
-        let count = self.owed / ticks;
-        self.owed %= ticks;
+        self.remainder += items;
+        let count = self.remainder / ticks;
+        self.remainder %= ticks;
         if count > 0 {
             self.cursor = visit(self.cursor, count);
         }
     }
 }
 
-/// Items whose notes are forgotten in one tick, when they mean something else from then on.
+/// Items whose access bits are cleared in one tick after their meaning has changed.
 const FORGOTTEN_ITEMS: usize = 64 << 10;
 
-/// A walk that forgets what was noted of accesses before what is noted became something else.
+/// Clears access bits that were recorded before their meaning changed.
 #[derive(Default)]
 struct Forgetting {
-    /// How many changes there have been since that is done, or is being done.
+    /// The number of changes of meaning for which this is done or under way.
     notings: u64,
     cursor: Option<u64>,
 }
 
 impl Forgetting {
     fn step(&mut self, server: &Server, store: &mut Session) {
-        // What there was at the start had nothing before it.
+        // At the start there are no bits with an older meaning.
         let notings = server.store.notings() - server.notings_at_start;
         if std::mem::replace(&mut self.notings, notings) != notings {
             self.cursor = Some(0);
@@ -132,7 +133,7 @@ impl Forgetting {
     }
 }
 
-/// What eviction, and who asks for accesses, want done now and then.
+/// Periodic work for eviction and for access times.
 #[derive(Default)]
 struct Upkeep {
     decay: Round,
@@ -142,7 +143,7 @@ struct Upkeep {
 }
 
 impl Upkeep {
-    /// A tick's part of letting counts of accesses decay, of dating accesses, and of measuring pinned keys.
+    /// One tick's part of decaying access counts, dating accesses, and measuring pinned keys.
     fn run(&mut self, server: &Server, store: &mut Session, items: usize) {
         let (config, now) = (server.config(), clock::unix_ms());
         server.ages.note(server.store.tick(), now);
@@ -186,12 +187,12 @@ fn close_silent(server: &Server) {
             client.kill();
         }
         let unsent = client.unsent_len.load(Relaxed);
-        // While that much is unsent nothing is received: what there was last was fetched.
+        // While this much is unsent nothing is received, so the last activity was a fetch.
         if fetch_timeout_ms > 0
             && unsent > config.output_soft_max
             && now.saturating_sub(active_at) > fetch_timeout_ms
         {
-            tracing::warn!(client = client.id, peer = %client.peer, unsent, "closing a connection that fetches nothing");
+            tracing::warn!(client = client.id, peer = %client.peer, unsent, "closing a connection that does not read its replies");
             server.background.output_limit_closed.add(1);
             client.kill();
         }
@@ -223,7 +224,7 @@ mod tests {
     use hotring_commands::state::server::Parts;
 
     #[test]
-    fn who_waits_is_neither_idle_nor_in_the_middle_of_a_request() {
+    fn a_waiting_connection_is_neither_idle_nor_unfinished() {
         let server = Server::new(Parts::unconnected(
             Options::default(),
             Config { timeout_s: 1000, request_timeout_s: 1000, ..Config::default() },
@@ -232,7 +233,7 @@ mod tests {
         let mut client = Client::new(shared.clone(), &server.acl);
         let watch = server.store.session().watch(b"k", None, Waker::noop().clone(), 0).unwrap();
         client.begin_wait(Wait::Key { watch, limit: None });
-        // Since 1970.
+        // 1970.
         shared.active_at.store(1, Relaxed);
         shared.request_since.store(1, Relaxed);
         close_silent(&server);
@@ -265,7 +266,7 @@ mod tests {
         (0..200).for_each(|_| store.collect());
         let held = || server.store.stats().index.held_bytes;
         let sparse = held();
-        // As many ticks as a minute has.
+        // The ticks of a minute.
         for _ in 0..600 {
             compact(&mut store, clock::monotonic() + COMPACT_MAX);
             store.collect();

@@ -1,4 +1,4 @@
-//! The end of a process whose end does not come: a thread that is stuck must not keep it for ever.
+//! Ends the process if the shutdown takes too long: a stuck thread must not keep it alive.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -10,14 +10,14 @@ use hotring_commands::host::threads;
 use hotring_commands::host::threads::spawn;
 use hotring_commands::state::server::Server;
 
-/// What the process ends with then.
+/// The exit code of a forced end.
 pub(crate) const EXIT_CODE: i32 = 70;
 
-/// Time between two looks at the log.
+/// Time between two checks of the log.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Ends the process after `shutdown-timeout`, from a thread that waits for nobody, unless what it returns is dropped
-/// before.
+/// Ends the process after `shutdown-timeout`, from a thread that waits for no other, unless the
+/// returned sender is dropped first.
 pub(crate) fn begin(server: &Arc<Server>) -> Option<Sender<()>> {
     let time = Duration::from_secs(server.config().shutdown_timeout_s);
     let (has_ended, ended) = mpsc::channel();
@@ -31,13 +31,13 @@ pub(crate) fn begin(server: &Arc<Server>) -> Option<Sender<()>> {
         }
     });
     if let Err(error) = waits {
-        tracing::warn!("without shutdown-timeout: {error}");
+        tracing::warn!("shutdown-timeout is not in effect: {error}");
         return None;
     }
     Some(has_ended)
 }
 
-/// Has the log written as far as it can be, and ends the process.
+/// Lets the log be written as far as possible, and ends the process.
 fn abandon(server: &Server, time: Duration) {
     let stuck = watchdog::slowest(server).map_or(String::new(), |(index, age)| {
         format!("; {} was last seen {:.1} s ago", threads::io_name(index), age.as_secs_f64())
@@ -51,14 +51,14 @@ fn abandon(server: &Server, time: Duration) {
                 std::thread::sleep(PAUSE);
             }
             match log.synced() < log.handed() {
-                true => "the log is NOT synced to its end",
+                true => "the log is NOT completely synced",
                 false => "the log is synced",
             }
         }
     };
     tracing::error!(
         code = EXIT_CODE,
-        "not ended within {} s (shutdown-timeout){stuck}: the process is ended; {log}",
+        "shutdown took longer than {} s (shutdown-timeout){stuck}: exiting now; {log}",
         time.as_secs()
     );
     std::process::exit(EXIT_CODE);

@@ -1,7 +1,7 @@
 //! The thread that removes expired keys and publishes their expiry.
 //!
-//! It sleeps until the next key expires, or for `SLEEP_MAX`. A write that gives a key an earlier time wakes it.
-//! Connections never wait for it, except at the gate of the one key that it removes.
+//! It sleeps until the next key expires, but at most for `SLEEP_MAX`. A write that sets an earlier
+//! expiry time wakes it. Connections wait for it only at the gate of the one key that it removes.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -21,8 +21,8 @@ pub(crate) const THREAD: &str = "hotring-expire";
 /// Steps between two looks at the clock: some 200 µs, if each removes a key.
 const STEPS: usize = 256;
 
-/// The thread works this long at a stretch while many keys have expired, and then rests: with more than it can do, it
-/// takes four fifths of a core.
+/// While many keys have expired the thread alternates between this much work and rest, so that a
+/// backlog takes four fifths of a core.
 const WORK_MAX: Duration = Duration::from_millis(4);
 const REST: Duration = Duration::from_millis(1);
 
@@ -48,12 +48,12 @@ pub(crate) fn run(server: &Server) {
         let begun = clock::monotonic();
         let next = expire(server, &mut store, begun + WORK_MAX);
         server.latency.note(latency::EXPIRE_CYCLE, begun.elapsed(), clock::unix_ms());
-        // A wake that has come meanwhile ends it at once.
+        // A wake-up that came meanwhile ends the sleep at once.
         std::thread::park_timeout(rest(next, clock::until(next.unwrap_or(u64::MAX))));
     }
 }
 
-/// How long to sleep, if what is next is due after a time.
+/// How long to sleep until the next key expires.
 fn rest(next: Option<u64>, until: Duration) -> Duration {
     match next {
         Some(_) if until.is_zero() => REST,
@@ -62,16 +62,16 @@ fn rest(next: Option<u64>, until: Duration) -> Duration {
     }
 }
 
-/// Removes what is due, until the deadline. Returns when there is more to do.
+/// Removes expired keys until the deadline. Returns when there is more to do.
 fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64> {
     let config = server.config();
     loop {
         let now = clock::unix_ms();
-        // What the log has not told yet may give a key more time.
+        // The part of the log that is not loaded yet may give a key more time.
         if server.loading.is_on() {
             return None;
         }
-        // While requests have to wait, nothing is to change.
+        // Nothing may change during a client pause.
         if let Some((until, _)) = server.pause.lasts(now) {
             return Some(until);
         }
@@ -104,7 +104,7 @@ mod tests {
     fn nothing_expires_during_a_pause() {
         let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
         let mut store = server.store.session();
-        // In 1970.
+        // 1970.
         let options = SetOptions { expiry: SetExpiry::At(1), ..SetOptions::default() };
         store.set(b"k", b"v", options, 0).unwrap();
         let mut expire_all = || {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn it_sleeps_until_something_is_due_and_never_long() {
+    fn it_sleeps_until_a_key_expires_and_never_long() {
         let ms = Duration::from_millis;
         assert_eq!(rest(None, ms(1)), SLEEP_MAX);
         assert_eq!(rest(Some(9), ms(3)), ms(3));

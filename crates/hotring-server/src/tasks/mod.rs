@@ -1,4 +1,4 @@
-//! The threads that do what no client waits for.
+//! Threads whose work no client waits for.
 
 pub(crate) mod background;
 pub(crate) mod bound;

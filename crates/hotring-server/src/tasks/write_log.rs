@@ -1,4 +1,4 @@
-//! The threads that write the write-ahead log and sync it.
+//! The threads that write and sync the write-ahead log.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -18,9 +18,8 @@ use hotring_commands::state::snapshots::{Saved, Snapshots};
 const WRITER: &str = "hotring-log";
 const SYNCER: &str = "hotring-sync";
 
-/// Goes on with the log behind what was recovered: starts the threads that write it and sync it, and that of snapshots,
-/// of which it is told what there is. Writes are not logged yet. A disk that holds nothing gets the
-/// id.
+/// Continues the log behind the recovered part: starts the threads that write it, sync it and make
+/// snapshots. Writes are not logged yet. An empty disk gets the id.
 pub(crate) fn start(
     server: &Arc<Server>,
     disk: Arc<dyn Storage>,
@@ -36,7 +35,7 @@ pub(crate) fn start(
     server.store.set_log(log.clone());
     let snapshots = Snapshots::new(disk, id, log.clone(), saved);
     server.durability.begin(log, snapshots);
-    // What may have been changed meanwhile.
+    // The settings may have changed meanwhile.
     let changing = server.lock_changing();
     server.durability.change(&server.config().log);
     drop(changing);
@@ -59,7 +58,7 @@ fn write(server: &Server, mut writer: Writer) {
     let started = clock::monotonic();
     while writer.step(started.elapsed()) {
         let trouble = log.trouble();
-        // Who changes what is to be done about it wants that done.
+        // A change of log-on-error during trouble must take effect.
         let todo = trouble.is_some().then(|| server.config().log.on_error);
         if todo != known {
             known = todo;
@@ -76,22 +75,22 @@ fn write(server: &Server, mut writer: Writer) {
     if lost > 0 {
         tracing::error!(
             records = lost,
-            "the last writes are not in the log: it could not be written to the end"
+            "the last writes are lost: the log could not be completely written"
         );
     }
 }
 
-/// Says that there is trouble, or that it has passed, to people and to the threads.
+/// Reports trouble, or its end, to people and to the threads.
 fn tell(server: &Server, trouble: Option<&Trouble>) {
     match (trouble, server.config().log.on_error) {
-        // It was given up, and is so until the server is started anew.
+        // The log stays abandoned until the server is restarted.
         (None, _) if server.durability.is_abandoned() => {}
-        (None, _) => tracing::warn!("the log is written again: writes are taken"),
+        (None, _) => tracing::warn!("the log can be written again: writes are accepted"),
         (Some(trouble), OnError::Stop) => tracing::error!("{}", refusal(trouble)),
         (Some(trouble), OnError::Continue) => {
             tracing::error!(
-                "the log can't be written: {trouble}. log-on-error is continue: from now on writes are \
-                 lost when the server ends, until it is started anew"
+                "the log cannot be written: {trouble}. log-on-error is continue: from now on writes are \
+                 lost when the server ends, until it is restarted"
             );
             server.store.session().switch_log(false);
             server.durability.abandon();

@@ -1,8 +1,9 @@
 //! The thread that writes snapshots.
 //!
-//! The thread walks through the store as any client does, a part at a time, and writes between two parts. Requests wait
-//! for it at one moment only, when all writers leave the gate so that it is known up to where the log has what was met.
-//! `hotring_log`'s `snapshot.rs` says what a snapshot is and when it counts; [`crate::tasks::load`] reads it.
+//! It walks the store in steps like any client and writes between them. Requests wait for it only
+//! once, when all writers leave the gate so that the log position of the snapshot is known.
+//! `hotring_log`'s `snapshot.rs` defines what a snapshot is and when it counts;
+//! [`crate::tasks::load`] reads it.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -22,10 +23,10 @@ use hotring_commands::state::snapshots::{CHECK_INTERVAL, Saved, Snapshots};
 /// The name of the thread and of its session.
 const THREAD: &str = "hotring-save";
 
-/// Keys of the list of hot keys that come first.
+/// Hot keys that are written first.
 const HOTTEST_MAX: usize = 1024;
 
-/// Time between two looks at how far the log is.
+/// Time between two checks of the log's position.
 const LOG_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Starts the thread.
@@ -53,17 +54,17 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
         return Err(trouble.into());
     }
     if server.loading.is_on() {
-        return Err("what was there before is still being loaded".into());
+        return Err("the data is still being loaded".into());
     }
     let started = clock::monotonic();
     let mut session = server.store.session_named(THREAD);
     session.set_noted(false);
     if !session.is_logged() {
-        return Err("writes are not logged any more".into());
+        return Err("writes are no longer logged".into());
     }
-    // Of one before that could not take its own away.
+    // Removes files that a failed snapshot could not remove.
     clean(&*snapshots.storage)?;
-    // It is there before the position is taken, so that what is before can go.
+    // The new segment must exist before the position is taken, so that the older ones can go.
     log.begin_segment();
     while log.wants_segment() {
         snapshots.rest(LOG_INTERVAL)?;
@@ -82,7 +83,7 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
         snapshots.set_progress((walk.met() as f64 / keys).min(1.0));
         pace.keep(snapshots, server, writer.written())?;
     }
-    let end = session.log_end().ok_or("writes are not logged any more")?;
+    let end = session.log_end().ok_or("writes are no longer logged")?;
     drop(session);
     let finished = writer.finish(end)?;
     log.sync_soon();
@@ -95,14 +96,14 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
     let (items, bytes) = (finished.items(), finished.len());
     let removed = finished.publish(log.synced())?;
     let seconds = started.elapsed().as_secs_f64();
-    tracing::info!(items, bytes, seconds, removed, "a snapshot is written");
+    tracing::info!(items, bytes, seconds, removed, "wrote a snapshot");
     Ok(Saved { after, len: bytes, log: 0, log_since })
 }
 
-/// Sees to it that a snapshot is written no faster than it may be. The setting may change on the way.
+/// Limits the rate of a snapshot. The setting may change meanwhile.
 struct Pace {
     rate: usize,
-    /// Since when that holds, and from which byte on.
+    /// Since when, and from which byte on, the rate holds.
     since: Instant,
     from: u64,
     /// Where the last step ended.
@@ -115,7 +116,7 @@ impl Pace {
         Pace { rate, since: clock::monotonic(), from: 0, last: 0 }
     }
 
-    /// Rests until so many bytes may have been written.
+    /// Rests until `written` bytes are allowed by the rate.
     fn keep(
         &mut self,
         snapshots: &Snapshots,
@@ -132,7 +133,7 @@ impl Pace {
                 _ => Duration::from_secs_f64((written - self.from) as f64 / rate as f64)
                     .saturating_sub(self.since.elapsed()),
             };
-            // A wake-up is no reason to write.
+            // A wake-up alone does not allow writing.
             snapshots.rest(early.min(CHECK_INTERVAL))?;
             if early.is_zero() {
                 self.last = written;

@@ -249,9 +249,9 @@ fn while_clients_are_let_go_it_says_so() {
     server.ask_to_stop();
     let (head, body) = get(admin, "/readyz");
     assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
-    assert_eq!(body, "ending\n");
+    assert_eq!(body, "shutting down\n");
     assert_eq!(get(admin, "/healthz").1, "ok\n");
-    assert!(get(admin, "/").1.contains("The server is ending."));
+    assert!(get(admin, "/").1.contains("The server is shutting down."));
     wire.read_to_end();
     server.stop();
     assert!(TcpStream::connect(admin).is_err(), "it has outlived the server");

@@ -1,5 +1,5 @@
-//! Reading all keys of a stopped server's folder: the newest snapshot and the log behind it, done into a store as the
-//! server does at its start. Nothing in the folder is changed.
+//! Reads all keys of a stopped server's folder: loads the newest snapshot and the log into a store,
+//! as the server does at its start. Must not change anything in the folder.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use hotring_store::{Options, Session, Store, ValueRef};
 use super::{Output, Wanted};
 use crate::transfer::{Item, Value, now};
 
-/// Keys that are copied out of the store at one time.
+/// Keys copied out of the store at a time.
 const STEP_KEYS: usize = 256;
 
 /// Hands out all keys.
@@ -30,7 +30,7 @@ pub(super) fn export(
             }
         });
         for (key, value) in items.drain(..) {
-            // Nobody else has the store: it is there.
+            // No other session uses the store, so the key exists.
             let expire_at = session.expiry(&key, now).flatten();
             let is_pinned = wanted.pins && session.is_pinned(&key);
             output.add(&Item { key, value, expire_at, is_pinned })?;
@@ -50,7 +50,7 @@ fn owned(value: ValueRef<'_>) -> Value {
     }
 }
 
-/// Has the store do what the snapshot and the log say.
+/// Loads the snapshot and the log into the store.
 fn load(folder: &Path, session: &mut Session, output: &Output<'_>) -> Result<(), String> {
     if !folder.is_dir() {
         return Err(format!("there is no folder {}", folder.display()));
@@ -91,7 +91,7 @@ fn load(folder: &Path, session: &mut Session, output: &Output<'_>) -> Result<(),
     }
     if let Some((segment, at, damage)) = checked.torn {
         output.progress.tell(&format!(
-            "{segment} ends at byte {at}, within a write ({damage}), as after a crash: what comes before counts"
+            "{segment} ends at byte {at}, within a write ({damage}), as after a crash: everything before that is used"
         ));
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Reading all keys of a running server: SCAN, and for each key its value and its expiry at one moment.
+//! Reads all keys of a running server: SCAN, then the value and the expiry time of each key in one
+//! transaction.
 
 use std::collections::HashSet;
 use std::io;
@@ -7,14 +8,14 @@ use super::{Output, Wanted};
 use crate::client::{Answer, Client, push_request};
 use crate::transfer::{Item, Value, value};
 
-/// Keys that one SCAN is to visit, and names of pins that are asked for at one time.
+/// Keys per SCAN step, and pinned keys per request.
 const COUNT: &[u8] = b"1000";
-/// Bytes of requests that are sent before their replies are read. They fit what the system holds of a connection, so that
-/// they can be sent while the server waits for its replies to be read.
+/// Bytes of requests sent before their replies are read. They must fit into the system's socket
+/// buffers, so that they can be sent while the server waits for its replies to be read.
 const REQUESTS_LEN: usize = 16 << 10;
-/// What the requests of a key take besides it, twice; a few more.
+/// Length of a key's requests without the key, twice, with some reserve.
 const WORDS_LEN: usize = 128;
-/// Replies to the requests of a key: to MULTI, DUMP, PEXPIRETIME, EXEC.
+/// Replies per key: to MULTI, DUMP, PEXPIRETIME, EXEC.
 const REPLIES: usize = 4;
 
 /// Hands out all keys.
@@ -23,7 +24,7 @@ pub(super) fn export(
     wanted: &Wanted<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), String> {
-    // What is looked at here is no hotter for it. A Redis before 7.2 does not know that.
+    // The export must not make keys hotter. Redis before 7.2 does not know this command.
     let _ = request(client, &[b"CLIENT", b"NO-TOUCH", b"ON"])?;
     let pins = if wanted.pins { pins(client)? } else { HashSet::new() };
     let mut cursor = b"0".to_vec();
@@ -45,7 +46,7 @@ pub(super) fn export(
     }
 }
 
-/// The keys that are pinned.
+/// The pinned keys.
 fn pins(client: &mut Client) -> Result<HashSet<Vec<u8>>, String> {
     let mut pins = HashSet::new();
     let mut last: Option<Vec<u8>> = None;
@@ -65,7 +66,7 @@ fn pins(client: &mut Client) -> Result<HashSet<Vec<u8>>, String> {
     }
 }
 
-/// Asks for the values of keys and hands them out, in their order.
+/// Requests the values of keys and hands them out in order.
 fn values(
     client: &mut Client,
     keys: Vec<Vec<u8>>,
@@ -99,10 +100,10 @@ fn values(
     Ok(())
 }
 
-/// A value and its expiry; nothing if the key has gone.
+/// A value and its expiry time; None if the key is gone.
 type Found = Option<(Value, Option<u64>)>;
 
-/// The replies about a key: what it is, or why it cannot be read.
+/// The replies for one key: its value, or why it cannot be read.
 fn value_of(client: &mut Client) -> Result<Result<Found, String>, String> {
     let mut refused = None;
     for reply in 1..=REPLIES {
@@ -118,7 +119,7 @@ fn value_of(client: &mut Client) -> Result<Result<Found, String>, String> {
 fn read(parts: Vec<Answer>) -> Result<Result<Found, String>, String> {
     let Ok([dumped, time]) = <[Answer; 2]>::try_from(parts) else { return Err(strange()) };
     let expire_at = match time {
-        // It has gone since it was met.
+        // The key was removed after SCAN had returned it.
         Answer::Number(-2) => return Ok(Ok(None)),
         Answer::Number(-1) => None,
         Answer::Number(at) => u64::try_from(at).ok(),
@@ -130,7 +131,7 @@ fn read(parts: Vec<Answer>) -> Result<Result<Found, String>, String> {
         Answer::Error(text) => Err(text),
         Answer::Bytes(payload) => match value::payload(&payload) {
             Ok(Ok(value)) => Ok(Some((value, expire_at))),
-            Ok(Err(name)) => Err(format!("it is {name}, which cannot be exported")),
+            Ok(Err(name)) => Err(format!("its type, {name}, cannot be exported")),
             Err(error) => Err(error.to_string()),
         },
         _ => return Err(strange()),
@@ -139,7 +140,7 @@ fn read(parts: Vec<Answer>) -> Result<Result<Found, String>, String> {
 
 fn ask(client: &mut Client, words: &[&[u8]]) -> Result<Answer, String> {
     match request(client, words)? {
-        Answer::Error(text) => Err(format!("the server answers: {text}")),
+        Answer::Error(text) => Err(format!("the server replied: {text}")),
         answer => Ok(answer),
     }
 }
@@ -160,5 +161,5 @@ fn text(error: io::Error) -> String {
 }
 
 fn strange() -> String {
-    "the server answers something else than Redis would".into()
+    "the server's reply is not one that Redis would send".into()
 }

@@ -1,4 +1,5 @@
-//! Where an export goes: standard output, a file that gets its name once it is whole, or a device or a FIFO.
+//! The destination of an export: standard output, a file that gets its name once it is complete, or
+//! a device or FIFO.
 
 use std::io::{self, Stdout, Write};
 use std::path::Path;
@@ -25,7 +26,7 @@ impl Target {
         }
     }
 
-    /// All is written.
+    /// Completes the output.
     pub(super) fn publish(self) -> io::Result<()> {
         match self {
             Target::Stdout(mut stdout) => stdout.flush(),

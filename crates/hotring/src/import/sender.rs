@@ -1,7 +1,8 @@
-//! Sending keys to a server: many at a time, each by one command, so that nobody sees half of one.
+//! Sends keys to a server in batches, each key by one command, so that no client sees half a key.
 //!
-//! Two batches are under way at most: the replies to one are read once the next has been sent. All replies to a batch
-//! fit what the system holds of a connection, so that neither side waits for the other for ever.
+//! At most two batches are under way: the replies to one are read once the next has been sent. All
+//! replies to a batch must fit into the system's socket buffers, so that the two sides never wait
+//! for each other.
 
 use std::io;
 
@@ -10,11 +11,11 @@ use hotring_store::rdb::{TYPE_HASH, push_len, push_string, seal};
 use crate::client::{Answer, Client, push_request};
 use crate::transfer::{Item, Progress, Value};
 
-/// Commands of a batch, and their bytes, if no single one is longer.
+/// Commands per batch, and bytes per batch unless a single command is longer.
 const BATCH: usize = 256;
 const BATCH_LEN: usize = 1 << 20;
 
-/// What becomes of keys that the server has.
+/// What to do with keys that the server has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Existing {
     Overwrite,
@@ -26,7 +27,7 @@ pub(super) struct Sender {
     client: Client,
     existing: Existing,
     requests: Vec<u8>,
-    /// What is in `requests`, and what was sent before and has no reply yet.
+    /// Commands in `requests`, and commands that were sent and have no reply yet.
     batch: Vec<Sent>,
     sent: Vec<Sent>,
     kept: u64,
@@ -45,7 +46,7 @@ impl Sender {
         Sender { client, existing, requests, batch, sent, kept: 0 }
     }
 
-    /// Sends an item, at once or soon.
+    /// Queues an item, and sends the batch if it is full.
     pub(super) fn push(&mut self, item: &Item, progress: &mut Progress) -> io::Result<()> {
         push_item(&mut self.requests, item, self.existing);
         self.batch.push(Sent { key: item.key.clone(), len: item.len(), is_pin: false });
@@ -59,25 +60,25 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends what is left and waits for all replies.
+    /// Sends the rest and waits for all replies.
     pub(super) fn finish(&mut self, progress: &mut Progress) -> io::Result<()> {
         self.turn(progress)?;
         self.turn(progress)
     }
 
-    /// Keys that stayed as they were.
+    /// Existing keys that were kept.
     pub(super) fn kept(&self) -> u64 {
         self.kept
     }
 
-    /// Sends the batch and reads the replies to the one before.
+    /// Sends the batch and reads the replies to the previous one.
     fn turn(&mut self, progress: &mut Progress) -> io::Result<()> {
         self.client.send(&self.requests)?;
         self.requests.clear();
         let before = std::mem::replace(&mut self.sent, std::mem::take(&mut self.batch));
         for sent in before {
             match self.client.answer()? {
-                // SET, if it is not to overwrite, and RESTORE.
+                // The reply of SET NX and of RESTORE to an existing key.
                 Answer::Nothing => self.exists(&sent, progress),
                 Answer::Error(text) if text.starts_with("BUSYKEY ") => self.exists(&sent, progress),
                 Answer::Error(text) => progress.fail(&sent.key, &text),
@@ -96,7 +97,7 @@ impl Sender {
     }
 }
 
-/// Adds the command that makes the item, all of it at one moment.
+/// Appends the command that creates the item atomically.
 fn push_item(out: &mut Vec<u8>, item: &Item, existing: Existing) {
     let replaces = existing == Existing::Overwrite;
     let time = item.expire_at.unwrap_or(0).to_string();
@@ -119,7 +120,7 @@ fn push_item(out: &mut Vec<u8>, item: &Item, existing: Existing) {
     }
 }
 
-/// A hash as RESTORE takes it.
+/// The RESTORE payload of a hash.
 fn payload(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     let mut payload = vec![TYPE_HASH];
     push_len(&mut payload, fields.len());

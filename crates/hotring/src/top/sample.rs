@@ -1,4 +1,4 @@
-//! What a server says of itself at one moment.
+//! A sample of a server's statistics at one moment.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,11 +10,11 @@ use crate::client::{Client, Error, Reply};
 pub(super) struct Sample {
     pub at: Instant,
     info: BTreeMap<String, String>,
-    /// Each client's fields.
+    /// The fields of each client.
     pub clients: Vec<BTreeMap<String, String>>,
 }
 
-/// What is known of one command.
+/// Statistics of one command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct CommandFigures {
     pub calls: f64,
@@ -24,7 +24,7 @@ pub(super) struct CommandFigures {
 }
 
 impl Sample {
-    /// Asks a server.
+    /// Requests a sample from a server.
     pub(super) fn take(client: &mut Client) -> Result<Self, Error> {
         let mut text = |request: &str| {
             Ok::<_, Error>(match client.ask(request)? {
@@ -32,7 +32,7 @@ impl Sample {
                 _ => String::new(),
             })
         };
-        // The section is not among all of them.
+        // The section is not part of `all`.
         let (info, clients) = (text("INFO all hotkeys")?, text("CLIENT LIST")?);
         Ok(Sample::read(Instant::now(), &info, &clients))
     }
@@ -50,26 +50,26 @@ impl Sample {
         }
     }
 
-    /// A field of INFO; empty if the server has none of that name.
+    /// A field of INFO; empty if there is none of this name.
     pub(super) fn text(&self, name: &str) -> &str {
         self.info.get(name).map_or("", String::as_str)
     }
 
-    /// The same as a number, 0 if it is none.
+    /// The same as a number; 0 if it is not one.
     pub(super) fn number(&self, name: &str) -> f64 {
         self.text(name).parse().unwrap_or(0.0)
     }
 
-    /// A part of the line of database 0: `keys` or `expires`.
+    /// A field of database 0: `keys` or `expires`.
     pub(super) fn keyspace(&self, part: &str) -> f64 {
         values(self.text("db0")).find(|(name, _)| *name == part).map_or(0.0, |(_, value)| value)
     }
 
-    /// The keys that get most of the requests, the hottest first, each behind its share in percent.
+    /// The hottest keys in descending order, each behind its share in percent.
     pub(super) fn hot_keys(&self) -> Vec<(f64, &str)> {
         let hot_key = |i: usize| {
             let text = self.info.get(&format!("hotkey_{i}"))?;
-            // The key comes last, as there may be anything in it.
+            // The key is the last field, as it may contain anything.
             let (figures, key) = text.split_once(",key=")?;
             let percent = values(figures).find(|(name, _)| *name == "percent")?.1;
             Some((percent, key))
@@ -77,7 +77,7 @@ impl Sample {
         (0..).map_while(hot_key).collect()
     }
 
-    /// What is known of each command, by its name.
+    /// The statistics of each command, by name.
     pub(super) fn commands(&self) -> BTreeMap<&str, CommandFigures> {
         let mut commands = BTreeMap::new();
         for (name, text) in &self.info {
@@ -97,7 +97,7 @@ impl Sample {
     }
 }
 
-/// The parts of `a=1,b=2` that are numbers.
+/// The numeric parts of `a=1,b=2`.
 fn values(text: &str) -> impl Iterator<Item = (&str, f64)> {
     text.split(',').filter_map(|part| {
         let (name, value) = part.split_once('=')?;

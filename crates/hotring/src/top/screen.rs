@@ -1,19 +1,19 @@
-//! The lines of the screen, from two samples.
+//! Renders the lines of the screen from two samples.
 
 use super::sample::{CommandFigures, Sample};
 
-/// Commands and keys that are shown at most.
+/// Most commands and keys shown.
 const COMMANDS_SHOWN: usize = 12;
 const KEYS_SHOWN: usize = 8;
 
-/// What fits.
+/// The available space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub rows: usize,
     pub columns: usize,
 }
 
-/// The whole screen, cut to its size.
+/// The screen, cut to its size.
 pub(super) fn screen(name: &str, before: &Sample, after: &Sample, size: Size) -> Vec<String> {
     let mut lines = head(name, after);
     lines.extend(figures(before, after));
@@ -31,19 +31,19 @@ fn head(name: &str, after: &Sample) -> Vec<String> {
     let uptime = duration(after.number("uptime_in_seconds"));
     let threads = after.text("io_threads");
     vec![
-        format!("hotring {version}   {name}   up {uptime}   {threads} threads   q ends this"),
+        format!("hotring {version}   {name}   up {uptime}   {threads} threads   q quits"),
         String::new(),
     ]
 }
 
-/// How fast a counter of INFO has grown.
+/// Growth per second of a counter of INFO.
 fn rate(name: &str, before: &Sample, after: &Sample) -> f64 {
     per_second(after.number(name) - before.number(name), before, after)
 }
 
 fn per_second(grown: f64, before: &Sample, after: &Sample) -> f64 {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
-    // A counter that has been put back to zero has not grown.
+    // A counter that was reset has not grown.
     if seconds > 0.0 { grown.max(0.0) / seconds } else { 0.0 }
 }
 
@@ -100,7 +100,7 @@ fn figures(before: &Sample, after: &Sample) -> Vec<String> {
     ]
 }
 
-/// The commands that run most often now.
+/// The commands with the highest rates.
 fn commands(before: &Sample, after: &Sample) -> Vec<String> {
     let earlier = before.commands();
     let mut rates: Vec<(&str, f64, CommandFigures)> = after
@@ -133,7 +133,7 @@ fn commands(before: &Sample, after: &Sample) -> Vec<String> {
     lines
 }
 
-/// The keys that get most of the requests, as far as the server knows.
+/// The hottest keys, as far as the server knows.
 fn hot_keys(after: &Sample) -> Vec<String> {
     let keys = after.hot_keys();
     if keys.is_empty() {
@@ -146,7 +146,7 @@ fn hot_keys(after: &Sample) -> Vec<String> {
     lines
 }
 
-/// The clients that were active last.
+/// The most recently active clients.
 fn clients(after: &Sample) -> Vec<String> {
     let mut clients: Vec<_> = after.clients.iter().collect();
     let number = |text: Option<&String>| text.and_then(|t| t.parse::<u64>().ok()).unwrap_or(0);
@@ -172,7 +172,7 @@ fn clients(after: &Sample) -> Vec<String> {
     lines
 }
 
-/// `1.2M`, for rates.
+/// Formats a rate, as `1.2M`.
 fn count(n: f64) -> String {
     match n {
         n if n >= 1e6 => format!("{:.2}M", n / 1e6),
@@ -181,7 +181,7 @@ fn count(n: f64) -> String {
     }
 }
 
-/// `1.5M`, in units of 1024.
+/// Formats bytes in units of 1024, as `1.5M`.
 fn bytes(n: f64) -> String {
     let units = ["B", "K", "M", "G", "T"];
     let steps = units.iter().take(4).scan(n, |rest, _| {
@@ -194,7 +194,7 @@ fn bytes(n: f64) -> String {
     if unit == 0 { format!("{n:.0}B") } else { format!("{size:.2}{}", units[unit]) }
 }
 
-/// `3d 04:05:06`.
+/// Formats a duration, as `3d 04:05:06`.
 fn duration(seconds: f64) -> String {
     let seconds = seconds as u64;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
@@ -244,7 +244,7 @@ mod tests {
         let hot = lines.iter().position(|line| line == "  REQUESTS  KEY").expect("hot keys");
         assert_eq!(lines[hot + 1..hot + 3], ["   41.50 %  a,key=b:c", "    0.25 %  d"]);
         let at = |start: &str| lines.iter().position(|line| line.starts_with(start)).unwrap();
-        assert!(at("8 ") < at("7 "), "who was active last is first: {text}");
+        assert!(at("8 ") < at("7 "), "the most recently active client is first: {text}");
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
         let lines = screen("here:1", &before, &after, Size { rows: 5, columns: 30 });
         assert_eq!(lines.len(), 5);
         assert!(lines.iter().all(|line| line.chars().count() <= 30), "{lines:?}");
-        // A server that is none of ours.
+        // A server of another kind.
         let empty = Sample::read(now, "", "");
         assert!(screen("x", &empty, &empty, Size { rows: 99, columns: 99 }).len() > 5);
     }

@@ -1,10 +1,10 @@
-//! Items as lines of JSON, an object each, for people and their tools.
+//! Items as lines of JSON, one object per line, for people and their tools.
 //!
 //! ```text
 //!  {"key":"greeting","type":"string","value":"hello"}
 //!  {"key":"user:1","type":"hash","value":{"name":"Ada"},"expires_at_ms":1790000000000,"pinned":true}
 //! ```
-//! What is no UTF-8 stands as `{"base64":"AAE="}` in the place of its string. If that is a field of a hash, the hash is an
+//! A string that is not UTF-8 is written as `{"base64":"AAE="}`. If that is a field name of a hash, the hash is an
 //! array of pairs: `[["name","Ada"],[{"base64":"AAE="},"x"]]`.
 
 use std::io::{BufRead, Read};
@@ -15,10 +15,10 @@ use serde_json::{Map, Value as Json};
 
 use super::{Item, ReadError, Value};
 
-/// The longest line. Memory is made for what comes.
+/// The longest line. Memory must grow only with the bytes that arrive.
 const LINE_LEN_MAX: u64 = 2 << 30;
 
-/// Adds an item's line.
+/// Appends an item's line.
 pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
     out.extend_from_slice(b"{\"key\":");
     push_text(out, &item.key);
@@ -63,11 +63,11 @@ fn push_text(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// A file of lines, read item by item.
+/// Reads a file of lines, item by item.
 pub(crate) struct Reader<R> {
     input: R,
     line: Vec<u8>,
-    /// Where in the file the next line begins.
+    /// The offset of the next line in the file.
     at: u64,
 }
 
@@ -91,30 +91,32 @@ impl<R: BufRead> Reader<R> {
             }
             let json: Json = serde_json::from_slice(&self.line).map_err(|error| {
                 let column = error.column().saturating_sub(1) as u64;
-                ReadError::bad(at + column, format!("this is no line of JSON: {error}"))
+                ReadError::bad(at + column, format!("not a line of JSON: {error}"))
             })?;
             return item(json).map(Some).map_err(|what| ReadError::bad(at, what));
         }
     }
 }
 
-/// The item that an object is.
+/// Converts an object to an item.
 fn item(json: Json) -> Result<Item, String> {
-    let Json::Object(mut members) = json else { return Err("a line is to be an object".into()) };
+    let Json::Object(mut members) = json else { return Err("a line must be an object".into()) };
     let mut take = |name: &str| members.remove(name);
-    let key = bytes(take("key").ok_or("the object has no key")?).ok_or("key is no string")?;
+    let key = bytes(take("key").ok_or("the object has no key")?).ok_or("key is not a string")?;
     let value = take("value").ok_or("the object has no value")?;
     let value = match take("type").as_ref().and_then(Json::as_str) {
-        Some("string") => Value::String(bytes(value).ok_or("value is no string")?),
+        Some("string") => Value::String(bytes(value).ok_or("value is not a string")?),
         Some("hash") => {
             let fields = fields(value).filter(|fields| !fields.is_empty());
-            Value::Hash(fields.ok_or("value is no hash: an object of strings, or pairs of them")?)
+            Value::Hash(fields.ok_or(
+                "value is not a hash: it must be an object of strings, or an array of pairs",
+            )?)
         }
         _ => return Err("type is neither string nor hash".into()),
     };
     let expire_at = match take("expires_at_ms") {
         None | Some(Json::Null) => None,
-        Some(at) => Some(at.as_u64().ok_or("expires_at_ms is no time in milliseconds")?),
+        Some(at) => Some(at.as_u64().ok_or("expires_at_ms is not a time in milliseconds")?),
     };
     let is_pinned = match take("pinned") {
         None => false,
@@ -122,7 +124,7 @@ fn item(json: Json) -> Result<Item, String> {
     };
     match members.keys().next() {
         None => Ok(Item { key, value, expire_at, is_pinned }),
-        Some(name) => Err(format!("an export has no member {name:?}")),
+        Some(name) => Err(format!("unknown member {name:?}")),
     }
 }
 
@@ -220,13 +222,16 @@ mod tests {
         let cases = [
             ("{\"key\":\"a\"}", "byte 0: the object has no value"),
             ("\n{\"value\":\"a\"}", "byte 1: the object has no key"),
-            ("{\"key\":1,\"type\":\"string\",\"value\":\"\"}", "byte 0: key is no string"),
+            ("{\"key\":1,\"type\":\"string\",\"value\":\"\"}", "byte 0: key is not a string"),
             ("{\"key\":\"a\",\"type\":\"list\",\"value\":[]}", "byte 0: type is neither"),
-            ("{\"key\":\"a\",\"type\":\"hash\",\"value\":{}}", "byte 0: value is no hash"),
-            ("{\"key\":\"a\",\"type\":\"hash\",\"value\":[[\"f\"]]}", "byte 0: value is no hash"),
+            ("{\"key\":\"a\",\"type\":\"hash\",\"value\":{}}", "byte 0: value is not a hash"),
+            (
+                "{\"key\":\"a\",\"type\":\"hash\",\"value\":[[\"f\"]]}",
+                "byte 0: value is not a hash",
+            ),
             (
                 "{\"key\":\"a\",\"type\":\"string\",\"value\":{\"base64\":\"?\"}}",
-                "byte 0: value is no string",
+                "byte 0: value is not a string",
             ),
             (
                 "{\"key\":\"a\",\"type\":\"string\",\"value\":\"\",\"expires_at_ms\":-1}",
@@ -234,10 +239,10 @@ mod tests {
             ),
             (
                 "{\"key\":\"a\",\"type\":\"string\",\"value\":\"\",\"ttl\":1}",
-                "byte 0: an export has no member \"ttl\"",
+                "byte 0: unknown member \"ttl\"",
             ),
-            ("[1]", "byte 0: a line is to be an object"),
-            ("{\"key\":x", "byte 7: this is no line of JSON"),
+            ("[1]", "byte 0: a line must be an object"),
+            ("{\"key\":x", "byte 7: not a line of JSON"),
         ];
         for (line, expected) in cases {
             let error = read(line.as_bytes()).unwrap_err().to_string();

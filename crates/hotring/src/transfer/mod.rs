@@ -1,7 +1,7 @@
-//! What `export` and `import` share: a key with all that belongs to it, the formats of files, and what is told meanwhile.
+//! Shared parts of `export` and `import`: items, file formats, and progress reports.
 //!
-//! A format is written to bytes and read from a stream. What is read comes from strangers: no length is believed before
-//! its bytes are there, and an error names the byte.
+//! Each format is written to bytes and read from a stream. Input is not trusted: no length may be
+//! believed before its bytes have arrived, and an error must name the byte.
 
 pub(crate) mod json;
 pub(crate) mod rdb;
@@ -17,13 +17,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
-/// The longest string: a key, a field, a value.
+/// The longest key, field or value.
 const LEN_MAX: u64 = 512 << 20;
-/// Failures that are told one by one, and bytes of a key that are shown.
-const TOLD_MAX: u64 = 10;
+/// Failures that are reported one by one, and bytes of a key that are shown.
+const REPORTED_MAX: u64 = 10;
 const SHOWN_MAX: usize = 100;
 
-/// A key with all that belongs to it.
+/// A key with its value, expiry time and pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) key: Vec<u8>,
@@ -33,11 +33,11 @@ pub(crate) struct Item {
     pub(crate) is_pinned: bool,
 }
 
-/// A value of either type.
+/// A value of a supported type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     String(Vec<u8>),
-    /// Fields and their values, in their order.
+    /// Fields and their values, in order.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
@@ -56,7 +56,7 @@ impl Item {
 #[derive(Debug)]
 pub(crate) enum ReadError {
     Io(io::Error),
-    /// It is not what it should be at this byte.
+    /// The input is invalid at this byte.
     Bad {
         at: u64,
         what: String,
@@ -84,7 +84,7 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// The fields of a hash, each once: of those that are there more than once the last one counts.
+/// Removes repeated fields of a hash; the last one counts.
 fn keep_last(mut fields: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut seen = HashSet::new();
     let is_last: Vec<bool> = fields.iter().rev().map(|(field, _)| seen.insert(field)).collect();
@@ -93,7 +93,7 @@ fn keep_last(mut fields: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
     fields
 }
 
-/// Bytes as people can read them, and not too many.
+/// Bytes in readable form, shortened.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     match bytes.get(..SHOWN_MAX) {
         Some(start) if bytes.len() > SHOWN_MAX => format!("{}...", start.escape_ascii()),
@@ -107,7 +107,7 @@ pub(crate) fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How far it has come, on standard error: at work if that is a terminal, failures and the end always.
+/// Reports on standard error: progress if that is a terminal, failures and the result always.
 pub(crate) struct Progress {
     command: &'static str,
     bar: ProgressBar,
@@ -126,7 +126,7 @@ impl Progress {
         Progress { command, bar, started: Instant::now(), keys: 0, bytes: 0, failed: 0, left: 0 }
     }
 
-    /// A key is done.
+    /// Counts a key that was transferred.
     pub(crate) fn add(&mut self, bytes: usize) {
         self.keys += 1;
         self.bytes += bytes as u64;
@@ -136,23 +136,23 @@ impl Progress {
         }
     }
 
-    /// A key is not. The first few are named.
+    /// Counts a key that failed. The first few are named.
     pub(crate) fn fail(&mut self, key: &[u8], why: &str) {
         self.failed += 1;
-        if self.failed <= TOLD_MAX {
+        if self.failed <= REPORTED_MAX {
             self.tell(&format!("{}: {why}", shown(key)));
         }
     }
 
-    /// A key is left out, as was asked for. The first few are named.
+    /// Counts a key that was left out on request. The first few are named.
     pub(crate) fn leave(&mut self, key: &[u8], why: &str) {
         self.left += 1;
-        if self.left <= TOLD_MAX {
+        if self.left <= REPORTED_MAX {
             self.tell(&format!("{}: {why}", shown(key)));
         }
     }
 
-    /// Says something.
+    /// Prints a line.
     pub(crate) fn tell(&self, text: &str) {
         self.bar.suspend(|| eprintln!("hotring {}: {text}", self.command));
     }
@@ -162,15 +162,15 @@ impl Progress {
         self.failed
     }
 
-    /// Keys that were left out, as was asked for.
+    /// Keys that were left out on request.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// Says how it ended; `rest` is about what was not done.
+    /// Prints the result; `rest` describes the keys that were not transferred.
     pub(crate) fn finish(&self, rest: &[String]) {
-        if self.failed > TOLD_MAX {
-            self.tell(&format!("and {} more keys failed", self.failed - TOLD_MAX));
+        if self.failed > REPORTED_MAX {
+            self.tell(&format!("and {} more keys failed", self.failed - REPORTED_MAX));
         }
         let rest: String = rest.iter().map(|text| format!("; {text}")).collect();
         self.tell(&format!("{}{rest}", self.text()));

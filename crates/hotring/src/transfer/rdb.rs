@@ -1,25 +1,25 @@
-//! Redis's RDB files: strings and hashes are read, all else is named and can be passed over.
+//! Redis's RDB files: strings and hashes are read, other types are named and can be skipped.
 //!
 //! ```text
 //!  "REDIS" | version, 4 digits | parts ... | 255 | CRC-64 of all before, from version 5 on; 0 if there is none
 //!
-//!  part   1 to 3 bytes of what a key has besides (252 or 253 time, 248 idle, 249 frequency), then type, key, value
+//!  part   optional attributes of a key (252 or 253 time, 248 idle, 249 frequency), then type, key, value
 //!         or 254 number of the database | 251 sizes | 250 about the file | 247 a module's data | 245 functions | 244 slots
 //! ```
-//! That a file is damaged may be known at its end only, by the sum.
+//! Damage may show only at the end of the file, by the checksum.
 
 use std::io::Read;
 
 use super::value::{Source, type_name};
 use super::{Item, ReadError, shown};
 
-/// What each file begins with.
+/// The magic bytes of a file.
 const MAGIC: &[u8; 5] = b"REDIS";
-/// The versions that are read: up to Redis 8.
+/// The latest supported version: Redis 8.
 const VERSION_MAX: u32 = 13;
-/// From this one on there is a sum at the end.
+/// The first version with a checksum at the end.
 const VERSION_SUM: u32 = 5;
-/// Bytes that are passed over at one time.
+/// Bytes skipped at a time.
 const SKIP_LEN: usize = 4096;
 
 const SLOTS: u8 = 244;
@@ -34,10 +34,10 @@ const TIME: u8 = 253;
 const DATABASE: u8 = 254;
 const END: u8 = 255;
 
-/// What is found in a file.
+/// An entry of a file.
 pub(crate) enum Found {
     Item(Item),
-    /// A key whose value is of another type, which is called so.
+    /// A key with a value of an unsupported type, and the name of the type.
     Unknown {
         key: Vec<u8>,
         name: String,
@@ -45,29 +45,30 @@ pub(crate) enum Found {
     },
 }
 
-/// A file, read key by key.
+/// Reads a file key by key.
 pub(crate) struct Reader<R> {
     source: Source<R>,
     version: u32,
-    /// The database whose keys are read; None until there is one.
+    /// The database whose keys are read; None until one is known.
     wanted: Option<u64>,
     is_chosen: bool,
     database: u64,
-    /// The type of the value that comes next, if it is unknown.
+    /// The type of the next value, if it is unsupported.
     unknown: Option<u8>,
-    /// Keys of other databases, and functions and modules' data, which were passed over.
+    /// Skipped keys of other databases, and skipped functions and modules' data.
     pub(crate) elsewhere: u64,
     pub(crate) parts_skipped: u64,
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins; with a database, only its keys are read, and without, those of the only one that there must be.
+    /// Starts reading. With a database, only its keys are read; without one, the file must have
+    /// only one.
     pub(crate) fn new(input: R, database: Option<u64>) -> Result<Reader<R>, ReadError> {
         let mut source = Source::new(input);
         let (magic, digits) = (source.array::<5>()?, source.array::<4>()?);
         let version = std::str::from_utf8(&digits).ok().and_then(|text| text.parse().ok());
         let version = version.filter(|_| magic == *MAGIC && digits.iter().all(u8::is_ascii_digit));
-        let Some(version) = version else { return Err(ReadError::bad(0, "this is no RDB file")) };
+        let Some(version) = version else { return Err(ReadError::bad(0, "not an RDB file")) };
         if !(1..=VERSION_MAX).contains(&version) {
             let text =
                 format!("version {version} of RDB files is unknown, {VERSION_MAX} is the latest");
@@ -118,7 +119,7 @@ impl<R: Read> Reader<R> {
                 }
                 END => return self.end().map(|()| None),
                 code @ 240.. => {
-                    return Err(ReadError::bad(at, format!("a part of kind {code} is unknown")));
+                    return Err(ReadError::bad(at, format!("unknown part {code}")));
                 }
                 kind => {
                     let key = self.source.string()?;
@@ -128,7 +129,7 @@ impl<R: Read> Reader<R> {
                         expire_at = None;
                         continue;
                     }
-                    // What is before 1970 has expired, too.
+                    // A time before 1970 has passed, too.
                     let expire_at = expire_at.map(|at| u64::try_from(at).unwrap_or(0));
                     return self.found(kind, key, expire_at, at).map(Some);
                 }
@@ -156,7 +157,7 @@ impl<R: Read> Reader<R> {
         Ok(Found::Item(Item { key, value, expire_at, is_pinned: false }))
     }
 
-    /// Whether a key of the present database is not wanted.
+    /// Whether keys of the current database are skipped.
     fn passes_over(&mut self, at: u64) -> Result<bool, ReadError> {
         let wanted = *self.wanted.get_or_insert(self.database);
         if wanted == self.database {
@@ -166,7 +167,7 @@ impl<R: Read> Reader<R> {
             return Ok(true);
         }
         let text = format!(
-            "there are keys of the databases {wanted} and {}, and hotring has one: choose by --db",
+            "the file has keys of the databases {wanted} and {}, but hotring has only one: choose with --db",
             self.database
         );
         Err(ReadError::bad(at, text))
@@ -176,15 +177,16 @@ impl<R: Read> Reader<R> {
         let (at, sum) = (self.source.at, self.source.sum);
         if self.version >= VERSION_SUM {
             let found = u64::from_le_bytes(self.source.array()?);
-            // No sum is a sum of 0.
+            // 0 means that there is no checksum.
             if found != 0 && found != sum {
-                let text = "the checksum of the file is wrong: some of what was read may be, too";
+                let text =
+                    "the checksum of the file is wrong: some keys that were read may be wrong, too";
                 return Err(ReadError::bad(at, text));
             }
         }
         match self.source.is_at_end()? {
             true => Ok(()),
-            false => self.source.bad("there is more behind the end of the file"),
+            false => self.source.bad("there are bytes behind the end of the file"),
         }
     }
 
@@ -210,7 +212,7 @@ impl<R: Read> Reader<R> {
                 let (packed_len, _) = (self.source.length()?, self.source.length()?);
                 self.skip(packed_len)
             }
-            (form, true) => self.source.bad(format!("no string has the form {form}")),
+            (form, true) => self.source.bad(format!("unknown string encoding {form}")),
         }
     }
 
@@ -218,7 +220,7 @@ impl<R: Read> Reader<R> {
         (0..count).try_for_each(|_| self.skip_string())
     }
 
-    /// Passes over a value of any type whose form is known.
+    /// Skips a value of any type with a known encoding.
     fn skip_value(&mut self, kind: u8) -> Result<(), ReadError> {
         match kind {
             0 | 9..=13 | 16 | 17 | 20 | 23 => self.skip_string(),
@@ -228,7 +230,7 @@ impl<R: Read> Reader<R> {
             }
             3 => self.each(|reader| {
                 reader.skip_string()?;
-                // The length of a number's text, or what is no number.
+                // The length of a number's text, or a special value.
                 match reader.source.byte()? {
                     253.. => Ok(()),
                     len => reader.skip(len.into()),
@@ -259,11 +261,11 @@ impl<R: Read> Reader<R> {
                 self.skip(8)?;
                 self.skip_string()
             }
-            _ => self.source.bad(format!("how long {} is is not known", type_name(kind))),
+            _ => self.source.bad(format!("the length of {} is unknown", type_name(kind))),
         }
     }
 
-    /// As many times as a length says.
+    /// Calls `f` as many times as a length says.
     fn each(
         &mut self,
         mut f: impl FnMut(&mut Self) -> Result<(), ReadError>,
@@ -272,7 +274,7 @@ impl<R: Read> Reader<R> {
         (0..count).try_for_each(|_| f(self))
     }
 
-    /// What a module has stored: each part says what it is, 0 is the end.
+    /// Skips the data of a module: each part begins with its kind, 0 is the end.
     fn skip_module(&mut self) -> Result<(), ReadError> {
         loop {
             match self.source.length()? {
@@ -281,12 +283,12 @@ impl<R: Read> Reader<R> {
                 3 => self.skip(4)?,
                 4 => self.skip(8)?,
                 5 => self.skip_string()?,
-                part => return self.source.bad(format!("modules have no part of kind {part}")),
+                part => return self.source.bad(format!("unknown part {part} of a module's data")),
             }
         }
     }
 
-    /// Entries, lengths about them, groups with what they wait for and with their consumers.
+    /// Skips a stream: entries, lengths, and consumer groups with pending entries and consumers.
     fn skip_stream(&mut self, kind: u8) -> Result<(), ReadError> {
         self.each(|reader| reader.skip_strings(2))?;
         self.lengths(if kind == 15 { 3 } else { 8 })?;
@@ -341,7 +343,7 @@ pub(super) mod tests {
         )
     }
 
-    /// The items of a file, and the names of what is unknown.
+    /// The items of a file, and the names of unsupported types.
     fn read_db(bytes: &[u8], db: Option<u64>) -> Result<(Vec<Item>, Vec<String>), ReadError> {
         let (mut items, mut unknown) = (Vec::new(), Vec::new());
         let mut reader = Reader::new(bytes, db)?;
@@ -360,7 +362,7 @@ pub(super) mod tests {
         read_db(bytes, None)
     }
 
-    /// All forms of what is read, with all that stands between keys.
+    /// A file with every supported encoding, and everything that may stand between keys.
     pub(crate) fn whole() -> (Vec<u8>, Vec<Item>) {
         let listpack =
             b"\x17\x17\x00\x00\x00\x04\x00\x81a\x02\x01\x01\x82bb\x03\x85hello\x06\xff".to_vec();
@@ -394,7 +396,7 @@ pub(super) mod tests {
             b"\x0d\x01i",
             ziplist,
             &[SLOTS, 1, 1, 0],
-            // A module's: number, when, a word, the end.
+            // A module's attribute: number, time, a word, the end.
             &[MODULE, 0x40, 0x80, 2, 2, 5, 1, b'x', 3, 0, 0, 0, 0, 0],
         ]);
         let items = vec![
@@ -420,7 +422,7 @@ pub(super) mod tests {
         let mut reader = Reader::new(&bytes[..], None).unwrap();
         while reader.next().unwrap().is_some() {}
         assert_eq!((reader.elsewhere, reader.parts_skipped), (0, 2));
-        // Old files have no sum, and new ones need not.
+        // Old files have no checksum, and in new ones it is optional.
         let old = [b"REDIS0004", &bytes[9..bytes.len() - 8]].concat();
         assert_eq!(read(&old).unwrap().0, items);
         let without = [&bytes[..bytes.len() - 8], &[0; 8]].concat();
@@ -432,20 +434,20 @@ pub(super) mod tests {
         let (bytes, _) = whole();
         for end in 0..bytes.len() {
             let error = read(&bytes[..end]).unwrap_err().to_string();
-            assert!(error.contains("is cut off by the end"), "{end}: {error}");
+            assert!(error.contains("the file ends within"), "{end}: {error}");
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
                 damaged[end] ^= 1 << bit;
-                // A version before the sums.
+                // A version without checksum.
                 let is_unseen = end < 9 && read(&damaged).is_ok();
                 assert!(is_unseen || read(&damaged).is_err(), "{end}.{bit}");
             }
         }
         let more = [&bytes[..], b"x"].concat();
-        assert!(read(&more).unwrap_err().to_string().contains("there is more behind the end"));
+        assert!(read(&more).unwrap_err().to_string().contains("there are bytes behind the end"));
         for (header, expected) in [
-            ("RADIS0011", "byte 0: this is no RDB file"),
-            ("REDIS+011", "byte 0: this is no RDB file"),
+            ("RADIS0011", "byte 0: not an RDB file"),
+            ("REDIS+011", "byte 0: not an RDB file"),
             ("REDIS0099", "byte 5: version 99 of RDB files is unknown"),
             ("REDIS0000", "byte 5: version 0"),
         ] {
@@ -492,9 +494,9 @@ pub(super) mod tests {
         ];
         assert_eq!(unknown, expected);
         let error = read(&file(&[b"\x1a\x01s\x01", b"\x00\x01a\x01b"])).unwrap_err().to_string();
-        assert!(error.contains("how long a stream is is not known"), "{error}");
+        assert!(error.contains("the length of a stream is unknown"), "{error}");
         let error = read(&file(&[b"\xf3\x01"])).unwrap_err().to_string();
-        assert_eq!(error, "byte 9: a part of kind 243 is unknown");
+        assert_eq!(error, "byte 9: unknown part 243");
     }
 
     #[test]
@@ -509,7 +511,7 @@ pub(super) mod tests {
         ];
         let bytes = file(&parts);
         let error = read(&bytes).map(drop).unwrap_err().to_string();
-        assert!(error.contains("there are keys of the databases 1 and 2"), "{error}");
+        assert!(error.contains("the file has keys of the databases 1 and 2"), "{error}");
         assert_eq!(read_db(&bytes, Some(1)).unwrap().0, [item("a", text("b"), None)]);
         let (items, unknown) = read_db(&bytes, Some(2)).unwrap();
         assert_eq!((items, unknown.len()), (vec![item("c", text("d"), None)], 1));

@@ -5,7 +5,7 @@
 //!  a hash     HSET key field value ... , more of them if it is large, and PEXPIREAT key milliseconds
 //!  a pin      PIN key
 //! ```
-//! Read are these commands and no others; those of a key stand one after the other.
+//! The reader accepts only these commands; those of a key must follow each other.
 
 use std::io::Read;
 
@@ -14,15 +14,15 @@ use hotring_protocol::{Args, Decoded, Decoder, Limits, parse_i64};
 use super::{Item, ReadError, Value, keep_last, shown};
 use crate::client::push_request;
 
-/// Bytes of fields in one command, and fields at most, as the number of arguments has a limit. A hash is written anew
-/// by each command, so that there are to be few.
+/// Most bytes of fields in one command, and most fields, as the number of arguments is limited.
+/// Each command rewrites the hash, so there should be few.
 const HSET_LEN: usize = 4 << 20;
 const HSET_FIELDS: usize = 100_000;
 
-/// Bytes that are read at one time.
+/// Bytes per read.
 const READ_LEN: usize = 256 << 10;
 
-/// Adds the commands that make an item.
+/// Appends the commands that create an item.
 pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
     let key = &item.key[..];
     let time = item.expire_at.map(|at| at.to_string());
@@ -52,7 +52,7 @@ pub(crate) fn push_item(out: &mut Vec<u8>, item: &Item) {
     }
 }
 
-/// How many fields one command takes.
+/// The number of fields that fit into one command.
 fn few(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
     let mut len = 0;
     let fits = |(field, value): &&(Vec<u8>, Vec<u8>)| {
@@ -62,11 +62,11 @@ fn few(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
     fields.iter().take(HSET_FIELDS).take_while(fits).count().max(1)
 }
 
-/// A file of commands, read item by item.
+/// Reads a file of commands, item by item.
 pub(crate) struct Reader<R> {
     input: R,
     buffer: Vec<u8>,
-    /// Where in `buffer` the next command begins, and where in the file.
+    /// The offset of the next command in `buffer` and in the file.
     start: usize,
     at: u64,
     is_at_end: bool,
@@ -108,7 +108,7 @@ impl<R: Read> Reader<R> {
                 Decoded::Request { consumed } => return Ok(Some(consumed)),
                 Decoded::Incomplete if self.is_at_end && input.is_empty() => return Ok(None),
                 Decoded::Incomplete if self.is_at_end => {
-                    let what = "the command that begins here is cut off by the end";
+                    let what = "the file ends within this command";
                     return Err(ReadError::bad(self.at, what));
                 }
                 Decoded::Incomplete => self.read_on()?,
@@ -120,21 +120,21 @@ impl<R: Read> Reader<R> {
         self.buffer.drain(..self.start);
         self.start = 0;
         let wanted = self.decoder.input_len_wanted().saturating_sub(self.buffer.len());
-        // Memory is made for what comes.
+        // Memory must grow only with the bytes that arrive.
         let mut input = self.input.by_ref().take(wanted.max(READ_LEN) as u64);
         self.is_at_end = input.read_to_end(&mut self.buffer)? == 0;
         Ok(())
     }
 }
 
-/// Adds what a command says to the item. If it begins another, that takes its place and the item, now whole, is returned.
+/// Adds a command to the item. If it begins another item, the completed one is returned.
 fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String> {
     let Some((name, args)) = words.split_first() else { return Ok(None) };
     let name = name.to_ascii_uppercase();
     let current = |item: &mut Option<Item>, key: &[u8]| -> Result<(), String> {
         match item {
             Some(item) if item.key == key => Ok(()),
-            _ => Err(format!("{} is not about the key before it", name.escape_ascii())),
+            _ => Err(format!("{} is not for the key of the previous command", name.escape_ascii())),
         }
     };
     match (&name[..], args) {
@@ -142,7 +142,7 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
             let expire_at = match options {
                 [] => None,
                 [option, at] if option.eq_ignore_ascii_case(b"PXAT") => Some(time(at)?),
-                _ => return Err("of the options of SET, PXAT is known here".into()),
+                _ => return Err("the only supported option of SET is PXAT".into()),
             };
             let value = Value::String(value.to_vec());
             Ok(item.replace(Item { key: key.to_vec(), value, expire_at, is_pinned: false }))
@@ -170,7 +170,7 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
             Ok(None)
         }
         _ => Err(format!(
-            "{} with {} arguments is none of the commands that an export has (SET, HSET, PEXPIREAT, PIN); \
+            "{} with {} arguments is not one of the commands of an export (SET, HSET, PEXPIREAT, PIN); \
              `redis-cli --pipe` sends any",
             shown(&name),
             args.len()
@@ -179,12 +179,12 @@ fn join(item: &mut Option<Item>, words: &[&[u8]]) -> Result<Option<Item>, String
 }
 
 fn time(text: &[u8]) -> Result<u64, String> {
-    let at = parse_i64(text).ok_or_else(|| format!("{} is no time", shown(text)))?;
-    // What is before 1970 has expired, too.
+    let at = parse_i64(text).ok_or_else(|| format!("{} is not a time", shown(text)))?;
+    // A time before 1970 has passed, too.
     Ok(u64::try_from(at).unwrap_or(0))
 }
 
-/// An item to which nothing comes any more.
+/// Completes an item.
 fn whole(mut item: Item) -> Item {
     if let Value::Hash(fields) = &mut item.value {
         *fields = keep_last(std::mem::take(fields));
@@ -229,7 +229,7 @@ mod tests {
         items.iter().for_each(|item| push_item(&mut bytes, item));
         assert_eq!(bytes.windows(11).filter(|part| *part == b"HSET\r\n$4\r\nl").count(), 2);
         assert!(read(&bytes).unwrap() == items);
-        // In parts as small as they can come.
+        // Returns one byte per read.
         struct Bytewise<'a>(&'a [u8]);
         impl Read for Bytewise<'_> {
             fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
@@ -270,11 +270,14 @@ mod tests {
     #[test]
     fn what_is_no_export_is_refused() {
         let cases: [(&[u8], &str); 7] = [
-            (b"SET a b\r\nDEL a\r\n", "byte 9: DEL with 1 arguments is none of"),
-            (b"SET a b EX 5\r\n", "byte 0: of the options of SET, PXAT is known"),
-            (b"SET a b\r\nPEXPIREAT b 5\r\n", "byte 9: PEXPIREAT is not about the key before"),
-            (b"PIN a\r\n", "byte 0: PIN is not about"),
-            (b"SET a b PXAT x\r\n", "byte 0: x is no time"),
+            (b"SET a b\r\nDEL a\r\n", "byte 9: DEL with 1 arguments is not one of"),
+            (b"SET a b EX 5\r\n", "byte 0: the only supported option of SET is PXAT"),
+            (
+                b"SET a b\r\nPEXPIREAT b 5\r\n",
+                "byte 9: PEXPIREAT is not for the key of the previous command",
+            ),
+            (b"PIN a\r\n", "byte 0: PIN is not for"),
+            (b"SET a b PXAT x\r\n", "byte 0: x is not a time"),
             (b"HSET a b\r\n", "byte 0: HSET with 2 arguments"),
             (b"*1\r\n$999999999999\r\n", "byte 0: Protocol error: invalid bulk length"),
         ];

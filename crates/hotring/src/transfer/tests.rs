@@ -1,15 +1,17 @@
-//! Random items go through each format unchanged, and files with random damage are read without a panic.
+//! Tests with random data: items pass through each format unchanged, and files with random damage
+//! are read without a panic.
 //!
-//! `HOTRING_SEED` and `HOTRING_SEQUENCES` say which and how many. Not checked: what is read of a damaged file.
+//! `HOTRING_SEED` and `HOTRING_SEQUENCES` set the first seed and the number of sequences. The
+//! result of reading a damaged file is not checked.
 
 use std::env;
 
 use super::*;
 
-/// Sequences of each test if nobody says.
+/// The default number of sequences per test.
 const SEQUENCES: u64 = 300;
 
-/// Xorshift, from a seed that is not 0.
+/// Xorshift; the seed must not be 0.
 struct Random(u64);
 
 impl Random {
@@ -34,13 +36,13 @@ impl Random {
                 Value::Hash((0..1 + i % 7).map(field).collect())
             }
         };
-        // A format may not tell apart two that follow each other and have one key.
+        // A format may merge two adjacent items with the same key.
         let key = [&self.bytes()[..], &[i as u8]].concat();
         let expire_at = [None, Some(self.below(1 << 40) as u64)][self.below(2)];
         Item { key, value, expire_at, is_pinned: self.below(3) == 0 }
     }
 
-    /// Changes some bytes, takes some out, or says some twice.
+    /// Changes, removes or repeats some bytes.
     fn damage(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..1 + self.below(4) {
             let (from, len) = (self.below(bytes.len()), 1 + self.below(12));
@@ -63,7 +65,7 @@ fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().expect("it is a number"))
 }
 
-/// Runs a test with one seed after the other, and names the one with which it fails.
+/// Runs a test with consecutive seeds, and names the one that fails.
 fn with_seeds(test: fn(&mut Random)) {
     let first = number("HOTRING_SEED", 1);
     for seed in first..first + number("HOTRING_SEQUENCES", SEQUENCES) {

@@ -1,6 +1,6 @@
-//! Values as Redis's RDB files and DUMP have them: strings and hashes in all their forms.
+//! Values in the encodings of Redis's RDB files and DUMP: strings and hashes in all their forms.
 //!
-//! What other types there are is known by their names. Numbers are little endian, but for lengths.
+//! Other types are only named. Numbers are little endian, except lengths.
 
 use std::io::{self, Read};
 
@@ -10,22 +10,23 @@ use hotring_store::rdb::{
 
 use super::{LEN_MAX, ReadError, Value};
 
-/// A hash whose fields are in one string, as before Redis 7.
+/// A hash with its fields in one string, as before Redis 7.
 const TYPE_HASH_ZIPLIST: u8 = 13;
-/// Longest string that holds a whole hash. Each two of its bytes may become a string of their own.
+/// Longest string that holds a complete hash. Every two of its bytes may become a string of their
+/// own.
 const PACKED_MAX: usize = 32 << 20;
-/// What a hash may take in memory while it is read, and what a field takes besides its bytes.
+/// Most memory of a hash while it is read, and the overhead of a field.
 const HASH_LEN_MAX: usize = 2 << 30;
 const FIELD_LEN: usize = 2 * size_of::<Vec<u8>>();
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The value of a payload of DUMP, or the name of its type.
+/// The value of a DUMP payload, or the name of its type.
 pub(crate) fn payload(payload: &[u8]) -> Result<Result<Value, String>, ReadError> {
     let body = payload.len().checked_sub(SEAL_LEN).filter(|len| *len > 0);
     let body = body.ok_or_else(|| ReadError::bad(0, "the payload of DUMP is too short"))?;
     let (sealed, sum) = payload.split_last_chunk().expect("it is longer");
-    // No sum is a sum of 0.
+    // 0 means that there is no checksum.
     if *sum != [0; 8] && crc64(0, sealed) != u64::from_le_bytes(*sum) {
         return Err(ReadError::bad(0, "the checksum of the payload of DUMP is wrong"));
     }
@@ -38,7 +39,7 @@ pub(crate) fn payload(payload: &[u8]) -> Result<Result<Value, String>, ReadError
     }
 }
 
-/// What a type of value is called.
+/// The name of a type.
 pub(crate) fn type_name(kind: u8) -> String {
     match kind {
         1 | 10 | 14 | 18 => "a list".into(),
@@ -52,12 +53,12 @@ pub(crate) fn type_name(kind: u8) -> String {
     }
 }
 
-/// Bytes that are read in order, with their number and their sum.
+/// A byte source that tracks its position and checksum.
 pub(crate) struct Source<R> {
     inner: R,
-    /// How many have been read.
+    /// Bytes read so far.
     pub(crate) at: u64,
-    /// Their sum.
+    /// Their checksum.
     pub(crate) sum: u64,
 }
 
@@ -99,13 +100,13 @@ impl<R: Read> Source<R> {
     }
 
     fn cut<T>(&self) -> Result<T, ReadError> {
-        self.bad("what begins here is cut off by the end")
+        self.bad("the file ends within this part")
     }
 
-    /// So many bytes. Memory is made for those that come.
+    /// Reads `len` bytes. Memory must grow only with the bytes that arrive.
     fn bytes(&mut self, len: u64) -> Result<Vec<u8>, ReadError> {
         if len > LEN_MAX {
-            return self.bad(format!("a string of {len} bytes is longer than Redis's can be"));
+            return self.bad(format!("a string of {len} bytes is longer than Redis allows"));
         }
         let mut bytes = Vec::new();
         self.inner.by_ref().take(len).read_to_end(&mut bytes)?;
@@ -116,7 +117,7 @@ impl<R: Read> Source<R> {
         Ok(bytes)
     }
 
-    /// A length, or, if the second is true, the number of a special form.
+    /// A length, or, if the second is true, the number of a special encoding.
     pub(super) fn length_or_form(&mut self) -> Result<(u64, bool), ReadError> {
         let first = self.byte()?;
         let low = u64::from(first & 0x3f);
@@ -126,7 +127,7 @@ impl<R: Read> Source<R> {
             3 => (low, true),
             _ if first == 0x80 => (u32::from_be_bytes(self.array()?).into(), false),
             _ if first == 0x81 => (u64::from_be_bytes(self.array()?), false),
-            _ => return self.bad(format!("no length begins with {first:#x}")),
+            _ => return self.bad(format!("{first:#x} is not a valid length")),
         })
     }
 
@@ -144,7 +145,7 @@ impl<R: Read> Source<R> {
             (1, true) => i16::from_le_bytes(self.array()?).into(),
             (2, true) => i32::from_le_bytes(self.array()?),
             (3, true) => return self.compressed(),
-            (form, true) => return self.bad(format!("no string has the form {form}")),
+            (form, true) => return self.bad(format!("unknown string encoding {form}")),
         };
         Ok(number.to_string().into_bytes())
     }
@@ -159,7 +160,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// The value of a type. None, and nothing is read, if the type is another.
+    /// The value of a type. None, with nothing read, for an unsupported type.
     pub(crate) fn value(&mut self, kind: u8) -> Result<Option<Value>, ReadError> {
         let fields = match kind {
             TYPE_STRING => return Ok(Some(Value::String(self.string()?))),
@@ -183,7 +184,7 @@ impl<R: Read> Source<R> {
             let (field, value) = (self.string()?, self.string()?);
             len += field.len() + value.len() + FIELD_LEN;
             if len > HASH_LEN_MAX {
-                return self.bad("a hash is larger than a hash can be here");
+                return self.bad("the hash is too large");
             }
             fields.push((field, value));
         }
@@ -194,7 +195,7 @@ impl<R: Read> Source<R> {
     fn packed(&mut self, read: fn(&[u8]) -> Option<Vec<Vec<u8>>>) -> Result<Fields, ReadError> {
         let list = self.string()?;
         if list.len() > PACKED_MAX {
-            return self.bad("a packed hash is larger than Redis makes them");
+            return self.bad("the packed hash is larger than any of Redis");
         }
         let items = read(&list).filter(|items| items.len() % 2 == 0);
         let Some(items) = items else { return self.bad("the packed hash before this is damaged") };
@@ -204,7 +205,8 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// The elements of a ziplist: its length u32, where the last begins u32, their number u16, elements, 0xff.
+/// The elements of a ziplist: its length u32, offset of the last u32, their number u16, elements,
+/// 0xff.
 fn ziplist(list: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (len, rest) = list.split_first_chunk()?;
     let (_, rest) = rest.split_first_chunk::<6>()?;
@@ -214,7 +216,7 @@ fn ziplist(list: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
     let mut items = Vec::new();
     while !rest.is_empty() {
-        // The length of the element before this.
+        // The length of the previous element.
         let (before, behind) = rest.split_first()?;
         rest = if *before == 0xfe { behind.get(4..)? } else { behind };
         items.push(ziplist_item(&mut rest)?);
@@ -249,7 +251,7 @@ fn ziplist_item(rest: &mut &[u8]) -> Option<Vec<u8>> {
     };
     let mut wide = [0; 8];
     wide[8 - width..].copy_from_slice(take(width)?);
-    // The sign comes along as the word is shifted down.
+    // Shifting the word down extends the sign.
     let number = i64::from_le_bytes(wide) >> (64 - 8 * width);
     Some(number.to_string().into_bytes())
 }
@@ -266,7 +268,7 @@ mod tests {
         items.iter().map(|text| text.as_bytes().to_vec()).collect()
     }
 
-    /// A ziplist of elements that are there without the length of the one before.
+    /// A ziplist of elements given without the length of the previous one.
     fn list_of(items: &[&[u8]]) -> Vec<u8> {
         let mut body = Vec::new();
         for item in items {
@@ -321,12 +323,12 @@ mod tests {
                 for bit in 0..8 {
                     let mut damaged = bytes.to_vec();
                     damaged[i] ^= 1 << bit;
-                    // Some changes only change the value.
+                    // Some damage only changes the value.
                     let _ = value(kind, &damaged);
                 }
             }
         }
-        // Lengths for which nothing is there.
+        // Lengths without their bytes.
         assert!(value(0, b"\x81\xff\xff\xff\xff\xff\xff\xff\xff").is_err());
         assert!(value(0, b"\x80\x1f\xff\xff\xff").is_err());
         assert!(value(0, b"\xc3\x03\x81\xff\xff\xff\xff\xff\xff\xff\xff\x00aa").is_err());

@@ -169,7 +169,9 @@ fn sigterm_ends_a_server_with_a_stuck_thread() {
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert_eq!(status.code(), Some(70), "{log}");
     assert!(
-        log.contains("not ended within 1 s (shutdown-timeout); hotring-io-0 was last seen"),
+        log.contains(
+            "shutdown took longer than 1 s (shutdown-timeout); hotring-io-0 was last seen"
+        ),
         "{log}"
     );
     assert!(log.contains("the log is synced"), "{log}");

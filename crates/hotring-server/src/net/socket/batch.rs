@@ -1,4 +1,5 @@
-//! Batches that run on a fiber, and may stop in the middle: what comes before, meanwhile and after.
+//! Batches run on fibers, so that they can stop in the middle: starting, resuming and finishing
+//! them.
 
 use std::any::Any;
 use std::io;
@@ -9,14 +10,14 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::input::Input;
-use super::{Bench, READ_LEN, REPLY_KEPT_MAX, Socket, yield_turn};
+use super::{READ_LEN, REPLY_KEPT_MAX, Runner, Socket, yield_turn};
 use hotring_commands::exec::{Conversation, Executor, WaitEnd};
 use hotring_commands::host::fiber::{Batch, Fiber, Step};
 use hotring_commands::state::batching::Fed;
 use hotring_commands::state::lent::Attached;
 use hotring_commands::state::server::Server;
 
-/// What one batch needs, and itself while it runs.
+/// Everything that one batch needs; the fiber owns it while the batch runs.
 pub(super) struct Work {
     pub(super) executor: Executor,
     pub(super) read: Box<[u8]>,
@@ -24,19 +25,19 @@ pub(super) struct Work {
     /// Long values that belong into the replies.
     pub(super) attached: Vec<Attached>,
     pub(super) conversation: Option<Box<Conversation>>,
-    pub(super) what: What,
+    pub(super) job: Job,
     pub(super) now: u64,
     pub(super) fed: Fed,
 }
 
-/// What is run.
-pub(super) enum What {
+/// The input of a batch.
+pub(super) enum Job {
     Nothing,
-    /// The requests at the start of the thread's buffer.
+    /// Requests at the start of the thread's buffer.
     Shared {
         len: usize,
     },
-    /// Those of the connection's own input.
+    /// Requests of the connection's own input.
     Own(Input),
     /// The end of a wait.
     EndWait(WaitEnd),
@@ -50,7 +51,7 @@ impl Work {
             replies: Vec::new(),
             attached: Vec::new(),
             conversation: None,
-            what: What::Nothing,
+            job: Job::Nothing,
             now: 0,
             fed: Fed { consumed: 0, stalled: false },
         })
@@ -68,19 +69,19 @@ impl Work {
 
 impl Batch for Work {
     fn run(&mut self) {
-        let Work { executor, read, replies, attached, conversation, what, now, fed } = self;
+        let Work { executor, read, replies, attached, conversation, job, now, fed } = self;
         let Some(conversation) = conversation else { return };
-        let input = match what {
-            What::Shared { len } => (&read[..*len], None),
-            What::Own(input) => (input.bytes(), input.buffer()),
-            What::EndWait(end) => return executor.end_wait(conversation, *end, *now, replies),
-            What::Nothing => return,
+        let input = match job {
+            Job::Shared { len } => (&read[..*len], None),
+            Job::Own(input) => (input.bytes(), input.buffer()),
+            Job::EndWait(end) => return executor.end_wait(conversation, *end, *now, replies),
+            Job::Nothing => return,
         };
         *fed = executor.feed_lent(conversation, input, *now, (replies, attached));
     }
 }
 
-/// What a batch has while it runs.
+/// A value of the socket that a batch takes while it runs.
 pub(super) struct Away<T>(Option<Box<T>>);
 
 impl<T> Away<T> {
@@ -97,7 +98,7 @@ impl<T> Deref for Away<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.0.as_ref().expect("nobody looks at it while its batch has it")
+        self.0.as_ref().expect("a socket must not use it while its batch runs")
     }
 }
 
@@ -107,19 +108,19 @@ impl<T> DerefMut for Away<T> {
     }
 }
 
-/// The stack of a batch that has stopped, and what it waits for.
+/// The fiber of a batch that has stopped in the middle.
 pub(super) struct Stopped {
     fiber: Fiber,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
-    /// Runs the bench's batch; pending if it stops in the middle, and then [`poll_stopped`](Self::poll_stopped) goes
-    /// on with it.
-    pub(super) fn run(&mut self, bench: Bench, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Bench { mut fiber, mut work } = bench;
+    /// Runs the batch; pending if it stops in the middle, and then
+    /// [`poll_stopped`](Self::poll_stopped) resumes it.
+    pub(super) fn run(&mut self, runner: Runner, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Runner { mut fiber, mut work } = runner;
         work.conversation = self.conversation.0.take();
         match fiber.start(work) {
-            Step::Done(work) => Poll::Ready(self.end_batch(fiber, own(work), cx)),
+            Step::Done(work) => Poll::Ready(self.end_batch(fiber, downcast(work), cx)),
             step => {
                 self.thread.stopped.set(self.thread.stopped.get() + 1);
                 self.go_on(fiber, step, cx)
@@ -127,7 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
     }
 
-    /// Goes on with the batch that has stopped.
+    /// Resumes the batch that has stopped.
     pub(super) fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(Stopped { mut fiber }) = self.stopped.take() else { return Poll::Ready(Ok(())) };
         let step = fiber.go_on();
@@ -145,7 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             match step {
                 Step::Done(work) => {
                     self.thread.stopped.set(self.thread.stopped.get() - 1);
-                    return Poll::Ready(self.end_batch(fiber, own(work), cx));
+                    return Poll::Ready(self.end_batch(fiber, downcast(work), cx));
                 }
                 Step::Asks => step = fiber.give(cx.waker().clone()),
                 Step::Turn => {
@@ -159,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Poll::Pending
     }
 
-    /// Takes back what the batch had, and sends its replies.
+    /// Takes back the batch's state and sends its replies.
     fn end_batch(
         &mut self,
         fiber: Fiber,
@@ -169,8 +170,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.conversation.0 = work.conversation.take();
         let (fed, now) = (work.fed, work.now);
         let mut waits_for_request = true;
-        match std::mem::replace(&mut work.what, What::Nothing) {
-            What::Shared { len } => {
+        match std::mem::replace(&mut work.job, Job::Nothing) {
+            Job::Shared { len } => {
                 self.stalled = fed.stalled;
                 let left = &work.read[fed.consumed..len];
                 waits_for_request = !(left.is_empty() && self.input.is_empty());
@@ -178,21 +179,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                     self.keep_input(left);
                 }
             }
-            What::Own(input) => {
+            Job::Own(input) => {
                 self.input = input;
                 self.stalled = fed.stalled;
                 let rest_waits = self.stalled || self.conversation.client.wait().is_some();
                 self.input.drop_ran(fed.consumed, rest_waits);
                 self.publish_lengths();
             }
-            // What came meanwhile runs next.
-            What::EndWait(_) | What::Nothing => {
+            // Requests that arrived meanwhile run next.
+            Job::EndWait(_) | Job::Nothing => {
                 self.stalled = true;
                 waits_for_request = false;
             }
         }
         let sent = self.send_replies(cx, &mut work);
-        self.thread.give_back(Bench { fiber, work });
+        self.thread.give_back(Runner { fiber, work });
         sent?;
         if waits_for_request {
             self.wait_for_request(now, fed.consumed > 0);
@@ -201,8 +202,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 }
 
-/// The work as the socket knows it.
-fn own(work: Box<dyn Batch>) -> Box<Work> {
+/// Downcasts to the socket's own type.
+fn downcast(work: Box<dyn Batch>) -> Box<Work> {
     let any: Box<dyn Any> = work;
     any.downcast().expect("a socket's fibers run sockets' work only")
 }

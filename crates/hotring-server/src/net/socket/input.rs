@@ -1,8 +1,8 @@
-//! What has arrived of a connection's requests and could not be run yet, in memory that is no larger than it has to
-//! be: the thread's buffer serves all connections in between.
+//! Input that could not run yet, kept in as little memory as possible: otherwise all connections
+//! share the thread's buffer.
 //!
-//! The start of a request that is long is kept in memory of the store, if there is any to be had: so its value
-//! need not be copied when all of it has come.
+//! The start of a long request goes into memory of the store if that is available, so that its
+//! value need not be copied once it is complete.
 
 use std::future::Future;
 use std::io;
@@ -15,20 +15,20 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use super::{LONG_TURN, READ_LEN};
 
-/// At least so much is asked for at one time of what comes behind a request's long argument.
+/// Least number of bytes to read beyond a request's long argument.
 const BEHIND: usize = 4 << 10;
 
 /// Bytes of requests.
 #[derive(Default)]
 pub(super) struct Input {
     held: Held,
-    /// So many of the first have been run; more than 0 only while the rest waits.
+    /// Bytes at the start that have run; more than 0 only while the rest waits.
     ran: usize,
 }
 
 enum Held {
     Own(Vec<u8>),
-    /// Nobody else has it, but for as long as a request of it is run.
+    /// Shared only while a request in it runs.
     Lent(Arc<Buffer>),
 }
 
@@ -39,7 +39,7 @@ impl Default for Held {
 }
 
 impl Input {
-    /// What has not been run.
+    /// The bytes that have not run.
     pub(super) fn bytes(&self) -> &[u8] {
         let all: &[u8] = match &self.held {
             Held::Own(bytes) => bytes,
@@ -56,7 +56,7 @@ impl Input {
         self.len() == 0
     }
 
-    /// Bytes that it has memory for, beyond those that it has.
+    /// Unused bytes of its memory.
     pub(super) fn free(&self) -> usize {
         match &self.held {
             Held::Own(bytes) => bytes.capacity() - self.len(),
@@ -72,7 +72,7 @@ impl Input {
         }
     }
 
-    /// The buffer that it lies in, if that is the store's.
+    /// The store's buffer that holds the bytes, if any.
     pub(super) fn buffer(&self) -> Option<&Arc<Buffer>> {
         match &self.held {
             Held::Own(_) => None,
@@ -80,11 +80,11 @@ impl Input {
         }
     }
 
-    /// Appends what has arrived.
+    /// Appends bytes that have arrived.
     pub(super) fn extend(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.held {
             Held::Own(own) => own.extend_from_slice(bytes),
-            Held::Lent(buffer) => alone(buffer)?.extend(bytes)?,
+            Held::Lent(buffer) => exclusive(buffer)?.extend(bytes)?,
         }
         Ok(())
     }
@@ -101,10 +101,12 @@ impl Input {
         }
     }
 
-    /// Makes room behind it, for most `READ_LEN` bytes or, of a long request, as many as it lacks. A request of `wanted`
-    /// bytes is what is waited for: growth follows the bytes that have arrived, and never only the length that a
-    /// client announces; that length is where it ends. The start of a request that lacks a long argument is moved into
-    /// memory of the store.
+    /// Reserves space for the next read: usually `READ_LEN` bytes, for a long request up to what it
+    /// still lacks.
+    ///
+    /// `wanted` is the length of the pending request. Growth must follow the bytes that have
+    /// arrived, never the announced length alone; that length only caps it. The start of a request
+    /// with a long argument moves into memory of the store.
     pub(super) fn make_room(
         &mut self,
         wanted: usize,
@@ -127,7 +129,7 @@ impl Input {
         }
     }
 
-    /// Reads into the room behind it; 0 at the end of the stream.
+    /// Reads into the reserved space; 0 at the end of the stream.
     pub(super) fn poll_fill<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,
@@ -138,7 +140,7 @@ impl Input {
         match &mut self.held {
             Held::Own(own) => std::pin::pin!(stream.read_buf(own)).poll(cx),
             Held::Lent(buffer) => {
-                let buffer = alone(buffer)?;
+                let buffer = exclusive(buffer)?;
                 let most = missing.clamp(BEHIND, LONG_TURN);
                 let mut room = ReadBuf::new(&mut buffer.spare(most)?[..most]);
                 ready!(Pin::new(stream).poll_read(cx, &mut room))?;
@@ -149,8 +151,9 @@ impl Input {
         }
     }
 
-    /// Drops what has been run now, and memory that the rest does not need. Where the rest will run bit by bit
-    /// (`rest_waits`), only once that is the shorter part: to move it each time would be quadratic.
+    /// Drops the bytes that have run, and memory that the rest does not need. If the rest will run
+    /// bit by bit (`rest_waits`), only once it is the shorter part: moving it each time would be
+    /// quadratic.
     pub(super) fn drop_ran(&mut self, consumed: usize, rest_waits: bool) {
         self.ran += consumed;
         let rest = self.bytes();
@@ -161,9 +164,10 @@ impl Input {
     }
 }
 
-/// The buffer, to be filled.
-fn alone(buffer: &mut Arc<Buffer>) -> io::Result<&mut Buffer> {
-    Arc::get_mut(buffer).ok_or_else(|| io::Error::other("a request's buffer is a value already"))
+/// The buffer, for filling.
+fn exclusive(buffer: &mut Arc<Buffer>) -> io::Result<&mut Buffer> {
+    Arc::get_mut(buffer)
+        .ok_or_else(|| io::Error::other("the buffer of a request is already a value of the store"))
 }
 
 #[cfg(test)]
@@ -195,7 +199,7 @@ mod tests {
         input.drop_ran((1 << 20) - 3, false);
         assert_eq!((input.bytes(), input.ran), (&b"xxx"[..], 0));
         assert!(input.free() < 100, "{} bytes", input.free());
-        // Nothing has run: it goes on to grow where it is.
+        // Nothing has run: it keeps growing in place.
         let mut input = Input { held: Held::Own(Vec::with_capacity(1000)), ran: 0 };
         input.extend(b"xxx").expect("it is its own");
         input.drop_ran(0, false);

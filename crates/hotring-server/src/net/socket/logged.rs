@@ -1,9 +1,9 @@
-//! The connections of a thread whose replies wait for the log.
+//! Connections of a thread whose replies wait for the write-ahead log.
 //!
-//! They wait here, and one task of the thread waits with the log for all of them: so the log's writer is woken once for
-//! many, and wakes the thread once when their records are safe. It asks the log when no other connection of the thread
-//! has anything to do, or when the first of them has waited for [`GATHER_MAX`]: a thread that is busy gathers more for
-//! each write or sync, one that is not asks at once.
+//! One task per thread waits for the log on behalf of all of them. So the log's writer is woken
+//! once for many connections, and wakes the thread once when their records are safe. The task asks
+//! the log when no other connection is ready, or when the first has waited for [`GATHER_MAX`]: a
+//! busy thread should_gather more connections per write or sync, an idle one asks at once.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
@@ -15,16 +15,16 @@ use super::yield_turn;
 use hotring_commands::host::clock;
 use hotring_commands::state::durability::Durability;
 
-/// How long the log is not asked while others are served.
+/// Longest time to gather connections before asking the log.
 const GATHER_MAX: Duration = Duration::from_micros(200);
 
-/// What a connection waits for.
+/// The wait of one connection.
 pub(super) struct Wait {
-    /// The record that the log must have reached before replies are sent.
+    /// The record that the log must reach before the replies are sent.
     lsn: Lsn,
-    /// There were other replies before.
+    /// Other replies were unsent before these.
     pub(super) has_others: bool,
-    /// The round in which the connection was added to those that wait.
+    /// The round in which the connection was added to the waiters.
     added: Option<u64>,
 }
 
@@ -34,30 +34,30 @@ impl Wait {
     }
 }
 
-/// Those that wait.
+/// The waiters of one thread.
 #[derive(Default)]
 pub(crate) struct Waiting {
     waiting: RefCell<Vec<(Lsn, Waker)>>,
-    /// Counts how often some of them were woken.
+    /// Incremented whenever some waiters are woken.
     round: Cell<u64>,
-    /// The task that waits for all, if it is to be told of more.
+    /// The task that waits for all, if it must be woken for new waiters.
     task: Cell<Option<Waker>>,
-    /// Counts how often connections had a turn.
+    /// Counts turns of the thread's connections.
     turns: Cell<u64>,
-    /// Since when the first waits of whom the log knows nothing.
+    /// When the first waiter arrived that the log has not been asked for.
     since: Cell<Option<Instant>>,
-    /// The turns so far when it was last looked.
+    /// `turns` at the last check.
     seen: Cell<Option<u64>>,
 }
 
 impl Waiting {
-    /// A connection has its turn.
+    /// Records that a connection has its turn.
     pub(super) fn count_turn(&self) {
         self.turns.set(self.turns.get() + 1);
     }
 
-    /// Ready once what the connection waits for is as safe as the settings want, or with the reason why it never
-    /// will be.
+    /// Ready once the connection's record is as safe as the settings require, or with the reason
+    /// why it never will be.
     pub(super) fn poll(
         &self,
         durability: &Durability,
@@ -70,7 +70,8 @@ impl Waiting {
         if let Some(trouble) = durability.trouble() {
             return Poll::Ready(Err(trouble));
         }
-        // Who was woken is no longer there; who was not is, even if others were, and is then there once more.
+        // A waiter that was woken is no longer in the list. One that was not is still there after a
+        // round that woke others, and is then listed twice, which is harmless.
         if wait.added != Some(self.round.get()) {
             wait.added = Some(self.round.get());
             self.waiting.borrow_mut().push((wait.lsn, waker.clone()));
@@ -85,7 +86,7 @@ impl Waiting {
         Poll::Pending
     }
 
-    /// The thread's task: wakes connections as the log gets along, or when there is trouble.
+    /// The thread's task: wakes connections as the log advances, or on trouble.
     pub(crate) async fn wake_all(&self, durability: &Durability) {
         std::future::poll_fn(|cx| self.poll_all(durability, cx)).await
     }
@@ -94,7 +95,7 @@ impl Waiting {
         loop {
             let first = self.waiting.borrow().iter().map(|(lsn, _)| *lsn).min();
             let Some(first) = first else { break };
-            if self.gathers() {
+            if self.should_gather() {
                 yield_turn(cx);
                 return Poll::Pending;
             }
@@ -109,8 +110,8 @@ impl Waiting {
         Poll::Pending
     }
 
-    /// Whether the log is not to be asked yet for those of whom it knows nothing.
-    fn gathers(&self) -> bool {
+    /// Whether to go on gathering waiters before asking the log.
+    fn should_gather(&self) -> bool {
         let Some(since) = self.since.get() else { return false };
         let turns = Some(self.turns.get());
         let is_busy = self.seen.replace(turns) != turns;
@@ -139,7 +140,7 @@ mod tests {
 
     const CONNECTIONS: usize = 20;
 
-    /// What a thread has, as far as it matters here.
+    /// The parts of a thread that matter here.
     struct Fixture {
         memory: Memory,
         log: Arc<Log>,
@@ -147,7 +148,7 @@ mod tests {
         waiting: Waiting,
     }
 
-    /// Ends the writer, also if the test has failed.
+    /// Closes the log so that the writer ends, even if the test has failed.
     struct Closes<'a>(&'a Log);
 
     impl Drop for Closes<'_> {
@@ -165,7 +166,7 @@ mod tests {
             Rc::new(Fixture { memory, log, durability, waiting: Waiting::default() })
         }
 
-        /// A connection that has written something, until it knows what became of that.
+        /// A connection that has written a record, until it knows the outcome.
         async fn write(self: Rc<Self>) -> Result<(), Trouble> {
             let mut records = Records::new();
             records.push(&Effect::Clear);
@@ -190,7 +191,7 @@ mod tests {
             });
         }
 
-        /// Runs a thread, and the log's writer beside it.
+        /// Runs a thread with a log writer beside it.
         fn run_with_writer(self: &Rc<Self>, future: impl Future<Output = ()>) {
             let (disk, begun) = (Arc::new(self.memory.clone()), Recovered::nothing(1));
             let options = Options::new([1; 16]);
@@ -221,8 +222,8 @@ mod tests {
                 connection.await.unwrap().unwrap();
             }
         });
-        // The segment's header and the log's end are written, too, and the writer may have come by itself in between.
-        // ORDERING: Relaxed, as above.
+        // The segment's header and the log's end are written too, and the writer may have run on
+        // its own in between. ORDERING: Relaxed, as above.
         assert!(writes.load(Ordering::Relaxed) <= 5, "{writes:?} writes");
     }
 
@@ -234,14 +235,14 @@ mod tests {
             let begun = Instant::now();
             while connections.iter().any(|connection| !connection.is_finished()) {
                 fixture.waiting.count_turn();
-                assert!(begun.elapsed() < Duration::from_secs(10), "nobody has asked the log");
+                assert!(begun.elapsed() < Duration::from_secs(10), "the log was not asked");
                 yield_now().await;
             }
         });
     }
 
     #[test]
-    fn all_that_wait_are_told_of_trouble() {
+    fn all_waiters_learn_of_trouble() {
         let fixture = Fixture::new();
         fixture.memory.fail(Step::Write, 0, 1, ErrorKind::Other);
         fixture.run_with_writer(async {
@@ -252,10 +253,11 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_follows_a_change_of_the_setting() {
+    fn waiters_follow_a_change_of_the_setting() {
         let fixture = Fixture::new();
         fixture.log.set_when(When::Synced);
-        // Nobody writes: what was handed over is safe once that is enough.
+        // No writer runs: records that were handed over are safe once the setting says that this is
+        // enough.
         fixture.run(async {
             let connections = fixture.connections();
             for _ in 0..10 {

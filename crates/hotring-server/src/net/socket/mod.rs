@@ -1,19 +1,17 @@
 //! Drives one connection: reads into the thread's buffer, feeds the executor, writes the replies.
 //!
-//! A connection owns memory only while something is unfinished: `input` holds the start of a request
-//! whose rest has not come, `unsent` holds replies that the kernel would not take. In between, all
+//! A connection owns memory only while something is unfinished: `input` holds the start of an
+//! incomplete request, `unsent` the replies that the kernel would not take. Otherwise all
 //! connections of a thread share one read buffer and one reply buffer.
 //!
-//! Back-pressure follows from that: while `unsent` is above the soft limit the connection is not
-//! read, so that the client's own send buffer fills up and it has to read its replies first.
+//! That gives back-pressure: while `unsent` is above the soft limit the connection is not read, so
+//! the client's send buffer fills up and the client must read its replies first.
 //!
-//! A connection that has given a wrong password is neither read nor written for a while (`held`).
-//!
-//! A connection whose replies acknowledge writes sends them when the log has these, and runs nothing until then
-//! (`logged.rs`).
-//!
-//! A connection whose command waits for a key (`wait`) is read, so that its end is noticed, but runs
-//! nothing until that command has its reply.
+//! * After a wrong password a connection is neither read nor written for a while (`held`).
+//! * Replies that acknowledge writes are sent only once the log has the records; until then the
+//!   connection runs nothing (`logged.rs`).
+//! * While a command waits for a key (`wait`) the connection is read, to notice its end, but runs
+//!   nothing until that command has its reply.
 
 mod batch;
 mod input;
@@ -34,7 +32,7 @@ use hotring_log::{Lsn, Trouble};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use batch::{Away, Stopped, What, Work};
+use batch::{Away, Job, Stopped, Work};
 use hotring_commands::commands::pubsub::leave_all;
 use hotring_commands::exec::Conversation;
 use hotring_commands::host::clock;
@@ -48,41 +46,43 @@ use input::Input;
 use output::Output;
 use wait::Alarm;
 
-/// Size of a thread's read buffer. A full one holds about 1,500 small requests; twice as much did
-/// not run faster.
+/// Size of a thread's read buffer. A full one holds about 1,500 small requests; twice the size was
+/// not faster.
 const READ_LEN: usize = 64 << 10;
 
-/// Up to this length the start of a request is copied to the front of the thread's buffer, so that
-/// the connection needs no large buffer of its own; above it, the rest is read where the start is.
+/// Up to this length, the start of a request is copied to the front of the thread's buffer, so that
+/// the connection needs no large buffer of its own. Above it, the rest is read into the
+/// connection's buffer.
 const CARRIED_MAX: usize = 4 << 10;
 
-/// A reply buffer that has grown past this is given back after use.
+/// A reply buffer that has grown past this is freed after use.
 const REPLY_KEPT_MAX: usize = 1 << 20;
 
-/// Bytes that are read of a long request at one time, and sent of a long reply before others have a turn.
+/// Bytes that are read of a long request, or sent of a long reply, before other connections have a
+/// turn.
 const LONG_TURN: usize = 256 << 10;
 
-/// Benches that a thread keeps once their batches are done.
-const BENCHES_KEPT: usize = 4;
+/// Idle runners that a thread keeps.
+const RUNNERS_KEPT: usize = 4;
 
-/// What all connections of one thread share.
+/// State shared by all connections of one thread.
 pub(crate) struct Thread {
-    /// The shared part of the server.
+    /// The shared state of the server.
     pub server: Arc<Server>,
-    /// Which thread this is.
+    /// The index of the thread.
     pub index: usize,
-    /// Set when the server ends: finish what has arrived, then close.
+    /// Set when the server stops: finish what has arrived, then close.
     pub finishing: Cell<bool>,
-    /// Where batches run that nobody uses at this moment.
-    benches: RefCell<Vec<Bench>>,
+    /// Idle runners.
+    runners: RefCell<Vec<Runner>>,
     /// Batches that have stopped in the middle.
     stopped: Cell<usize>,
-    /// The connections that wait for the log.
+    /// Connections that wait for the log.
     logged: logged::Waiting,
 }
 
-/// A stack and what belongs to a batch on it.
-struct Bench {
+/// A fiber and the state of the batch on it.
+struct Runner {
     fiber: Fiber,
     work: Box<Work>,
 }
@@ -91,49 +91,49 @@ impl Thread {
     /// The state of thread `index`.
     pub(crate) fn new(server: Arc<Server>, index: usize, seed: u64) -> Self {
         let work = Work::new(&server, index, seed);
-        let benches = RefCell::new(vec![Bench { fiber: Fiber::new(), work }]);
+        let runners = RefCell::new(vec![Runner { fiber: Fiber::new(), work }]);
         Thread {
             server,
             index,
             finishing: Cell::new(false),
-            benches,
+            runners,
             stopped: Cell::new(0),
             logged: logged::Waiting::default(),
         }
     }
 
-    /// One that is free, or one more: only while others have stopped in the middle.
-    fn bench(&self) -> Bench {
-        let free = self.benches.borrow_mut().pop();
+    /// Takes an idle runner, or makes one: needed only while batches have stopped in the middle.
+    fn runner(&self) -> Runner {
+        let free = self.runners.borrow_mut().pop();
         free.unwrap_or_else(|| {
             let seed = clock::unix_ms() ^ self.stopped.get() as u64;
-            Bench { fiber: Fiber::new(), work: Work::new(&self.server, self.index, seed) }
+            Runner { fiber: Fiber::new(), work: Work::new(&self.server, self.index, seed) }
         })
     }
 
-    fn give_back(&self, bench: Bench) {
-        let mut benches = self.benches.borrow_mut();
-        if benches.len() < BENCHES_KEPT {
-            benches.push(bench);
+    fn give_back(&self, runner: Runner) {
+        let mut runners = self.runners.borrow_mut();
+        if runners.len() < RUNNERS_KEPT {
+            runners.push(runner);
         }
     }
 
-    /// Uses a bench's work for what is no batch, and never waits.
+    /// Uses a runner's state outside a batch. `f` must not wait.
     fn with_work<R>(&self, f: impl FnOnce(&mut Work) -> R) -> R {
-        let mut bench = self.bench();
-        let result = f(&mut bench.work);
-        self.give_back(bench);
+        let mut runner = self.runner();
+        let result = f(&mut runner.work);
+        self.give_back(runner);
         result
     }
 
-    /// Wakes connections once the log has what their replies acknowledge. A task that never ends.
+    /// Wakes connections once the log has the records that their replies acknowledge. Never ends.
     pub(crate) async fn wake_logged(&self) {
         self.logged.wake_all(&self.server.durability).await;
     }
 
-    /// Gives back memory that commands have removed.
+    /// Reclaims memory that commands have removed.
     pub(crate) fn collect(&self) {
-        self.benches.borrow_mut().iter_mut().for_each(|bench| bench.work.executor.collect());
+        self.runners.borrow_mut().iter_mut().for_each(|runner| runner.work.executor.collect());
     }
 }
 
@@ -142,21 +142,21 @@ pub(crate) struct Socket<S> {
     stream: S,
     thread: Rc<Thread>,
     conversation: Away<Conversation>,
-    /// The stack of its batch that has stopped in the middle.
+    /// Its batch that has stopped in the middle.
     stopped: Option<Stopped>,
-    /// The start of a request whose rest has not come, or what has come behind a wait.
+    /// The start of an incomplete request, or input that arrived behind a wait.
     input: Input,
-    /// `input` may hold complete requests, which wait for room in the output or for their turn.
+    /// `input` may hold complete requests, which wait for output space or for their turn.
     stalled: bool,
     /// Replies that the kernel has not taken yet.
     unsent: Output,
-    /// The last record of what the connection's requests have done, if no reply has said so yet.
-    owed: Option<Lsn>,
-    /// Replies that are not sent before the log has what they acknowledge.
+    /// The last record of the connection's requests that no reply has acknowledged yet.
+    unacknowledged: Option<Lsn>,
+    /// Replies that must not be sent before the log has what they acknowledge.
     logged: Option<logged::Wait>,
-    /// Nothing is sent and nothing read until then.
+    /// Until then the connection is neither read nor written.
     held: Option<Pin<Box<Sleep>>>,
-    /// Of a wait that has been looked at.
+    /// The timer of the current wait.
     alarm: Option<Alarm>,
     waker_known: bool,
 }
@@ -169,8 +169,9 @@ impl<S> Socket<S> {
     }
 }
 
-/// Has the task go on after the others that are ready, those among them that nobody knows yet to be ready: a task
-/// that only wakes itself goes on many times before the runtime looks for these.
+/// Reschedules the task behind all others that are ready, including those whose readiness the
+/// runtime has not polled yet. A task that only wakes itself runs many times before the runtime
+/// polls for them.
 fn yield_turn(cx: &mut Context<'_>) {
     let asked = std::pin::pin!(tokio::task::yield_now()).poll(cx);
     debug_assert!(asked.is_pending(), "the first time it always is");
@@ -178,7 +179,7 @@ fn yield_turn(cx: &mut Context<'_>) {
 
 impl<S> Drop for Socket<S> {
     fn drop(&mut self) {
-        // What its batch has is gone with the thread otherwise.
+        // A batch that has taken the conversation is lost with the thread otherwise.
         if !self.conversation.is_away() {
             self.leave();
         }
@@ -196,7 +197,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             input: Input::default(),
             stalled: false,
             unsent: Output::default(),
-            owed: None,
+            unacknowledged: None,
             logged: None,
             held: None,
             alarm: None,
@@ -205,14 +206,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     /// Serves the connection until it ends.
-    #[expect(clippy::manual_async_fn, reason = "its future would have room for the socket twice")]
+    #[expect(clippy::manual_async_fn, reason = "its future would hold the socket twice")]
     pub(crate) fn serve(mut self) -> impl Future<Output = ()> {
         async move {
             let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
-            // Before its client can see the end: who does finds the connection gone.
+            // Before the client can see the end: whoever sees it finds the connection gone.
             self.leave();
             if ended.is_ok() {
-                // Says in TLS that this is the end; to who does not listen it is not said.
+                // Send TLS close_notify; skip it if the peer is gone.
                 let mut say = |cx: &mut Context<'_>| Pin::new(&mut self.stream).poll_shutdown(cx);
                 let _ = std::future::poll_fn(|cx| Poll::Ready(say(cx))).await;
             }
@@ -230,14 +231,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             self.waker_known = true;
         }
         self.thread.logged.count_turn();
-        // Whatever is wanted of the connection, its batch comes to its end first.
+        // Before anything else, a stopped batch must finish.
         if self.stopped.is_some() {
             ready!(self.poll_stopped(cx))?;
         }
         loop {
             let signals = self.conversation.client.shared.signals();
             if signals & (KILLED | OVERFLOWED | USERS_CHANGED) != 0
-                && let Some(end) = self.heed(signals)
+                && let Some(end) = self.obey_signals(signals)
             {
                 return Poll::Ready(end);
             }
@@ -248,10 +249,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 return Poll::Pending;
             }
             let blocked = self.poll_send(cx)?.is_pending();
-            // Who is to be closed may have lost the right to them.
+            // A connection that is being closed may have lost its right to messages.
             let is_closing = self.conversation.client.closing.is_some();
             if signals & MESSAGES != 0 && !blocked && !is_closing {
-                // They are the next thing to send.
+                // Messages are sent next.
                 self.conversation.client.shared.fetch(self.unsent.bytes());
                 self.publish_lengths();
                 continue;
@@ -267,7 +268,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             if self.stalled {
                 ready!(self.run_own(cx))?;
                 if self.stalled {
-                    // Let the other connections have a turn.
+                    // Give other connections a turn.
                     yield_turn(cx);
                     return Poll::Pending;
                 }
@@ -281,13 +282,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             match received {
                 Poll::Ready(Ok(0)) => self.conversation.client.closing = Some(Closing::Asked),
                 Poll::Ready(Ok(n)) if n >= READ_LEN - CARRIED_MAX => {
-                    // More is probably there already: let the other connections have a turn.
+                    // More has probably arrived: give other connections a turn.
                     yield_turn(cx);
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                // All that had arrived before the end was announced is done.
+                // Everything that arrived before the stop is done.
                 Poll::Pending if self.thread.finishing.get() => {
                     self.conversation.client.closing = Some(Closing::Killed);
                 }
@@ -296,8 +297,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
     }
 
-    /// Does what others want of the connection; Some if that is its end.
-    fn heed(&mut self, signals: u8) -> Option<io::Result<()>> {
+    /// Acts on signals from other threads; Some if the connection must end.
+    fn obey_signals(&mut self, signals: u8) -> Option<io::Result<()>> {
         if signals & KILLED != 0 {
             return Some(Ok(()));
         }
@@ -308,7 +309,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         (!stays).then_some(Ok(()))
     }
 
-    /// Whether the time of a wrong password goes on.
+    /// Whether the delay after a wrong password is still running.
     fn is_held(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(sleep) = &mut self.held else { return false };
         let goes_on = sleep.as_mut().poll(cx).is_pending() && !self.thread.finishing.get();
@@ -323,8 +324,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.thread.with_work(|work| client.output_soft_max(work.executor.config()))
     }
 
-    /// Waits until what the unsent replies acknowledge is as safe as the settings want. Meanwhile nothing more of
-    /// the connection runs, and others do.
+    /// Waits until the records that the unsent replies acknowledge are as safe as the settings
+    /// require. Meanwhile the connection runs nothing; others do.
     fn poll_logged(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(wait) = &mut self.logged else { return Poll::Ready(()) };
         let Thread { server, logged, .. } = &*self.thread;
@@ -339,9 +340,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Poll::Ready(())
     }
 
-    /// What was done is not logged: its client is told so instead of what was to be said, and nothing else, as nobody
-    /// knows how many replies say that something was done.
-    /// Behind others, of which a part may have been sent, there is no place for that.
+    /// Replaces the replies with an error because the log failed, and closes the connection: the
+    /// replies may acknowledge writes that are not logged. Without `trouble`, when other replies
+    /// may be partly sent, there is no place for an error.
     #[cold]
     fn take_back(&mut self, trouble: Option<&Trouble>) {
         self.unsent = Output::default();
@@ -361,7 +362,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let mut turn = 0;
         while let Some(next) = self.unsent.next() {
             if turn >= LONG_TURN && self.unsent.lent() > 0 {
-                // Let the other connections have a turn.
+                // Give other connections a turn.
                 yield_turn(cx);
                 return Poll::Pending;
             }
@@ -373,19 +374,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             self.count_sent(n);
             self.unsent.advance(n);
             self.publish_lengths();
-            // A client that is busy fetching a large reply is not idle.
+            // A client that is fetching a large reply is not idle.
             self.conversation.client.shared.active_at.store(clock::unix_ms(), Ordering::Relaxed);
         }
         if self.unsent.end() {
             self.publish_lengths();
-            // What came after those replies' requests was not read meanwhile.
+            // Input behind those replies' requests was not read meanwhile.
             self.wait_for_request(clock::unix_ms(), true);
         }
-        // TLS may have kept a part to itself. Other streams have nothing to do here.
+        // TLS may have buffered a part. Other streams have nothing to flush.
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Reads once and runs what has become complete; 0 at the end of the stream.
+    /// Reads once and runs the requests that are complete; 0 at the end of the stream.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.input.len() > CARRIED_MAX {
             self.poll_receive_own(cx)
@@ -394,31 +395,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
     }
 
-    /// Reads into the thread's buffer, behind the unfinished start of a request if there is one.
+    /// Reads into the thread's buffer, behind the start of an incomplete request if there is one.
     fn poll_receive_shared(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut bench = self.thread.bench();
+        let mut runner = self.thread.runner();
         let carried = self.input.len();
-        let mut buffer = ReadBuf::new(&mut bench.work.read[carried..]);
+        let mut buffer = ReadBuf::new(&mut runner.work.read[carried..]);
         let read = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
         let n = buffer.filled().len();
         if n == 0 || read.is_pending() {
-            self.thread.give_back(bench);
+            self.thread.give_back(runner);
             return read.map_ok(|()| 0);
         }
-        bench.work.read[..carried].copy_from_slice(self.input.bytes());
-        bench.work.now = self.received(n);
-        bench.work.what = What::Shared { len: carried + n };
-        ready!(self.run(bench, cx))?;
+        runner.work.read[..carried].copy_from_slice(self.input.bytes());
+        runner.work.now = self.received(n);
+        runner.work.job = Job::Shared { len: carried + n };
+        ready!(self.run(runner, cx))?;
         Poll::Ready(Ok(n))
     }
 
-    /// Keeps what was not consumed.
+    /// Keeps the bytes that were not consumed.
     fn keep_input(&mut self, left: &[u8]) {
         self.input.keep(left);
         self.publish_lengths();
     }
 
-    /// Reads behind a long unfinished request, in its own buffer.
+    /// Reads behind a long incomplete request, in its own buffer.
     fn poll_receive_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let wanted = self.conversation.input_len_wanted();
         let thread = self.thread.clone();
@@ -429,7 +430,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             return Poll::Ready(Ok(0));
         }
         self.received(n);
-        // What has stopped may hold keys, for which this would wait.
+        // A stopped batch may hold keys, and this would wait for them.
         if self.input.buffer().is_some() && thread.stopped.get() == 0 {
             thread.with_work(|work| work.executor.make_room(n));
         }
@@ -445,28 +446,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     /// Runs the requests in the connection's own buffer.
     fn run_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut bench = self.thread.bench();
-        bench.work.now = clock::unix_ms();
-        bench.work.what = What::Own(std::mem::take(&mut self.input));
-        self.run(bench, cx)
+        let mut runner = self.thread.runner();
+        runner.work.now = clock::unix_ms();
+        runner.work.job = Job::Own(std::mem::take(&mut self.input));
+        self.run(runner, cx)
     }
 
-    /// Notes since when the rest of a request is waited for, so that nobody keeps one open for ever.
-    /// While replies are unsent the client may be unable to send, and is not made to hurry; while its
-    /// command waits for a key, what comes behind is not looked at.
-    fn wait_for_request(&self, now: u64, anew: bool) {
+    /// Records since when the rest of a request is awaited, so that a client cannot keep one open
+    /// for ever. The time does not run while replies are unsent, as the client may be unable to
+    /// send, nor while its command waits for a key, as later input is not read.
+    fn wait_for_request(&self, now: u64, restart: bool) {
         let is_free = !self.stalled && self.conversation.client.wait().is_none();
         let waits = !self.input.is_empty() && is_free && self.unsent.is_empty();
         let since = &self.conversation.client.shared.request_since;
         // ORDERING: Relaxed, compared with a timeout.
         if !waits {
             since.store(0, Ordering::Relaxed);
-        } else if anew || since.load(Ordering::Relaxed) == 0 {
+        } else if restart || since.load(Ordering::Relaxed) == 0 {
             since.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Notes that bytes have come; returns the time.
+    /// Records that bytes have arrived; returns the time.
     fn received(&mut self, n: usize) -> u64 {
         let now = clock::unix_ms();
         // ORDERING: Relaxed, shown to people and compared with the idle timeout.
@@ -487,10 +488,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         counters.output_bytes.add(n as u64);
     }
 
-    /// Sends the replies of a batch with one write; what the kernel does not take stays in `unsent`.
+    /// Sends the replies of a batch with one write; what the kernel does not take stays in
+    /// `unsent`.
     fn send_replies(&mut self, cx: &mut Context<'_>, work: &mut Work) -> io::Result<()> {
-        // Also where nothing is said of it now: a later reply may tell that all before it was done.
-        self.owed = work.executor.take_logged().max(self.owed);
+        // Even without a reply now: a later reply may acknowledge everything before it.
+        self.unacknowledged = work.executor.take_logged().max(self.unacknowledged);
         match self.conversation.client.closing {
             Some(Closing::OutputLimit) => {
                 work.give_back_replies();
@@ -502,7 +504,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             }
             _ => {}
         }
-        // Also where the reply is not wanted.
+        // Even if the reply is suppressed.
         let penalty = std::mem::take(&mut self.conversation.client.penalty);
         if !penalty.is_zero() {
             self.held = Some(Box::pin(tokio::time::sleep(penalty)));
@@ -511,7 +513,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             work.give_back_replies();
             return Ok(());
         }
-        if let Some(lsn) = self.owed.take()
+        if let Some(lsn) = self.unacknowledged.take()
             && !self.thread.server.durability.has_reached(lsn)
         {
             self.logged = Some(logged::Wait::new(lsn, !self.unsent.is_empty()));
@@ -563,7 +565,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     fn over_output_limit(&self) -> io::Error {
         self.counters().output_limit_closed.add(1);
-        self.over_limit("more is waiting to be sent than output-buffer-hard-limit, or subscriber-output-buffer-limit")
+        self.over_limit(
+            "unsent replies exceed output-buffer-hard-limit or subscriber-output-buffer-limit",
+        )
     }
 
     fn over_limit(&self, what: &'static str) -> io::Error {

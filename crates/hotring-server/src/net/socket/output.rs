@@ -1,33 +1,33 @@
-//! Replies that the kernel has not taken yet: bytes, and long values that are sent from where they lie.
+//! Replies that the kernel has not taken yet: bytes, and long values sent without a copy.
 
 use std::collections::VecDeque;
 
 use hotring_commands::state::lent::Attached;
 
-/// So much of a long value is handed over at one time: the kernel copies it, and others wait meanwhile.
+/// Most bytes of a long value per write: the kernel copies them while other connections wait.
 const PART_LEN: usize = 256 << 10;
 
-/// What is to be sent.
+/// The unsent output of a connection.
 #[derive(Default)]
 pub(super) struct Output {
     bytes: Vec<u8>,
     sent: usize,
-    /// Rarely there.
-    attached: Option<Box<Lying>>,
+    /// Rarely present.
+    attached: Option<Box<Attachments>>,
 }
 
 /// Values between the bytes.
 #[derive(Default)]
-struct Lying {
+struct Attachments {
     all: VecDeque<Attached>,
-    /// Bytes of the first that have been sent.
+    /// Bytes of the first value that have been sent.
     sent: usize,
-    /// Of all, bytes that have not.
+    /// Unsent bytes of all values.
     len: usize,
 }
 
 impl Output {
-    /// How much is to be sent.
+    /// Unsent bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() - self.sent + self.lent()
     }
@@ -36,41 +36,41 @@ impl Output {
         self.len() == 0
     }
 
-    /// Of that, bytes of values, whose memory the store counts.
+    /// Unsent bytes of values; the store counts their memory.
     pub(super) fn lent(&self) -> usize {
-        self.attached.as_ref().map_or(0, |lying| lying.len)
+        self.attached.as_ref().map_or(0, |values| values.len)
     }
 
-    /// Bytes of memory that are its own.
+    /// Bytes of memory that the store does not count.
     pub(super) fn own_memory(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Its part of the memory of values.
+    /// This connection's share of the memory of the values.
     pub(super) fn shared_memory(&self) -> usize {
-        let lying = self.attached.as_ref();
-        lying.map_or(0, |lying| lying.all.iter().map(|value| value.block.fair_share()).sum())
+        let values = self.attached.as_ref();
+        values.map_or(0, |values| values.all.iter().map(|value| value.block.fair_share()).sum())
     }
 
-    /// The bytes, to append some.
+    /// The byte buffer, for appending.
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         self.drop_sent();
         &mut self.bytes
     }
 
-    /// Drops what has been sent, once that is more than half: who always has something unsent would never end
-    /// to grow.
+    /// Drops sent bytes once they are more than half: the buffer of a connection that always has
+    /// something unsent would grow without end.
     fn drop_sent(&mut self) {
         if self.sent > self.bytes.len() / 2 {
             self.bytes.drain(..self.sent);
             self.bytes.shrink_to(2 * self.bytes.len());
-            let all = self.attached.iter_mut().flat_map(|lying| &mut lying.all);
+            let all = self.attached.iter_mut().flat_map(|values| &mut values.all);
             all.for_each(|value| value.at -= self.sent);
             self.sent = 0;
         }
     }
 
-    /// Appends replies of which so many bytes have been sent, and their values.
+    /// Appends replies of which `sent` bytes have been sent, and their values.
     pub(super) fn extend(&mut self, replies: &[u8], sent: usize, attached: &mut Vec<Attached>) {
         self.drop_sent();
         let start = self.bytes.len();
@@ -78,56 +78,57 @@ impl Output {
         if attached.is_empty() {
             return;
         }
-        let lying = self.attached.get_or_insert_default();
+        let values = self.attached.get_or_insert_default();
         for Attached { at, block } in attached.drain(..) {
-            lying.len += block.len();
-            lying.all.push_back(Attached { at: start + at - sent, block });
+            values.len += block.len();
+            values.all.push_back(Attached { at: start + at - sent, block });
         }
     }
 
-    /// As [`extend`](Self::extend) of an empty one, without a copy.
+    /// Like [`extend`](Self::extend) on an empty output, without a copy.
     pub(super) fn take(&mut self, replies: Vec<u8>, sent: usize) {
         debug_assert!(self.bytes.is_empty(), "nothing is before it");
         (self.bytes, self.sent) = (replies, sent);
     }
 
-    /// What is to be sent next, or a part of it.
+    /// The next bytes to send.
     pub(super) fn next(&self) -> Option<&[u8]> {
-        let end = match self.attached.as_ref().and_then(|lying| Some((lying, lying.all.front()?))) {
-            Some((lying, first)) if first.at == self.sent => {
-                let rest = &first.block[lying.sent..];
-                return Some(&rest[..rest.len().min(PART_LEN)]);
-            }
-            Some((_, first)) => first.at,
-            None => self.bytes.len(),
-        };
+        let end =
+            match self.attached.as_ref().and_then(|values| Some((values, values.all.front()?))) {
+                Some((values, first)) if first.at == self.sent => {
+                    let rest = &first.block[values.sent..];
+                    return Some(&rest[..rest.len().min(PART_LEN)]);
+                }
+                Some((_, first)) => first.at,
+                None => self.bytes.len(),
+            };
         (self.sent < end).then(|| &self.bytes[self.sent..end])
     }
 
-    /// Notes that `n` bytes of what was next have been sent.
+    /// Records that `n` bytes of `next` have been sent.
     pub(super) fn advance(&mut self, n: usize) {
         let at = self.sent;
-        let lying = self
+        let values = self
             .attached
             .as_mut()
-            .filter(|lying| lying.all.front().is_some_and(|first| first.at == at));
-        let Some(lying) = lying else {
+            .filter(|values| values.all.front().is_some_and(|first| first.at == at));
+        let Some(values) = values else {
             self.sent += n;
             return;
         };
-        lying.sent += n;
-        lying.len -= n;
-        if lying.all.front().is_some_and(|first| first.block.len() == lying.sent) {
-            lying.sent = 0;
-            // Others may have waited for its memory.
-            lying.all.pop_front();
-            if lying.all.is_empty() {
+        values.sent += n;
+        values.len -= n;
+        if values.all.front().is_some_and(|first| first.block.len() == values.sent) {
+            values.sent = 0;
+            // Frees its memory: writers may be waiting for it.
+            values.all.pop_front();
+            if values.all.is_empty() {
                 self.attached = None;
             }
         }
     }
 
-    /// Gives the memory back of what has been sent, if that is all; false if there was none.
+    /// Frees the buffers once everything is sent; false if there were none.
     pub(super) fn end(&mut self) -> bool {
         let was_any = !self.bytes.is_empty();
         if was_any {
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!((output.len(), output.lent()), (5 + 3 * LEN, 3 * LEN));
         assert!(output.bytes.len() <= 5, "what was sent is dropped");
         while let Some(next) = output.next() {
-            // By odd steps, as a kernel takes them.
+            // Odd steps, as a kernel takes them.
             let n = next.len().min(100_003);
             sent.extend_from_slice(&next[..n]);
             output.advance(n);

@@ -1,9 +1,8 @@
-//! A connection that waits for a key, or for the end of a pause: when to look, when to give up, and what to do
-//! with what its client sends meanwhile.
+//! Waits of a connection for a key, the log or the end of a client pause.
 //!
-//! The task is woken by the write that changes the key (through `ClientShared`), by who ends the wait, by the
-//! timer, and by whatever the client sends: the end of the stream ends the wait. Requests are kept unread of, and
-//! run after the reply.
+//! The task is woken by the write that changes the key (through `ClientShared`), by a command that
+//! ends the wait, by the timer, and by input: the end of the stream ends the wait. Requests that
+//! arrive meanwhile are kept and run after the reply.
 
 use std::future::Future;
 use std::io;
@@ -15,21 +14,21 @@ use hotring_store::Watched;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use super::{Socket, What};
+use super::{Job, Socket};
 use hotring_commands::exec::{Conversation, Executor, WaitEnd};
 use hotring_commands::host::clock;
 use hotring_commands::state::client::Wait;
 
-/// When a wait is looked at again, if nothing else wakes the task.
+/// The timer of a wait.
 pub(super) struct Alarm {
-    /// When it is given up.
+    /// When the wait times out.
     deadline: Option<Instant>,
     sleep: Pin<Box<Sleep>>,
 }
 
 impl Alarm {
     fn new(limit: Option<Duration>) -> Self {
-        // So late a moment that there is no such time is never.
+        // A limit beyond the range of the clock means never.
         let deadline = limit.and_then(|limit| clock::monotonic().checked_add(limit));
         Alarm { deadline, sleep: Box::pin(tokio::time::sleep(Duration::ZERO)) }
     }
@@ -47,7 +46,7 @@ impl Alarm {
                 Watched::Waiting { until } => until,
             };
             if conversation.client.shared.unblocked().is_some() {
-                // How, the end of the wait says.
+                // The end of the wait finds out how it was unblocked.
                 return Poll::Ready(WaitEnd::TimedOut);
             }
             let now = clock::monotonic();
@@ -66,7 +65,7 @@ impl Alarm {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
-    /// Goes on with a wait; ready when it has ended and its reply is on the way.
+    /// Polls the wait; ready when it has ended and its reply is on the way.
     pub(super) fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(wait) = self.conversation.client.wait() else { return Poll::Ready(Ok(())) };
         let thread = self.thread.clone();
@@ -83,13 +82,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             }
         };
         self.alarm = None;
-        let mut bench = thread.bench();
-        bench.work.now = clock::unix_ms();
-        bench.work.what = What::EndWait(end);
-        self.run(bench, cx)
+        let mut runner = thread.runner();
+        runner.work.now = clock::unix_ms();
+        runner.work.job = Job::EndWait(end);
+        self.run(runner, cx)
     }
 
-    /// Reads once and keeps what has come until the wait is over; 0 at the end of the stream.
+    /// Reads once and keeps the bytes until the wait is over; 0 at the end of the stream.
     pub(super) fn poll_receive_behind(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let thread = self.thread.clone();
         let (stream, input) = (&mut self.stream, &mut self.input);
@@ -108,7 +107,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             self.publish_lengths();
             self.check_input_limit(max)?;
         } else {
-            // What is unsent may take its client long to fetch, or for ever: that is no wait.
+            // The client may fetch unsent replies slowly or never; that must not count as waiting
+            // for a key.
             self.conversation.client.end_wait(clock::unix_ms());
         }
         Poll::Ready(Ok(n))

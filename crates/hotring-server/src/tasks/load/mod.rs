@@ -1,4 +1,5 @@
-//! Reads a server's data at its start: the hottest part of the snapshot, the log, the rest of the snapshot.
+//! Loads a server's data at its start: the hottest part of the snapshot, then the log, then the
+//! rest of the snapshot.
 
 mod replay;
 #[cfg(test)]
@@ -23,14 +24,15 @@ use hotring_commands::state::loading::{LoadingStatus, Stage};
 use hotring_commands::state::server::Server;
 use hotring_commands::state::snapshots::Saved;
 
-/// The name of the thread that reads the rest.
+/// The name of the thread that loads the rest.
 const THREAD: &str = "hotring-load";
 
 /// Time between two lines about the progress.
-const TELL: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reads what must be there before anybody is answered, and starts the threads of the log. Another one reads the rest,
-/// if there is any. They all are returned, none if the server ends before. A disk that holds nothing gets the id.
+/// Loads what must be there before the first reply, starts the threads of the log, and one that
+/// loads the rest if there is any. Returns these threads; none if the server stops meanwhile. An
+/// empty disk gets the id.
 pub(crate) fn start(
     server: &Arc<Server>,
     disk: Arc<dyn Storage>,
@@ -39,7 +41,7 @@ pub(crate) fn start(
     let failed = |why: &dyn Display| StartError::new(format!("cannot start with the log: {why}"));
     let hottest = hottest(server, &*disk).map_err(|why| failed(&why))?;
     let Some((recovered, snapshot, aheads)) = hottest else {
-        tracing::info!("the server ends before its data is loaded");
+        tracing::info!("the server stops before its data is loaded");
         return Ok(Vec::new());
     };
     let (after, len) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.len()));
@@ -53,10 +55,10 @@ pub(crate) fn start(
     server.loading.reach(Stage::Hot);
     let LoadingStatus { records, since, .. } = server.loading.status();
     let (keys, ms) = (server.store.len(), clock::unix_ms().saturating_sub(since));
-    tracing::info!(keys, records, ms, "the hottest keys are served, the others are being loaded");
+    tracing::info!(keys, records, ms, "the hottest keys are served, loading the others");
     let server = server.clone();
     threads.push(spawn(THREAD, move || {
-        // What the panic has left behind is used no more.
+        // State that a panic leaves behind is not used again.
         let work = AssertUnwindSafe(|| rest(&server, &snapshot, &aheads));
         let done = catch_unwind(work).unwrap_or_else(|_| Err("its thread panicked".into()));
         if let Err(error) = done {
@@ -69,9 +71,9 @@ pub(crate) fn start(
     Ok(threads)
 }
 
-/// Reads what is not hot, unless the server ends.
+/// Loads the keys that are not hot, unless the server stops.
 fn rest(server: &Server, snapshot: &Snapshot, aheads: &[Ahead]) -> Result<(), Box<dyn Error>> {
-    // Only now: who asks for what is hot has not waited for it.
+    // Not earlier: requests for hot keys must not wait for it.
     server.store.expect(snapshot.items(), || server.is_stopping());
     read_snapshot(server, snapshot, ALL, &|session, effects, now| {
         session.replay_rest(effects, now, aheads)
@@ -82,7 +84,7 @@ fn rest(server: &Server, snapshot: &Snapshot, aheads: &[Ahead]) -> Result<(), Bo
     Ok(())
 }
 
-/// All is there: from here on writes are taken and logged.
+/// Ends loading: from here on writes are accepted and logged.
 fn end(server: &Server) {
     server.store.session().switch_log(true);
     server.loading.reach(Stage::All);
@@ -95,11 +97,11 @@ fn end(server: &Server) {
 
 type Hottest = (hotring_log::Recovered, Option<Snapshot>, Vec<Ahead>);
 
-/// Has the store do what the hottest part of the newest snapshot says, and then the log. None if the server ends before
-/// that is done.
+/// Replays the hottest part of the newest snapshot and then the log. None if the server stops
+/// meanwhile.
 fn hottest(server: &Server, disk: &dyn Storage) -> Result<Option<Hottest>, Box<dyn Error>> {
     if clean(disk)? > 0 {
-        tracing::warn!("a snapshot was not finished before the server ended: it is taken away");
+        tracing::warn!("removed a snapshot that an earlier server did not finish");
     }
     let snapshot = Snapshot::newest(disk)?;
     if let Some(snapshot) = &snapshot {
@@ -117,18 +119,18 @@ fn hottest(server: &Server, disk: &dyn Storage) -> Result<Option<Hottest>, Box<d
     if recovered.cut > 0 {
         tracing::warn!(
             bytes = recovered.cut,
-            "the log ended in the middle of a write, as after a crash: that end is cut off"
+            "the log ended in the middle of a write, as after a crash: the incomplete end is cut off"
         );
     }
-    // A crash may have come before that.
+    // A crash may have prevented this earlier.
     prune(disk, snapshot.as_ref().map_or(0, Snapshot::after))?;
     Ok(Some((recovered, snapshot, aheads)))
 }
 
-/// What is done with items.
+/// Applies the effects of a block.
 type Put<'a> = &'a (dyn Fn(&mut Session, &[Effect<'_>], u64) -> Result<(), UnknownForm> + Sync);
 
-/// Reads a snapshot up to this class, by as many threads as there are cores. If the server ends, so does this.
+/// Reads a snapshot up to this class, with one thread per core. Stops when the server stops.
 fn read_snapshot(
     server: &Server,
     snapshot: &Snapshot,
@@ -148,7 +150,7 @@ fn read_snapshot(
         };
         let threads: Vec<_> = (0..threads).map(|_| work()).collect();
         drop(done);
-        while all_done.recv_timeout(TELL) == Err(mpsc::RecvTimeoutError::Timeout) {
+        while all_done.recv_timeout(PROGRESS_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
             let percent = server.loading.status().percent() as u64;
             tracing::info!(percent, keys = server.store.len(), "reading the snapshot");
         }

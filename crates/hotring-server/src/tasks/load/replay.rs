@@ -1,5 +1,5 @@
-//! Reading the log: one thread reads and checks it, others do what it says. Each has the records of some keys, in their
-//! order.
+//! Replays the log: one thread reads and checks it, workers apply it. Each worker gets all records
+//! of its share of the keys, in order.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -12,29 +12,29 @@ use hotring_log::{
 };
 use hotring_store::{Ahead, Session, UnknownForm};
 
-use super::TELL;
+use super::PROGRESS_INTERVAL;
 use hotring_commands::host::clock;
 use hotring_commands::state::server::Server;
 
-/// Bytes that are handed over at once, and how often that may be ahead of who does it.
+/// Bytes per piece handed to a worker, and how many pieces may be queued.
 const PIECE_LEN: usize = 64 << 10;
 const PIECES: usize = 4;
 
-/// After so many records the clock is asked whether people are to be told how far it is.
+/// Records between two looks at the clock for the progress report.
 const LOOK_RECORDS: u64 = 1 << 14;
 
-/// What a worker gets.
+/// Work for a worker.
 enum Piece {
     Effects(Vec<u8>),
-    /// All keys are removed. Answered once all that came before is done.
+    /// All keys are removed. Acknowledged once everything before it is done.
     Clear(SyncSender<()>),
 }
 
-/// What was read, and for each part of the keys what the rest of the snapshot has to know.
+/// The state of the log, and for each worker what the rest of the snapshot must skip.
 pub(super) type Replayed = (Recovered, Vec<Ahead>);
 
-/// Has the store do what the log says behind a snapshot whose rest is not read yet. Returns for each part of the keys
-/// what that rest has to know; None if the server ends before that is done.
+/// Replays the log behind a snapshot whose rest is not read yet. Returns for each worker what that
+/// rest must skip; None if the server stops meanwhile.
 pub(super) fn replay(
     server: &Server,
     disk: &dyn Storage,
@@ -71,7 +71,7 @@ pub(super) fn replay(
     Ok(Some((recovered, aheads)))
 }
 
-/// Does what it is handed.
+/// Applies the pieces of one worker.
 fn work(
     mut session: Session,
     pieces: &Receiver<Piece>,
@@ -86,11 +86,11 @@ fn work(
                         unknown.get_or_insert(form);
                     }
                 });
-                debug_assert!(known.is_some(), "it has been packed a moment ago");
+                debug_assert!(known.is_some(), "it was packed by this process");
             }
             Piece::Clear(done) => {
                 ahead.clear();
-                // Who has asked waits for it.
+                // The reader waits for it unless it has panicked.
                 let _ = done.send(());
             }
         }
@@ -98,15 +98,15 @@ fn work(
     unknown.map_or(Ok(ahead), Err)
 }
 
-/// Reads the log and hands it out.
+/// Reads the log and distributes its records.
 struct Reader<'a> {
     server: &'a Server,
     session: Session,
-    /// One for each part of the keys, with what is to be handed over next.
+    /// For each worker its channel, and the bytes of the next piece.
     parts: Vec<(SyncSender<Piece>, Vec<u8>)>,
     scratch: Records,
-    told: Instant,
-    /// The server ends. Looked at once in a while.
+    reported: Instant,
+    /// The server is stopping. Checked with each piece.
     stops: bool,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
     fn new(server: &'a Server, pieces: Vec<SyncSender<Piece>>, started: Instant) -> Self {
         let parts = pieces.into_iter().map(|sender| (sender, Vec::new())).collect();
         let (session, scratch) = (server.store.session(), Records::new());
-        Reader { server, session, parts, scratch, told: started, stops: false }
+        Reader { server, session, parts, scratch, reported: started, stops: false }
     }
 
     fn run(
@@ -128,8 +128,8 @@ impl<'a> Reader<'a> {
             effects.iter().for_each(|effect| self.hand_out(effect));
             // ORDERING: Relaxed, a figure.
             self.server.loading.records.store(lsn - after, Ordering::Relaxed);
-            if lsn.is_multiple_of(LOOK_RECORDS) && self.told.elapsed() >= TELL {
-                self.told = clock::monotonic();
+            if lsn.is_multiple_of(LOOK_RECORDS) && self.reported.elapsed() >= PROGRESS_INTERVAL {
+                self.reported = clock::monotonic();
                 let keys = self.server.store.len();
                 tracing::info!(records = lsn - after, keys, "reading the log");
             }
@@ -160,12 +160,12 @@ impl<'a> Reader<'a> {
     fn send(&mut self, part: usize) {
         let (sender, packed) = &mut self.parts[part];
         let piece = std::mem::replace(packed, Vec::with_capacity(PIECE_LEN + PIECE_LEN / 4));
-        // It ends before only by a panic, which is noticed where it is joined.
+        // A worker ends early only by a panic, which is noticed when it is joined.
         let _ = sender.send(Piece::Effects(piece));
         self.stops = self.server.is_stopping();
     }
 
-    /// Removes all keys, while nobody does anything else.
+    /// Removes all keys while all workers stand still.
     fn clear(&mut self) {
         (0..self.parts.len()).for_each(|part| self.send(part));
         let (done, all_done) = sync_channel(self.parts.len());

@@ -1,5 +1,4 @@
-//! What clients of a server are told that is still reading what it has on its disk, and that nothing is lost by being
-//! early.
+//! Servers that are still loading: what their clients see, and that early requests lose nothing.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +18,7 @@ use crate::run::{Running, prepare, serve, start_with};
 use hotring_commands::settings::config::{Config, LogFormat, LogSettings};
 use hotring_commands::state::loading::LOADING;
 
-/// Closed or not: as long as it is, nothing is read behind it.
+/// A gate; while it is closed, nothing behind it can be read.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -34,13 +33,13 @@ impl Gate {
     }
 }
 
-/// A disk that can be held up: snapshots behind their first block, segments of the log behind their beginning.
+/// A disk with gates: in snapshots after the first block, in log segments after the beginning.
 #[derive(Clone, Default)]
 struct Gated {
     memory: Memory,
     gate: Gate,
     log_gate: Gate,
-    /// Reads of segments behind their beginning.
+    /// Reads of segments behind their gate.
     log_reads: Arc<AtomicU64>,
     /// Reading behind the gate of a snapshot panics.
     panics: Arc<AtomicBool>,
@@ -52,7 +51,7 @@ const LOG_HELD: u64 = 1 << 20;
 struct GatedFile {
     file: Arc<dyn File>,
     gate: Gate,
-    /// What is behind the gate: of a snapshot from its second block to its footer.
+    /// The bytes behind the gate: of a snapshot from the second block to the footer.
     held: std::ops::Range<u64>,
     reads: Arc<AtomicU64>,
     panics: Arc<AtomicBool>,
@@ -204,7 +203,7 @@ fn saved() -> Gated {
     for i in 0..COLD {
         assert_eq!(wire.say(&format!("SET cold:{i} {long}{i}")), "+OK");
     }
-    // So that they are on the list of hot keys.
+    // Puts the keys on the list of hot keys.
     for _ in 0..4_000 {
         assert_eq!(wire.get("hot"), "before");
         assert_eq!(wire.get("hot2"), "gone");
@@ -230,7 +229,7 @@ fn saved() -> Gated {
     disk
 }
 
-/// What all of it is, whenever it is there.
+/// Checks all data, once it is loaded.
 fn check_all(wire: &mut Wire) {
     let cold = |i: usize| format!("{}{i}", "x".repeat(1_000));
     for (key, value) in [("hot", "after"), ("cold:7", "anew"), ("cold:8", "back"), ("new", "1")] {
@@ -278,7 +277,7 @@ fn what_is_hot_is_served_while_the_rest_is_loaded() {
         "EVAL_RO return 0",
         "WAITKEY hot 100 =x",
         "GETDEL hot",
-        // What has expired is not to be removed by who looks at it.
+        // A look at an expired key must not remove it.
         "WATCH hot",
         "WATCH cold:11",
         "GET cold:11",
@@ -325,7 +324,7 @@ fn what_is_hot_is_served_while_the_rest_is_loaded() {
     wait_for("all is loaded", || running.is_loaded());
     assert_eq!(wire.info("loading").unwrap(), "0");
     assert_eq!(status(&running, "/readyz"), "200 ready");
-    // It expires now, and not before its time was known.
+    // It expires now, and not before its expiry time was known.
     wait_for("it is removed", || wire.say("DBSIZE") == format!(":{}", COLD - 3 + 2));
     check_all(&mut wire);
     assert_eq!(wire.say("INCR new"), ":2");
@@ -353,7 +352,7 @@ fn a_server_that_ends_while_it_loads_loses_nothing() {
     end(running);
 }
 
-/// A server that reads its log is asked to end.
+/// Stops a server that is reading its log.
 fn ends_before_it_has_read_its_log(name: &str, ask: fn(&Path)) {
     const MIB: usize = 1 << 20;
     let disk = Gated::default();
@@ -389,7 +388,7 @@ fn ends_before_it_has_read_its_log(name: &str, ask: fn(&Path)) {
     assert_eq!(content(), before);
 }
 
-/// Opens a gate at the end, also of a test that fails.
+/// Opens a gate on drop, even if the test fails.
 struct Opening<'a>(&'a Gate);
 
 impl Drop for Opening<'_> {
@@ -398,9 +397,9 @@ impl Drop for Opening<'_> {
     }
 }
 
-/// One after the other: a signal is for all servers of the process.
+/// One after the other: a signal reaches all servers of the process.
 #[test]
-fn who_ends_the_server_does_not_wait_until_the_log_is_read() {
+fn stopping_the_server_does_not_wait_for_the_log() {
     ends_before_it_has_read_its_log("shutdown", |path| {
         let mut stream = UnixStream::connect(path).unwrap();
         stream.write_all(b"SHUTDOWN\r\n").unwrap();
