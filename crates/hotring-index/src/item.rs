@@ -24,7 +24,7 @@ impl Header {
 /// Every `Item` in this crate is obtained in one of those two ways and used only until the pin
 /// ends or the maker gives the item up. That is the invariant **P** that SAFETY comments cite: the
 /// item's memory is initialised and not freed (each engine says why; for the ring, P3 and P4 in
-/// [`crate::ring`]).
+/// `ring`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Item(NonNull<Header>);
 

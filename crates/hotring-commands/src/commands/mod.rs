@@ -1,7 +1,7 @@
 //! The commands, one file a family, and the one place that maps a command's id to its function.
 //!
 //! A command is a function `fn(&mut Context) -> Outcome`. It reads `args`, asks the store, and
-//! writes exactly one reply; it returns a [`Failure`] instead of writing an error itself. Dispatch
+//! writes exactly one reply; it returns a [`Failure`](crate::state::failure::Failure) instead of writing an error itself. Dispatch
 //! has already checked the number of arguments against the command table.
 //!
 //! ```text

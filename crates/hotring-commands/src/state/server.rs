@@ -62,7 +62,7 @@ pub struct Server {
     pub loading: Loading,
     /// The thread that removes keys when their time has come.
     pub expirer: Expirer,
-    /// The thread that looks for stuck ones ([`crate::tasks::watchdog`]).
+    /// The thread that looks for stuck ones (`hotring-server`'s `tasks/watchdog.rs`).
     pub watcher: OnceLock<Thread>,
     /// How often what is noted of accesses had become something else before there was a client.
     pub notings_at_start: u64,

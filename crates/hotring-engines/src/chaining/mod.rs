@@ -129,7 +129,7 @@ use table::Table;
 /// Chaining Hash's engine: lock-free chains, newest items first, 8 bytes of table a bucket.
 ///
 /// Nothing about it knows hot items. The table doubles by
-/// [`Growth::BytesPerKey`](crate::Growth::BytesPerKey), with 8 bytes a key if nothing else is said,
+/// [`Growth::BytesPerKey`](hotring_index::Growth::BytesPerKey), with 8 bytes a key if nothing else is said,
 /// and does not shrink.
 pub struct Chaining {
     pub(crate) table: Table,
