@@ -1,16 +1,16 @@
-//! The arguments of one request, as places in the input rather than copies.
+//! The arguments of one request, as ranges of the input instead of copies.
 //!
-//! A multibulk request's arguments are ranges of the caller's input buffer. An inline
-//! request may hold quotes and escapes, so its arguments are unescaped into a buffer
-//! that [`Args`] owns. [`ArgsView`] hides the difference.
+//! The arguments of a multibulk request are ranges of the caller's input buffer. An inline request
+//! may hold quotes and escapes, so its arguments are unescaped into a buffer that [`Args`] owns.
+//! [`ArgsView`] hides the difference.
 
 use std::ops::{Index, Range};
 
-/// Above this many arguments the ranges of a request are given back to the allocator
-/// instead of being kept for the next one (64 KiB at 16 bytes each).
+/// Above this many arguments the memory of the ranges is freed instead of kept for the next request
+/// (64 KiB at 16 bytes each).
 const KEPT_SPANS_MAX: usize = 4096;
 
-/// Where one argument lies.
+/// The range of one argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     start: usize,
@@ -23,13 +23,13 @@ impl Span {
         Self { start, end: start + len }
     }
 
-    /// Where it begins, and how long it is.
+    /// Its start and length.
     pub(crate) fn place(self) -> (usize, usize) {
         (self.start, self.end - self.start)
     }
 }
 
-/// Storage for the arguments of one request; make one and use it for all requests.
+/// Storage for the arguments of one request; reuse it for all requests.
 #[derive(Debug, Default)]
 pub struct Args {
     pub(crate) spans: Vec<Span>,
@@ -44,13 +44,13 @@ impl Args {
         Self::default()
     }
 
-    /// Number of arguments, the command's name included. 0 after an empty line.
+    /// Number of arguments, including the command's name. 0 after an empty line.
     #[inline]
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// True after an empty line or an empty multibulk, which ask for no reply.
+    /// True after an empty line or an empty multibulk, which get no reply.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
@@ -90,7 +90,7 @@ pub struct ArgsView<'a> {
 }
 
 impl<'a> ArgsView<'a> {
-    /// Number of arguments, the command's name included.
+    /// Number of arguments, including the command's name.
     #[inline]
     pub fn len(self) -> usize {
         self.spans.len()
@@ -118,9 +118,10 @@ impl<'a> ArgsView<'a> {
         &self.bytes[span.start..span.end]
     }
 
-    /// The arguments in `range`, as a view of their own.
+    /// The arguments in `range`, as a separate view.
     ///
     /// # Panics
+    ///
     /// If the range leaves `0..len()`.
     #[inline]
     pub fn slice(self, range: Range<usize>) -> ArgsView<'a> {
@@ -140,7 +141,7 @@ impl<'a> ArgsView<'a> {
     }
 }
 
-/// Requests that are kept for later, copied out of the input; all of their arguments lie in one buffer.
+/// Requests copied out of the input for later; all their arguments are in one buffer.
 #[derive(Debug, Default)]
 pub struct KeptArgs {
     bytes: Vec<u8>,
@@ -150,24 +151,24 @@ pub struct KeptArgs {
 }
 
 impl KeptArgs {
-    /// Keeps a copy of one more request.
+    /// Appends a copy of a request.
     pub fn push(&mut self, request: ArgsView<'_>) {
         request.iter().for_each(|arg| self.add(arg));
         self.end();
     }
 
-    /// Adds an argument to a request that is put together here.
+    /// Adds an argument to a request that is being built.
     pub fn add(&mut self, arg: &[u8]) {
         self.spans.push(Span::new(self.bytes.len(), arg.len()));
         self.bytes.extend_from_slice(arg);
     }
 
-    /// Ends that request.
+    /// Ends the request that is being built.
     pub fn end(&mut self) {
         self.ends.push(self.spans.len());
     }
 
-    /// Forgets all of them; keeps the memory.
+    /// Removes all requests and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
@@ -179,12 +180,12 @@ impl KeptArgs {
         self.ends.len()
     }
 
-    /// True if none is kept.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Bytes of memory that they take.
+    /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
         self.bytes.capacity()
             + self.spans.capacity() * size_of::<Span>()

@@ -1,9 +1,9 @@
-//! Violations of the wire format. Each one ends the connection.
+//! Violations of the wire format. Each one must end the connection.
 
 use std::fmt;
 
-/// Input that is not a request. Its text is Redis's own; the reply is `ERR ` and the
-/// text, and the connection closes after it.
+/// Input that is not a request. Its text is Redis's own; the reply is `ERR ` and the text, and the
+/// connection closes after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
@@ -15,7 +15,7 @@ pub enum ProtocolError {
     InvalidBulkLength,
     /// A longer argument than a client may send before it has authenticated.
     UnauthenticatedBulkLength,
-    /// An argument that does not begin with `$`, and what it begins with.
+    /// An argument that does not begin with `$`, and its first byte.
     ExpectedBulk(u8),
     /// An inline request without an end.
     TooBigInlineRequest,
@@ -35,8 +35,8 @@ impl fmt::Display for ProtocolError {
             Self::UnauthenticatedMultibulkLength => "unauthenticated multibulk length",
             Self::InvalidBulkLength => "invalid bulk length",
             Self::UnauthenticatedBulkLength => "unauthenticated bulk length",
-            // CR and LF become the spaces that they would be in the reply; what is not ASCII
-            // is shown escaped, so that the reply is always UTF-8.
+            // CR and LF become spaces, as in the reply; other non-ASCII bytes are escaped, so that
+            // the reply is always UTF-8.
             Self::ExpectedBulk(b'\r' | b'\n') => "expected '$', got ' '",
             Self::ExpectedBulk(byte) if byte.is_ascii() => {
                 return write!(f, "expected '$', got '{}'", char::from(*byte));

@@ -1,12 +1,12 @@
 //! Glob patterns of `KEYS` and `SCAN MATCH`, over bytes.
 //!
-//! `*` any run, `?` any byte, `[abc]`, `[a-c]`, `[^abc]` one byte of a set, `\x` the
-//! byte x itself. Odd patterns mean what they mean to Redis: an open class ends with
-//! the pattern, a range may be written backwards, a final `\` is itself.
+//! `*` matches any run, `?` any byte, `[abc]`, `[a-c]`, `[^abc]` one byte of a set, `\x` the byte x
+//! itself. Odd patterns mean what they mean to Redis: an open class ends with the pattern, a range
+//! may be reversed, a final `\` is literal.
 //!
-//! Only the last `*` passed is ever returned to: a match that an earlier one could
-//! give, the last one gives too. The cost is therefore at most the product of the two
-//! lengths; a pattern like `*a*a*a*a*b` is not exponential.
+//! Only the last `*` is ever retried: any match that an earlier one could give, the last one gives
+//! too. So the cost is at most the product of the two lengths, and a pattern like `*a*a*a*a*b` is
+//! not exponential.
 
 /// Does `pattern` match all of `text`?
 ///
@@ -17,7 +17,8 @@
 /// ```
 pub fn glob_match(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where to go on after the last star: the pattern behind it, the text it may eat next.
+    // Where to retry after the last star: the pattern behind it, and the text that it may consume
+    // next.
     let mut retry: Option<(usize, usize)> = None;
     loop {
         if pattern.get(p) == Some(&b'*') {
@@ -29,7 +30,7 @@ pub fn glob_match(pattern: &[u8], text: &[u8]) -> bool {
             continue;
         }
         if t == text.len() {
-            // A longer run for the star only shortens the text that is left.
+            // A longer run for the star only shortens the rest of the text.
             return p == pattern.len();
         }
         match match_one(&pattern[p..], text[t]) {
@@ -48,8 +49,8 @@ pub fn glob_match(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Matches one byte against the element (not a star) that `pattern` begins with, and
-/// gives the length of that element; `None` if it doesn't match or there is none.
+/// Matches one byte against the first element of `pattern` (not a star) and returns the length of
+/// that element; `None` without a match.
 fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match *pattern {
         [] => None,
@@ -60,7 +61,7 @@ fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Matches one byte against a class whose opening bracket is already taken.
+/// Matches one byte against a class, behind its opening bracket.
 fn match_class(class: &[u8], byte: u8) -> Option<usize> {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);

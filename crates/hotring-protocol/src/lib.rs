@@ -1,9 +1,9 @@
 //! The Redis protocol (RESP2 and RESP3) and memcached's text protocol ([`memcached`]) as pure functions
 //! from bytes to bytes.
 //!
-//! The crate owns what is on the wire: how a request is cut out of the input
-//! ([`Decoder`]), how a reply is written ([`Writer`]), and which commands exist
-//! ([`commands`], [`lookup`], [`resolve`]; [`Starts`] does both at once). It reads no socket and no clock, knows
+//! The crate owns the wire formats: how requests are decoded
+//! ([`Decoder`]), how replies are written ([`Writer`]), and which commands exist
+//! ([`commands`], [`lookup`], [`resolve`]; [`Starts`] does both at once). It must not read sockets or clocks, knows
 //! nothing about the store, and allocates nothing per request once its buffers have
 //! grown to their working size.
 //!

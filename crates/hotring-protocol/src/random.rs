@@ -1,6 +1,6 @@
-//! A small generator of random numbers, for tests.
+//! A small random generator for tests.
 
-/// Numbers that a seed, which is not 0, determines.
+/// Random numbers from a seed, which must not be 0.
 pub(crate) struct Random(pub u64);
 
 impl Random {

@@ -1,26 +1,26 @@
-//! From input to command in one step, for requests that begin as one before has begun.
+//! A cache from the start of a request to its command, for pipelines.
 //!
-//! Pipelines repeat themselves: `*2\r\n$3\r\nGET\r\n` and a key, again and again. [`Starts`] keeps such
-//! starts, up to the end of the command's name, with what decoding and [`resolve`] have made of them. A
-//! request whose start is known goes on behind it.
+//! Pipelines repeat themselves: `*2\r\n$3\r\nGET\r\n` and a key, again and again. [`Starts`] keeps
+//! such starts, up to the end of the command's name, with the result of decoding and [`resolve`]. A
+//! request with a known start is decoded from behind it.
 
 use crate::args::{Args, Span};
 use crate::error::ProtocolError;
 use crate::resp::{Decoded, Decoder, Limits};
 use crate::table::{Spec, resolve};
 
-/// Starts are compared as one number of so many bytes: room for names of up to 6 bytes.
+/// A start is compared as one number of this many bytes: enough for names of up to 6 bytes.
 const COMPARED: usize = 16;
-/// Where the name is: behind `*N\r\n$M\r\n`.
+/// The offset of the name: behind `*N\r\n$M\r\n`.
 const NAME_AT: usize = 8;
-/// Starts that are kept, a power of two.
+/// Cached starts, a power of two.
 const KEPT: usize = 16;
 
-/// A request's command: None if there is none of that name that takes so many arguments. The reason is
-/// what [`resolve`] says.
+/// The command of a request: None if no command has this name and takes this many arguments.
+/// [`resolve`] gives the reason.
 pub type Called = Option<&'static Spec>;
 
-/// Starts of requests, with the commands that they call. Serves any number of connections.
+/// Starts of requests, with their commands. Serves any number of connections.
 #[derive(Debug, Default)]
 pub struct Starts {
     kept: [Start; KEPT],
@@ -29,18 +29,19 @@ pub struct Starts {
 #[derive(Clone, Copy, Debug, Default)]
 struct Start {
     bytes: u128,
-    /// Which of the bytes are the start's.
+    /// The bytes that belong to the start.
     mask: u128,
     name_len: usize,
     args: usize,
-    /// None: the place is free.
+    /// None: the entry is free.
     spec: Called,
 }
 
 impl Starts {
-    /// Looks for the next request at the start of `input`, as [`Decoder::decode`] does, and for its command.
+    /// Decodes the request at the start of `input`, as [`Decoder::decode`], and finds its command.
     ///
     /// # Errors
+    ///
     /// Those of [`Decoder::decode`].
     #[inline]
     pub fn decode(
@@ -83,12 +84,12 @@ impl Starts {
         Ok((decoded, called))
     }
 
-    /// Keeps the start of a request, if it is short and alone tells the command.
+    /// Caches the start of a request if it is short and alone determines the command.
     fn keep(&mut self, input: &[u8], args: &Args, called: Called) {
         let Some(spec) = called.filter(|spec| spec.is_told_by_its_name()) else { return };
         let Some(bytes) = first_bytes(input).filter(|_| input[0] == b'*') else { return };
         let (at, name_len) = args.spans[0].place();
-        // Behind longer numbers it stands elsewhere.
+        // Behind longer numbers the name is elsewhere.
         if at == NAME_AT && NAME_AT + name_len + 2 <= COMPARED {
             let mask = u128::MAX >> (8 * (COMPARED - (NAME_AT + name_len + 2)));
             self.kept[place(bytes)] =
@@ -101,7 +102,7 @@ fn first_bytes(input: &[u8]) -> Option<u128> {
     input.first_chunk::<COMPARED>().map(|bytes| u128::from_le_bytes(*bytes))
 }
 
-/// Where a start is kept, by its number of arguments, the length of the name and the first letters.
+/// The index of a start, by its number of arguments, the length of the name and the first letters.
 fn place(bytes: u128) -> usize {
     let (numbers, name) = (bytes as u64, (bytes >> 64) as u64);
     let told = (name & 0xffff_ffff) ^ (numbers >> 8 & 0xff) << 32 ^ (numbers >> 40 & 0xff) << 40;
@@ -114,7 +115,7 @@ mod tests {
 
     type Found = Vec<(Vec<Vec<u8>>, Option<&'static str>)>;
 
-    /// What is in a stream that comes in pieces, with known starts or each request for itself.
+    /// The requests of a stream that arrives in pieces, decoded with or without the cache.
     fn decode(
         stream: &[u8],
         piece: usize,
@@ -147,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Requests like those of a pipeline, and things that look like them.
+    /// Requests like those of a pipeline, and similar ones.
     fn stream() -> Vec<u8> {
         let mut stream = Vec::new();
         for round in 0..3 {

@@ -1,4 +1,4 @@
-//! Tests of glob patterns, with Redis's reading of the odd ones.
+//! Tests of glob patterns, including Redis's reading of odd ones.
 
 use super::glob_match;
 
@@ -58,7 +58,7 @@ fn odd_patterns_mean_what_they_mean_to_redis() {
     check("]", &["]"], &[]);
 }
 
-/// The definition, as slow as it is plain.
+/// The definition: slow but plain.
 fn matches_by_definition(pattern: &[u8], text: &[u8]) -> bool {
     match pattern {
         [] => text.is_empty(),

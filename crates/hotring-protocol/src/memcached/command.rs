@@ -1,10 +1,10 @@
-//! The commands by their names, and which of them have a block of data behind their line.
+//! memcached's commands by name, and which of them have a data block.
 
 use crate::args::ArgsView;
 
 use super::number::parse_i32;
 
-/// What a request asks for. Names are lower case and looked at byte by byte.
+/// The command of a request. Names are lower case and compared byte by byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the command of its name")]
 pub enum Command {
@@ -122,8 +122,8 @@ impl Command {
         })
     }
 
-    /// The words that name keys, in their order. Those of meta commands stand for keys as they are, unless
-    /// a flag says that they are encoded.
+    /// The words that name keys, in order. For meta commands they are the keys unless a flag says
+    /// that they are encoded.
     #[inline]
     pub fn keys(self, args: ArgsView<'_>) -> ArgsView<'_> {
         match self {
@@ -145,8 +145,8 @@ impl Command {
         }
     }
 
-    /// The length of the data behind the line, if the line is one that has data and says how long
-    /// it is. Otherwise the next request follows at once, whatever was meant.
+    /// The length of the data block, if the line has one and its length is valid. Otherwise the
+    /// next request follows at once.
     pub(super) fn data_len(self, args: ArgsView<'_>) -> Option<usize> {
         let word = match self {
             Self::Set | Self::Add | Self::Replace | Self::Append | Self::Prepend => {

@@ -1,8 +1,8 @@
-//! Cuts requests out of the input: a line, and the data behind it if it has some.
+//! Decodes requests: a line, and the data block behind it if it has one.
 //!
-//! The decoder keeps its place when the input ends inside a request, so that a request costs O(its bytes) in
-//! however many pieces it arrives. Data that is longer than the limit is passed over and never kept;
-//! announced lengths reserve nothing.
+//! The decoder keeps its position when the input ends inside a request, so a request costs O(its
+//! length) in however many pieces it arrives. Data above the limit is skipped and never kept;
+//! announced lengths must not reserve memory.
 
 use memchr::memchr;
 
@@ -10,7 +10,7 @@ use crate::args::{Args, ArgsView, Span};
 
 use super::Command;
 
-/// What a client may send.
+/// Limits for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest line of a command that takes any number of keys.
@@ -28,38 +28,38 @@ impl Default for Limits {
     }
 }
 
-/// A line that does not end where it must have ended: what follows cannot be told from it, so that the
-/// connection is to be closed.
+/// A line that does not end within its limit. The next request cannot be found, so the connection
+/// must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineTooLong;
 
-/// What [`Decoder::decode`] found.
+/// The result of [`Decoder::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// The input ends inside a request.
     Incomplete,
     /// A request of `consumed` bytes.
     Request {
-        /// How much of the input the request took.
+        /// Bytes of the input.
         consumed: usize,
     },
-    /// So many bytes of data that was too long: there is nothing to do about them.
+    /// Skipped bytes of data above the limit; no action is needed.
     Passed {
-        /// How much of the input that was.
+        /// Bytes of the input.
         consumed: usize,
     },
 }
 
-/// Storage for one request; make one and use it for all requests.
+/// Storage for one request; reuse it for all requests.
 #[derive(Debug, Default)]
 pub struct Request {
-    /// What it asks for; None if there is no such command.
+    /// The command; None if there is none of this name.
     pub command: Option<Command>,
     args: Args,
     data: Place,
 }
 
-/// Where the data of a request lies.
+/// Where the data of a request is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -74,16 +74,17 @@ enum Place {
 pub enum Data<'a> {
     /// The request has none.
     None,
-    /// The data, without the end of its line.
+    /// The data, without its line end.
     Block(&'a [u8]),
-    /// It is not followed by the end of a line.
+    /// The line end behind the data is missing.
     Unended,
     /// It is longer than the limit.
     TooLong,
 }
 
 impl Request {
-    /// The words of the line, the command's name first; `input` is the slice that was decoded.
+    /// The words of the line, beginning with the command's name; `input` is the slice that was
+    /// decoded.
     #[inline]
     pub fn args<'a>(&'a self, input: &'a [u8]) -> ArgsView<'a> {
         self.args.view(input)
@@ -101,16 +102,16 @@ impl Request {
     }
 }
 
-/// Finds requests in a connection's input; one per connection.
+/// Decodes the requests of one connection.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The input up to here has no end of a line.
+    /// The input up to here has no line end.
     searched: usize,
     /// Length of the input when it last ended inside the request.
     seen: usize,
-    /// How long the request is, once its line has been read.
+    /// The length of the request, once its line has been read.
     wanted: usize,
-    /// Bytes of data that are to be passed over.
+    /// Bytes of data still to be skipped.
     passes: usize,
 }
 
@@ -120,18 +121,19 @@ impl Decoder {
         Self::default()
     }
 
-    /// How long the input must at least be for the next call to get any further.
+    /// The length of the input that the next call needs to make progress.
     #[inline]
     pub fn input_len_wanted(&self) -> usize {
         self.wanted.max(self.seen + 1)
     }
 
-    /// Looks for the next request at the start of `input`.
+    /// Decodes the request at the start of `input`.
     ///
-    /// After [`Decoded::Incomplete`] the caller passes the same bytes again with more behind them,
-    /// otherwise what follows the consumed ones.
+    /// After [`Decoded::Incomplete`] the caller must pass the same bytes again with more behind
+    /// them, otherwise the bytes after the consumed ones.
     ///
     /// # Errors
+    ///
     /// [`LineTooLong`]
     pub fn decode(
         &mut self,
@@ -156,7 +158,7 @@ impl Decoder {
             self.searched = input.len();
             return Ok(self.incomplete(input));
         };
-        // While the data is waited for, the line is not looked for again.
+        // While data is awaited, the line is not searched again.
         self.searched = newline;
         split(&input[..newline], &mut request.args);
         let args = request.args.view(input);
@@ -192,7 +194,7 @@ impl Decoder {
     }
 }
 
-/// Whether a long line is one of many keys.
+/// Whether a long line is a command with many keys.
 fn names_keys(input: &[u8]) -> bool {
     let line = input.trim_ascii_start();
     let is_near = input.len() - line.len() <= 100;
@@ -200,7 +202,7 @@ fn names_keys(input: &[u8]) -> bool {
     is_near && commands.iter().any(|command| line.starts_with(command))
 }
 
-/// The words of a line, which are divided by any number of spaces.
+/// Splits a line into words, which are separated by any number of spaces.
 fn split(line: &[u8], args: &mut Args) {
     args.clear();
     // An empty line keeps its carriage return, as in memcached.

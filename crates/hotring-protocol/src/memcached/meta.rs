@@ -1,4 +1,4 @@
-//! The flags of meta commands: words of one letter, some with a value behind the letter.
+//! Flags of meta commands: one letter each, some followed by a value.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,11 +9,11 @@ use super::number::{parse_i32, parse_u32, parse_u64};
 
 /// The longest key.
 pub const KEY_LEN_MAX: usize = 250;
-/// The longest opaque token, its letter included.
+/// The longest opaque token, including its letter.
 pub const OPAQUE_LEN_MAX: usize = 32;
-/// Most words of a line.
+/// Most words per line.
 const WORDS_MAX: usize = 19;
-/// Room for what the longest key decodes to, and what the decoder asks for besides.
+/// Space for the longest decoded key, and for the decoder's rounding.
 const DECODED_LEN_MAX: usize = 192;
 
 /// The flags of one request.
@@ -21,30 +21,31 @@ const DECODED_LEN_MAX: usize = 192;
 pub struct MetaFlags<'a> {
     words: ArgsView<'a>,
     seen: u128,
-    /// N: the time to live of an item that is made because it was missing.
+    /// N: the time to live of an item that is created because it is missing.
     pub vivify: Option<i32>,
     /// T: the time to live.
     pub ttl: Option<i32>,
-    /// R: the item is to be renewed if it lives no longer than this.
+    /// R: the item should be renewed if it lives no longer than this.
     pub recache: Option<i32>,
-    /// C: what the CAS number has to be.
+    /// C: the required CAS number.
     pub cas: Option<u64>,
     /// E: the CAS number that a changed item gets.
     pub new_cas: Option<u64>,
     /// F: the client's flags.
     pub client_flags: u32,
-    /// M: the mode, as the letter behind it.
+    /// M: the mode letter.
     pub mode: Option<u8>,
-    /// J: the number that an item begins with.
+    /// J: the initial number of a new item.
     pub initial: u64,
-    /// D: what is added or subtracted.
+    /// D: the number to add or subtract.
     pub delta: u64,
 }
 
 impl<'a> MetaFlags<'a> {
-    /// Reads the words behind the key or the length.
+    /// Parses the words behind the key or the length.
     ///
     /// # Errors
+    ///
     /// memcached's reply.
     pub fn parse(words: ArgsView<'a>) -> Result<Self, &'static str> {
         const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
@@ -64,7 +65,7 @@ impl<'a> MetaFlags<'a> {
         if words.len() > WORDS_MAX - 2 {
             return Err("CLIENT_ERROR options flags are too long");
         }
-        // All flags are looked at: an unknown one is told of before a wrong value.
+        // All flags are checked: an unknown one is reported before a wrong value.
         let mut wrong = Ok(());
         for word in words.iter() {
             let (letter, value) = word.split_first().expect("words are not empty");
@@ -103,18 +104,18 @@ impl<'a> MetaFlags<'a> {
         wrong.map(|()| flags)
     }
 
-    /// Whether a flag is there.
+    /// Whether a flag is present.
     #[inline]
     pub fn has(&self, letter: u8) -> bool {
         self.seen >> letter & 1 != 0
     }
 
-    /// The flags in their order, as they were written.
+    /// The flags in order, as they were written.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.words.iter()
     }
 
-    /// Whether any flag changes an item that is looked at.
+    /// Whether any flag changes an item that is read.
     pub fn changes(&self) -> bool {
         self.vivify.is_some() || self.ttl.is_some() || self.recache.is_some()
     }
@@ -140,9 +141,10 @@ pub struct MetaKey<'a> {
 }
 
 impl<'a> MetaKey<'a> {
-    /// Reads the key.
+    /// Parses the key.
     ///
     /// # Errors
+    ///
     /// memcached's reply.
     pub fn parse(word: &'a [u8], is_encoded: bool) -> Result<Self, &'static str> {
         if word.len() > KEY_LEN_MAX {

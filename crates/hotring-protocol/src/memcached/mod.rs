@@ -1,7 +1,7 @@
-//! memcached's text protocol: classic commands and meta commands in, replies out.
+//! memcached's text protocol: classic and meta commands in, replies out.
 //!
-//! A request is a line of words; those that store something have a block of data behind it. What a
-//! word means is in [`Command`] and [`MetaFlags`]; what the commands do is up to the caller.
+//! A request is a line of words; storage commands have a data block behind it. [`Command`] and
+//! [`MetaFlags`] define the words; the caller implements the commands.
 
 mod command;
 mod decode;

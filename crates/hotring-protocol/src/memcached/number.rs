@@ -1,7 +1,7 @@
-//! Numbers as memcached reads them, which is C's way: spaces and a sign may stand before the digits, and
-//! whatever comes behind a space is not looked at.
+//! Numbers as memcached reads them, like C: leading spaces and a sign are allowed, and everything
+//! behind a space is ignored.
 
-/// Reads a number of 64 bits without a sign.
+/// Parses an unsigned 64-bit number.
 ///
 /// ```
 /// use hotring_protocol::memcached::parse_u64;
@@ -16,19 +16,19 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
     (!negative || magnitude == 0).then_some(magnitude)
 }
 
-/// As [`parse_u64`], of 32 bits.
+/// Parses an unsigned 32-bit number, as [`parse_u64`].
 pub fn parse_u32(text: &[u8]) -> Option<u32> {
     parse_u64(text).and_then(|number| u32::try_from(number).ok())
 }
 
-/// Reads a number of 32 bits with a sign.
+/// Parses a signed 32-bit number.
 pub fn parse_i32(text: &[u8]) -> Option<i32> {
     let (negative, magnitude) = parse(text)?;
     let magnitude = i64::try_from(magnitude).ok()?;
     i32::try_from(if negative { -magnitude } else { magnitude }).ok()
 }
 
-/// Whether the number has a minus, and the number without it.
+/// The sign and the magnitude.
 fn parse(text: &[u8]) -> Option<(bool, u64)> {
     let text = text.trim_ascii_start();
     let (negative, digits) = match text {

@@ -1,4 +1,4 @@
-//! Writes replies into a byte buffer.
+//! Writes memcached's replies into a byte buffer.
 
 /// Appends replies to a buffer.
 #[derive(Debug)]
@@ -13,13 +13,13 @@ impl<'a> Writer<'a> {
         Self { out }
     }
 
-    /// Length of the buffer, with what was in it before.
+    /// Length of the buffer, including earlier content.
     #[inline]
     pub fn written(&self) -> usize {
         self.out.len()
     }
 
-    /// Forgets what has been written behind this length.
+    /// Truncates the buffer to this length.
     pub fn forget(&mut self, written: usize) {
         self.out.truncate(written);
     }
@@ -62,10 +62,10 @@ impl<'a> Writer<'a> {
         self.end();
     }
 
-    /// An item, as the classic commands show it.
+    /// An item in the form of the classic commands.
     #[inline]
     pub fn value(&mut self, key: &[u8], flags: u32, value: &[u8], cas: Option<u64>) {
-        // One check of the room instead of many; 64 is more than all numbers and spaces.
+        // One capacity check instead of many; 64 is more than all numbers and spaces.
         self.out.reserve(key.len() + value.len() + 64);
         self.text("VALUE ");
         self.text(key);
@@ -81,7 +81,7 @@ impl<'a> Writer<'a> {
         self.data(value);
     }
 
-    /// A flag of a meta reply with a number behind it.
+    /// A flag of a meta reply, with a number.
     #[inline]
     pub fn flag(&mut self, letter: u8, number: impl itoa::Integer) {
         self.out.extend_from_slice(&[b' ', letter]);
@@ -95,7 +95,7 @@ impl<'a> Writer<'a> {
         self.text(word);
     }
 
-    /// One figure.
+    /// One statistic.
     pub fn stat(&mut self, name: &str, value: impl std::fmt::Display) {
         use std::io::Write;
         write!(self.out, "STAT {name} {value}\r\n").expect("a Vec takes every write");

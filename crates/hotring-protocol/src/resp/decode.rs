@@ -1,11 +1,11 @@
-//! Cuts requests out of the input.
+//! Decodes RESP requests.
 //!
-//! A request is either a multibulk, `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`, or an inline line
-//! that a person types, `GET k\r\n`. The decoder keeps its place when the input ends
-//! inside a request: the next call goes on from there, so that a request costs O(its
-//! bytes) in however many pieces it arrives, and a long argument is jumped over.
+//! A request is either a multibulk, `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`, or an inline line that a
+//! person types, `GET k\r\n`. The decoder keeps its position when the input ends inside a request,
+//! and the next call continues there. So a request costs O(its length) in however many pieces it
+//! arrives, and a long argument is skipped over.
 //!
-//! Announced lengths reserve nothing: memory grows with the bytes that really come.
+//! Announced lengths must not reserve memory: it grows only with the bytes that arrive.
 
 use memchr::memchr;
 
@@ -14,10 +14,10 @@ use crate::args::{Args, Span};
 use crate::error::ProtocolError;
 use crate::number::parse_i64;
 
-/// The longest `*` or `$` line that is waited for; also Redis's limit.
+/// The longest `*` or `$` line, as in Redis.
 const COUNT_LINE_MAX: usize = 64 * 1024;
 
-/// What a client may send. Two values make the limits before and after authentication.
+/// Limits for a client. There is one set before and one after authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most arguments of one request.
@@ -26,12 +26,13 @@ pub struct Limits {
     pub bulk_len_max: usize,
     /// Longest inline request in bytes.
     pub inline_len_max: usize,
-    /// Chooses the error text: whether it is for want of authentication that more is refused.
+    /// Selects the error text: whether more is refused only because the client is not
+    /// authenticated.
     pub authenticated: bool,
 }
 
 impl Limits {
-    /// For clients that have yet to authenticate: no one may fill memory unasked.
+    /// For clients that have not authenticated: they must not be able to fill memory.
     pub const UNAUTHENTICATED: Self = Self {
         args_max: 10,
         bulk_len_max: 16 * 1024,
@@ -51,34 +52,34 @@ impl Default for Limits {
     }
 }
 
-/// What [`Decoder::decode`] found.
+/// The result of [`Decoder::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// The input ends inside a request.
     Incomplete,
-    /// A request of `consumed` bytes. It may be empty and then wants no reply.
+    /// A request of `consumed` bytes. It may be empty and then gets no reply.
     Request {
-        /// How much of the input the request took.
+        /// Bytes of the input.
         consumed: usize,
     },
 }
 
-/// Finds requests in a connection's input; one per connection.
+/// Decodes the requests of one connection.
 ///
-/// After an error the connection is to be closed; the decoder is of no further use.
+/// After an error the connection must be closed and the decoder must not be used again.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// Everything before it is decoded.
+    /// Everything before is decoded.
     at: usize,
-    /// Everything from `at` to here holds no line end.
+    /// There is no line end between `at` and here.
     searched: usize,
-    /// Arguments still to come; 0 before the `*` line.
+    /// Arguments still missing; 0 before the `*` line.
     args_left: usize,
-    /// Length of the argument that begins at `at`, once its `$` line is read.
+    /// Length of the argument at `at`, once its `$` line has been read.
     bulk_len: Option<usize>,
     /// Length of the input when it last ended inside the request.
     seen: usize,
-    /// The arguments found so far, while the request is incomplete.
+    /// The arguments so far, while the request is incomplete.
     found: Vec<Span>,
 }
 
@@ -88,14 +89,14 @@ impl Decoder {
         Self::default()
     }
 
-    /// True if part of a request has been seen and the rest has not.
+    /// True inside a request whose rest has not arrived.
     #[inline]
     pub fn is_mid_request(&self) -> bool {
         self.seen > 0
     }
 
-    /// How long the input must at least be for the next call to get any further. Lets
-    /// a caller read a long argument in one piece.
+    /// The length of the input that the next call needs to make progress, so that a caller can read
+    /// a long argument in one piece.
     #[inline]
     pub fn input_len_wanted(&self) -> usize {
         match self.bulk_len {
@@ -104,10 +105,10 @@ impl Decoder {
         }
     }
 
-    /// Looks for the next request at the start of `input`.
+    /// Decodes the request at the start of `input`.
     ///
-    /// After [`Decoded::Incomplete`] the caller passes the same bytes again with more
-    /// behind them. After [`Decoded::Request`] it passes what follows the consumed ones.
+    /// After [`Decoded::Incomplete`] the caller must pass the same bytes again with more behind
+    /// them, after [`Decoded::Request`] the bytes behind the consumed ones.
     #[inline]
     pub fn decode(
         &mut self,
@@ -126,12 +127,12 @@ impl Decoder {
             }
             Some(_) => self.inline(input, limits, args)?,
         };
-        self.note_incomplete(decoded, input, args);
+        self.keep_incomplete(decoded, input, args);
         Ok(decoded)
     }
 
-    /// As [`decode`](Self::decode), of a request of `n_args` arguments the first of which is known to be
-    /// `name`.
+    /// Like [`decode`](Self::decode), for a request of `n_args` arguments whose first is known to
+    /// be `name`.
     #[inline]
     pub(crate) fn decode_behind(
         &mut self,
@@ -147,13 +148,13 @@ impl Decoder {
         self.at = start + len + 2;
         self.args_left = n_args - 1;
         let decoded = self.arguments(input, limits, args)?;
-        self.note_incomplete(decoded, input, args);
+        self.keep_incomplete(decoded, input, args);
         Ok(decoded)
     }
 
-    /// Keeps what was found if the rest of the request has not come.
+    /// Keeps the arguments so far if the request is incomplete.
     #[inline]
-    fn note_incomplete(&mut self, decoded: Decoded, input: &[u8], args: &mut Args) {
+    fn keep_incomplete(&mut self, decoded: Decoded, input: &[u8], args: &mut Args) {
         if decoded == Decoded::Incomplete {
             self.seen = input.len();
             if !args.is_empty() {
@@ -177,7 +178,7 @@ impl Decoder {
         self.arguments(input, limits, args)
     }
 
-    /// The arguments that are still to come.
+    /// Decodes the missing arguments.
     #[inline]
     fn arguments(
         &mut self,
@@ -199,7 +200,7 @@ impl Decoder {
                     },
                 },
             };
-            // Two bytes end an argument; as in Redis nobody looks which.
+            // Two bytes end an argument; like Redis, this does not check which.
             if input.len() - self.at < len + 2 {
                 self.bulk_len = Some(len);
                 return Ok(Decoded::Incomplete);
@@ -212,7 +213,7 @@ impl Decoder {
         Ok(self.finish())
     }
 
-    /// Reads a `$` line and gives the length of the argument behind it.
+    /// Reads a `$` line and returns the length of the argument behind it.
     #[cold]
     fn bulk_line(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
         let Some(&kind) = input.get(self.at) else { return Ok(None) };
@@ -229,8 +230,8 @@ impl Decoder {
         }
     }
 
-    /// Reads the number of a line of one type byte and a number, and moves behind the
-    /// line. `None`: the line is not there yet; `Some(None)`: it holds no number.
+    /// Reads a line of a type byte and a number, and moves behind it. `None`: the line is
+    /// incomplete; `Some(None)`: it has no number.
     fn count_line(
         &mut self,
         input: &[u8],
@@ -249,7 +250,7 @@ impl Decoder {
             self.searched = end;
             return Ok(None);
         }
-        // A line may be empty, without even the byte for the type.
+        // A line may be empty, even without the type byte.
         let number = input.get(self.at + 1..end).and_then(parse_i64);
         self.at = end + 2;
         Ok(Some(number))
@@ -286,8 +287,8 @@ impl Decoder {
     }
 }
 
-/// The length of a `$` line, end included, and that which it announces, if it is one of up to three digits,
-/// as nearly all are.
+/// The length of a `$` line, including its end, and the length that it announces, for up to three
+/// digits, as in nearly all requests.
 #[inline(always)]
 fn short_bulk_line(input: &[u8]) -> Option<(usize, usize)> {
     let digit = |byte: u8| Some(usize::from(byte.wrapping_sub(b'0'))).filter(|digit| *digit < 10);
@@ -297,11 +298,11 @@ fn short_bulk_line(input: &[u8]) -> Option<(usize, usize)> {
         [b'$', a, b, c, b'\r', _, ..] => (6, digit(a)? * 100 + digit(b)? * 10 + digit(c)?, 100),
         _ => return None,
     };
-    // No zeros in front.
+    // Leading zeros are refused.
     (len >= least).then_some((line_len, len))
 }
 
-/// The number of arguments that a `*` line announces; not even a null array has any.
+/// Checks the number of arguments of a `*` line; a null array has none.
 fn check_args(count: Option<i64>, limits: &Limits) -> Result<usize, ProtocolError> {
     let count = count.ok_or(ProtocolError::InvalidMultibulkLength)?;
     match usize::try_from(count.max(0)) {

@@ -1,8 +1,8 @@
-//! Inline requests: a line as a person types it, split into words.
+//! Splits an inline request, a line as a person types it, into words.
 //!
-//! Words may be in double quotes, where `\n \r \t \b \a \xHH` and `\` before any other
-//! byte are escapes, or in single quotes, where only `\'` is one. A quote may begin
-//! inside a word, but behind its end must come a space or the end of the line.
+//! Words may be in double quotes, where `\n \r \t \b \a \xHH` and `\` before any other byte are
+//! escapes, or in single quotes, where only `\'` is one. A quote may begin inside a word, but a
+//! space or the end of the line must follow its end.
 
 use crate::args::{Args, Span};
 use crate::error::ProtocolError;
@@ -23,16 +23,16 @@ pub(super) fn split(line: &[u8], args: &mut Args) -> Result<(), ProtocolError> {
     }
 }
 
-/// C's isspace: vertical tab and form feed too.
+/// C's isspace, including vertical tab and form feed.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// Appends the word that `rest` begins with to `out` and gives what is behind it.
+/// Appends the first word of `rest` to `out` and returns the rest.
 fn word<'a>(mut rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
     loop {
         match *rest {
-            // In a word, vertical tab and form feed are bytes like others.
+            // Inside a word, vertical tab and form feed are ordinary bytes.
             [] | [b' ' | b'\n' | b'\r' | b'\t', ..] => return Ok(rest),
             [b'"', ref quoted @ ..] => return double_quoted(quoted, out),
             [b'\'', ref quoted @ ..] => return single_quoted(quoted, out),

@@ -1,8 +1,8 @@
-//! Reads replies back, for whoever asks this server's commands from within.
+//! Parses replies, for callers inside the server that run its commands.
 
 use std::str;
 
-/// A reply, or the beginning of one that holds others: so many follow.
+/// A reply, or the head of an aggregate with its number of elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part<'a> {
     /// A simple string.
@@ -13,7 +13,7 @@ pub enum Part<'a> {
     Int(i64),
     /// A bulk string.
     Bulk(&'a [u8]),
-    /// The absence of a string or array in RESP2.
+    /// RESP2's null string or null array.
     Absent,
     /// RESP3's null.
     Null,
@@ -21,19 +21,20 @@ pub enum Part<'a> {
     Boolean(bool),
     /// A floating-point number.
     Double(f64),
-    /// A whole number of any length.
+    /// An integer of any length.
     BigNumber(&'a [u8]),
-    /// A text with a kind of three letters.
+    /// A text and its three-letter format.
     Verbatim(&'a [u8], &'a [u8]),
     /// An array or a push message.
     Array(usize),
-    /// A map of so many pairs.
+    /// A map, with its number of pairs.
     Map(usize),
     /// A set.
     Set(usize),
 }
 
-/// Reads what `rest` begins with and leaves what follows; None if that is no whole part of a reply.
+/// Parses the part at the start of `rest` and leaves the bytes behind it; None if it is incomplete
+/// or invalid.
 pub fn read_part<'a>(rest: &mut &'a [u8]) -> Option<Part<'a>> {
     let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
     let (kind, line) = rest[..end].split_first()?;
@@ -63,7 +64,7 @@ fn number<T: str::FromStr>(line: &[u8]) -> Option<T> {
     str::from_utf8(line).ok()?.parse().ok()
 }
 
-/// The bytes whose length `line` has.
+/// The bytes whose length is in `line`.
 fn body<'a>(line: &[u8], rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (bytes, after) = rest.split_at_checked(number(line)?)?;
     *rest = after.strip_prefix(b"\r\n")?;

@@ -1,17 +1,17 @@
-//! Writes replies into a byte buffer, each in the form that the client's version has.
+//! Writes replies into a byte buffer, in the form of the client's protocol version.
 //!
-//! RESP2 knows simple strings, errors, integers, bulk strings and arrays. What RESP3
-//! adds is written to a RESP2 client in the form Redis gives it: a map as an array of
-//! keys and values, a set or push as an array, a double as a bulk string, a boolean as
-//! 0 or 1, a verbatim string as a bulk string, null as a null bulk string.
+//! RESP2 has simple strings, errors, integers, bulk strings and arrays. RESP3's other types are
+//! written to a RESP2 client in the form that Redis uses: a map as an array of keys and values, a
+//! set or push as an array, a double as a bulk string, a boolean as 0 or 1, a verbatim string as a
+//! bulk string, null as a null bulk string.
 
 use std::fmt;
 use std::io::Write;
 
-/// The version of the protocol that a client has chosen by `HELLO`.
+/// The protocol version that a client has chosen with `HELLO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// What a connection begins with.
+    /// The version of a new connection.
     #[default]
     Resp2,
     /// After `HELLO 3`.
@@ -20,8 +20,8 @@ pub enum Version {
 
 /// Appends replies to a buffer.
 ///
-/// Aggregates are announced by [`array`](Self::array) and its like with a number of
-/// elements, and the caller then writes that many (a map: twice as many).
+/// [`array`](Self::array) and its like announce a number of elements, and the caller must then
+/// write that many (for a map twice as many).
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
@@ -41,13 +41,13 @@ impl<'a> Writer<'a> {
         self.version
     }
 
-    /// Length of the buffer, with what was in it before.
+    /// Length of the buffer, including earlier content.
     #[inline]
     pub fn written(&self) -> usize {
         self.out.len()
     }
 
-    /// The buffer, for what has to be written raw.
+    /// The buffer, for raw bytes.
     #[inline]
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
@@ -59,19 +59,19 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// A simple string. CR and LF would end it and become spaces.
+    /// A simple string. CR and LF would end it, and become spaces.
     #[inline]
     pub fn simple(&mut self, text: impl AsRef<[u8]>) {
         self.line(b'+', text.as_ref());
     }
 
-    /// An error. `message` begins with its code, as in `ERR syntax error`. CR and LF
-    /// become spaces, so that a client's own text in an error can't forge a reply.
+    /// An error. `message` begins with its code, as in `ERR syntax error`. CR and LF become spaces,
+    /// so that client input in an error cannot forge a reply.
     pub fn error(&mut self, message: impl AsRef<[u8]>) {
         self.line(b'-', message.as_ref());
     }
 
-    /// An error as [`error`](Self::error), of formatted text.
+    /// As [`error`](Self::error), with formatted text.
     pub fn error_fmt(&mut self, message: fmt::Arguments<'_>) {
         self.out.push(b'-');
         let start = self.out.len();
@@ -95,7 +95,7 @@ impl<'a> Writer<'a> {
     /// A bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        // One check of the room instead of three; 24 is more than the longest header.
+        // One capacity check instead of three; 24 is more than the longest header.
         self.out.reserve(bytes.len() + 24);
         match bytes.len() {
             len @ 0..10 => self.out.extend_from_slice(&[b'$', b'0' + len as u8, b'\r', b'\n']),
@@ -109,14 +109,15 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// What is around a bulk string of `len` bytes that are sent from elsewhere; `mark` is told where they belong.
+    /// The header and the end of a bulk string whose `len` bytes are sent from elsewhere; `mark`
+    /// gets their position.
     pub fn bulk_around(&mut self, len: usize, mark: impl FnOnce(usize)) {
         self.number_line(b'$', len);
         mark(self.out.len());
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A bulk string that holds a number's decimal text.
+    /// A number as a bulk string.
     #[inline]
     pub fn bulk_int(&mut self, number: i64) {
         self.bulk(itoa::Buffer::new().format(number).as_bytes());
@@ -135,8 +136,8 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes `body`, and before it what `head` writes: for a reply whose beginning, such
-    /// as a number of elements, is known only when the rest is written.
+    /// Writes `body`, and before it the output of `head`: for a reply whose head, such as a number
+    /// of elements, is known only afterwards.
     pub fn body_first<R>(
         &mut self,
         body: impl FnOnce(&mut Writer<'_>) -> R,
@@ -150,7 +151,7 @@ impl<'a> Writer<'a> {
         self.out[start..].rotate_right(head_len);
     }
 
-    /// The absence of a value.
+    /// The null value.
     #[inline]
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.version {
@@ -159,7 +160,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// The absence of an array, which RESP2 tells from that of a string.
+    /// The null array, which RESP2 tells from the null string.
     #[inline]
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.version {
@@ -205,7 +206,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A truth value.
+    /// A boolean.
     pub fn boolean(&mut self, truth: bool) {
         self.out.extend_from_slice(match (self.version, truth) {
             (Version::Resp2, false) => b":0\r\n",
@@ -215,7 +216,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// A number as its decimal text, digit for digit: a double, or a bulk string.
+    /// A number in exactly this decimal text: a double, or a bulk string.
     pub fn decimal(&mut self, text: &[u8]) {
         match self.version {
             Version::Resp2 => self.bulk(text),
@@ -223,7 +224,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A whole number that may be longer than 64 bits.
+    /// An integer that may be longer than 64 bits.
     pub fn big_number(&mut self, digits: &[u8]) {
         match self.version {
             Version::Resp2 => self.bulk(digits),
@@ -231,7 +232,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A text for people. `format` is a three-letter kind, `txt` or `mkd`.
+    /// A text for people. `format` has three letters: `txt` or `mkd`.
     pub fn verbatim(&mut self, format: &str, text: &str) {
         debug_assert_eq!(format.len(), 3, "the kind of a verbatim string has three letters");
         match self.version {
@@ -279,7 +280,7 @@ fn blank_line_ends(text: &mut [u8]) {
     }
 }
 
-/// The shortest text that reads back as `number`; no longer than 24 bytes.
+/// The shortest text that parses as `number`; at most 24 bytes.
 fn double_text(number: f64, buffer: &mut [u8; 32]) -> &[u8] {
     if number.is_nan() {
         return b"nan";
@@ -289,7 +290,7 @@ fn double_text(number: f64, buffer: &mut [u8; 32]) -> &[u8] {
     }
     let room = buffer.len();
     let mut rest = &mut buffer[..];
-    // Without an exponent the longest numbers would take over 300 digits.
+    // Without an exponent the longest numbers would have over 300 digits.
     let written = if number == 0.0 || (1e-5..1e17).contains(&number.abs()) {
         write!(rest, "{number}")
     } else {

@@ -1,5 +1,4 @@
-//! The decoder and the flags: what is found, what is refused, and that it does not matter in which pieces
-//! the input comes.
+//! Tests of the decoder and the flags: results, errors, and input in arbitrary pieces.
 
 mod random;
 
@@ -14,7 +13,7 @@ fn commands_stand_at_their_names() {
     }
 }
 
-/// A request as text: its words, and what became of its data.
+/// A request as text: its words, and its data.
 fn shown(request: &Request, input: &[u8]) -> String {
     let words: Vec<_> =
         request.args(input).iter().map(|word| word.escape_ascii().to_string()).collect();
@@ -28,7 +27,7 @@ fn shown(request: &Request, input: &[u8]) -> String {
     format!("{known}{}{data}", words.join("|"))
 }
 
-/// All requests of a stream that arrives in pieces, and whether it ended by a line that is too long.
+/// All requests of a stream that arrives in pieces, and whether a line was too long.
 fn decode_stream(stream: &[u8], mut next_piece: impl FnMut() -> usize) -> (Vec<String>, bool) {
     let (mut decoder, mut request) = (Decoder::new(), Request::default());
     let (mut start, mut end, mut found) = (0, 0, Vec::new());

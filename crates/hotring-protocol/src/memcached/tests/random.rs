@@ -1,9 +1,9 @@
-//! Random input: nothing panics, and how input is cut into pieces changes nothing.
+//! Tests with random input: nothing panics, and the split into pieces does not matter.
 
 use super::*;
 use crate::random::Random;
 
-/// Pieces that requests are made of, so that random strings get deep into the decoder.
+/// Fragments of requests, so that random strings get deep into the decoder.
 const PIECES: &[&str] = &[
     "get ",
     "set ",
@@ -57,6 +57,6 @@ fn pieces_of_any_size_give_the_same_requests() {
         let pieces = decode_stream(&input, || 1 + random.below(9));
         assert_eq!(pieces, whole, "{}", input.escape_ascii());
     }
-    // The loop is only worth its time if it gets so far.
+    // The loop is worth its time only if it gets this far.
     assert!(n_known > 10_000 && n_data > 5_000, "{n_known} {n_data}");
 }

@@ -1,4 +1,4 @@
-//! Inline requests: words, quotes, escapes, limits.
+//! Tests of inline requests: words, quotes, escapes, limits.
 
 use super::*;
 
@@ -91,8 +91,8 @@ fn long_lines_are_refused_with_and_without_their_end() {
 
 #[test]
 fn the_words_of_a_web_browser_are_seen() {
-    // A page in a browser can make it send these lines to a server that listens on
-    // loopback; the caller closes the connection when it sees the first words.
+    // A page in a browser can send these lines to a server on loopback; the caller closes the
+    // connection when it sees the first words.
     for line in ["POST / HTTP/1.1", "Host: localhost:6379"] {
         assert!(["POST", "Host:"].contains(&words(line).unwrap()[0].as_str()));
     }

@@ -10,8 +10,8 @@ use crate::args::Args;
 use crate::error::ProtocolError;
 use crate::random::Random;
 
-/// Decodes with a fresh decoder; gives the arguments and the bytes consumed, or `None`
-/// if the input ends inside the request.
+/// Decodes with a fresh decoder; returns the arguments and the bytes consumed, or `None` if the
+/// request is incomplete.
 fn decode_once(input: &[u8], limits: &Limits) -> Result<Option<Found>, ProtocolError> {
     let mut args = Args::new();
     let decoded = Decoder::new().decode(input, limits, &mut args)?;
@@ -35,7 +35,7 @@ fn found(decoded: Decoded, args: &Args, input: &[u8]) -> Option<Found> {
     }
 }
 
-/// The request `words`, which took all of `consumed` bytes.
+/// The request `words`, of `consumed` bytes.
 fn request(words: &[&str], consumed: usize) -> Found {
     let args = words.iter().map(|word| word.as_bytes().to_vec()).collect();
     Found { args, consumed }

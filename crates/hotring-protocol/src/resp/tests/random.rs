@@ -1,8 +1,8 @@
-//! Random input: nothing panics, and how input is cut into pieces changes nothing.
+//! Tests with random input: nothing panics, and the split into pieces does not matter.
 
 use super::*;
 
-/// Pieces that requests are made of, so that random strings get deep into the decoder.
+/// Fragments of requests, so that random strings get deep into the decoder.
 const PIECES: &[&str] = &[
     "*1\r\n",
     "*2\r\n",
@@ -85,7 +85,7 @@ fn pieces_of_any_size_give_the_same_requests() {
         let pieces = decode_stream(&input, || 1 + random.below(9));
         assert_eq!(pieces, whole, "{}", input.escape_ascii());
     }
-    // The loop is only worth its time if it reaches both ends.
+    // The loop is worth its time only if it reaches both ends.
     assert!(n_requests > 50_000 && n_errors > 50_000, "{n_requests} {n_errors}");
 }
 

@@ -1,4 +1,4 @@
-//! Multibulk requests: exact vectors, every prefix, every bad length, limits.
+//! Tests of multibulk requests: exact vectors, every prefix, every bad length, limits.
 
 use super::*;
 
@@ -11,7 +11,7 @@ const VALID: &[(&str, &[&str])] = &[
     ("*0\r\n", &[]),
     ("*-1\r\n", &[]),
     ("*-9223372036854775808\r\n", &[]),
-    // As in Redis the two bytes behind an argument may be anything.
+    // As in Redis, the two bytes behind an argument may be anything.
     ("*1\r\n$4\r\nPING\n\r", &["PING"]),
 ];
 
@@ -44,7 +44,7 @@ fn pipelined_requests_come_one_by_one_however_they_arrive() {
     let stream = stream.repeat(20).into_bytes();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for piece_max in [1, 2, 7, 40, 1000] {
-        // One Args for the whole connection, as a server has one for all connections.
+        // One Args for all connections, as in a server.
         let (mut decoder, mut args) = (Decoder::new(), Args::new());
         let (mut start, mut end, mut seen) = (0, 0, 0);
         while start < stream.len() {
@@ -113,7 +113,7 @@ fn bad_counts_are_refused_and_good_ones_are_not() {
         let bulk = format!("*1\r\n${count}\r\n");
         assert_eq!(decode_once(bulk.as_bytes(), &limits), Err(InvalidBulkLength), "{bulk:?}");
     }
-    // What is no array of arguments is skipped, but there is no null argument.
+    // A null array is skipped, but a null argument is an error.
     for count in ["-1", "-2", "-2147483649"] {
         let multibulk = format!("*{count}\r\n");
         let skipped = Ok(Some(request(&[], multibulk.len())));
@@ -135,7 +135,7 @@ fn the_limits_are_exact_and_say_why() {
     assert_eq!(decode_once(b"*4\r\n", &unknown), Err(UnauthenticatedMultibulkLength));
     assert_eq!(decode_once(b"*1\r\n$6\r\n", &known), Err(InvalidBulkLength));
     assert_eq!(decode_once(b"*1\r\n$6\r\n", &unknown), Err(UnauthenticatedBulkLength));
-    // What is no length at all is so before authentication too.
+    // An invalid length is reported as such before authentication, too.
     assert_eq!(decode_once(b"*1\r\n$x\r\n", &unknown), Err(InvalidBulkLength));
     assert_eq!(decode_once(b"*x\r\n", &unknown), Err(InvalidMultibulkLength));
     let default = Limits::default();
@@ -160,7 +160,7 @@ fn other_types_than_bulk_strings_are_no_arguments() {
         let input = [b"*1\r\n".as_slice(), &[byte], b"3\r\nGET\r\n"].concat();
         let error = decode_once(&input, &Limits::default()).unwrap_err();
         assert_eq!(error, ProtocolError::ExpectedBulk(byte));
-        // As in Redis nobody looks at a line before it is whole.
+        // As in Redis, a line is not checked before it is complete.
         assert_eq!(decode_once(&input[..5], &Limits::default()), Ok(None));
     }
 }
@@ -201,8 +201,8 @@ fn errors_have_the_texts_of_redis() {
 
 #[test]
 fn input_byte_by_byte_costs_the_bytes_and_not_their_square() {
-    // 3 MB of arguments in pieces of one byte: a decoder that began anew each time
-    // would look at over 10^12 bytes.
+    // 3 MB of arguments in pieces of one byte: a decoder that started over each time would visit
+    // over 10^12 bytes.
     let mut input = b"*100001\r\n".to_vec();
     for _ in 0..100_000 {
         input.extend_from_slice(b"$20\r\n01234567890123456789\r\n");

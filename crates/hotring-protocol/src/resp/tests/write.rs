@@ -1,4 +1,4 @@
-//! Replies, byte for byte, to clients of both versions.
+//! Tests of replies, byte for byte, to clients of both versions.
 
 use crate::resp::{Version, Writer};
 
