@@ -43,7 +43,7 @@ fn ten_thousand_connections_may_idle() {
     const N: usize = 10_000;
     // Both sides of each connection are in this process.
     if !may_open(2 * N as u64 + 2_000) {
-        return eprintln!("skipped: this process may not open so many files");
+        return eprintln!("skipped: this process may not open enough files");
     }
     let server = TestServer::with(|c| c.maxclients = N + 10);
     let mut good = server.connect();

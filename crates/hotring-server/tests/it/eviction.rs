@@ -225,7 +225,7 @@ fn at_the_limit_those_commands_are_refused_that_redis_refuses() {
         let (before, asked) = WRITES
             .iter()
             .find(|(_, asked)| asked.split(' ').next() == Some(&name))
-            .unwrap_or_else(|| panic!("{name} is to be in the list"));
+            .unwrap_or_else(|| panic!("{name} must be in the list"));
         assert_eq!(wire.say("CONFIG SET maxmemory 0"), ok());
         wire.say("FLUSHALL");
         set_all(&mut wire, "filler", 6_000);

@@ -225,7 +225,7 @@ fn files_are_read_anew_without_closing_anything() {
     folder.copy("server-2.key", "key.pem");
     server.reload();
     assert_eq!(shown().1, certificate("server-2"));
-    assert_eq!(ask(&mut first, &["PING"]), "+PONG", "who is connected stays so");
+    assert_eq!(ask(&mut first, &["PING"]), "+PONG", "a connected client stays connected");
     std::fs::write(folder.0.join("cert.pem"), "nothing of use").unwrap();
     server.reload();
     assert_eq!(shown().1, certificate("server-2"));

@@ -28,7 +28,11 @@ fn nobody_sees_the_middle_of_a_transaction() {
                     let reply = transaction(&mut wire, &moving);
                     let c = reply.items()[2].text().parse::<i64>().unwrap();
                     assert_eq!(c % 2, 1, "what is written within is seen within: {reply:?}");
-                    assert_eq!(reply.items()[4], Reply::Int(c + 1), "nobody wrote in between");
+                    assert_eq!(
+                        reply.items()[4],
+                        Reply::Int(c + 1),
+                        "no other session wrote in between"
+                    );
                 }
             });
         }

@@ -251,7 +251,7 @@ fn other_machines_are_refused_until_there_is_a_password() {
     assert_eq!(outside.say("AUTH secret"), ok());
     assert_eq!(inner.ask(&["CONFIG", "SET", "requirepass", ""]), ok());
     is_refused();
-    assert_eq!(outside.say("PING"), Reply::Simple("PONG".into()), "who is in stays in");
+    assert_eq!(outside.say("PING"), Reply::Simple("PONG".into()), "an open connection stays open");
     assert_eq!(inner.say("CONFIG SET protected-mode no"), ok());
     assert_eq!(from_outside().say("PING"), Reply::Simple("PONG".into()));
     assert_eq!(inner.say("CONFIG SET protected-mode yes"), ok());

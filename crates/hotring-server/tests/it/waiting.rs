@@ -156,7 +156,7 @@ fn a_half_closed_connection_waits_no_more_while_replies_are_unsent() {
     let mut deaf = waiting(&server, "GET big\r\nWAITKEY k 0", &mut writer);
     deaf.half_close();
     until_waiting(&mut writer, 0);
-    assert_eq!(deaf.reply(), bulk(&big), "it still gets what it was owed");
+    assert_eq!(deaf.reply(), bulk(&big), "it still gets its pending reply");
     assert!(deaf.is_closed());
 }
 
@@ -235,7 +235,7 @@ fn much_behind_many_waits_runs_in_its_order() {
         assert_eq!(waiter.reply(), Reply::Int(i as i64 + 1));
         if (i + 1) % EACH == 0 {
             assert_eq!(waiter.reply(), bulk(&long));
-            assert_eq!(waiter.reply(), Reply::Int(0), "nobody has written");
+            assert_eq!(waiter.reply(), Reply::Int(0), "no client has written");
         }
     }
     sending.join().unwrap().unwrap();
