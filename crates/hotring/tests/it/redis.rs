@@ -123,7 +123,7 @@ fn redis_is_a_server_too() {
     ask(&mut redis.connect(), &[b"RPUSH", b"a list", b"1"]);
     let done = run("export", &redis.address, &["--format", "json"]);
     assert_eq!(code(&done), Some(1), "{}", stderr(&done));
-    assert!(stderr(&done).contains("a list: it is a list, which cannot be exported"));
+    assert!(stderr(&done).contains("a list: its type, a list, cannot be exported"));
     let done = run("import", &other.address, &[]);
     assert_eq!(code(&done), Some(0), "{}", stderr(&done));
     assert!(values(&mut other.connect()) == values(&mut server.connect()), "they differ");

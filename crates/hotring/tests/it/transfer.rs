@@ -348,12 +348,12 @@ fn what_the_server_refuses_is_named() {
     let done = import(&server, &[&folder.file("cut.resp", text)]);
     assert_eq!(code(&done), Some(2));
     let told = stderr(&done);
-    assert!(told.contains("cut.resp: byte 41: the command that begins here is cut off"), "{told}");
+    assert!(told.contains("cut.resp: byte 41: the file ends within this command"), "{told}");
     assert_eq!(ask(&mut stream, &[b"GET", b"a"]), b"new");
     assert_eq!(ask(&mut stream, &[b"EXISTS", b"last"]), b":0");
     let other = import(&server, &[&folder.file("other", "hello")]);
     assert_eq!(code(&other), Some(2));
-    assert!(stderr(&other).contains("byte 0: no format that is known"), "{}", stderr(&other));
+    assert!(stderr(&other).contains("byte 0: unknown file format"), "{}", stderr(&other));
     end(server);
 }
 
