@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The store reads no clock: the caller passes the time, in Unix milliseconds.
+/// The store reads no clock: the time, in Unix milliseconds, comes from you.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis() as u64
 }
