@@ -1,5 +1,5 @@
-//! Prints docs/compatibility.md with its generated parts as the tables of commands and settings have them, and the
-//! rest of it, which people write, as it stands. A generated part lies between two lines of comments.
+//! Prints docs/compatibility.md with its generated parts made from the tables of commands and
+//! settings, and the rest unchanged. A generated part lies between two comment lines.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,14 +18,14 @@ fn main() {
     print!("{}", with_part(&page, "<!-- begin directives -->", &directive_table()));
 }
 
-/// The page with this between the line `begin` and the next end.
+/// The page with `part` between the line `begin` and the next end.
 fn with_part(page: &str, begin: &str, part: &str) -> String {
     let (before, rest) = page.split_once(begin).unwrap_or_else(|| panic!("no {begin}"));
     let (_, after) = rest.split_once(END).unwrap_or_else(|| panic!("no {END} behind {begin}"));
     format!("{before}{begin}\n{part}{END}{after}")
 }
 
-/// The subcommands that the server has, and those that it does not have.
+/// The subcommands that the server has, and those that it lacks.
 fn parts<'a>(command: &'a RedisCommand, here: &BTreeSet<&str>) -> (Vec<&'a str>, Vec<&'a str>) {
     let names = command.subcommands.iter().map(String::as_str);
     names.partition(|name| here.contains(format!("{}|{name}", command.name).as_str()))
@@ -65,7 +65,7 @@ fn shown(name: &str) -> String {
     format!("`{}`", name.to_ascii_uppercase())
 }
 
-/// What becomes of each of Redis's directives.
+/// The table of Redis's directives and their effect here.
 fn directive_table() -> String {
     let (mut taken, mut fixed, mut partly) = (Vec::new(), Vec::new(), Vec::new());
     let (mut idle, mut missing, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
@@ -100,7 +100,7 @@ fn directive_table() -> String {
     text
 }
 
-/// The values with which a directive is passed over.
+/// The values with which a directive is ignored.
 fn unless(harmless: &[&str]) -> String {
     let values: Vec<String> = harmless.iter().map(|value| format!("`{}`", quoted(value))).collect();
     match values.as_slice() {

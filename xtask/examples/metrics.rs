@@ -1,4 +1,4 @@
-//! Prints the page of documentation that lists the metrics of the admin address.
+//! Prints the page of documentation with the metrics of the admin address.
 
 const HEAD: &str = "\
 # Metrics

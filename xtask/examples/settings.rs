@@ -1,5 +1,5 @@
-//! Prints the page of documentation that lists all settings of the server; with `--file`, a
-//! configuration file that holds them all.
+//! Prints the page of documentation with all settings of the server; with `--file`, a configuration
+//! file with all of them.
 
 use hotring_server::{Change, Setting, is_for_research, settings, toml_value};
 
@@ -111,7 +111,7 @@ fn row(setting: &Setting) {
     );
 }
 
-/// Text as code in a cell; nothing is said as such.
+/// Text as code in a table cell; an empty text stays empty.
 fn code(text: &str) -> String {
     match text {
         "" => "none".to_string(),

@@ -1,7 +1,8 @@
-//! Real client libraries and tools against the server, built with its assertions; the programs are in `tests/clients`.
+//! Runs real client libraries and tools against the server, built with its assertions; the programs
+//! are in `tests/clients`.
 //!
-//! Each library comes from its own registry, into the target folder or beside its program. `own` runs the tests that
-//! come with the libraries, `redis_cli` tries the modes of redis-cli.
+//! Each library comes from its own registry, into the target folder or beside its program. `own`
+//! runs the libraries' own tests, `redis_cli` tests the modes of redis-cli.
 
 mod memcached;
 mod own;
@@ -19,10 +20,10 @@ use crate::test::{binary, built};
 use crate::tools;
 use crate::workspace::{cargo, root, target};
 
-/// Tries a client with this server.
+/// A check of one client with this server.
 type Check = fn(&Path) -> Result<Done>;
 
-/// What can be tried, by name, and the programs that it needs.
+/// The clients by name, with the programs that they need.
 const CLIENTS: &[(&str, &[&str], Check)] = &[
     ("redis-cli", &["redis-cli"], redis_cli::check),
     ("redis-py", &["python3"], python),
@@ -37,7 +38,7 @@ const CLIENTS: &[(&str, &[&str], Check)] = &[
     ("pymemcache-own", &["python3"], own::pymemcache),
 ];
 
-/// Tries the clients that are named, or all of them.
+/// Runs the named clients, or all.
 pub fn run(names: &[&str]) -> Result<ExitCode> {
     let known = |name: &&str| CLIENTS.iter().any(|(known, ..)| known == name);
     if let Some(name) = names.iter().find(|name| !known(name)) {
@@ -51,7 +52,7 @@ pub fn run(names: &[&str]) -> Result<ExitCode> {
     Ok(suite.finish())
 }
 
-/// A step for each client that is named, or for all of them, with this server.
+/// Adds a step for each named client, or for all.
 pub fn steps(suite: &mut Suite, names: &[&str], hotring: &Path) {
     for (name, needs, check) in CLIENTS {
         if names.is_empty() || names.contains(name) {
@@ -63,7 +64,7 @@ pub fn steps(suite: &mut Suite, names: &[&str], hotring: &Path) {
     }
 }
 
-/// redis-py, in an environment of its own.
+/// Checks redis-py, in its own environment.
 fn python(hotring: &Path) -> Result<Done> {
     let folder = root().join("tests/clients/python");
     match install_python(&folder.join("requirements.txt")) {
@@ -74,7 +75,7 @@ fn python(hotring: &Path) -> Result<Done> {
     }
 }
 
-/// Installs what a file names into an environment of its own; returns its Python.
+/// Installs a requirements file into its own environment; returns the Python of it.
 fn install_python(requirements: &Path) -> Result<PathBuf> {
     let venv = target().join("clients/venv");
     let python = venv.join("bin/python");
@@ -85,7 +86,7 @@ fn install_python(requirements: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// go-redis; go gets its modules itself.
+/// Checks go-redis; go downloads the modules.
 fn go(hotring: &Path) -> Result<Done> {
     let folder = root().join("tests/clients/go");
     let program: PathBuf = target().join("clients/go-redis");
@@ -101,7 +102,7 @@ fn go(hotring: &Path) -> Result<Done> {
     against_server(hotring, &mut process::command(program))
 }
 
-/// ioredis.
+/// Checks ioredis.
 fn node(hotring: &Path) -> Result<Done> {
     let folder = root().join("tests/clients/node");
     let mut install = process::command("npm");
@@ -112,7 +113,7 @@ fn node(hotring: &Path) -> Result<Done> {
     against_server(hotring, process::command("node").arg(folder.join("check.js")))
 }
 
-/// Jedis; Maven gets it and what it needs.
+/// Checks Jedis; Maven downloads it and its dependencies.
 fn java(hotring: &Path) -> Result<Done> {
     for program in ["java", "mvn"] {
         if !process::succeeds(process::command(program).arg("--version")) {
@@ -134,7 +135,7 @@ fn java(hotring: &Path) -> Result<Done> {
     against_server(hotring, &mut check)
 }
 
-/// redis-rs; cargo gets it.
+/// Checks redis-rs; cargo downloads it.
 fn rust(hotring: &Path) -> Result<Done> {
     let manifest = root().join("tests/clients/rust/Cargo.toml");
     let mut fetch = cargo();

@@ -1,4 +1,4 @@
-//! The pages that are generated from tables in the code.
+//! Generates the pages of documentation that come from tables in the code.
 
 use std::fs;
 
@@ -35,13 +35,13 @@ pub fn write() -> Result<()> {
     Ok(())
 }
 
-/// Fails if a page is not what its table says.
+/// Fails if a page is stale.
 pub fn check() -> Result<Done> {
     build()?;
     for page in PAGES {
         let stored = fs::read_to_string(root().join(page.path)).unwrap_or_default();
         if stored != page.text()? {
-            bail!("{} is stale; write it anew with: cargo xtask docs", page.path);
+            bail!("{} is stale; renew it with: cargo xtask docs", page.path);
         }
         println!("  {} is up to date", page.path);
     }
@@ -49,19 +49,19 @@ pub fn check() -> Result<Done> {
     Ok(Done::Passed(PAGES.len() + 1))
 }
 
-/// The README's Rust example is `examples/embed.rs`, which is compiled and run.
+/// Checks that the README's Rust example is `examples/embed.rs`, which is compiled and run.
 fn check_example() -> Result<()> {
     let readme = fs::read_to_string(root().join("README.md"))?;
     let program = fs::read_to_string(root().join("xtask/examples/embed.rs"))?;
     let code = program.split_once("\n\n").map_or("", |(_, code)| code);
     if code.is_empty() || !readme.contains(&format!("```rust\n{code}```")) {
-        bail!("the README's Rust example is not what xtask/examples/embed.rs has after its header");
+        bail!("the README's Rust example differs from xtask/examples/embed.rs");
     }
     print!("  the README's example prints: {}", output("embed", &[])?);
     Ok(())
 }
 
-/// Builds the examples as the tests do: of a single package cargo would build much once more.
+/// Builds the examples with the tests' features; for a single package, cargo would rebuild much.
 fn build() -> Result<()> {
     process::run(cargo().args(["build", "--quiet", "--locked", "--workspace", "--examples"]))
 }

@@ -1,5 +1,5 @@
-//! Every engine under the server: Redis's own benchmark runs, and a recorded workload finds what a
-//! plain map finds.
+//! Runs every engine under the server with Redis's own benchmark, and compares the hits of a
+//! recorded workload with those of a plain map.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ const ACCESSES: &str = "500k";
 /// Hits and misses of a replay.
 type Found = (u64, u64);
 
-/// Replays one workload on each engine, and runs `redis-benchmark` where there is one.
+/// Replays one workload on each engine, and runs `redis-benchmark` if it is installed.
 pub fn check(hotring: &Path, bench: &Path) -> Result<Done> {
     let trace = target().join("engines.trace");
     let generate = ["generate", "--keys", KEYS, "--accesses", ACCESSES];

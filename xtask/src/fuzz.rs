@@ -1,9 +1,9 @@
-//! Fuzzing: each target of `fuzz/` for some time, from the committed corpus on. What it finds is kept in the
-//! target folder and named, and makes the task fail.
+//! Fuzzing: runs each target of `fuzz/` for some time, starting with the committed corpus. A
+//! finding is kept in the target folder, is named, and makes the task fail.
 //!
-//! The targets are built by the pinned compiler: coverage marks are a pass of LLVM that it has, and no
-//! sanitizer is needed where there is no unsafe code. Lua itself, which is C, has no marks: of scripts it is
-//! our side of the boundary that input is looked for.
+//! The targets are built by the pinned compiler: its LLVM has the pass for coverage marks, and code
+//! without `unsafe` needs no sanitizer. Lua itself, which is C, has no marks: for scripts, only our
+//! side of the boundary is covered.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,13 +14,13 @@ use crate::process;
 use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, root, target};
 
-/// The targets, each a file or folder in `fuzz/targets` and a folder in `fuzz/corpus`.
+/// The targets: each is a file or folder in `fuzz/targets` and a folder in `fuzz/corpus`.
 pub const TARGETS: &[&str] = &["resp", "memcached", "script", "log", "snapshot"];
 
-/// How long each target runs if nobody says.
+/// The default duration per target.
 pub const SECONDS: u64 = 600;
 
-/// What marks the code that was reached, as libFuzzer wants it.
+/// Coverage marks as libFuzzer expects them.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
@@ -32,8 +32,8 @@ pub fn fuzz(words: &[&str]) -> Result<ExitCode> {
     while let Some(word) = words.next() {
         match *word {
             "--seconds" => {
-                let number = words.next().context("--seconds wants a number")?;
-                seconds = number.parse().context("--seconds wants a number")?;
+                let number = words.next().context("--seconds needs a number")?;
+                seconds = number.parse().context("--seconds needs a number")?;
             }
             "--together" => together = true,
             name => names.push(name),
@@ -44,7 +44,7 @@ pub fn fuzz(words: &[&str]) -> Result<ExitCode> {
     }
     let mut suite = Suite::new();
     if together {
-        ensure!(names.is_empty(), "--together is for all targets");
+        ensure!(names.is_empty(), "--together cannot be combined with names");
         suite.step("fuzzing", || side_by_side(TARGETS, seconds));
         return Ok(suite.finish());
     }
@@ -54,7 +54,7 @@ pub fn fuzz(words: &[&str]) -> Result<ExitCode> {
     Ok(suite.finish())
 }
 
-/// Runs targets for so many seconds, side by side.
+/// Runs targets for `seconds`, side by side.
 pub fn side_by_side(names: &'static [&'static str], seconds: u64) -> Result<Done> {
     names.iter().try_for_each(|name| build(name))?;
     std::thread::scope(|scope| {
@@ -68,14 +68,14 @@ pub fn side_by_side(names: &'static [&'static str], seconds: u64) -> Result<Done
     Ok(Done::Passed(names.len()))
 }
 
-/// Builds one target and runs it for so many seconds.
+/// Builds one target and runs it for `seconds`.
 fn run(name: &str, seconds: u64) -> Result<Done> {
     build(name)?;
     fuzz_for(name, seconds)?;
     Ok(Done::Passed(1))
 }
 
-/// Builds all targets. What fails here fails again when they are to run, and ends that step.
+/// Builds all targets. A failure is repeated and reported by the step that runs the target.
 pub fn build_ahead() {
     TARGETS.iter().for_each(|name| drop(build(name)));
 }
@@ -84,14 +84,14 @@ fn build(name: &str) -> Result<()> {
     let mut build = cargo();
     build.env("RUSTFLAGS", FLAGS).env("CARGO_TARGET_DIR", folder());
     build.env_remove("CARGO_ENCODED_RUSTFLAGS");
-    // With a target of its own the flags are not for build scripts.
+    // With an explicit target the flags do not apply to build scripts.
     build.args(["build", "--quiet", "--release", "--locked", "--target", &host()?, "--bin", name]);
     build.args(["--features", name]);
     process::run(build.arg("--manifest-path").arg(root().join("fuzz/Cargo.toml")))
 }
 
 fn fuzz_for(name: &str, seconds: u64) -> Result<()> {
-    // What is new goes to a folder of its own; the committed corpus is only read.
+    // New inputs go to a separate folder; the committed corpus is only read.
     let found = made(folder().join("corpus").join(name))?;
     let artifacts = made(folder().join("artifacts").join(name))?;
     let mut fuzzer = process::command(folder().join(host()?).join("release").join(name));
@@ -99,7 +99,7 @@ fn fuzz_for(name: &str, seconds: u64) -> Result<()> {
     fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));
     fuzzer.args([format!("-max_total_time={seconds}"), "-max_len=8192".into()]);
     fuzzer.args(["-timeout=30", "-rss_limit_mb=2048", "-verbosity=0", "-print_final_stats=1"]);
-    let why = || format!("found something; it is in {}", artifacts.display());
+    let why = || format!("found a fault; its input is in {}", artifacts.display());
     process::run(&mut fuzzer).with_context(why)
 }
 
@@ -113,7 +113,7 @@ fn made(folder: PathBuf) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The compiler's own target.
+/// The compiler's host target.
 fn host() -> Result<String> {
     let about = process::output(process::command("rustc").arg("-vV"))?;
     let host = about.lines().find_map(|line| line.strip_prefix("host: "));

@@ -1,7 +1,7 @@
-//! Instructions for each kind of operation, counted by callgrind and compared with what they were.
+//! Counts instructions per operation with callgrind and compares them with a baseline.
 //!
-//! hotring-index's example `instructions` runs short cases and prints their names; callgrind writes a
-//! file of counts for each. The baseline is a file of this repository; `--renew` writes it anew.
+//! hotring-index's example `instructions` runs short cases and prints their names; callgrind writes
+//! a file of counts for each. The baseline is a file of this repository; `--renew` rewrites it.
 //! Counts come from one thread with fixed seeds, so they are the same on a loaded machine.
 
 use std::fmt::Write;
@@ -15,15 +15,15 @@ use crate::test::binary;
 use crate::tools;
 use crate::workspace::{cargo, root, target};
 
-/// More instructions than the baseline by this part are a failure.
+/// A larger increase over the baseline is a failure.
 const TOLERANCE: f64 = 0.03;
-/// The C library picks its functions by the processor: so many instructions are nobody's doing.
+/// The C library picks its functions by processor: this many instructions may differ.
 const SLACK: f64 = 2.0;
-/// Names in the program that is counted.
+/// Functions of the counted program.
 const COUNTED: &str = "instructions::counted*";
 const WRITTEN: &str = "instructions::written*";
 
-/// A case, `engine,operation`, and its instructions for one operation.
+/// A case, `engine,operation`, and its instructions per operation.
 #[derive(Clone, Debug, PartialEq)]
 struct Count {
     case: String,
@@ -76,7 +76,7 @@ fn count() -> Result<Vec<Count>> {
     lines.map(|(at, line)| case(line, &folder.join(format!("counts.{}", at + 1)))).collect()
 }
 
-/// One case: what the program said of it, and the file of its counts.
+/// One case: the line that the program printed, and the file of its counts.
 fn case(line: &str, file: &Path) -> Result<Count> {
     let (case, operations) = line.rsplit_once(',').with_context(|| format!("a case: {line:?}"))?;
     let operations: f64 = operations.parse().with_context(|| format!("a number: {line:?}"))?;
@@ -107,8 +107,8 @@ fn parse(text: &str) -> Result<Vec<Count>> {
     text.lines().skip(1).map(count).collect()
 }
 
-/// What differs. More than the tolerance allows, or other cases than before, is an error; fewer
-/// instructions are good news, which the baseline should learn.
+/// Describes the differences. An increase above the tolerance, or another set of cases, is an
+/// error; a decrease is reported so that the baseline can be renewed.
 fn compare(counts: &[Count], baseline: &[Count]) -> Result<String> {
     let names = |counts: &[Count]| counts.iter().map(|c| c.case.clone()).collect::<Vec<_>>();
     ensure!(

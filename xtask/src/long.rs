@@ -1,4 +1,4 @@
-//! What takes longer than a person waits: long checks, and measurements.
+//! Long checks and measurements.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -14,7 +14,7 @@ use crate::test::{binary, count_tests, release_build};
 use crate::tools;
 use crate::workspace::{cargo, target};
 
-/// How much longer the recorded histories get, where nobody says otherwise.
+/// Longer defaults for the recorded-history tests.
 const LONGER: &[(&str, &str)] = &[
     ("HOTRING_SECONDS", "600"),
     ("HOTRING_SEQUENCES", "20"),
@@ -42,7 +42,7 @@ pub fn long() -> Result<ExitCode> {
 
 fn licences() -> Result<Done> {
     tools::prepare_deny()?;
-    // Advisories need the network, so they are not asked for.
+    // Advisories would need the network, so they are not checked.
     let what = ["--all-features", "check", "bans", "licenses", "sources"];
     process::run(cargo().args(["deny", "--log-level=error"]).args(what))?;
     Ok(Done::Passed(3))
@@ -75,11 +75,11 @@ fn traces() -> Result<Done> {
     Ok(Done::Passed(2 * files.len()))
 }
 
-/// The traces in the folder that `HOTRING_TRACES` names, if it names one.
+/// The traces in the folder that `HOTRING_TRACES` names, if set.
 fn trace_files() -> Result<Option<Vec<PathBuf>>> {
     let Some(folder) = std::env::var_os("HOTRING_TRACES") else { return Ok(None) };
     let folder = PathBuf::from(folder);
-    // Where it is read from may be another folder.
+    // They may be read from another working directory.
     let folder = folder.canonicalize().with_context(|| format!("no {}", folder.display()))?;
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
         .with_context(|| format!("cannot list {}", folder.display()))?
@@ -100,7 +100,7 @@ fn hits(file: &PathBuf, target: &str) -> Result<u64> {
     summary["hits"].as_u64().context("the summary has no hits")
 }
 
-/// The measurements of `docs/results`, each as it is written there.
+/// The measurements of `docs/results`, with the commands given there.
 const MEASUREMENTS: &[&[&str]] = &[
     &["compare", "--parts", "free", "--ops", "1M", "--csv", "free.csv"],
     &["compare", "--parts", "equal-memory", "--ops", "1M", "--csv", "equal-memory.csv"],
@@ -120,8 +120,8 @@ const MEASUREMENTS: &[&[&str]] = &[
     &["durability", "space", "--csv", "durability-space.csv", "--plot", "durability"],
 ];
 
-/// Eviction at all sizes, by the policies alone; and at one size in the store and in a server beside those that
-/// these have, with each hit over the wire.
+/// Eviction at all sizes, by the policies alone; and at one size in the store and in a server,
+/// compared with their own policies, with each hit over the wire.
 const EVICTION: [&[&str]; 2] = [
     &["--csv", "evict.csv", "--plot", "evict"],
     &["--only", "heat,fifo,random,redis lru,redis lfu", "--sizes", "10", "--store"],
@@ -159,7 +159,7 @@ pub fn measure() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does something with a fresh server: its address and its process.
+/// Runs `measure` with the address and the process of a fresh server.
 fn with_server(measure: impl FnOnce(&str, &str) -> Result<()>) -> Result<()> {
     let server = Server::start(&binary("release", "hotring"))?;
     measure(&format!("redis://127.0.0.1:{}", server.port), &server.pid().to_string())

@@ -1,8 +1,8 @@
 //! `cargo xtask`: every check and every generated page of this project, one subcommand each.
 //!
-//! `main` only names the tasks. `suite` runs steps and sums them up, `test` says which steps a full
-//! run has, `tidy` checks the style that no other tool knows, `tools` finds or installs what the
-//! steps need.
+//! `main` only names the tasks. `suite` runs steps and summarizes them, `test` lists the steps of a
+//! full run, `tidy` checks the style rules that no other tool knows, `tools` finds or installs the
+//! programs that the steps need.
 #![forbid(unsafe_code)]
 
 mod clients;
@@ -29,24 +29,24 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 Usage: cargo xtask TASK
 
-  check          Formatting, lints, style and unit tests: the quick round while you work
+  check          Formatting, lints, style and unit tests: the quick round during work
   test           Formatting, lints, style, all tests, documentation, generated pages, instructions.
-                 Installs the tools that are missing, and says which before it does so
-  prove          What tests do not show: loom, shuttle, asan, tsan, fuzzing, torture, crashes, engines,
-                 redis-tools, clients, or those that are named; --long gives them hours
-  tools          Installs what test and prove need
-  tidy           The style rules that rustfmt and clippy do not know
-  docs           Writes the pages of docs/ anew that are generated from tables
+                 Lists missing tools, then installs them
+  prove          Searches for faults that tests do not show: loom, shuttle, asan, tsan, fuzzing, torture,
+                 crashes, engines, redis-tools, clients, or the named ones; --long runs them for hours
+  tools          Installs the programs that test and prove need
+  tidy           Checks the style rules that rustfmt and clippy do not know
+  docs           Regenerates the pages of docs/ that come from tables
   docs --check   Fails if one of them is stale
-  clients        Client libraries, their own tests, and tools against a server: all of them, or those
-                 that are named
-  instructions   Instructions for each kind of operation, against the baseline; --renew writes it
-  fuzz           Each target of fuzz/ for 600 seconds, or those that are named; --seconds N; --together
+  clients        Runs client libraries, their own tests, and tools against a server: all of them, or the
+                 named ones
+  instructions   Compares instructions per operation with the baseline; --renew rewrites it
+  fuzz           Runs each target of fuzz/, or the named ones, for 600 seconds; --seconds N; --together
                  runs all of them at once
-  package        Builds what is given to those who install hotring, and tries it: install, static, deb,
-                 unit, or those that are named. Begins with their tools
-  long           Hours instead of minutes: long histories, all proofs, real traces (HOTRING_TRACES); and
-                 licences of dependencies, whose checker takes long to build
+  package        Builds the packages for users and tries them: install, static, deb, unit, or the named
+                 ones. Installs their tools first
+  long           Runs for hours: long recorded histories, all proofs, real traces (HOTRING_TRACES), and
+                 the licences of dependencies, whose checker takes long to build
   measure        Runs the measurements of docs/results on this machine: compare, memory, reclamation, bounds,
                  servers, evict (with the traces of HOTRING_TRACES, too), expiry
 

@@ -1,7 +1,8 @@
-//! `cargo xtask package`: builds what is given to those who install hotring, and tries each: the program that
-//! `cargo install` makes, a static one, the Debian package, the unit, and the program where the unit lets it write.
+//! `cargo xtask package`: builds and tries everything that users install: the program from `cargo
+//! install`, a static one, the Debian package, the unit, and the program confined as by the unit.
 //!
-//! What is built stays in the target folder, under `package`. Nothing is installed on this machine but tools.
+//! The results stay in the target folder, under `package`. Nothing but tools is installed on this
+//! machine.
 
 mod confined;
 
@@ -17,10 +18,10 @@ use crate::suite::{Done, Suite};
 use crate::tools;
 use crate::workspace::{cargo, root, target};
 
-/// The C library that is linked into the program: that of no distribution.
+/// The target whose C library is linked statically.
 const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
 
-/// What the package has to hold, with the rights.
+/// Files that the package must have, with permissions.
 const FILES: &[(&str, &str)] = &[
     ("usr/bin/hotring", "-rwxr-xr-x"),
     ("etc/hotring/hotring.toml", "-rw-r--r--"),
@@ -30,10 +31,10 @@ const FILES: &[(&str, &str)] = &[
     ("usr/share/hotring/dashboard.json", "-rw-r--r--"),
 ];
 
-/// A package that is made and tried.
+/// Builds and tries a package.
 type Step = fn() -> Result<Done>;
 
-/// All of them, or those that are named.
+/// Runs all of them, or the named ones.
 pub fn run(names: &[&str]) -> Result<ExitCode> {
     let all: [(&str, Step); 5] = [
         ("install", install),
@@ -54,18 +55,18 @@ pub fn run(names: &[&str]) -> Result<ExitCode> {
     Ok(suite.finish())
 }
 
-/// `cargo install --path`, as somebody does it who has a clone.
+/// Runs `cargo install --path`, as a user with a clone does.
 fn install() -> Result<Done> {
     let folder = fresh("install")?;
     let path = root().join("crates/hotring");
     let mut line = cargo();
     line.args(["install", "--quiet", "--locked", "--path"]).arg(path).arg("--root").arg(&folder);
-    // The dependencies are built already where everything else is built.
+    // Reuses the dependencies that are already built.
     process::run(line.env("CARGO_TARGET_DIR", target()))?;
     attempt(&folder.join("bin/hotring"), &[])
 }
 
-/// A program that needs nothing of the machine but its kernel.
+/// Builds a program that needs no libraries of the machine.
 fn static_build() -> Result<Done> {
     if let Some(what) = tools::missing(&["musl-gcc", "readelf"]) {
         return Ok(Done::Skipped(what));
@@ -80,14 +81,14 @@ fn static_build() -> Result<Done> {
     fs::copy(&built, &program).with_context(|| format!("cannot copy {}", built.display()))?;
     process::run(command("strip").arg(&program))?;
     let headers = process::output(command("readelf").arg("--program-headers").arg(&program))?;
-    ensure!(!headers.contains("INTERP"), "{} wants a dynamic linker", program.display());
+    ensure!(!headers.contains("INTERP"), "{} needs a dynamic linker", program.display());
     let len = fs::metadata(&program)?.len();
     println!("  {}: {} KiB, needs no library", program.display(), len >> 10);
     attempt(&program, &[])
 }
 
-/// The Debian package, unpacked into a folder, and run from there. Its scripts do not run: they are for a
-/// system of its own.
+/// Builds the Debian package, unpacks it and runs the program. Its scripts do not run: they need a
+/// real system.
 fn debian() -> Result<Done> {
     if let Some(what) = tools::missing(&["dpkg-deb"]) {
         return Ok(Done::Skipped(what));
@@ -113,7 +114,7 @@ fn debian() -> Result<Done> {
     attempt(&unpacked.join("usr/bin/hotring"), &["--config", &config.to_string_lossy()])
 }
 
-/// The unit, as systemd reads it, with the program where it is built.
+/// Verifies the unit with systemd, with the path of the built program.
 fn unit() -> Result<Done> {
     if let Some(what) = tools::missing(&["systemd-analyze"]) {
         return Ok(Done::Skipped(what));
@@ -129,13 +130,13 @@ fn unit() -> Result<Done> {
         .output()
         .context("cannot run systemd-analyze")?;
     let told = String::from_utf8_lossy(&verified.stderr);
-    // A line that it does not know is passed over with a warning, and with success.
+    // Unknown lines cause only a warning, and success.
     ensure!(verified.status.success() && told.trim().is_empty(), "systemd-analyze: {told}");
-    println!("  systemd-analyze verify says nothing against it");
+    println!("  systemd-analyze verify has no complaints");
     Ok(Done::Passed(1))
 }
 
-/// Starts a server of this program, asks it, and ends it.
+/// Starts a server of this program, sends a request, and stops it.
 fn attempt(program: &Path, flags: &[&str]) -> Result<Done> {
     let server = Server::start_with(program, flags)?;
     let address = format!("127.0.0.1:{}", server.port);
@@ -149,7 +150,7 @@ fn attempt(program: &Path, flags: &[&str]) -> Result<Done> {
     Ok(Done::Passed(4))
 }
 
-/// A folder of this name with nothing in it.
+/// An empty folder of this name.
 fn fresh(name: &str) -> Result<PathBuf> {
     let folder = target().join("package").join(name);
     if folder.exists() {

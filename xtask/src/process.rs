@@ -1,4 +1,4 @@
-//! Running other programs: with their output shown, or taken.
+//! Runs other programs, with their output shown or captured.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::workspace::{root, tools};
 
-/// After this much silence a person is told that the program still runs.
+/// Silence after which a line says that the program is still running.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// A command that starts in the root of the clone and finds what `tools` installed.
@@ -29,7 +29,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 pub fn shown(command: &Command) -> String {
     let program = command.get_program().to_string_lossy().into_owned();
     let mut text = String::new();
-    // What the flags are is part of what was run; folders and the like are not.
+    // Flags are part of the command; folders and the like are not.
     for (name, value) in command.get_envs() {
         let shown = name == "RUSTFLAGS" || name == "RUSTC_BOOTSTRAP";
         if let (true, Some(value)) = (shown, value) {
@@ -52,7 +52,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     run_lines(command, |_| {})
 }
 
-/// The same, and hands over each line of standard output as well.
+/// As [`run`], and passes each line of standard output to `see`.
 pub fn run_lines(command: &mut Command, mut see: impl FnMut(&str)) -> Result<()> {
     println!("  $ {}", shown(command));
     let mut child = command
@@ -78,7 +78,7 @@ pub fn run_lines(command: &mut Command, mut see: impl FnMut(&str)) -> Result<()>
     Ok(())
 }
 
-/// Says how long a program has run whenever it has been silent for a while, until it ends.
+/// Prints how long a program has run whenever it has been silent for a while, until it ends.
 fn break_silence(spoken: &Receiver<()>) {
     let started = Instant::now();
     loop {
@@ -106,7 +106,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(result.stdout).context("the output is not UTF-8")
 }
 
-/// Whether a program runs and succeeds; what it prints is of no interest.
+/// Whether a program runs and succeeds; its output is discarded.
 pub fn succeeds(command: &mut Command) -> bool {
     let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     silent.status().is_ok_and(|status| status.success())

@@ -1,6 +1,6 @@
-//! `cargo xtask prove`: what looks for faults that tests do not show. Models of the index take every
-//! order of its steps, sanitizers watch its memory, decoders get random input, servers are killed and
-//! loaded, and client libraries of five languages talk to one.
+//! `cargo xtask prove`: searches for faults that tests do not show. Models of the index take every
+//! order of its steps, sanitizers check its memory, decoders get random input, servers are killed
+//! and loaded, and client libraries of five languages talk to one.
 
 mod sanitizers;
 
@@ -14,16 +14,16 @@ use crate::test::{binary, build_quietly, built, clippy_with, count_tests};
 use crate::workspace::{cargo, target};
 use crate::{clients, engines, fuzz, process, redis, tools};
 
-/// How long a proof may take.
+/// The duration of a proof.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Minutes, for every change.
     Quick,
-    /// An hour or so.
+    /// About an hour.
     Long,
 }
 
-/// A proof: its name, and what it does.
+/// A proof: its name and its function.
 type Proof = (&'static str, fn(Form) -> Result<Done>);
 
 const PROOFS: &[Proof] = &[
@@ -39,14 +39,14 @@ const PROOFS: &[Proof] = &[
     ("redis-tools", redis_tools),
 ];
 
-/// The clients, a step each.
+/// The name of the client steps.
 const CLIENTS: &str = "clients";
 
-/// The clients that are tried each time; `cargo xtask clients` knows more.
+/// Clients that run each time; `cargo xtask clients` has more.
 const TRIED_CLIENTS: &[&str] =
     &["redis-cli", "redis-py", "go-redis", "ioredis", "pymemcache", "memccapable"];
 
-/// What a later proof needs, built while the models leave a processor idle.
+/// Builds for later proofs, made while the models leave a processor idle.
 const AHEAD: &[&[&str]] = &[
     &["build", "--locked", "--quiet", "--profile", "tested", "-p", "hotring-bench"],
     &["build", "--locked", "--quiet", "--workspace", "--bins"],
@@ -65,7 +65,7 @@ pub fn prove(words: &[&str]) -> Result<ExitCode> {
     Ok(suite.finish())
 }
 
-/// A step for each proof that is named, or for all of them.
+/// Adds a step for each named proof, or for all.
 pub fn steps(suite: &mut Suite, names: &[&str], form: Form) {
     if names.is_empty() || names.contains(&CLIENTS) {
         suite.step("tools of the proofs", tools::prepare_proofs);
@@ -90,35 +90,35 @@ pub fn steps(suite: &mut Suite, names: &[&str], form: Form) {
     }
 }
 
-/// The tests of hotring-index, built with flags in a folder of their own.
+/// The tests of hotring-index, built with flags in a separate folder.
 fn index_tests(folder: &str, flags: &str, which: &[&str]) -> Command {
     let mut command = cargo();
     command.env("RUSTFLAGS", flags).env("CARGO_TARGET_DIR", target().join(folder));
-    // It would count instead, and the checker would look at nothing.
+    // It would override these flags, and the checker would check nothing.
     command.env_remove("CARGO_ENCODED_RUSTFLAGS");
     command.args(["test", "--locked", "--quiet", "-p", "hotring-index"]).args(which);
     command
 }
 
-/// Runs tests, of which there have to be some: without its flag a checker's file is empty.
+/// Runs tests and requires at least one: without its flag a checker's file is empty.
 fn count_some(command: &mut Command) -> Result<Done> {
     let done = count_tests(command)?;
     ensure!(!matches!(done, Done::Passed(0)), "no test ran");
     Ok(done)
 }
 
-/// Sets a variable where the caller's environment does not.
+/// Sets a variable unless the caller's environment does.
 fn default(command: &mut Command, name: &str, value: &str) {
     if std::env::var_os(name).is_none() {
         command.env(name, value);
     }
 }
 
-/// Every order of the steps of small scenarios, and every wrong variant found.
+/// Every order of the steps of small scenarios; every wrong variant must be found.
 fn loom(form: Form) -> Result<Done> {
     let mut command = index_tests("loom", "--cfg loom", &["--profile", "tested", "--test", "loom"]);
     if form == Form::Long {
-        // Three preemptions instead of two, as far as one gets in so many seconds a scenario.
+        // Three preemptions instead of two, within a time limit per scenario.
         default(&mut command, "HOTRING_LOOM_LONG", "1");
         default(&mut command, "HOTRING_LOOM_PREEMPTIONS", "3");
         default(&mut command, "HOTRING_LOOM_SECONDS", "120");
@@ -144,14 +144,14 @@ fn fuzzing(form: Form) -> Result<Done> {
     fuzz::side_by_side(fuzz::TARGETS, seconds)
 }
 
-/// Mixed operations with every answer checked, on index and store.
+/// Mixed operations with every result checked, on index and store.
 fn torture(form: Form) -> Result<Done> {
     let seconds = if form == Form::Long { "60" } else { "10" };
     process::run(process::command(bench()?).args(["torture", "--seconds", seconds]))?;
     Ok(Done::Passed(2))
 }
 
-/// Servers with a log that are killed: each mode of the log keeps what it promises.
+/// Kills servers with a log: each mode of the log must keep its guarantees.
 fn crashes(form: Form) -> Result<Done> {
     let (kills, life) = if form == Form::Long { ("100", "500") } else { ("6", "300") };
     let program = server()?;
@@ -174,14 +174,13 @@ fn redis_tools(_: Form) -> Result<Done> {
     }
 }
 
-/// The optimised bench, built.
+/// Builds the optimised bench.
 fn bench() -> Result<PathBuf> {
     built(&["--profile", "tested", "-p", "hotring-bench"])?;
     Ok(binary("tested", "hotring-bench"))
 }
 
-/// The server with its assertions, built with the features of the tests' build: of the package alone
-/// much would be built once more.
+/// Builds the server with assertions and the tests' features; alone, much would be rebuilt.
 fn server() -> Result<PathBuf> {
     built(&["--workspace", "--bins"])?;
     Ok(binary("debug", "hotring"))

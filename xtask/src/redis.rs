@@ -1,4 +1,4 @@
-//! Redis's own tools against the server: what a person types first has to work.
+//! Checks Redis's own tools against the server: the first commands of a new user must work.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::process;
 use crate::server::Server;
 use crate::suite::Done;
 
-/// What is typed, and the reply.
+/// Commands and their replies.
 const TYPED: &[(&[&str], &str)] = &[
     (&["ping"], "PONG"),
     (&["set", "greeting", "hello"], "OK"),
@@ -22,7 +22,7 @@ const TYPED: &[(&[&str], &str)] = &[
     (&["incr", "greeting"], "ERR value is not an integer or out of range"),
 ];
 
-/// `redis-cli`, `redis-benchmark` and Ctrl-C.
+/// Runs `redis-cli`, `redis-benchmark` and Ctrl-C.
 pub fn check(hotring: &Path) -> Result<Done> {
     let server = Server::start(hotring)?;
     let port = server.port.to_string();

@@ -1,4 +1,4 @@
-//! A `hotring serve` of the release build on a free port of loopback, ended with the check.
+//! A `hotring serve` process on a free loopback port, killed on drop.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
@@ -9,13 +9,13 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::process;
 
-/// How long the start and the end may take.
+/// Time limit for start and stop.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server.
 pub struct Server {
     process: Child,
-    /// Where it listens.
+    /// The port of the server.
     pub port: u16,
 }
 
@@ -27,10 +27,10 @@ impl Server {
 
     /// The same, with more flags.
     pub fn start_with(hotring: &Path, flags: &[&str]) -> Result<Self> {
-        // Bound and let go again: the port is most likely still free a moment later.
+        // Bound and released: the port is most likely still free a moment later.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let mut command = process::command(hotring);
-        // What tests read from the environment is no setting of the server.
+        // Variables for the tests must not become settings of the server.
         let variables = std::env::vars_os().map(|(name, _)| name);
         variables.filter(|name| name.to_string_lossy().starts_with("HOTRING_")).for_each(|name| {
             command.env_remove(name);
@@ -45,7 +45,7 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if let Some(status) = server.process.try_wait()? {
-                bail!("the server ended at once with {status}");
+                bail!("the server exited at its start with {status}");
             }
             ensure!(Instant::now() < deadline, "the server does not listen on port {port}");
             std::thread::sleep(Duration::from_millis(20));
@@ -53,12 +53,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Its process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Presses Ctrl-C and waits for the end.
+    /// Sends SIGINT and waits for the end.
     pub fn interrupt(mut self) -> Result<ExitStatus> {
         let pid = self.pid().to_string();
         ensure!(
@@ -78,7 +78,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails if it has ended already, which is what is wanted.
+        // Fails if it has ended already, which is fine.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,5 +1,5 @@
-//! A run of several steps: each is timed, a failed one does not keep the others from running, and
-//! at the end stands a table.
+//! A run of several steps: each is timed, a failed step does not keep the others from running, and
+//! a table summarizes them.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// How a step ended, if it did not fail.
+/// The result of a step that did not fail.
 #[derive(Debug)]
 pub enum Done {
-    /// So many checks passed.
+    /// The number of checks that passed.
     Passed(usize),
-    /// Something is missing; the text says what and how to get it.
+    /// A prerequisite is missing; the text says which and how to get it.
     Skipped(String),
 }
 
@@ -38,7 +38,7 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// No steps yet. In CI nothing may be skipped.
+    /// A suite without steps. In CI nothing may be skipped.
     pub fn new() -> Self {
         let strict = std::env::var("CI").is_ok_and(|v| !v.is_empty() && v != "false" && v != "0");
         Suite { started: Instant::now(), steps: Vec::new(), strict }
@@ -61,7 +61,7 @@ impl Suite {
             End::Skipped(why) => println!("skipped: {why}"),
             End::Failed(why) => println!("FAILED: {name}: {why}"),
         }
-        // A reader of a pipe sees which step is running.
+        // Lets the reader of a pipe see which step is running.
         let _ = std::io::stdout().flush();
         let passed = matches!(end, End::Passed(_));
         self.steps.push(Step { name, time: started.elapsed(), end });

@@ -10,7 +10,7 @@ use crate::suite::{Done, Suite};
 use crate::workspace::{cargo, target};
 use crate::{docs, instructions, process, tidy, tools};
 
-/// The crate whose tests are run in two ways.
+/// The crate whose tests run in two profiles.
 const INDEX: &str = "hotring-index";
 
 /// The quick round.
@@ -23,7 +23,7 @@ pub fn check() -> Result<ExitCode> {
     Ok(suite.finish())
 }
 
-/// The tools alone.
+/// Installs only the tools.
 pub fn tools() -> Result<ExitCode> {
     let mut suite = Suite::new();
     suite.step("tools of the tests", tools::prepare_tests);
@@ -31,7 +31,7 @@ pub fn tools() -> Result<ExitCode> {
     Ok(suite.finish())
 }
 
-/// All tests, and what else every change must keep right.
+/// All tests, and the other checks that every change must pass.
 pub fn test() -> Result<ExitCode> {
     let mut suite = Suite::new();
     suite.step("tools of the tests", tools::prepare_tests);
@@ -41,7 +41,7 @@ pub fn test() -> Result<ExitCode> {
     suite.step("tests, built", || {
         tests(&["--all-targets", "--exclude", INDEX, "--no-run"]).and(Ok(Done::Passed(1)))
     });
-    // Tests wait for sockets and clocks; meanwhile the processor has time for what comes later.
+    // Tests wait for sockets and clocks; meanwhile the processor can build for later steps.
     let ahead = std::thread::spawn(|| build_quietly(AHEAD));
     suite.step("tests", || tests(&["--all-targets", "--exclude", INDEX]));
     suite.step("index, unoptimised", index_tests);
@@ -54,7 +54,7 @@ pub fn test() -> Result<ExitCode> {
     Ok(suite.finish())
 }
 
-/// What is built while the tests run, as a later step builds it.
+/// A build for a later step, made while the tests run.
 const AHEAD: &[&str] = &[
     "test",
     "--locked",
@@ -68,7 +68,7 @@ const AHEAD: &[&str] = &[
     "--no-run",
 ];
 
-/// Builds something. What fails here fails again in its own step, and is shown there.
+/// Builds without output. A failure is repeated and reported by the step that needs the build.
 pub fn build_quietly(words: &[&str]) {
     let mut build = cargo();
     build.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -87,7 +87,7 @@ pub fn built(words: &[&str]) -> Result<Done> {
     Ok(Done::Passed(1))
 }
 
-/// Where cargo puts a binary of a profile.
+/// The path of a binary of a profile.
 pub fn binary(profile: &str, name: &str) -> PathBuf {
     target().join(profile).join(name)
 }
@@ -120,7 +120,7 @@ pub fn clippy_with(features: &[&str]) -> Result<Done> {
     Ok(Done::Passed(1))
 }
 
-/// The tests wait for sockets and clocks more than they compute: two for each processor keep it busy.
+/// The tests wait for sockets and clocks more than they compute, so two per processor run at once.
 fn tests(which: &[&str]) -> Result<Done> {
     let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     let mut command = cargo();
@@ -131,15 +131,16 @@ fn tests(which: &[&str]) -> Result<Done> {
     count_tests(command.args(words).args(which))
 }
 
-/// What looks into the index, with the checks that only unoptimised code has.
+/// Tests of the index's internals, with checks that only unoptimised code has.
 fn index_tests() -> Result<Done> {
     let which =
         ["test", "-p", INDEX, "--locked", "--quiet", "--no-fail-fast", "--lib", "--test", "forced"];
     count_tests(cargo().args(which))
 }
 
-/// Races show themselves in optimised code, and what is checked of the index takes four times as long in other
-/// code. (The store in optimised code is tortured.) Says how many tests each engine has passed.
+/// Runs the index's tests optimised: races show in optimised code, and the checks take four times
+/// as long otherwise. (`torture` covers the store in optimised code.) Prints how many tests each
+/// engine has passed.
 fn optimised_tests() -> Result<Done> {
     let which = ["-p", INDEX, "--test", "it"];
     let mut passed = 0;
@@ -156,7 +157,7 @@ fn optimised_tests() -> Result<Done> {
     Ok(Done::Passed(passed))
 }
 
-/// The engine of a test that has passed, of those that run on each: `module::test::engine`.
+/// The engine in the name of a passed test, `module::test::engine`.
 fn engine_of(line: &str) -> Option<&str> {
     let name = line.strip_prefix("test ")?.strip_suffix(" ... ok")?;
     let engine = name.rsplit("::").next()?;

@@ -1,10 +1,10 @@
-//! The programs that the steps need beside cargo, and how to get them.
+//! Finds and installs the programs that the steps need beside cargo.
 //!
 //! The tests need `redis-tools`, memcached and valgrind; the proofs also Python, Go, Node and
-//! `libmemcached-tools`. All come from Debian or Ubuntu. Only what is missing is installed, only as
-//! root or where sudo asks no password, and never a service: Debian's `redis-tools` holds the
-//! server's program under another name, so the `redis-server` that the tests start is a link to
-//! that, and no Redis of the machine's own runs.
+//! `libmemcached-tools`. All come from Debian or Ubuntu. Only missing ones are installed, only as
+//! root or where sudo needs no password, and never a service: Debian's `redis-tools` contains the
+//! server's program under another name, so the tests' `redis-server` is a link to it, and no Redis
+//! of the machine is started.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,21 +18,21 @@ use crate::workspace::{cargo, target, tools};
 const CARGO_DENY: &str = "cargo-deny@0.20.2";
 const CARGO_DEB: &str = "cargo-deb@3.8.0";
 
-/// A program, how to see that it works, and what to install otherwise.
+/// A program, how to check that it works, and its package.
 struct Tool {
     name: &'static str,
     probe: &'static [&'static str],
     package: &'static str,
 }
 
-/// What the tests are compared with, and what counts instructions.
+/// Programs that the tests are compared with, and the instruction counter.
 const FOR_TESTS: &[Tool] = &[
     Tool { name: "redis-cli", probe: &["--version"], package: "redis-tools" },
     Tool { name: "redis-benchmark", probe: &["--version"], package: "redis-tools" },
     Tool { name: "valgrind", probe: &["--version"], package: "valgrind" },
 ];
 
-/// The client libraries of other languages, and a client's own checker.
+/// Client libraries of other languages, and a client's own checker.
 const FOR_PROOFS: &[Tool] = &[
     Tool { name: "python3", probe: &["-c", "import venv, ensurepip"], package: "python3-venv" },
     Tool { name: "go", probe: &["version"], package: "golang-go" },
@@ -41,7 +41,7 @@ const FOR_PROOFS: &[Tool] = &[
     Tool { name: "memccapable", probe: &["-?"], package: "libmemcached-tools" },
 ];
 
-/// What packages are made and tried with.
+/// Programs to build and try packages.
 const FOR_PACKAGES: &[Tool] = &[
     Tool { name: "musl-gcc", probe: &["--version"], package: "musl-tools" },
     Tool { name: "dpkg-deb", probe: &["--version"], package: "dpkg" },
@@ -49,7 +49,7 @@ const FOR_PACKAGES: &[Tool] = &[
     Tool { name: "systemd-analyze", probe: &["--version"], package: "systemd" },
 ];
 
-/// Says what the tests miss and installs it.
+/// Installs the missing programs of the tests.
 pub fn prepare_tests() -> Result<Done> {
     install_packages(FOR_TESTS);
     link_redis_server()?;
@@ -59,19 +59,19 @@ pub fn prepare_tests() -> Result<Done> {
     all_there(FOR_TESTS)
 }
 
-/// The same for the proofs, which are made with the tools of the tests as well.
+/// The same for the proofs, which need the programs of the tests as well.
 pub fn prepare_proofs() -> Result<Done> {
     install_packages(FOR_PROOFS);
     all_there(FOR_PROOFS)
 }
 
-/// Has `cargo deny` run.
+/// Installs `cargo deny` if it is missing.
 pub fn prepare_deny() -> Result<()> {
     let has_deny = process::succeeds(command("cargo-deny").arg("--version"));
     if has_deny { Ok(()) } else { install(CARGO_DENY) }
 }
 
-/// The same for packages; each step that misses something says so.
+/// The same for packages; each step reports a missing program.
 pub fn prepare_packaging() -> Result<Done> {
     install_packages(FOR_PACKAGES);
     if !process::succeeds(command("cargo-deb").arg("--version")) {
@@ -80,7 +80,7 @@ pub fn prepare_packaging() -> Result<Done> {
     Ok(Done::Passed(1))
 }
 
-/// What a person has to do to get a program that a step needs; `None` if it is there.
+/// How to get a missing program that a step needs; `None` if all are there.
 pub fn missing(names: &[&str]) -> Option<String> {
     let mut all = FOR_TESTS.iter().chain(FOR_PROOFS).chain(FOR_PACKAGES);
     let tool = all.find(|t| names.contains(&t.name) && !works(t))?;
@@ -112,7 +112,7 @@ fn install_packages(tools: &[Tool]) {
     println!("  installing from the distribution: {wanted}");
     let update = process::run(&mut apt(&["update", "-qq"]));
     for package in packages {
-        // One at a time: a package that cannot be had must not keep the others away.
+        // One at a time: an unavailable package must not keep the others away.
         let install = ["install", "-qq", "-y", "--no-install-recommends", package];
         if let Err(error) = process::run(&mut apt(&install)) {
             println!("  could not install: {error:#}");
@@ -123,7 +123,7 @@ fn install_packages(tools: &[Tool]) {
     }
 }
 
-/// How this user runs apt-get, if at all.
+/// A function that makes apt-get commands, if this user may run it.
 fn apt() -> Option<impl Fn(&[&str]) -> Command> {
     let root = process::output(command("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
     let sudo = !root && process::succeeds(command("sudo").args(["-n", "true"]));
@@ -138,7 +138,7 @@ fn apt() -> Option<impl Fn(&[&str]) -> Command> {
     })
 }
 
-/// Makes `redis-server` from the program in `redis-tools`, which looks at its own name.
+/// Links `redis-server` to the program in `redis-tools`, which checks its own name.
 fn link_redis_server() -> Result<()> {
     const INSIDE: &str = "/usr/bin/redis-check-rdb";
     if process::succeeds(command("redis-server").arg("--version")) || !Path::new(INSIDE).exists() {
@@ -151,7 +151,7 @@ fn link_redis_server() -> Result<()> {
     std::os::unix::fs::symlink(INSIDE, &link).context("cannot make the link")
 }
 
-/// Takes memcached's program out of its package: installed, the package would start a service.
+/// Extracts memcached's program: installing the package would start a service.
 fn unpack_memcached() -> Result<()> {
     if process::succeeds(command("memcached").arg("--version")) {
         return Ok(());
@@ -170,7 +170,8 @@ fn unpack_memcached() -> Result<()> {
         .context("the package has no program")
 }
 
-/// Builds a program of crates.io without optimisation: that takes a minute instead of ten.
+/// Installs a program from crates.io, built without optimisation: that takes one minute instead of
+/// ten.
 fn install(program: &str) -> Result<()> {
     println!("  installing {program} into {} (about a minute)", tools().display());
     let mut install = cargo();

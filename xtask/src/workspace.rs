@@ -1,4 +1,4 @@
-//! Where things are: the root of the clone, cargo's target folder, the package graph.
+//! Locations: the root of the clone, cargo's target folder, the package graph.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::process;
 
-/// The root of the clone: that from which cargo runs this, which may have been built for another one
-/// that shares the target folder.
+/// The root of the clone from which cargo runs this program; it may have been built for another
+/// clone that shares the target folder.
 pub fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
@@ -20,16 +20,16 @@ pub fn root() -> &'static Path {
     })
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder.
 pub fn target() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
-        // Cargo resolves a relative one against the folder that it was started in.
+        // Cargo resolves a relative path against the folder that it was started in.
         Some(path) => std::path::absolute(&path).unwrap_or_else(|_| path.into()),
         None => root().join("target"),
     }
 }
 
-/// Where xtask puts the programs that it installs for itself.
+/// The folder of programs that xtask installs for its own use.
 pub fn tools() -> PathBuf {
     target().join("tools/bin")
 }
@@ -37,7 +37,7 @@ pub fn tools() -> PathBuf {
 /// The cargo that started this program.
 pub fn cargo() -> Command {
     let mut command = process::command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What cargo says of xtask to xtask is not true of what xtask builds.
+    // Cargo's variables about xtask are wrong for the packages that xtask builds.
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|n| n.starts_with("CARGO_PKG_")) {
             command.env_remove(name);

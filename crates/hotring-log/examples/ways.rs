@@ -1,16 +1,18 @@
-//! What it costs to have records on a disk, by the way in which they are written.
+//! Measures the cost of durable records for several ways of writing them.
 //!
 //! ```console
 //! cargo run --release -p hotring-log --example ways -- /srv/disk
 //! ```
-//! Writes groups of some lengths one behind the other to a new file in the folder (the present one), each made durable
-//! before the next, and says how long that takes: median, 99th percentile, and groups a second. The ways take turns,
-//! five rounds of each; printed are the medians of the rounds. The file is removed in the end.
 //!
-//! *grows*: the file gets longer with each group. *preallocated*: room for all was taken beforehand, which the file
-//! system knows to hold nothing yet. *zeros*: it was written with zeros beforehand. *direct*: past the system's
-//! cache, whole blocks of 4 KiB, the last of which is written again with the next group. *dsync*: each write returns
-//! when it is durable, instead of a sync behind it.
+//! Writes groups of several lengths one after the other to a new file in the folder (default: the
+//! current one), syncs each before the next, and prints the time: median, 99th percentile, and
+//! groups per second. The ways take turns, five rounds each, and the medians of the rounds are
+//! printed. The file is removed afterwards.
+//!
+//! *grows*: the file gets longer with each group. *preallocated*: the space was allocated before,
+//! but not written. *zeros*: the space was filled with zeros before. *direct*: bypasses the
+//! system's cache in blocks of 4 KiB, the last of which is rewritten with the next group. *dsync*:
+//! each write returns when it is durable, without a separate sync.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -23,7 +25,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
 const GROUPS: usize = 400;
 const ROUNDS: usize = 5;
-/// Bytes of a group: one small record, those of some connections, a long pipeline's.
+/// Bytes per group: one small record, those of some connections, a long pipeline.
 const LENGTHS: [usize; 3] = [150, 4 << 10, 64 << 10];
 const BLOCK: usize = 4096;
 
@@ -92,7 +94,7 @@ fn run(path: &Path, way: Way, len: usize) -> io::Result<Vec<f64>> {
     flags.set(OFlags::DIRECT, way.direct);
     flags.set(OFlags::DSYNC, way.dsync);
     let file = OpenOptions::new().write(true).custom_flags(flags.bits() as i32).open(path)?;
-    // All bytes ever written, at a place that begins a block in memory, too.
+    // All bytes to write, aligned to a block in memory.
     let memory = vec![b'r'; GROUPS * len + 3 * BLOCK];
     let memory = &memory[memory.as_ptr().align_offset(BLOCK)..];
     let mut micros = Vec::new();
@@ -111,7 +113,7 @@ fn run(path: &Path, way: Way, len: usize) -> io::Result<Vec<f64>> {
     Ok(micros)
 }
 
-/// The file as a segment is when it has been begun.
+/// Prepares the file like a new segment.
 fn prepare(path: &Path, room: Room, len: usize) -> io::Result<()> {
     let file = File::create(path)?;
     match room {

@@ -1,4 +1,4 @@
-//! Clients of memcached's protocol, each against a fresh server that speaks it on a second port.
+//! Runs memcached clients, each against a fresh server with a memcached port.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::server::Server;
 use crate::suite::Done;
 use crate::workspace::root;
 
-/// pymemcache.
+/// Checks pymemcache.
 pub fn pymemcache(hotring: &Path) -> Result<Done> {
     let folder = root().join("tests/clients/memcached");
     let python = match install_python(&folder.join("requirements.txt")) {
@@ -28,7 +28,7 @@ pub fn pymemcache(hotring: &Path) -> Result<Done> {
     })
 }
 
-/// The tests that libmemcached has for servers of the text protocol.
+/// Runs libmemcached's tests for servers of the text protocol.
 pub fn memccapable(hotring: &Path) -> Result<Done> {
     against_server(hotring, |port| {
         let mut check = process::command("memccapable");
@@ -37,7 +37,7 @@ pub fn memccapable(hotring: &Path) -> Result<Done> {
     })
 }
 
-/// Runs what `command` gives for a port; each line that begins as it says is a check.
+/// Runs a command with the port of a fresh server; each line with the given prefix is a check.
 fn against_server(
     hotring: &Path,
     command: impl FnOnce(u16) -> (Command, &'static str),
@@ -51,9 +51,9 @@ fn against_server(
     Ok(Done::Passed(checks))
 }
 
-/// Runs `f` with the port where a fresh server speaks memcached's protocol.
+/// Runs `f` with the memcached port of a fresh server.
 pub fn with_port<R>(hotring: &Path, f: impl FnOnce(u16) -> Result<R>) -> Result<R> {
-    // Bound and let go again: the port is most likely still free a moment later.
+    // Bound and released: the port is most likely still free a moment later.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
     let server = Server::start_with(hotring, &["--memcached", &format!("127.0.0.1:{port}")])?;
     let result = f(port)?;

@@ -1,8 +1,8 @@
-//! The tests that come with client libraries, against our server: those that ask for what is there.
+//! Runs the client libraries' own tests against our server, as far as it has what they test.
 //!
-//! Which these are stands beside the programs in `tests/clients`, and all of them have to pass. What is not named
-//! there is for types, modules and clusters that are not there, or for a server with other settings; the lists
-//! say so.
+//! The lists beside the programs in `tests/clients` name these tests, and all of them must pass.
+//! Other tests need types, modules or clusters that the server lacks, or other settings; the lists
+//! say which.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use crate::server::Server;
 use crate::suite::Done;
 use crate::workspace::{root, target};
 
-/// The versions that the lists are of; the same as of the programs in `tests/clients`.
+/// The versions of the lists; they must be those of the programs in `tests/clients`.
 const REDIS_PY: &str = "redis==8.1.0";
 const PYMEMCACHE: &str = "pymemcache==4.0.0";
 const GO_REDIS: &str = "github.com/redis/go-redis/v9";
 
-/// The version of Redis that go-redis is to take the server for.
+/// The Redis version that go-redis assumes.
 const REDIS_VERSION: &str = "7.4";
 
 /// The lines of a list, without comments.
@@ -33,25 +33,25 @@ fn list(path: &str) -> Result<Vec<String>> {
     Ok(lines.map(str::to_string).collect())
 }
 
-/// The number in front of a word, 0 if it is not there.
+/// The number in front of a word; 0 if it is missing.
 fn number_before(line: &str, word: &str) -> usize {
     let number = line.split_once(word).map_or("", |(before, _)| before);
     number.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// redis-py: its tests come with its source package.
+/// Runs redis-py's tests, which are in its source package.
 pub fn redis_py(hotring: &Path) -> Result<Done> {
     let (python, source) = match python_source(REDIS_PY) {
         Ok(found) => found,
         Err(error) => return Ok(Done::Skipped(format!("redis-py's tests: {error:#}"))),
     };
     let tests = list("tests/clients/python/own.txt")?;
-    // Some of them have the server answer with errors of their choice.
+    // Some of them make the server reply with chosen errors.
     let server = Server::start_with(hotring, &["--enable-debug-command", "yes"])?;
     let url = format!("redis://127.0.0.1:{}/0", server.port);
     let mut pytest = process::command(&python);
     pytest.current_dir(&source).args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
-    // What fails is told in short: its source is long, and Python reads all of it.
+    // Failures are reported briefly: the source is long, and Python reads all of it.
     pytest.args(["-W", "ignore", "--timeout", "120", "--tb", "native"]);
     pytest.args([format!("--redis-url={url}"), format!("--redis-mod-url={url}")]).args(&tests);
     let passed = count(&mut pytest, " passed")?;
@@ -59,7 +59,7 @@ pub fn redis_py(hotring: &Path) -> Result<Done> {
     Ok(Done::Passed(passed))
 }
 
-/// pymemcache: the tests of it that need a server.
+/// Runs the tests of pymemcache that need a server.
 pub fn pymemcache(hotring: &Path) -> Result<Done> {
     let (python, source) = match python_source(PYMEMCACHE) {
         Ok(found) => found,
@@ -68,7 +68,7 @@ pub fn pymemcache(hotring: &Path) -> Result<Done> {
     let passed = with_port(hotring, |port| {
         let mut pytest = process::command(&python);
         pytest.current_dir(&source).args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
-        // No TLS at the address for memcached's protocol.
+        // The memcached port has no TLS.
         pytest.args(["-o", "addopts=", "-k", "not tls", "pymemcache/test/test_integration.py"]);
         pytest.args(["--server", "127.0.0.1", "--port", &port.to_string()]);
         count(&mut pytest, " passed")
@@ -76,7 +76,8 @@ pub fn pymemcache(hotring: &Path) -> Result<Done> {
     Ok(Done::Passed(passed))
 }
 
-/// Downloads and unpacks a source package; returns a Python that has what its tests need, and its folder.
+/// Downloads and unpacks a source package; returns a Python with its test dependencies, and its
+/// folder.
 fn python_source(package: &str) -> Result<(PathBuf, PathBuf)> {
     let python = install_python(&root().join("tests/clients/python/own-requirements.txt"))?;
     let folder = target().join("clients/own");
@@ -93,7 +94,7 @@ fn python_source(package: &str) -> Result<(PathBuf, PathBuf)> {
     Ok((python, source))
 }
 
-/// go-redis: a module comes with its tests.
+/// Runs go-redis's tests, which are in its module.
 pub fn go_redis(hotring: &Path) -> Result<Done> {
     let server = Server::start_with(hotring, &["--enable-debug-command", "yes"])?;
     let source = match go_redis_source(server.port) {
@@ -103,20 +104,20 @@ pub fn go_redis(hotring: &Path) -> Result<Done> {
     let skipped = list("tests/clients/go/own-skipped.txt")?;
     let named = list("tests/clients/go/own.txt")?;
     let mut go = process::command("go");
-    // The groups, and two tests of its cache that are in none.
+    // The groups, and two tests of its cache outside of them.
     let tests = "^(TestGinkgoSuite|TestCSC(ReadYourWrites|UncacheableKeyMarshaledOnce))$";
     go.current_dir(&source).args(["test", "-v", "-count=1", "-run", tests, "."]);
-    // One server, and no cluster beside it.
+    // One server without a cluster.
     go.envs([("RE_CLUSTER", "true"), ("REDIS_VERSION", REDIS_VERSION)]);
     go.env("REDIS_ADDR", format!("127.0.0.1:{}", server.port));
     go.args(["-ginkgo.focus", &named.join("|"), "-ginkgo.skip", &skipped.join("|")]);
-    // Some of them wait for no more than a second, which is little on a busy machine.
+    // Some of them wait for a second only, which is short on a busy machine.
     go.args(["-ginkgo.flake-attempts", "3", "-ginkgo.no-color"]);
     let passed = count(&mut go, " Passed")?;
     Ok(Done::Passed(passed))
 }
 
-/// A copy of the module that looks for its server at `port`.
+/// A copy of the module that expects its server at `port`.
 fn go_redis_source(port: u16) -> Result<PathBuf> {
     let mut locate = process::command("go");
     locate.current_dir(root().join("tests/clients/go"));
@@ -125,7 +126,7 @@ fn go_redis_source(port: u16) -> Result<PathBuf> {
     let folder = json["Dir"].as_str().context("go tells no folder")?;
     let source = target().join("clients/own/go-redis");
     fs::create_dir_all(target().join("clients/own"))?;
-    // What go keeps may not be written to.
+    // Go's cache is read-only.
     process::run(process::command("rm").arg("-rf").arg(&source))?;
     process::run(process::command("cp").args(["-r", folder]).arg(&source))?;
     process::run(process::command("chmod").args(["-R", "u+w"]).arg(&source))?;
@@ -137,7 +138,7 @@ fn go_redis_source(port: u16) -> Result<PathBuf> {
     Ok(source)
 }
 
-/// Runs tests and returns how many have passed, by the last line that says so.
+/// Runs tests and returns how many have passed, from the last line that says so.
 fn count(command: &mut Command, word: &str) -> Result<usize> {
     let mut passed = 0;
     process::run_lines(command, |line| match number_before(line, word) {

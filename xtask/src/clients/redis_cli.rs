@@ -1,4 +1,4 @@
-//! The modes of redis-cli that people look at a server with.
+//! Checks the interactive modes of redis-cli.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::process;
 use crate::server::Server;
 use crate::suite::Done;
 
-/// Keys that are there to be found.
+/// Keys in the server.
 const KEYS: usize = 2_000;
 
-/// Lines of `--stat` that are waited for.
+/// Lines of `--stat` to wait for.
 const STAT_LINES: usize = 5;
 
-/// Flags, and what the output has to have.
+/// Flags, and the texts that the output must contain.
 const MODES: &[(&[&str], &[&str])] = &[
     (&["--bigkeys"], &["Biggest string found", "cli:big", "2001 strings", "1 hashs"]),
     (&["--memkeys"], &["Biggest string found", "cli:big"]),
@@ -27,7 +27,7 @@ const MODES: &[(&[&str], &[&str])] = &[
     (&["--csv", "mget", "cli:big:no", "cli:key:1"], &["NULL"]),
 ];
 
-/// All of them against a fresh server.
+/// Runs all of them against a fresh server.
 pub fn check(hotring: &Path) -> Result<Done> {
     let server = Server::start(hotring)?;
     let port = server.port.to_string();
@@ -53,7 +53,7 @@ pub fn check(hotring: &Path) -> Result<Done> {
     Ok(Done::Passed(checks + 4))
 }
 
-/// Loads keys by `--pipe`, which reads the protocol.
+/// Loads keys with `--pipe`, which sends the raw protocol.
 fn pipe(port: &str) -> Result<()> {
     let mut child = process::command("redis-cli")
         .args(["-p", port, "--pipe"])
@@ -75,7 +75,7 @@ fn pipe(port: &str) -> Result<()> {
     Ok(())
 }
 
-/// Modes that do not end.
+/// Checks modes that do not end.
 fn watch(port: &str) -> Result<()> {
     let stat = lines(port, &["--stat", "-i", "0.05"], STAT_LINES)?;
     let last = stat.last().context("redis-cli --stat says nothing")?;
@@ -83,14 +83,14 @@ fn watch(port: &str) -> Result<()> {
     ensure!(keys == (KEYS + 2).to_string(), "redis-cli --stat: {stat:?}");
     println!("  redis-cli --stat -> {last}");
     let history = lines(port, &["--latency-history", "--raw", "-i", "1"], 2)?;
-    // Least, most, average, how many.
+    // Least, most, average, count.
     let is_line = |line: &String| line.split_whitespace().all(|n| n.parse::<f64>().is_ok());
     ensure!(history.len() == 2 && history.iter().all(is_line), "--latency-history: {history:?}");
     println!("  redis-cli --latency-history -> {}", history[1]);
     Ok(())
 }
 
-/// The first lines of a program that goes on.
+/// The first lines of a program that does not end.
 fn lines(port: &str, flags: &[&str], n: usize) -> Result<Vec<String>> {
     let mut child = process::command("redis-cli")
         .args(["-p", port])
@@ -105,7 +105,7 @@ fn lines(port: &str, flags: &[&str], n: usize) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Asks for frequencies, which are not counted: an error that says so, and no more.
+/// Asks for frequencies, which are not counted: only an error that says so may come.
 fn hot_keys(port: &str) -> Result<()> {
     let output = process::command("redis-cli").args(["-p", port, "--hotkeys"]).output()?;
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

@@ -1,5 +1,6 @@
-//! The server where the unit lets it write, and as a user without rights: it must be able to keep a log and to rewrite its
-//! configuration. systemd itself is not needed: a mount namespace stands for `ProtectSystem=strict`.
+//! Checks that the server, confined as by the unit and as an unprivileged user, can keep a log and
+//! rewrite its configuration. systemd itself is not needed: a mount namespace stands in for
+//! `ProtectSystem=strict`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,7 @@ use crate::server::Server;
 use crate::suite::Done;
 use crate::workspace::{cargo, root, target};
 
-/// Makes what systemd makes of the unit, and becomes the server in it. What follows `exec` are the server's arguments.
+/// Confines itself like the unit, and becomes the server. The server's arguments follow `exec`.
 const SCRIPT: &str = r#"#!/bin/sh
 set -e
 if [ "$CONFINED" != yes ]; then
@@ -35,7 +36,7 @@ cd WORKING
 exec setpriv --reuid 65534 --regid 65534 --clear-groups PROGRAM "$@"
 "#;
 
-/// Starts the server so, and has it log and rewrite.
+/// Starts the server that way, and has it log and rewrite.
 pub fn check() -> Result<Done> {
     let is_root = process::output(command("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
     let unshare = command("unshare").args(["--mount", "true"]).status();

@@ -1,4 +1,4 @@
-//! The index's tests under AddressSanitizer and ThreadSanitizer.
+//! Runs the index's tests under AddressSanitizer and ThreadSanitizer.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,12 +9,11 @@ use super::{Form, count_some, default, index_tests};
 use crate::suite::Done;
 use crate::workspace::target;
 
-/// Leaves out what compares one thread with a map: it runs in the plain tests.
+/// Skips tests that compare a single thread with a map: the plain tests run them.
 const NO_MODELS: [&str; 6] =
     ["--skip", "model_bytes", "--skip", "model_u64s", "--skip", "metamorphic"];
 
-/// The index's tests under AddressSanitizer, each item an allocation of its own, leaks looked for
-/// at the end.
+/// AddressSanitizer, with a separate allocation per item, and leak detection at the end.
 pub fn asan(form: Form) -> Result<Done> {
     let mut command = match sanitized("asan", "address", form)? {
         Ok(command) => command,
@@ -24,24 +23,26 @@ pub fn asan(form: Form) -> Result<Done> {
         command.arg("--").args(NO_MODELS);
     }
     let folder = target().join("asan");
-    let log = log_anew(&folder)?;
+    let log = fresh_log(&folder)?;
     let options = "detect_stack_use_after_return=1:exitcode=99";
     let done = count_some(command.env("ASAN_OPTIONS", format!("detect_leaks=1:{options}:{log}")));
     let said = reports(&folder)?.iter().flat_map(std::fs::read_to_string).collect::<String>();
     if done.is_err() && said.contains("LeakSanitizer has encountered a fatal error") {
-        println!("  leaks cannot be looked for here, as ptrace is forbidden; once more without");
+        println!(
+            "  leak detection is impossible here, as ptrace is forbidden; running again without it"
+        );
         return count_some(command.env("ASAN_OPTIONS", format!("detect_leaks=0:{options}")));
     }
     print!("{said}");
     done
 }
 
-/// What runs on several threads under ThreadSanitizer. The std that comes with the compiler is not
-/// built for it, so it does not see what a lock or an `Arc` orders and reports much of std and of the
-/// tests; what counts is a race of two accesses by the index's own lines.
+/// Runs multi-threaded tests under ThreadSanitizer. The compiler's std is not instrumented, so the
+/// orderings of locks and `Arc` are invisible to it, and it reports much of std and of the tests.
+/// Only a race between two accesses by the index's own code counts.
 pub fn tsan(form: Form) -> Result<Done> {
     let folder = target().join("tsan");
-    let options = format!("halt_on_error=0:exitcode=0:{}", log_anew(&folder)?);
+    let options = format!("halt_on_error=0:exitcode=0:{}", fresh_log(&folder)?);
     let mut command = match sanitized("tsan", "thread", form)? {
         Ok(command) => command,
         Err(skipped) => return Ok(skipped),
@@ -62,8 +63,8 @@ pub fn tsan(form: Form) -> Result<Done> {
     Ok(done)
 }
 
-/// Forgets what a sanitizer wrote into the folder, and returns the option that has it write there.
-fn log_anew(folder: &Path) -> Result<String> {
+/// Deletes a sanitizer's earlier reports, and returns the option that sets the folder.
+fn fresh_log(folder: &Path) -> Result<String> {
     std::fs::create_dir_all(folder)?;
     for report in reports(folder)? {
         std::fs::remove_file(report)?;
@@ -71,7 +72,7 @@ fn log_anew(folder: &Path) -> Result<String> {
     Ok(format!("log_path={}", folder.join("report").display()))
 }
 
-/// What a sanitizer wrote.
+/// The reports of a sanitizer.
 fn reports(folder: &Path) -> Result<Vec<PathBuf>> {
     let files = std::fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
     let is_report = |path: &PathBuf| {
@@ -80,9 +81,9 @@ fn reports(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files.filter(is_report).collect())
 }
 
-/// Whether both accesses are by the index: the innermost frames that are not of the standard
-/// library. Two things look like its races, as std orders them unseen: bags of ended sessions change
-/// hands under a lock, and the last owner of an `Arc` drops the content behind a fence.
+/// Whether both accesses are by the index: the innermost frames outside of the standard library.
+/// Two things look like its races because std's ordering is invisible: bags of ended sessions
+/// change hands under a lock, and the last owner of an `Arc` drops the content behind a fence.
 fn is_of_the_index(report: &str) -> bool {
     let mut stacks = report.split("\n\n").take(2).map(|stack| {
         let frames = stack.lines().filter(|line| line.trim_start().starts_with('#'));
@@ -95,7 +96,7 @@ fn is_of_the_index(report: &str) -> bool {
     })
 }
 
-/// How the function is called that drops what an `Arc` held.
+/// The function that drops the content of an `Arc`.
 const LAST_OWNER: &str = ">>::drop_slow ";
 
 /// The tests built for a sanitizer, or why they cannot be.
@@ -104,14 +105,14 @@ fn sanitized(folder: &str, sanitizer: &str, form: Form) -> Result<Result<Command
         return Ok(Err(Done::Skipped("the sanitizers are for Linux with glibc".into())));
     }
     let machine = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    // A ready-made std is not built for the sanitizer; mixing is meant.
+    // The prebuilt std is not instrumented; mixing is intended.
     let mixed = "-Cunsafe-allow-abi-mismatch=sanitizer";
     let flags = format!("-Zsanitizer={sanitizer} {mixed} --cfg hotring_plain_arena");
-    // An explicit target keeps the flags away from build scripts and macros. Optimised, as the plain tests have
-    // the debug assertions already.
+    // An explicit target keeps the flags away from build scripts and macros. Optimised, as the
+    // plain tests have the debug assertions already.
     let which = ["--target", &machine, "--profile", "tested", "--test", "it"];
     let mut command = index_tests(folder, &flags, &which);
-    // The sanitizers are there in a stable compiler, behind this.
+    // Allows the sanitizers on a stable compiler.
     command.env("RUSTC_BOOTSTRAP", "1");
     let rounds = if form == Form::Long { "20000" } else { "100" };
     default(&mut command, "HOTRING_ROUNDS", rounds);

@@ -2,7 +2,7 @@
 
 use super::{Fault, Source};
 
-/// The longest that a file may be.
+/// Most lines per file.
 const LINES_MAX: usize = 650;
 
 /// The only crates with unsafe code: the index, its other engines, and the calls into C++ maps that they
@@ -10,7 +10,7 @@ const LINES_MAX: usize = 650;
 const UNSAFE_CRATES: &[&str] =
     &["crates/hotring-index/", "crates/hotring-engines/", "crates/hotring-cpp-peers/"];
 
-/// The crates to which time, randomness, threads and network come in as arguments.
+/// Crates that must get time, randomness, threads and network from their callers.
 const PURE: &[&str] = &[
     "crates/hotring-index/src/",
     "crates/hotring-engines/src/",
@@ -19,7 +19,7 @@ const PURE: &[&str] = &[
     "crates/hotring-log/src/",
 ];
 
-/// The one file of theirs that may open files.
+/// The only one of their files that may open files.
 const OPENS_FILES: &str = "crates/hotring-log/src/storage/disk.rs";
 
 const EFFECTS: &[&str] = &[
@@ -35,7 +35,7 @@ const EFFECTS: &[&str] = &[
     "RandomState",
 ];
 
-/// Where each use of an atomic's memory order says why.
+/// Where each use of an atomic must have an ORDERING comment.
 const ORDERED: &[&str] = &[
     "crates/hotring-index/src/",
     "crates/hotring-log/src/",
@@ -43,16 +43,16 @@ const ORDERED: &[&str] = &[
     "crates/hotring-store/src/watch",
 ];
 
-/// How many lines above the use that comment may stand.
+/// Most lines between the comment and the use.
 const ORDERING_LINES: usize = 6;
 
-/// A file says at its top what it is.
+/// A file must say at its top what it is.
 pub fn header(source: &Source) -> Vec<Fault> {
     let good = !source.is_rust() || source.text.starts_with("//!");
     if good { Vec::new() } else { vec![Fault::at(1, "no //! header that says what the file is")] }
 }
 
-/// A file is read in one go.
+/// A file must be short enough to be read in one go.
 pub fn length(source: &Source) -> Vec<Fault> {
     let lines = source.text.lines().count();
     if source.is_rust() && lines > LINES_MAX {
@@ -61,7 +61,7 @@ pub fn length(source: &Source) -> Vec<Fault> {
     Vec::new()
 }
 
-/// The root file of every other crate forbids unsafe code.
+/// The root file of every other crate must forbid unsafe code.
 pub fn unsafe_forbidden(source: &Source) -> Vec<Fault> {
     let is_root = ["/src/lib.rs", "/src/main.rs"].iter().any(|end| source.path.ends_with(end));
     let may = UNSAFE_CRATES.iter().any(|folder| source.is_in(folder));
@@ -71,7 +71,7 @@ pub fn unsafe_forbidden(source: &Source) -> Vec<Fault> {
     vec![Fault::at(1, "no #![forbid(unsafe_code)]")]
 }
 
-/// Libraries read no clock, draw no randomness, start no thread, open no file and no socket.
+/// Libraries must not read clocks, draw random numbers, start threads, or open files or sockets.
 pub fn effects(source: &Source) -> Vec<Fault> {
     let is_pure = PURE.iter().any(|folder| source.is_in(folder)) && source.path != OPENS_FILES;
     if !source.is_rust() || source.is_test() || !is_pure {
@@ -84,7 +84,7 @@ pub fn effects(source: &Source) -> Vec<Fault> {
         .collect()
 }
 
-/// Each atomic operation says why its memory order is enough.
+/// Each atomic operation must say why its memory order is enough.
 pub fn ordering(source: &Source) -> Vec<Fault> {
     if !source.is_rust() || source.is_test() || !ORDERED.iter().any(|f| source.is_in(f)) {
         return Vec::new();
@@ -120,7 +120,7 @@ fn names(line: &str, word: &str) -> bool {
     })
 }
 
-/// Lines of code with their numbers, without comments and without a test module at the end.
+/// Numbered lines of code, without comments and without a test module at the end.
 fn product_code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     let end = source.text.find("#[cfg(test)]\nmod tests {").unwrap_or(source.text.len());
     let lines = source.text[..end].lines().enumerate();

@@ -1,10 +1,10 @@
-//! Which crate may depend on which.
+//! Checks which crate may depend on which.
 
 use anyhow::{Context, Result};
 
 use crate::workspace::packages;
 
-/// Each crate of the workspace with the crates of the workspace that it may use.
+/// Each crate of the workspace with the crates that it may use.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-index", &[]),
     ("hotring-engines", &["hotring-index"]),
@@ -21,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-bench", &["hotring-index", "hotring-engines", "hotring-store", "hotring-cpp-peers"]),
 ];
 
-/// Uses in tests and examples only, beyond the above.
+/// Additional uses in tests and examples.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("xtask", &["hotring-server", "hotring-commands", "hotring-store"]),
     ("hotring-bench", &["hotring-server"]),

@@ -1,8 +1,8 @@
-//! The layers inside of each crate: a module may use its own layer and those below it, and import cycles must stay
-//! small enough to be read as one thing.
+//! Checks the layers inside each crate: a module may use only its own layer and lower ones, and
+//! import cycles must stay small.
 //!
-//! The import graph is read from the text: `use` declarations and paths that begin with `crate`, `super`, `self` or the
-//! name of a child module. Test modules and test files do not count.
+//! The import graph is read from the text: `use` declarations and paths that begin with `crate`,
+//! `super`, `self` or the name of a child module. Test modules and test files do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::Source;
 /// The largest import cycle, in files.
 const CYCLE_MAX: usize = 11;
 
-/// The crates that are so large that their files must lie in a few folders, and how many entries their `src` may have.
+/// Large crates whose files must be in a few folders, and the limit of entries in their `src`.
 const LARGE: &[&str] = &["hotring-commands", "hotring-server"];
 const ENTRIES_MAX: usize = 12;
 
@@ -58,10 +58,10 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     ("hotring-server", &[&["tasks"], &["admin"], &["net"], &["run"]]),
 ];
 
-/// Modules by their paths (`net::socket`), each with those that it uses.
+/// Modules by path (`net::socket`), each with those that it uses.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// What breaks the layers of any crate.
+/// Violations of the layers of all crates.
 pub(super) fn check(sources: &[Source]) -> Vec<String> {
     LAYERS.iter().flat_map(|(name, layers)| check_crate(name, layers, sources)).collect()
 }
@@ -77,7 +77,7 @@ fn check_crate(name: &str, layers: &[&[&str]], sources: &[Source]) -> Vec<String
         let used = imports(&module, &file.text, &modules);
         graph.entry(module).or_default().extend(used);
     }
-    // The root of a crate sees all of it, and nothing should see the root.
+    // The root of a crate sees all of it, and must not be used by its modules.
     graph.remove("");
     let mut faults = crossings(name, layers, &graph);
     for cycle in cycles(&graph).into_iter().filter(|cycle| cycle.len() > CYCLE_MAX) {
@@ -148,7 +148,7 @@ fn imports(module: &str, text: &str, modules: &BTreeSet<String>) -> BTreeSet<Str
     used
 }
 
-/// A path from the root of the crate, if it is one of the crate.
+/// Resolves a path to one from the root of the crate, if it is in the crate.
 fn absolute(module: &str, path: &[String], children: &BTreeSet<&str>) -> Option<Vec<String>> {
     let mut base: Vec<String> =
         module.split("::").filter(|part| !part.is_empty()).map(String::from).collect();
@@ -170,7 +170,7 @@ fn absolute(module: &str, path: &[String], children: &BTreeSet<&str>) -> Option<
     Some(base)
 }
 
-/// All paths of a text: those of `use` trees in full, others as they stand.
+/// All paths in a text: those of `use` trees expanded, others as written.
 fn paths(code: &str) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     let mut rest = code;
@@ -247,7 +247,7 @@ fn product_code(text: &str) -> String {
     code
 }
 
-/// Where a module begins that only tests have.
+/// Where a module for tests begins.
 fn test_module(code: &str) -> Option<usize> {
     code.match_indices("#[cfg(test)]").map(|(at, _)| at).find(|at| {
         let item = code[at + "#[cfg(test)]".len()..].trim_start();

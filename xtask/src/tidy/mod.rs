@@ -1,7 +1,7 @@
-//! The style rules that rustfmt and clippy do not know, as checks over the tracked files.
+//! Checks the tracked files for style rules that rustfmt and clippy do not know.
 //!
-//! Each rule is a function that looks at one file and says what is wrong on which line; `edges`
-//! looks at the package graph instead. Not checked: whether a comment is true.
+//! Each rule is a function that returns the faults of one file; `edges` checks the package graph
+//! instead. Whether a comment is true is not checked.
 
 mod code;
 mod edges;
@@ -22,7 +22,7 @@ use crate::workspace::root;
 
 /// One file of the repository.
 struct Source {
-    /// Its path from the root, with `/`.
+    /// Path from the root, with `/`.
     path: String,
     text: String,
 }
@@ -32,24 +32,24 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// Whether it lies under `folder`, a path from the root that ends with `/`.
+    /// Whether the file is in `folder`, a path from the root that ends with `/`.
     fn is_in(&self, folder: &str) -> bool {
         self.path.starts_with(folder)
     }
 
-    /// Whether all of it is test code.
+    /// Whether the file has only test code.
     fn is_test(&self) -> bool {
         let folder = |name| self.path.split('/').any(|part| part == name);
         folder("tests") || folder("examples") || self.path.ends_with("/tests.rs")
     }
 
-    /// Lines with their numbers from 1.
+    /// Lines, numbered from 1.
     fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(i, line)| (i + 1, line))
     }
 }
 
-/// What is wrong, and where. Line 0 means the whole file.
+/// A fault and its line. Line 0 means the complete file.
 #[derive(Debug, PartialEq, Eq)]
 struct Fault {
     line: usize,
@@ -96,7 +96,7 @@ pub fn run() -> Result<Done> {
     Ok(Done::Passed(sources.len()))
 }
 
-/// Tracked files and new ones that are not ignored, as far as they are text.
+/// Tracked files, and new ones that are not ignored, if they are text.
 fn sources() -> Result<Vec<Source>> {
     let mut git = process::command("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -104,7 +104,7 @@ fn sources() -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for path in list.split('\0').filter(|path| !path.is_empty()) {
         let full: PathBuf = root().join(path);
-        // A file may be deleted and not yet committed as such.
+        // The file may be deleted in the working copy only.
         let Ok(bytes) = fs::read(&full) else { continue };
         if let Ok(text) = String::from_utf8(bytes) {
             sources.push(Source { path: path.to_string(), text });

@@ -1,25 +1,26 @@
-//! Files and settings that pages name must exist: a page that names what is gone misleads its reader.
+//! Checks that the files, settings and flags named in pages exist.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use super::{Fault, Source, sources};
 
-/// Endings of names of files.
+/// File name endings.
 const ENDINGS: &[&str] =
     &[".rs", ".md", ".toml", ".lua", ".csv", ".svg", ".yml", ".sh", ".py", ".txt", ".service"];
 
-/// Words with hyphens that are no setting, flag or part of this project.
+/// Words with hyphens that are not names of this project.
 const FOREIGN: &[&str] = &["fast-command", "faster-rs", "orm-busy", "timeout-ms"];
 
-/// What can be named.
+/// Names that exist.
 struct Known {
     paths: Vec<String>,
-    /// String literals of the code and of manifests, and identifiers with hyphens for underscores, as flags have them.
+    /// String literals of code and manifests, and identifiers with hyphens for underscores, as in
+    /// flags.
     words: BTreeSet<String>,
 }
 
-/// Names in code spans and flags in examples exist.
+/// Names in code spans and flags in examples must exist.
 pub fn names(source: &Source) -> Vec<Fault> {
     if !source.path.ends_with(".md") {
         return Vec::new();
@@ -64,7 +65,7 @@ fn is_name(word: &str) -> bool {
 }
 
 impl Known {
-    /// Whether a word is something that exists, or nothing that this rule is about.
+    /// Whether a word exists, or is not covered by this rule.
     fn has(&self, word: &str) -> bool {
         if is_path(word) {
             return self.has_path(word.trim_end_matches('/'));
@@ -96,7 +97,7 @@ fn known() -> &'static Known {
     static KNOWN: OnceLock<Known> = OnceLock::new();
     KNOWN.get_or_init(|| {
         let sources = sources().unwrap_or_default();
-        // The rule's own tests name what does not exist.
+        // The rule's own tests name files that do not exist.
         let is_code =
             |s: &&Source| !s.is_in("xtask/src/tidy/") && (s.is_rust() || s.path.ends_with(".toml"));
         let code = sources.iter().filter(is_code);
@@ -105,7 +106,7 @@ fn known() -> &'static Known {
     })
 }
 
-/// String literals of one word, and identifiers as flags have them.
+/// String literals of one word, and identifiers as in flags.
 fn words_of(text: &str) -> impl Iterator<Item = String> {
     let literals = text.split('"').map(|word| word.trim_start_matches('-'));
     let is_other = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-';

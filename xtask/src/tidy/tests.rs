@@ -1,4 +1,4 @@
-//! Every rule finds what it is there for, and leaves good code alone.
+//! Tests: every rule finds its faults, and leaves good code alone.
 
 use super::{Rule, Source, code, edges, names, text};
 
@@ -31,9 +31,9 @@ fn dead_links_are_found() {
     assert_eq!(lines(text::links, "x.md", "```\n[b](no-such-page.md)\n```\n"), [0; 0]);
 }
 
-/// Pages once named a file, settings and a command that had gone.
+/// Regression test: pages named a file, settings and a command that were gone.
 #[test]
-fn what_pages_name_exists() {
+fn names_in_pages_exist() {
     let found = |text: &str| lines(names::names, "x.md", text);
     assert_eq!(found("`ring/mod.rs` and `xtask/src/tidy/names.rs`\n`ring/no_such_file.rs`\n"), [2]);
     assert_eq!(

@@ -1,5 +1,4 @@
-//! Rules for every text file: nothing unfinished, nothing that only its writer can follow, no dead
-//! links.
+//! Rules for all text files: nothing unfinished, no references to outside, no dead links.
 
 use super::{Fault, Source};
 use crate::workspace::root;
@@ -12,7 +11,7 @@ const UNFINISHED: &[&str] = &[
     concat!("unimpl", "emented!("),
 ];
 
-/// Places and talk outside of the repository, split likewise.
+/// Paths and references outside of the repository, split likewise.
 const OUTSIDE: &[&str] = &[
     concat!("/wo", "rk/"),
     concat!("/ro", "ot/"),
@@ -21,9 +20,9 @@ const OUTSIDE: &[&str] = &[
     concat!("session", " ends"),
 ];
 
-/// Nothing unfinished.
+/// Nothing may be unfinished.
 pub fn words(source: &Source) -> Vec<Fault> {
-    // Lock files name packages that others wrote.
+    // Lock files contain names of foreign packages.
     if source.path.ends_with("Cargo.lock") || source.path.ends_with("package-lock.json") {
         return Vec::new();
     }
@@ -32,7 +31,7 @@ pub fn words(source: &Source) -> Vec<Fault> {
     faults.map(|(n, word)| Fault::at(n, format!("{word}: finish it or leave it out"))).collect()
 }
 
-/// No paths of one machine, no numbers of a tracker: a reader has only the repository.
+/// No paths of one machine and no numbers of a tracker: a reader has only the repository.
 pub fn outside(source: &Source) -> Vec<Fault> {
     let found = |line: &str| OUTSIDE.iter().any(|word| line.contains(word)) || names_issue(line);
     let faults = source.lines().filter(|(_, line)| found(line));
@@ -44,7 +43,7 @@ fn names_issue(line: &str) -> bool {
     line.to_ascii_lowercase().split(concat!("iss", "ue ")).skip(1).any(digit)
 }
 
-/// Relative links in Markdown lead to a file.
+/// Relative links in Markdown must lead to a file.
 pub fn links(source: &Source) -> Vec<Fault> {
     if !source.path.ends_with(".md") {
         return Vec::new();

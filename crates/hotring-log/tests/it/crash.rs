@@ -1,8 +1,9 @@
-//! Crashes: before each write and each sync of a random workload, in each setting, the directory is what a kill or
-//! a power cut may leave. Recovery gives a beginning of what was handed over then, in its order, batches whole, and
-//! with everything that was acknowledged. The log goes on from there. The manifest's steps are among those.
+//! Tests of crashes: before each write and each sync of a random workload, in each setting, the
+//! directory is turned into what a kill or a power cut may leave. Recovery must return a prefix of
+//! the records that were handed over, in order, with complete batches and everything that was
+//! acknowledged. Then the log continues from there. The steps of the manifest are included.
 //!
-//! Not checked: a disk that loses what it said was synced, blocks that are torn within 512 bytes other than at the
+//! Not checked: a disk that loses synced data, and blocks torn within 512 bytes other than at the
 //! last change.
 
 use std::io::ErrorKind;
@@ -17,27 +18,27 @@ use crate::workload::{Batch, Running, draw, recovered};
 
 const SEGMENT_LEN: u64 = 4096;
 
-/// What the checker knows.
+/// The checker's record of the run.
 struct Witness {
     log: Arc<Log>,
-    /// What was handed over, in its order.
+    /// Batches that were handed over, in order.
     order: Mutex<Vec<Batch>>,
     state: Mutex<State>,
 }
 
 struct State {
     random: Random,
-    /// What had been written before the last step.
+    /// The last record written before the current step.
     written: u64,
-    /// Unsynced changes then.
+    /// The number of unsynced changes then.
     changes: usize,
     images: usize,
-    /// What was wrong first.
+    /// The first fault.
     wrong: Option<String>,
 }
 
 impl Witness {
-    /// Checks what recovery makes of this image, if everything up to `acknowledged` must be there.
+    /// Checks the recovery of this image, if everything up to `acknowledged` must be there.
     fn check(
         &self,
         image: &Memory,
@@ -66,7 +67,7 @@ impl Witness {
         }
     }
 
-    /// The log goes on from this image and crashes again.
+    /// Continues the log from this image, and crashes again.
     fn go_on(&self, image: &Memory, state: &mut State, cuts: bool) {
         let copy = image.killed();
         let Ok((report, mut batches)) = recovered(image, 1) else { return };
@@ -88,7 +89,7 @@ impl Witness {
         state.wrong.get_or_insert(format!("after recovery: {wrong}"));
     }
 
-    /// Recovery of this image crashes, too: the next one finds the same.
+    /// Crashes during the recovery of this image: the next recovery must find the same.
     fn interrupt(image: &Memory, state: &mut State) {
         let crashed: Arc<Mutex<Vec<Memory>>> = Arc::default();
         let keeps = crashed.clone();
@@ -107,7 +108,7 @@ impl Witness {
         }
     }
 
-    /// Before each step: all that may be if it crashes now.
+    /// Before each step: checks the images that a crash at this moment may leave.
     fn look(&self, memory: &Memory, drawn: usize, cuts: bool) {
         let state = &mut *self.state.lock().unwrap();
         if state.wrong.is_some() {
@@ -117,7 +118,7 @@ impl Witness {
         let seed = state.random.below(1 << 40) as u64;
         for cut in memory.power_cuts(drawn, seed) {
             let image = memory.image(&cut);
-            // What recovery does to it comes later.
+            // Changes by recovery come later.
             let copy = state.random.below(16).eq(&0).then(|| image.killed());
             self.check(&image, synced, state, &|| format!("power cut, {cut:?}"));
             if let Some(copy) = copy {
@@ -129,7 +130,7 @@ impl Witness {
         let changes = memory.unsynced();
         let known = std::mem::replace(&mut state.changes, changes);
         if memory.last_step() == Some(Step::Write) && changes > known {
-            // Some of what it wrote last is there.
+            // A part of the last write is there.
             let end = known + 1 + state.random.below(changes - known);
             let kept = (0..changes).map(|change| change < end).collect();
             let torn = Cut { kept, torn: Some(state.random.below(512)) };
@@ -139,18 +140,18 @@ impl Witness {
     }
 }
 
-/// A run: its setting, and what is wrong with it on purpose.
+/// A run: its setting, and its deliberate faults.
 struct Run {
     when: When,
     seed: u64,
     batches: usize,
-    /// Of each step so many power cuts.
+    /// Power cuts per step.
     drawn: usize,
     /// Syncing does nothing.
     pretends: bool,
-    /// Recovery cuts off what it is to.
+    /// Recovery cuts off unfinished writes.
     cuts: bool,
-    /// The disk is full now and then, and the setting changes.
+    /// The disk is sometimes full, and the setting changes.
     troubled: bool,
 }
 
@@ -159,7 +160,7 @@ impl Run {
         Run { when, seed, batches: 30, drawn: 8, pretends: false, cuts: true, troubled: false }
     }
 
-    /// Returns how many images were looked at, and what was wrong first.
+    /// Returns how many images were checked, and the first fault.
     fn go(self) -> (usize, Option<String>) {
         let memory = Memory::new();
         memory.pretend(self.pretends);
@@ -241,7 +242,7 @@ fn a_disk_that_is_full_now_and_then_loses_nothing_either() {
 fn acknowledging_before_the_sync_is_noticed() {
     let run = Run { pretends: true, ..Run::new(When::Synced, 1) };
     let wrong = run.go().1.expect("what is not synced gets lost");
-    // Or the manifest says what is missing, before anybody asks.
+    // Or the manifest notices the loss first.
     let is_noticed =
         ["was acknowledged", "had been synced"].iter().any(|said| wrong.contains(said));
     assert!(is_noticed, "{wrong}");

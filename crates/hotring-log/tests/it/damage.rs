@@ -1,5 +1,5 @@
-//! Damage: each changed byte of what had been synced is an error that names its place, or loses nothing; behind
-//! that, it costs what follows and nothing else. Whatever the bytes are, nothing panics.
+//! Tests of damage: any changed byte of the synced part must be an error that names its place, or
+//! lose nothing; behind that, it may lose only what follows. No bytes may cause a panic.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::workload::{Batch, ID, Running, draw, recovered};
 
 const SEGMENT_LEN: u64 = 1024;
 
-/// A log of some segments, and what is in it.
+/// A log of several segments, and its batches.
 fn written(when: When, closes: bool, seed: u64) -> (Memory, Vec<Batch>) {
     let memory = Memory::new();
     let mut running = Running::new(&memory, when, SEGMENT_LEN, &Recovered::nothing(1));
@@ -70,7 +70,7 @@ fn each_changed_byte_of_what_was_synced_is_noticed() {
                         error.to_string().contains("hotring check memory --repair NEWDIR"),
                         "{error}"
                     );
-                    // Nothing was touched.
+                    // Nothing was changed.
                     assert_eq!(changed.unsynced(), 0);
                     errors += 1;
                 }
@@ -82,7 +82,7 @@ fn each_changed_byte_of_what_was_synced_is_noticed() {
             }
         }
     }
-    // That is the last word on what was synced, with which nothing else is lost.
+    // That is the last claim of a sync; nothing else is lost with it.
     assert_eq!(harmless, 25);
     assert!(errors > 1_000);
 }
@@ -102,7 +102,7 @@ fn each_changed_byte_behind_what_was_synced_costs_what_follows() {
             assert_eq!(checked.last, report.last);
             assert!(checked.error.is_none());
             assert_eq!(report.cut == 0, checked.torn.is_none(), "{name}, byte {at}");
-            // What was cut is gone.
+            // The bytes that were cut off are gone.
             let (again, same) = recovered(&changed, 1).unwrap();
             assert_eq!((again.cut, same), (0, batches));
         }
@@ -119,7 +119,7 @@ fn a_file_that_is_too_short_is_noticed_or_cut() {
             match recovered(&cut, 1) {
                 Ok((_, batches)) => {
                     assert_eq!(batches, order[..batches.len()]);
-                    // The last group is known to be synced by the last word only.
+                    // Only the last claim says that the last group is synced.
                     assert!(batches.len() + 1 >= order.len(), "{name} of {len} bytes");
                 }
                 Err(RecoverError::Damaged { .. }) => {}
@@ -129,7 +129,8 @@ fn a_file_that_is_too_short_is_noticed_or_cut() {
     }
 }
 
-/// The start is refused, as this segment is missing; nothing is changed, and what is before it is copied.
+/// Recovery must refuse because this segment is missing, and change nothing; repair must copy
+/// everything before it.
 fn is_missed(damaged: &Memory, name: &str) {
     let before = damaged.list().unwrap();
     let error = recovered(damaged, 1).unwrap_err();
@@ -149,8 +150,8 @@ fn is_missed(damaged: &Memory, name: &str) {
     assert_eq!(recovered(&new, 1).unwrap().0.last, lost - 1);
 }
 
-/// Files that went as a whole were once missed only if others were behind them: of 400 writes that `sync` had acknowledged, 98
-/// were gone without a word, with the newest files.
+/// Regression test: missing files were noticed only if others followed: of 400 writes that `sync`
+/// had acknowledged, 98 were lost silently with the newest files.
 #[test]
 fn segments_that_are_missing_at_the_end_are_noticed() {
     for (when, closes) in [(When::Synced, true), (When::Synced, false), (When::Written, true)] {
@@ -159,7 +160,7 @@ fn segments_that_are_missing_at_the_end_are_noticed() {
         for (index, name) in names.iter().enumerate() {
             let without = memory.killed();
             names[index..].iter().for_each(|name| without.remove(name).unwrap());
-            // What is gone is gone.
+            // Lost records stay lost.
             let without = without.killed();
             is_missed(&without, name);
         }
@@ -175,7 +176,7 @@ fn they_are_noticed_after_a_power_cut() {
     is_missed(&cut.killed(), &last);
 }
 
-/// As a snapshot has it: the segment is there, and synced, before its first record.
+/// As for a snapshot: the segment exists, and is synced, before its first record.
 #[test]
 fn a_segment_that_was_empty_at_first_is_missed() {
     let memory = Memory::new();
@@ -184,7 +185,7 @@ fn a_segment_that_was_empty_at_first_is_missed() {
     running.step();
     running.log.begin_segment();
     running.step();
-    // With nothing in it, it may go.
+    // An empty one may be missing.
     let last = segments(&memory).pop().unwrap();
     let without = memory.killed();
     without.remove(&last).unwrap();
@@ -201,7 +202,7 @@ fn a_log_without_a_manifest_is_an_earlier_version_s() {
     memory.remove("manifest.hrm").unwrap();
     let (report, batches) = recovered(&memory, 1).unwrap();
     assert_eq!(batches, order);
-    // It gets one as it goes on.
+    // It gets one when it continues.
     let mut running = Running::new(&memory, When::Synced, SEGMENT_LEN, &report);
     running.put(b"key", b"value");
     running.step();
@@ -222,7 +223,7 @@ fn a_manifest_that_cannot_be_read_is_an_error() {
     let to: Arc<dyn Storage> = Arc::new(new.clone());
     repair(&damaged, 1, &to).unwrap();
     assert_eq!(recovered(&new, 1).unwrap().1, order);
-    // Another store's.
+    // Of another store.
     let other = Memory::new();
     let mut running = Running::new(&other, When::Synced, SEGMENT_LEN, &Recovered::nothing(1));
     running.put(b"key", b"value");
@@ -254,19 +255,19 @@ fn a_missing_segment_is_an_error_unless_it_is_not_needed() {
         order.iter().filter(|(last, _)| *last >= from).cloned().collect::<Vec<_>>()
     );
     assert_eq!(report.segments, names.len() - 1);
-    // So it is once they are taken away.
+    // Also once they are removed.
     let shorter = memory.killed();
     let count = names.iter().filter(|name| first_of(name) < from).count();
     assert_eq!(remove_before(&shorter, from).unwrap(), count);
     assert_eq!(recovered(&shorter, from).unwrap().1, batches);
     assert_eq!(remove_before(&shorter, Lsn::MAX).unwrap(), names.len() - count - 1);
-    // What is not needed is not read.
+    // Files that are not needed must not be read.
     without.set_content(&names[1], b"anything");
     let from = first_of(&names[2]);
     assert_eq!(recovered(&without, from).unwrap().1.last(), order.last());
 }
 
-/// The content of the first segment, changed and with its checksums renewed.
+/// The first segment with its content changed and its checksums renewed.
 fn forged(memory: &Memory, change: impl FnOnce(&mut Vec<u8>)) -> Memory {
     let name = &segments(memory)[0];
     let mut content = memory.content(name).unwrap();
@@ -290,7 +291,7 @@ fn what_a_later_version_or_another_store_wrote_is_refused() {
     assert!(matches!(error, RecoverError::Unknown { at: 64, .. }), "{error}");
     let error = recover(&memory, Some(*b"another store's."), 1, &mut |_, _| {}).unwrap_err();
     assert!(matches!(error, RecoverError::Foreign { .. }), "{error}");
-    // The id is known from any of the segments.
+    // Any of the segments gives the id.
     let mixed = forged(&memory, |content| content[16] ^= 1);
     let error = recover(&mixed, None, 1, &mut |_, _| {}).unwrap_err();
     assert!(matches!(error, RecoverError::Foreign { .. }), "{error}");
@@ -319,7 +320,7 @@ fn a_record_with_another_number_is_not_taken() {
 
 #[test]
 fn the_word_on_what_was_synced_is_found_wherever_it_stands() {
-    // The scan behind the damage goes by pieces of a megabyte.
+    // The scan behind the damage reads pieces of a megabyte.
     for less in (0..60).step_by(7) {
         let memory = Memory::new();
         let mut running = Running::new(&memory, When::Synced, 2 << 20, &Recovered::nothing(1));
@@ -340,7 +341,7 @@ fn the_word_on_what_was_synced_is_found_wherever_it_stands() {
 
 #[test]
 fn a_value_that_looks_like_a_log_proves_nothing() {
-    // Another store's log, which says that far more had been synced.
+    // The log of another store, which claims a far later sync.
     let other = Memory::new();
     let log = Arc::new(Log::new(999, When::Synced, 1 << 20));
     let (options, before) = (Options::new(*b"an id, not ours!"), Recovered::nothing(1_000));

@@ -1,5 +1,5 @@
-//! Faults of the disk: what passes is tried again, what does not is never acknowledged nor tried again; and what the
-//! writer does when nobody else syncs.
+//! Tests of disk faults: temporary ones are retried, permanent ones are never acknowledged nor
+//! retried; and of the writer's syncs without a syncer.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn counted(memory: &Memory, step: Step) -> Arc<AtomicUsize> {
     count
 }
 
-/// Whether the record was refused for good, or for now.
+/// Whether the record was refused permanently, or for now.
 fn refused(log: &Log, lsn: u64) -> Option<bool> {
     match log.poll_reached(lsn, Waker::noop()) {
         Poll::Ready(Err(trouble)) => Some(!trouble.may_pass),
@@ -50,7 +50,7 @@ fn a_write_that_fails_is_for_good() {
         let (lost, _) = running.put(b"b", &[2; 700]);
         running.step();
         assert_eq!(refused(&running.log, lost), Some(true));
-        // The disk is well again, and nothing is acknowledged all the same.
+        // The disk works again, and still nothing may be acknowledged.
         let (dropped, _) = running.put(b"c", b"3");
         running.step();
         assert_eq!(refused(&running.log, dropped), Some(true));
@@ -60,8 +60,8 @@ fn a_write_that_fails_is_for_good() {
     }
 }
 
-/// The number that a sync reports was once free to be taken after it: a record written meanwhile counted as synced, WAITAOF
-/// said so, and segments that were still needed could go.
+/// Regression test: the number that a sync reports was taken after it. A record written meanwhile
+/// counted as synced, WAITAOF confirmed it, and segments that were still needed could be removed.
 #[test]
 fn what_is_written_during_a_sync_is_not_synced_by_it() {
     let memory = Memory::new();
@@ -95,9 +95,9 @@ fn what_is_written_during_a_sync_is_not_synced_by_it() {
     assert_eq!(log.synced(), second);
 }
 
-/// Of a group a batch is written before the disk is full, and the group goes to another segment, as a snapshot asks for
-/// one. That the batch was cut off from the first is to be on the disk before its records are acknowledged: otherwise a
-/// power cut leaves them in both.
+/// A batch of a group is written before the disk is full, and the group then goes to another
+/// segment, requested by a snapshot. The truncation of the first segment must be on the disk before
+/// the batch is acknowledged: otherwise a power cut leaves it in both.
 #[test]
 fn what_was_cut_off_does_not_come_back_before_a_new_segment() {
     let memory = Memory::new();
@@ -126,7 +126,7 @@ fn what_was_cut_off_does_not_come_back_before_a_new_segment() {
     running.close();
 }
 
-/// The disk fails in each way at each step that changes something, the first or the second time it is taken.
+/// The disk fails in each way at each changing step, the first or the second time.
 #[test]
 fn a_disk_that_refuses_any_change_loses_nothing_that_was_acknowledged() {
     for (i, step) in Step::CHANGES.into_iter().chain([Step::SyncDirectory]).enumerate() {
@@ -151,7 +151,7 @@ fn a_disk_that_refuses_any_change_loses_nothing_that_was_acknowledged() {
                     }
                     assert!(!failed || kept < order.len(), "{step:?}: written behind a failure");
                 }
-                // Nothing is removed while a log is written, and only the manifest gets another name.
+                // Nothing is removed while a log is written, and only the manifest is renamed.
                 assert_eq!(failed, step != Step::Remove && kept < 12);
                 running.close();
                 let mut left = vec![memory.killed()];
@@ -169,7 +169,8 @@ fn a_disk_that_refuses_any_change_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// A segment has the end of what a snapshot has: it is read, and does not make the log longer.
+/// A segment contains the last records of a snapshot: they are read, but must not count towards the
+/// log's length.
 #[test]
 fn what_is_before_the_first_record_that_is_needed_does_not_count() {
     let memory = Memory::new();
@@ -189,7 +190,7 @@ fn what_is_before_the_first_record_that_is_needed_does_not_count() {
     }
 }
 
-/// As after a remount: all that was written before can be read and synced, and nothing is added.
+/// As after a remount: everything written before can be read and synced, and nothing can be added.
 #[test]
 fn a_disk_that_becomes_read_only_keeps_what_it_has() {
     for when in [When::Synced, When::Written] {
@@ -224,7 +225,7 @@ fn a_sync_that_fails_is_for_good_and_not_tried_again() {
         let (lost, _) = running.put(b"b", b"2");
         running.step();
         running.syncer.step();
-        // Of what was written that much is true.
+        // This much of the written data is valid.
         assert_eq!(running.log.has_reached(lost), when == When::Written);
         assert!(running.log.trouble().unwrap().to_string().contains("syncing the log"));
         for _ in 0..50 {
@@ -261,18 +262,18 @@ fn a_full_disk_may_pass() {
             let mut running = running(&memory, When::Synced);
             let mut order = vec![running.put(b"a", b"1")];
             running.step();
-            // So long that it needs a segment of its own.
+            // Long enough to need its own segment.
             order.push(running.put(b"b", &[2; 4000]));
             memory.fail(step, 0, 2, kind);
             let tries = counted(&memory, step);
             running.step();
             assert_eq!(refused(&running.log, 2), Some(false), "{step:?}");
             order.push(running.put(b"c", b"3"));
-            // It is not tried again before a second has passed.
+            // It must not be retried before a second has passed.
             running.steps(8);
-            // ORDERING: Relaxed, one thread. So below.
+            // ORDERING: Relaxed, one thread; also below.
             assert_eq!(tries.load(Ordering::Relaxed), 1);
-            // A crash meanwhile loses what was not acknowledged.
+            // A crash meanwhile loses records that were not acknowledged.
             assert_eq!(recovered(&memory.killed(), 1).unwrap().1, order[..1]);
             running.steps(30);
             assert!(running.log.trouble().is_none());
@@ -285,7 +286,7 @@ fn a_full_disk_may_pass() {
 
 #[test]
 fn a_group_of_which_a_part_was_written_is_written_once() {
-    // Its pieces: two heads and two values, and what follows.
+    // Its pieces: two heads and two values, and the rest.
     for piece in 0..5 {
         let memory = Memory::new();
         let mut running = running(&memory, When::Synced);
@@ -443,7 +444,7 @@ fn a_disk_keeps_a_log() {
             writer.step(Duration::ZERO);
             assert!(log.has_reached(expected.last().unwrap().0));
         }
-        // Once it is closed, otherwise it is dropped as by a kill.
+        // Only when closed; otherwise it is dropped as by a kill.
         if round == 1 {
             log.close();
             writer.step(Duration::ZERO);
@@ -452,13 +453,14 @@ fn a_disk_keeps_a_log() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The manifest is one guard more: for want of room for it nothing is refused, and it is written when there is room.
+/// The manifest is an additional safeguard: a full disk must not refuse writes for it, and it is
+/// written when there is space.
 #[test]
 fn a_manifest_that_has_no_room_waits_for_the_next_sync() {
     for step in [Step::Create, Step::Write, Step::Rename] {
         let memory = Memory::new();
         let mut running = Running::new(&memory, When::Synced, 1 << 20, &Recovered::nothing(1));
-        // The first file and the first two writes are the segment's own.
+        // The first file and the first two writes are the segment's.
         let after = [(Step::Create, 1), (Step::Write, 2)].into_iter().find(|(s, _)| *s == step);
         memory.fail(step, after.map_or(0, |(_, after)| after), 1, ErrorKind::StorageFull);
         running.put(b"key", b"value");

@@ -6,7 +6,7 @@ mod faults;
 mod threads;
 mod workload;
 
-/// The number that a variable has, or another one.
+/// The number in a variable, or a default.
 fn number(variable: &str, otherwise: u64) -> u64 {
     let set = std::env::var(variable).ok();
     set.map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is a number")))

@@ -1,5 +1,5 @@
-//! Threads: many append while the writer and the syncer run, and each that waits is woken. A wake-up that got lost
-//! ends in a timeout.
+//! Tests with threads: many append while the writer and the syncer run, and each waiter must be
+//! woken. A lost wake-up ends in a timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,22 +12,23 @@ use hotring_log::{Log, Options, Recovered, Syncer, When, Writer};
 
 use crate::workload::{Batch, ID, draw, recovered};
 
-/// Far more than anything here takes.
+/// Far more than any step takes.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether a thread was woken, and the thread.
+/// A thread, and whether it was woken.
 struct Unpark(Thread, AtomicBool);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        // ORDERING: Release pairs with the Acquire in `wait_for`: what the waker did before is seen then.
+        // ORDERING: Release pairs with the Acquire in `wait_for`: the waker's earlier operations
+        // are visible then.
         self.1.store(true, Ordering::Release);
         self.0.unpark();
     }
 }
 
-/// Waits until it is ready. It is polled again only when it was woken: to look again after a while would hide that a
-/// wake-up got lost.
+/// Waits until it is ready. Must poll again only when woken: polling after a while would hide a
+/// lost wake-up.
 fn wait_for<T>(what: &str, mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
     let bell = Arc::new(Unpark(thread::current(), AtomicBool::new(false)));
     let waker = Waker::from(bell.clone());
@@ -39,13 +40,13 @@ fn wait_for<T>(what: &str, mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
         // ORDERING: Acquire pairs with the Release in `wake`.
         while !bell.1.swap(false, Ordering::Acquire) {
             let left = end.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "nobody woke who waited for {what}");
+            assert!(!left.is_zero(), "no wake-up for {what}");
             thread::park_timeout(left);
         }
     }
 }
 
-/// Time stands still for the writer: a sync that becomes due would wake those whose wake-up got lost.
+/// Time stands still for the writer: a periodic sync would wake threads whose wake-up was lost.
 fn run_writer(mut writer: Writer) {
     while writer.step(Duration::ZERO) {
         writer.wait();
@@ -58,7 +59,7 @@ fn run_syncer(syncer: &Syncer) {
     }
 }
 
-/// Each thread appends so many batches and waits for each, or for some.
+/// Appends `count` batches and waits for each, or for some.
 fn append(log: &Log, thread: usize, count: usize) -> Vec<Batch> {
     let (mut random, mut order) = (Random(thread as u64), Vec::new());
     for _ in 0..count {
@@ -91,7 +92,7 @@ fn threads(when: When, unwritten_max: u64) {
             })
             .collect();
         let ended: Vec<_> = appending.into_iter().map(|thread| thread.join()).collect();
-        // Not before: it wakes, too.
+        // Not earlier: it wakes waiters, too.
         let syncing = scope.spawn(|| run_syncer(&syncer));
         log.close();
         writing.join().unwrap();

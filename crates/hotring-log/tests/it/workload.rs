@@ -1,4 +1,4 @@
-//! Random batches for the log, and what recovery makes of them.
+//! Random batches for the log, and their recovery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ pub fn draw(random: &mut Random, thread: usize) -> (Records, Vec<u8>) {
     (records, bytes)
 }
 
-/// What is in the log, as recovery tells it.
+/// The batches in the log, according to recovery.
 pub fn recovered(
     storage: &dyn Storage,
     from: Lsn,
@@ -80,13 +80,13 @@ pub fn recovered(
     Ok((report, batches))
 }
 
-/// A log on a storage: its ends, and its clock.
+/// A log on a storage, with writer, syncer and clock.
 pub struct Running {
     pub log: Arc<Log>,
     pub writer: Writer,
     pub syncer: Syncer,
     pub now: Duration,
-    /// How far the clock goes with each step.
+    /// How far the clock moves with each step.
     pub pace: Duration,
     records: Records,
 }

@@ -1,14 +1,14 @@
-//! The hand-over between sessions and the writer under `loom`, in every order of its steps up to a bound on preemptions,
-//! and with every value that the memory orders allow a load to return.
+//! The queue between sessions and the writer under `loom`: every order of its steps up to a bound
+//! on preemptions, with every value that the memory orders allow a load to return.
 //!
-//! This compiles the log's own `src/log.rs`, with loom's atomics and locks for the real ones, and time that never passes:
-//! a wake-up that gets lost leaves a thread waiting for ever. Real threads would be saved by the next record or by the
-//! end of a time limit, and tests on them would not notice.
+//! This compiles the log's own `src/log.rs` with loom's atomics and locks, and with time that never
+//! passes: a lost wake-up leaves a thread waiting for ever. With real threads, the next record or a
+//! time limit would save it, and tests would not notice.
 //!
-//! The second half are negative controls: the same tests with a step left out must fail. Each runs in a process of its
-//! own, as a thread that waits for ever ends loom's whole process.
+//! The second half are negative controls: the same tests with a step left out must fail. Each runs
+//! in its own process, as a thread that waits for ever ends loom's whole process.
 //!
-//! Not covered: more than two sessions; files, syncs and their failures, which the tests in `tests/it` have.
+//! Not covered: more than two sessions; files, syncs and their failures, which `tests/it` covers.
 
 #[path = "../../src/log.rs"]
 #[allow(dead_code)]
@@ -28,7 +28,7 @@ use sync::{LEFT_OUT, Step};
 
 const PREEMPTIONS: usize = 3;
 
-/// Whether a thread was woken, and where it waits for that.
+/// A thread's wake-up, and where it waits for it.
 struct Bell {
     rung: Mutex<bool>,
     changed: Condvar,
@@ -65,7 +65,7 @@ fn append_and_wait(log: &Log) -> Lsn {
     last
 }
 
-/// Takes what there is and says that it is written; and synced, if that is the writer's to do.
+/// Takes the queued records and reports them as written, and as synced if the writer must sync.
 fn step(log: &Log) -> Lsn {
     let mut group = Group::default();
     let first = log.take(&mut group);
@@ -79,8 +79,8 @@ fn step(log: &Log) -> Lsn {
     last
 }
 
-/// Writes until this record is written, and waits in between as the writer does while records come, or when none has come for a
-/// while.
+/// Writes until this record is written, waiting in between as the writer does, either while records
+/// come or after a quiet time.
 fn write_until(log: &Log, last: Lsn, is_idle: bool) {
     while step(log) < last {
         log.wait(Log::LINGER, !is_idle);
@@ -93,7 +93,7 @@ fn explore(preemptions: usize, scenario: impl Fn() + Sync + Send + 'static) {
     builder.check(scenario);
 }
 
-/// One session, whose record is the first after a while, or comes while the writer is at work.
+/// One session, whose record comes after a quiet time, or while the writer is active.
 fn one_waits(when: When, is_idle: bool) {
     explore(PREEMPTIONS, move || {
         let log = Arc::new(Log::new(0, when, 1 << 20));
@@ -106,7 +106,7 @@ fn one_waits(when: When, is_idle: bool) {
     });
 }
 
-/// Two sessions: the record of one may be in a group with the other's, or behind it.
+/// Two sessions: the record of one may be in the other's group or behind it.
 fn two_wait() {
     explore(PREEMPTIONS - 1, || {
         let log = Arc::new(Log::new(0, When::Written, 1 << 20));
@@ -122,7 +122,7 @@ fn two_wait() {
     });
 }
 
-/// A session that waits for room gets it when what was queued is written.
+/// A session that waits for space gets it when the queued records are written.
 fn room() {
     explore(PREEMPTIONS, || {
         let log = Arc::new(Log::new(0, When::Handed, 0));
@@ -137,7 +137,7 @@ fn room() {
     });
 }
 
-/// A change of the setting reaches a session that waits already.
+/// A change of the setting reaches a session that is already waiting.
 fn setting() {
     explore(PREEMPTIONS, || {
         let log = Arc::new(Log::new(0, When::Synced, 1 << 20));
@@ -173,7 +173,7 @@ fn a_session_hears_of_a_setting() {
     setting();
 }
 
-/// Fails unless a test fails without this step.
+/// Requires that a test fails without this step.
 fn must_fail(test: &str, step: Step) {
     let mut child = Command::new(std::env::current_exe().expect("the tests run from a file"));
     child.args(["--exact", test]).env(LEFT_OUT, format!("{step:?}"));

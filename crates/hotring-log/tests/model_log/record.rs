@@ -1,4 +1,4 @@
-//! Records without contents: the hand-over looks at their number and length alone.
+//! Records without contents: the queue uses only their number and length.
 
 /// As in `src/record.rs`.
 pub type Lsn = u64;

@@ -24,7 +24,7 @@ pub(crate) fn is_left_out(step: Step) -> bool {
     name.as_deref() == Some(&format!("{step:?}"))
 }
 
-/// Time does not pass here: a thread that nobody wakes waits for ever, which loom reports.
+/// Time does not pass here: a thread that is not woken waits for ever, which loom reports.
 pub(crate) fn wait_while<'a, T>(
     condvar: &Condvar,
     mut guard: MutexGuard<'a, T>,

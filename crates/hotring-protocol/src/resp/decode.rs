@@ -127,7 +127,7 @@ impl Decoder {
             }
             Some(_) => self.inline(input, limits, args)?,
         };
-        self.note_incomplete(decoded, input, args);
+        self.keep_incomplete(decoded, input, args);
         Ok(decoded)
     }
 
@@ -148,13 +148,13 @@ impl Decoder {
         self.at = start + len + 2;
         self.args_left = n_args - 1;
         let decoded = self.arguments(input, limits, args)?;
-        self.note_incomplete(decoded, input, args);
+        self.keep_incomplete(decoded, input, args);
         Ok(decoded)
     }
 
     /// Keeps the arguments so far if the request is incomplete.
     #[inline]
-    fn note_incomplete(&mut self, decoded: Decoded, input: &[u8], args: &mut Args) {
+    fn keep_incomplete(&mut self, decoded: Decoded, input: &[u8], args: &mut Args) {
         if decoded == Decoded::Incomplete {
             self.seen = input.len();
             if !args.is_empty() {

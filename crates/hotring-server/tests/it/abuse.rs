@@ -1,8 +1,7 @@
-//! Clients that want to do harm, or might as well: that they get what they deserve, and that everybody else
-//! is served.
+//! Tests of hostile or careless clients: they are stopped, and all others are served.
 //!
-//! Malformed requests are in `bad_input.rs`, single limits in `limits.rs`, wrong passwords in `users.rs`, what is
-//! no TLS in `tls.rs`.
+//! Malformed requests are in `bad_input.rs`, single limits in `limits.rs`, wrong passwords in
+//! `users.rs`, non-TLS input in `tls.rs`.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -19,7 +18,7 @@ fn pong() -> Reply {
     Reply::Simple("PONG".into())
 }
 
-/// Waits until `is_so` of the text of an INFO section.
+/// Waits until `is_so` holds for the text of an INFO section.
 fn wait_for(wire: &mut Wire, section: &str, is_so: impl Fn(&str) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -32,7 +31,7 @@ fn wait_for(wire: &mut Wire, section: &str, is_so: impl Fn(&str) -> bool) {
     }
 }
 
-/// Lets the process have so many open files; false if it may not.
+/// Raises the limit of open files of the process; false if that is not allowed.
 fn may_open(files: u64) -> bool {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: Some(files), maximum: limit.maximum };
@@ -42,20 +41,20 @@ fn may_open(files: u64) -> bool {
 #[test]
 fn ten_thousand_connections_may_idle() {
     const N: usize = 10_000;
-    // Both sides of each are in this process.
+    // Both sides of each connection are in this process.
     if !may_open(2 * N as u64 + 2_000) {
-        return eprintln!("skipped: this process may not open so many files");
+        return eprintln!("skipped: this process may not open enough files");
     }
     let server = TestServer::with(|c| c.maxclients = N + 10);
     let mut good = server.connect();
     let mut idle = Vec::with_capacity(N);
     while idle.len() < N {
-        // Fewer at a time than the kernel queues: those above it would begin anew after a second.
+        // Fewer at a time than the kernel queues: those above would retry only after a second.
         idle.extend((0..250).map(|_| TcpStream::connect(server.address).unwrap()));
         let all = format!("connected_clients:{}\r\n", idle.len() + 1);
         wait_for(&mut good, "clients", |text| text.contains(&all));
     }
-    // Any of them may begin to talk.
+    // Any of them may start to send requests.
     for stream in idle.iter_mut().step_by(997) {
         stream.write_all(b"PING\r\n").unwrap();
         let mut reply = [0; 7];
@@ -63,7 +62,7 @@ fn ten_thousand_connections_may_idle() {
         assert_eq!(&reply, b"+PONG\r\n");
     }
     assert_eq!(good.say("SET k v"), ok());
-    // All go at once.
+    // All close at once.
     drop(idle);
     wait_for(&mut good, "clients", |text| text.contains("connected_clients:1\r\n"));
 }
@@ -106,7 +105,7 @@ fn connections_that_break_off_leave_nothing_behind() {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.write_all(beginning).unwrap();
         match i % 3 {
-            // A reset, as from a machine that has lost its memory.
+            // A reset, as from a machine that has crashed.
             0 => SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap(),
             1 => stream.shutdown(Shutdown::Write).unwrap(),
             _ => {}
@@ -144,7 +143,7 @@ fn who_never_fetches_much_is_closed() {
     wait_for(&mut good, "stats", |text| {
         text.contains("client_output_buffer_limit_disconnections:1\r\n")
     });
-    // What the kernel has is still there, and then the end.
+    // The bytes in the kernel are still there, and then the end.
     assert!(deaf.is_closed());
     assert_eq!(good.say("PING"), pong());
 }
@@ -160,7 +159,7 @@ fn the_buffers_of_all_connections_have_a_limit_together() {
     let value = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000000\r\n";
     let piece = vec![b'x'; EACH];
     spared.send(&[&value[..], &piece, &piece].concat());
-    // Each for itself is far from any limit.
+    // Each connection alone is far from any limit.
     let greedy: Vec<TcpStream> = (0..12)
         .map(|_| {
             let mut stream = TcpStream::connect(server.address).unwrap();
@@ -178,7 +177,7 @@ fn the_buffers_of_all_connections_have_a_limit_together() {
     });
     assert_eq!(good.say("PING"), pong());
     drop(greedy);
-    // Who is spared can go on where it was.
+    // A connection that was spared continues where it was.
     let rest = vec![b'x'; 20_000_000 - 2 * EACH];
     assert_eq!(good.say("CONFIG SET maxmemory-clients 0"), ok());
     spared.send(&[&rest[..], b"\r\n"].concat());
@@ -241,7 +240,7 @@ fn keys_have_a_limit() {
     assert_eq!(wire.ask(&["GET", &long]), Reply::Null);
 }
 
-/// Memory goes to values within their limit only, whatever makes them grow.
+/// Values must never exceed their limit, whichever command makes them grow.
 #[test]
 fn no_command_makes_a_value_longer_than_the_limit() {
     const MAX: usize = 1 << 20;
@@ -273,7 +272,7 @@ fn no_command_makes_a_value_longer_than_the_limit() {
     }
 }
 
-/// What a command is told when there is no memory left.
+/// The reply when there is no memory left.
 fn out_of_memory() -> Reply {
     Reply::Error("OOM command not allowed when used memory > 'maxmemory'.".into())
 }
@@ -317,7 +316,7 @@ fn values_do_not_take_more_memory_than_there_is() {
         &["EVAL", "return redis.call('SET', 'new', 'v')", "0"],
     ];
     for way in ways {
-        // Buffers of connections count, and come and go.
+        // Connection buffers count, and come and go.
         let is_refused = (0..50).any(|_| {
             fill(&mut good);
             let reply = good.ask(way);
@@ -331,11 +330,11 @@ fn values_do_not_take_more_memory_than_there_is() {
         lines.ask("set new 0 0 1\r\nv\r\n") == "SERVER_ERROR out of memory storing object\r\n"
     });
     assert!(is_refused);
-    // What memcached does not store leaves nothing older behind.
+    // A value that memcached refuses to store must remove the older one.
     let long = format!("set kept 0 0 900000\r\n{}\r\n", "v".repeat(900_000));
     assert_eq!(lines.ask(&long), "SERVER_ERROR out of memory storing object\r\n");
     assert_eq!(good.say("GET kept"), Reply::Null);
-    // A transaction takes place as a whole or not at all.
+    // A transaction runs completely or not at all.
     assert_eq!(good.say("MULTI"), ok());
     for i in 0..9 {
         let queued = good.ask(&["SET", &format!("part:{i}"), &"v".repeat(100_000)]);
@@ -343,11 +342,11 @@ fn values_do_not_take_more_memory_than_there_is() {
     }
     assert!(good.say("EXEC").is_error());
     assert_eq!(good.say("EXISTS part:0"), Reply::Int(0));
-    // Everybody reads, and sees how it stands.
+    // Reads still work, and so do status commands.
     assert_eq!(good.say("STRLEN 0:1"), Reply::Int(100_000));
     let used = number_after(&good.say("INFO memory").text(), "\r\nused_memory:") as usize;
     assert!((MAX - (1 << 20)..MAX + (1 << 20)).contains(&used), "{used} bytes are used");
-    // Who removes something, or may use more, goes on.
+    // Commands that remove data, and a higher limit, make writes possible again.
     assert_eq!(good.say("DEL 0:1 0:2 1:1"), Reply::Int(3));
     assert_eq!(good.say("SET new v"), ok());
     assert_eq!(good.say("CONFIG SET maxmemory 20mb"), ok());

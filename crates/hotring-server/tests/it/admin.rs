@@ -1,5 +1,5 @@
-//! The admin address: metrics that parse and add up, health checks, the status page, and the files for
-//! dashboards and alerts, which may name only metrics that there are.
+//! Tests of the admin address: valid and consistent metrics, health checks, the status page, and
+//! the files for dashboards and alerts, which must name only existing metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ fn ask(address: SocketAddr, head: &str) -> (String, String) {
     ask_as(address, "localhost", head)
 }
 
-/// The same of a server that is called `host`.
+/// The same with `host` as the server's name.
 fn ask_as(address: SocketAddr, host: &str, head: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -35,7 +35,7 @@ fn get(address: SocketAddr, path: &str) -> (String, String) {
     ask(address, &format!("GET {path}"))
 }
 
-/// A worker that stood still for ever was healthy to all who asked.
+/// Regression test: a worker that was stuck for ever was reported as healthy.
 #[test]
 fn a_thread_that_is_stuck_is_not_healthy() {
     let server = TestServer::with(|config| {
@@ -46,7 +46,7 @@ fn a_thread_that_is_stuck_is_not_healthy() {
     });
     assert!(get(server.admin(), "/healthz").0.starts_with("HTTP/1.1 200 "));
     let mut wire = server.connect();
-    // Long enough to be met by a busy machine.
+    // Long enough to be reached on a busy machine.
     wire.send(&request(&["DEBUG", "SLEEP", "4"]));
     let until = |wanted: &str| {
         for _ in 0..1_000 {
@@ -64,7 +64,7 @@ fn a_thread_that_is_stuck_is_not_healthy() {
     assert_eq!(until("HTTP/1.1 200 "), "ok\n");
 }
 
-/// The values of metrics by their names with labels; every line has to be one, or a comment.
+/// The values of metrics by name and labels; every line must be one, or a comment.
 pub fn metrics(address: SocketAddr) -> BTreeMap<String, f64> {
     let (head, body) = get(address, "/metrics");
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
@@ -85,7 +85,7 @@ pub fn metrics(address: SocketAddr) -> BTreeMap<String, f64> {
     values
 }
 
-/// The metric that a line belongs to: histograms have lines of other names.
+/// The metric of a line: the lines of histograms have other names.
 fn family(name: &str) -> &str {
     let parts = ["_bucket", "_sum", "_count"];
     parts.into_iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name)
@@ -120,14 +120,14 @@ fn metrics_tell_what_has_happened() {
     assert!(value("hotring_memory_used_bytes") > 0.0);
     assert!(value("hotring_memory_rss_bytes") > 100_000.0);
     assert!(value("hotring_net_input_bytes_total") > 100.0);
-    // The first command of a thread is timed, whatever it is.
+    // The first command of a thread is always timed.
     let timed = "hotring_command_duration_seconds";
     assert!(value(&format!("{timed}_sum{{cmd=\"set\",protocol=\"redis\"}}")) > 0.0);
     let last = value(&format!("{timed}_bucket{{cmd=\"set\",protocol=\"redis\",le=\"+Inf\"}}"));
     assert_eq!(last, value(&format!("{timed}_count{{cmd=\"set\",protocol=\"redis\"}}")));
     let le = format!("{timed}_bucket{{cmd=\"set\",protocol=\"redis\",le=\"0.000001\"}}");
     assert!(value(&le) <= last, "{le}");
-    // Counters of Prometheus never go back.
+    // Counters of Prometheus must never go back.
     wire.say("CONFIG RESETSTAT");
     assert_eq!(metrics(admin)["hotring_commands_total{cmd=\"set\",protocol=\"redis\"}"], 10.0);
 }
@@ -156,7 +156,7 @@ fn pages_are_there_and_nothing_else() {
     assert_eq!(get(admin, "/healthz").1, "ok\n");
 }
 
-/// As `ask`, of a server that need not read to the end.
+/// As `ask`, for a server that may close before it has read everything.
 fn ask_carelessly(address: SocketAddr, head: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -166,7 +166,7 @@ fn ask_carelessly(address: SocketAddr, head: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A page from elsewhere whose name has come to stand for 127.0.0.1 could once read it all.
+/// Regression test: a foreign page whose host name resolved to 127.0.0.1 could read everything.
 #[test]
 fn on_loopback_only_the_machines_own_names_are_answered() {
     let server = server();
@@ -180,7 +180,7 @@ fn on_loopback_only_the_machines_own_names_are_answered() {
     for host in ["evil.example", "evil.example:9121", "127.0.0.1.evil.example", "a@b@c", ""] {
         assert_eq!(status(host), "421", "{host}");
     }
-    // Others can reach it anyway, and by names of their own.
+    // Others can reach it anyway, by any name.
     let server = TestServer::with(|config| {
         config.admin = Some("0.0.0.0:0".to_string());
         config.protected_mode = false;
@@ -189,21 +189,22 @@ fn on_loopback_only_the_machines_own_names_are_answered() {
     assert!(ask_as(here, "cache.internal", "GET /healthz").0.starts_with("HTTP/1.1 200 "));
 }
 
-/// Connections that nobody uses any more would keep others out.
+/// Idle connections would keep others out.
 #[test]
 fn a_connection_is_for_one_request() {
     let (head, _) = get(server().admin(), "/healthz");
     assert!(head.contains("connection: close"), "{head}");
 }
 
-/// Each of those that send nothing once held a place for ten seconds, and 64 of them kept everybody out.
+/// Regression test: each silent connection held a place for ten seconds, and 64 of them kept all
+/// others out.
 #[test]
-fn silent_connections_keep_nobody_out() {
+fn silent_connections_keep_no_client_out() {
     let server = server();
     let mut silent: Vec<TcpStream> =
         (0..100).map(|_| TcpStream::connect(server.admin()).unwrap()).collect();
     assert_eq!(get(server.admin(), "/healthz").1, "ok\n");
-    // The oldest went.
+    // The oldest was closed.
     assert_eq!(silent[0].read_to_end(&mut Vec::new()).unwrap_or(0), 0, "it was answered");
 }
 
@@ -244,7 +245,8 @@ fn while_clients_are_let_go_it_says_so() {
     assert_eq!(wire.ask(&["SET", "big", &value]).text(), "OK");
     let n = 50;
     wire.send(&request(&["GET", "big"]).repeat(n));
-    // The first reply is on its way: the others have been read with it, or are in the kernel's hands.
+    // The first reply is under way: the other requests have been read with it, or are in the
+    // kernel's buffers.
     assert_eq!(wire.reply().text().len(), value.len());
     server.ask_to_stop();
     let (head, body) = get(admin, "/readyz");
@@ -267,7 +269,7 @@ fn addresses_that_others_can_reach_need_a_clear_word() {
     assert_eq!(Wire::connect(without.address).say("PING").text(), "PONG");
 }
 
-/// Names of metrics in a text, histograms' lines under the histogram's name.
+/// Names of metrics in a text, with histograms under their own names.
 fn named(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let names = text.match_indices("hotring_").map(|(at, _)| {

@@ -1,10 +1,10 @@
-//! What is not the protocol, or is too much of it: an error, and at most this connection ends.
+//! Tests of malformed and oversized input: it gets an error, and at most its connection ends.
 
 use std::time::{Duration, Instant};
 
 use crate::wire::{Reply, TestServer, number_after, request};
 
-/// Each is answered with this text, and the connection is closed.
+/// Each gets this error, and the connection is closed.
 const BROKEN: &[(&[u8], &str)] = &[
     (b"*abc\r\n", "ERR Protocol error: invalid multibulk length"),
     (b"*2147483648\r\n", "ERR Protocol error: invalid multibulk length"),
@@ -78,14 +78,14 @@ fn announced_lengths_cost_nothing_until_the_bytes_arrive() {
     let mut connections: Vec<_> = (0..64).map(|_| server.connect()).collect();
     for wire in &mut connections {
         wire.send(b"*1000000\r\n$536870912\r\n");
-        // Enough for the connection to get a buffer of its own.
+        // Enough for the connection to get its own buffer.
         wire.send(&[b'x'; 10_000]);
     }
     let mut other = server.connect();
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        // What a connection has reserved, not what it has touched: untouched memory would not show
-        // in the process's size before somebody fills it.
+        // The memory that a connection has reserved, not touched: untouched memory does not show in
+        // the size of the process.
         let list = other.say("CLIENT LIST").text();
         let waiting = |line: &&str| number_after(line, " qbuf=") >= 10_000;
         let waiting: Vec<&str> = list.lines().filter(waiting).collect();
@@ -109,7 +109,7 @@ fn oversized_keys_and_values_are_refused_and_the_connection_lives() {
     assert_eq!(wire.ask(&["GET", &long_key]), Reply::Null);
     assert!(wire.say("SETRANGE k 2097152 x").is_error());
     assert_eq!(wire.say("PING"), Reply::Simple("PONG".into()));
-    // A longer argument than the protocol's limit is a violation of the protocol, as in Redis.
+    // An argument above the protocol's limit is a protocol violation, as in Redis.
     wire.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2097153\r\n");
     assert_eq!(wire.reply().text(), "ERR Protocol error: invalid bulk length");
     assert!(wire.is_closed());
@@ -140,7 +140,7 @@ fn wrong_requests_get_redis_texts_and_keep_the_connection() {
         assert_eq!(wire.say(line), Reply::Error(text.to_string()), "{line}");
     }
     assert!(wire.ask(&["CLIENT", "SETNAME", "a b"]).is_error());
-    // Text of the client in an error must not become a second reply.
+    // Client text in an error must not become a second reply.
     wire.ask(&["ECHO\r\n+OK", "x"]);
     assert_eq!(wire.say("PING"), Reply::Simple("PONG".into()));
 }

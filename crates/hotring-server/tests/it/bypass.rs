@@ -1,7 +1,7 @@
-//! A user with few rights tries to get further: by scripts, by transactions, by what changes a connection, by
-//! the other protocol. What it must neither see nor change is the key `secret`.
+//! A user with few rights tries to get more: by scripts, by transactions, by changing the
+//! connection, by the other protocol. It must neither see nor change the key `secret`.
 //!
-//! Wrong passwords are in `users.rs`; what rules allow, one by one, is compared with Redis in `differential_acl.rs`.
+//! Wrong passwords are in `users.rs`; the rules are compared with Redis in `differential_acl.rs`.
 
 use hotring_server::Config;
 
@@ -19,7 +19,7 @@ fn one_thread(config: &mut Config) {
     config.threads = 1;
 }
 
-/// Somebody who may do everything, in a store that has the secret, and a user with few rights.
+/// A user with all rights, in a store that has the secret, and a user with few.
 fn with_secret(server: &TestServer) -> (Wire, Wire) {
     let (mut admin, mut user) = (server.connect(), server.connect());
     assert_eq!(admin.say(RIGHTS), ok());
@@ -33,7 +33,8 @@ fn has_secret(reply: &Reply) -> bool {
         || format!("{reply:?}").contains(SECRET)
 }
 
-/// Scripts that ask for more than the user may, with their keys, and what the reply has to say.
+/// Scripts that need more rights than the user has, with their keys, and a text that the reply must
+/// contain.
 const SCRIPTS: &[(&str, &[&str], &str)] = &[
     ("return redis.call('GET', 'secret')", &[], "No permissions to access a key"),
     ("return redis.call('GET', KEYS[1])", &["secret"], "No permissions to access a key"),
@@ -112,7 +113,7 @@ const SCRIPTS: &[(&str, &[&str], &str)] = &[
     ("return redis.call('SLOWLOG', 'GET')", &[], "no permissions to run the 'slowlog|get' command"),
 ];
 
-/// As an array of replies that may be errors: what any of them says.
+/// The error texts in an array of replies.
 fn texts(reply: &Reply) -> String {
     match reply {
         Reply::Array(items) => items.iter().map(texts).collect::<Vec<_>>().join("\n"),
@@ -134,7 +135,7 @@ fn scripts_get_no_further_than_their_user() {
             let line = [&verb[..], &[&n_keys], &args].concat();
             let reply = user.ask(&line);
             assert!(texts(&reply).contains(refusal), "{line:?}: {reply:?}");
-            // The same as a part of a transaction: if it is not refused when it is queued, it is when it runs.
+            // The same in a transaction: it must be refused when queued or when run.
             assert_eq!(user.say("MULTI"), ok());
             let queued = user.ask(&line);
             let reply = if queued.is_error() { queued } else { user.say("EXEC") };
@@ -145,7 +146,7 @@ fn scripts_get_no_further_than_their_user() {
     }
     assert_eq!(user.say("GET a1"), bulk("1"), "the user goes on with what it may");
     assert_eq!(user.say("EXISTS a2"), Reply::Int(0), "nothing was copied");
-    // What was denied within scripts is told.
+    // Denials within scripts are logged.
     let log = admin.say("ACL LOG 1");
     assert!(texts(&log).contains("lua"), "{log:?}");
 }
@@ -156,7 +157,7 @@ fn scripts_of_others_run_with_ones_own_rights() {
     let (mut admin, mut user) = with_secret(&server);
     let reads = "return redis.call('GET', 'secret')";
     let sha = admin.ask(&["SCRIPT", "LOAD", reads]).text();
-    // Compiled, run and found to reach further than its keys: by somebody who may.
+    // Compiled, run, and found to use more than its keys, by a user who may.
     for _ in 0..3 {
         assert_eq!(admin.ask(&["EVALSHA", &sha, "0"]), bulk(SECRET));
         let refused = user.ask(&["EVALSHA", &sha, "0"]);
@@ -165,14 +166,14 @@ fn scripts_of_others_run_with_ones_own_rights() {
             "{refused:?}"
         );
     }
-    // What such a run leaves behind is of no use: there is nothing that the next one could find.
+    // The run leaves nothing behind that the next could find.
     let leave = "local call = redis.call string.left = call math.left = call redis.left = call \
                  rawset(_G, 'left', call) left_too = coroutine.wrap(function() call('GET', 'secret') end)";
     admin.ask(&["EVAL", leave, "0"]);
     let take = "local left = rawget(_G, 'left') or string.left or math.left or redis.left or ('').left \
                 return left and left('GET', 'secret')";
     assert_eq!(user.ask(&["EVAL", take, "0"]), Reply::Null);
-    // Nor does a user's run change what those of others do.
+    // Nor can a user's run change those of others.
     let trap = "redis.call = function() return 'trapped' end redis.pcall = redis.call \
                 string.format, tostring, pairs = nil, nil, nil rawset(_G, 'redis', {}) return 1";
     user.ask(&["EVAL", trap, "0"]);
@@ -213,7 +214,7 @@ fn rights_that_go_between_queueing_and_exec_are_gone() {
         }
         assert_eq!(admin.say(RIGHTS), ok());
     }
-    // Who is removed runs nothing of what it has queued.
+    // A removed user's queued commands must not run.
     assert_eq!(user.say("MULTI"), ok());
     assert_eq!(user.say("SET a2 v"), Reply::Simple("QUEUED".into()));
     assert_eq!(admin.say("ACL DELUSER limited"), Reply::Int(1));
@@ -264,11 +265,12 @@ fn nothing_that_changes_a_connection_gives_rights() {
             "{line}: {refused:?}"
         );
         assert_eq!(user.say("ACL WHOAMI"), bulk("limited"), "{line}");
-        // In the other form of requests, too.
+        // Also as multibulk requests.
         user.send(b"get \"secret\"\r\n");
         assert!(user.reply().text().starts_with("NOPERM "), "{line}");
     }
-    // RESET makes it the default user, which has a password now; in a transaction that ends with it.
+    // RESET makes it the default user, which has a password now; also in a transaction that ends
+    // with it.
     assert_eq!(user.say("MULTI"), ok());
     assert_eq!(user.say("SET a1 2"), Reply::Simple("QUEUED".into()));
     assert_eq!(user.say("RESET"), Reply::Simple("RESET".into()));
@@ -279,7 +281,7 @@ fn nothing_that_changes_a_connection_gives_rights() {
     assert_eq!(admin.say("GET a1"), bulk("1"));
 }
 
-/// Both servers get the same attempts; what is refused there has to be refused here.
+/// Both servers get the same attempts; this server must refuse whatever Redis refuses.
 #[test]
 fn what_redis_refuses_is_refused() {
     let Some(redis) = Redis::start() else { return };
@@ -289,7 +291,7 @@ fn what_redis_refuses_is_refused() {
         assert_eq!(admin.say(RIGHTS), ok());
         assert_eq!(admin.say(&format!("MSET secret {SECRET} a1 1")), ok());
         assert_eq!(user.say("AUTH limited x"), ok());
-        // Commands that only one of the two has are no attempt there.
+        // Commands that only one of the two has do not count.
         let ours = ["HISTORY", "MSETEX", "DIGEST"];
         let attempts =
             SCRIPTS.iter().filter(|(script, ..)| !ours.iter().any(|name| script.contains(name)));
@@ -307,7 +309,7 @@ fn what_redis_refuses_is_refused() {
     assert_eq!(ask(server.address), ask(redis.address));
 }
 
-/// Of a transaction: whether it, or one of its commands, was refused.
+/// Whether a transaction, or one of its commands, was refused.
 fn is_refused(reply: &Reply) -> bool {
     match reply {
         Reply::Array(items) => items.iter().any(Reply::is_error),
@@ -342,7 +344,7 @@ fn memcacheds_port_lets_nobody_in_without_its_own_password() {
         "flush_all\r\n",
         "stats\r\n",
         "stats settings\r\n",
-        // A login with the password of somebody else, or of a user of the other protocol.
+        // A login with the password of another user, or of a user of the other protocol.
         "set secret 0 0 10\r\nann wrong1\r\n",
         "set secret 0 0 12\r\nlimited word\r\n",
         "set secret 0 0 8\r\ndefault \r\n",
@@ -360,14 +362,14 @@ fn memcacheds_port_lets_nobody_in_without_its_own_password() {
         assert!(reply.starts_with("CLIENT_ERROR "), "{}: {reply}", attempt.escape_debug());
         assert_eq!(admin.say("GET secret"), bulk(SECRET), "{}", attempt.escape_debug());
     }
-    // What comes along with a wrong password is not run either.
+    // Commands pipelined behind a wrong password must not run either.
     let mut lines = Lines::connect(server.memcached);
     assert_eq!(
         lines.ask("set x 0 0 8\r\nann drow\r\nget secret\r\n"),
         "CLIENT_ERROR authentication failure\r\n"
     );
     assert_eq!(lines.line(), "CLIENT_ERROR unauthenticated\r\n");
-    // Nor does a name of this protocol open the other one.
+    // Nor is a name of this protocol valid in the other.
     let mut other = Wire::connect(server.redis);
     assert!(other.say("AUTH ann word").text().starts_with("WRONGPASS "));
     other.send(&request(&["AUTH", "limited", "word"]));

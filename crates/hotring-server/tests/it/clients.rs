@@ -1,4 +1,4 @@
-//! CLIENT LIST, CLIENT KILL, and what INFO counts.
+//! Tests of CLIENT LIST, CLIENT KILL, and the counters of INFO.
 
 use crate::wire::{Reply, TestServer, ok};
 
@@ -21,7 +21,7 @@ fn client_list_shows_every_connection_and_can_be_narrowed() {
     assert_eq!(b.say("CLIENT LIST TYPE pubsub").text(), "");
     assert!(b.say("CLIENT LIST TYPE nonsense").is_error());
     assert!(b.say("CLIENT LIST ID x").is_error());
-    // Two connections on two threads: the second goes to the thread without one.
+    // Two connections on two threads: the second goes to the idle one.
     assert!(list.contains("io-thread=0") && list.contains("io-thread=1"), "{list}");
 }
 
@@ -37,9 +37,9 @@ fn client_kill_ends_others_at_once_and_itself_after_the_reply() {
     assert_eq!(b.say("CLIENT KILL 1.2.3.4:5"), Reply::Error("ERR No such client".into()));
     let c = server.connect();
     let address = c.stream.local_addr().unwrap();
-    // The connection is there as soon as the kernel says so, the server may need a moment.
+    // The kernel reports the connection at once; the server may need a moment.
     while b.say(&format!("CLIENT KILL {address}")) != ok() {}
-    // What has been ended is not there any more, though its thread may yet have to close it.
+    // A killed connection is gone, even if its thread has yet to close it.
     assert!(!b.say("CLIENT LIST").text().contains(&address.to_string()));
     assert_eq!(b.say("CLIENT KILL MAXAGE 1000000 SKIPME no"), Reply::Int(0));
     for (age, why) in [

@@ -1,12 +1,12 @@
-//! The same random requests to this server and to a real `redis-server`: every reply must be
-//! the same, byte for byte.
+//! Compares this server with a real `redis-server`: random requests must get the same replies, byte
+//! for byte.
 //!
-//! Not compared: what is about the server or the connection, and what is random. Where order
-//! is free (KEYS, SCAN) the sets are compared. A time to live may differ by what passed between
-//! the two servers' clocks. Known differences are not asked for; `requests` says which.
+//! Not compared: replies about the server or the connection, and random ones. Where order is free
+//! (KEYS, SCAN), sets are compared. A time to live may differ by the offset of the two servers'
+//! clocks. Known differences are not requested; `requests` lists them.
 //!
 //! `HOTRING_DIFFERENTIAL_SEEDS` makes it run longer. Without a `redis-server` of version 7 it
-//! says so and does nothing.
+//! prints so and does nothing.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,12 +19,12 @@ use crate::wire::{Reply, TestServer, Wire, request};
 
 /// Requests of each run.
 const N_REQUESTS: usize = 40_000;
-/// Requests that are sent before their replies are read.
+/// Requests sent before their replies are read.
 const BATCH_LEN: usize = 50;
-/// How far apart two times to live may be, in milliseconds.
+/// Largest difference between two times to live, in milliseconds.
 const CLOCK_SLACK_MS: i64 = 5_000;
 
-/// A Redis server that ends with the test.
+/// A Redis server, killed on drop.
 pub struct Redis {
     process: Child,
     directory: PathBuf,
@@ -32,7 +32,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// `None` if there is no `redis-server` of the version whose replies these are.
+    /// `None` without a `redis-server` of the compared version.
     pub fn start() -> Option<Self> {
         let version = Command::new("redis-server").arg("--version").output();
         let version = version
@@ -43,7 +43,7 @@ impl Redis {
             eprintln!("skipped: replies are compared with Redis 7, this is {}", version.trim());
             return None;
         }
-        // Bound and let go again: the port is most likely still free a moment later.
+        // Bound and released: the port is most likely still free a moment later.
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let directory = std::env::temp_dir().join(format!("hotring-differential-{port}"));
         std::fs::create_dir_all(&directory).unwrap();
@@ -67,14 +67,14 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // Both may fail only if someone else was faster.
+        // Both fail only if the process has ended already.
         self.process.kill().ok();
         self.process.wait().ok();
         std::fs::remove_dir_all(&self.directory).ok();
     }
 }
 
-/// A connection that keeps replies as the bytes they are.
+/// A connection that keeps replies as raw bytes.
 pub struct Raw {
     stream: TcpStream,
     reader: BufReader<TcpStream>,
@@ -120,7 +120,7 @@ impl Raw {
         }
     }
 
-    /// The strings of an array of strings, in order.
+    /// The strings of an array, sorted.
     fn ask_sorted(&mut self, args: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut strings = strings(&self.ask(args));
         strings.sort();
@@ -144,12 +144,12 @@ impl Raw {
     }
 }
 
-/// The number of a line such as `:12\r\n`.
+/// The number in a line such as `:12\r\n`.
 fn integer(line: &[u8]) -> Option<i64> {
     std::str::from_utf8(line.get(1..)?).ok()?.trim_end().parse().ok()
 }
 
-/// All bulk strings in a reply, however deep.
+/// All bulk strings in a reply, at any depth.
 fn strings(mut reply: &[u8]) -> Vec<Vec<u8>> {
     let mut strings = Vec::new();
     while let Some(end) = reply.iter().position(|byte| *byte == b'\n') {
@@ -166,12 +166,12 @@ fn strings(mut reply: &[u8]) -> Vec<Vec<u8>> {
     strings
 }
 
-/// Are the replies the same, but for the time that passed?
+/// Whether the replies are equal, up to the time that has passed.
 fn same(args: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
     let slack = match args[0].to_ascii_lowercase().as_slice() {
         b"ttl" | b"expiretime" => CLOCK_SLACK_MS / 1000,
         b"pttl" | b"pexpiretime" => CLOCK_SLACK_MS,
-        // One page in any order; the whole walk is compared elsewhere.
+        // One page in any order; the complete walk is compared elsewhere.
         b"scan" if ours[0] == b'*' => return theirs[0] == b'*',
         // Redis shows a large hash in parts.
         b"hscan" if is_listing(ours) && !theirs.starts_with(b"*2\r\n$1\r\n0\r\n") => {
@@ -192,7 +192,7 @@ fn is_listing(reply: &[u8]) -> bool {
     matches!(reply[0], b'*' | b'%')
 }
 
-/// Do both replies begin alike and hold the same strings, in groups of `group` in any order?
+/// Whether both replies begin alike and hold the same strings, in groups of `group` in any order.
 fn same_items(ours: &[u8], theirs: &[u8], group: usize) -> bool {
     let sorted = |reply: &[u8]| {
         let mut strings = strings(reply);
@@ -209,7 +209,7 @@ pub fn show(args: &[Vec<u8>]) -> String {
     args.iter().map(|arg| format!("\"{}\" ", arg.escape_ascii())).collect()
 }
 
-/// Sends the same requests to both and compares each reply, and at times the whole content.
+/// Sends the same requests to both and compares each reply, and sometimes all data.
 fn compare(seed: u64, hello: &[u8]) {
     let Some(redis) = Redis::start() else { return };
     let server = TestServer::new();
@@ -270,7 +270,7 @@ fn compare_content(ours: &mut Raw, theirs: &mut Raw) {
     }
 }
 
-/// Conversations about messages; none of them publishes to itself, which later versions of Redis answer in
+/// Conversations about messages. None publishes to itself: later versions of Redis reply to that in
 /// another order.
 const SUBSCRIPTIONS: [&str; 6] = [
     "SUBSCRIBE a b a|SUBSCRIBE a|PSUBSCRIBE x*|PING|PING hi|GET a|CLIENT ID x|NONSENSE|SUBSCRIBE|\
@@ -293,7 +293,7 @@ fn subscriptions_get_the_replies_of_redis() {
             let input = format!("HELLO {version}\r\n{}\r\n", lines.replace('|', "\r\n"));
             let ask = |address| {
                 let text = String::from_utf8(converse(address, input.as_bytes())).unwrap();
-                // What HELLO says of the server differs.
+                // HELLO's description of the server differs.
                 text[text.find("*0\r\n").expect("the modules")..].to_owned()
             };
             assert_eq!(ask(server.address), ask(redis.address), "{input}");
@@ -301,10 +301,10 @@ fn subscriptions_get_the_replies_of_redis() {
     }
 }
 
-/// Random requests, and what each says of itself to who listens. Not asked for: writes of one key twice
-/// in one request, of which Redis tells twice.
+/// Compares the keyspace events of random requests. Two writes of one key in one request are not
+/// requested: Redis reports both.
 #[test]
-fn changes_of_keys_are_told_as_by_redis() {
+fn keyspace_events_are_as_in_redis() {
     const ROUNDS: usize = 3_000;
     let Some(redis) = Redis::start() else { return };
     let server = TestServer::new();
@@ -326,7 +326,7 @@ fn changes_of_keys_are_told_as_by_redis() {
             continue;
         }
         let replies = writers.each_mut().map(|writer| writer.ask(&words));
-        // What was told before this one has come.
+        // All earlier events have arrived.
         let end = format!("end-{round}");
         for writer in &mut writers {
             writer.ask(&[b"PUBLISH", b"end", end.as_bytes()]);
@@ -347,8 +347,8 @@ fn changes_of_keys_are_told_as_by_redis() {
     assert!(n_told > 1_000, "{n_told} messages");
 }
 
-/// What a transaction may consist of here, without times and lists in any order: its replies are
-/// compared as they are.
+/// A request for transactions, without times and without lists in any order: its replies are
+/// compared exactly.
 fn exact_request(random: &mut Random) -> Vec<Vec<u8>> {
     loop {
         let args = random_request(random);
@@ -371,7 +371,7 @@ fn exact_request(random: &mut Random) -> Vec<Vec<u8>> {
     }
 }
 
-/// Transactions, watched keys that another connection writes, and requests that are refused.
+/// Transactions, keys under WATCH that another connection writes, and requests that are refused.
 fn compare_transactions(seed: u64, hello: &[u8]) {
     const ROUNDS: usize = 400;
     let Some(redis) = Redis::start() else { return };
@@ -387,7 +387,7 @@ fn compare_transactions(seed: u64, hello: &[u8]) {
         let say = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
         let keys: [&[u8]; 3] = [b"k0", b"k1", b"k2"];
         (0..random.below(3)).for_each(|i| script.push((0, say(&[b"WATCH", keys[i as usize]]))));
-        // Connection 1 is another client; what it does may be without effect.
+        // Connection 1 is another client; its requests may have no effect.
         (0..random.below(3)).for_each(|_| script.push((1, exact_request(&mut random))));
         if random.below(8) == 0 {
             script.push((1, say(&[b"SET", b"k0", b"7"])));
@@ -438,10 +438,10 @@ fn random_transactions_get_the_replies_of_redis() {
     }
 }
 
-/// Everything that a server replies to `input` before it closes the connection.
+/// All replies to `input` until the server closes the connection.
 pub fn converse(address: SocketAddr, input: &[u8]) -> Vec<u8> {
     let mut raw = Raw::connect(address);
-    // A server that has closed its side already may refuse the rest.
+    // A server that has closed already may refuse the rest.
     raw.stream.write_all(input).ok();
     raw.stream.shutdown(Shutdown::Write).ok();
     let mut replies = Vec::new();
@@ -470,7 +470,7 @@ fn random_frames_get_the_replies_of_redis() {
     assert!(n_errors > 100, "only {n_errors} of the inputs were malformed");
 }
 
-/// How many sequences of requests; more for a long run.
+/// The number of request sequences; more for a long run.
 pub fn n_seeds() -> u64 {
     std::env::var("HOTRING_DIFFERENTIAL_SEEDS").map_or(2, |n| n.parse().expect("a number"))
 }
@@ -489,7 +489,7 @@ fn random_requests_get_the_replies_of_redis_in_resp3() {
     }
 }
 
-/// Compares what clients decide by: name, arity, flags, key positions, categories, key
+/// Compares the properties that clients use: name, arity, flags, key positions, categories, key
 /// specifications.
 fn compare_command(ours: &Reply, theirs: &Reply) {
     const KEYS: usize = 8;
@@ -503,18 +503,18 @@ fn compare_command(ours: &Reply, theirs: &Reply) {
     let (ours, theirs) = (ours.items(), theirs.items());
     let name = ours[0].text();
     for part in [0, 1, 3, 4, 5] {
-        // From 7.2 on one may ask for the keys of a command without arguments.
+        // Since 7.2, the keys of a command without arguments may be requested.
         if !name.starts_with("command|getkeys") || part != 1 {
             assert_eq!(ours[part], theirs[part], "{name}");
         }
     }
     for part in [2, 6] {
-        // Of the commands that only hold others Redis puts some into their group's category.
+        // Redis puts some container commands into the category of their group.
         if ![("client", 6), ("object", 6)].contains(&(name.as_str(), part)) {
             assert_eq!(sorted(&ours[part]), sorted(&theirs[part]), "{name}");
         }
     }
-    // The fields that the specification of a key has besides, at times, notes for people.
+    // Optional fields of a key specification, such as notes.
     let fields = |reply: &Reply| {
         let specs = reply.items().iter().map(Reply::items);
         specs.map(|spec| spec[spec.len() - FIELDS..].to_vec()).collect::<Vec<_>>()
@@ -578,7 +578,7 @@ fn dumped_values_are_restored_by_the_other_server() {
                 let reply = raw.ask(&[b"DUMP", key]);
                 strings(&reply).remove(0)
             });
-            // A string that Redis does not compress has one form.
+            // A string that Redis does not compress has only one encoding.
             if key == b"s" && value.len() <= 20 {
                 assert_eq!(
                     from_us.escape_ascii().to_string(),

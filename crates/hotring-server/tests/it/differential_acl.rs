@@ -1,14 +1,13 @@
-//! What users may do, here and in a real `redis-server`: random rules, and for each many requests that
-//! both are asked about.
+//! Compares users' rights with a real `redis-server`: random rules, and many requests for each.
 //!
-//! Not compared: the words of a refusal, which changed between versions of Redis (only its code and what
-//! was asked are), and the order in which rules are told, for the same reason.
+//! Not compared: the words of a refusal, which differ between versions of Redis (only its code and
+//! the refused name are), and, for the same reason, the order of listed rules.
 
 use crate::differential::{Raw, Redis, n_seeds, show};
 use crate::requests::{Random, random_request};
 use crate::wire::TestServer;
 
-/// Rules that any user may be made of; some are wrong, some come too late.
+/// Rules of which any user may consist; some are wrong, some come too late.
 const RULES: &[&str] = &[
     "on",
     "off",
@@ -95,7 +94,7 @@ const RULES: &[&str] = &[
     "+@",
 ];
 
-/// Requests besides the random ones on keys.
+/// Requests beside the random ones on keys.
 const REQUESTS: &[&str] = &[
     "PING",
     "AUTH x y",
@@ -143,12 +142,12 @@ fn words(line: &str) -> Vec<Vec<u8>> {
     line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// What stays of a reply that may hold words of a version: allowed, or the code of the refusal.
+/// The part of a reply that does not depend on the version: allowed, or the code of the refusal.
 fn verdict(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply);
     match text.as_bytes() {
         [b'+' | b'-', ..] => text.into_owned(),
-        // DRYRUN tells the refusal as a string; what it ends with is what was refused.
+        // DRYRUN returns the refusal as a string that ends with the refused name.
         _ => match text.split_once("permissions to ") {
             Some((_, what)) => what.replace(" or its subcommand", ""),
             None => text.into_owned(),
@@ -188,8 +187,8 @@ fn compare(seed: u64) {
                 None => random_request(&mut random),
             };
             let asked = [words(&format!("ACL DRYRUN {name}")), request].concat();
-            // Redis ends what it repeats of a key at a zero byte, and to it the pattern * does not match the
-            // empty key.
+            // Redis ends a repeated key at a zero byte, and its pattern * does not match the empty
+            // key.
             let is_odd = |arg: &Vec<u8>| arg.is_empty() || arg.contains(&0);
             if asked.len() < 4 || asked.iter().any(is_odd) {
                 continue;
@@ -210,7 +209,7 @@ fn users_may_do_what_they_may_in_redis() {
     }
 }
 
-/// Logging in, and what follows, line by line; the words of refusals by rights are not asked for.
+/// Logins and later requests, line by line; without refusals by rights, whose words differ.
 const LOGINS: [&str; 4] = [
     "AUTH x|AUTH default x|AUTH a b c|AUTH|ACL WHOAMI|ACL USERS|ACL SETUSER u on >pw +@all ~*|AUTH u no|AUTH u pw|\
      ACL WHOAMI|AUTH default|RESET|ACL WHOAMI|ACL DELUSER u none|ACL DELUSER default|ACL GETUSER none",
@@ -231,7 +230,7 @@ fn logins_get_the_replies_of_redis() {
         let input = format!("{}\r\n", lines.replace('|', "\r\n"));
         let ask = |address| {
             let replies = crate::differential::converse(address, input.as_bytes());
-            // Later versions name the protocol's version, too.
+            // Later versions also name the protocol's version.
             replies.escape_ascii().to_string().replace("HELLO <proto> AUTH", "HELLO AUTH")
         };
         assert_eq!(ask(server.address), ask(redis.address), "{input}");

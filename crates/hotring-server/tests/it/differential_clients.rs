@@ -1,8 +1,8 @@
-//! What CLIENT REPLY, PAUSE and UNBLOCK answer, and what CLIENT LIST shows of connections in many states, here and in a
+//! Compares CLIENT REPLY, PAUSE and UNBLOCK, and CLIENT LIST for connections in many states, with a
 //! real `redis-server`.
 //!
-//! Not asked for: CLIENT REPLY in a transaction, which is refused here; RESET of what it resets since Redis 7.2 only; how
-//! long pauses last.
+//! Not requested: CLIENT REPLY in a transaction, which is refused here; state that RESET resets
+//! only since Redis 7.2; the length of client pauses.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ fn replies_and_pauses_are_those_of_redis() {
     }
 }
 
-/// What a connection has sent, whose flags are compared then.
+/// Requests of a connection whose flags are compared afterwards.
 const STATES: &[&str] = &[
     "PING",
     "MULTI",
@@ -63,7 +63,7 @@ const STATES: &[&str] = &[
     "CLIENT NO-EVICT on",
 ];
 
-/// The flags of all connections, by number.
+/// The flags of all connections, by id.
 fn flags(observer: &mut Raw) -> BTreeMap<i64, String> {
     let list = observer.ask(&[b"CLIENT", b"LIST"]);
     let list = String::from_utf8_lossy(&list).into_owned();
@@ -75,14 +75,14 @@ fn flags(observer: &mut Raw) -> BTreeMap<i64, String> {
     list.lines().filter_map(of_line).collect()
 }
 
-/// A connection, and its number.
+/// A connection and its id.
 fn connect(address: SocketAddr) -> (Raw, i64) {
     let mut raw = Raw::connect(address);
     let id = String::from_utf8(raw.ask(&[b"CLIENT", b"ID"])).unwrap();
     (raw, id[1..].trim_end().parse().unwrap())
 }
 
-/// One server's connections in all states, as it shows them.
+/// The flags of one server's connections in all states.
 fn states(address: SocketAddr) -> Vec<String> {
     let (mut observer, _) = connect(address);
     observer.ask(&[b"MSET", b"k", b"1", b"other", b"1"]);

@@ -1,10 +1,10 @@
-//! CLIENT TRACKING here and in a real `redis-server`: the same requests on several connections, and after
-//! each of them what every connection has got, replies and messages in their order, byte for byte.
+//! Compares CLIENT TRACKING with a real `redis-server`: the same requests on several connections,
+//! and after each of them all replies and messages of every connection in order, byte for byte.
 //!
-//! Not compared: numbers of connections, which are replaced by names; the order of messages that come together.
-//! Not asked for: what who begins again had read before; several keys changed at one time where somebody broadcasts,
-//! as Redis puts them into one message; connections of different versions, where Redis writes null in the version of
-//! the wrong one.
+//! Not compared: ids of connections, which are replaced by names, and the order of simultaneous
+//! messages. Not requested: keys that were read before tracking was restarted; several keys changed
+//! at once in broadcast mode, as Redis puts them into one message; connections of different
+//! protocol versions, where Redis writes null in the wrong version.
 
 use crate::differential::{Raw, Redis, n_seeds};
 use crate::requests::Random;
@@ -13,7 +13,7 @@ use crate::wire::TestServer;
 /// Requests of one run.
 const N_REQUESTS: usize = 300;
 
-/// Connections of one run; the last one is told in place of others, and may go.
+/// Connections of one run; the last one may receive messages for others, and may be closed.
 const N_CLIENTS: usize = 4;
 
 const READS: &[&str] = &[
@@ -61,10 +61,10 @@ const SEVERAL_WRITES: &[&str] = &[
     "MULTI|GET k1|INCR k1|EXEC",
 ];
 
-/// Of tracking; `N` stands for the number of the connection that others are told by.
+/// Tracking modes; `N` stands for the id of the connection that receives messages for others.
 const MODES: &[&str] = &[
     "CLIENT TRACKING on",
-    // Redis still knows then what was read before.
+    // Redis still remembers then which keys were read before.
     "CLIENT TRACKING off|FLUSHALL",
     "CLIENT TRACKING on NOLOOP",
     "CLIENT TRACKING on OPTIN",
@@ -92,7 +92,7 @@ const BROADCASTS: &[&str] = &[
     "CLIENT TRACKING on BCAST OPTIN",
 ];
 
-/// Of the connection that others are told by.
+/// Requests of the connection that receives messages for others.
 const LISTENING: &[&str] = &["SUBSCRIBE __redis__:invalidate", "UNSUBSCRIBE", "PING", "PING"];
 
 /// One server's connections.
@@ -100,7 +100,7 @@ struct Side {
     address: std::net::SocketAddr,
     version: &'static str,
     clients: Vec<Raw>,
-    /// Of all connections that there were.
+    /// The ids of all connections so far.
     ids: Vec<i64>,
 }
 
@@ -119,7 +119,7 @@ impl Side {
         self.clients.push(raw);
     }
 
-    /// The connection that others are told by ends, and another one takes its place.
+    /// Closes the connection that receives messages for others, and opens another one.
     fn replace_last(&mut self) {
         let mut last = self.clients.pop().unwrap();
         last.ask(&[b"QUIT"]);
@@ -127,7 +127,7 @@ impl Side {
         self.connect();
     }
 
-    /// Sends the requests of a line; returns what all connections have got then.
+    /// Sends the requests of a line; returns everything that the connections have received then.
     fn say(&mut self, client: usize, line: &str) -> String {
         let last = self.ids.last().expect("there are connections").to_string();
         let mut got = String::new();
@@ -149,8 +149,8 @@ impl Side {
         got
     }
 
-    /// What a connection has got before the second PONG: with Redis, broadcasts come behind all requests that
-    /// came together.
+    /// Everything that a connection receives before the second PONG: in Redis, broadcasts follow
+    /// all requests that arrived together.
     fn until_pong(&mut self, client: usize) -> String {
         let mut got: Vec<String> = Vec::new();
         for ping in ["<first>", "<second>"] {
@@ -168,7 +168,7 @@ impl Side {
         got.join(" ")
     }
 
-    /// A reply, with names in place of the numbers of connections. Greetings say more about the server.
+    /// A reply, with names in place of ids. The text of greetings differs between servers.
     fn named(&self, text: &str) -> String {
         if text.contains("$7\\r\\nversion") {
             return "hello".to_string();
@@ -184,11 +184,11 @@ impl Side {
     }
 }
 
-/// Returns how often something was told.
+/// Returns the number of messages.
 fn compare(redis: &Redis, seed: u64, version: &'static str, broadcasts: bool) -> usize {
     let server = TestServer::new();
     Raw::connect(redis.address).ask(&[b"FLUSHALL"]);
-    // So that numbers of connections are not taken for others.
+    // So that ids are not mistaken for other numbers.
     for address in [server.address, redis.address] {
         (0..200).for_each(|_| _ = Raw::connect(address).ask(&[b"PING"]));
     }

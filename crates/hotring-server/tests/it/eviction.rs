@@ -1,4 +1,4 @@
-//! What goes at maxmemory, over the wire: writes go on, what is pinned stays, and who wants to know is told.
+//! Tests of eviction at maxmemory: writes go on, pinned keys stay, and evictions are reported.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn info(wire: &mut Wire, name: &str) -> String {
     value.trim_end().to_string()
 }
 
-/// Sets keys of this name, a run of requests at a time. All are answered with OK.
+/// Sets keys with this prefix, in pipelines. All must be answered with OK.
 fn set_all(wire: &mut Wire, name: &str, count: usize) {
     let value = "v".repeat(VALUE_LEN);
     for chunk in 0..count / 100 {
@@ -51,7 +51,7 @@ fn writes_go_on_by_every_policy() {
         assert!(evicted > 10_000, "{policy:?}: {evicted} keys went");
         assert!(used < MAX + MAX / 100 + (2 << 20), "{policy:?}: {used} bytes are used");
         assert!(used > MAX * 8 / 10, "{policy:?}: {used} bytes only are used");
-        // The background may evict between two questions: both must be about one moment.
+        // The background task may evict between two requests: both must be about one moment.
         let (evicted, left) = loop {
             let before = number(&mut wire, "evicted_keys");
             let left = wire.say("DBSIZE").int();
@@ -78,7 +78,7 @@ fn the_policy_can_be_changed_and_is_heat_at_first() {
     assert_eq!(wire.say("CONFIG SET maxmemory-policy noeviction"), ok());
     let refused = (0..100_000).any(|i| wire.ask(&["APPEND", &format!("s:{i}"), "v"]).is_error());
     assert!(refused, "nothing goes any more");
-    // Lowered under what there is, by its background task.
+    // By the background task, after the limit was lowered below the used memory.
     assert_eq!(wire.say("CONFIG SET maxmemory 6mb maxmemory-policy heat"), ok());
     let number = |wire: &mut Wire, name| info(wire, name).parse::<usize>().expect("a number");
     for _ in 0..600 {
@@ -117,7 +117,8 @@ fn who_listens_is_told_what_went() {
     assert_eq!(wire.ask(&["EXISTS", &message[2].text()]), Reply::Int(0));
 }
 
-/// What goes may be a key that others hold or not; who holds several evicts nothing.
+/// The victim may be a key that another session holds; a session that holds several keys must not
+/// evict.
 #[test]
 fn scripts_copies_and_transactions_at_the_limit_are_served() {
     for policy in [EvictionPolicy::Heat, EvictionPolicy::AllKeysLru] {
@@ -163,7 +164,8 @@ fn pinned_keys_stay() {
     assert!(refused, "three megabytes of eight were pinned");
 }
 
-/// Every command that writes, with what is there before it: some that only take away were refused with the others.
+/// Every writing command, with the data before it. Regression test: some that only remove data were
+/// refused with the others.
 const WRITES: &[(&str, &str)] = &[
     ("", "SET k v"),
     ("", "SETNX k v"),
@@ -223,7 +225,7 @@ fn at_the_limit_those_commands_are_refused_that_redis_refuses() {
         let (before, asked) = WRITES
             .iter()
             .find(|(_, asked)| asked.split(' ').next() == Some(&name))
-            .unwrap_or_else(|| panic!("{name} is to be in the list"));
+            .unwrap_or_else(|| panic!("{name} must be in the list"));
         assert_eq!(wire.say("CONFIG SET maxmemory 0"), ok());
         wire.say("FLUSHALL");
         set_all(&mut wire, "filler", 6_000);
@@ -257,7 +259,7 @@ fn accesses_are_told_by_the_policies_that_know_them() {
     assert!(often > 10, "{often}");
     assert!(wire.say("OBJECT IDLETIME k:0:0").is_error());
     assert_eq!(wire.say("OBJECT FREQ none"), Reply::Null);
-    // Who only looks around does not change what goes.
+    // Commands that only inspect keys must not affect eviction.
     assert_eq!(wire.say("CLIENT NO-TOUCH ON"), ok());
     (0..2_000).for_each(|_| assert!(!wire.say("GET k:0:1").is_error()));
     assert_eq!(wire.say("OBJECT FREQ k:0:1"), Reply::Int(5));
@@ -280,9 +282,10 @@ fn memcached_evicts_as_well() {
     assert!(info(&mut wire, "evicted_keys").parse::<usize>().unwrap() > 3_000);
 }
 
-/// What was noted before is not taken for what another policy notes: times of accesses were once taken for counts.
+/// Access bits of one policy must not be read by another. Regression test: access times were taken
+/// for counts.
 #[test]
-fn another_policy_begins_anew() {
+fn another_policy_starts_with_clear_access_bits() {
     let server = TestServer::new();
     let mut wire = server.connect();
     assert_eq!(wire.say("SET k v"), ok());

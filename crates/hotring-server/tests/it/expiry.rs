@@ -1,4 +1,5 @@
-//! Keys go when their time has come, without anybody looking at them: how late, and what is told of it.
+//! Tests of active expiry: how late keys are removed without an access, and which events that
+//! causes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,13 +18,13 @@ fn info(wire: &mut Wire, name: &str) -> f64 {
     value.trim_end().parse().expect("a number")
 }
 
-/// The machine may have other things to do than to run a thread at once: what is asked for is far from what
-/// is measured, and far from what a walk over all keys would take.
+/// The machine may be busy: the limit is far from the usual delay, and far from the time of a walk
+/// over all keys.
 #[test]
-fn thousands_of_keys_go_when_they_are_due() {
+fn thousands_of_keys_are_removed_soon_after_they_expire() {
     let server = TestServer::with(|config| config.admin = Some("127.0.0.1:0".into()));
     let mut wire = server.connect();
-    // Others are in the way.
+    // Keys that do not expire.
     for chunk in 0..100 {
         let sets = (0..1_000).flat_map(|i| request(&["SET", &format!("stays:{chunk}:{i}"), "v"]));
         wire.send(&sets.collect::<Vec<u8>>());
@@ -62,7 +63,7 @@ fn who_listens_is_told_when_it_happens() {
     wire.say("CONFIG SET notify-keyspace-events Ex");
     let mut listener = server.connect();
     listener.say("SUBSCRIBE __keyevent@0__:expired");
-    // One that is far away, so that the expirer sleeps.
+    // One with a late expiry time, so that the expiry thread sleeps.
     wire.say("SET far v EX 1000");
     for i in 0..5 {
         std::thread::sleep(Duration::from_millis(30));
@@ -74,7 +75,7 @@ fn who_listens_is_told_when_it_happens() {
         assert!(told >= due, "{told} is before {due}");
         assert!(told < due + 2_000, "{told} is long after {due}");
     }
-    // An earlier time than what it sleeps for, by a command that gives no value.
+    // An earlier expiry time than it sleeps for, by a command without a value.
     let due = unix_ms() + 20;
     assert_eq!(wire.say(&format!("PEXPIREAT far {due}")), Reply::Int(1));
     let message = ["message", "__keyevent@0__:expired", "far"].map(bulk);

@@ -1,5 +1,6 @@
-//! A real file system that is full, or can only be read: a tmpfs of a few megabytes. Where mounting one is not allowed, it is said that this
-//! could not be tried; disks that fail in other ways are those of `hotring_log::storage::Memory`.
+//! Tests on a real file system that is full or read-only: a tmpfs of a few megabytes. Where
+//! mounting is not allowed, they print that they were skipped. Other failures of disks are
+//! simulated by `hotring_log::storage::Memory`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +11,7 @@ use hotring_server::{Config, LogSettings, start};
 
 use crate::wire::{TestServer, Wire, ok};
 
-/// A tmpfs that goes away with the test.
+/// A tmpfs that is unmounted after the test.
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {
@@ -47,8 +48,8 @@ fn mount(args: &[&str], path: &Path) -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// Files that are open can be written to, as a system does not take that away from a mount that is in use; but no other
-/// is made.
+/// A file that is open stays writable, as the system keeps a mount in use writable, but no new one
+/// can be created.
 #[test]
 fn a_folder_that_becomes_read_only_refuses_writes_once_a_file_is_full() {
     let Some(disk) = Tmpfs::mount("read-only") else { return };
@@ -98,7 +99,7 @@ fn a_server_on_a_read_only_folder_says_what_to_do() {
     }
 }
 
-/// Sets one key after the other until that is refused; returns how many were acknowledged.
+/// Sets one key after the other until a write is refused; returns how many were acknowledged.
 fn fill(server: &TestServer, from: usize) -> usize {
     let mut wire = server.connect();
     for key in from.. {
@@ -122,7 +123,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         let server = server(&disk.0, when);
         let count = fill(&server, 0);
         assert!(count > 500, "{count}");
-        // Reads go on, snapshots fail, and nothing ends.
+        // Reads go on, snapshots fail, and the server keeps running.
         let mut wire = server.connect();
         assert_eq!(wire.say(&format!("STRLEN key:{}", count - 1)).int(), 2_000);
         assert!(wire.say("SAVE").is_error());
@@ -130,7 +131,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         std::fs::remove_file(&ballast).unwrap();
         let begun = Instant::now();
         let mut wire = loop {
-            // One that met the trouble may have been ended.
+            // A connection that met the trouble may have been closed.
             let mut wire = server.connect();
             if wire.say("SET after 1") == ok() {
                 break wire;
@@ -144,14 +145,15 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         let server = self::server(&disk.0, when);
         let mut wire = server.connect();
         check(&mut wire, count);
-        // A snapshot of it has no room beside its log, and takes nothing away.
+        // There is no space for a snapshot beside the log, and the failed attempt must not remove
+        // anything.
         assert!(wire.say("SAVE").is_error());
         drop(server);
         check(&mut self::server(&disk.0, when).connect(), count);
     }
 }
 
-/// All that was acknowledged is there.
+/// Everything that was acknowledged must be there.
 fn check(wire: &mut Wire, count: usize) {
     for key in 0..count {
         assert_eq!(wire.say(&format!("STRLEN key:{key}")).int(), 2_000, "{key} of {count}");

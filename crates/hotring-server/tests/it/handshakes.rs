@@ -1,8 +1,8 @@
-//! What client libraries and tools send when they connect, as their sources have it: each request gets an
-//! answer that they go on with. What monitoring tools read of their answers is in `tools.rs`.
+//! The handshakes of client libraries and tools, taken from their sources: each request must get a
+//! reply with which they continue. The replies that monitoring tools parse are in `tools.rs`.
 //!
-//! A line is a request. `!` before it: an error is an answer that they go on with. `?` before it: the same, and
-//! it is an error, because what it asks for is not there.
+//! Each line is a request. `!` before it: an error is acceptable. `?` before it: an error is
+//! acceptable and expected, because the feature is missing.
 
 use std::collections::BTreeMap;
 
@@ -164,12 +164,12 @@ fn every_library_goes_on_with_what_it_is_answered() {
             };
             assert!(fits, "{library}: {line} -> {reply:?}");
         }
-        // Whatever it was answered, the connection works. In RESP3 also one that listens.
+        // Whatever the replies were, the connection works; in RESP3 also with a subscription.
         assert_eq!(wire.say("PING").text(), "PONG", "{library}");
     }
 }
 
-/// A section of INFO by names.
+/// A section of INFO by field names.
 fn info(wire: &mut Wire, request: &str) -> BTreeMap<String, String> {
     let text = wire.say(request).text();
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
@@ -186,7 +186,7 @@ fn info_has_what_tools_decide_by() {
     let all = info(&mut wire, "INFO ALL");
     let text =
         |name: &str| all.get(name).unwrap_or_else(|| panic!("no {name} in {all:?}")).as_str();
-    // Sidekiq wants 7.0, Rails 7 for EXPIRE NX; both parse three numbers.
+    // Sidekiq requires 7.0, Rails 7 for EXPIRE NX; both parse three numbers.
     let version: Vec<u32> = text("redis_version").split('.').map(|n| n.parse().unwrap()).collect();
     assert!(version.len() == 3 && version >= vec![7, 2, 0], "{version:?}");
     let exact = [
@@ -223,7 +223,7 @@ fn info_has_what_tools_decide_by() {
     for name in numbers {
         assert!(text(name).parse::<f64>().is_ok(), "{name}: {}", text(name));
     }
-    // As redis_exporter reads it.
+    // As redis_exporter parses it.
     for (command, calls) in [("get", "1"), ("set", "1"), ("client|id", "1")] {
         let fields = text(&format!("cmdstat_{command}"));
         let names: Vec<&str> = fields.split(',').map(|f| f.split('=').next().unwrap()).collect();

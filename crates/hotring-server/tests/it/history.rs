@@ -1,4 +1,4 @@
-//! A server that keeps earlier values.
+//! Tests of a server that keeps earlier values.
 
 use crate::wire::{Reply, TestServer, bulk, ok};
 

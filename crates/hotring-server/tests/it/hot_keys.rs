@@ -1,12 +1,12 @@
-//! The list of hot keys, over streams of which the true shares are known. With `HOTRING_SECONDS` each stream lasts
-//! as long, of every skew, pipeline and number of connections.
+//! Tests of the list of hot keys, with streams of known shares. `HOTRING_SECONDS` sets the duration
+//! of each stream, and then all skews, pipelines and numbers of connections run.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::wire::{TestServer, Wire};
 
-/// A key of the list: its name, its share and the bounds in percent, and its notes.
+/// A key of the list: its name, its share, the bounds in percent, and its samples.
 type Line = (String, f64, f64, f64, u64);
 
 fn listed(wire: &mut Wire) -> Vec<Line> {
@@ -24,14 +24,15 @@ fn listed(wire: &mut Wire) -> Vec<Line> {
         .collect()
 }
 
-/// Shares of the keys 0, 1, ... in percent, in falling order; what is left is spread over 100,000 others.
+/// Shares of the keys 0, 1, ... in percent, in descending order; the rest is spread over 100,000
+/// others.
 fn zipf(theta: f64) -> Vec<f64> {
     let weights: Vec<f64> = (1..=100_000).map(|rank| f64::from(rank).powf(-theta)).collect();
     let all: f64 = weights.iter().sum();
     weights.iter().take(40).map(|weight| 100.0 * weight / all).collect()
 }
 
-/// Asks for keys by their shares, in pipelines and at no more than this rate, for so long.
+/// Requests keys by their shares, in pipelines, at this rate at most, for this time.
 fn ask(address: SocketAddr, shares: &[f64], pipeline: usize, rate: f64, time: Duration, seed: u64) {
     let mut wire = Wire::connect(address);
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -65,7 +66,8 @@ fn ask(address: SocketAddr, shares: &[f64], pipeline: usize, rate: f64, time: Du
     }
 }
 
-/// How many keys of the list are within their bounds, and how many there are. Those whose bounds are apart are in order.
+/// How many keys of the list are within their bounds, and how many there are. Keys with disjoint
+/// bounds must be in order.
 fn judge(lines: &[Line], shares: &[f64]) -> (usize, usize) {
     let truth = |key: &str| key.parse::<usize>().map_or(0.0, |key| shares[key]);
     for (i, line) in lines.iter().enumerate() {
@@ -76,7 +78,8 @@ fn judge(lines: &[Line], shares: &[f64]) -> (usize, usize) {
     (within.count(), lines.len())
 }
 
-/// With one connection and pipelines of 50 it once said 3.1 % of the first key and 0.65 % of the second.
+/// Regression test: with one connection and pipelines of 50, the first key was reported with 3.1 %
+/// and the second with 0.65 %.
 #[test]
 fn one_connection_with_long_pipelines_gets_the_shares_that_it_has() {
     let server = TestServer::new();
@@ -86,7 +89,7 @@ fn one_connection_with_long_pipelines_gets_the_shares_that_it_has() {
     let known = &lines[..4];
     assert_eq!(known.iter().map(|line| line.0.as_str()).collect::<String>(), "0123", "{lines:?}");
     for (line, share) in known.iter().zip(shares) {
-        // All of some 1,950 requests are noted: four deviations are more than chance.
+        // All of some 1,950 requests are sampled: four deviations are more than chance.
         assert!((line.1 - share).abs() < 2.0 * (line.3 - line.2) / 2.0 + 0.2, "{share}: {line:?}");
         assert!(line.3 - line.2 < 5.0 && line.4 > 50, "{line:?}");
     }
@@ -129,6 +132,6 @@ fn shares_are_within_their_bounds() {
         within += judged.0;
         all += judged.1;
     }
-    // Of few keys more may be outside by chance than one in twenty.
+    // With few keys, more than one in twenty may be outside by chance.
     assert!(within + 2 >= all - all / 20 && all >= 16 * cases.len(), "{within} of {all}");
 }

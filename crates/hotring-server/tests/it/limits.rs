@@ -1,4 +1,4 @@
-//! Each limit of the settings: what happens at it, and that others do not notice.
+//! Tests of each limit in the settings: its effect, and that other connections do not notice.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ fn a_client_that_never_reads_stops_being_read() {
     let value = "v".repeat(1 << 20);
     assert_eq!(other.ask(&["SET", "big", &value]), ok());
     let mut deaf = server.connect();
-    // 4 GB of replies, if the server were to make them all.
+    // 4 GB of replies, if the server made them all.
     deaf.send(&request(&["GET", "big"]).repeat(4000));
     let mut waiting = || {
         let list = other.say("CLIENT LIST").text();
@@ -52,12 +52,12 @@ fn a_client_that_never_reads_stops_being_read() {
         assert!(Instant::now() < deadline, "nothing waits");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Time in which much more would come to wait.
+    // Enough time for many more replies to pile up.
     std::thread::sleep(Duration::from_millis(300));
     let waiting = waiting();
     assert!(0 < waiting && waiting <= 4 << 20, "{waiting} bytes wait to be sent");
     assert_eq!(other.say("PING"), pong());
-    // And what it was owed comes when it reads again.
+    // The missing replies come when it reads again.
     for _ in 0..4000 {
         assert_eq!(deaf.reply(), bulk(&value));
     }
@@ -72,7 +72,7 @@ fn a_reply_above_the_hard_limit_closes_the_connection() {
     let mut greedy = server.connect();
     greedy.send(&request(&["MGET", "big", "big", "big", "big"]));
     assert!(greedy.is_closed());
-    // Also what would not fit into memory, after a reply that does.
+    // Also a reply that would not fit into memory, after one that does.
     let mut greedier = server.connect();
     greedier.send(b"PING\r\n");
     assert_eq!(greedier.reply(), pong());
@@ -171,7 +171,7 @@ fn an_idle_server_gives_back_what_was_removed() {
     assert_eq!(wire.say("DEL big"), Reply::Int(1));
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        // INFO does not touch the index, so that it stays as idle as it is.
+        // INFO does not use the index, so it stays idle.
         let index = wire.say("INFO index").text();
         let is_gone = index.contains("index_unreclaimed_bytes:0\r\n");
         if is_gone && index.contains("index_item_bytes:0\r\n") {
@@ -203,12 +203,12 @@ fn a_request_has_to_be_finished_in_time() {
     assert!(slow_failed, "the slow connection is still open");
     steady.send(b"\r\n");
     assert!(matches!(steady.reply(), Reply::Bulk(bytes) if bytes.len() == pieces * 100_000));
-    // Nothing unfinished: no hurry. Nor for who has replies to fetch first.
+    // Without an unfinished request there is no time limit, nor while replies are unread.
     assert_eq!(idle.say("PING"), pong());
     assert!(matches!(deaf.reply(), Reply::Bulk(bytes) if bytes.len() == 64 << 20));
     deaf.send(b"NG\r\n");
     assert_eq!(deaf.reply(), pong());
-    // Time runs again once these are fetched.
+    // The time runs again once these have been read.
     deaf.send(&[&request(&["GET", "big"])[..], b"*1\r\n$4\r\nPI"].concat());
     assert!(matches!(deaf.reply(), Reply::Bulk(bytes) if bytes.len() == 64 << 20));
     assert!(deaf.is_closed());

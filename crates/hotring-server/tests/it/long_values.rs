@@ -1,4 +1,5 @@
-//! Long values: they arrive, lie and leave in one place, and nobody can tell but by the memory that they take.
+//! Tests of long values: they are received, stored and sent without a copy, which must not show
+//! except in memory use.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ fn used(wire: &mut Wire) -> usize {
     number_after(&wire.say("INFO memory").text(), "used_memory:") as usize
 }
 
-/// Waits until memory in use is as it should be.
+/// Waits until the memory in use is right.
 fn wait_for(wire: &mut Wire, what: &str, is_right: impl Fn(usize) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -96,7 +97,7 @@ fn they_take_their_memory_once_and_give_it_back() {
     let empty = used(&mut wire);
     let most = |n: usize| empty + n * LEN + LEN / 2;
     let a = value(4);
-    // Most of it has come.
+    // Most of it has arrived.
     let set = request(&["SET", "k", &a]);
     wire.send(&set[..LEN]);
     wait_for(&mut other, "a part", |used| used >= empty + LEN / 2);
@@ -106,7 +107,7 @@ fn they_take_their_memory_once_and_give_it_back() {
     assert!((empty + LEN..most(1)).contains(&used(&mut other)));
     let Reply::Int(told) = other.say("MEMORY USAGE k") else { panic!("no number") };
     assert!((LEN..LEN + LEN / 10).contains(&(told as usize)), "{told}");
-    // Nobody fetches it, and nobody else has it any more.
+    // The client does not fetch it, and no other reference is left.
     wire.send(&request(&["GET", "k"]).repeat(20));
     wait_for(&mut other, "replies", |used| used < most(1));
     assert_eq!(other.say("DEL k"), Reply::Int(1));
@@ -116,7 +117,7 @@ fn they_take_their_memory_once_and_give_it_back() {
         assert!(reply == bulk(&a) || reply == Reply::Null);
     }
     wait_for(&mut other, "all is gone", |used| used < empty + LEN / 10);
-    // Who goes in the middle leaves nothing.
+    // A client that leaves in the middle leaves nothing behind.
     wire.send(&set[..LEN]);
     wait_for(&mut other, "a part", |used| used >= empty + LEN / 2);
     drop(wire);

@@ -1,4 +1,4 @@
-//! The server over real sockets: one binary, one file for each kind of question.
+//! Tests of the server over real sockets: one binary, one file per topic.
 //!
 //! Not covered here: the replies of each data command (unit tests of the commands), real client
 //! libraries (`tests/clients`), and behaviour under thousands of connections.

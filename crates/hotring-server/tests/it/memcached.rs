@@ -1,5 +1,5 @@
-//! memcached's protocol over real sockets: its own listener, both protocols at once, large values, limits.
-//! The replies of each command are in the unit tests.
+//! Tests of the memcached protocol over real sockets: its listener, both protocols at once, large
+//! values, limits. The replies of each command are in the unit tests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use hotring_server::{Config, LogSettings, Running, start};
 
 use crate::wire::{Wire, bulk, ok};
 
-/// A server of both protocols; ends with the test.
+/// A server of both protocols, stopped on drop.
 pub struct Both {
     running: Option<Running>,
     pub redis: SocketAddr,
@@ -71,7 +71,7 @@ impl Lines {
         line
     }
 
-    /// Sends a request and reads its one line of reply.
+    /// Sends a request and reads its one-line reply.
     pub fn ask(&mut self, text: &str) -> String {
         self.send(text);
         self.line()
@@ -104,7 +104,7 @@ fn both_protocols_see_one_store() {
     assert!(wire.say("CONFIG GET memcached").items()[1].text().starts_with("127.0.0.1:"));
 }
 
-/// A number of an earlier process was one of the next process's, too.
+/// Regression test: numbers of an earlier process were used again by the next.
 #[test]
 fn numbers_for_compare_and_swap_are_beyond_those_of_earlier_processes() {
     let before = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
@@ -114,14 +114,14 @@ fn numbers_for_compare_and_swap_are_beyond_those_of_earlier_processes() {
     assert!(number >> 20 >= before && number < 1 << 63, "{number}");
 }
 
-/// The seconds that an item has left.
+/// The remaining time to live of an item, in seconds.
 fn seconds_left(lines: &mut Lines, key: &str) -> u64 {
     let reply = lines.ask(&format!("mg {key} t\r\n"));
     let seconds = reply.strip_prefix("HD t").and_then(|rest| rest.split_whitespace().next());
     seconds.and_then(|seconds| seconds.parse().ok()).expect(&reply)
 }
 
-/// Of an item the log has all that a client may ask for, but when it was last fetched.
+/// The log keeps all metadata of an item except its last access.
 #[test]
 fn what_clients_know_of_an_item_outlasts_the_server() {
     let folder = format!("hotring-it-memcached-{}", std::process::id());
@@ -149,7 +149,7 @@ fn what_clients_know_of_an_item_outlasts_the_server() {
         assert_eq!(lines.ask(&format!("{request}\r\n")).trim_end(), reply, "{request}");
     }
     drop(before);
-    // From the log, and the second time from a snapshot; who has won is in it, too.
+    // From the log, and the second time from a snapshot; the winner of the token is stored, too.
     for stale in ["HD f7 X W", "HD f7 Z X"] {
         let server = server();
         let mut lines = Lines::connect(server.memcached);
@@ -203,7 +203,7 @@ fn what_is_no_line_ends_its_own_connection_only() {
     let mut good = Lines::connect(server.memcached);
     for input in ["x".repeat(3_000), format!("get{}", " k".repeat(600_000)), "\0".repeat(100_000)] {
         let mut bad = Lines::connect(server.memcached);
-        // The server may have hung up before all is sent.
+        // The server may hang up before everything is sent.
         let _ = bad.stream.write_all(input.as_bytes());
         assert!(bad.is_closed());
         assert_eq!(good.ask("mn\r\n"), "MN\r\n");
@@ -211,7 +211,7 @@ fn what_is_no_line_ends_its_own_connection_only() {
     let mut browser = Lines::connect(server.memcached);
     browser.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(browser.is_closed());
-    // 2 GiB are announced; neither waited for nor kept.
+    // 2 GiB are announced; the server neither waits for them nor keeps them.
     let reply = good.ask("set k 0 0 2147483645\r\n");
     assert_eq!(reply, "SERVER_ERROR object too large for cache\r\n");
     let mut other = Lines::connect(server.memcached);
@@ -257,14 +257,15 @@ fn users_of_a_file_say_who_they_are() {
     running.wait().unwrap();
 }
 
-/// A number that a meta reply has behind a letter.
+/// The number behind a letter in a meta reply.
 fn flag(line: &str, letter: char) -> u64 {
     let word = line.split_whitespace().find(|word| word.starts_with(letter));
     let word = word.unwrap_or_else(|| panic!("no {letter} in {line:?}"));
     word[1..].parse().unwrap_or_else(|_| panic!("{letter} is no number in {line:?}"))
 }
 
-/// What Dalli for Ruby sends and how it reads the replies, as its source has it: it speaks meta commands only.
+/// The requests of Dalli for Ruby and its parsing of the replies, taken from its source: it uses
+/// only meta commands.
 #[test]
 fn dalli_reads_what_it_is_answered() {
     let server = Both::new();
@@ -284,7 +285,7 @@ fn dalli_reads_what_it_is_answered() {
     assert!((290..=300).contains(&flag(&header, 't')), "{header}");
     lines.line();
     assert_eq!(lines.ask("mg key T600\r\n"), "HD\r\n");
-    // Compare and swap, by the number of before and of now.
+    // Compare and swap, by an earlier number and by the current one.
     assert!(lines.ask(&format!("ms key 1 c F0 C{} T0 MS\r\nx\r\n", cas + 1)).starts_with("EX"));
     assert!(lines.ask(&format!("ms key 1 c F0 C{cas} T0 MS\r\nx\r\n")).starts_with("HD c"));
     for (mode, reply) in [("ME", "NS"), ("MR", "HD"), ("MS", "HD")] {
@@ -301,7 +302,7 @@ fn dalli_reads_what_it_is_answered() {
         assert!(lines.ask(&format!("{request}\r\n")).starts_with("VA 1"));
         assert_eq!(lines.line().trim_end(), number);
     }
-    // get_multi: the keys that there are, and the end. Keys that are no words come as base64.
+    // get_multi: the existing keys, and the end. Keys with special bytes are sent as base64.
     assert!(lines.ask("ms 5pel5pys 2 c b F0 T0 MS\r\nhi\r\n").starts_with("HD "));
     lines.send("mg key v f k q s\r\nmg none v f k q s\r\nmg 5pel5pys v f b k q s\r\nmn\r\n");
     let header = lines.line();

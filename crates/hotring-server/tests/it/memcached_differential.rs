@@ -1,15 +1,16 @@
-//! The same random requests of memcached's protocol to this server and to a real `memcached`: every reply
-//! must be the same, byte for byte.
+//! Compares this server with a real `memcached`: random requests must get the same replies, byte
+//! for byte.
 //!
-//! CAS numbers differ, so that each is compared by when it was first seen; requests name those that have
-//! been seen. Times differ by what passes: of a time to live and of an access only is compared that
-//! there is one. Not asked for: what docs/memcached.md says differs, and what memcached 1.6.18 does not
-//! have yet (E, x, C of mg, s of ms, the errors of md), q of ma, and T of ma,
-//! which memcached gives to the item that a longer number has just replaced. Whether an item that is counted
-//! stays stale is by chance there, so that numbers have keys of their own.
+//! CAS numbers differ, so each is compared by the order in which it was first seen; requests name
+//! numbers that have been seen. Of times to live and access times only the presence is compared.
 //!
-//! `HOTRING_DIFFERENTIAL_SEEDS` makes it run longer. Without a `memcached` of version 1.6 it says so and does
-//! nothing.
+//! Not requested: the differences in docs/memcached.md; features that memcached 1.6.18 lacks (E, x,
+//! C of mg, s of ms, the errors of md); q of ma; T of ma, which memcached applies to the item that
+//! a longer number has just replaced. Whether a counted item stays stale is random there, so
+//! numbers have their own keys.
+//!
+//! `HOTRING_DIFFERENTIAL_SEEDS` makes it run longer. Without a `memcached` of version 1.6 it prints
+//! so and does nothing.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -22,17 +23,17 @@ use crate::requests::Random;
 
 /// Requests of each run.
 const N_REQUESTS: usize = 12_000;
-/// Requests that are sent before their replies are read.
+/// Requests sent before their replies are read.
 const BATCH_LEN: usize = 40;
 
-/// A memcached that ends with the test.
+/// A memcached process, killed on drop.
 struct Memcached {
     process: Child,
     address: SocketAddr,
 }
 
 impl Memcached {
-    /// `None` if there is none of the version whose replies these are.
+    /// `None` without a memcached of the compared version.
     fn start() -> Option<Self> {
         let version = Command::new("memcached").arg("--version").output();
         let version = version
@@ -43,11 +44,11 @@ impl Memcached {
             eprintln!("skipped: replies are compared with memcached 1.6, this is {version}");
             return None;
         }
-        // Bound and let go again: the port is most likely still free a moment later.
+        // Bound and released: the port is most likely still free a moment later.
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let process = Command::new("memcached")
             .args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-t", "1"])
-            // Started by root it wants to be told who it is to be.
+            // Started by root, it requires a user name.
             .args(["-u", "nobody"])
             .stderr(Stdio::null())
             .spawn()
@@ -64,7 +65,7 @@ impl Memcached {
 
 impl Drop for Memcached {
     fn drop(&mut self) {
-        // Both may fail only if someone else was faster.
+        // Both fail only if the process has ended already.
         self.process.kill().ok();
         self.process.wait().ok();
     }
@@ -75,7 +76,8 @@ struct Side {
     lines: Lines,
     /// The key of the last request.
     key: String,
-    /// CAS numbers of each key in the order in which they were seen: to others no client compares a key.
+    /// CAS numbers of each key in the order in which they were seen; clients compare them only per
+    /// key.
     numbers: HashMap<String, Vec<String>>,
     /// When each number was first seen.
     places: HashMap<String, usize>,
@@ -99,7 +101,7 @@ impl Side {
         format!("{before}{number}{}", &behind[end..])
     }
 
-    /// All replies up to that of `mn`, in the form in which they are compared.
+    /// All replies up to that of `mn`, in the form that is compared.
     fn replies(&mut self) -> Vec<String> {
         let mut replies = Vec::new();
         loop {
@@ -162,7 +164,7 @@ fn pick<'a>(random: &mut Random, words: &[&'a str]) -> &'a str {
     words[random.below(words.len() as u64) as usize]
 }
 
-/// Keys of strings, and of numbers: what memcached leaves behind a number is not looked at.
+/// Keys of strings, and of numbers: the bytes that memcached leaves behind a number are not read.
 const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
 const NUMBERS: [&str; 2] = ["n0", "n1"];
 const TIMES: [&str; 5] = ["0", "0", "5000", "-1", "2000000000"];
@@ -188,7 +190,7 @@ fn random_request(random: &mut Random) -> String {
         9 => format!("touch {key} {time}{quiet}\r\n"),
         10 => format!("delete {key}{quiet}\r\n"),
         11 => {
-            // From 2^63 on memcached looks for a sign beyond the value's end, in whatever is there.
+            // From 2^63 on, memcached reads the sign beyond the value's end.
             let start = pick(random, &["0", "5", "4611686018427387904", "99"]);
             format!("set {number} 3 0 {}\r\n{start}\r\n", start.len())
         }
@@ -207,7 +209,7 @@ fn random_request(random: &mut Random) -> String {
         21 => format!("ma {number}{}\r\n", random_flags(random, "vtck", "NJDMO")),
         22 => random_nonsense(random),
         _ => {
-            // A delay that is over during a test would be by the second there.
+            // A delay that ends during a test would depend on the second there.
             let flush =
                 ["flush_all", "flush_all 0", "flush_all 0 noreply", "flush_all 9000\r\nflush_all"];
             let others = ["get k0", "verbosity 1"];
@@ -236,7 +238,7 @@ fn random_flags(random: &mut Random, plain: &str, valued: &str) -> String {
             _ => String::new(),
         };
         flags.push_str(&format!(" {letter}{value}"));
-        // One number of the other side's is put in at a time.
+        // Only one CAS number is inserted at a time.
         letters.retain(|other| letter != 'C' || *other != 'C');
     }
     flags
@@ -284,7 +286,7 @@ fn compare(seed: u64) {
     let mut random = Random::new(seed);
     let mut history: Vec<String> = Vec::new();
     let mut n_replies = 0;
-    // Asked for once: from here on both remember when items are fetched.
+    // Requested once: from here on both record when items are fetched.
     for side in &mut sides {
         side.lines.send("mg none h\r\nmn\r\n");
         assert_eq!(side.replies(), ["EN"]);

@@ -1,4 +1,4 @@
-//! Requests in, replies out: order, delivery in pieces, large values, both protocol versions.
+//! Tests of pipelines: order, delivery in pieces, large values, both protocol versions.
 
 use std::thread;
 
@@ -44,7 +44,7 @@ fn a_long_pipeline_sent_in_uneven_pieces_loses_nothing() {
     let mut sender = wire.stream.try_clone().unwrap();
     let sending = thread::spawn(move || {
         use std::io::Write;
-        // Prime sizes, so that the cuts fall at every place of a request sooner or later.
+        // Prime sizes, so that sooner or later every position of a request is split.
         let sizes = [1, 7, 4099, 13, 65_537, 131, 10_007, 3];
         let mut rest = bytes.as_slice();
         for size in sizes.iter().cycle() {

@@ -1,5 +1,5 @@
-//! Messages between connections on several threads. No test relies on how long something takes: who wants
-//! to know that a connection has gone asks until it has.
+//! Tests of messages between connections on several threads. No test depends on durations: it polls
+//! until a connection is gone.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,7 @@ fn a_message_reaches_all_who_listen_in_their_version() {
     }
     assert_eq!(matching.reply(), Reply::Push(message(&["pmessage", "n?ws", "news", "hello"])));
     assert_eq!(other.reply(), Reply::Array(message(&["message", "news2", "bye"])));
-    // In RESP3 a connection may do anything else as well.
+    // In RESP3 a subscribed connection may run any command.
     assert_eq!(matching.say("SET k v"), ok());
     assert_eq!(named[0].say("PING"), Reply::Array(vec![bulk("pong"), bulk("")]));
 }
@@ -83,7 +83,7 @@ fn who_does_not_fetch_its_messages_loses_its_connection() {
     let mut deaf = listening(&server, 2, "SUBSCRIBE c");
     let mut other = listening(&server, 2, "SUBSCRIBE d");
     let text = "x".repeat(1 << 16);
-    // The kernel takes some of them.
+    // The kernel buffers some of them.
     let sent = (0..20_000).take_while(|_| publisher.ask(&["PUBLISH", "c", &text]) == Reply::Int(1));
     assert!((16..20_000).contains(&sent.count()));
     assert!(deaf.is_closed());
@@ -137,7 +137,8 @@ fn messages_pass_while_requests_are_under_way() {
     });
 }
 
-/// Messages come between the look for them and the end of a subscription: the reply to that has to come behind them.
+/// Messages may arrive between the check for them and the end of a subscription: the reply to
+/// UNSUBSCRIBE must follow them.
 #[test]
 fn no_message_comes_behind_the_end_of_a_subscription() {
     const ROUNDS: usize = 1_000;
@@ -154,7 +155,7 @@ fn no_message_comes_behind_the_end_of_a_subscription() {
         });
         let mut round = |i: usize| {
             wire.send(b"SUBSCRIBE c\r\n");
-            // Some messages at least come before the end.
+            // At least some messages come before the end.
             while i.is_multiple_of(10) && wire.reply().items()[0] != bulk("message") {}
             wire.send(b"UNSUBSCRIBE c\r\n");
             while wire.reply().items()[0] != bulk("unsubscribe") {}

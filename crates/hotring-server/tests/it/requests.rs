@@ -1,9 +1,9 @@
-//! Random requests to data commands: mostly meaningful ones on few keys, so that they meet,
-//! and some with wrong options, wrong numbers and wrong numbers of arguments.
+//! Random requests for data commands: mostly meaningful ones on few keys, so that they interact,
+//! and some with wrong options, numbers or argument counts.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Random numbers that a seed determines.
+/// Random numbers from a seed.
 pub struct Random(u64);
 
 impl Random {
@@ -76,8 +76,8 @@ const NUMBERS: &[&[u8]] = &[
 
 const NO_NUMBERS: &[&[u8]] = &[b"abc", b"", b"1.5", b"+1", b"007", b"-0", b" 1", b"1 ", b"\0"];
 
-/// Keys whose values only ever are fractions that both servers add exactly: Redis adds in
-/// 80-bit floating point, this server in decimal, and with others the last digits differ.
+/// Keys whose values are always fractions that both servers add exactly: Redis adds in 80-bit
+/// floating point, this server in decimal, and for others the last digits differ.
 const FLOAT_KEYS: &[&[u8]] = &[b"f0", b"f1"];
 
 const FLOATS: &[&[u8]] = &[
@@ -122,7 +122,7 @@ const NO_FLOATS: &[&[u8]] = &[
 
 const TIME_OPTIONS: &[&[u8]] = &[b"EX", b"PX", b"EXAT", b"PXAT", b"ex", b"Px", b"eXAt", b"pxat"];
 
-/// Where a count begins, what it may be at most, and which of the odd ones fit no purpose.
+/// A number: valid, at a limit, or malformed.
 fn number(random: &mut Random) -> Vec<u8> {
     let list = if random.chance(12) { NO_NUMBERS } else { NUMBERS };
     random.pick(list).to_vec()
@@ -139,8 +139,8 @@ fn value(random: &mut Random) -> Vec<u8> {
     random.pick(VALUES).to_vec()
 }
 
-/// A moment in the unit of `option`: far from now, so that the answer does not depend on when it is
-/// asked for, or at once, or one that no server takes.
+/// A time in the unit of `option`: far from now, so that the reply does not depend on the moment,
+/// or expired, or one that no server accepts.
 fn time(random: &mut Random, option: &[u8]) -> Vec<u8> {
     let option = option.to_ascii_lowercase();
     if random.chance(15) {
@@ -205,9 +205,8 @@ fn words(name: &str) -> Vec<Vec<u8>> {
     vec![name.as_bytes().to_vec()]
 }
 
-/// Pieces of requests: with these in any order most inputs are malformed somewhere. There is no
-/// zero byte, at which Redis believes the input to end, and no count between the two servers'
-/// limits.
+/// Fragments of requests: in random order most inputs are malformed somewhere. There is no zero
+/// byte, at which Redis ends the input, and no count between the two servers' limits.
 const PIECES: &[&[u8]] = &[
     b"*1\r\n",
     b"*2\r\n",
@@ -284,8 +283,8 @@ pub fn random_request(random: &mut Random) -> Vec<Vec<u8>> {
         args.truncate(1 + random.below(args.len() as u64) as usize);
     }
     if random.chance(2) {
-        // Text, because Redis ends what an error repeats of it at a zero byte.
-        // No small number either: behind PX it would be a race.
+        // Text, because Redis ends a repeated name in an error at a zero byte. Nor a small number:
+        // behind PX it would be a race.
         args.push(random.pick(&[b"more", b"", b"0", b"NX", b"with spaces"]).to_vec());
     }
     if random.chance(20) {
@@ -354,7 +353,7 @@ fn part_request(random: &mut Random) -> Vec<Vec<u8>> {
         "SETRANGE" => {
             let offset = match random.below(4) {
                 0 => number(random),
-                // Just above what a value may be long.
+                // Just above the longest value.
                 1 => b"536870912".to_vec(),
                 _ => random.below(60).to_string().into_bytes(),
             };
@@ -386,7 +385,7 @@ fn bit_writing(random: &mut Random) -> Vec<Vec<u8>> {
     }
 }
 
-/// Without mistakes: Redis 7.0, unlike later ones, does not look for them where the key is missing.
+/// Without mistakes: Redis 7.0, unlike later versions, does not report them if the key is missing.
 fn bit_reading(random: &mut Random) -> Vec<Vec<u8>> {
     let place = |random: &mut Random| (random.below(240) as i64 - 120).to_string().into_bytes();
     let (name, bit) = match random.below(3) {
@@ -407,7 +406,7 @@ fn bit_reading(random: &mut Random) -> Vec<Vec<u8>> {
     args
 }
 
-/// On hashes mostly, and at times on strings.
+/// Mostly on hashes, sometimes on strings.
 fn hash_request(random: &mut Random) -> Vec<Vec<u8>> {
     const HASHES: &[&[u8]] = &[b"h0", b"h1", b"k0"];
     const FIELDS: &[&[u8]] = &[b"f0", b"f1", b"f2", b"f3", b"", b"\0\xff"];
@@ -444,7 +443,7 @@ fn hash_request(random: &mut Random) -> Vec<Vec<u8>> {
         "HGET" | "HEXISTS" | "HSTRLEN" => args.push(field(random)),
         "HMGET" | "HDEL" => args.extend((0..1 + random.below(10)).map(|_| field(random))),
         "HINCRBY" => args.extend([field(random), number(random)]),
-        // A field whose value only ever is a fraction that both servers add exactly.
+        // A field whose value is always a fraction that both servers add exactly.
         "HINCRBYFLOAT" => {
             let floats = if random.chance(20) { NO_FLOATS } else { FLOATS };
             args.extend([b"float".to_vec(), random.pick(floats).to_vec()]);
@@ -477,7 +476,7 @@ fn key_request(random: &mut Random) -> Vec<Vec<u8>> {
     match random.below(7) {
         6 => match random.below(3) {
             0 => {
-                // Compared where the forms have one name: not where Redis remembers an APPEND.
+                // Compared where the encodings have one name: not where Redis remembers an APPEND.
                 let words = [&b"HELP me"[..], b"ENCODING", b"freq"];
                 let word = random.pick(&words).to_vec();
                 vec![b"OBJECT".to_vec(), word, b"no-such-key".to_vec()]
@@ -486,7 +485,7 @@ fn key_request(random: &mut Random) -> Vec<Vec<u8>> {
             _ => [words("WAIT"), vec![random.pick(NO_NUMBERS).to_vec(), number(random)]].concat(),
         },
         0 => [words("TYPE"), vec![key(random)]].concat(),
-        // At times a hash comes among the strings.
+        // Sometimes a hash is put among the strings.
         1 if random.chance(20) => [words("COPY"), vec![b"h0".to_vec(), key(random)]].concat(),
         1 => [words("RENAME"), vec![key(random), key(random)]].concat(),
         2 => [words("RENAMENX"), vec![key(random), key(random)]].concat(),
@@ -495,7 +494,7 @@ fn key_request(random: &mut Random) -> Vec<Vec<u8>> {
             let options: &[&[u8]] = &[b"MATCH", b"COUNT", b"TYPE", b"0", b"abc", b"-1"];
             let mut args = [words("SCAN"), vec![random.pick(cursors).to_vec()]].concat();
             if random.chance(70) {
-                // With a cursor that is one, only what is refused has one right reply.
+                // With a valid cursor, only refusals have a unique reply.
                 args[1] = b"0".to_vec();
                 args.extend([b"COUNT".to_vec(), random.pick(&[b"0", b"-1", b"abc", b""]).to_vec()]);
                 args.extend((0..random.below(3)).map(|_| random.pick(options).to_vec()));

@@ -1,4 +1,4 @@
-//! Scripts of many connections on several threads. No test relies on how long something takes.
+//! Tests of scripts of many connections on several threads. No test depends on durations.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn nobody_sees_the_middle_of_a_script() {
     let moving = "redis.call('DECR', KEYS[1]) redis.call('INCR', KEYS[3]) \
                   local c = redis.call('GET', KEYS[3]) \
                   redis.call('INCR', KEYS[2]) redis.call('INCR', KEYS[3]) return tonumber(c)";
-    // Keys that it is given, and keys whose names it makes itself.
+    // Declared keys, and keys whose names the script computes.
     let hidden = "local a, b, c = ARGV[1], ARGV[2], ARGV[3] redis.call('DECR', a) redis.call('INCR', c) \
                   local n = redis.call('GET', c) redis.call('INCR', b) redis.call('INCR', c) \
                   return tonumber(n)";
@@ -69,12 +69,12 @@ fn a_lock_has_one_owner_at_a_time() {
             scope.spawn(move || {
                 let me = i.to_string();
                 let mut done = 0;
-                // A failure is another connection's success, so that this ends.
+                // A failure is another connection's success, so this ends.
                 while done < EACH {
                     if wire.say(&format!("SET lock {me} NX")) == Reply::Null {
                         continue;
                     }
-                    // Not atomic by itself: the lock sees to that.
+                    // Not atomic alone: the lock ensures that.
                     let n = wire.say("GET n");
                     let n = if n == Reply::Null { 0 } else { n.text().parse::<usize>().unwrap() };
                     assert_eq!(wire.say(&format!("SET n {}", n + 1)), ok());
@@ -111,14 +111,15 @@ fn a_script_that_does_not_end_is_killed_by_another_connection() {
             "{reply:?}"
         );
     }
-    // One that has written goes on; here until it sees what others do.
+    // A script that has written goes on; here until it sees another connection's write.
     let waits = "redis.call('SET', KEYS[1], 1) return redis.call('GET', KEYS[1])";
     assert_eq!(eval(&mut looping, waits, &["k"], &[]), bulk("1"));
     assert!(other.say("SCRIPT KILL").text().starts_with("NOTBUSY"));
 }
 
-/// Each of these once ended the process, or kept a thread for ever: Lua's own matcher called itself for each item of a
-/// pattern, and asked nobody whether its time was over; and what Rust held of Lua's values had 8,000 places.
+/// Regression test: each of these ended the process or blocked a thread for ever. Lua's own matcher
+/// recursed for each item of a pattern and never checked the time limit; and Rust could hold only
+/// 8,000 of Lua's values.
 #[test]
 fn no_script_ends_or_wedges_the_server() {
     let server = TestServer::with(|config| {
@@ -163,7 +164,7 @@ fn no_script_ends_or_wedges_the_server() {
             Reply::Int(n) => format!(":{n}"),
             other => format!("{other:?}"),
         };
-        // A slow machine may end one by its time, which is an answer, too.
+        // A slow machine may end one by its time limit, which is fine, too.
         assert!(said == expected || said.contains("lua-time-limit"), "{script}: {said}");
     }
     let many = "local function more(n, ...) if n == 0 then return ... end
@@ -201,15 +202,15 @@ fn no_script_ends_or_wedges_the_server() {
     let keys: Vec<String> = (0..100_000).map(|i| format!("k{i}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     assert_eq!(eval(&mut wire, "return #KEYS + #ARGV", &keys, &keys), Reply::Int(200_000));
-    // What a million compares take was once not looked at.
+    // Regression test: the time of a million comparisons was not checked.
     let sorts = "local t = {} for i = 1, 200000 do t[i] = -i % 1000 end
         while true do table.sort(t) for i = 1, #t do t[i] = -t[i] end end";
     let reply = eval(&mut wire, sorts, &[], &[]);
     assert!(reply.text().contains("lua-time-limit"), "{reply:?}");
 }
 
-/// A script once kept all connections of its thread waiting, SCRIPT KILL among them: with one thread it could not be
-/// ended.
+/// Regression test: a script kept all connections of its thread waiting, including SCRIPT KILL;
+/// with one thread it could not be ended.
 #[test]
 fn the_connections_of_a_scripts_own_thread_are_served() {
     let server = TestServer::with(|config| {
@@ -217,7 +218,7 @@ fn the_connections_of_a_scripts_own_thread_are_served() {
         config.lua_time_ms = 0;
     });
     let (mut looping, mut other) = (server.connect(), server.connect());
-    // From its second run on a script holds its own keys alone.
+    // From its second run on, a script holds only its own keys.
     assert_eq!(eval(&mut other, "return 2", &["k"], &[]), Reply::Int(2));
     let patterns = "return string.find(string.rep('a', 50000), '.-.-.-.-b') or KEYS[1]";
     for script in ["while true do end return KEYS[1]", patterns] {
@@ -232,9 +233,9 @@ fn the_connections_of_a_scripts_own_thread_are_served() {
     }
 }
 
-/// Who wanted what a script holds once waited for it, however long.
+/// Regression test: a request for a script's keys waited for it, however long it ran.
 #[test]
-fn who_wants_what_a_long_script_holds_is_told_so() {
+fn requests_for_keys_of_a_long_script_are_refused() {
     for threads in [1, 2] {
         let server = TestServer::with(|config| {
             config.threads = threads;
@@ -245,7 +246,7 @@ fn who_wants_what_a_long_script_holds_is_told_so() {
         let script = "if #ARGV > 0 then return 1 end while true do end return KEYS[1]";
         assert_eq!(eval(&mut other, script, &["k"], &["x"]), Reply::Int(1));
         looping.send(&request(&["EVAL", script, "1", "k"]));
-        // Before, it would wait.
+        // Before the threshold it would wait.
         std::thread::sleep(Duration::from_millis(400));
         assert_eq!(other.say("SET elsewhere 1"), ok());
         while !other.say("GET k").text().starts_with("BUSY Redis is busy running a script.") {}
@@ -257,7 +258,8 @@ fn who_wants_what_a_long_script_holds_is_told_so() {
     }
 }
 
-/// Requests that came before the threshold once waited until the script ended, while later ones were refused.
+/// Regression test: requests from before the threshold waited until the script ended, while later
+/// ones were refused.
 #[test]
 fn requests_that_wait_for_a_script_are_refused_at_the_threshold() {
     for threads in [1, 2] {
@@ -325,11 +327,11 @@ fn threads_share_the_cache_of_scripts() {
     }
 }
 
-/// A script that holds one key stops who wants that key, and nobody else: not those of other keys, nor the connections
-/// that share a thread with who waits. Threads used to spin until the script's end, all their connections with
-/// them.
+/// A script that holds one key blocks only requests for that key: not those for other keys, nor
+/// connections on the thread of a waiter. Regression test: threads used to spin until the script's
+/// end, with all their connections.
 #[test]
-fn who_waits_for_a_script_keeps_no_thread() {
+fn waiting_for_a_script_blocks_no_thread() {
     let seconds = std::env::var("HOTRING_SECONDS").ok().and_then(|text| text.parse().ok());
     let held_for = Duration::from_millis(seconds.map_or(500, |seconds: u64| seconds * 1_000));
     let server = TestServer::new();
@@ -338,7 +340,7 @@ fn who_waits_for_a_script_keeps_no_thread() {
     let busy = "redis.call('SET', KEYS[1], 'held') local t = redis.call('TIME') \
                 local till = t[1] * 1000000 + t[2] + ARGV[1] * 1000 \
                 repeat t = redis.call('TIME') until t[1] * 1000000 + t[2] >= till return 'done'";
-    // The first run holds everything, to find out what it uses.
+    // The first run holds everything, to find out which keys it uses.
     assert_eq!(eval(&mut script, busy, &["k"], &["0"]), bulk("done"));
     let names: Vec<String> = (0..1_000).map(|i| format!("other:{i}")).collect();
     for name in &names {

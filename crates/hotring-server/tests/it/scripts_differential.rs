@@ -1,9 +1,9 @@
-//! Scripts that this server and a real `redis-server` run: every reply must be the same, byte for byte, and as many
-//! errors must be counted, of the same kinds.
+//! Compares scripts with a real `redis-server`: every reply must be the same, byte for byte, and
+//! the error counts must agree in number and kind.
 //!
-//! Not asked for: fractions as arguments, which Redis has written with fewer digits since 7.2, what the libraries say of
-//! bad input, several errors in one reply, which Redis counts as several failed calls, and random numbers without a
-//! seed: here each run begins with the same.
+//! Not requested: fractions as arguments, which Redis has printed with fewer digits since 7.2; the
+//! libraries' errors for bad input; several errors in one reply, which Redis counts as several
+//! failed calls; and random numbers without a seed, because here each run begins with the same one.
 
 use crate::differential::{Raw, Redis};
 use crate::wire::TestServer;
@@ -190,7 +190,7 @@ const SCRIPTS: &[&str] = &[
     "#!lua",
 ];
 
-/// How many errors the server counts, by their kind and by command.
+/// The server's error counts, by kind and by command.
 fn errors(raw: &mut Raw) -> Vec<String> {
     let info = raw.ask(&[b"INFO", b"stats", b"commandstats", b"errorstats"]);
     let info = String::from_utf8_lossy(&info).into_owned();
@@ -204,7 +204,7 @@ fn errors(raw: &mut Raw) -> Vec<String> {
     let mut lines: Vec<String> = info
         .lines()
         .filter(is_counted)
-        // Not how long they took.
+        // Without the durations.
         .map(|line| match (line.split_once(':'), line.split_once(",rejected_calls")) {
             (Some((name, _)), Some((_, rejected))) => format!("{name} {rejected}"),
             _ => line.to_string(),
@@ -218,13 +218,13 @@ fn compare(hello: &[u8]) {
     let Some(redis) = Redis::start() else { return };
     let server = TestServer::new();
     let mut both = [server.address, redis.address].map(Raw::connect);
-    // What INFO says is another type in version 3.
+    // INFO's text has another type in version 3.
     let mut observers = [server.address, redis.address].map(Raw::connect);
     let mut different = Vec::new();
     for raw in &mut both {
         assert!(!raw.ask(&[b"HELLO", hello]).starts_with(b"-"));
     }
-    // Twice: known scripts run with their keys alone.
+    // Twice: known scripts run with their keys only.
     for script in SCRIPTS.iter().chain(SCRIPTS) {
         for command in [&b"EVAL"[..], b"EVAL_RO"] {
             observers.iter_mut().for_each(|raw| _ = raw.ask(&[b"CONFIG", b"RESETSTAT"]));
@@ -294,7 +294,7 @@ fn the_commands_of_scripts_get_the_replies_of_redis() {
         &format!("EVALSHA {sha} 0"),
         "EXEC",
     ] {
-        // Spaces within an argument are written so here.
+        // A space within an argument is written this way.
         let words: Vec<String> = line.split(' ').map(|word| word.replace('#', " ")).collect();
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         let [ours, theirs] = both.each_mut().map(|raw| raw.ask(&words).escape_ascii().to_string());

@@ -1,5 +1,5 @@
-//! Snapshots of a running server: what a server that was killed finds, what goes away, what is told, and what is
-//! refused.
+//! Tests of snapshots of a running server: recovery after a kill, removal of old files, status, and
+//! refusals.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use hotring_server::{Config, LogSettings, SavePoint, start};
 
 use crate::wire::{Reply, TestServer, Wire, ok};
 
-/// A folder that goes away with the test.
+/// A folder that is removed after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -18,7 +18,7 @@ impl Folder {
         Folder(std::env::temp_dir().join(name))
     }
 
-    /// What a server that was killed now would leave.
+    /// The files that a kill at this moment would leave.
     fn killed(&self, name: &str) -> Folder {
         let copy = Folder::new(name);
         fs::create_dir(&copy.0).unwrap();
@@ -170,12 +170,12 @@ fn a_log_that_grows_makes_a_snapshot_due() {
     let len: u64 = info(&mut wire, "aof_base_size").parse().unwrap();
     assert!((120_000..140_000).contains(&len), "{len}");
     let name = folder.names("snapshot-");
-    // As long as the log is not as long as the snapshot is.
+    // While the log is shorter than the snapshot.
     set_many(&mut wire, 0..60, &long);
     std::thread::sleep(Duration::from_millis(1_200));
     assert_eq!(folder.names("snapshot-"), name);
     drop(server);
-    // What is found at the start counts.
+    // The log found at the start counts.
     let server = TestServer::with(|c| {
         c.log = folder.settings();
         c.log.snapshots.log_min = 100_000;
@@ -199,7 +199,8 @@ fn a_slower_rate_holds_from_then_on() {
     set_many(&mut wire, 0..600, &"x".repeat(1_000));
     assert_eq!(wire.say("BGSAVE").text(), "Background saving started");
     std::thread::sleep(Duration::from_millis(800));
-    // What there is already was fast enough: at this rate it would have taken a quarter of a minute and more.
+    // The part so far was written without a limit: at this rate it would have taken over a quarter
+    // of a minute.
     assert_eq!(wire.say("CONFIG SET snapshot-rate 20000"), ok());
     std::thread::sleep(Duration::from_millis(600));
     assert_eq!(wire.say("CONFIG SET snapshot-rate 0"), ok());
@@ -245,7 +246,7 @@ fn waitaof_waits_for_the_disk() {
         let [last, synced] = ["log_last_record", "log_last_synced"].map(|n| info(&mut wire, n));
         assert_eq!(last, synced);
     }
-    // Each waited for a sync of its own.
+    // Each waited for its own sync.
     let syncs: u64 = info(&mut wire, "log_syncs").parse().unwrap();
     assert!(syncs >= 50, "{syncs}");
     assert_eq!(wire.say("WAITAOF 0 1 10").items()[1], Reply::Int(0));
@@ -315,7 +316,7 @@ fn a_damaged_snapshot_is_refused_by_name() {
     }
     bytes[200] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    // What an unfinished one has left goes.
+    // Unfinished snapshots are removed.
     fs::write(folder.0.join("snapshot-00000000000000000101.tmp"), "x").unwrap();
     assert_eq!(folder.server().connect().say("DBSIZE").int(), 100);
     assert_eq!(folder.names("snapshot-").len(), 1);
@@ -333,7 +334,7 @@ fn refused(data: &Path, change: impl FnOnce(&mut Config)) -> String {
     let mut config = Config { listen, threads: 1, log, ..Config::default() };
     change(&mut config);
     match start(config) {
-        // It finds it out later.
+        // It finds this out later.
         Ok(running) => {
             assert!(!running.is_loaded(), "the server started");
             running.wait().expect_err("it ends by itself").to_string()
@@ -345,7 +346,7 @@ fn refused(data: &Path, change: impl FnOnce(&mut Config)) -> String {
 #[test]
 fn there_is_no_snapshot_without_a_log() {
     let folder = Folder::new("no-log");
-    // Naming a folder is not asking for a log.
+    // Naming a folder does not turn the log on.
     for data in [LogSettings::default().data, folder.0.clone()] {
         let server = TestServer::with(|c| c.log.data = data);
         let mut wire = server.connect();

@@ -1,4 +1,4 @@
-//! Starting and ending: addresses that cannot be had, unix sockets, SHUTDOWN, the last replies.
+//! Tests of start and end: unavailable addresses, unix sockets, SHUTDOWN, the last replies.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -42,7 +42,7 @@ fn several_addresses_and_a_unix_socket_serve_the_same_keys() {
     assert!(failure(other.clone()).contains("another server listens there"));
     server.stop();
     assert!(!path.exists(), "the socket's file is left behind");
-    // A file that a killed server has left is taken over; any other file is not.
+    // A socket left by a killed server is replaced; any other file is not.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let running = start(other.clone()).unwrap();
     running.stop();
@@ -53,7 +53,7 @@ fn several_addresses_and_a_unix_socket_serve_the_same_keys() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// With Redis's `port 0` it once took a free port beside the socket.
+/// Regression test: with Redis's `port 0`, a free port was opened beside the socket.
 #[test]
 fn a_server_of_a_unix_socket_alone_opens_no_port() {
     let name = format!("hotring-it-alone-{}", std::process::id());
@@ -84,7 +84,7 @@ fn a_unix_socket_is_private_and_only_its_own_file_is_removed() {
         Config { port: 0, threads: 1, unixsocket: Some(path.clone()), ..Config::default() };
     let first = start(config.clone()).unwrap();
     assert_eq!(mode(), 0o700);
-    // Another server takes the name while the first one runs: it keeps the file.
+    // Another server takes the path while the first one runs: it keeps its socket.
     std::fs::rename(&path, &moved).unwrap();
     let second = start(Config { unixsocketperm: 0o660, ..config.clone() }).unwrap();
     assert_eq!(mode(), 0o660);
@@ -94,7 +94,7 @@ fn a_unix_socket_is_private_and_only_its_own_file_is_removed() {
     second.stop();
     second.wait().unwrap();
     assert!(!path.exists());
-    // A socket that refuses for another reason than that nobody listens.
+    // A socket that refuses connections although it is in use.
     let other_kind = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     assert!(failure(config).contains("cannot be seen"));
     assert!(path.exists());
@@ -135,7 +135,7 @@ fn shutdown_ends_the_server_and_refuses_what_it_cannot_do() {
     assert!(std::net::TcpStream::connect(address).is_err());
 }
 
-/// Who knows the order of a server's SCAN knows its hash; two servers must not have the same.
+/// The order of SCAN reveals the hash; two servers must not have the same.
 #[test]
 fn each_server_has_a_seed_of_its_own() {
     let order = || {

@@ -1,4 +1,4 @@
-//! TLS: requests over it, certificates of clients, files that are read anew, and what is no TLS at all.
+//! Tests of TLS: requests, client certificates, reloaded files, and input that is not TLS.
 //!
 //! The certificates are in `certificates/`, made by the script there.
 
@@ -29,7 +29,7 @@ fn certificate(name: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(file(&format!("{name}.pem"))).unwrap()
 }
 
-/// A server that speaks TLS besides, and does not ask clients for certificates.
+/// A server with a TLS port that does not ask clients for certificates.
 fn server(change: impl FnOnce(&mut Config)) -> TestServer {
     TestServer::with(|c| {
         c.listen = vec!["127.0.0.1:0".to_string()];
@@ -81,17 +81,17 @@ impl Client {
         BufReader::new(StreamOwned::new(connection, stream))
     }
 
-    /// Whether the server lets it in.
+    /// Whether the server accepts it.
     fn is_let_in(&self, address: SocketAddr) -> bool {
         let mut stream = self.connect(address);
         let sent = stream.get_mut().write_all(b"PING\r\n");
         let mut line = String::new();
-        // In TLS 1.3 the server's refusal of a certificate comes in place of its first reply.
+        // In TLS 1.3 the refusal of a certificate comes in place of the first reply.
         sent.is_ok() && stream.read_line(&mut line).is_ok() && line == "+PONG\r\n"
     }
 }
 
-/// Sends a request whose reply is one line.
+/// Sends a request with a one-line reply.
 fn ask(stream: &mut BufReader<Stream>, args: &[&str]) -> String {
     stream.get_mut().write_all(&request(args)).unwrap();
     let mut line = String::new();
@@ -128,7 +128,7 @@ fn both_versions_serve_the_same_keys_as_the_plain_port() {
             stream.read_line(&mut line).unwrap();
             assert_eq!(line, format!(":{i}\r\n"));
         }
-        // The end is announced, as TLS asks for: an end without it is an error of the stream.
+        // The end is announced, as TLS requires: otherwise the stream would report an error.
         assert_eq!(ask(&mut stream, &["QUIT"]), "+OK");
         assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
@@ -181,7 +181,7 @@ fn versions_that_are_not_to_be_spoken_are_refused() {
     }
 }
 
-/// A folder that ends with the test.
+/// A folder that is removed after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -225,7 +225,7 @@ fn files_are_read_anew_without_closing_anything() {
     folder.copy("server-2.key", "key.pem");
     server.reload();
     assert_eq!(shown().1, certificate("server-2"));
-    assert_eq!(ask(&mut first, &["PING"]), "+PONG", "who is connected stays so");
+    assert_eq!(ask(&mut first, &["PING"]), "+PONG", "a connected client stays connected");
     std::fs::write(folder.0.join("cert.pem"), "nothing of use").unwrap();
     server.reload();
     assert_eq!(shown().1, certificate("server-2"));
@@ -267,12 +267,13 @@ fn what_is_no_tls_ends_its_own_connection_only() {
         b"PING\r\n".to_vec(),
         request(&["SET", "k", "v"]),
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
-        // Records: too long, of no type, an alert, a handshake message of 16 MB that never comes.
+        // Records: too long, of an unknown type, an alert, a handshake message of 16 MB that never
+        // comes.
         b"\x16\x03\x01\xff\xff\x01".to_vec(),
         b"\x99\x03\x01\x00\x01\x00".to_vec(),
         b"\x15\x03\x01\x00\x02\x02\x28".to_vec(),
         b"\x16\x03\x01\x00\x04\x01\xff\xff\xff".to_vec(),
-        // Nothing, and the beginning of a record: the time for handshakes ends both.
+        // Nothing, and the beginning of a record: the time limit for handshakes ends both.
         Vec::new(),
         b"\x16\x03".to_vec(),
     ];
@@ -282,7 +283,7 @@ fn what_is_no_tls_ends_its_own_connection_only() {
         .map(|input| {
             let mut stream = TcpStream::connect(server.tls_address()).unwrap();
             stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            // The server may be faster to refuse it.
+            // The server may refuse it sooner.
             stream.write_all(input).ok();
             stream
         })
@@ -290,7 +291,7 @@ fn what_is_no_tls_ends_its_own_connection_only() {
     for (mut stream, input) in connections.into_iter().zip(&inputs) {
         let mut reply = Vec::new();
         match stream.read_to_end(&mut reply) {
-            // Nothing but an alert, if anything.
+            // At most an alert.
             Ok(_) => assert!(reply.is_empty() || reply[0] == 0x15, "{}", reply.escape_ascii()),
             Err(error) => assert_eq!(
                 error.kind(),
@@ -300,22 +301,22 @@ fn what_is_no_tls_ends_its_own_connection_only() {
             ),
         }
     }
-    // And TLS where none is spoken.
+    // And TLS on a plain port.
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.write_all(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n").unwrap();
     assert_eq!(ask(&mut good, &["PING"]), "+PONG");
     let mut wire = server.connect();
     assert_eq!(wire.say("EXISTS k").int(), 0);
-    // The others are forgotten, if perhaps a moment after their end.
+    // The others are forgotten, perhaps a moment after their end.
     let deadline = Instant::now() + Duration::from_secs(20);
     while !wire.say("INFO clients").text().contains("connected_clients:3\r\n") {
         assert!(Instant::now() < deadline, "{}", wire.say("CLIENT LIST").text());
     }
 }
 
-/// Who had not shaken hands was told to end and did not.
+/// Regression test: a connection that had not completed its handshake could not be killed.
 #[test]
-fn a_handshake_ends_when_somebody_asks_for_it() {
+fn a_handshake_can_be_killed() {
     let server = server(|c| c.handshake_timeout_s = 0);
     let mut stream = TcpStream::connect(server.tls_address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -327,7 +328,7 @@ fn a_handshake_ends_when_somebody_asks_for_it() {
     assert_eq!(stream.read(&mut [0; 16]).unwrap(), 0);
 }
 
-/// `port 0` once took a free port and served there without TLS.
+/// Regression test: with `port 0`, a free port was opened and served without TLS.
 #[test]
 fn port_0_serves_tls_alone() {
     let mut config = Config { port: 0, threads: 1, ..Config::default() };

@@ -1,11 +1,12 @@
-//! What redis_exporter and RedisInsight ask, in their order, and that they can read the answers as their sources
-//! do: a number where they parse one, a pair where they take two.
+//! Sends the requests of redis_exporter and RedisInsight in their order, and checks that the
+//! replies can be parsed as their sources do: a number where they parse one, a pair where they take
+//! two.
 
 use std::collections::BTreeMap;
 
 use crate::wire::{Reply, TestServer, Wire, bulk, ok};
 
-/// What `name=value` pairs say, as the tools cut them.
+/// The `name=value` pairs of a text, split as the tools do.
 fn pairs(text: &str, between: char, sign: char) -> BTreeMap<&str, &str> {
     text.split(between).filter_map(|pair| pair.split_once(sign)).collect()
 }
@@ -18,7 +19,7 @@ fn texts(reply: &Reply) -> Vec<String> {
     reply.items().iter().map(Reply::text).collect()
 }
 
-/// A server that has served something.
+/// A server that has been used.
 fn used() -> (TestServer, Wire) {
     let server = TestServer::with(|c| {
         c.slowlog_threshold_us = 0;
@@ -35,7 +36,7 @@ fn used() -> (TestServer, Wire) {
     (server, wire)
 }
 
-/// redis_exporter v1: speaks RESP2 by redigo.
+/// redis_exporter v1: uses RESP2 through redigo.
 #[test]
 fn redis_exporter_reads_what_it_asks_for() {
     let (server, _other) = used();
@@ -61,7 +62,7 @@ fn redis_exporter_reads_what_it_asks_for() {
         assert!(!pair[0].text().is_empty() && n.int() > 0);
         assert!(counts.items().len() % 2 == 0 && counts.items().iter().all(|n| n.int() > 0));
     }
-    // What it does without: it says so in its log and goes on.
+    // Optional requests: after an error it logs a line and goes on.
     assert!(wire.say("COMMANDLOG LEN slow").is_error());
     assert!(wire.say("SLOWLOG LEN").int() > 0);
     let slow = wire.say("SLOWLOG GET 1");
@@ -162,14 +163,14 @@ fn exporter_measures_keys(wire: &mut Wire) {
     assert!(size.text().parse::<u64>().is_ok_and(|size| size > 20));
 }
 
-/// RedisInsight 2: by node-redis in RESP2, by ioredis for its workbench.
+/// RedisInsight 2: uses RESP2 through node-redis, and ioredis for its workbench.
 #[test]
 fn redisinsight_goes_through_its_screens() {
     let (server, _) = used();
     for version in ["2", "3"] {
         let mut wire = server.connect();
         assert!(!wire.say(&format!("HELLO {version}")).is_error());
-        // It adds a database: what kind is it, what has it?
+        // Adding a database: its kind and features.
         assert_eq!(wire.say("CLIENT SETNAME redisinsight-common-12ab"), ok());
         assert!(wire.say("SENTINEL MASTERS").text().starts_with("ERR unknown command"));
         let cluster = "ERR This instance has cluster support disabled";
@@ -185,7 +186,7 @@ fn redisinsight_goes_through_its_screens() {
         insight_reads_info(&wire.say("INFO").text());
         assert_eq!(wire.say("DBSIZE").int(), 3);
         insight_browses(&mut wire);
-        // Its log of slow requests, the command line's help, and the profiler.
+        // The slow log, the command line's help, and the profiler.
         let slow = wire.say("SLOWLOG GET 50");
         assert!(slow.items().iter().all(|entry| entry.items().len() == 6), "{slow:?}");
         assert!(!wire.say("CONFIG GET slowlog*").is_error());
@@ -217,7 +218,7 @@ fn insight_reads_info(info: &str) {
     assert!(text("redis_version").split('.').all(is_number) && text("db0").starts_with("keys=3,"));
 }
 
-/// The browser: walks, asks what each key is, and shows and changes one of each kind.
+/// The browser: lists keys with their types, and shows and changes one of each type.
 fn insight_browses(wire: &mut Wire) {
     for (kind, n) in [("string", 2), ("hash", 1), ("list", 0), ("zset", 0), ("stream", 0)] {
         let found = wire.say(&format!("SCAN 0 MATCH * COUNT 10000 TYPE {kind}"));

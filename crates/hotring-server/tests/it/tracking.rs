@@ -1,5 +1,5 @@
-//! Copies that clients keep (CLIENT TRACKING), with readers and writers on several threads. What a reader
-//! keeps in the end is compared with what is there: a message that was lost shows as an old copy.
+//! Tests of CLIENT TRACKING with readers and writers on several threads. At the end all cached
+//! copies are compared with the data: a lost message shows as a stale copy.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::wire::{Reply, TestServer, Wire, bulk, ok};
 
 const N_KEYS: u64 = 20;
 
-/// A client that keeps what it reads until it is told that it has changed.
+/// A client that caches values until they are invalidated.
 struct Cache {
     wire: Wire,
     copies: BTreeMap<String, Reply>,
@@ -25,7 +25,7 @@ impl Cache {
         Cache { wire, copies: BTreeMap::new(), told: 0 }
     }
 
-    /// The reply to a request; what comes before it is done at once.
+    /// The reply to a request; earlier messages are processed at once.
     fn ask(&mut self, line: &str) -> Reply {
         self.wire.send(format!("{line}\r\n").as_bytes());
         loop {
@@ -52,7 +52,7 @@ impl Cache {
         }
     }
 
-    /// Compares all copies with what is there, once nobody writes.
+    /// Compares all copies with the data, once all writers have ended.
     #[track_caller]
     fn check(&mut self, other: &mut Wire) {
         self.ask("PING");
@@ -67,13 +67,13 @@ fn read_until(end: &AtomicBool, cache: &mut Cache, mut random: Random) {
     while !end.load(Ordering::Relaxed) {
         cache.read(&format!("k{}", random.below(N_KEYS)));
         if random.below(4) == 0 {
-            // A cache that never asks is never told.
+            // A cache that never sends a request never reads its messages.
             cache.ask("PING");
         }
     }
 }
 
-/// Readers that keep copies beside writers; `write` writes once.
+/// Readers with caches beside writers; `write` writes once.
 fn readers_and_writers(
     options: &str,
     change: impl FnOnce(&mut hotring_server::Config),
@@ -163,7 +163,7 @@ fn a_key_whose_time_is_over_is_told_of() {
         writer.say(&format!("SET k{i} v PX {}", 1 + i));
         cache.read(&format!("k{i}"));
     }
-    // What was gone before it was read has nothing to be told of. Nobody asks for the others any more.
+    // A missing key that was read is not invalidated. The other keys are not requested any more.
     cache.copies.retain(|_, copy| *copy != Reply::Null);
     while !cache.copies.is_empty() {
         cache.ask("PING");
@@ -187,7 +187,7 @@ fn who_begins_beside_writers_misses_nothing() {
             let options = if i % 2 == 0 { "" } else { "BCAST" };
             let mut cache = Cache::new(&server, options);
             cache.read("k");
-            // The counter grows for ever: some time the copy is called old.
+            // The counter keeps growing: eventually the copy is invalidated.
             while !cache.copies.is_empty() {
                 cache.ask("PING");
             }
@@ -197,7 +197,7 @@ fn who_begins_beside_writers_misses_nothing() {
     });
 }
 
-/// A message on the connection of another one comes only while that listens.
+/// Messages redirected to another connection may come only while that is subscribed.
 #[test]
 fn no_invalidation_comes_behind_the_end_of_listening() {
     const ROUNDS: usize = 1_000;

@@ -1,9 +1,9 @@
-//! Transactions of many connections on several threads. No test relies on how long something takes: each
-//! does a fixed amount of work, and what holds afterwards, or all the time, does not depend on the order.
+//! Tests of transactions of many connections on several threads. No test depends on durations: each
+//! does a fixed amount of work, and the invariants hold in any order.
 
 use crate::wire::{Reply, TestServer, Wire, bulk, ok};
 
-/// Runs `lines` as one transaction, sent at once; the reply to EXEC.
+/// Sends `lines` as one transaction; returns the reply to EXEC.
 fn transaction(wire: &mut Wire, lines: &[&str]) -> Reply {
     let input: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
     wire.send(format!("MULTI\r\n{input}EXEC\r\n").as_bytes());
@@ -28,7 +28,11 @@ fn nobody_sees_the_middle_of_a_transaction() {
                     let reply = transaction(&mut wire, &moving);
                     let c = reply.items()[2].text().parse::<i64>().unwrap();
                     assert_eq!(c % 2, 1, "what is written within is seen within: {reply:?}");
-                    assert_eq!(reply.items()[4], Reply::Int(c + 1), "nobody wrote in between");
+                    assert_eq!(
+                        reply.items()[4],
+                        Reply::Int(c + 1),
+                        "no other session wrote in between"
+                    );
                 }
             });
         }
@@ -48,7 +52,7 @@ fn nobody_sees_the_middle_of_a_transaction() {
                         })
                         .collect();
                     assert_eq!((seen[0] + seen[1], seen[2] % 2), (0, 0), "{seen:?}");
-                    // One key alone shows no state in the middle either.
+                    // A read of a single key shows no intermediate state either.
                     let c = wire.say("INCRBY c 0").int();
                     assert_eq!(c % 2, 0);
                 }
@@ -74,7 +78,7 @@ fn no_update_is_lost_between_watch_and_exec() {
             let mut wire = server.connect();
             scope.spawn(move || {
                 let mut done = 0;
-                // Each failure is another connection's success, so that this ends.
+                // Each failure is another connection's success, so this ends.
                 while done < EACH {
                     assert_eq!(wire.say("WATCH n"), ok());
                     let n = match wire.say("GET n") {

@@ -1,4 +1,4 @@
-//! Users over real sockets: passwords, rights that change under way, the ACL file, protected mode.
+//! Tests of users over real sockets: passwords, changes of rights, the ACL file, protected mode.
 
 use std::net::{IpAddr, UdpSocket};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ fn a_password_is_asked_for() {
     let server = TestServer::with(|c| c.requirepass = Secret::new("secret"));
     let mut wire = server.connect();
     assert_eq!(wire.say("SET k v"), noauth());
-    // The whole pipeline of a client that knows it comes at once.
+    // A client that knows the password sends its complete pipeline at once.
     wire.send(&[request(&["AUTH", "secret"]), request(&["SET", "k", "v"])].concat());
     assert_eq!([wire.reply(), wire.reply()], [ok(), ok()]);
     assert!(server.connect().say("HELLO 3").is_error());
@@ -39,7 +39,7 @@ fn rights_change_for_connections_that_are_open() {
     let mut listener = server.connect();
     assert_eq!(listener.say("AUTH u pw"), ok());
     listener.say("SUBSCRIBE news");
-    // As soon as the change is answered it holds, on all threads.
+    // As soon as the change is acknowledged, it holds on all threads.
     for _ in 0..20 {
         assert_eq!(admin.say("ACL SETUSER u -set"), ok());
         assert!(users.iter_mut().all(|user| user.say("SET a 1").is_error()));
@@ -91,13 +91,13 @@ fn wrong_passwords_wait_and_nobody_else_does() {
     for _ in 0..TRIES {
         assert!(guesser.reply().text().starts_with("WRONGPASS "));
     }
-    // All at once they take as long as one after the other.
+    // In parallel they take as long as one after the other.
     let least = Duration::from_millis(DELAY_MS * TRIES as u64);
     assert!(begun.elapsed() >= least, "{:?} for {TRIES} tries", begun.elapsed());
     assert_eq!(guesser.say("AUTH secret"), ok(), "it may go on");
     let stats = good.say("INFO stats").text();
     assert!(stats.contains("acl_access_denied_auth:10\r\n"), "{stats}");
-    // The server does not wait for who is held back.
+    // The server must not wait for a connection that is held back.
     assert_eq!(good.say("CONFIG SET auth-failure-delay 60000"), ok());
     let mut last = server.connect();
     last.send(&request(&["AUTH", "nonsense"]));
@@ -120,12 +120,12 @@ fn who_does_not_authenticate_in_time_is_closed() {
     assert_eq!(talks.say("PING"), noauth());
     assert!(silent.is_closed() && talks.is_closed());
     assert_eq!(knows.say("PING"), Reply::Simple("PONG".into()));
-    // Who gives its rights back has time again.
+    // A user that drops its rights gets a time limit again.
     knows.send(&[request(&["RESET"]), request(&["AUTH", "secret"])].concat());
     assert_eq!([knows.reply(), knows.reply()], [Reply::Simple("RESET".into()), ok()]);
 }
 
-/// A file that ends with the test.
+/// A file that is removed after the test.
 struct AclFile(PathBuf);
 
 impl AclFile {
@@ -160,7 +160,7 @@ fn users_come_from_a_file_and_go_there() {
     assert!(!saved.contains(">pw"), "passwords are kept as digests: {saved}");
     let mut bob = server.connect();
     assert_eq!(bob.say("AUTH bob x"), ok());
-    // What is wrong with a file changes nothing.
+    // A faulty file changes nothing.
     std::fs::write(&file.0, "user alice on >pw ~* +@all\nuser carol +nonsense\n").unwrap();
     let error = wire.say("ACL LOAD").text();
     assert!(error.starts_with("ERR ") && error.contains(":2: "), "{error}");
@@ -168,13 +168,14 @@ fn users_come_from_a_file_and_go_there() {
     assert_eq!(bob.say("GET b"), Reply::Null);
     server.reload();
     assert_eq!(bob.say("GET b"), Reply::Null);
-    // Who is in the file stays, with the rights that it has there; who is not is closed.
+    // Users in the file stay, with its rights; the connections of others are closed.
     std::fs::write(&file.0, "user alice on nopass ~* +@all -get\n").unwrap();
     server.reload();
     assert!(bob.is_closed());
     assert!(wire.say("GET k").is_error());
     assert_eq!(wire.say("ACL USERS").items(), [bulk("alice"), bulk("default")]);
-    // Without its line the default user has the password of the settings: once it had none.
+    // Without its line the default user gets the password of the settings. Regression test: it had
+    // none.
     assert_eq!(server.connect().say("PING"), noauth());
     assert_eq!(server.connect().say("AUTH not-used-while-the-file-names-the-user"), ok());
     assert_eq!(wire.say("ACL LOAD"), ok());
@@ -183,7 +184,7 @@ fn users_come_from_a_file_and_go_there() {
     assert!(wire.say("ACL LOAD").text().contains("opening file"));
 }
 
-/// It once began with a default user without a password.
+/// Regression test: the default user started without a password.
 #[test]
 fn a_file_without_the_default_user_leaves_it_its_password() {
     let file = AclFile::new("no-default", "user alice on >pw ~* +@all\n");
@@ -196,7 +197,7 @@ fn a_file_without_the_default_user_leaves_it_its_password() {
     assert_eq!(wire.say("AUTH secret"), ok());
     assert_eq!(wire.say("ACL SETUSER default nopass"), ok());
     assert_eq!(server.connect().say("PING"), Reply::Simple("PONG".into()));
-    // The same text as before is a change all the same.
+    // The same text as before still counts as a change.
     assert_eq!(wire.say("CONFIG SET requirepass secret"), ok());
     assert_eq!(server.connect().say("PING"), noauth());
     wire.send(&request(&[&b"CONFIG"[..], b"SET", b"requirepass", b"\xff"]));
@@ -213,10 +214,10 @@ fn a_server_does_not_start_with_a_wrong_file() {
     assert!(error.contains("Duplicate user 'alice' found on line 2"), "{error}");
 }
 
-/// An address of this machine that others could reach, if it has one.
+/// An address of this machine that others could reach, if there is one.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // Sends nothing: it only chooses the address that a packet would come from.
+    // Sends nothing: this only chooses the source address of a packet.
     socket.connect("192.0.2.1:9").ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_loopback() && !address.is_unspecified()).then_some(address)
@@ -250,12 +251,12 @@ fn other_machines_are_refused_until_there_is_a_password() {
     assert_eq!(outside.say("AUTH secret"), ok());
     assert_eq!(inner.ask(&["CONFIG", "SET", "requirepass", ""]), ok());
     is_refused();
-    assert_eq!(outside.say("PING"), Reply::Simple("PONG".into()), "who is in stays in");
+    assert_eq!(outside.say("PING"), Reply::Simple("PONG".into()), "an open connection stays open");
     assert_eq!(inner.say("CONFIG SET protected-mode no"), ok());
     assert_eq!(from_outside().say("PING"), Reply::Simple("PONG".into()));
     assert_eq!(inner.say("CONFIG SET protected-mode yes"), ok());
     is_refused();
-    // Nobody gets in without a name and a password: that is protection enough.
+    // Every client needs a name and a password: that is protection enough.
     assert_eq!(inner.say("ACL SETUSER admin on >pw +@all ~*"), ok());
     assert_eq!(inner.say("ACL SETUSER default off"), ok());
     assert_eq!(from_outside().say("AUTH admin pw"), ok());

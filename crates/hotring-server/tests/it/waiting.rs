@@ -1,5 +1,5 @@
-//! WAITKEY, CLIENT UNBLOCK and CLIENT PAUSE over real connections. No test relies on how long something takes: who wants
-//! another connection to wait asks INFO until it does.
+//! Tests of WAITKEY, CLIENT UNBLOCK and CLIENT PAUSE over real connections. No test depends on
+//! durations: it polls INFO until another connection waits.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use hotring_server::Secret;
 
 use crate::wire::{Reply, TestServer, Wire, bulk, ok, request};
 
-/// What comes about at all does so within this time.
+/// Time limit for anything that happens at all.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks until the answer has this text.
+/// Repeats the request until the reply contains this text.
 fn until(wire: &mut Wire, request: &str, text: &str) {
     let deadline = Instant::now() + PATIENCE;
     while !wire.say(request).text().contains(text) {
@@ -19,7 +19,7 @@ fn until(wire: &mut Wire, request: &str, text: &str) {
     }
 }
 
-/// Asks until so many connections wait for keys.
+/// Polls until this many connections wait for keys.
 fn until_waiting(wire: &mut Wire, n_waiting: usize) {
     until(wire, "INFO clients", &format!("waiting_clients:{n_waiting}\r\n"));
 }
@@ -58,7 +58,7 @@ fn every_kind_of_change_ends_a_wait() {
             "PEXPIRE k 1",
             "SET k 5 PX 1",
         ] {
-            // So that every change is one, whatever the one before left.
+            // So that every change is one, whatever the previous one left.
             if !change.starts_with("SETNX") && !change.starts_with("RENAME x") {
                 let value = if change.starts_with("INCR") { "1" } else { "text" };
                 writer.say(&format!("MSET k {value} x 1"));
@@ -95,7 +95,7 @@ fn a_wait_ends_with_its_time_or_with_the_key() {
     assert_eq!(wire.reply(), ok());
     assert_eq!(wire.reply(), Reply::Int(1), "it has expired");
     assert_eq!(wire.say("GET k"), Reply::Null);
-    // The wait sees that the expiry comes sooner than it looked.
+    // The waiter notices that the expiry time is now earlier.
     let mut writer = server.connect();
     assert_eq!(writer.say("SET k v EX 100000"), ok());
     let mut waiter = waiting(&server, "WAITKEY k 0", &mut writer);
@@ -109,7 +109,7 @@ fn what_comes_behind_a_wait_runs_after_it_and_others_do_not_wait() {
     let mut writer = server.connect();
     let mut waiter = waiting(&server, "SET a 1\r\nWAITKEY k 0\r\nGET k\r\nINCR a", &mut writer);
     assert_eq!(waiter.reply(), ok());
-    // The rest comes while it waits, the last request in two halves.
+    // The rest arrives while it waits, the last request in two halves.
     let long = "x".repeat(300_000);
     let tail = [request(&["SET", "long", &long]), request(&["STRLEN", "long"])].concat();
     waiter.send(&tail[..150_000]);
@@ -156,7 +156,7 @@ fn a_half_closed_connection_waits_no_more_while_replies_are_unsent() {
     let mut deaf = waiting(&server, "GET big\r\nWAITKEY k 0", &mut writer);
     deaf.half_close();
     until_waiting(&mut writer, 0);
-    assert_eq!(deaf.reply(), bulk(&big), "it still gets what it was owed");
+    assert_eq!(deaf.reply(), bulk(&big), "it still gets its pending reply");
     assert!(deaf.is_closed());
 }
 
@@ -208,7 +208,7 @@ fn only_so_many_connections_wait() {
 fn a_request_behind_a_wait_has_time() {
     let server = TestServer::with(|config| config.request_timeout_s = 1);
     let mut wire = server.connect();
-    // Longer than requests that are begun are left alone, with the start of one behind it.
+    // Longer than the time limit for unfinished requests, with the start of one behind it.
     wire.send(b"SET k v PX 2500\r\nWAITKEY k 0\r\n*2\r\n$3\r\nGET\r\n");
     assert_eq!(wire.reply(), ok());
     assert_eq!(wire.reply(), Reply::Int(1));
@@ -228,14 +228,14 @@ fn much_behind_many_waits_runs_in_its_order() {
     let input = round.concat().repeat(ROUNDS);
     let mut sender = waiter.stream.try_clone().unwrap();
     let sending = std::thread::spawn(move || std::io::Write::write_all(&mut sender, &input));
-    // Some of it comes before the end of the wait, the rest whenever it likes.
+    // Some of it comes before the end of the wait, the rest at any time.
     assert_eq!(writer.say("SET k v"), ok());
     assert_eq!(waiter.reply(), Reply::Int(1));
     for i in 0..ROUNDS * EACH {
         assert_eq!(waiter.reply(), Reply::Int(i as i64 + 1));
         if (i + 1) % EACH == 0 {
             assert_eq!(waiter.reply(), bulk(&long));
-            assert_eq!(waiter.reply(), Reply::Int(0), "nobody has written");
+            assert_eq!(waiter.reply(), Reply::Int(0), "no client has written");
         }
     }
     sending.join().unwrap().unwrap();
@@ -248,7 +248,7 @@ fn too_much_behind_a_wait_closes_the_connection() {
     let mut writer = server.connect();
     let mut waiter = waiting(&server, "WAITKEY k 0", &mut writer);
     let flood = b"INCR a\r\n".repeat(200_000);
-    // The connection may be closed before all of it is sent.
+    // The connection may be closed before everything is sent.
     let _ = std::io::Write::write_all(&mut waiter.stream, &flood);
     assert!(waiter.is_closed());
     until_waiting(&mut writer, 0);
@@ -265,7 +265,8 @@ fn many_wait_for_one_key_and_all_are_told() {
     for (i, wire) in wires.iter_mut().enumerate() {
         wire.send(if i % 2 == 0 { b"WAITKEY k 0\r\n" } else { b"WAITKEY k 0 VALUE 9\r\n" });
     }
-    // Blocked and not only counted as waiting: who is counted may still queue for the key, and a write need not queue.
+    // Blocked, and not only counted as waiting: a counted connection may still queue for the key,
+    // and a write need not queue.
     until_blocked(&mut writer, 100);
     assert_eq!(writer.say("SET k 8"), ok());
     for wire in wires.iter_mut().step_by(2) {
@@ -304,7 +305,7 @@ fn a_wait_is_ended_by_others() {
     assert_eq!(waiter.reply(), Reply::Simple("PONG".into()), "that reply was not wanted");
 }
 
-/// Who has ended a wait is told so only if the wait ends by that.
+/// Ending a wait must succeed only if the wait ends by that.
 #[test]
 fn a_wait_ends_in_one_way() {
     let server = TestServer::new();
@@ -339,7 +340,7 @@ fn a_pause_holds_back_what_it_is_for() {
     until_blocked(&mut admin, 2);
     let mut reader = server.connect();
     assert_eq!(reader.say("GET k"), bulk("1"));
-    // Its transactions wait with what is queued, and who waits can be ended.
+    // Its transactions wait with their queued commands, and waiters can be ended.
     assert_eq!(reader.say("MULTI"), ok());
     assert_eq!(reader.say("GET k"), Reply::Simple("QUEUED".into()));
     assert_eq!(reader.say("EXEC"), Reply::Array(vec![bulk("1")]));
@@ -374,13 +375,13 @@ fn a_pause_holds_back_nobody_else() {
     for wire in [&mut reader, &mut user] {
         assert_eq!(wire.say("AUTH secret"), ok());
     }
-    // The two pauses meet: a read that waits for the first is none that the second is for.
+    // The two client pauses meet: a read that waits for the first is not affected by the second.
     admin.send(b"CLIENT PAUSE 200 ALL\r\nCLIENT PAUSE 1000000 WRITE\r\n");
     assert_eq!(admin.reply(), ok());
     reader.send(b"GET k\r\n");
     assert_eq!(admin.reply(), ok());
     assert_eq!(reader.reply(), Reply::Null);
-    // What may not run is refused, and does not wait.
+    // A command that is not permitted is refused, and does not wait.
     assert!(stranger.say("SET k v").text().starts_with("NOAUTH"));
     assert_eq!(stranger.say("AUTH reader r"), ok());
     assert!(stranger.say("SET k v").text().starts_with("NOPERM"));
@@ -400,12 +401,12 @@ fn replies_that_are_not_wanted_leave_no_others_out_of_step() {
     assert!(wire.say("EXEC").is_error());
     wire.send(b"CLIENT REPLY OFF\r\nMULTI\r\nSUBSCRIBE c\r\nDISCARD\r\nCLIENT REPLY ON\r\n");
     assert_eq!(wire.reply(), ok());
-    // A wrong password that nobody hears of is over, too.
+    // The delay for a wrong password without a reply ends, too.
     wire.send(b"CLIENT REPLY SKIP\r\nAUTH u wrong\r\n");
     assert_eq!(wire.say("AUTH u right"), ok());
 }
 
-/// Asks until so many connections wait for whatever it is.
+/// Polls until this many connections wait for anything.
 fn until_blocked(wire: &mut Wire, n: usize) {
     until(wire, "INFO clients", &format!("blocked_clients:{n}\r\n"));
 }
@@ -415,7 +416,7 @@ fn a_pause_ends_by_itself_or_with_the_server() {
     let server = TestServer::with(|config| config.memcached.listen = vec!["127.0.0.1:0".into()]);
     let mut admin = server.connect();
     let mut memcached = Wire::connect(server.memcached_address());
-    // All wait, also who has asked for it.
+    // All wait, including the client that started the pause.
     admin.send(b"CLIENT PAUSE 50\r\nINCR k\r\n");
     assert_eq!(admin.reply(), ok());
     memcached.send(b"get k\r\n");

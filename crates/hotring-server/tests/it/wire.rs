@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hotring_server::{Config, Running, start};
 
-/// A server for one test; ends with it.
+/// A server for one test, stopped on drop.
 pub struct TestServer {
     running: Option<Running>,
     pub address: SocketAddr,
@@ -39,7 +39,7 @@ impl TestServer {
         self.running.as_ref().expect("runs until dropped").admin_address()
     }
 
-    /// The same of a server that serves it.
+    /// The same, if it must be served.
     pub fn admin(&self) -> SocketAddr {
         self.admin_address().expect("the setting admin asks for it")
     }
@@ -53,12 +53,12 @@ impl TestServer {
         self.running.as_ref().expect("runs until dropped").stop();
     }
 
-    /// Where it speaks TLS.
+    /// The TLS address.
     pub fn tls_address(&self) -> SocketAddr {
         self.running.as_ref().expect("runs until dropped").tls_addresses()[0]
     }
 
-    /// Where it speaks memcached's protocol.
+    /// The memcached address.
     pub fn memcached_address(&self) -> SocketAddr {
         self.running.as_ref().expect("runs until dropped").memcached_addresses()[0]
     }
@@ -81,7 +81,7 @@ impl Drop for TestServer {
     }
 }
 
-/// A reply. RESP3's null is `Null`, RESP2's null bulk and null array are too.
+/// A reply. `Null` is RESP3's null and RESP2's null bulk and null array.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Simple(String),
@@ -170,7 +170,7 @@ impl Wire {
         self.stream.write_all(bytes).expect("sends");
     }
 
-    /// Sends while replies are read.
+    /// Sends from another thread while replies are read.
     pub fn send_beside(&mut self, bytes: Vec<u8>) {
         let mut stream = self.stream.try_clone().unwrap();
         std::thread::spawn(move || stream.write_all(&bytes).expect("sends"));
@@ -181,7 +181,7 @@ impl Wire {
         self.reply()
     }
 
-    /// Words of one line, for requests without spaces in their arguments.
+    /// Sends the words of a line, for requests without spaces in their arguments.
     pub fn say(&mut self, line: &str) -> Reply {
         self.ask(&line.split_whitespace().collect::<Vec<_>>())
     }
@@ -190,7 +190,7 @@ impl Wire {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// True if the server has closed the connection; reads what is left.
+    /// Whether the server has closed the connection; reads what is left.
     pub fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.reader.read_to_end(&mut rest) {

@@ -1,4 +1,4 @@
-//! Files that the programs write: what stood there before must survive, whatever it is.
+//! Tests that output files never destroy what was at their path, whatever it is.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -28,7 +28,8 @@ fn export(server: &Server, path: &Path) -> std::process::Command {
     command
 }
 
-/// `hotring export /dev/null`, run by root, once replaced the machine's device by a regular file.
+/// Regression test: `hotring export /dev/null`, run by root, replaced the machine's device by a
+/// regular file.
 #[test]
 fn export_writes_into_what_is_no_regular_file() {
     let (folder, server) = (Folder::new("nodes"), server());
@@ -73,8 +74,9 @@ fn export_writes_into_what_is_no_regular_file() {
     end(server);
 }
 
-/// `/dev/stdout` leads through `/proc` to an open file, which must neither be replaced nor truncated. The test has links
-/// of its own like it: a fault must not cost the machine its device.
+/// `/dev/stdout` leads through `/proc` to an open file, which must be neither replaced nor
+/// truncated. The test uses its own links of this kind, so that a fault cannot cost the machine its
+/// device.
 #[test]
 fn export_writes_to_the_open_file_behind_a_descriptor() {
     let (folder, server) = (Folder::new("descriptor"), server());
@@ -122,7 +124,8 @@ fn export_follows_links_and_keeps_the_rights_of_a_file() {
     end(server);
 }
 
-/// ACL SAVE replaced a link to the file of users by a file; CONFIG REWRITE follows links as well.
+/// Regression test: ACL SAVE replaced a link to the file of users by a file; CONFIG REWRITE follows
+/// links, too.
 #[test]
 fn the_server_keeps_links_to_its_files() {
     let folder = Folder::new("server-links");
@@ -145,7 +148,8 @@ fn the_server_keeps_links_to_its_files() {
     end(server);
 }
 
-/// A log whose reader has gone once ended the server: `hotring serve 2>&1 | head -5`.
+/// Regression test: a server log whose reader was gone ended the server: `hotring serve 2>&1 | head
+/// -5`.
 #[test]
 fn a_server_outlives_the_reader_of_its_log() {
     let folder = Folder::new("deaf");
@@ -174,7 +178,7 @@ fn a_server_outlives_the_reader_of_its_log() {
     }
 }
 
-/// Programs that print must end quietly when `head` has seen enough.
+/// Programs that print must end quietly when `head` closes the pipe.
 #[test]
 fn a_reader_that_leaves_is_no_failure() {
     let server = server();
@@ -190,7 +194,7 @@ fn a_reader_that_leaves_is_no_failure() {
     end(server);
 }
 
-/// The hint once had the folders the wrong way round: the command that it gave found no folder.
+/// Regression test: the hint had the folders the wrong way round, and its command found no folder.
 #[test]
 fn the_hint_about_damage_is_a_command_that_works() {
     let folder = Folder::new("it's damaged");
@@ -224,7 +228,7 @@ fn the_hint_about_damage_is_a_command_that_works() {
     }
 }
 
-/// A folder with nothing in it was once a log that is whole.
+/// Regression test: an empty folder counted as an intact log.
 #[test]
 fn a_folder_without_a_log_is_no_whole_log() {
     let folder = Folder::new("empty");
@@ -246,14 +250,14 @@ fn ended(data: &str) {
     end(server);
 }
 
-/// Each of these once opened the folder to write, for its lock: an image of a broken disk that was mounted to be read
-/// only could not even be looked at.
+/// Regression test: each of these opened the folder for writing, for its lock, so that the image of
+/// a broken disk that was mounted read-only could not be inspected.
 #[test]
 fn what_only_reads_a_folder_needs_no_right_to_write_there() {
     let folder = Folder::new("read-only");
     let data = folder.0.join("data").display().to_string();
     ended(&data);
-    // As what root may do is not bound by permissions: a mount that nobody else sees.
+    // Permissions do not bind root: a mount that no other process sees.
     let run = |words: &str| {
         let program = env!("CARGO_BIN_EXE_hotring");
         let script = format!(
@@ -287,7 +291,7 @@ fn what_only_reads_a_folder_needs_no_right_to_write_there() {
     assert!(!Path::new(&data).join("lock").exists(), "a lock was left");
 }
 
-/// What is read must not change meanwhile.
+/// A folder must not change while it is read.
 #[test]
 fn a_folder_in_use_is_not_read() {
     let folder = Folder::new("in use");
@@ -300,8 +304,9 @@ fn a_folder_in_use_is_not_read() {
     end(server);
 }
 
-/// A snapshot of no use once kept all from being copied, though the log behind it was whole: `check --repair` said "it is
-/// too short"; and with the file taken away it copied nothing.
+/// Regression test: an unusable snapshot kept all data from being copied, though the log behind it
+/// was intact: `check --repair` said "it is too short"; and with the file removed it copied
+/// nothing.
 #[test]
 fn a_log_is_saved_whatever_became_of_its_snapshot() {
     let folder = Folder::new("cut snapshot");
@@ -341,7 +346,8 @@ fn a_log_is_saved_whatever_became_of_its_snapshot() {
     }
 }
 
-/// With the newest files of its log gone, a server once started as if nothing had been in them.
+/// Regression test: with the newest files of its log gone, a server started as if they had been
+/// empty.
 #[test]
 fn a_log_that_misses_a_file_is_refused() {
     let folder = Folder::new("missing");

@@ -1,4 +1,4 @@
-//! The program itself: how it starts, what it says when it cannot, how signals end it, and what it tells the
+//! Tests of the program: its start, its start errors, its end by signals, and its messages to the
 //! service manager.
 
 mod files;
@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
 
-/// The program, without the settings of whoever runs the tests.
+/// The program, without settings from the environment of the tests.
 fn hotring(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotring"));
     for (name, _) in std::env::vars_os() {
@@ -62,12 +62,12 @@ impl Drop for Folder {
     }
 }
 
-/// A server on a port of its own, whose log is JSON.
+/// A server on its own port, with a server log in JSON.
 struct Server {
     process: Child,
     log: BufReader<std::process::ChildStderr>,
     address: String,
-    /// What it said before it listened.
+    /// The lines that it wrote before it listened.
     told: String,
 }
 
@@ -98,7 +98,7 @@ impl Server {
         kill_process(pid, signal).expect("it is our child");
     }
 
-    /// Its status, and the rest of its log.
+    /// Its status, and the rest of its server log.
     fn end(&mut self) -> (ExitStatus, String) {
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();
@@ -108,7 +108,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has ended, if the test has not failed.
+        // It has ended already unless the test has failed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -151,7 +151,7 @@ fn sigterm_answers_what_has_arrived_and_ends_with_0() {
     assert!(log.contains("SIGTERM: finishing what has arrived"), "{log}");
 }
 
-/// Where a thread was stuck, SIGTERM waited for it for ever.
+/// Regression test: SIGTERM waited for ever for a stuck thread.
 #[test]
 fn sigterm_ends_a_server_with_a_stuck_thread() {
     let folder = Folder::new("deadline");
@@ -226,7 +226,7 @@ fn sources_of_settings_are_read_in_their_order() {
     assert_eq!(say(&mut stream, "CONFIG REWRITE"), "+OK");
     let text = std::fs::read_to_string(&toml).unwrap();
     let expected =
-        // What other sources have set stays theirs.
+        // Settings from other sources stay there.
         "port = 0 # any\ntimeout = 9\nrequest-timeout = 2\n";
     let lines = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
@@ -236,7 +236,7 @@ fn sources_of_settings_are_read_in_their_order() {
     assert_eq!(lines(&text), lines(expected));
     server.signal(Signal::TERM);
     assert!(server.end().0.success());
-    // Without a file there is nothing to write.
+    // Without a file there is nothing to rewrite.
     let mut server = Server::start(&mut hotring(&["serve", "--port", "0"]));
     let reply = say(&mut server.connect(), "CONFIG REWRITE");
     assert_eq!(reply, "-ERR The server is running without a config file");
@@ -244,7 +244,7 @@ fn sources_of_settings_are_read_in_their_order() {
     assert!(server.end().0.success());
 }
 
-/// A new terminal: the side of the person, and that of the program.
+/// A new terminal: the user's side and the program's side.
 fn terminal() -> (OwnedFd, OwnedFd) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
@@ -254,7 +254,7 @@ fn terminal() -> (OwnedFd, OwnedFd) {
     (ours, theirs)
 }
 
-/// It was once left so that what is typed next does not show.
+/// Regression test: the terminal was left without echo.
 #[test]
 fn a_lost_connection_leaves_the_terminal_as_it_was() {
     let mut server = Server::start(&mut hotring(&["serve", "--port", "0"]));
@@ -266,7 +266,7 @@ fn a_lost_connection_leaves_the_terminal_as_it_was() {
     top.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap());
     let mut top = top.stderr(Stdio::piped()).spawn().unwrap();
     let mut seen = std::fs::File::from(ours.try_clone().unwrap());
-    // Ends with the last of the other side, or with the test.
+    // Ends when the other side is closed, or with the test.
     std::thread::spawn(move || std::io::copy(&mut seen, &mut std::io::sink()));
     while modes().contains(LocalModes::ICANON) {
         assert!(top.try_wait().unwrap().is_none(), "it has ended before it waited for a key");
@@ -293,7 +293,8 @@ fn a_server_that_asks_for_a_password_lives() {
     assert!(server.end().0.success());
 }
 
-/// The greeting and the word to systemd were once given twice, the first time before signals were listened to.
+/// Regression test: the greeting and the message to systemd were sent twice, the first time before
+/// signals were handled.
 #[test]
 fn it_says_once_that_it_is_there() {
     let mut server = Server::start(&mut hotring(&["serve", "--port", "0"]));
@@ -303,7 +304,7 @@ fn it_says_once_that_it_is_there() {
     assert!(!log.contains("accepting connections"), "{log}");
 }
 
-/// Nothing said so once: neither that data was not kept, nor that what was there was not read.
+/// Regression test: no line said that data was not kept, or that existing data was not read.
 #[test]
 fn a_start_says_what_becomes_of_the_data() {
     let folder = Folder::new("data");
@@ -356,7 +357,7 @@ fn what_is_no_setting_stops_the_start() {
     assert!(stderr(&wrong).contains("--maxclients"), "{}", stderr(&wrong));
 }
 
-/// The addresses of TLS were once left out.
+/// Regression test: TLS addresses were left out.
 #[test]
 fn who_listens_for_others_is_told_that_they_are_refused() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../hotring-server/tests/it/certificates");
@@ -380,7 +381,7 @@ fn the_small_programs_ask_a_server() {
     assert_eq!(ping.stdout, b"PONG\n");
     let mut stream = server.connect();
     say(&mut stream, "CLIENT SETNAME worker");
-    // Keys are noted in one of 511 runs of requests or more often, and shown when they were met twice.
+    // At least one in 511 pipelines is sampled, and keys are shown once they were met twice.
     (0..1_100).for_each(|_| drop(say(&mut stream, "GET hot:key")));
     let top = output(&mut hotring(&["top", "--once", "--address", &address]));
     let text = String::from_utf8_lossy(&top.stdout);

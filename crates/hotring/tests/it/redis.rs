@@ -1,5 +1,5 @@
-//! `export` and `import` with a real Redis: its RDB files, and itself as a server. Without a `redis-server` of version 7
-//! they say so and do nothing.
+//! Tests of `export` and `import` with a real Redis: its RDB files, and a running server. Without a
+//! `redis-server` of version 7 they print so and do nothing.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::transfer::{ask, code, end, fill, import, serve, values};
 use crate::{Folder, hotring, output, stderr};
 
-/// A Redis that ends with the test.
+/// A Redis process, killed on drop.
 struct Redis {
     process: Child,
     address: String,
@@ -23,7 +23,7 @@ impl Redis {
             eprintln!("skipped: there is no redis-server of version 7");
             return None;
         }
-        // Bound and let go again: the port is most likely still free a moment later.
+        // Bound and released: the port is most likely still free a moment later.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let process = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
@@ -56,7 +56,7 @@ impl Drop for Redis {
     }
 }
 
-/// Values in all the forms that Redis has for them, sums and compression on and off.
+/// Values in all of Redis's encodings, with checksums and compression on and off.
 #[test]
 fn a_file_of_redis_is_read() {
     for words in [
@@ -86,7 +86,7 @@ fn a_file_of_redis_is_read() {
         );
         let theirs = values(&mut redis.connect());
         assert!(values(&mut server.connect()) == theirs, "they differ");
-        // What hotring does not have.
+        // Types that hotring lacks.
         ask(&mut stream, &[b"RPUSH", b"a list", b"1"]);
         ask(&mut stream, &[b"ZADD", b"a set", b"1.5", b"m", b"inf", b"n"]);
         ask(&mut stream, &[b"XADD", b"a stream", b"*", b"f", b"v"]);
@@ -123,7 +123,7 @@ fn redis_is_a_server_too() {
     ask(&mut redis.connect(), &[b"RPUSH", b"a list", b"1"]);
     let done = run("export", &redis.address, &["--format", "json"]);
     assert_eq!(code(&done), Some(1), "{}", stderr(&done));
-    assert!(stderr(&done).contains("a list: it is a list, which cannot be exported"));
+    assert!(stderr(&done).contains("a list: its type, a list, cannot be exported"));
     let done = run("import", &other.address, &[]);
     assert_eq!(code(&done), Some(0), "{}", stderr(&done));
     assert!(values(&mut other.connect()) == values(&mut server.connect()), "they differ");

@@ -1,4 +1,5 @@
-//! `export` and `import` through real servers: what comes out of one is in the other.
+//! Tests of `export` and `import` through real servers: everything exported from one must be in the
+//! other.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::{Folder, Server, hotring, output, stderr};
 
-/// A request that may hold anything.
+/// A request with arbitrary bytes.
 fn request(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -20,7 +21,7 @@ fn request(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Sends it and returns the first line of the reply, or the string that the reply is.
+/// Sends it and returns the first line of the reply, or the string in it.
 pub fn ask(stream: &mut BufReader<TcpStream>, words: &[&[u8]]) -> Vec<u8> {
     stream.get_mut().write_all(&request(words)).unwrap();
     let mut line = String::new();
@@ -50,12 +51,13 @@ pub fn end(mut server: Server) {
     assert!(server.end().0.success());
 }
 
-/// All bytes, in an order of their own.
+/// All bytes, shuffled.
 fn bytes() -> Vec<u8> {
     (0..=255u8).rev().chain(*b"\r\n*3\r\n").collect()
 }
 
-/// Values of each kind, with expiries and without, and keys of any bytes; pins, if the server knows them.
+/// Values of each type, with and without expiry time, and keys of any bytes; pins, if the server
+/// knows them.
 pub fn fill(stream: &mut BufReader<TcpStream>, pins: bool) {
     let at = (now() + 3_600_000).to_string();
     let (odd, at) = (bytes(), at.as_bytes());
@@ -87,7 +89,7 @@ pub fn fill(stream: &mut BufReader<TcpStream>, pins: bool) {
     std::thread::sleep(std::time::Duration::from_millis(5));
 }
 
-/// Keys that `fill` leaves, but for the one that has gone.
+/// Keys that `fill` leaves, without the expired one.
 const FILLED: usize = 12;
 
 /// The strings of an array.
@@ -104,7 +106,7 @@ fn list(stream: &mut BufReader<TcpStream>, words: &[&[u8]]) -> Vec<Vec<u8>> {
     (0..count[1..].parse::<usize>().unwrap()).map(string).collect()
 }
 
-/// All that a server has, byte for byte: key, DUMP, expiry.
+/// All data of a server, byte for byte: key, DUMP, expiry time.
 fn content(server: &Server) -> Vec<[Vec<u8>; 3]> {
     let stream = &mut server.connect();
     let mut keys = list(stream, &[b"KEYS", b"*"]);
@@ -117,10 +119,10 @@ fn content(server: &Server) -> Vec<[Vec<u8>; 3]> {
     keys.into_iter().map(value).collect()
 }
 
-/// A key, its expiry, and its value or its sorted fields and their values.
+/// A key, its expiry time, and its value or its sorted fields and values.
 pub type Held = (Vec<u8>, Vec<u8>, Vec<Vec<u8>>);
 
-/// Strings and hashes that a server has, whichever it is.
+/// The strings and hashes of any server.
 pub fn values(stream: &mut BufReader<TcpStream>) -> Vec<Held> {
     let mut keys = list(stream, &[b"KEYS", b"*"]);
     keys.sort();
@@ -171,7 +173,7 @@ fn an_export_makes_another_server_the_same() {
     let (ours, theirs) = (content(&server), content(&other));
     assert_eq!(ours.len(), FILLED);
     assert!(ours == theirs, "they differ");
-    // It has its name and no other.
+    // It has its final name and no other.
     assert_eq!(folder.0.read_dir().unwrap().count(), 1);
     end(server);
     end(other);
@@ -341,21 +343,21 @@ fn what_the_server_refuses_is_named() {
     assert_eq!(told.matches("long key ").count(), 10, "{told}");
     assert!(told.contains("and 590 more keys failed") && told.contains("1 keys"), "{told}");
     assert_eq!(ask(&mut stream, &[b"GET", b"short"]), b"v");
-    // Whether more about the last key would have followed is not known.
+    // Whether more commands for the last key would have followed is unknown.
     let text = "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$3\r\nnew\r\nset last v\r\n*3\r\n$3\r\nSET\r\n";
     let done = import(&server, &[&folder.file("cut.resp", text)]);
     assert_eq!(code(&done), Some(2));
     let told = stderr(&done);
-    assert!(told.contains("cut.resp: byte 41: the command that begins here is cut off"), "{told}");
+    assert!(told.contains("cut.resp: byte 41: the file ends within this command"), "{told}");
     assert_eq!(ask(&mut stream, &[b"GET", b"a"]), b"new");
     assert_eq!(ask(&mut stream, &[b"EXISTS", b"last"]), b":0");
     let other = import(&server, &[&folder.file("other", "hello")]);
     assert_eq!(code(&other), Some(2));
-    assert!(stderr(&other).contains("byte 0: no format that is known"), "{}", stderr(&other));
+    assert!(stderr(&other).contains("byte 0: unknown file format"), "{}", stderr(&other));
     end(server);
 }
 
-/// All files of a folder with what is in them.
+/// All files of a folder with their contents.
 fn files(folder: &std::path::Path) -> Vec<(String, Vec<u8>)> {
     let entries = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> =
@@ -404,7 +406,7 @@ fn a_folder_has_what_its_server_had() {
         assert_eq!(lines(&from_folder(&["--match", "user:*", "-"])).len(), 1);
         assert!(files(&folder.0) == before, "the folder is changed");
     }
-    // Damage before the end is no crash.
+    // Damage before the end does not count as a crash.
     let all = files(&folder.0);
     let (name, mut bytes) = all.into_iter().find(|(name, _)| name.ends_with(".hrs")).unwrap();
     bytes[100] ^= 1;
