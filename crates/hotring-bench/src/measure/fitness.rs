@@ -132,14 +132,14 @@ fn ratio(
 /// wherever it is called.
 #[inline(never)]
 fn bare(cells: &[[u64; 2]], ops: &[Op]) -> u64 {
-    ops.iter().fold(0, |sum, op| sum ^ cells[op.key() as usize][1])
+    ops.iter().fold(0, |sum, op| sum ^ cells[op.read_key() as usize][1])
 }
 
 /// The same over a chained hash.
 #[inline(never)]
 fn bare_chain(chain: &Chain, ops: &[Op]) -> u64 {
     let chain = chain.view();
-    ops.iter().fold(0, |sum, op| sum ^ chain.find(op.key()).unwrap_or_default())
+    ops.iter().fold(0, |sum, op| sum ^ chain.find(op.read_key()).unwrap_or_default())
 }
 
 /// A plain chained hash of one thread, one key a bucket on average.

@@ -2,9 +2,14 @@
 
 use anyhow::{Result, ensure};
 
+use super::rounds;
 use crate::machine::{memory_available, resident};
 use crate::report;
 use crate::targets::{Plan, Target};
+use crate::workload::operations::{Kind, Op};
+
+/// Keys that are looked up after a load, at most.
+const CHECKED_MAX: u64 = 1 << 16;
 
 /// A target, loaded, with what it took.
 pub struct Loaded {
@@ -28,6 +33,7 @@ impl Loaded {
         target.load(keys, &bar);
         let grown = resident()?.saturating_sub(before);
         bar.finish_and_clear();
+        check_answers(&*target, keys)?;
         let per_key = |bytes: u64| bytes as f64 / keys as f64;
         let index_bytes_per_key = target.index_bytes().map(per_key);
         Ok(Loaded {
@@ -44,6 +50,16 @@ impl Loaded {
         check_memory(plans, keys, streams, memory_available()?)?;
         plans.iter().map(|plan| Self::new(plan, keys)).collect()
     }
+}
+
+/// Looks some keys up and compares each value with its key. Measured loops compare sums alone, which two swapped values
+/// would leave as they are.
+fn check_answers(target: &dyn Target, keys: u64) -> Result<()> {
+    let step = keys.div_ceil(CHECKED_MAX).max(1);
+    let key = |number| Op::new(Kind::Read, target.keys().key(number));
+    let ops: Vec<Op> = (0..keys).step_by(step as usize).map(key).collect();
+    let tally = target.worker().time(&ops, &mut |_| {});
+    rounds::check(target, &tally, true)
 }
 
 fn check_memory(plans: &[Plan], keys: u64, streams: u64, available: u64) -> Result<()> {
@@ -66,7 +82,38 @@ fn check_memory(plans: &[Plan], keys: u64, streams: u64, available: u64) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::targets::TargetName;
+    use crate::targets::{Engine, Session, TargetName, named};
+    use crate::workload::operations::Keys;
+
+    /// It has every key, with the value of its neighbour: all values together are right.
+    struct Swapped(Vec<u64>);
+
+    impl Engine for Swapped {
+        type Session<'a> = &'a Swapped;
+
+        fn session(&self) -> Self::Session<'_> {
+            self
+        }
+    }
+
+    impl Session for &Swapped {
+        fn get(&mut self, key: u64) -> Option<u64> {
+            let at = self.0.iter().position(|other| *other == key)?;
+            Some(self.0[at ^ 1])
+        }
+
+        fn put(&mut self, _: u64, _: u64) {}
+
+        fn remove(&mut self, _: u64) {}
+    }
+
+    #[test]
+    fn swapped_values_are_noticed() {
+        let keys = (0..8).map(|number| Keys::Scattered.key(number)).collect();
+        let target = named("swapped", Swapped(keys));
+        let error = check_answers(&*target, 8).unwrap_err().to_string();
+        assert!(error.contains("8 reads with a wrong answer"), "{error}");
+    }
 
     #[test]
     fn what_is_missing_is_said() {
