@@ -312,6 +312,19 @@ impl GateSession {
         Reading(Some(&self.record.reading.0))
     }
 
+    /// Starts a read of a key, for who has other work; None if another session holds it.
+    pub(crate) fn read_unless_held(&mut self, hash: u64) -> Option<Reading<'_>> {
+        if self.held.is_some() {
+            return Some(self.read(hash));
+        }
+        // Looked at with the announcement in place.
+        if !self.announce_read(1 << stripe_of(hash)) && self.gate.is_key_held(hash) {
+            self.withdraw_read();
+            return None;
+        }
+        Some(Reading(Some(&self.record.reading.0)))
+    }
+
     /// Starts a read of any keys, once no other session holds one.
     pub(crate) fn read_all(&mut self) -> Reading<'_> {
         if self.held.is_some() {
@@ -398,6 +411,23 @@ impl GateSession {
             self.wait_to_write(hash, even);
         }
         Writing(Some((&self.record.writes.0[stripe], even + 1)))
+    }
+
+    /// Starts a write of one key, for who has other work; None if another session holds it.
+    pub(crate) fn write_unless_held(&mut self, hash: u64) -> Option<Writing<'_>> {
+        if self.held.is_some() {
+            return Some(self.write(hash));
+        }
+        let stripe = stripe_of(hash);
+        let counter = &self.record.writes.0[stripe];
+        // ORDERING: Relaxed, only this session writes it.
+        let even = counter.load(Relaxed);
+        if !self.announce_write(stripe, even) && self.gate.is_key_held(hash) {
+            // ORDERING: Relaxed, as in `wait_to_write`.
+            counter.store(even, Relaxed);
+            return None;
+        }
+        Some(Writing(Some((counter, even + 1))))
     }
 
     /// True if nothing of the stripe is held, and every holder that comes sees this write.

@@ -239,8 +239,10 @@ fn who_waits_sleeps_until_it_is_woken() {
             while !read.load(Relaxed) && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            assert_eq!(read.load(Relaxed), is_woken);
+            let has_read = read.load(Relaxed);
+            // Before the test can fail: the scope waits for the thread.
             waiter.thread().unpark();
+            assert_eq!(has_read, is_woken);
         });
     }
 }

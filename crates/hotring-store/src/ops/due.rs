@@ -93,13 +93,12 @@ impl Session {
             let mut is_removed = false;
             if let Some(key) = key {
                 let hash = self.gate_hash(&key);
-                if self.gate.is_held_by_others(hash) {
+                // As a write, so that no exclusive closure loses a key in the middle.
+                let Some(_writing) = self.gate.write_unless_held(hash) else {
                     // Other keys are not to wait for a script that holds this one.
                     wheels.enter_again(taken, now + 1, now);
                     return removed;
-                }
-                // As a write, so that no exclusive closure loses a key in the middle.
-                let _writing = self.gate.write(hash);
+                };
                 let mut expired = wheels.expired.lock();
                 match remove_expired(&mut self.index, &key, now) {
                     Some(at) if at <= now => {

@@ -86,12 +86,15 @@ impl Session {
         if !watch.ends_with_the_key() {
             return Watched::Waiting { until: None };
         }
-        if self.held_by(watch.key()).is_some() {
-            // Who looks does not wait: the session that holds the key may be of its own thread.
-            return Watched::Waiting { until: Some(now + HELD_PAUSE_MS) };
-        }
         let damages = self.index.damages();
-        match self.expiry(watch.key(), now) {
+        let hash = self.gate_hash(watch.key());
+        let Some(reading) = self.gate.read_unless_held(hash) else {
+            // Who looks does not wait: its thread has other connections to serve, the holder's among them.
+            return Watched::Waiting { until: Some(now + HELD_PAUSE_MS) };
+        };
+        let expiry = self.index.peek(watch.key(), now, |entry| entry.expire_at);
+        drop(reading);
+        match expiry {
             Some(until) => Watched::Waiting { until },
             None if self.index.damages() != damages => {
                 // Not for who looks: whoever reads the key learns of it. To repair it is a write.

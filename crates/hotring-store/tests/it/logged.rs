@@ -253,3 +253,60 @@ fn what_a_later_record_keeps_alive_is_not_dropped() {
     assert!(there(b"later", NOW + 4_999) && there(b"never", NOW + 4_999));
     assert!(!there(b"ended", NOW + 100) && !there(b"later", NOW + 5_000));
 }
+
+/// How each write of [`a_record_has_its_place_after_its_write`] is made.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Set,
+    SetUntil,
+    Incr,
+    Exclusive,
+    /// A `set`, and its removal as the next write.
+    SetAndRemove,
+}
+
+/// The write with this number, the first is 1.
+fn nth_write(session: &mut Session, by: By, n: u64) {
+    let set = |session: &mut Session, value: u64, expiry| {
+        let options = SetOptions { expiry, ..SetOptions::default() };
+        session.set(b"key", value.to_string().as_bytes(), options, NOW).expect("room");
+    };
+    match by {
+        By::Set => set(session, n, SetExpiry::Clear),
+        By::SetUntil => set(session, n, SetExpiry::At(NOW + 1000 + n % 7)),
+        By::Incr => _ = session.incr_by(b"key", 1, NOW),
+        By::Exclusive => session.exclusive(&[b"key"], |session| set(session, n, SetExpiry::Clear)),
+        By::SetAndRemove if n % 2 == 1 => set(session, n, SetExpiry::Clear),
+        By::SetAndRemove => _ = session.remove(b"key", NOW),
+    }
+}
+
+/// Who asks how far the log has got, and looks then, sees what all records up to there have done: a snapshot would miss
+/// it otherwise, as the log is read from there on only.
+#[test]
+fn a_record_has_its_place_after_its_write() {
+    const WRITES: u64 = 100_000;
+    for by in [By::Set, By::SetUntil, By::Incr, By::Exclusive, By::SetAndRemove] {
+        let logged = Logged::new(Options::default(), Fault::None, &Memory::new());
+        let first = logged.log.handed() + 1;
+        std::thread::scope(|scope| {
+            let mut session = logged.store.session();
+            let writer = scope.spawn(move || {
+                for n in 1..=WRITES {
+                    nth_write(&mut session, by, n);
+                    let at = session.take_logged().expect("it has a record");
+                    assert_eq!(at, first + n - 1, "each has one");
+                }
+            });
+            let mut session = logged.store.session();
+            while !writer.is_finished() {
+                let handed = (logged.log.handed() + 1).saturating_sub(first);
+                let value = session.get(b"key", NOW, |value| value.to_vec());
+                let Some(value) = value else { continue };
+                let done: u64 = String::from_utf8_lossy(&value).parse().expect("a number");
+                assert!(done >= handed, "{by:?}: {handed} records, and {done} writes");
+            }
+        });
+        logged.end();
+    }
+}

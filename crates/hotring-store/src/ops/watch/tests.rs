@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
 
 use crate::{
     ExpireCondition, Options, Session, SetCondition, SetExpiry, SetOptions, Store, StoreError,
@@ -281,4 +282,56 @@ fn watches_are_counted_limited_and_end_when_they_are_dropped() {
     store.set_watches_max(9);
     assert!(s.watch(b"ten bytes.", None, Waker::noop().clone(), NOW).is_err());
     assert_eq!(store.stats().watches, 0, "an error takes no place");
+}
+
+/// Counts waits, and does not wait.
+struct Counted(Arc<AtomicUsize>);
+
+impl crate::Wait for Counted {
+    fn is_beside(&self) -> bool {
+        true
+    }
+
+    fn waker(&mut self) -> Waker {
+        self.0.fetch_add(1, Relaxed);
+        Waker::noop().clone()
+    }
+
+    fn wait(&mut self) {}
+}
+
+/// Who looks, makes room or removes what has expired has other work than this key, and never waits for its holder:
+/// not for one that comes while it looks, either.
+#[test]
+fn who_has_other_work_never_waits_for_a_holder() {
+    type Work = fn(&mut Session, &Watch);
+    let works: [(&str, Work, Operation); 2] = [
+        // A write would end the wait.
+        ("look", |s, watch| _ = s.look(watch, NOW), |_| ()),
+        (
+            "expire_due",
+            |s, _| _ = s.expire_due(NOW + 1, 10, |_, _| ()),
+            |holder| set_until(holder, b"k", NOW + 1),
+        ),
+    ];
+    for (name, work, change) in works {
+        let store = Store::new(Options::default()).unwrap();
+        let (mut holder, mut s) = (store.session(), store.session());
+        set_until(&mut s, b"k", NOW + 10);
+        let watch = s.watch(b"k", None, Waker::noop().clone(), NOW).unwrap();
+        let waits = Arc::new(AtomicUsize::new(0));
+        s.set_wait(Box::new(Counted(waits.clone())));
+        let end = Instant::now() + Duration::from_millis(300);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while Instant::now() < end {
+                    holder.exclusive(&[b"k"], change);
+                }
+            });
+            while Instant::now() < end {
+                work(&mut s, &watch);
+            }
+        });
+        assert_eq!(waits.load(Relaxed), 0, "{name}");
+    }
 }
