@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use hotring_protocol::{RedisCommand, commands, redis_commands, specs};
+use hotring_commands::table::{RedisCommand, commands, redis_commands, specs};
 use hotring_server::{Change, Counterpart, counterpart};
 
 const PAGE: &str = "../docs/compatibility.md";

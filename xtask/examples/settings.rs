@@ -1,7 +1,7 @@
 //! Prints the page of documentation with all settings of the server; with `--file`, a configuration
 //! file with all of them.
 
-use hotring_server::{Change, Setting, settings, toml_value};
+use hotring_server::{Change, Setting, is_for_research, settings, toml_value};
 
 const HEAD: &str = "\
 # Configuration
@@ -41,6 +41,19 @@ have; another value is refused, because what it asks for is not there.
 | --- | --- | --- |
 ";
 
+const TABLE: &str = "\
+| name | value | default | changeable | what it does |
+| --- | --- | --- | --- | --- |
+";
+
+const RESEARCH: &str = "
+## Research engines
+
+A server in production needs none of these. They choose another engine than the default, or tune the
+default as a paper does; [engines](engines/README.md) compares them.
+
+";
+
 const FILE_HEAD: &str = "\
 # Settings for `hotring serve --config`: each of them with its default. Take the # away from those that are to
 # have another value. Written by `cargo xtask docs` from the server's table of settings.
@@ -52,21 +65,31 @@ fn main() {
 
 fn file() {
     print!("{FILE_HEAD}");
-    for setting in settings().filter(|s| s.change != Change::Fixed) {
-        println!("\n# {} ({})", setting.help, setting.placeholder);
-        println!("#{} = {}", setting.name, toml_value(&setting.default_text()));
-    }
+    settings().filter(|s| is_usual(s)).for_each(line);
+    print!("\n# Research engines: a server in production needs none of these.\n");
+    settings().filter(|s| is_for_research(s)).for_each(line);
+}
+
+fn line(setting: &Setting) {
+    println!("\n# {} ({})", setting.help, setting.placeholder);
+    println!("#{} = {}", setting.name, toml_value(&setting.default_text()));
+}
+
+/// Neither fixed nor for research.
+fn is_usual(setting: &Setting) -> bool {
+    setting.change != Change::Fixed && !is_for_research(setting)
 }
 
 fn page() {
     print!("{HEAD}");
-    print!("\n## Settings\n\n| name | value | default | changeable | what it does |\n");
-    println!("| --- | --- | --- | --- | --- |");
-    settings().filter(|s| s.change != Change::Fixed).for_each(row);
+    print!("\n## Settings\n\n{TABLE}");
+    settings().filter(|s| is_usual(s)).for_each(row);
     print!("{FIXED}");
     for setting in settings().filter(|s| s.change == Change::Fixed) {
         println!("| `{}` | {} | {} |", setting.name, code(&setting.default_text()), setting.help);
     }
+    print!("{RESEARCH}{TABLE}");
+    settings().filter(|s| is_for_research(s)).for_each(row);
 }
 
 fn row(setting: &Setting) {

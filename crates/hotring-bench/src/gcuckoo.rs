@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use hotring_index::{CuckooCase, CuckooPair};
+use hotring_engines::{CuckooCase, CuckooPair};
 
 use crate::machine::Machine;
 use crate::report::Table;

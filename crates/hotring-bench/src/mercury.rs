@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use hotring_index::{
-    Config, Expander, Growth, Locking, MercuryConfig, MercuryHash, NoLock, OsMutex, TestAndSet, U64,
+use hotring_engines::{
+    Expander, Locking, Mercury, MercuryConfig, MercuryHash, NoLock, OsMutex, TestAndSet,
 };
+use hotring_index::{Config, Growth, U64};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::machine::{self, Machine};
@@ -203,7 +204,7 @@ impl MercuryArgs {
             let expander = scope.spawn(|| {
                 // Beside the workers as long as there is a core for it; else it takes its share.
                 let pinned = if work.threads == 1 { machine::pin(1) } else { Ok(()) };
-                index.maintain(|| stop.load(Ordering::Relaxed));
+                Mercury::maintain(&index, || stop.load(Ordering::Relaxed));
                 pinned
             });
             let before = work.run(&index, &Until::Done(self.ops));
@@ -224,7 +225,7 @@ impl MercuryArgs {
             });
             let after = work.run(&index, &Until::Done(self.ops));
             stop.store(true, Ordering::Relaxed);
-            index.wake_maintenance();
+            Mercury::wake(&index);
             expander.join().expect("the expander panicked")?;
             Ok(([before?, during?, after?], elapsed))
         })
@@ -267,7 +268,7 @@ impl MercuryArgs {
         std::thread::scope(|scope| {
             let expander = scope.spawn(|| {
                 let pinned = machine::pin(1);
-                index.maintain(|| stop.load(Ordering::Relaxed));
+                Mercury::maintain(&index, || stop.load(Ordering::Relaxed));
                 pinned
             });
             machine::pin(0)?;
@@ -276,7 +277,7 @@ impl MercuryArgs {
             let inserted = (0..self.keys).filter(|&key| session.insert(key, key)).count() as u64;
             let sample = Sample::of(inserted, start.elapsed(), cpu_time() - cpu);
             stop.store(true, Ordering::Relaxed);
-            index.wake_maintenance();
+            Mercury::wake(&index);
             expander.join().expect("the expander panicked")?;
             ensure!(inserted == self.keys, "{inserted} of {} keys were inserted", self.keys);
             Ok((sample, index.stats().slots))
@@ -296,7 +297,7 @@ impl MercuryArgs {
 }
 
 fn config(expander: Expander) -> Config {
-    Config { mercury: MercuryConfig { expander }, ..Config::default() }
+    Config { engine: MercuryConfig { expander }.into(), ..Config::default() }
 }
 
 /// What threads do in one measurement.

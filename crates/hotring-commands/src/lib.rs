@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(
     missing_docs,
+    rustdoc::private_intra_doc_links,
     clippy::new_without_default,
     clippy::len_without_is_empty,
     reason = "internal to the server: public items are public for hotring-server only"
@@ -19,6 +20,7 @@ pub mod observe;
 pub mod script;
 pub mod settings;
 pub mod state;
+pub mod table;
 
 #[cfg(fuzzing)]
 pub use exec::fuzzing;

@@ -12,9 +12,10 @@
 
 use std::hint::black_box;
 
+use hotring_engines::{Chaining, GCuckoo, Mercury};
 use hotring_index::{
-    Bytes, Chaining, Config, ConfigError, Engine, Expiry, GCuckoo, Growth, Index, Key, Mercury,
-    NewValue, Ring, Session, Strategy, U64, Value,
+    Bytes, Config, ConfigError, Engine, Expiry, Growth, Index, Key, NewValue, Ring, Session,
+    Strategy, U64, Value,
 };
 
 /// Operations of one case; a multiple of `BATCH`.

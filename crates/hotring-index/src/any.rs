@@ -1,137 +1,134 @@
-//! An index whose engine is chosen when it is built, not when the program is compiled.
+//! The index that a store has: HotRing, or an engine that its caller brings.
 //!
-//! One predictable branch an operation is what it costs. A program that needs one engine only
-//! names it in a type: [`HotRing`](crate::HotRing), for example.
+//! HotRing is compiled into the caller's code. Every other engine is reached through one type
+//! ([`ErasedIndex`]), so that a further engine costs the caller no copy of its code. One predictable
+//! branch an operation is what it costs.
 
 use crate::budget::Refused;
 use crate::bytes::{
     Action, Buffer, Bytes, Damaged, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub,
 };
-use crate::chaining::Chaining;
 use crate::compact::Compacted;
 use crate::config::{Checksum, Config, ConfigError};
-use crate::gcuckoo::GCuckoo;
+use crate::engine::Engine;
+use crate::erased::{ErasedIndex, ErasedSession, Maintain, index_operations, session_operations};
 use crate::index::Index;
 use crate::limit::Stalled;
-use crate::mercury::{Mercury, OsMutex, TestAndSet};
 use crate::ring::Ring;
 use crate::session::Session;
 use crate::stats::Stats;
+use crate::sync::Arc;
 
-/// Defines the choice, the index and the session from one list of engines, and `each!`, which runs
-/// the same code for whichever it is.
-macro_rules! engines {
-    ($($(#[$doc:meta])* $name:ident: $engine:ty, $text:literal;)+) => {
-        /// Which engine an [`AnyIndex`] has.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-        #[non_exhaustive]
-        pub enum EngineChoice {
-            $($(#[$doc])* $name,)+
-        }
+#[derive(Clone)]
+enum Indexes {
+    HotRing(Index<Bytes, Ring<7>>),
+    Erased(Arc<dyn ErasedIndex>),
+}
 
-        impl EngineChoice {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name,)+];
+// The large one is the usual one, and each thread has one.
+#[allow(clippy::large_enum_variant)]
+enum Sessions {
+    HotRing(Session<Bytes, Ring<7>>),
+    Erased(Box<dyn ErasedSession>),
+}
 
-            /// What it is called where one has to tell them all apart.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$name => $text,)+
-                }
-            }
-        }
-
-        impl std::str::FromStr for EngineChoice {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($text => Ok(Self::$name),)+
-                    _ => Err(format!("an engine is one of {}", [$($text),+].join(", "))),
-                }
-            }
-        }
-
-        #[derive(Clone)]
-        enum Indexes {
-            $($name(Index<Bytes, $engine>),)+
-        }
-
-        enum Sessions {
-            $($name(Session<Bytes, $engine>),)+
-        }
-
-        impl Indexes {
-            fn new(choice: EngineChoice, config: Config) -> Result<Self, ConfigError> {
-                Ok(match choice {
-                    $(EngineChoice::$name => Self::$name(Index::new(config)?),)+
-                })
-            }
-
-            fn try_session(&self, name: Option<&str>) -> Result<Sessions, ConfigError> {
-                Ok(match self {
-                    $(Self::$name(index) => Sessions::$name(index.try_session(name)?),)+
-                })
-            }
-        }
-
-        macro_rules! each_index {
-            ($any:expr, $one:ident => $do:expr) => {
-                match $any {
-                    $(Indexes::$name($one) => $do,)+
-                }
-            };
-        }
-
-        macro_rules! each {
-            ($any:expr, $one:ident => $do:expr) => {
-                match $any {
-                    $(Sessions::$name($one) => $do,)+
-                }
-            };
+/// Runs the same code for whichever it is.
+macro_rules! each_index {
+    ($any:expr, $one:ident => $do:expr) => {
+        match $any {
+            Indexes::HotRing($one) => $do,
+            Indexes::Erased($one) => $do,
         }
     };
 }
 
-engines! {
-    /// HotRing with lines of 7 hints.
-    #[default]
-    HotRing: Ring<7>, "hotring";
-    /// HotRing with one movable head, as in the paper; what the strategies Random and Sampling need.
-    HotRingOneHead: Ring<1>, "hotring-one-head";
-    /// Mercury with test-and-set locks.
-    Mercury: Mercury<TestAndSet>, "mercury";
-    /// Mercury with mutexes of the operating system.
-    MercuryMutex: Mercury<OsMutex>, "mercury-mutex";
-    /// Lock-free chains, the baseline of HotRing's paper.
-    Chaining: Chaining, "chaining";
-    /// G-Cuckoo with four slots a bucket.
-    GCuckoo: GCuckoo<4>, "gcuckoo";
-    /// G-Cuckoo with one slot a bucket, as in the paper.
-    GCuckooOneSlot: GCuckoo<1>, "gcuckoo-one-slot";
+macro_rules! each {
+    ($any:expr, $one:ident => $do:expr) => {
+        match $any {
+            Sessions::HotRing($one) => $do,
+            Sessions::Erased($one) => $do,
+        }
+    };
+}
+
+macro_rules! forward_index {
+    ($($(#[$doc:meta])* fn $name:ident($self:ident: $by:ty $(, $arg:ident: $ty:ty)*) $(-> $out:ty)?;)+) => {
+        $(
+            #[doc = concat!("As [`Index::", stringify!($name), "`].")]
+            $(#[$doc])*
+            pub fn $name($self: $by $(, $arg: $ty)*) $(-> $out)? {
+                each_index!(&$self.index, index => index.$name($($arg),*))
+            }
+        )+
+    };
+}
+
+macro_rules! forward_session {
+    ($($(#[$doc:meta])* fn $name:ident($self:ident: $by:ty $(, $arg:ident: $ty:ty)*) $(-> $out:ty)?;)+) => {
+        $(
+            #[doc = concat!("As [`Session::", stringify!($name), "`].")]
+            $(#[$doc])*
+            #[inline(always)]
+            pub fn $name($self: $by $(, $arg: $ty)*) $(-> $out)? {
+                let Self { sessions, .. } = $self;
+                each!(sessions, session => session.$name($($arg),*))
+            }
+        )+
+    };
 }
 
 /// An index of byte strings with any of the engines. Cloning gives another handle to the same index.
 #[derive(Clone)]
 pub struct AnyIndex {
-    choice: EngineChoice,
+    name: &'static str,
     verifies: bool,
     index: Indexes,
+    maintenance: Option<Arc<dyn Maintain>>,
 }
 
 impl AnyIndex {
-    /// An empty index.
+    /// An empty HotRing with lines of 7 hints.
     ///
     /// # Errors
-    /// Settings that do not go together, or with this engine; or no address space for the table.
-    pub fn new(choice: EngineChoice, config: Config) -> Result<Self, ConfigError> {
+    /// Settings that do not go together; or no address space for the table.
+    pub fn hotring(config: Config) -> Result<Self, ConfigError> {
         let verifies = config.checksum == Checksum::Verify;
-        Ok(Self { choice, verifies, index: Indexes::new(choice, config)? })
+        let index = Indexes::HotRing(Index::new(config)?);
+        Ok(Self { name: Ring::<7>::NAME, verifies, index, maintenance: None })
     }
 
-    /// Which engine it has.
-    pub fn choice(&self) -> EngineChoice {
-        self.choice
+    /// An index with an engine of the caller's, and what it is called.
+    pub fn erased<E: Engine>(name: &'static str, index: Index<Bytes, E>) -> Self {
+        let verifies = index.shared.config.checksum == Checksum::Verify;
+        Self { name, verifies, index: Indexes::Erased(Arc::new(index)), maintenance: None }
+    }
+
+    /// The same index with work for [`AnyIndex::maintain`].
+    #[must_use]
+    pub fn with_maintenance(self, maintenance: Arc<dyn Maintain>) -> Self {
+        Self { maintenance: Some(maintenance), ..self }
+    }
+
+    /// Does work of the engine's that no operation should have to do, on the calling thread, until
+    /// `stop` says so. Sleeps while there is none: after a change of what `stop` says call
+    /// [`AnyIndex::wake_maintenance`]. Returns at once where the engine leaves no such work to a thread,
+    /// and where another thread is at it.
+    pub fn maintain(&self, stop: impl Fn() -> bool) {
+        if let Some(maintenance) = &self.maintenance {
+            maintenance.run(&stop);
+        }
+    }
+
+    /// Lets the thread in [`AnyIndex::maintain`] ask again whether it is to stop.
+    pub fn wake_maintenance(&self) {
+        if let Some(maintenance) = &self.maintenance {
+            maintenance.wake();
+        }
+    }
+
+    /// What its engine is called.
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 
     /// As [`Index::try_session`].
@@ -139,82 +136,11 @@ impl AnyIndex {
     /// # Errors
     /// An engine without locks serves one session at a time, and there is one.
     pub fn try_session(&self, name: Option<&str>) -> Result<AnySession, ConfigError> {
-        let sessions = self.index.try_session(name)?;
+        let sessions = match &self.index {
+            Indexes::HotRing(index) => Sessions::HotRing(index.try_session(name)?),
+            Indexes::Erased(index) => Sessions::Erased(index.try_session(name)?),
+        };
         Ok(AnySession { sessions, verifies: self.verifies })
-    }
-
-    /// As [`Index::stalled`].
-    pub fn stalled(&self) -> Option<Stalled> {
-        each_index!(&self.index, index => index.stalled())
-    }
-
-    /// As [`Index::maintain`].
-    pub fn maintain(&self, stop: impl Fn() -> bool) {
-        each_index!(&self.index, index => index.maintain(stop));
-    }
-
-    /// As [`Index::wake_maintenance`].
-    pub fn wake_maintenance(&self) {
-        each_index!(&self.index, index => index.wake_maintenance());
-    }
-
-    /// As [`Index::set_limbo_max`].
-    pub fn set_limbo_max(&self, bytes: u64) {
-        each_index!(&self.index, index => index.set_limbo_max(bytes));
-    }
-
-    /// As [`Index::set_memory_max`].
-    pub fn set_memory_max(&self, bytes: u64) {
-        each_index!(&self.index, index => index.set_memory_max(bytes));
-    }
-
-    /// As [`Index::buffer`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn buffer(&self, capacity: usize) -> std::io::Result<Buffer> {
-        each_index!(&self.index, index => index.buffer(capacity))
-    }
-
-    /// As [`Index::set_memory_beside`].
-    pub fn set_memory_beside(&self, bytes: u64) {
-        each_index!(&self.index, index => index.set_memory_beside(bytes));
-    }
-
-    /// As [`Index::set_noting`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn set_noting(&self, noting: Noting) -> Result<(), ConfigError> {
-        each_index!(&self.index, index => index.set_noting(noting))
-    }
-
-    /// As [`Index::can_note`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn can_note(&self, noting: Noting) -> Result<(), ConfigError> {
-        each_index!(&self.index, index => index.can_note(noting))
-    }
-
-    /// As [`Index::set_stamp`].
-    pub fn set_stamp(&self, stamp: u8) {
-        each_index!(&self.index, index => index.set_stamp(stamp));
-    }
-
-    /// As [`Index::stamp`].
-    pub fn stamp(&self) -> Option<u8> {
-        each_index!(&self.index, index => index.stamp())
-    }
-
-    /// As [`Index::tick`].
-    pub fn tick(&self) -> u8 {
-        each_index!(&self.index, index => index.tick())
-    }
-
-    /// As [`Index::len`].
-    pub fn len(&self) -> usize {
-        each_index!(&self.index, index => index.len())
     }
 
     /// As [`Index::is_empty`].
@@ -222,10 +148,18 @@ impl AnyIndex {
         self.len() == 0
     }
 
-    /// As [`Index::stats`].
-    pub fn stats(&self) -> Stats {
-        each_index!(&self.index, index => index.stats())
-    }
+    index_operations!(forward_index);
+}
+
+/// Hands `find` a closure that calls `f` once, and returns what `f` did.
+#[inline(always)]
+fn once<R>(
+    f: impl FnOnce(Entry<'_>) -> R,
+    find: impl FnOnce(&mut dyn FnMut(Entry<'_>)),
+) -> Option<R> {
+    let (mut f, mut result) = (Some(f), None);
+    find(&mut |entry| result = f.take().map(|f| f(entry)));
+    result
 }
 
 /// A thread's access to an [`AnyIndex`]: the operations of [`Session`] on byte strings.
@@ -243,7 +177,10 @@ impl AnySession {
         now: u64,
         f: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
-        each!(&mut self.sessions, session => session.get(key, now, f))
+        match &mut self.sessions {
+            Sessions::HotRing(session) => session.get(key, now, f),
+            Sessions::Erased(session) => once(f, |f| session.get(key.into(), now, f)),
+        }
     }
 
     /// As [`Session::peek`].
@@ -253,7 +190,10 @@ impl AnySession {
         now: u64,
         f: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
-        each!(&mut self.sessions, session => session.peek(key, now, f))
+        match &mut self.sessions {
+            Sessions::HotRing(session) => session.peek(key, now, f),
+            Sessions::Erased(session) => once(f, |f| session.peek(key.into(), now, f)),
+        }
     }
 
     /// As [`Session::peek_marked`].
@@ -263,7 +203,16 @@ impl AnySession {
         now: u64,
         f: impl FnOnce(Entry<'_>, u8) -> R,
     ) -> Option<R> {
-        each!(&mut self.sessions, session => session.peek_marked(key, now, f))
+        match &mut self.sessions {
+            Sessions::HotRing(session) => session.peek_marked(key, now, f),
+            Sessions::Erased(session) => {
+                let (mut f, mut result) = (Some(f), None);
+                session.peek_marked(key.into(), now, &mut |entry, bits| {
+                    result = f.take().map(|f| f(entry, bits));
+                });
+                result
+            }
+        }
     }
 
     /// As [`Session::review`].
@@ -271,25 +220,20 @@ impl AnySession {
         &mut self,
         cursor: u64,
         count: usize,
-        f: impl FnMut(Entry<'_>, Marked) -> (u8, bool),
+        mut f: impl FnMut(Entry<'_>, Marked) -> (u8, bool),
     ) -> u64 {
-        each!(&mut self.sessions, session => session.review(cursor, count, f))
-    }
-
-    /// As [`Session::set_noted`].
-    pub fn set_noted(&mut self, noted: bool) {
-        each!(&mut self.sessions, session => session.set_noted(noted));
-    }
-
-    /// As [`Session::entered`].
-    #[inline]
-    pub fn entered(&mut self) -> usize {
-        each!(&mut self.sessions, session => session.entered())
+        match &mut self.sessions {
+            Sessions::HotRing(session) => session.review(cursor, count, f),
+            Sessions::Erased(session) => session.review(cursor, count, &mut f),
+        }
     }
 
     /// As [`Session::take_entered`].
-    pub fn take_entered(&mut self, f: impl FnMut(u64)) {
-        each!(&mut self.sessions, session => session.take_entered(f));
+    pub fn take_entered(&mut self, mut f: impl FnMut(u64)) {
+        match &mut self.sessions {
+            Sessions::HotRing(session) => session.take_entered(f),
+            Sessions::Erased(session) => session.take_entered(&mut f),
+        }
     }
 
     /// As [`Session::update`].
@@ -298,9 +242,20 @@ impl AnySession {
         &mut self,
         key: impl Into<Key<'k>>,
         now: u64,
-        decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
+        mut decide: impl FnMut(Option<Entry<'_>>) -> (Action<'x>, R),
     ) -> R {
-        each!(&mut self.sessions, session => session.update(key, now, decide))
+        match &mut self.sessions {
+            Sessions::HotRing(session) => session.update(key, now, decide),
+            Sessions::Erased(session) => {
+                let mut result = None;
+                session.update(key.into(), now, &mut |entry| {
+                    let (action, decided) = decide(entry);
+                    result = Some(decided);
+                    action
+                });
+                result.expect("an update decides at least once")
+            }
+        }
     }
 
     /// As [`Session::put`].
@@ -312,42 +267,57 @@ impl AnySession {
         expiry: Expiry,
         now: u64,
     ) -> bool {
-        each!(&mut self.sessions, session => session.put(key, value, expiry, now))
+        each!(&mut self.sessions, session => session.put(key.into(), value, expiry, now))
     }
 
     /// As [`Session::remove`].
     pub fn remove<'k>(&mut self, key: impl Into<Key<'k>>, now: u64) -> bool {
-        each!(&mut self.sessions, session => session.remove(key, now))
+        each!(&mut self.sessions, session => session.remove(key.into(), now))
     }
 
     /// As [`Session::version`].
     pub fn version<'k>(&mut self, key: impl Into<Key<'k>>, now: u64) -> Option<u64> {
-        each!(&mut self.sessions, session => session.version(key, now))
+        each!(&mut self.sessions, session => session.version(key.into(), now))
     }
 
     /// As [`Session::scan`].
-    pub fn scan(&mut self, cursor: u64, count: usize, now: u64, f: impl FnMut(Entry<'_>)) -> u64 {
-        each!(&mut self.sessions, session => session.scan(cursor, count, now, f))
+    pub fn scan(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        now: u64,
+        mut f: impl FnMut(Entry<'_>),
+    ) -> u64 {
+        match &mut self.sessions {
+            Sessions::HotRing(session) => session.scan(cursor, count, now, f),
+            Sessions::Erased(session) => session.scan(cursor, count, now, &mut f),
+        }
     }
 
     /// As [`Session::key_hash`].
     pub fn key_hash<'k>(&self, key: impl Into<Key<'k>>) -> u64 {
-        each!(&self.sessions, session => session.key_hash(key))
-    }
-
-    /// As [`Session::counts`].
-    pub fn counts(&self) -> (u64, u64) {
-        each!(&self.sessions, session => session.counts())
+        each!(&self.sessions, session => session.key_hash(key.into()))
     }
 
     /// As [`Session::with_hash`].
-    pub fn with_hash(&mut self, hash: u64, f: impl FnMut(Entry<'_>)) {
-        each!(&mut self.sessions, session => session.with_hash(hash, f));
+    pub fn with_hash(&mut self, hash: u64, mut f: impl FnMut(Entry<'_>)) {
+        match &mut self.sessions {
+            Sessions::HotRing(session) => session.with_hash(hash, f),
+            Sessions::Erased(session) => session.with_hash(hash, &mut f),
+        }
     }
 
     /// As [`Session::scan_hashes`].
-    pub fn scan_hashes(&mut self, cursor: u64, count: usize, f: impl FnMut(u64, Entry<'_>)) -> u64 {
-        each!(&mut self.sessions, session => session.scan_hashes(cursor, count, f))
+    pub fn scan_hashes(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        mut f: impl FnMut(u64, Entry<'_>),
+    ) -> u64 {
+        match &mut self.sessions {
+            Sessions::HotRing(session) => session.scan_hashes(cursor, count, f),
+            Sessions::Erased(session) => session.scan_hashes(cursor, count, &mut f),
+        }
     }
 
     /// As [`Session::sample`].
@@ -357,27 +327,23 @@ impl AnySession {
         now: u64,
         f: impl FnOnce(Entry<'_>) -> R,
     ) -> Option<R> {
-        each!(&mut self.sessions, session => session.sample(random, now, f))
+        match &mut self.sessions {
+            Sessions::HotRing(session) => session.sample(random, now, f),
+            Sessions::Erased(session) => once(f, |f| session.sample(random, now, f)),
+        }
     }
 
     /// As [`Session::get_many`].
-    pub fn get_many(&mut self, keys: &[&[u8]], now: u64, f: impl FnMut(usize, Option<Entry<'_>>)) {
-        each!(&mut self.sessions, session => session.get_many(keys, now, f));
-    }
-
-    /// As [`Session::prefetch`].
-    pub fn prefetch(&mut self, keys: &mut [Key<'_>]) {
-        each!(&mut self.sessions, session => session.prefetch(keys));
-    }
-
-    /// As [`Session::clear`].
-    pub fn clear(&mut self) {
-        each!(&mut self.sessions, session => session.clear());
-    }
-
-    /// As [`Session::expire_step`].
-    pub fn expire_step(&mut self, budget: usize, now: u64) -> (usize, usize) {
-        each!(&mut self.sessions, session => session.expire_step(budget, now))
+    pub fn get_many(
+        &mut self,
+        keys: &[&[u8]],
+        now: u64,
+        mut f: impl FnMut(usize, Option<Entry<'_>>),
+    ) {
+        match &mut self.sessions {
+            Sessions::HotRing(session) => session.get_many(keys, now, f),
+            Sessions::Erased(session) => session.get_many(keys, now, &mut f),
+        }
     }
 
     /// As [`Session::take_damage`].
@@ -390,16 +356,6 @@ impl AnySession {
         each!(&mut self.sessions, session => session.take_damage())
     }
 
-    /// As [`Session::damages`].
-    pub fn damages(&mut self) -> u64 {
-        each!(&mut self.sessions, session => session.damages())
-    }
-
-    /// As [`Session::scrub_step`].
-    pub fn scrub_step(&mut self, scrub: &mut Scrub, budget: usize) {
-        each!(&mut self.sessions, session => session.scrub_step(scrub, budget));
-    }
-
     /// As [`Session::with_damage`].
     #[doc(hidden)]
     pub fn with_damage<R>(
@@ -409,62 +365,15 @@ impl AnySession {
         bit: usize,
         f: impl FnOnce() -> R,
     ) -> Option<R> {
-        each!(&mut self.sessions, session => session.with_damage(key, part, bit, f))
+        match &mut self.sessions {
+            Sessions::HotRing(session) => session.with_damage(key, part, bit, f),
+            Sessions::Erased(session) => {
+                let (mut f, mut result) = (Some(f), None);
+                session.with_damage(key, part, bit, &mut || result = f.take().map(|f| f()));
+                result
+            }
+        }
     }
 
-    /// As [`Session::admit`].
-    ///
-    /// # Errors
-    /// Who is in the way, and of how much.
-    #[inline(always)]
-    pub fn admit(&mut self) -> Result<(), Refused> {
-        each!(&mut self.sessions, session => session.admit())
-    }
-
-    /// As [`Session::admit_bytes`].
-    ///
-    /// # Errors
-    /// As [`Session::admit`].
-    pub fn admit_bytes(&mut self, bytes: usize) -> Result<(), Refused> {
-        each!(&mut self.sessions, session => session.admit_bytes(bytes))
-    }
-
-    /// As [`Session::is_refusing`].
-    #[inline(always)]
-    pub fn is_refusing(&self) -> bool {
-        each!(&self.sessions, session => session.is_refusing())
-    }
-
-    /// As [`Session::look_for_room`].
-    ///
-    /// # Errors
-    /// As [`Session::admit`].
-    pub fn look_for_room(&mut self, bytes: usize) -> Result<(), Refused> {
-        each!(&mut self.sessions, session => session.look_for_room(bytes))
-    }
-
-    /// As [`Session::compact_step`].
-    pub fn compact_step(&mut self, budget: usize) -> Compacted {
-        each!(&mut self.sessions, session => session.compact_step(budget))
-    }
-
-    /// As [`Session::collect`].
-    pub fn collect(&mut self) {
-        each!(&mut self.sessions, session => session.collect());
-    }
-
-    /// As [`Session::grow`].
-    pub fn grow(&mut self) -> bool {
-        each!(&mut self.sessions, session => session.grow())
-    }
-
-    /// As [`Session::is_small_for`].
-    pub fn is_small_for(&mut self, items: u64) -> bool {
-        each!(&mut self.sessions, session => session.is_small_for(items))
-    }
-
-    /// As [`Session::shrink`].
-    pub fn shrink(&mut self) -> bool {
-        each!(&mut self.sessions, session => session.shrink())
-    }
+    session_operations!(forward_session);
 }

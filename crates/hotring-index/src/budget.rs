@@ -1,7 +1,9 @@
 //! The limit of all memory that grows with data: when writes are refused because it is reached.
 //!
 //! What counts is what items take, those included that wait for readers, the table, and what the owner of
-//! the index says that it uses beside (buffers, for example).
+//! the index says that it uses beside (buffers, for example). What lies free between items does not, as it can be used;
+//! but the owner may say how much of it there may be beyond the limit, and the rest then counts as used
+//! ([`Index::set_memory_spare`](crate::Index::set_memory_spare)).
 //!
 //! A session looks at the sum when it has taken another [`LOOK`] bytes, and puts what it finds beside the
 //! epoch, where [`Session::admit`](crate::Session::admit) looks anyway: operations do not pay for the
@@ -16,6 +18,9 @@ use std::fmt;
 /// Bytes that a session takes between two looks at the sum.
 pub(crate) const LOOK: usize = 16 << 10;
 
+/// The same where much more is held than is used.
+pub(crate) const LOOK_SHORT: usize = 2 << 10;
+
 /// The limit of all memory is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -24,6 +29,8 @@ pub struct Full {
     pub used_bytes: u64,
     /// Of these, bytes of removed items that wait for readers.
     pub limbo_bytes: u64,
+    /// Of these, bytes that lie free between items, as far as they count.
+    pub waste_bytes: u64,
     /// The limit.
     pub max: u64,
 }
@@ -60,11 +67,16 @@ impl std::error::Error for Refused {}
 pub(crate) struct Budget {
     max: TallyU64,
     beside: TallyU64,
+    spare: TallyU64,
 }
 
 impl Budget {
     pub(crate) fn new() -> Self {
-        Self { max: TallyU64::new(u64::MAX), beside: TallyU64::new(0) }
+        Self {
+            max: TallyU64::new(u64::MAX),
+            beside: TallyU64::new(0),
+            spare: TallyU64::new(u64::MAX),
+        }
     }
 
     pub(crate) fn max(&self) -> u64 {
@@ -87,9 +99,35 @@ impl Budget {
         self.beside.store(bytes, Ordering::Relaxed);
     }
 
+    pub(crate) fn set_spare(&self, bytes: u64) {
+        // ORDERING: Relaxed, as in `max`.
+        self.spare.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that count beside those that are used, if so much is held.
+    pub(crate) fn waste(&self, used: u64, held: u64) -> u64 {
+        // ORDERING: Relaxed, as in `max`.
+        let spare = self.spare.load(Ordering::Relaxed);
+        held.saturating_sub(spare).saturating_sub(used)
+    }
+
+    /// Whether more is held than may be used.
+    pub(crate) fn is_tight(&self, held: u64) -> bool {
+        // ORDERING: Relaxed, as in `max`.
+        self.spare.load(Ordering::Relaxed) != u64::MAX && held > self.max()
+    }
+
+    /// Whether so much is held that sessions are to keep nothing for themselves.
+    pub(crate) fn is_short(&self, held: u64) -> bool {
+        // ORDERING: Relaxed, as in `max`.
+        let spare = self.spare.load(Ordering::Relaxed);
+        spare != u64::MAX && held > self.max().saturating_add(spare / 2)
+    }
+
     /// Whether so many bytes are more than may be.
-    pub(crate) fn check(&self, used_bytes: u64, limbo_bytes: u64) -> Result<(), Full> {
-        let max = self.max();
-        if used_bytes > max { Err(Full { used_bytes, limbo_bytes, max }) } else { Ok(()) }
+    pub(crate) fn check(&self, used: u64, limbo_bytes: u64, waste_bytes: u64) -> Result<(), Full> {
+        let (max, used_bytes) = (self.max(), used.saturating_add(waste_bytes));
+        let full = Full { used_bytes, limbo_bytes, waste_bytes, max };
+        if used_bytes > max { Err(full) } else { Ok(()) }
     }
 }

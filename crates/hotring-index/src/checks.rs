@@ -10,7 +10,7 @@ use crate::ring::Ring;
 use crate::ring::search::{Found, Goal};
 use crate::session::{Pinned, Session};
 use crate::sync::{AtomicU64, Ordering};
-use crate::word::{COMPLETE, HINTED, HOT, Hint, Link, MARK, Next, VALID};
+use crate::word::{COMPLETE, HINTED, Hint, Link, MARK, Next};
 use std::collections::HashSet;
 
 /// A wrong variant of one step: what a shortcut, or the papers' text, would have it be. The suites
@@ -20,6 +20,8 @@ pub enum Fault {
     /// The real thing.
     #[default]
     None,
+    /// A wrong variant of an engine of another crate, by its name.
+    Engine(&'static str),
     /// The head is moved without a claim; the deleter clears it and retires at once.
     NaiveHead,
     /// The same, and the mover looks again after the move and undoes it.
@@ -88,54 +90,8 @@ pub enum Fault {
     FreeEarly,
     /// A pin is not ordered before the loads that follow.
     NoPinFence,
-    /// Mercury: a bucket that has moved meanwhile is taken for the one that it was.
-    MovedUnseen,
-    /// Mercury: a bucket is shown to have moved before its items are in the larger table.
-    MovedEarly,
-    /// Mercury: buckets are counted as moved before they are.
-    CountEarly,
-    /// Mercury: the count of moved buckets is published with Relaxed.
-    CountRelaxed,
-    /// Mercury: the state changes without the sessions' locks.
-    NoThreadLocks,
-    /// What leaves a chain is copied without being sealed.
-    ChainUnsealed,
-    /// Its values are copied without being frozen.
-    ChainUnfrozen,
-    /// It is retired when it is marked, and again when it is unlinked.
-    ChainRetires,
-    /// It is marked before the sibling is ready.
-    ChainMarksEarly,
-    /// A miss in a chain is not looked at again although its bucket was split meanwhile.
-    ChainUnnoticed,
-    /// An insert ignores what has come to the head of its chain since its walk.
-    ChainBlindInsert,
-    /// G-Cuckoo: a miss does not look at versions.
-    NoVersions,
-    /// What is on a path of kicks is not compared under the locks.
-    TrustPath,
-    /// Whether the key is present is not asked again under the locks.
-    TrustAbsence,
-    /// A page is split while others change it.
-    SplitUnfrozen,
-    /// A scan copies a page while others change it.
-    TornScan,
     /// An item is moved without being frozen.
     MoveUnfrozen,
-    /// An item is copied without a sign of it in its word.
-    CopyUnannounced,
-    /// The item of a copy that is being written is taken out of its word.
-    CopyTaken,
-    /// An item is copied again after its first copy ended.
-    CopyAgain,
-    /// A reader of a copy does not look at the hint again.
-    CopyUnconfirmed,
-    /// An item is copied without its value being frozen.
-    CopyUnfrozen,
-    /// A copy is ended after the item was marked.
-    CopyOutlives,
-    /// The table shrinks without an end of the copies in slots that go.
-    ShrinkKeepsCopies,
     /// An access is noted by a plain store of the word that was read.
     NoteStored,
     /// A review clears what was noted, and then sets what is to be.
@@ -156,6 +112,11 @@ impl<K: Kind, E: Engine> Session<K, E> {
     /// Makes the next access one that may move a hint.
     pub fn heat_next(&mut self) {
         self.local().countdown = 1;
+    }
+
+    /// Pins the session, to look at an index at rest.
+    pub fn pin_to_look(&mut self) -> Pinned<'_, K, E> {
+        self.pin()
     }
 
     /// Tries to advance the epoch.
@@ -190,7 +151,8 @@ pub trait Checked: Engine {
 
 impl<K: Kind, E: Engine> Index<K, E> {
     /// The addresses of all items that are neither retired nor freed.
-    pub(crate) fn alive(&self) -> impl Iterator<Item = u64> {
+    #[doc(hidden)]
+    pub fn alive(&self) -> impl Iterator<Item = u64> {
         self.shared.arena.blocks().into_iter().filter(|&address| {
             // SAFETY: P: under a checker no block is handed back, and each holds an item.
             unsafe { Item::at(address) }.ghost().is_alive()
@@ -271,33 +233,9 @@ impl<K: Kind, const H: usize> Session<K, Ring<H>> {
 }
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// A copy is of the live item in the hot place.
-    fn check_copy(&self, slot: u64) {
-        if !self.has_copies() {
-            return;
-        }
-        // ORDERING: Acquire, as for readers.
-        let load = |word: &AtomicU64| word.load(Ordering::Acquire);
-        let hint = Hint(load(&self.engine.table.slot(slot).hints[0]));
-        assert!(!hint.is_filled(), "a copy is still being written");
-        if hint.votes() != VALID {
-            return;
-        }
-        let item = self.hinted(hint).expect("a copy is of an item");
-        let word = Next(load(item.next()));
-        assert!(
-            word.is(HOT) && !word.is(MARK),
-            "a copy of a dead item, or one without a sign of it"
-        );
-        let [key, value] = self.engine.table.slot(slot).copy();
-        let copy = (load(key), load(value));
-        assert_eq!(K::pair(item), Some(copy), "a copy is not of its item");
-    }
-
     fn check_line(&mut self, slot: u64, anchor: Next, hinted: &mut HashSet<u64>) {
         let mut line = HashSet::new();
-        self.check_copy(slot);
-        for word in self.engine.table.hints(slot) {
+        for word in &self.engine.table.slot(slot).hints {
             // ORDERING: Acquire, as for readers.
             let hint = Hint(word.load(Ordering::Acquire));
             // A sampled head without an item looks the same.
@@ -362,7 +300,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     pub(crate) fn hint_late(&mut self, hash: u64, bucket: u64, item: Item) {
         // ORDERING: Relaxed, the CAS validates it.
         let empty = |word: &AtomicU64| word.load(Ordering::Relaxed) == 0;
-        if let Some(k) = self.engine.table.hints(bucket).iter().position(empty) {
+        if let Some(k) = self.engine.table.slot(bucket).hints.iter().position(empty) {
             let after = Hint::new(Hint::tag_of(hash), item.address(), 1);
             self.move_hint(bucket, k, Hint::EMPTY, item, after);
         }

@@ -32,6 +32,8 @@ const GRACE: usize = 4;
 /// Calls for nothing after a walk or a survey that was, unless so much more is wasted.
 const CALLS: u32 = 64;
 const MORE: usize = 4 << 20;
+/// Of these calls one stands for so many where memory is tight.
+const TIGHT_CALLS: u32 = 8;
 
 /// What a step of compaction has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,7 +78,7 @@ impl Compaction {
 
 impl<K: Kind, E: Engine> Session<K, E> {
     /// Does a part of what brings item memory together where much of it is held and not used (more than an
-    /// eighth, and 2 MiB, as far as that can be gained): looks at up to about `budget` items. Call it now and then, more often while it
+    /// eighth, and 2 MiB, as far as that can be gained; where more is held than may be used, a thirty-second): looks at up to about `budget` items. Call it now and then, more often while it
     /// has something to do; calls by several sessions at once do no harm, and only one of them does anything.
     ///
     /// Moved items take memory twice until [`Session::collect`] frees them, 256 KiB for each piece of 256
@@ -107,10 +109,12 @@ impl<K: Kind, E: Engine> Session<K, E> {
     ) -> bool {
         let arena = &self.shared().arena;
         let items = self.shared().item_bytes() as usize;
+        let is_tight = self.shared().is_tight();
         match &mut compaction.phase {
             Phase::Rest => {
-                compaction.rest = compaction.rest.saturating_sub(1);
-                let Some(waste) = arena.waste(items) else { return false };
+                let calls = if is_tight { TIGHT_CALLS } else { 1 };
+                compaction.rest = compaction.rest.saturating_sub(calls);
+                let Some(waste) = arena.waste(items, is_tight) else { return false };
                 if compaction.rest > 0 && waste < compaction.in_vain {
                     return false;
                 }
@@ -118,9 +122,9 @@ impl<K: Kind, E: Engine> Session<K, E> {
             }
             Phase::Survey(survey) => {
                 done.visited += CHUNKS;
-                if arena.survey(survey, CHUNKS, items) {
-                    let Some(held) = arena.close(std::mem::take(survey), items) else {
-                        compaction.rest(arena.waste(items).unwrap_or(0));
+                if arena.survey(survey, CHUNKS, items, is_tight) {
+                    let Some(held) = arena.close(std::mem::take(survey), items, is_tight) else {
+                        compaction.rest(arena.waste(items, is_tight).unwrap_or(0));
                         return false;
                     };
                     compaction.phase = Phase::Walk(Walk { cursor: 0, held });
@@ -137,7 +141,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
                     if arena.has_gained(walk.held) {
                         *compaction = Compaction::default();
                     } else {
-                        compaction.rest(arena.waste(items).unwrap_or(0));
+                        compaction.rest(arena.waste(items, is_tight).unwrap_or(0));
                     }
                     return false;
                 }

@@ -1,7 +1,9 @@
 //! How an index is built: every choice with a default that is safe and fast.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 /// How the index notices which items are hot (FAST'20 section 3.2, and beyond).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -66,54 +68,6 @@ impl Growth {
     }
 }
 
-/// How operations of G-Cuckoo are kept apart (RHKV section 4.6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Atomicity {
-    /// Writers lock, readers look at versions and look again if something moved.
-    #[default]
-    Optimistic,
-    /// Readers lock, too.
-    Lock,
-    /// As `Lock`, with the prefixes by which processors with hardware lock elision run it without
-    /// taking the lock, and which others ignore.
-    Hle,
-    /// Hardware transactions, and the lock where they abort; only where the processor has them.
-    Rtm,
-}
-
-/// Settings of G-Cuckoo alone.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct GCuckooConfig {
-    /// How operations are kept apart.
-    pub atomicity: Atomicity,
-    /// Entries of each session's cache of recent items, a power of two; 0 for none.
-    pub cache_entries: usize,
-    /// Buckets in each of the two tables of a page, a power of two; 0 picks what suits the slots of
-    /// a bucket.
-    pub page_buckets: usize,
-    /// Lets [`Atomicity::Rtm`] begin where the processor has no transactions: for a test under a
-    /// tool that executes their instructions.
-    #[doc(hidden)]
-    pub force_rtm: bool,
-}
-
-/// Settings of Mercury alone.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct MercuryConfig {
-    /// Who moves buckets to a larger table.
-    pub expander: Expander,
-}
-
-/// Who moves Mercury's buckets to a larger table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Expander {
-    /// Those who insert, a few buckets at a time: for who starts no thread for it.
-    #[default]
-    Sessions,
-    /// A thread of the caller's that does nothing else, as in the paper.
-    Thread,
-}
-
 /// What is done to notice items whose memory has changed by itself (RHKV section 4.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Checksum {
@@ -170,11 +124,6 @@ pub struct Config {
     /// Let a line that hints all its items answer a miss without touching any of them. `None`: where
     /// that can be, which is with [`Strategy::Vote`] and more than one hint a slot.
     pub complete_lines: Option<bool>,
-    /// Keep a copy of the key and the value of a slot's hottest item in the slot itself, so that a read
-    /// of it touches one cache line and not two. For [`U64`](crate::U64) and seven hints a slot, of
-    /// which the copy takes two. A copy ends with the first write of its key, and keys that are written
-    /// to often are hardly ever copied. Worth it where most accesses are reads of few keys.
-    pub hot_copy: bool,
     /// Lookups that a batch keeps in flight, 1 to 64.
     pub pipeline_depth: usize,
     /// Bytes of removed items that may wait for a session that stays pinned, before
@@ -183,10 +132,8 @@ pub struct Config {
     pub limbo_max: u64,
     /// Checksums of items. For [`Bytes`](crate::Bytes) alone.
     pub checksum: Checksum,
-    /// Settings of Mercury alone.
-    pub mercury: MercuryConfig,
-    /// Settings of G-Cuckoo alone.
-    pub gcuckoo: GCuckooConfig,
+    /// Settings that only one engine has, other than HotRing's above.
+    pub engine: EngineConfig,
     /// Which wrong variant a checker wants.
     #[cfg(any(loom, shuttle))]
     #[doc(hidden)]
@@ -213,12 +160,10 @@ impl Default for Config {
             slots_max: SLOTS_MAX_DEFAULT,
             huge_pages: true,
             complete_lines: None,
-            hot_copy: false,
             pipeline_depth: 64,
             limbo_max: crate::limit::LIMBO_MAX_DEFAULT,
             checksum: Checksum::default(),
-            mercury: MercuryConfig::default(),
-            gcuckoo: GCuckooConfig::default(),
+            engine: EngineConfig::default(),
             #[cfg(any(loom, shuttle))]
             fault: crate::checks::Fault::None,
             #[cfg(any(loom, shuttle))]
@@ -232,12 +177,7 @@ impl Default for Config {
 const HINTS_ALLOWED: [usize; 3] = [1, 3, 7];
 /// A checker gets on faster with two.
 #[cfg(any(loom, shuttle))]
-const HINTS_ALLOWED: [usize; 5] = [1, 2, 3, 4, 7];
-/// Of these, what leaves room for a copy.
-#[cfg(not(any(loom, shuttle)))]
-const HINTS_BESIDE_COPY: [usize; 1] = [7];
-#[cfg(any(loom, shuttle))]
-const HINTS_BESIDE_COPY: [usize; 3] = [3, 4, 7];
+const HINTS_ALLOWED: [usize; 4] = [1, 2, 3, 7];
 
 impl Config {
     /// Checks what every engine has, and that nothing is set that only another engine has.
@@ -246,19 +186,7 @@ impl Config {
         if engine != "hotring" && !self.has_default_hotspots() {
             return refuse(
                 "only HotRing moves hot items to the front: leave strategy, period, backoff, \
-                 rcu_counts, complete_lines and hot_copy at their defaults, or use the engine hotring",
-            );
-        }
-        if engine != "mercury" && self.mercury != MercuryConfig::default() {
-            return refuse(
-                "only Mercury has an expander: leave its settings at their defaults, or use the \
-                 engine mercury",
-            );
-        }
-        if engine != "gcuckoo" && self.gcuckoo != GCuckooConfig::default() {
-            return refuse(
-                "only G-Cuckoo has a choice of atomicity, a cache of recent items and pages: leave \
-                 its settings at their defaults, or use the engine gcuckoo",
+                 rcu_counts and complete_lines at their defaults, or use the engine hotring",
             );
         }
         if self.slots_initial > self.slots_max || self.slots_max > 1 << 32 {
@@ -277,7 +205,6 @@ impl Config {
             && self.backoff == default.backoff
             && self.rcu_counts == default.rcu_counts
             && self.complete_lines != Some(true)
-            && self.hot_copy == default.hot_copy
     }
 
     /// Checks what only HotRing has.
@@ -292,12 +219,6 @@ impl Config {
         }
         if self.complete_lines == Some(true) && !self.can_complete(hints) {
             return refuse("complete lines need the strategy Vote and more than one hint a slot");
-        }
-        if self.hot_copy && !HINTS_BESIDE_COPY.contains(&hints) {
-            return refuse("a hot copy takes two of seven hints: use seven hints a slot");
-        }
-        if self.hot_copy && self.strategy != Strategy::Vote {
-            return refuse("hot copies need the strategy Vote");
         }
         if self.rcu_counts == RcuCounts::Predecessor && self.strategy != Strategy::Sampling {
             return refuse("only the strategy Sampling counts a write for the predecessor");
@@ -323,8 +244,48 @@ impl Config {
     }
 
     pub(crate) fn growth_for(&self, hints: usize) -> Growth {
-        let hints = if self.hot_copy { hints - 2 } else { hints };
         self.growth.unwrap_or(Growth::suited(hints))
+    }
+}
+
+/// Settings that only one engine has, in a type of that engine's. By default there are none.
+#[derive(Clone, Debug, Default)]
+pub struct EngineConfig(Option<OfEngine>);
+
+#[derive(Clone, Debug)]
+struct OfEngine {
+    name: &'static str,
+    settings: Arc<dyn EngineSettings>,
+}
+
+trait EngineSettings: Any + fmt::Debug + Send + Sync {}
+
+impl<T: Any + fmt::Debug + Send + Sync> EngineSettings for T {}
+
+impl EngineConfig {
+    /// Those of the engine with this name.
+    pub fn new(name: &'static str, settings: impl Any + fmt::Debug + Send + Sync) -> Self {
+        Self(Some(OfEngine { name, settings: Arc::new(settings) }))
+    }
+
+    /// For an engine: its settings, or the defaults where none are given.
+    ///
+    /// # Errors
+    /// They are another engine's.
+    #[doc(hidden)]
+    pub fn get<T: Any + Clone + Default>(&self) -> Result<T, ConfigError> {
+        let Some(given) = &self.0 else { return Ok(T::default()) };
+        let settings: &dyn Any = &*given.settings;
+        settings.downcast_ref().cloned().ok_or(ConfigError::OtherEngine(given.name))
+    }
+
+    /// For an engine that has none.
+    ///
+    /// # Errors
+    /// There are some.
+    #[doc(hidden)]
+    pub fn refuse(&self) -> Result<(), ConfigError> {
+        self.0.as_ref().map_or(Ok(()), |given| Err(ConfigError::OtherEngine(given.name)))
     }
 }
 
@@ -334,6 +295,8 @@ impl Config {
 pub enum ConfigError {
     /// Settings that do not go together; the text says which and what would.
     Unsupported(&'static str),
+    /// The settings in [`Config::engine`] are those of another engine, which has this name.
+    OtherEngine(&'static str),
     /// The system refused the address space even for the smallest table.
     NoMemory(io::Error),
 }
@@ -342,6 +305,10 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsupported(why) => f.write_str(why),
+            Self::OtherEngine(name) => write!(
+                f,
+                "the engine's own settings are those of {name}: leave them out, or use the engine {name}"
+            ),
             Self::NoMemory(error) => write!(f, "the system refused memory for the table: {error}"),
         }
     }
@@ -351,7 +318,7 @@ impl std::error::Error for ConfigError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::NoMemory(error) => Some(error),
-            Self::Unsupported(_) => None,
+            Self::Unsupported(_) | Self::OtherEngine(_) => None,
         }
     }
 }

@@ -5,22 +5,23 @@
 //! A comparison of two engines is therefore one of the index alone.
 
 use crate::config::{Config, ConfigError};
-use crate::index::Index;
 use crate::item::{Item, Kind};
 use crate::session::Pinned;
 use crate::stats::EngineStats;
-use crate::u64s::{self, U64};
+use crate::u64s::Shortcuts;
 use crate::word::{Next, ring_cmp};
 use std::cmp;
 
 /// Inserts or removals of a session between two looks at the table's load: one number for all
 /// engines, so that their tables grow alike.
-pub(crate) const RESIZE_INTERVAL: u32 = 64;
+pub const RESIZE_INTERVAL: u32 = 64;
 
 /// A key that is looked for, and its hash.
 pub struct KeyGoal<'k, K: Kind> {
-    pub(crate) hash: u64,
-    pub(crate) key: &'k K::Key,
+    /// The hash.
+    pub hash: u64,
+    /// The key.
+    pub key: &'k K::Key,
 }
 
 impl<K: Kind> Clone for KeyGoal<'_, K> {
@@ -41,18 +42,21 @@ impl<K: Kind> KeyGoal<'_, K> {
 /// A live item that was found, and what its `next` word was at that moment.
 #[derive(Clone, Copy)]
 pub struct Hit {
-    pub(crate) item: Item,
-    pub(crate) word: Next,
+    /// The item.
+    pub item: Item,
+    /// Its word.
+    pub word: Next,
 }
 
 /// What the search of a writer found: the key's live item or that there is none, and where.
 pub struct Found<P> {
-    pub(crate) hit: Option<Hit>,
-    pub(crate) place: P,
+    /// The item, if there is one.
+    pub hit: Option<Hit>,
+    /// Where the search ended.
+    pub place: P,
 }
 
-/// A way to find items: [`Ring`](crate::Ring) (HotRing), [`Chaining`](crate::Chaining),
-/// [`Mercury`](crate::Mercury) or [`GCuckoo`](crate::GCuckoo).
+/// A way to find items: [`Ring`](crate::Ring), and those of the crate `hotring-engines`.
 ///
 /// # What every engine guarantees
 ///
@@ -68,9 +72,17 @@ pub struct Found<P> {
 /// * Settings that mean nothing to an engine are refused, with a sentence that says what would do.
 ///
 /// Where they differ, the engine's own page says so: whether readers ever wait, how the table grows,
-/// whether it shrinks. An engine is sealed: it vouches for raw memory.
+/// whether it shrinks.
+///
+/// What only some engines do has defaults and is in three further traits: [`Sizing`] (growing and
+/// shrinking), [`Hotspots`] (learning which items are hot) and [`Shortcuts`] (faster reads of `u64`
+/// items).
+///
+/// # Safety
+/// An engine hands out raw memory. Each [`Item`] that it returns must satisfy the invariant P (see
+/// there) under the pin it was found with, and each item that leaves the table must be retired once.
 #[doc(hidden)]
-pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
+pub unsafe trait Engine: Sizing + Hotspots + Shortcuts + Send + Sync + 'static {
     /// As settings, errors and reports call it.
     const NAME: &'static str;
     /// Whether sessions take memory for items a chunk of 2 MiB at a time, for nobody but themselves,
@@ -83,7 +95,7 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
     /// Where the search of a writer ended. Holds no lock.
     type Place<'s>;
     /// What an insert keeps between two attempts.
-    type Reservation: Default;
+    type Reservation: Reservation<Self>;
 
     /// The empty engine.
     fn new(config: &Config) -> Result<Self, ConfigError>;
@@ -96,29 +108,6 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
 
     /// The live item with this key: the path of readers. Counts as an access.
     fn lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit>;
-
-    /// Whether `glance` is worth a call.
-    const GLANCES: bool = false;
-
-    /// What the first look at a key says that usually suffices: its value, or that it is absent. Counts
-    /// nothing and changes nothing, so that whoever is not answered asks `get`.
-    #[inline(always)]
-    fn glance(_p: &Pinned<'_, U64, Self>, _goal: KeyGoal<'_, U64>) -> Option<Option<u64>> {
-        None
-    }
-
-    /// The value of a key, as `lookup` finds it or by a shorter way; by what a glance leaves, if there
-    /// was one.
-    #[inline(always)]
-    fn get(p: &mut Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<u64> {
-        Self::lookup(p, goal).map(u64s::load)
-    }
-
-    /// The values of some keys, as `pipeline` finds them or by a shorter way.
-    #[inline(always)]
-    fn get_many(p: &mut Pinned<'_, U64, Self>, keys: &[u64], out: &mut [Option<u64>]) {
-        u64s::get_by_pipeline(p, keys, out);
-    }
 
     /// A cheap look for writers, which may miss what is there.
     #[inline(always)]
@@ -144,15 +133,6 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
         reservation: &mut Self::Reservation,
     ) -> bool;
 
-    /// Gives back a reservation that no item came to use.
-    #[inline(always)]
-    fn unreserve<K: Kind>(
-        _p: &mut Pinned<'_, K, Self>,
-        _bucket: Self::Bucket,
-        _reservation: Self::Reservation,
-    ) {
-    }
-
     /// Puts the private `copy` in the place of the live item `old` of the same key, as one step.
     /// `found` is the search that led there, if one did. False: nothing has happened.
     fn replace<'s, K: Kind>(
@@ -174,31 +154,6 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
 
     /// As `kill`, for an item that a scan has met. False: it was dead already.
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool;
-
-    /// Notes an access other than a lookup: one that changed `hit` in place, or found nothing.
-    #[inline(always)]
-    fn accessed<K: Kind>(
-        _p: &mut Pinned<'_, K, Self>,
-        _hash: u64,
-        _hit: Option<Hit>,
-        _visits: u32,
-    ) {
-    }
-
-    /// As `accessed`, of a write in place.
-    #[inline(always)]
-    fn written<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64, hit: Hit) {
-        Self::accessed(p, hash, Some(hit), 1);
-    }
-
-    /// Notes that `copy` has replaced an item.
-    #[inline(always)]
-    fn rewritten<'s, K: Kind>(
-        _p: &mut Pinned<'s, K, Self>,
-        _copy: Item,
-        _found: Option<&Found<Self::Place<'s>>>,
-    ) {
-    }
 
     /// Visits live items from the position `cursor` on until `f`'s returns add up to `count`, and
     /// then the rest of the unit; or fewer, where the table is sparse. Returns where to go on, 0 at
@@ -235,13 +190,35 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
     ) where
         K::Key: 'k;
 
-    /// Whether the item is one of those that reads come to first because they were accessed often.
-    #[inline(always)]
-    fn is_hot<K: Kind>(_p: &mut Pinned<'_, K, Self>, _hit: Hit) -> bool {
-        false
-    }
+    /// What only this engine counts.
+    fn stats(&self) -> EngineStats;
 
-    /// Whether work waits for [`Engine::step`].
+    /// Hands every item that is still held to `f`, each once. No session is left.
+    fn drain<K: Kind>(&self, f: impl FnMut(Item));
+}
+
+/// What an insert has reserved before its item is linked. Most engines reserve nothing: `()`.
+#[doc(hidden)]
+pub trait Reservation<E: Engine>: Default {
+    /// Gives it back, as no item came to use it.
+    fn give_back<K: Kind>(self, p: &mut Pinned<'_, K, E>, bucket: E::Bucket);
+}
+
+impl<E: Engine> Reservation<E> for () {
+    #[inline(always)]
+    fn give_back<K: Kind>(self, _p: &mut Pinned<'_, K, E>, _bucket: E::Bucket) {}
+}
+
+/// The size of an engine's table, and how it changes. By default it does not.
+#[doc(hidden)]
+pub trait Sizing: Sized {
+    /// Slots (or buckets) of the table in use.
+    fn slots(&self) -> u64;
+
+    /// Bytes of the table in use.
+    fn table_bytes(&self) -> u64;
+
+    /// Whether work waits for [`Sizing::step`].
     #[inline(always)]
     fn is_busy(&self) -> bool {
         false
@@ -249,18 +226,19 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
 
     /// A bounded part of the work that growing or shrinking has left. Called now and then by
     /// whoever collects removed memory.
-    fn step<K: Kind>(_p: &mut Pinned<'_, K, Self>) {}
-
-    /// Does a part of what growth has left for later, up to `count` buckets; whether there was any.
-    fn go_ahead<K: Kind>(_p: &mut Pinned<'_, K, Self>, _count: u64) -> bool {
-        false
+    fn step<K: Kind>(_p: &mut Pinned<'_, K, Self>)
+    where
+        Self: Engine,
+    {
     }
 
-    /// Does such work on the calling thread until `stop`, if the engine is set up for that.
-    fn maintain<K: Kind>(_index: &Index<K, Self>, _stop: impl Fn() -> bool) {}
-
-    /// Lets a thread in `maintain` ask `stop` again.
-    fn wake(&self) {}
+    /// Does a part of what growth has left for later, up to `count` buckets; whether there was any.
+    fn go_ahead<K: Kind>(_p: &mut Pinned<'_, K, Self>, _count: u64) -> bool
+    where
+        Self: Engine,
+    {
+        false
+    }
 
     /// Whether the table doubles for so many items, however they are found; false where it grows otherwise.
     fn is_small_for(&self, _items: u64) -> bool {
@@ -268,29 +246,50 @@ pub trait Engine: sealed::Engine + Sized + Send + Sync + 'static {
     }
 
     /// Doubles the table now, or begins to, if it may; true if it did.
-    fn grow<K: Kind>(_p: &mut Pinned<'_, K, Self>) -> bool {
+    fn grow<K: Kind>(_p: &mut Pinned<'_, K, Self>) -> bool
+    where
+        Self: Engine,
+    {
         false
     }
 
     /// Begins to halve the table, if it may; true if it did.
-    fn shrink<K: Kind>(_p: &mut Pinned<'_, K, Self>) -> bool {
+    fn shrink<K: Kind>(_p: &mut Pinned<'_, K, Self>) -> bool
+    where
+        Self: Engine,
+    {
         false
     }
-
-    /// Slots (or buckets) of the table in use.
-    fn slots(&self) -> u64;
-
-    /// Bytes of the table in use.
-    fn table_bytes(&self) -> u64;
-
-    /// What only this engine counts.
-    fn stats(&self) -> EngineStats;
-
-    /// Hands every item that is still held to `f`, each once, with whether its memory may go only
-    /// now. No session is left.
-    fn drain<K: Kind>(&self, f: impl FnMut(Item));
 }
 
-pub(crate) mod sealed {
-    pub trait Engine {}
+/// How an engine learns which items are hot. By default it does not.
+#[doc(hidden)]
+pub trait Hotspots: Sized {
+    /// Notes an access other than a lookup: one that changed `hit` in place, or found nothing.
+    #[inline(always)]
+    fn accessed<K: Kind>(_p: &mut Pinned<'_, K, Self>, _hash: u64, _hit: Option<Hit>, _visits: u32)
+    where
+        Self: Engine,
+    {
+    }
+
+    /// Notes that `copy` has replaced an item.
+    #[inline(always)]
+    fn rewritten<'s, K: Kind>(
+        _p: &mut Pinned<'s, K, Self>,
+        _copy: Item,
+        _found: Option<&Found<<Self as Engine>::Place<'s>>>,
+    ) where
+        Self: Engine,
+    {
+    }
+
+    /// Whether the item is one of those that reads come to first because they were accessed often.
+    #[inline(always)]
+    fn is_hot<K: Kind>(_p: &mut Pinned<'_, K, Self>, _hit: Hit) -> bool
+    where
+        Self: Engine,
+    {
+        false
+    }
 }

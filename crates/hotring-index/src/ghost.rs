@@ -6,7 +6,7 @@
 #[cfg(not(any(loom, shuttle)))]
 mod kept {
     /// The checker's part of an item's header.
-    pub(crate) struct Ghost;
+    pub struct Ghost;
 
     #[allow(clippy::unused_self)]
     impl Ghost {
@@ -16,7 +16,7 @@ mod kept {
         }
 
         #[inline(always)]
-        pub(crate) fn seen(&self, _since: u64) {}
+        pub fn seen(&self, _since: u64) {}
         #[inline(always)]
         pub(crate) fn retire(&self, _now: u64) {}
         #[inline(always)]
@@ -37,7 +37,7 @@ mod kept {
     const FREED: u64 = u64::MAX;
 
     /// The checker's part of an item's header.
-    pub(crate) struct Ghost {
+    pub struct Ghost {
         /// Written by the maker and by who frees, read by everybody else: loom complains where one
         /// of these does not happen before the other.
         contents: UnsafeCell<()>,
@@ -67,7 +67,7 @@ mod kept {
         }
 
         /// The item is used by who pinned at `since`.
-        pub(crate) fn seen(&self, since: u64) {
+        pub fn seen(&self, since: u64) {
             // ORDERING: Relaxed, checkers run one thread at a time.
             let state = self.state.load(Ordering::Relaxed);
             assert!(state != FREED, "an item is used after it was freed");
@@ -93,7 +93,7 @@ mod kept {
         }
 
         /// Whether the item has neither been retired nor freed.
-        pub(crate) fn is_alive(&self) -> bool {
+        pub fn is_alive(&self) -> bool {
             // ORDERING: Relaxed, as above.
             self.state.load(Ordering::Relaxed) == ALIVE
         }

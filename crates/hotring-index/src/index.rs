@@ -1,13 +1,10 @@
 //! The shared handle to an index.
 
 use crate::bytes::Buffer;
-use crate::chaining::Chaining;
 use crate::config::{Config, ConfigError};
 use crate::engine::Engine;
-use crate::gcuckoo::GCuckoo;
 use crate::item::Kind;
 use crate::limit::Stalled;
-use crate::mercury::{Mercury, TestAndSet};
 use crate::reclaim;
 use crate::ring::Ring;
 use crate::session::{Session, Shared};
@@ -17,18 +14,11 @@ use crate::sync::Arc;
 /// A HotRing hash index with `H` hints a slot (see [`Ring`]).
 pub type HotRing<K, const H: usize = 7> = Index<K, Ring<H>>;
 
-/// Mercury's hash table, with one of three ways to lock a bucket (see [`Mercury`]).
-pub type MercuryHash<K, L = TestAndSet> = Index<K, Mercury<L>>;
-/// The paper's baseline: lock-free chains (see [`Chaining`]).
-pub type ChainingHash<K> = Index<K, Chaining>;
-
-/// A G-Cuckoo hash index with `S` slots a bucket (see [`GCuckoo`]).
-pub type GCuckooHash<K, const S: usize = 4> = Index<K, GCuckoo<S>>;
-
 /// A hash index of items of kind `K`, found by the engine `E`. Cloning gives another handle to the
 /// same index.
 pub struct Index<K: Kind, E: Engine = Ring<7>> {
-    pub(crate) shared: Arc<Shared<K, E>>,
+    #[doc(hidden)]
+    pub shared: Arc<Shared<K, E>>,
 }
 
 impl<K: Kind, E: Engine> Clone for Index<K, E> {
@@ -71,19 +61,6 @@ impl<K: Kind, E: Engine> Index<K, E> {
         Session::new(self.shared.clone(), name)
     }
 
-    /// Does work of the engine's that no operation should have to do, on the calling thread, until
-    /// `stop` says so. Sleeps while there is none: after a change of what `stop` says call
-    /// [`Index::wake_maintenance`]. Returns at once where there is no such work, where the sessions
-    /// are to do it ([`Expander::Sessions`](crate::Expander)), or where another thread is at it.
-    pub fn maintain(&self, stop: impl Fn() -> bool) {
-        E::maintain(self, stop);
-    }
-
-    /// Lets the thread in [`Index::maintain`] ask again whether it is to stop.
-    pub fn wake_maintenance(&self) {
-        self.shared.engine.wake();
-    }
-
     /// The session that stays pinned while removed memory piles up behind it: at least a sixteenth
     /// of [`Config::limbo_max`] (or 64 MiB) since its pin. O(sessions).
     pub fn stalled(&self) -> Option<Stalled> {
@@ -107,6 +84,13 @@ impl<K: Kind, E: Engine> Index<K, E> {
     /// Says how much memory is used beside the index that is to count.
     pub fn set_memory_beside(&self, bytes: u64) {
         self.shared.budget.set_beside(bytes);
+    }
+
+    /// Says how much may be held beyond the limit because it lies free between items. What is more counts as used, after
+    /// items have been moved together; `u64::MAX`, as at the beginning: nothing counts. The nearer to nothing, the more is
+    /// moved.
+    pub fn set_memory_spare(&self, bytes: u64) {
+        self.shared.budget.set_spare(bytes);
     }
 
     /// Memory for about so many bytes that are to become a value ([`Buffer`]).

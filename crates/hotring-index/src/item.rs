@@ -9,12 +9,12 @@ use std::ptr::NonNull;
 /// The first word of every item.
 #[repr(C)]
 pub struct Header {
-    pub(crate) next: AtomicU64,
+    pub next: AtomicU64,
     ghost: Ghost,
 }
 
 impl Header {
-    pub(crate) fn new(next: u64) -> Self {
+    pub fn new(next: u64) -> Self {
         Self { next: AtomicU64::new(next), ghost: Ghost::new() }
     }
 }
@@ -24,7 +24,7 @@ impl Header {
 /// Every `Item` in this crate is obtained in one of those two ways and used only until the pin
 /// ends or the maker gives the item up. That is the invariant **P** that SAFETY comments cite: the
 /// item's memory is initialised and not freed (each engine says why; for the ring, P3 and P4 in
-/// [`crate::ring`]).
+/// `ring`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Item(NonNull<Header>);
 
@@ -32,14 +32,14 @@ impl Item {
     /// # Safety
     /// `at` is an initialised item, for which P holds.
     #[inline(always)]
-    pub(crate) unsafe fn new(at: NonNull<u8>) -> Self {
+    pub unsafe fn new(at: NonNull<u8>) -> Self {
         Self(at.cast())
     }
 
     /// # Safety
     /// `address` is the nonzero address of an item for which P holds.
     #[inline(always)]
-    pub(crate) unsafe fn at(address: u64) -> Self {
+    pub unsafe fn at(address: u64) -> Self {
         let at = std::ptr::with_exposed_provenance_mut::<Header>(address as usize);
         if cfg!(any(debug_assertions, loom, shuttle)) {
             assert!(!at.is_null(), "a link or hint without an address is no item");
@@ -48,26 +48,28 @@ impl Item {
         Self(unsafe { NonNull::new_unchecked(at) })
     }
 
+    /// Where the item is.
     #[inline(always)]
-    pub(crate) fn address(self) -> u64 {
+    pub fn address(self) -> u64 {
         self.0.as_ptr().expose_provenance() as u64
     }
 
+    /// Where the item is, as a pointer.
     #[inline(always)]
-    pub(crate) fn start(self) -> NonNull<u8> {
+    pub fn start(self) -> NonNull<u8> {
         self.0.cast()
     }
 
     /// The item's `next` word. The lifetime is that of the pin, which the caller keeps to.
     #[inline(always)]
-    pub(crate) fn next<'a>(self) -> &'a AtomicU64 {
+    pub fn next<'a>(self) -> &'a AtomicU64 {
         // SAFETY: P.
         unsafe { &(*self.0.as_ptr()).next }
     }
 
     /// What a checker knows of the item.
     #[inline(always)]
-    pub(crate) fn ghost<'a>(self) -> &'a Ghost {
+    pub fn ghost<'a>(self) -> &'a Ghost {
         // SAFETY: P.
         unsafe { &(*self.0.as_ptr()).ghost }
     }
@@ -77,7 +79,7 @@ impl Item {
     /// # Safety
     /// The item's layout has an atomic word there.
     #[inline(always)]
-    pub(crate) unsafe fn word<'a>(self, offset: usize) -> &'a AtomicU64 {
+    pub unsafe fn word<'a>(self, offset: usize) -> &'a AtomicU64 {
         // SAFETY: P, and the caller vouches for the layout; items are 8-aligned.
         unsafe { self.start().add(offset).cast::<AtomicU64>().as_ref() }
     }
@@ -132,14 +134,6 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Takes note of so many bytes of items that were written.
     #[doc(hidden)]
     fn wrote(&self, _bytes: u64) {}
-    /// Whether [`Kind::pair`] gives anything.
-    #[doc(hidden)]
-    const PAIRS: bool = false;
-    /// The key and the value of a frozen item, if each is one word.
-    #[doc(hidden)]
-    fn pair(_item: Item) -> Option<(u64, u64)> {
-        None
-    }
     /// Stops changes of the item's value and expiry in place, for good.
     #[doc(hidden)]
     fn freeze(&self, item: Item);
@@ -150,6 +144,6 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     fn copy_of(&self, item: Item, alloc: impl FnOnce(usize) -> NonNull<u8>) -> Item;
 }
 
-pub(crate) mod sealed {
+pub mod sealed {
     pub trait Sealed {}
 }

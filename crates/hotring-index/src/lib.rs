@@ -44,14 +44,13 @@ mod arena;
 pub mod barrier;
 mod budget;
 mod bytes;
-mod chaining;
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
 pub mod checks;
 mod compact;
 mod config;
 mod engine;
-mod gcuckoo;
+mod erased;
 mod ghost;
 mod guard;
 mod index;
@@ -59,7 +58,6 @@ mod item;
 mod limit;
 #[cfg_attr(any(loom, shuttle), allow(dead_code))]
 mod memory;
-mod mercury;
 mod prefetch;
 #[doc(hidden)]
 pub mod rare;
@@ -67,12 +65,16 @@ mod reclaim;
 mod ring;
 mod session;
 mod stats;
-mod sync;
+#[doc(hidden)]
+pub mod sync;
+#[doc(hidden)]
+pub mod toolkit;
 mod u64s;
 mod whole;
-mod word;
+#[doc(hidden)]
+pub mod word;
 
-pub use any::{AnyIndex, AnySession, EngineChoice};
+pub use any::{AnyIndex, AnySession};
 #[doc(hidden)]
 pub use budget::{Full, Refused};
 pub use bytes::Part;
@@ -80,25 +82,16 @@ pub use bytes::{
     Action, Block, BlockRef, Buffer, Bytes, Damaged, Entry, Expiry, FREQUENCY_NEW, Key, KeyHash,
     LONG_LEN, Marked, NewValue, Noting, Scrub, ScrubCounts, Value,
 };
-pub use chaining::Chaining;
 pub use compact::Compacted;
-pub use config::{
-    Atomicity, Checksum, Config, ConfigError, Expander, GCuckooConfig, Growth, MercuryConfig,
-    RcuCounts, Strategy,
-};
+pub use config::{Checksum, Config, ConfigError, EngineConfig, Growth, RcuCounts, Strategy};
 pub use engine::Engine;
+pub use erased::{ErasedIndex, ErasedSession, Maintain};
 pub use guard::Guard;
-pub use index::{ChainingHash, GCuckooHash, HotRing, Index, MercuryHash};
+pub use index::{HotRing, Index};
 
-#[doc(hidden)]
-pub use gcuckoo::{
-    Case as CuckooCase,
-    lab::{Inserted, Pair as CuckooPair},
-};
-pub use gcuckoo::{GCuckoo, GCuckooStats};
 pub use item::Kind;
 pub use limit::Stalled;
-pub use mercury::{Locking, Mercury, NoLock, OsMutex, TestAndSet};
+pub use memory::trim_heap;
 #[doc(hidden)]
 pub use prefetch::prefetch_value;
 pub use ring::Ring;

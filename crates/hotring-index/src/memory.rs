@@ -4,7 +4,7 @@ use std::io;
 use std::ptr::NonNull;
 
 /// Size and alignment of a huge page.
-pub(crate) const HUGE_PAGE: usize = 2 << 20;
+pub const HUGE_PAGE: usize = 2 << 20;
 
 /// A multiple of every page size that Linux uses for memory that is no huge page.
 const PAGE_MAX: usize = 64 << 10;
@@ -32,6 +32,15 @@ pub(crate) unsafe fn give_back(start: NonNull<u8>, len: usize) -> bool {
     }
     // SAFETY: the caller's promise.
     unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) == 0 }
+}
+
+/// Has the process's allocator give back the pages that it keeps and nobody uses. It walks over all that it has.
+pub fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it may be called at any time, by any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Anonymous memory of whole pages, whose addresses fit into links. It reads as zeros.
@@ -98,7 +107,7 @@ pub(crate) unsafe fn unmap_pages(start: NonNull<u8>, len: usize) {
 }
 
 /// A mapped range, zeroed on first touch, given back on drop.
-pub(crate) struct Mapping {
+pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
@@ -111,7 +120,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Reserves `len` bytes (a multiple of a huge page), aligned to a huge page. Memory is used
     /// only where it is touched. All addresses in it fit into links.
-    pub(crate) fn reserve(len: usize, huge_pages: bool) -> io::Result<Self> {
+    pub fn reserve(len: usize, huge_pages: bool) -> io::Result<Self> {
         assert!(len > 0 && len.is_multiple_of(HUGE_PAGE), "whole huge pages only");
         let padded = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -146,14 +155,15 @@ impl Mapping {
         Ok(mapping)
     }
 
-    pub(crate) fn start(&self) -> NonNull<u8> {
+    /// Where the range begins.
+    pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
     /// Gives the bytes from `from` to `to` back to the system; they read as zeros from then on.
     /// False: these are no whole pages, or the system refused, and any part of them may be zeros by
     /// now. Nobody uses the bytes meanwhile.
-    pub(crate) fn give_back(&self, from: usize, to: usize) -> bool {
+    pub fn give_back(&self, from: usize, to: usize) -> bool {
         assert!(from <= to && to <= self.len, "inside of the mapping");
         // SAFETY: the range is ours, and what was in it is not used any more.
         unsafe { give_back(self.start.add(from), to - from) }

@@ -4,7 +4,7 @@ use crate::item::Kind;
 
 /// Asks for the cache line at `at`; does nothing where there is no such instruction.
 #[inline(always)]
-pub(crate) fn prefetch(at: *const u8) {
+pub fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing into the program and cannot fault.
     unsafe {
@@ -23,7 +23,7 @@ pub fn prefetch_value<T>(value: &T) {
 /// Asks for what a lookup is going to read of the item at `address` (0: of nothing). That may be two
 /// lines: items begin at any multiple of 8.
 #[inline(always)]
-pub(crate) fn prefetch_item<K: Kind>(address: u64) {
+pub fn prefetch_item<K: Kind>(address: u64) {
     let start = std::ptr::without_provenance::<u8>(address as usize);
     prefetch(start);
     prefetch(start.wrapping_add(K::LOOKED_AT - 1));

@@ -5,13 +5,20 @@
 //! `sometimes!(Step)` notes a step. `lost!(Step, cas)` is whether a compare-exchange failed; forced,
 //! it fails without having been tried. `wrong!(pinned, Fault)` is whether a checker asked for a
 //! wrong variant (see `checks`); `wrong!(pinned, Fault => code)` is what it does then.
+//!
+//! A crate of engines has steps and faults of its own: `rare_steps!` defines the steps in its module
+//! `rare`, and the macros look for both in the crate that calls them.
+#![allow(clippy::crate_in_macro_def)]
 
-#[cfg(any(debug_assertions, loom, shuttle))]
-mod kept {
-    use crate::sync::{Ordering, TallyU64};
+/// Defines `Step` and counts of the steps, in the module `rare` of a crate of engines.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! rare_steps {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        #[cfg(any(debug_assertions, loom, shuttle))]
+        mod kept {
+            use $crate::sync::{Ordering, TallyU64};
 
-    macro_rules! steps {
-        ($($(#[$doc:meta])* $name:ident,)*) => {
             /// A step that ordinary runs rarely take.
             #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
             pub enum Step {
@@ -22,175 +29,151 @@ mod kept {
                 /// All of them.
                 pub const ALL: &[Self] = &[$(Self::$name,)*];
             }
-        };
-    }
 
-    steps! {
-        /// An insert lost the compare-exchange that links.
-        LinkLost,
-        /// A replacement lost the one that marks.
-        ReplaceLost,
-        /// A removal lost the one that marks.
-        KillLost,
-        /// A walk could not cut dead items out and began anew.
-        CutLost,
-        /// A dead item was left to a new walk.
-        UnlinkLeft,
-        /// A walk cut out more than one dead item at once.
-        RunCut,
-        /// A reader passed a dead item.
-        DeadPassed,
-        /// A bucket was split off before anybody asked for it.
-        SplitAhead,
-        /// A split gave a free word to an item that had none.
-        LineFilled,
-        /// A new item took the hint of the one behind the anchor.
-        CrowdedIn,
-        /// A candidate for completeness turned out to lack an item.
-        CandidateDropped,
-        /// A hint led to a removed item.
-        DeadHint,
-        /// A hint led to a replaced item.
-        StaleHint,
-        /// A reader put the live version where a replaced one was.
-        StaleMended,
-        /// A claim was refused: somebody else has it, or the item is dead.
-        ClaimRefused,
-        /// A claimed item did not get its hint word.
-        MoveLost,
-        /// An item died before its hint was in place.
-        DeadOnArrival,
-        /// An item left the chain while a hint held it.
-        UnlinkedHinted,
-        /// An item was retired by who released its claim.
-        RetiredByRelease,
-        /// A copy found no hint word to inherit.
-        NothingInherited,
-        /// A dead version was left in the chain by a write of a hinted item.
-        LazyReplace,
-        /// So many were left that a writer cleaned up.
-        DebtPaid,
-        /// A bucket was being split off by somebody else.
-        SplitBusy,
-        /// A split lost the compare-exchange that links its anchor.
-        SplitLost,
-        /// A split took hints along.
-        HandedOver,
-        /// A hint that a split took along found no place.
-        NotHandedOver,
-        /// A write in place met a frozen value.
-        Frozen,
-        /// An expired item could not be removed, as it was renewed.
-        DoomLost,
-        /// An insert reserved a word of its line.
-        Reserved,
-        /// A reader met a reserved word with its tag.
-        ReservedMet,
-        /// A reservation was given back.
-        Unreserved,
-        /// A complete line answered a miss.
-        LineMiss,
-        /// A line stopped being complete while it was read.
-        LineChanged,
-        /// A line became a candidate.
-        Candidate,
-        /// A candidate's stamp had become useless.
-        StampedAnew,
-        /// A line became complete.
-        Complete,
-        /// A doubling.
-        Grown,
-        /// A halving began.
-        Shrinking,
-        /// A halving was undone, as the table was wanted.
-        ShrinkUndone,
-        /// A halving came to its end.
-        Shrunk,
-        /// A hint was taken out of a slot that goes.
-        SweptHint,
-        /// A dead anchor was taken out of the chain.
-        AnchorCut,
-        /// Memory of an ended session was freed.
-        OrphansFreed,
-        /// A batch gave a key back to the plain lookup.
-        Diverted,
-        /// A doubling in steps began.
-        ExpansionBegun,
-        /// It came to its end.
-        Expanded,
-        /// A bucket had moved by the time that it was locked.
-        MovedMeanwhile,
-        /// A split of a chain was begun by two.
-        FreezeLost,
-        /// A split of a chain was finished by another one.
-        SplitHelped,
-        /// An item changed while it was being sealed.
-        SealLost,
-        /// A writer's walk met a sealed item.
-        SealedMet,
-        /// Copies came too late to be used.
-        CopiesUnused,
-        /// Copying ended, as others had done it.
-        CopyingEnded,
-        /// A reader looked again, as something had moved meanwhile.
-        LookedAgain,
-        /// G-Cuckoo: a replaced item led to its copy.
-        CopyFollowed,
-        /// A reader took the locks in the end.
-        Impatient,
-        /// A path was not what it had been when it was found.
-        PathLost,
-        /// An item went to the stash.
-        Stashed,
-        /// An item came back from there.
-        Unstashed,
-        /// The graph was made anew.
-        GraphRebuilt,
-        /// A page was to be split that had been split meanwhile.
-        SplitLate,
-        /// An item was moved to other memory.
-        Moved,
-        /// A copy of an item was made.
-        Copied,
-        /// It answered a read.
-        CopyRead,
-        /// It changed while it was read.
-        CopyChanged,
-        /// A write or a removal ended it.
-        CopyEnded,
-        /// One ended it while it was being written.
-        CopySpoilt,
-        /// An item that was to be copied died.
-        CopyTooLate,
-        /// An item that had been copied was replaced by an equal one that can be.
-        CopyRenewed,
-        /// Somebody let a word alone, as its item was being copied.
-        FillingMet,
-        /// The hot place went to another item of the line.
-        HotPlaceTaken,
-        /// It changed meanwhile.
-        HotPlaceLost,
-        /// A halving ended a copy.
-        CopySwept,
-        /// A scan looked at a bucket or a page again, as it had changed meanwhile.
-        ScannedAgain,
-    }
+            static TAKEN: [TallyU64; Step::ALL.len()] =
+                [const { TallyU64::new(0) }; Step::ALL.len()];
 
-    static TAKEN: [TallyU64; Step::ALL.len()] = [const { TallyU64::new(0) }; Step::ALL.len()];
+            pub(crate) fn note(step: Step) {
+                // ORDERING: Relaxed, a count.
+                TAKEN[step as usize].fetch_add(1, Ordering::Relaxed);
+            }
+
+            /// How often a step was taken in this process so far.
+            pub fn taken(step: Step) -> u64 {
+                // ORDERING: Relaxed, a count.
+                TAKEN[step as usize].load(Ordering::Relaxed)
+            }
+        }
+
+        #[cfg(any(debug_assertions, loom, shuttle))]
+        pub(crate) use kept::note;
+        #[cfg(any(debug_assertions, loom, shuttle))]
+        pub use kept::{Step, taken};
+    };
+}
+
+rare_steps! {
+    /// An insert lost the compare-exchange that links.
+    LinkLost,
+    /// A replacement lost the one that marks.
+    ReplaceLost,
+    /// A removal lost the one that marks.
+    KillLost,
+    /// A walk could not cut dead items out and began anew.
+    CutLost,
+    /// A dead item was left to a new walk.
+    UnlinkLeft,
+    /// A walk cut out more than one dead item at once.
+    RunCut,
+    /// A reader passed a dead item.
+    DeadPassed,
+    /// A bucket was split off before anybody asked for it.
+    SplitAhead,
+    /// A split gave a free word to an item that had none.
+    LineFilled,
+    /// A new item took the hint of the one behind the anchor.
+    CrowdedIn,
+    /// A candidate for completeness turned out to lack an item.
+    CandidateDropped,
+    /// A hint led to a removed item.
+    DeadHint,
+    /// A hint led to a replaced item.
+    StaleHint,
+    /// A reader put the live version where a replaced one was.
+    StaleMended,
+    /// A claim was refused: somebody else has it, or the item is dead.
+    ClaimRefused,
+    /// A claimed item did not get its hint word.
+    MoveLost,
+    /// An item died before its hint was in place.
+    DeadOnArrival,
+    /// An item left the chain while a hint held it.
+    UnlinkedHinted,
+    /// An item was retired by who released its claim.
+    RetiredByRelease,
+    /// A copy found no hint word to inherit.
+    NothingInherited,
+    /// A dead version was left in the chain by a write of a hinted item.
+    LazyReplace,
+    /// So many were left that a writer cleaned up.
+    DebtPaid,
+    /// A bucket was being split off by somebody else.
+    SplitBusy,
+    /// A split lost the compare-exchange that links its anchor.
+    SplitLost,
+    /// A split took hints along.
+    HandedOver,
+    /// A hint that a split took along found no place.
+    NotHandedOver,
+    /// A write in place met a frozen value.
+    Frozen,
+    /// An expired item could not be removed, as it was renewed.
+    DoomLost,
+    /// An insert reserved a word of its line.
+    Reserved,
+    /// A reader met a reserved word with its tag.
+    ReservedMet,
+    /// A reservation was given back.
+    Unreserved,
+    /// A complete line answered a miss.
+    LineMiss,
+    /// A line stopped being complete while it was read.
+    LineChanged,
+    /// A line became a candidate.
+    Candidate,
+    /// A candidate's stamp had become useless.
+    StampedAnew,
+    /// A line became complete.
+    Complete,
+    /// A doubling.
+    Grown,
+    /// A halving began.
+    Shrinking,
+    /// A halving was undone, as the table was wanted.
+    ShrinkUndone,
+    /// A halving came to its end.
+    Shrunk,
+    /// A hint was taken out of a slot that goes.
+    SweptHint,
+    /// A dead anchor was taken out of the chain.
+    AnchorCut,
+    /// Memory of an ended session was freed.
+    OrphansFreed,
+    /// A batch gave a key back to the plain lookup.
+    Diverted,
+    /// An item was moved to other memory.
+    Moved,
+    /// A copy of an item was made.
+    Copied,
+    /// It answered a read.
+    CopyRead,
+    /// It changed while it was read.
+    CopyChanged,
+    /// A write or a removal ended it.
+    CopyEnded,
+    /// One ended it while it was being written.
+    CopySpoilt,
+    /// An item that was to be copied died.
+    CopyTooLate,
+    /// An item that had been copied was replaced by an equal one that can be.
+    CopyRenewed,
+    /// Somebody let a word alone, as its item was being copied.
+    FillingMet,
+    /// The hot place went to another item of the line.
+    HotPlaceTaken,
+    /// It changed meanwhile.
+    HotPlaceLost,
+    /// A halving ended a copy.
+    CopySwept,
+}
+
+#[cfg(any(debug_assertions, loom, shuttle))]
+mod forcing {
+    use crate::sync::{Ordering, TallyU64};
+
     /// One in so many is forced; 0 is none.
     static ONE_IN: TallyU64 = TallyU64::new(0);
     static TURN: TallyU64 = TallyU64::new(0);
-
-    pub(crate) fn note(step: Step) {
-        // ORDERING: Relaxed, a count.
-        TAKEN[step as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How often a step was taken in this process so far.
-    pub fn taken(step: Step) -> u64 {
-        // ORDERING: Relaxed, a count.
-        TAKEN[step as usize].load(Ordering::Relaxed)
-    }
 
     /// From now on one in so many of the steps that can be forced is; 0 is none.
     pub fn force(one_in: u64) {
@@ -198,7 +181,9 @@ mod kept {
         ONE_IN.store(one_in, Ordering::Relaxed);
     }
 
-    pub(crate) fn forced() -> bool {
+    /// Whether this one is.
+    #[doc(hidden)]
+    pub fn forced() -> bool {
         // ORDERING: Relaxed, advice.
         let one_in = ONE_IN.load(Ordering::Relaxed);
         // ORDERING: Relaxed, a number of a turn.
@@ -207,19 +192,21 @@ mod kept {
 }
 
 #[cfg(any(debug_assertions, loom, shuttle))]
-pub use kept::{Step, force, taken};
-#[cfg(any(debug_assertions, loom, shuttle))]
-pub(crate) use kept::{forced, note};
+pub use forcing::{force, forced};
 
 /// Notes that a rare step was taken.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! sometimes {
     ($step:ident) => {
         #[cfg(any(debug_assertions, loom, shuttle))]
-        $crate::rare::note($crate::rare::Step::$step);
+        crate::rare::note(crate::rare::Step::$step);
     };
 }
 
 /// Whether a compare-exchange failed; noted, and in debug builds sometimes so without a try.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! lost {
     ($step:ident, $cas:expr) => {{
         #[cfg(any(debug_assertions, loom, shuttle))]
@@ -228,25 +215,30 @@ macro_rules! lost {
         let forced = false;
         let lost = forced || $cas.is_err();
         if lost {
-            $crate::rare::sometimes!($step);
+            $crate::sometimes!($step);
         }
         lost
     }};
 }
 
 /// Whether a checker asked for this wrong variant.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! wrong {
     ($pinned:expr, $($fault:ident)|+ => $($instead:tt)+) => {
         #[cfg(any(loom, shuttle))]
-        if wrong!($pinned, $($fault)|+) {
+        if $crate::wrong!($pinned, $($fault)|+) {
             $($instead)+
         }
     };
     ($pinned:expr, $($fault:ident)|+) => {{
         #[cfg(any(loom, shuttle))]
-        let wrong = matches!($pinned.shared.config.fault, $($crate::checks::Fault::$fault)|+);
+        let wrong = matches!($pinned.shared.config.fault, $(crate::checks::Fault::$fault)|+);
         #[cfg(not(any(loom, shuttle)))]
-        let wrong = false;
+        let wrong = {
+            let _ = &$pinned;
+            false
+        };
         wrong
     }};
 }

@@ -54,16 +54,18 @@ const NUDGE_ACCESSES: u32 = 320;
 
 /// Counters that their session writes with plain loads and stores and anybody may sum.
 #[derive(Default)]
-pub(crate) struct Counter(TallyI64);
+pub struct Counter(TallyI64);
 
 impl Counter {
+    /// Adds to it. By the owner alone.
     #[inline]
-    pub(crate) fn add(&self, n: i64) {
+    pub fn add(&self, n: i64) {
         // ORDERING: Relaxed, statistics with one writer; no other memory is read through them.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    pub(crate) fn load(&self) -> i64 {
+    /// Its value.
+    pub fn load(&self) -> i64 {
         // ORDERING: Relaxed, as in `add`.
         self.0.load(Ordering::Relaxed)
     }
@@ -72,7 +74,7 @@ impl Counter {
 /// What one session shows to the others. On lines of its own: neighbours must not share them.
 #[repr(align(128))]
 #[derive(Default)]
-pub(crate) struct Record {
+pub struct Record {
     /// `epoch << 1 | 1` while pinned, 0 otherwise.
     state: AtomicU64,
     taken: AtomicBool,
@@ -83,8 +85,8 @@ pub(crate) struct Record {
     pub(crate) limbo_bytes: Counter,
     /// Bytes of the dead versions that the session has left in chains, less those that it has taken out.
     pub(crate) left_bytes: Counter,
-    pub(crate) lookups: Counter,
-    pub(crate) visits: Counter,
+    pub lookups: Counter,
+    pub visits: Counter,
     pub(crate) head_moves: Counter,
     pub(crate) sampling_rounds: Counter,
     /// For people; what the present owner is called.
@@ -111,7 +113,7 @@ struct Front {
     shown: Shown,
 }
 
-pub(crate) struct Collector {
+pub struct Collector {
     front: Front,
     records: AtomicPtr<Record>,
     /// What ended sessions left behind, and what others handed over because too much was waiting.
@@ -172,11 +174,11 @@ impl Collector {
     /// A record for a new session: one that an ended session left, or a fresh one.
     fn register(&self) -> NonNull<Record> {
         for record in self.records() {
-            // ORDERING: AcqRel pairs with the Release in Participant::drop: the old owner's plain
+            // ORDERING: Acquire pairs with the Release in Participant::drop: the old owner's plain
             // writes are over before ours begin.
             if record
                 .taken
-                .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
             {
                 return NonNull::from(record);
@@ -298,7 +300,7 @@ impl Collector {
     }
 
     /// Whether everybody who was pinned when `grace` returned `tag` has gone (E3).
-    pub(crate) fn is_over(&self, tag: u64) -> bool {
+    pub fn is_over(&self, tag: u64) -> bool {
         #[cfg(any(loom, shuttle))]
         if self.oracle.is_some() {
             // Who is pinned is not in the records.
@@ -361,7 +363,7 @@ impl Drop for Collector {
 }
 
 /// One session's side of the collector.
-pub(crate) struct Participant {
+pub struct Participant {
     collector: Arc<Collector>,
     record: NonNull<Record>,
     queue: VecDeque<Retired>,
@@ -443,7 +445,7 @@ impl Participant {
 
     /// The tag of a grace period that begins now: when `Collector::is_over` says so, everybody has
     /// unpinned who may have missed what the caller did before. Must be pinned (E2).
-    pub(crate) fn grace(&self) -> u64 {
+    pub fn grace(&self) -> u64 {
         self.collector.epoch() + 1
     }
 
@@ -476,7 +478,7 @@ impl Participant {
     #[cfg(not(any(loom, shuttle)))]
     #[inline(always)]
     #[allow(clippy::unused_self)]
-    pub(crate) fn since(&self) -> u64 {
+    pub fn since(&self) -> u64 {
         0
     }
 
@@ -494,7 +496,7 @@ impl Participant {
 
     /// Called now and then, about once in so many accesses: a session that retires nothing more still
     /// frees what it has queued, and does the other work that waits for a collection (`busy`).
-    pub(crate) fn nudge(&mut self, busy: bool, accesses: u32) {
+    pub fn nudge(&mut self, busy: bool, accesses: u32) {
         if self.queue.is_empty() && !busy && !self.collector.shown().is_pressed() {
             return;
         }
@@ -514,7 +516,7 @@ impl Participant {
         self.collector.shown().is_refusing()
     }
 
-    pub(crate) fn is_over_limit(&self) -> bool {
+    pub fn is_over_limit(&self) -> bool {
         self.collector.shown().is_over_limit()
     }
 
@@ -603,7 +605,7 @@ impl Participant {
     }
 
     /// The moment of the pin, by the oracle's clock (with epochs, any moment above 0).
-    pub(crate) fn since(&self) -> u64 {
+    pub fn since(&self) -> u64 {
         // ORDERING: Relaxed, our own store.
         self.record().since.load(Ordering::Relaxed)
     }

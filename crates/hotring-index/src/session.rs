@@ -1,7 +1,9 @@
 //! The shared state of an index, and what a session adds to it.
 
+mod admit;
+
 use crate::arena::{Arena, LocalArena, footprint};
-use crate::budget::{Budget, Full, LOOK, Refused};
+use crate::budget::{Budget, LOOK, LOOK_SHORT, Refused};
 use crate::bytes::Damaged;
 use crate::bytes::block::Blocks;
 use crate::compact::Compaction;
@@ -36,18 +38,16 @@ fn release_more<K: Kind>(kind: &K, retired: &Retired) -> usize {
 /// Versions that a session draws from the shared counter at a time.
 const VERSION_BLOCK: u64 = 1024;
 
-/// Times that a write at the limit of all memory looks for some that can be freed: a grace period takes
-/// three, if nobody is pinned meanwhile.
-const FULL_ROUNDS: usize = 8;
-
-/// Items among which it looks each time.
-const SWEPT: usize = 64;
-
-pub(crate) struct Shared<K: Kind, E: Engine> {
-    pub(crate) kind: K,
-    pub(crate) engine: E,
-    pub(crate) config: Config,
-    pub(crate) collector: Arc<Collector>,
+/// What all sessions of an index share.
+pub struct Shared<K: Kind, E: Engine> {
+    /// The kind of items.
+    pub kind: K,
+    /// The engine.
+    pub engine: E,
+    /// The settings.
+    pub config: Config,
+    /// What frees removed memory.
+    pub collector: Arc<Collector>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) budget: Budget,
@@ -85,47 +85,13 @@ impl<K: Kind, E: Engine> Shared<K, E> {
     }
 
     /// Items present, as far as the sessions' own counts tell.
-    pub(crate) fn items(&self) -> i64 {
+    pub fn items(&self) -> i64 {
         self.sum(|record| record.items.load())
     }
 
     /// Bytes of all items, those included that wait for readers.
     pub(crate) fn item_bytes(&self) -> u64 {
         self.sum(|record| record.item_bytes.load()).max(0).cast_unsigned()
-    }
-
-    fn used_bytes(&self) -> u64 {
-        let beside = self.engine.table_bytes() + self.budget.beside();
-        self.item_bytes() + self.blocks.bytes() + beside
-    }
-
-    /// Whether there is memory for a table of twice the size. Lookups are slower without, but nothing is
-    /// refused for it.
-    pub(crate) fn may_double(&self) -> bool {
-        let max = self.budget.max();
-        max == u64::MAX || self.used_bytes() + self.engine.table_bytes() <= max
-    }
-
-    /// Looks whether memory for so many bytes more is to be had, and shows all sessions whether there is
-    /// any.
-    pub(crate) fn look_at_memory(&self, more: u64) -> Result<(), Full> {
-        if self.budget.max() == u64::MAX {
-            self.collector.shown().show_full(false);
-            return Ok(());
-        }
-        let used = self.used_bytes();
-        let limbo = self.collector.limbo_bytes().max(0).cast_unsigned() + self.blocks.dying_bytes();
-        self.collector.shown().show_full(self.budget.check(used, limbo).is_err());
-        self.budget.check(used.saturating_add(more), limbo)
-    }
-
-    /// As [`look_at_memory`](Self::look_at_memory), for who wants to go on: pages that nobody uses, and that would go
-    /// back to the system by and by, go at once as far as they are in the way.
-    fn look_again(&self, more: u64) -> Result<(), Full> {
-        self.look_at_memory(more).or_else(|full| {
-            self.blocks.give_back(full.used_bytes - full.max);
-            self.look_at_memory(more)
-        })
     }
 }
 
@@ -178,21 +144,23 @@ pub struct Session<K: Kind, E: Engine = Ring<7>> {
     shared: Arc<Shared<K, E>>,
 }
 
-pub(crate) struct Local<E: Engine> {
-    pub(crate) participant: Participant,
+pub struct Local<E: Engine> {
+    pub participant: Participant,
     pub(crate) arena: LocalArena,
     /// Accesses until the next R-th one.
-    pub(crate) countdown: u32,
+    pub countdown: u32,
     /// How often nothing was to be decided, one after the other: the next R is as many doublings longer.
     pub(crate) calm: u32,
     /// Operations until a guard pins anew.
     pub(crate) guarded: u32,
     /// Inserts since growth was last considered.
-    pub(crate) inserts: u32,
+    pub inserts: u32,
     /// Removals since shrinking was last considered.
     pub(crate) removals: u32,
     /// Bytes that may be taken before the next look at how much memory is used.
     until_look: i64,
+    /// What it was after the last one.
+    look: i64,
     random: u64,
     versions: std::ops::Range<u64>,
     /// Whether accesses are noted in items.
@@ -203,7 +171,7 @@ pub(crate) struct Local<E: Engine> {
     pub(crate) damage: Option<Box<Damaged>>,
     pub(crate) damages: u64,
     /// What the engine keeps here.
-    pub(crate) engine: E::Local,
+    pub engine: E::Local,
 }
 
 impl<K: Kind, E: Engine> Session<K, E> {
@@ -222,6 +190,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
             inserts: 0,
             removals: 0,
             until_look: LOOK as i64,
+            look: LOOK as i64,
             random: seed | 1,
             versions: 0..0,
             noted: true,
@@ -242,90 +211,6 @@ impl<K: Kind, E: Engine> Session<K, E> {
 
     pub(crate) fn shared(&self) -> &Shared<K, E> {
         &self.shared
-    }
-
-    /// Asks whether an operation that takes memory may begin: not while more than
-    /// [`Config::limbo_max`] bytes of removed items wait for a session that stays pinned, nor while more
-    /// is used than [`Index::set_memory_max`](crate::Index::set_memory_max) says. Nothing
-    /// else asks: without this call before each insert and each update, a stalled reader lets
-    /// memory grow without bound. Removals and reads need not ask.
-    ///
-    /// Costs one load. Over a limit it costs up to eight collections, each of which frees up to
-    /// 1,024 items; looks at every session's record; and a walk over some hundred items.
-    ///
-    /// # Errors
-    /// Who is in the way, and of how much: as soon as that session goes on, writes are admitted. Or how
-    /// much is used: as soon as something is removed and no session can see it any more, writes are admitted.
-    #[inline(always)]
-    pub fn admit(&mut self) -> Result<(), Refused> {
-        if self.local.participant.is_refusing() { self.admit_more(0) } else { Ok(()) }
-    }
-
-    /// As [`admit`](Self::admit), for an operation that takes so many bytes. Where these are few,
-    /// `admit` does. O(sessions).
-    ///
-    /// # Errors
-    /// As `admit`.
-    pub fn admit_bytes(&mut self, bytes: usize) -> Result<(), Refused> {
-        self.admit_more(bytes as u64)
-    }
-
-    /// Whether there was a reason to refuse what takes memory when that was last looked at. Costs one load.
-    #[inline(always)]
-    pub fn is_refusing(&self) -> bool {
-        self.local.participant.is_refusing()
-    }
-
-    /// As [`admit_bytes`](Self::admit_bytes), for who makes room by removing items: at the limit of all
-    /// memory it frees only what can be freed at once.
-    ///
-    /// # Errors
-    /// As `admit`.
-    pub fn look_for_room(&mut self, bytes: usize) -> Result<(), Refused> {
-        if self.local.participant.is_over_limit() {
-            self.admit_over_limit()?;
-        }
-        if self.shared.look_again(bytes as u64).is_ok() {
-            return Ok(());
-        }
-        if self.local.participant.has_garbage() {
-            self.collect_garbage();
-        }
-        self.shared.look_again(bytes as u64).map_err(Refused::Full)
-    }
-
-    #[cold]
-    fn admit_more(&mut self, bytes: u64) -> Result<(), Refused> {
-        if self.local.participant.is_over_limit() {
-            self.admit_over_limit()?;
-        }
-        for _ in 0..FULL_ROUNDS {
-            match self.shared.look_again(bytes) {
-                Ok(()) => return Ok(()),
-                Err(full) if bytes > full.max => return Err(Refused::Full(full)),
-                Err(_) => {}
-            }
-            // What is dead counts until it is freed.
-            self.sweep_some();
-            if self.local.participant.has_garbage() {
-                self.collect_garbage();
-            }
-        }
-        self.shared.look_again(bytes).map_err(Refused::Full)
-    }
-
-    /// Has a part of the table let go of dead versions that nobody has come by.
-    fn sweep_some(&mut self) {
-        let mut pinned = self.pin();
-        // ORDERING: Relaxed, a place to go on from; two sessions at one place do no harm.
-        let cursor = pinned.shared.sweep_cursor.load(Ordering::Relaxed);
-        let from = E::bucket(&mut pinned, cursor.reverse_bits());
-        let (next, _) = E::scan(&mut pinned, cursor, SWEPT, |_, _| 1);
-        E::sweep(&mut pinned, from, next);
-        // Back it goes only to an item whose hash is damaged.
-        let next = if next <= cursor { 0 } else { next };
-        // ORDERING: Relaxed, as above.
-        pinned.shared.sweep_cursor.store(next, Ordering::Relaxed);
     }
 
     fn admit_over_limit(&mut self) -> Result<(), Refused> {
@@ -507,7 +392,7 @@ impl<E: Engine> Local<E> {
     }
 
     /// A xorshift generator: chooses victims and intervals, nothing that needs more.
-    pub(crate) fn random(&mut self) -> u64 {
+    pub fn random(&mut self) -> u64 {
         let mut x = self.random;
         x ^= x << 13;
         x ^= x >> 7;
@@ -519,9 +404,12 @@ impl<E: Engine> Local<E> {
 
 /// A pinned session: the context of every operation.
 pub struct Pinned<'s, K: Kind, E: Engine> {
-    pub(crate) shared: &'s Shared<K, E>,
-    pub(crate) engine: &'s E,
-    pub(crate) local: &'s mut Local<E>,
+    /// The index.
+    pub shared: &'s Shared<K, E>,
+    /// Its engine.
+    pub engine: &'s E,
+    /// The session's own part.
+    pub local: &'s mut Local<E>,
 }
 
 impl<K: Kind, E: Engine> Drop for Pinned<'_, K, E> {
@@ -539,12 +427,14 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         ManuallyDrop::new(Pinned { shared: self.shared, engine: self.engine, local: self.local })
     }
 
+    /// The session's counts.
     #[inline(always)]
-    pub(crate) fn record(&self) -> &Record {
+    pub fn record(&self) -> &Record {
         self.local.participant.record()
     }
 
-    pub(crate) fn alloc(&mut self, size: usize) -> NonNull<u8> {
+    /// Memory for an item, 8-aligned.
+    pub fn alloc(&mut self, size: usize) -> NonNull<u8> {
         let len = footprint(size) as i64;
         self.record().item_bytes.add(len);
         self.local.until_look -= len;
@@ -561,14 +451,20 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
 
     #[cold]
     fn look_at_memory(&mut self) {
-        self.shared.kind.wrote((LOOK as i64 - self.local.until_look).cast_unsigned());
-        self.local.until_look = LOOK as i64;
+        self.shared.kind.wrote((self.local.look - self.local.until_look).cast_unsigned());
+        self.local.look = LOOK as i64;
+        if self.shared.budget.is_short(self.shared.held_bytes()) {
+            // A block in a cache keeps its chunk, and a few items may begin a new one.
+            self.local.arena.give_back();
+            self.local.look = LOOK_SHORT as i64;
+        }
+        self.local.until_look = self.local.look;
         // Who asks to be admitted next is told.
         let _ = self.shared.look_at_memory(0);
     }
 
     /// Frees an item that was never published.
-    pub(crate) fn discard(&mut self, item: Item) {
+    pub fn discard(&mut self, item: Item) {
         let (size, has_more) = self.shared.kind.extent(item);
         self.record().item_bytes.add(-(footprint(size) as i64));
         item.ghost().free();
@@ -585,7 +481,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     }
 
     /// Hands an item that nobody can find any more to the collector, once.
-    pub(crate) fn retire(&mut self, item: Item) {
+    pub fn retire(&mut self, item: Item) {
         let (size, has_more) = self.shared.kind.extent(item);
         if size > 0 {
             // SAFETY: allocated with this size, and freed by the collector, later.
@@ -600,7 +496,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     }
 
     /// Notes that an item is in the table now.
-    pub(crate) fn count_in(&self, item: Item) {
+    pub fn count_in(&self, item: Item) {
         self.record().items.add(1);
         if K::expires(item) {
             self.record().expiring.add(1);
@@ -608,7 +504,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     }
 
     /// Notes that an item is in the table no more.
-    pub(crate) fn count_out(&self, item: Item) {
+    pub fn count_out(&self, item: Item) {
         self.record().items.add(-1);
         if K::expires(item) {
             self.record().expiring.add(-1);
@@ -616,7 +512,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
     }
 
     /// Notes that `copy` is in the table in the place of `old`.
-    pub(crate) fn count_replaced(&self, old: Item, copy: Item) {
+    pub fn count_replaced(&self, old: Item, copy: Item) {
         let expiring = i64::from(K::expires(copy)) - i64::from(K::expires(old));
         if expiring != 0 {
             self.record().expiring.add(expiring);

@@ -1,9 +1,7 @@
 //! What an index reports about itself. Summed over the sessions' own counters when asked.
 
-use crate::gcuckoo::GCuckooStats;
-
 /// Counts of an index at some moment; exact when no operation is running.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Items present (expired ones too, until they are removed).
     pub items: u64,
@@ -45,71 +43,24 @@ pub struct Stats {
     pub engine: EngineStats,
 }
 
-/// What only one engine counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EngineStats {
-    /// HotRing.
-    HotRing {
-        /// Slots whose bucket was split off so far.
-        slots_split: u64,
-        /// Items that were copied into their slot.
-        copies_made: u64,
-        /// Copies that a write or a removal ended.
-        copies_ended: u64,
-    },
-    /// Mercury.
-    Mercury {
-        /// Doublings that came to their end.
-        expansions: u64,
-        /// Buckets that were moved to a larger table.
-        buckets_moved: u64,
-        /// Whether buckets are being moved.
-        is_expanding: bool,
-        /// Times that a bucket's lock was somebody else's.
-        lock_waits: u64,
-    },
-    /// Chaining Hash.
-    Chaining {
-        /// Doublings of the table.
-        doublings: u64,
-        /// Buckets that were split.
-        buckets_split: u64,
-        /// Items that were copied, because they left a bucket that was split.
-        items_copied: u64,
-    },
-    /// G-Cuckoo.
-    GCuckoo(GCuckooStats),
-}
+/// What only one engine counts: names and numbers, for reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineStats(Vec<(&'static str, u64)>);
 
 impl EngineStats {
-    /// All of it by name, for reports.
-    pub fn fields(&self) -> Vec<(&'static str, u64)> {
-        match *self {
-            Self::HotRing { slots_split, copies_made, copies_ended } => vec![
-                ("slots_split", slots_split),
-                ("copies_made", copies_made),
-                ("copies_ended", copies_ended),
-            ],
-            Self::Mercury { expansions, buckets_moved, is_expanding, lock_waits } => vec![
-                ("expansions", expansions),
-                ("buckets_moved", buckets_moved),
-                ("is_expanding", is_expanding.into()),
-                ("lock_waits", lock_waits),
-            ],
-            Self::Chaining { doublings, buckets_split, items_copied } => vec![
-                ("doublings", doublings),
-                ("buckets_split", buckets_split),
-                ("items_copied", items_copied),
-            ],
-            Self::GCuckoo(stats) => stats.fields(),
-        }
+    /// By engines.
+    pub fn new(fields: Vec<(&'static str, u64)>) -> Self {
+        Self(fields)
     }
-}
 
-impl Default for EngineStats {
-    fn default() -> Self {
-        Self::HotRing { slots_split: 0, copies_made: 0, copies_ended: 0 }
+    /// All of it by name.
+    pub fn fields(&self) -> &[(&'static str, u64)] {
+        &self.0
+    }
+
+    /// The number with this name.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.0.iter().find(|(field, _)| *field == name).map(|&(_, number)| number)
     }
 }
 

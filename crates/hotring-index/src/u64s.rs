@@ -2,7 +2,7 @@
 
 use crate::arena::footprint;
 use crate::config::{Checksum, Config, ConfigError};
-use crate::engine::{Engine, Found, Hit, KeyGoal};
+use crate::engine::{Engine, Found, Hit, KeyGoal, Reservation};
 use crate::guard::Guard;
 use crate::item::{Header, Item, Kind, sealed};
 use crate::rare::{sometimes, wrong};
@@ -21,6 +21,33 @@ use std::ptr::NonNull;
 /// [`crate::Bytes`], whose hash is SipHash-1-3.
 pub struct U64 {
     seed: u64,
+}
+
+/// Reads of `u64` items that an engine does by a shorter way than others. By default it does not.
+#[doc(hidden)]
+pub trait Shortcuts: Sized {
+    /// Whether `glance` is worth a call.
+    const GLANCES: bool = false;
+
+    /// What the first look at a key says that usually suffices: its value, or that it is absent. Counts
+    /// nothing and changes nothing, so that whoever is not answered asks `get`.
+    #[inline(always)]
+    fn glance(_p: &Pinned<'_, U64, Self>, _goal: KeyGoal<'_, U64>) -> Option<Option<u64>>
+    where
+        Self: Engine,
+    {
+        None
+    }
+
+    /// The value of a key, as `lookup` finds it or by a shorter way; by what a glance leaves, if there
+    /// was one.
+    #[inline(always)]
+    fn get(p: &mut Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<u64>
+    where
+        Self: Engine,
+    {
+        Self::lookup(p, goal).map(load)
+    }
 }
 
 #[repr(C)]
@@ -89,14 +116,6 @@ impl Kind for U64 {
         false
     }
 
-    const PAIRS: bool = true;
-
-    fn pair(item: Item) -> Option<(u64, u64)> {
-        // ORDERING: Relaxed, SIGN is constant.
-        let word = Next(item.next().load(Ordering::Relaxed));
-        Some((key_of(item), load(Hit { item, word })))
-    }
-
     fn freeze(&self, item: Item) {
         // ORDERING: AcqRel: in-place writes come before (the copy has them) or fail.
         value_of(item).fetch_or(FROZEN, Ordering::AcqRel);
@@ -123,19 +142,9 @@ fn key_of(item: Item) -> u64 {
 }
 
 #[inline(always)]
-pub(crate) fn value_of<'a>(item: Item) -> &'a AtomicU64 {
+fn value_of<'a>(item: Item) -> &'a AtomicU64 {
     // SAFETY: P, and every item of a U64 ring is a U64Item.
     unsafe { item.word(offset_of!(U64Item, value)) }
-}
-
-/// An item's key and value, of which the first never changes.
-#[cfg(not(any(loom, shuttle)))]
-#[inline(always)]
-pub(crate) fn key_and_value<'a>(item: Item) -> &'a [AtomicU64; 2] {
-    const _: () = assert!(offset_of!(U64Item, key) == 8 && offset_of!(U64Item, value) == 16);
-    // SAFETY: P, and every item of a U64 ring is a U64Item, in which the two lie side by side. Nobody
-    // writes the key, so that it may be loaded as an atomic.
-    unsafe { item.start().add(offset_of!(U64Item, key)).cast().as_ref() }
 }
 
 /// The value of a hit, all 64 bits.
@@ -147,7 +156,7 @@ pub(crate) fn load(hit: Hit) -> u64 {
 }
 
 #[inline(always)]
-pub(crate) fn join(word: u64, next: Next) -> u64 {
+fn join(word: u64, next: Next) -> u64 {
     // The bit from one word, the others from the other, as it takes the fewest instructions.
     ((next.0 << (FROZEN.ilog2() - SIGN.ilog2())) ^ word) & FROZEN ^ word
 }
@@ -156,7 +165,7 @@ pub(crate) fn join(word: u64, next: Next) -> u64 {
 const CHUNK: usize = 1024;
 
 /// A batch of lookups as a pipeline, all under one pin.
-pub(crate) fn get_by_pipeline<E: Engine>(
+fn get_by_pipeline<E: Engine>(
     pinned: &mut Pinned<'_, U64, E>,
     keys: &[u64],
     out: &mut [Option<u64>],
@@ -245,7 +254,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
         if let Some(hit) = E::probe(self, goal)
             && self.write_in_place(hit, value, None).is_some()
         {
-            E::written(self, goal.hash, hit);
+            E::accessed(self, goal.hash, Some(hit), 1);
             return true;
         }
         let bucket = E::bucket(self, goal.hash);
@@ -255,12 +264,12 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
             let found = E::find(self, goal, bucket);
             let item = if let Some(hit) = found.hit {
                 if self.write_in_place(hit, value, None).is_some() {
-                    E::written(self, goal.hash, hit);
+                    E::accessed(self, goal.hash, Some(hit), 1);
                     break;
                 }
                 let copy = *new.get_or_insert_with(|| self.make(key, value));
                 if E::replace(self, goal, bucket, hit, copy, Some(&found)) {
-                    E::unreserve(self, bucket, reservation);
+                    reservation.give_back(self, bucket);
                     return true;
                 }
                 continue;
@@ -274,7 +283,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
         if let Some(item) = new {
             self.discard(item);
         }
-        E::unreserve(self, bucket, reservation);
+        reservation.give_back(self, bucket);
         true
     }
 
@@ -289,7 +298,7 @@ impl<'s, E: Engine> Pinned<'s, U64, E> {
                 if let Some(item) = new {
                     self.discard(item);
                 }
-                E::unreserve(self, bucket, reservation);
+                reservation.give_back(self, bucket);
                 return false;
             }
             let item = *new.get_or_insert_with(|| self.make(key, value));
@@ -493,7 +502,7 @@ impl<E: Engine> Session<U64, E> {
     pub fn get_many(&mut self, keys: &[u64], out: &mut [Option<u64>]) {
         assert_eq!(keys.len(), out.len(), "one result per key");
         for (keys, out) in keys.chunks(CHUNK).zip(out.chunks_mut(CHUNK)) {
-            E::get_many(&mut self.pin(), keys, out);
+            get_by_pipeline(&mut self.pin(), keys, out);
         }
     }
 

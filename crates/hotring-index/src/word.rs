@@ -2,15 +2,13 @@
 //!
 //! ```text
 //! item.next    63      56 55  52 51  50   49   48     47 ......... 3  2        1      0
-//!              counter    debt   HOT SIGN REPL ANCHOR successor       UNLINKED HINTED MARK
+//!              counter    debt   -  SIGN REPL ANCHOR successor        UNLINKED HINTED MARK
 //! anchor.next  63       62   61 ....... 49 48     47 ......... 3      2        1      0
 //!              COMPLETE CAND stamp         ANCHOR successor           -        BUSY   MARK
 //! hint         63 .. 48  47 ................... 3                     2 .. 0
 //!              tag       item address, 0 if reserved                  votes
 //! hint (paper) 63     62 .. 48      47 ......... 3                    2 .. 0
 //!              ACTIVE total counter item address                      -
-//! hot place    63 .. 48  47 ................... 3                     2 .. 0
-//!              tag       item address, 0 if reserved                  0 to 3 votes, or a state
 //! ```
 //!
 //! * MARK: the item is dead; its successor never changes again (I1).
@@ -21,252 +19,222 @@
 //! * SIGN: bit 63 of the item's in-place value, whose word lends that bit to FROZEN. Constant.
 //! * debt: dead versions that lie before this item in the chain, by the estimate of its writers. Of a
 //!   dead item: `LEFT` if its replacer has left it in the chain (`ring/lazy.rs`).
-//! * counter: accesses seen by the sampling strategy; overflow falls off the end. With hot copies:
-//!   the item's chill, by which one that is written to is seldom copied. Of byte strings otherwise: what
-//!   an eviction policy has noted of accesses (`bytes/marks.rs`).
-//! * HOT: the item has had a hot copy in its line. Never cleared.
+//! * counter: accesses seen by the sampling strategy; overflow falls off the end. Of byte strings
+//!   otherwise: what an eviction policy has noted of accesses (`bytes/marks.rs`).
 //! * BUSY: the slot is being split off and must not be used as a start (I7).
 //! * A hint word with votes but no address is *reserved* by an inserter, for the key of its tag.
 
 use std::cmp::Ordering;
 
-pub(crate) const MARK: u64 = 1;
-pub(crate) const HINTED: u64 = 1 << 1;
-pub(crate) const UNLINKED: u64 = 1 << 2;
+pub const MARK: u64 = 1;
+pub const HINTED: u64 = 1 << 1;
+pub const UNLINKED: u64 = 1 << 2;
 /// On anchors, which are never hinted.
-pub(crate) const BUSY: u64 = HINTED;
-pub(crate) const ANCHOR: u64 = 1 << 48;
-pub(crate) const REPL: u64 = 1 << 49;
-pub(crate) const SIGN: u64 = 1 << 50;
-pub(crate) const HOT: u64 = 1 << 51;
+pub const BUSY: u64 = HINTED;
+pub const ANCHOR: u64 = 1 << 48;
+pub const REPL: u64 = 1 << 49;
+pub const SIGN: u64 = 1 << 50;
 
-pub(crate) const ADDRESS: u64 = ((1 << 48) - 1) & !7;
+pub const ADDRESS: u64 = ((1 << 48) - 1) & !7;
 const SUCCESSOR: u64 = ADDRESS | ANCHOR;
 const DEBT_SHIFT: u32 = 52;
 const DEBT: u64 = 0xf << DEBT_SHIFT;
 const COUNTER_SHIFT: u32 = 56;
-pub(crate) const COUNTER_ONE: u64 = 1 << COUNTER_SHIFT;
-pub(crate) const COUNTER: u64 = 0xff << COUNTER_SHIFT;
+pub const COUNTER_ONE: u64 = 1 << COUNTER_SHIFT;
+pub const COUNTER: u64 = 0xff << COUNTER_SHIFT;
 /// What an item's word is made with, and keeps when the item gets its successor.
-pub(crate) const MADE_WITH: u64 = SIGN | COUNTER;
+pub const MADE_WITH: u64 = SIGN | COUNTER;
 
-pub(crate) const COMPLETE: u64 = 1 << 63;
-pub(crate) const CANDIDATE: u64 = 1 << 62;
+pub const COMPLETE: u64 = 1 << 63;
+pub const CANDIDATE: u64 = 1 << 62;
 /// Fewer under a checker, that it may see them begin anew.
-pub(crate) const STAMPS: u64 = if cfg!(any(loom, shuttle)) { 1 << 3 } else { 1 << 13 };
+pub const STAMPS: u64 = if cfg!(any(loom, shuttle)) { 1 << 3 } else { 1 << 13 };
 const STAMP_SHIFT: u32 = 49;
 const STAMP: u64 = (STAMPS - 1) << STAMP_SHIFT;
 /// Everything that says something about the line's completeness.
-pub(crate) const CONTROL: u64 = COMPLETE | CANDIDATE | STAMP;
+pub const CONTROL: u64 = COMPLETE | CANDIDATE | STAMP;
 
 /// Bit 63 of an in-place value word: it changes no more (I6).
-pub(crate) const FROZEN: u64 = 1 << 63;
+pub const FROZEN: u64 = 1 << 63;
 
 /// The successor part of a word: an item's address or an anchor's slot number.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Link(u64);
+pub struct Link(u64);
 
 impl Link {
     /// The anchor of slot 0, the end of every search.
-    pub(crate) const END: Self = Self(ANCHOR);
+    pub const END: Self = Self(ANCHOR);
     /// The end of a chain that has no anchors.
-    pub(crate) const NONE: Self = Self(0);
+    pub const NONE: Self = Self(0);
 
-    pub(crate) fn anchor(slot: u64) -> Self {
+    pub fn anchor(slot: u64) -> Self {
         debug_assert!(slot << 3 <= ADDRESS, "slot numbers fit");
         Self(slot << 3 | ANCHOR)
     }
 
-    pub(crate) fn item(address: u64) -> Self {
+    pub fn item(address: u64) -> Self {
         debug_assert!(address & !ADDRESS == 0 && address != 0, "an item address");
         Self(address)
     }
 
     #[inline(always)]
-    pub(crate) fn is_anchor(self) -> bool {
+    pub fn is_anchor(self) -> bool {
         self.0 & ANCHOR != 0
     }
 
     /// The slot number of an anchor, the address of an item.
     #[inline(always)]
-    pub(crate) fn slot(self) -> u64 {
+    pub fn slot(self) -> u64 {
         (self.0 & ADDRESS) >> 3
     }
 
     #[inline(always)]
-    pub(crate) fn address(self) -> u64 {
+    pub fn address(self) -> u64 {
         self.0
     }
 }
 
 /// A copy of the `next` word of an item or an anchor.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Next(pub(crate) u64);
+pub struct Next(pub u64);
 
 impl Next {
     #[inline(always)]
-    pub(crate) fn link(self) -> Link {
+    pub fn link(self) -> Link {
         Link(self.0 & SUCCESSOR)
     }
 
     /// The same flags with another successor.
     #[inline(always)]
-    pub(crate) fn with(self, link: Link) -> Self {
+    pub fn with(self, link: Link) -> Self {
         Self(self.0 & !SUCCESSOR | link.0)
     }
 
     #[inline(always)]
-    pub(crate) fn is(self, flag: u64) -> bool {
+    pub fn is(self, flag: u64) -> bool {
         self.0 & flag != 0
     }
 
     /// Whether this is the word of an anchor that is linked, and so may be a start (I7).
     #[inline(always)]
-    pub(crate) fn is_start(self) -> bool {
+    pub fn is_start(self) -> bool {
         self.0 != 0 && !self.is(BUSY | MARK)
     }
 
-    pub(crate) fn debt(self) -> u64 {
+    pub fn debt(self) -> u64 {
         (self.0 & DEBT) >> DEBT_SHIFT
     }
 
-    pub(crate) fn with_debt(self, debt: u64) -> Self {
+    pub fn with_debt(self, debt: u64) -> Self {
         Self(self.0 & !DEBT | debt << DEBT_SHIFT & DEBT)
     }
 
-    pub(crate) fn count(self) -> u64 {
+    pub fn count(self) -> u64 {
         self.0 >> COUNTER_SHIFT
     }
 
-    /// How seldom an item may be copied: with a chance of 1 in 2 to the power of this.
-    pub(crate) fn chill(self) -> u64 {
-        self.count()
-    }
-
-    pub(crate) fn with_chill(self, chill: u64) -> Self {
-        Self(self.0 & !COUNTER | chill << COUNTER_SHIFT)
-    }
-
     /// With other notes of accesses.
-    pub(crate) fn with_bits(self, bits: u8) -> Self {
+    pub fn with_bits(self, bits: u8) -> Self {
         Self(self.0 & !COUNTER | u64::from(bits) << COUNTER_SHIFT)
     }
 
     /// The epoch (mod [`STAMPS`]) at which an anchor's line became a candidate.
-    pub(crate) fn stamp(self) -> u64 {
+    pub fn stamp(self) -> u64 {
         (self.0 & STAMP) >> STAMP_SHIFT
     }
 
-    pub(crate) fn with_candidate(self, epoch: u64) -> Self {
+    pub fn with_candidate(self, epoch: u64) -> Self {
         Self(self.0 & !CONTROL | CANDIDATE | (epoch % STAMPS) << STAMP_SHIFT)
     }
 }
 
 const VOTES: u64 = 7;
-pub(crate) const VOTES_MAX: u64 = 7;
+pub const VOTES_MAX: u64 = 7;
 const TAG_SHIFT: u32 = 48;
-
-/// Votes in the hot place, above which there are its states.
-pub(crate) const VOTES_HOT: u64 = 3;
-/// The copy is being written. Only who began may leave this state, or the next one.
-pub(crate) const FILLING: u64 = 4;
-/// The same, and the item was ended meanwhile.
-pub(crate) const SPOILT: u64 = 5;
-/// The copy is the item's key and value.
-pub(crate) const VALID: u64 = 6;
 
 /// A copy of a hint word.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hint(pub(crate) u64);
+pub struct Hint(pub u64);
 
 impl Hint {
-    pub(crate) const EMPTY: Self = Self(0);
+    pub const EMPTY: Self = Self(0);
 
     /// The bits of a hash that tags are made of: fixed ones, above those that a table of up to
     /// 2^32 slots is indexed by, so that a tag stays valid when the table doubles.
     #[inline(always)]
-    pub(crate) fn tag_of(hash: u64) -> u64 {
+    pub fn tag_of(hash: u64) -> u64 {
         (hash >> 32 & 0xffff) << TAG_SHIFT
     }
 
     /// The tag in its place, and below it bits that comparing tags does not look at.
     #[inline(always)]
-    pub(crate) fn tag_and_more(hash: u64) -> u64 {
+    pub fn tag_and_more(hash: u64) -> u64 {
         hash << (TAG_SHIFT - 32)
     }
 
     /// The tag as a number, and above it bits that comparing tags does not look at.
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
     #[inline(always)]
-    pub(crate) fn tag_number(hash: u64) -> u32 {
+    pub fn tag_number(hash: u64) -> u32 {
         (hash >> 32) as u32
     }
 
-    pub(crate) fn new(tag: u64, address: u64, votes: u64) -> Self {
+    pub fn new(tag: u64, address: u64, votes: u64) -> Self {
         Self(tag | address | votes)
     }
 
-    pub(crate) fn reserved(tag: u64) -> Self {
+    pub fn reserved(tag: u64) -> Self {
         Self(tag | 1)
     }
 
     /// Also true of an empty word if the tag happens to be 0.
     #[inline(always)]
-    pub(crate) fn has_tag(self, tag: u64) -> bool {
+    pub fn has_tag(self, tag: u64) -> bool {
         (self.0 ^ tag) >> TAG_SHIFT == 0
     }
 
-    pub(crate) fn tag(self) -> u64 {
-        self.0 >> TAG_SHIFT << TAG_SHIFT
-    }
-
     #[inline(always)]
-    pub(crate) fn address(self) -> u64 {
+    pub fn address(self) -> u64 {
         self.0 & ADDRESS
     }
 
-    pub(crate) fn is_empty(self) -> bool {
+    pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    pub(crate) fn is_reserved(self) -> bool {
+    pub fn is_reserved(self) -> bool {
         self.address() == 0 && self.0 != 0
     }
 
-    pub(crate) fn votes(self) -> u64 {
+    pub fn votes(self) -> u64 {
         self.0 & VOTES
     }
 
-    pub(crate) fn with_votes(self, votes: u64) -> Self {
+    pub fn with_votes(self, votes: u64) -> Self {
         Self(self.0 & !VOTES | votes)
     }
 
-    pub(crate) fn with_address(self, address: u64) -> Self {
+    pub fn with_address(self, address: u64) -> Self {
         Self(self.0 & !ADDRESS | address)
-    }
-
-    /// Of a word in the hot place: whether a copy is being written.
-    pub(crate) fn is_filled(self) -> bool {
-        matches!(self.votes(), FILLING | SPOILT)
     }
 }
 
 /// The paper's head word (FAST'20 section 3.2.2, Fig. 6a), used by the sampling strategy.
-pub(crate) mod head {
-    pub(crate) const ACTIVE: u64 = 1 << 63;
+pub mod head {
+    pub const ACTIVE: u64 = 1 << 63;
     const TOTAL_SHIFT: u32 = 48;
-    pub(crate) const TOTAL_ONE: u64 = 1 << TOTAL_SHIFT;
+    pub const TOTAL_ONE: u64 = 1 << TOTAL_SHIFT;
 
     /// Samples that are still to be taken.
-    pub(crate) fn left(head: u64) -> u64 {
+    pub fn left(head: u64) -> u64 {
         (head & !ACTIVE) >> TOTAL_SHIFT
     }
 
-    pub(crate) fn sampling(head: u64, samples: u64) -> u64 {
+    pub fn sampling(head: u64, samples: u64) -> u64 {
         head & (TOTAL_ONE - 1) | ACTIVE | samples << TOTAL_SHIFT
     }
 
-    pub(crate) fn idle(head: u64) -> u64 {
+    pub fn idle(head: u64) -> u64 {
         head & (TOTAL_ONE - 1)
     }
 }
@@ -274,7 +242,7 @@ pub(crate) mod head {
 /// The ring's order of two hashes: that of their bits read from the lowest up, so that the bucket
 /// number of a small table is a prefix of that of a large one.
 #[inline(always)]
-pub(crate) fn ring_cmp(a: u64, b: u64) -> Ordering {
+pub fn ring_cmp(a: u64, b: u64) -> Ordering {
     let differing = a ^ b;
     let lowest = differing & differing.wrapping_neg();
     if differing == 0 {

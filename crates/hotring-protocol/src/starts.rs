@@ -1,13 +1,12 @@
 //! A cache from the start of a request to its command, for pipelines.
 //!
-//! Pipelines repeat themselves: `*2\r\n$3\r\nGET\r\n` and a key, again and again. [`Starts`] keeps
-//! such starts, up to the end of the command's name, with the result of decoding and [`resolve`]. A
-//! request with a known start is decoded from behind it.
+//! Pipelines repeat themselves: `*2\r\n$3\r\nGET\r\n` and a key, again and again. [`Starts`] keeps such
+//! starts, up to the end of the command's name, with the results of decoding and of the caller's table of commands for
+//! them. A request with a known start is decoded from behind it.
 
-use crate::args::{Args, Span};
+use crate::args::{Args, ArgsView, Span};
 use crate::error::ProtocolError;
 use crate::resp::{Decoded, Decoder, Limits};
-use crate::table::{Spec, resolve};
 
 /// A start is compared as one number of this many bytes: enough for names of up to 6 bytes.
 const COMPARED: usize = 16;
@@ -16,29 +15,41 @@ const NAME_AT: usize = 8;
 /// Cached starts, a power of two.
 const KEPT: usize = 16;
 
-/// The command of a request: None if no command has this name and takes this many arguments.
-/// [`resolve`] gives the reason.
-pub type Called = Option<&'static Spec>;
-
-/// Starts of requests, with their commands. Serves any number of connections.
-#[derive(Debug, Default)]
-pub struct Starts {
-    kept: [Start; KEPT],
+/// The command that a request calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Called<C> {
+    /// The command.
+    pub command: C,
+    /// Whether every request with this name and this number of arguments calls it.
+    pub by_name_alone: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Start {
+/// Starts of requests, with the commands that they call. Serves any number of connections.
+#[derive(Debug)]
+pub struct Starts<C> {
+    kept: [Start<C>; KEPT],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Start<C> {
     bytes: u128,
     /// The bytes that belong to the start.
     mask: u128,
     name_len: usize,
     args: usize,
     /// None: the entry is free.
-    spec: Called,
+    command: Option<C>,
 }
 
-impl Starts {
-    /// Decodes the request at the start of `input`, as [`Decoder::decode`], and finds its command.
+impl<C: Copy> Default for Starts<C> {
+    fn default() -> Self {
+        Starts { kept: [Start { bytes: 0, mask: 0, name_len: 0, args: 0, command: None }; KEPT] }
+    }
+}
+
+impl<C: Copy> Starts<C> {
+    /// Decodes the request at the start of `input`, as [`Decoder::decode`], and finds its command with
+    /// `resolve`; None if there is none. `resolve` must be the same function in every call.
     ///
     /// # Errors
     ///
@@ -50,20 +61,21 @@ impl Starts {
         input: &[u8],
         limits: &Limits,
         args: &mut Args,
-    ) -> Result<(Decoded, Called), ProtocolError> {
+        resolve: impl Fn(ArgsView<'_>) -> Option<Called<C>>,
+    ) -> Result<(Decoded, Option<C>), ProtocolError> {
         let Some(bytes) = first_bytes(input).filter(|_| !decoder.is_mid_request()) else {
-            return self.decode_in_full(decoder, input, limits, args);
+            return self.decode_in_full(decoder, input, limits, args, resolve);
         };
         let start = &self.kept[place(bytes)];
         let is_known = (start.bytes ^ bytes) & start.mask == 0
             && start.args <= limits.args_max
             && start.name_len <= limits.bulk_len_max;
-        match start.spec {
-            Some(spec) if is_known => {
+        match start.command {
+            Some(command) if is_known => {
                 let name = Span::new(NAME_AT, start.name_len);
-                Ok((decoder.decode_behind(name, start.args, input, limits, args)?, Some(spec)))
+                Ok((decoder.decode_behind(name, start.args, input, limits, args)?, Some(command)))
             }
-            _ => self.decode_in_full(decoder, input, limits, args),
+            _ => self.decode_in_full(decoder, input, limits, args, resolve),
         }
     }
 
@@ -74,26 +86,28 @@ impl Starts {
         input: &[u8],
         limits: &Limits,
         args: &mut Args,
-    ) -> Result<(Decoded, Called), ProtocolError> {
+        resolve: impl Fn(ArgsView<'_>) -> Option<Called<C>>,
+    ) -> Result<(Decoded, Option<C>), ProtocolError> {
         let decoded = decoder.decode(input, limits, args)?;
-        let mut called = None;
-        if matches!(decoded, Decoded::Request { .. }) && !args.is_empty() {
-            called = resolve(args.view(input)).ok();
-            self.keep(input, args, called);
+        if matches!(decoded, Decoded::Incomplete) || args.is_empty() {
+            return Ok((decoded, None));
         }
-        Ok((decoded, called))
+        let called = resolve(args.view(input));
+        if let Some(Called { command, by_name_alone: true }) = called {
+            self.keep(input, args, command);
+        }
+        Ok((decoded, called.map(|called| called.command)))
     }
 
-    /// Caches the start of a request if it is short and alone determines the command.
-    fn keep(&mut self, input: &[u8], args: &Args, called: Called) {
-        let Some(spec) = called.filter(|spec| spec.is_told_by_its_name()) else { return };
+    /// Caches the start of a request if it is short.
+    fn keep(&mut self, input: &[u8], args: &Args, command: C) {
         let Some(bytes) = first_bytes(input).filter(|_| input[0] == b'*') else { return };
         let (at, name_len) = args.spans[0].place();
         // Behind longer numbers the name is elsewhere.
         if at == NAME_AT && NAME_AT + name_len + 2 <= COMPARED {
             let mask = u128::MAX >> (8 * (COMPARED - (NAME_AT + name_len + 2)));
             self.kept[place(bytes)] =
-                Start { bytes, mask, name_len, args: args.len(), spec: Some(spec) };
+                Start { bytes, mask, name_len, args: args.len(), command: Some(command) };
         }
     }
 }
@@ -115,22 +129,49 @@ mod tests {
 
     type Found = Vec<(Vec<Vec<u8>>, Option<&'static str>)>;
 
-    /// The requests of a stream that arrives in pieces, decoded with or without the cache.
+    /// Some commands, with the fewest and the most arguments that each takes, the name counted.
+    const COMMANDS: &[(&str, usize, usize)] = &[
+        ("get", 2, 2),
+        ("set", 3, 99),
+        ("incr", 2, 2),
+        ("exists", 2, 99),
+        ("strlen", 2, 2),
+        ("persist", 2, 2),
+        ("ping", 1, 2),
+        ("mget", 2, 99),
+        ("client|id", 2, 2),
+        ("client|list", 2, 99),
+    ];
+
+    fn resolve(request: ArgsView<'_>) -> Option<Called<&'static str>> {
+        let mut name = String::from_utf8_lossy(request.get(0)?).to_ascii_lowercase();
+        let by_name_alone = name != "client";
+        if !by_name_alone {
+            name = format!("client|{}", String::from_utf8_lossy(request.get(1)?)).to_lowercase();
+        }
+        let fits = |(known, min, max): &&(&str, usize, usize)| {
+            *known == name && (*min..=*max).contains(&request.len())
+        };
+        let (command, ..) = COMMANDS.iter().find(fits)?;
+        Some(Called { command, by_name_alone })
+    }
+
+    /// What is in a stream that comes in pieces, with known starts or each request for itself.
     fn decode(
         stream: &[u8],
         piece: usize,
         limits: &Limits,
-        mut starts: Option<&mut Starts>,
+        mut starts: Option<&mut Starts<&'static str>>,
     ) -> (Found, Option<ProtocolError>) {
         let (mut decoder, mut args, mut found) = (Decoder::new(), Args::new(), Vec::new());
         let (mut start, mut end) = (0, 0);
         loop {
             let input = &stream[start..end];
             let decoded = match &mut starts {
-                Some(starts) => starts.decode(&mut decoder, input, limits, &mut args),
-                None => decoder
-                    .decode(input, limits, &mut args)
-                    .map(|decoded| (decoded, resolve(args.view(input)).ok())),
+                Some(starts) => starts.decode(&mut decoder, input, limits, &mut args, resolve),
+                None => decoder.decode(input, limits, &mut args).map(|decoded| {
+                    (decoded, resolve(args.view(input)).map(|called| called.command))
+                }),
             };
             match decoded {
                 Err(error) => return (found, Some(error)),
@@ -141,7 +182,7 @@ mod tests {
                 }
                 Ok((Decoded::Request { consumed }, called)) => {
                     let words = args.view(input).iter().map(<[u8]>::to_vec).collect();
-                    found.push((words, called.map(|spec| spec.name)));
+                    found.push((words, called));
                     start += consumed;
                 }
             }
@@ -222,10 +263,9 @@ mod tests {
             b"*2\r\n$4\r\nINCR\r\n$1\r\na\r\n",
         ];
         for request in requests {
-            starts.decode(&mut decoder, request, &Limits::default(), &mut args).unwrap();
+            starts.decode(&mut decoder, request, &Limits::default(), &mut args, resolve).unwrap();
         }
-        let kept = starts.kept.iter().filter_map(|start| start.spec).map(|spec| spec.name);
-        let mut kept: Vec<_> = kept.collect();
+        let mut kept: Vec<_> = starts.kept.iter().filter_map(|start| start.command).collect();
         kept.sort_unstable();
         assert_eq!(kept, ["get", "incr", "set"]);
     }

@@ -32,6 +32,7 @@ pub use hotring_commands::settings::config::{
 };
 pub use hotring_commands::settings::guard::Guard;
 pub use hotring_commands::settings::{
-    Change, Counterpart, Setting, counterpart, find as find_setting, settings, toml_value,
+    Change, Counterpart, Setting, counterpart, find as find_setting, is_for_research, settings,
+    toml_value,
 };
 pub use run::{Running, run, start};

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::task::Waker;
 
-use hotring_index::{
-    AnyIndex, AnySession, Buffer, Checksum, Config, ConfigError, EngineChoice, Stalled,
-};
+use hotring_index::{AnyIndex, AnySession, Buffer, Checksum, Config, ConfigError, Stalled};
 use hotring_log::Log;
 
 use crate::evict::{Eviction, EvictionOptions};
@@ -43,8 +41,6 @@ pub struct Options {
     /// What [`CasNumbers`](crate::CasNumbers) begin behind: clients keep them for longer than a store lasts,
     /// so that one store's are best greater than those of the one before.
     pub cas_base: u64,
-    /// Which engine the index underneath has.
-    pub engine: EngineChoice,
     /// Settings of the index underneath. What the engine has no use for must be left at its default.
     pub index: Config,
 }
@@ -59,7 +55,6 @@ impl Default for Options {
             history_bytes_max: 1 << 20,
             watches_max: 1_000,
             cas_base: 0,
-            engine: EngineChoice::default(),
             index: Config::default(),
         }
     }
@@ -161,14 +156,33 @@ pub struct Store {
 
 impl Store {
     /// Opens an empty store.
+    ///
+    /// # Errors
+    /// Settings that do not go together, or that the index refuses.
     pub fn new(options: Options) -> Result<Store, OpenError> {
-        Self::with_fault(options, Fault::None)
+        Self::open_with(options, AnyIndex::hotring)
+    }
+
+    /// Opens an empty store on an index of the caller's: `open` gets the index's settings as
+    /// [`Options`] has them, with the seed of the store.
+    ///
+    /// # Errors
+    /// As [`Store::new`].
+    pub fn open_with(
+        options: Options,
+        open: impl FnOnce(Config) -> Result<AnyIndex, ConfigError>,
+    ) -> Result<Store, OpenError> {
+        Self::with_fault(options, open, Fault::None)
     }
 
     /// A store whose multi-key atomicity is broken on purpose, so that the tests can show that
     /// they would notice. Not for use.
     #[doc(hidden)]
-    pub fn with_fault(options: Options, fault: Fault) -> Result<Store, OpenError> {
+    pub fn with_fault(
+        options: Options,
+        open: impl FnOnce(Config) -> Result<AnyIndex, ConfigError>,
+        fault: Fault,
+    ) -> Result<Store, OpenError> {
         let limits =
             Limits { key_len_max: options.key_len_max, value_len_max: options.value_len_max };
         for (name, value) in
@@ -182,7 +196,7 @@ impl Store {
         check_history(kept, limits)?;
         let config = Config { seed: options.seed, ..options.index };
         let checksum = config.checksum;
-        let index = AnyIndex::new(options.engine, config).map_err(OpenError::Index)?;
+        let index = open(config).map_err(OpenError::Index)?;
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
         let gate = Arc::new(Gate::new(fault));
         let watchers = Arc::new(Watchers::new(options.watches_max));
@@ -270,6 +284,12 @@ impl Store {
         self.eviction.pins.set_bytes_max(bytes);
     }
 
+    /// Says how much may be held beyond the limit of all memory because it lies free between items. More of it counts, after
+    /// items have been moved together. `u64::MAX`, as at the beginning: none counts.
+    pub fn set_memory_spare(&self, bytes: u64) {
+        self.index.set_memory_spare(bytes);
+    }
+
     /// Says how much memory the owner of the store uses beside it that is to count.
     pub fn set_memory_beside(&self, bytes: u64) {
         self.index.set_memory_beside(bytes);
@@ -284,9 +304,9 @@ impl Store {
         self.index.buffer(capacity)
     }
 
-    /// Which engine the index has.
-    pub fn engine(&self) -> EngineChoice {
-        self.index.choice()
+    /// What the index's engine is called.
+    pub fn engine(&self) -> &'static str {
+        self.index.name()
     }
 
     /// Changes [`Options::watches_max`]. Watches that are open stay.
@@ -318,9 +338,8 @@ impl Store {
         self.checksum
     }
 
-    /// Does the engine's work on the calling thread until `stop` says so: with Mercury, moving
-    /// buckets to a larger table. Returns at once where there is none, and where a thread is at it.
-    /// A store whose settings ask for such a thread (`Options::index.mercury`) needs one.
+    /// Does the engine's work on the calling thread until `stop` says so, if it leaves any to a thread.
+    /// Returns at once where there is none, and where a thread is at it.
     pub fn maintain(&self, stop: impl Fn() -> bool) {
         self.index.maintain(stop);
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use hotring_protocol::{Spec, commands, markdown, subcommands};
+use hotring_commands::table::{Spec, commands, markdown, subcommands};
 
 /// The subcommand and its flags.
 pub(crate) fn cli() -> Command {

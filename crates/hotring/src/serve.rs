@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use hotring_server::{Change, Config, Setting, StartError};
+use hotring_server::{Change, Config, Setting, StartError, is_for_research};
 
 const EXAMPLES: &str = "\
 Every setting can also stand in the TOML file of --config (maxclients = 100) or in an environment \
@@ -55,6 +55,9 @@ fn flag(setting: &'static Setting) -> Arg {
         .hide(setting.change == Change::Fixed);
     if !setting.alias.is_empty() {
         arg = arg.alias(setting.alias);
+    }
+    if is_for_research(setting) {
+        arg = arg.help_heading("Research engines").hide_short_help(true);
     }
     arg
 }
@@ -109,6 +112,19 @@ mod tests {
         assert_eq!(config.threads, 3);
         assert_eq!(parse(&["--log-level", "debug"]).unwrap().log_level.name(), "debug");
         assert_eq!(parse(&["--save", "", "--appendonly", "no"]).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn settings_for_research_stand_apart() {
+        let (short, long) = (cli().render_help().to_string(), cli().render_long_help().to_string());
+        assert!(short.contains("--port") && !short.contains("--index"), "{short}");
+        let (usual, rest) = long.split_once("\nResearch engines:\n").expect("a heading");
+        let (research, _examples) = rest.split_once("\nEvery setting").expect("an end");
+        assert!(usual.contains("--port") && !usual.contains("--index"), "{usual}");
+        let names = ["--index <", "--index-period", "--mercury-locking", "--gcuckoo-slots"];
+        assert!(names.iter().all(|name| research.contains(name)), "{research}");
+        assert!(!research.contains("--port"), "{research}");
+        assert_eq!(parse(&["--index", "mercury"]).unwrap().index.engine.to_string(), "mercury");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use hotring_protocol::specs;
+use hotring_commands::table::specs;
 
 /// Variables that every script has.
 const VARIABLES: &[&str] = &["v0", "v1", "v2", "v3"];

@@ -7,20 +7,27 @@ use crate::workspace::packages;
 /// Each crate of the workspace with the crates that it may use.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("hotring-index", &[]),
+    ("hotring-engines", &["hotring-index"]),
     ("hotring-protocol", &[]),
     ("hotring-log", &[]),
     ("hotring-store", &["hotring-index", "hotring-log"]),
-    ("hotring-commands", &["hotring-store", "hotring-protocol", "hotring-log"]),
+    ("hotring-commands", &["hotring-store", "hotring-engines", "hotring-protocol", "hotring-log"]),
     ("hotring-server", &["hotring-commands", "hotring-store", "hotring-protocol", "hotring-log"]),
-    ("hotring", &["hotring-server", "hotring-store", "hotring-protocol", "hotring-log"]),
+    (
+        "hotring",
+        &["hotring-server", "hotring-commands", "hotring-store", "hotring-protocol", "hotring-log"],
+    ),
     ("hotring-cpp-peers", &[]),
-    ("hotring-bench", &["hotring-index", "hotring-store", "hotring-cpp-peers"]),
+    ("hotring-bench", &["hotring-index", "hotring-engines", "hotring-store", "hotring-cpp-peers"]),
 ];
 
 /// Additional uses in tests and examples.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
-    ("xtask", &["hotring-server", "hotring-store", "hotring-protocol"]),
+    ("xtask", &["hotring-server", "hotring-commands", "hotring-store"]),
     ("hotring-bench", &["hotring-server"]),
+    // The suites that every engine must pass.
+    ("hotring-index", &["hotring-engines"]),
+    ("hotring-store", &["hotring-engines"]),
 ];
 
 /// Edges of the package graph that are not in the tables.

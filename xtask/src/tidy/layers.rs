@@ -44,7 +44,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "hotring-commands",
         &[
-            &["host"],
+            &["host", "table"],
             &["observe"],
             &["settings"],
             &["acl"],

@@ -1,7 +1,7 @@
 //! `bounds`: what memory a server's process takes, held against what it promises.
 //!
 //! Each scenario starts servers of its own on loopback and asks the kernel for the resident size of their processes:
-//! `fall` after most of the data was removed, `info` beside what INFO tells, `limit` at `maxmemory`, `large` around
+//! `fall` after most of the data was removed, `info` beside what INFO tells, `limit` and `tight` at `maxmemory`, `large` around
 //! requests of one very long value, together with how long requests of others wait meanwhile. A promise that is not
 //! kept is said, and is no error: these are measurements.
 
@@ -11,6 +11,7 @@ mod large;
 mod limit;
 mod measure;
 mod subject;
+mod tight;
 mod values;
 
 use std::path::PathBuf;
@@ -33,12 +34,15 @@ pub struct BoundsArgs {
     /// Bytes of the values that fall and info load
     #[arg(long, value_name = "BYTES", value_parser = crate::cli::count, default_value = "537M")]
     data: u64,
-    /// The limit of memory that limit sets, in bytes
+    /// The limit of memory that limit and tight set, in bytes
     #[arg(long, value_name = "BYTES", value_parser = crate::cli::count, default_value = "268M")]
     maxmemory: u64,
     /// Bytes of the value of large
     #[arg(long, value_name = "BYTES", value_parser = crate::cli::count, default_value = "500M")]
     value: u64,
+    /// A load of tight [default: all]
+    #[arg(long = "load", value_enum, value_name = "LOAD")]
+    loads: Vec<tight::Load>,
     /// Seconds that fall looks on
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -58,6 +62,8 @@ enum Scenario {
     Info,
     /// Writes beyond maxmemory, by three policies: how far the process goes beyond it
     Limit,
+    /// Loads that take memory in other ways, at maxmemory: how far the process goes beyond it
+    Tight,
     /// One very long value: the memory that its requests take, and how long others wait
     Large,
 }
@@ -81,6 +87,7 @@ impl BoundsArgs {
                 Scenario::Fall => fall::measure(self)?,
                 Scenario::Info => info::measure(self)?,
                 Scenario::Limit => limit::measure(self)?,
+                Scenario::Tight => tight::measure(self)?,
                 Scenario::Large => large::measure(self)?,
             };
             println!("{}", measure::shown(&of_scenario));

@@ -39,9 +39,18 @@ const REST: Duration = Duration::from_secs(1);
 impl Subject {
     /// Starts one and asks it for what it does not have.
     pub fn start(program: Option<PathBuf>, threads: usize) -> Result<Self> {
+        Self::start_with(program, threads, Vec::new())
+    }
+
+    /// The same with settings.
+    pub fn start_with(
+        program: Option<PathBuf>,
+        threads: usize,
+        settings: Vec<(&'static str, String)>,
+    ) -> Result<Self> {
         let none = Data { keys: 0, key_len: 0, value_len: 0 };
         let plan = Plan::new(Kind::Hotring, Transport::Tcp, threads, "hotring", &none);
-        let server = Plan { program, ..plan }.start()?;
+        let server = Plan { program, settings, ..plan }.start()?;
         let mut control = Client::connect(&server.address)?;
         for _ in 0..FIRST {
             control.call(&[b"GET", b"none"])?;
@@ -60,6 +69,10 @@ impl Subject {
 
     pub fn connect_all(&self) -> Result<Vec<Client>> {
         (0..CONNECTIONS).map(|_| self.connect()).collect()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.server.pid()
     }
 
     /// What its process takes now.

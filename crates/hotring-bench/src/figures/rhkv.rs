@@ -4,9 +4,8 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use hotring_index::{
-    Atomicity, Checksum, Config, CuckooPair, EngineStats, GCuckoo, GCuckooConfig, Index, U64,
-};
+use hotring_engines::{Atomicity, CuckooPair, GCuckoo, GCuckooConfig};
+use hotring_index::{Checksum, Config, Index, U64};
 
 use super::chart::{Axis, Chart, Point, Series};
 use super::field::{self, Field, Rows, Work};
@@ -235,7 +234,7 @@ fn inserts(bench: &Bench) -> Result<Measured> {
 
 fn gcuckoo(bench: &Bench, keys: u64, name: &str, settings: GCuckooConfig) -> Plan {
     let plan = field::default(bench, name, TargetName::Gcuckoo, keys);
-    Plan { config: Config { gcuckoo: settings, ..Config::default() }, ..plan }
+    Plan { config: Config { engine: settings.into(), ..Config::default() }, ..plan }
 }
 
 fn locking(bench: &Bench) -> Result<Measured> {
@@ -369,7 +368,7 @@ fn cache(bench: &Bench) -> Result<Measured> {
 
 /// The share of lookups that the cache answers, in percent.
 fn spared(keys: u64, ops: u64, work: Work, settings: GCuckooConfig) -> Result<f64> {
-    let config = Config { gcuckoo: settings, ..Config::default() };
+    let config = Config { engine: settings.into(), ..Config::default() };
     let index = Index::<U64, GCuckoo<4>>::new(config)?;
     let mut session = index.session();
     for number in 0..keys {
@@ -377,10 +376,7 @@ fn spared(keys: u64, ops: u64, work: Work, settings: GCuckooConfig) -> Result<f6
         session.insert(key, key);
     }
     let stream = work.source(keys, ops).stream(0, 0, Keys::Scattered)?;
-    let hits = || match index.stats().engine {
-        EngineStats::GCuckoo(stats) => stats.cache_hits,
-        _ => 0,
-    };
+    let hits = || index.stats().engine.get("cache_hits").unwrap_or(0);
     let before = hits();
     for op in &stream {
         std::hint::black_box(session.get(op.key()));

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use hotring_index::EngineChoice;
+use hotring_engines::EngineChoice;
 use hotring_store::{Key, Options, Session, SetOptions, Store};
 
 use super::{Job, Outcome, Tally, on_threads};
@@ -17,7 +17,7 @@ const NOW: u64 = 1;
 
 /// Replays against a fresh store.
 pub fn replay(job: &Job<'_>, engine: EngineChoice) -> Result<Outcome> {
-    let store = Store::new(Options { engine, ..Options::default() })?;
+    let store = Store::open_with(Options::default(), |config| engine.open(config))?;
     let (tally, elapsed) = on_threads(job.threads, |thread| {
         let mut player = Player::new(job, store.session());
         job.windows(thread).try_for_each(|window| player.play(window))?;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 use hdrhistogram::Histogram;
-use hotring_index::EngineChoice;
+use hotring_engines::EngineChoice;
 use indicatif::ProgressBar;
 use serde::Serialize;
 

@@ -68,6 +68,8 @@ pub struct Plan {
     pub pinned: bool,
     /// The log of hotring or Redis; none is kept otherwise.
     pub log: Option<LogPlan>,
+    /// Settings of hotring, and their values.
+    pub settings: Vec<(&'static str, String)>,
 }
 
 /// A log that a server is to keep.
@@ -162,6 +164,7 @@ impl Plan {
             connections: 100,
             pinned: false,
             log: None,
+            settings: Vec::new(),
         }
     }
 
@@ -281,7 +284,11 @@ impl Plan {
         if !socket.is_empty() && self.kind != Kind::Memcached {
             args.extend(["--unixsocket", &socket]);
         }
-        args.into_iter().map(str::to_owned).collect()
+        let mut args: Vec<String> = args.into_iter().map(str::to_owned).collect();
+        for (name, value) in &self.settings {
+            args.extend([format!("--{name}"), value.clone()]);
+        }
+        args
     }
 }
 

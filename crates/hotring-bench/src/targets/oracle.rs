@@ -3,7 +3,8 @@
 //! all cells before it reads the first one, which is the limit for batches.
 //!
 //! A key is present if it is below the end, as keys are numbered from 0 on. A word of presence in each cell would cost a
-//! third of the rate: a branch on it waits for memory, and so do the scheduler entries behind it.
+//! third of the rate, as what depends on it waits for memory. A session knows the end of its beginning, and looks for the
+//! present one behind that only.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,6 +30,13 @@ pub struct Oracle {
     end: AtomicU64,
 }
 
+/// One thread's access to it.
+pub struct Reader<'a> {
+    /// The keys that were there at the beginning.
+    first: &'a [Cell],
+    oracle: &'a Oracle,
+}
+
 impl Oracle {
     /// An array for keys below `keys`.
     pub fn new(keys: u64) -> Result<Self> {
@@ -38,45 +46,58 @@ impl Oracle {
         cells.resize_with(keys, Cell::default);
         Ok(Oracle { cells, end: AtomicU64::new(0) })
     }
+
+    fn end(&self) -> u64 {
+        self.end.load(Ordering::Relaxed)
+    }
 }
 
 impl Engine for Oracle {
-    type Session<'a> = &'a Oracle;
+    type Session<'a> = Reader<'a>;
 
     fn session(&self) -> Self::Session<'_> {
-        self
+        Reader { first: &self.cells[..self.end() as usize], oracle: self }
+    }
+}
+
+impl Reader<'_> {
+    fn cell(&self, key: u64) -> &AtomicU64 {
+        &self.oracle.cells[key as usize].value
     }
 }
 
 // Keys are independent words here, and the threads' ends are a join: relaxed will do.
-impl Session for &Oracle {
+impl Session for Reader<'_> {
     #[inline(always)]
     fn get(&mut self, key: u64) -> Option<u64> {
-        if key >= self.end.load(Ordering::Relaxed) {
-            return None;
+        match self.first.get(key as usize) {
+            Some(cell) => Some(cell.value.load(Ordering::Relaxed)),
+            None => {
+                std::hint::cold_path();
+                (key < self.oracle.end()).then(|| self.cell(key).load(Ordering::Relaxed))
+            }
         }
-        Some(self.cells.get(usize::try_from(key).ok()?)?.value.load(Ordering::Relaxed))
     }
 
     fn put(&mut self, key: u64, value: u64) {
-        self.cells[key as usize].value.store(value, Ordering::Relaxed);
-        if key >= self.end.load(Ordering::Relaxed) {
-            self.end.fetch_max(key + 1, Ordering::Relaxed);
+        self.cell(key).store(value, Ordering::Relaxed);
+        if key >= self.oracle.end() {
+            self.oracle.end.fetch_max(key + 1, Ordering::Relaxed);
         }
     }
 
     /// Of the last keys only: what a stream has inserted is taken back.
     fn remove(&mut self, key: u64) {
-        self.end.fetch_min(key, Ordering::Relaxed);
+        self.oracle.end.fetch_min(key, Ordering::Relaxed);
     }
 
     fn add(&mut self, key: u64, by: u64) {
-        self.cells[key as usize].value.fetch_add(by, Ordering::Relaxed);
+        self.cell(key).fetch_add(by, Ordering::Relaxed);
     }
 
     fn get_many(&mut self, keys: &[u64], values: &mut [Option<u64>]) {
         for (keys, values) in keys.chunks(DEPTH).zip(values.chunks_mut(DEPTH)) {
-            let cells = keys.iter().filter_map(|&key| self.cells.get(key as usize));
+            let cells = keys.iter().filter_map(|&key| self.oracle.cells.get(key as usize));
             cells.for_each(prefetch_value);
             for (&key, value) in keys.iter().zip(values) {
                 *value = self.get(key);

@@ -2,9 +2,8 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
-use hotring_index::{
-    Bytes, Chaining, Config, GCuckoo, Growth, Index, Mercury, OsMutex, Ring, TestAndSet, U64,
-};
+use hotring_engines::{Chaining, GCuckoo, Mercury, OsMutex, TestAndSet};
+use hotring_index::{Bytes, Config, Growth, Index, Ring, U64};
 
 use super::bytes::Written;
 use super::oracle::Oracle;
@@ -113,8 +112,7 @@ impl Plan {
         match (&self.label, self.target) {
             (Some(label), _) => label.clone(),
             (None, TargetName::Hotring) => {
-                let copy = if self.config.hot_copy { " copy" } else { "" };
-                format!("hotring {:?} {}{copy}", self.config.strategy, self.hints).to_lowercase()
+                format!("hotring {:?} {}", self.config.strategy, self.hints).to_lowercase()
             }
             _ => kind.get_name().to_owned(),
         }

@@ -49,6 +49,8 @@ impl Tally {
 
 /// Operations that are checked for writes at once.
 const CHUNK: usize = 64;
+/// Reads in one turn of the loop.
+const UNROLLED: usize = 8;
 
 /// Runs operations one after the other. Inlined, so that a guard stays in its register.
 ///
@@ -63,7 +65,13 @@ pub(super) fn one_by_one(session: &mut impl Session, ops: &[Op]) -> Tally {
             seen.expected =
                 ops.iter().fold(seen.expected, |sum, op| sum.wrapping_add(op.read_key()));
             seen.reads += ops.len() as u64;
-            for op in ops {
+            let (unrolled, rest) = ops.as_chunks::<UNROLLED>();
+            for ops in unrolled {
+                for op in ops {
+                    seen.look(session.get(op.read_key()), op.read_key());
+                }
+            }
+            for op in rest {
                 seen.look(session.get(op.read_key()), op.read_key());
             }
         } else {

@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use hotring_index::{
-    ChainingHash, EngineChoice, GCuckoo, HotRing, Index, Mercury, OsMutex, TestAndSet, U64,
-};
+use hotring_engines::{ChainingHash, EngineChoice, GCuckoo, Mercury, OsMutex, TestAndSet};
+use hotring_index::{HotRing, Index, U64};
 use indicatif::ProgressBar;
 
 use crate::machine::{self, Machine, resident};

@@ -1,7 +1,8 @@
 //! What is tortured, behind one interface: the index with words, the store with byte strings.
 
 use anyhow::Result;
-use hotring_index::{Config, Engine, EngineChoice, Index, U64};
+use hotring_engines::EngineChoice;
+use hotring_index::{Config, Engine, Index, U64};
 use hotring_store::{Options, SetCondition, SetOptions, Store, ValueRef};
 
 use super::ledger::Stamp;
@@ -160,7 +161,8 @@ impl Subject for Bytes {
     fn fresh(engine: EngineChoice, seed: u64) -> Result<Self> {
         let index = Config { slots_initial: 1, ..Config::default() };
         let seed = [mix(seed), mix(!seed)];
-        Ok(Bytes(Store::new(Options { seed, engine, index, ..Options::default() })?))
+        let options = Options { seed, index, ..Options::default() };
+        Ok(Bytes(Store::open_with(options, |config| engine.open(config))?))
     }
 
     fn session(&self) -> BytesSession {

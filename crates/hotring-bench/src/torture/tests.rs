@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
-use hotring_index::EngineChoice;
+use hotring_engines::EngineChoice;
 
 use super::ledger::Stamp;
 use super::subject::{Session, Subject, Usage};

@@ -129,9 +129,6 @@ pub struct RingArgs {
     /// Whether lines that hint all their items answer misses [default: where they can]
     #[arg(long)]
     complete_lines: Option<bool>,
-    /// Whether slots keep a copy of their hottest item (seven hints, keys and values of 8 bytes only)
-    #[arg(long, value_delimiter = ',', default_value = "false")]
-    hot_copy: Vec<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -397,14 +394,13 @@ impl RingArgs {
         let mut configs = Vec::new();
         for &strategy in &self.strategies {
             for &hints in &self.hints {
-                let copies = self.hot_copy.iter();
-                configs.extend(copies.map(|&hot_copy| (self.config(strategy, hot_copy), hints)));
+                configs.push((self.config(strategy), hints));
             }
         }
         configs
     }
 
-    fn config(&self, strategy: StrategyName, hot_copy: bool) -> Config {
+    fn config(&self, strategy: StrategyName) -> Config {
         let strategy = match strategy {
             StrategyName::None => Strategy::None,
             StrategyName::Random => Strategy::Random,
@@ -415,7 +411,6 @@ impl RingArgs {
             strategy,
             period: self.period,
             complete_lines: self.complete_lines,
-            hot_copy,
             ..self.common()
         }
     }

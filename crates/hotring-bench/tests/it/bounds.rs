@@ -1,6 +1,7 @@
 //! What a server promises of its memory, in a short form: a server of this very code in a process of its own.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use super::bench;
 use super::process::program;
@@ -71,4 +72,60 @@ fn a_long_value_takes_no_more_than_itself() {
     let figures = figures(&["large", "--value", "50M"]);
     at_most(&figures, "peak more, of the value", LARGE_MAX, 8);
     at_most(&figures, "afterwards more, of the value", 1.1, 8);
+}
+
+/// One at a time: what the others do would take the server's time to keep within its limit.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// In which ways ever memory is taken, the process stays near `maxmemory`.
+fn tight(load: &str) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let figures = figures(&["tight", "--load", load, "--maxmemory", "64M"]);
+    at_most(&figures, "growth at most, of maxmemory", 1.25, 1);
+    at_most(&figures, "over in the end, of what may be", 1.0, 1);
+}
+
+#[test]
+fn longer_and_longer_values_stay_near_maxmemory() {
+    tight("grow");
+}
+
+#[test]
+fn values_that_are_appended_to_stay_near_maxmemory() {
+    tight("append");
+}
+
+#[test]
+fn earlier_values_stay_near_maxmemory() {
+    tight("history");
+}
+
+#[test]
+fn requests_that_are_shown_and_not_fetched_stay_near_maxmemory() {
+    tight("monitor");
+}
+
+#[test]
+fn invalidations_that_are_not_fetched_stay_near_maxmemory() {
+    tight("broadcast");
+}
+
+#[test]
+fn messages_that_are_not_fetched_stay_near_maxmemory() {
+    tight("messages");
+}
+
+#[test]
+fn the_table_of_tracking_stays_near_maxmemory() {
+    tight("tracking");
+}
+
+#[test]
+fn scripts_stay_near_maxmemory() {
+    tight("scripts");
+}
+
+#[test]
+fn names_stay_near_maxmemory() {
+    tight("names");
 }

@@ -19,7 +19,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 fn serve() {
     let Ok(words) = std::env::var(WORDS) else { return };
     let words: Vec<&str> = words.split(' ').collect();
-    let mut config = Config::default();
+    let mut config = Config { owns_process: true, ..Config::default() };
     for setting in words[1..].chunks(2) {
         let [name, value] = setting else { panic!("{setting:?} is no setting and its value") };
         let name = name.strip_prefix("--").expect("settings begin so");

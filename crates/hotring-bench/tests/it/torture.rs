@@ -1,7 +1,7 @@
 //! A short run of the torture: long ones are for a machine of their own.
 
 use super::{bench, number, refused};
-use hotring_index::EngineChoice;
+use hotring_engines::EngineChoice;
 
 #[test]
 fn a_short_torture_finds_no_flaw() {

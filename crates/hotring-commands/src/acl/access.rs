@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use hotring_protocol::{ArgsView, CommandId, Flags, Spec};
+use hotring_protocol::ArgsView;
 
 use super::ChannelKind;
 use super::user::User;
+use crate::table::{CommandId, Flags, Spec};
 
 /// Why a request is not run. The later ones have come further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -28,13 +28,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use hotring_protocol::quoted;
-
 pub(crate) use access::{Access, Denied, has_secrets};
 pub(crate) use log::{Denial, DenialLog, Origin, Reason};
 pub(crate) use user::User;
 
 use crate::settings::config::Secret;
+use crate::table::quoted;
 
 use password::Digest;
 use selector::has_spaces;

@@ -1,13 +1,14 @@
 //! A selector: which commands may be run, on which keys, with which channels. A user has one, the root,
 //! and may have more; a request is allowed if one of them allows all of it.
 
-use hotring_protocol::{
-    Access as KeyAccess, ArgsView, COMMAND_IDS, Categories, CommandId, Flags, Spec, glob_match,
-    is_redis_command, lookup_full, specs, subcommands,
-};
+use hotring_protocol::{ArgsView, glob_match};
 
 use super::ChannelKind;
 use super::{Denied, RuleError};
+use crate::table::{
+    Access as KeyAccess, COMMAND_IDS, Categories, CommandId, Flags, Spec, is_redis_command,
+    lookup_full, specs, subcommands,
+};
 
 /// What one set of rules allows.
 #[derive(Clone, Debug, PartialEq, Eq)]

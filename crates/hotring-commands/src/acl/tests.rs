@@ -1,9 +1,10 @@
 //! Rules, what they allow, and how they are told.
 
-use hotring_protocol::{Args, Decoder, Limits, resolve};
+use hotring_protocol::{Args, Decoder, Limits};
 
 use super::log::Entry;
 use super::*;
+use crate::table::resolve;
 
 fn acl() -> Acl {
     Acl::new(&Secret::default())

@@ -1,11 +1,12 @@
 //! A user: passwords and what may be done with them.
 
-use hotring_protocol::{ArgsView, Spec};
+use hotring_protocol::ArgsView;
 
 use super::ChannelKind;
 use super::password::Digest;
 use super::selector::Selector;
 use super::{Denied, RuleError};
+use crate::table::Spec;
 
 /// One user. It never changes: a change puts another in its place.
 #[derive(Clone, Debug)]

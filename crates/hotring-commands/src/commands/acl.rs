@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
-use hotring_protocol::{Categories, CommandError, parse_i64, quoted, resolve, specs};
+use hotring_protocol::parse_i64;
 
 use crate::acl::Denied;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
+use crate::table::{Categories, CommandError, quoted, resolve, specs};
 
 /// Entries of the log that are told when nobody says how many.
 const LOG_COUNT_DEFAULT: usize = 10;

@@ -1,6 +1,6 @@
 //! One command, run and answered: alone by the executor, or as a part of a transaction.
 
-use hotring_protocol::{ArgsView, Spec};
+use hotring_protocol::ArgsView;
 use hotring_store::StoreError;
 
 use crate::acl::{Denial, Denied, Origin, Reason};
@@ -10,6 +10,7 @@ use crate::state::client::{Client, Closing};
 use crate::state::context::Context;
 use crate::state::failure::Failure;
 use crate::state::server::Server;
+use crate::table::Spec;
 
 /// Runs a command. What it fails with becomes its reply.
 #[inline(always)]

@@ -5,11 +5,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hotring_protocol::{CommandId, commands, parse_i64, quoted, subcommands};
+use hotring_protocol::parse_i64;
 
 use crate::state::client::{BROADCASTS, BROKEN_REDIRECT, ClientShared, Closing, KILLED, TRACKING};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
+use crate::table::{CommandId, commands, quoted, subcommands};
 
 pub(crate) fn id(c: &mut Context<'_>) -> Outcome {
     c.reply.int(c.client.shared.id as i64);

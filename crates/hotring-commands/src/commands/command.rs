@@ -1,12 +1,13 @@
 //! COMMAND and the HELP subcommands: the table of commands, told to clients and people.
 
-use hotring_protocol::{
-    CommandError, CommandId, Flags, Spec, command_docs, command_info, commands, glob_match,
-    lookup_full, resolve, subcommands,
-};
+use hotring_protocol::glob_match;
 
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
+use crate::table::{
+    CommandError, Flags, Spec, command_docs, command_info, commands, lookup, lookup_full, resolve,
+    subcommands,
+};
 
 pub(crate) fn command(c: &mut Context<'_>) -> Outcome {
     c.reply.array(commands().len());
@@ -80,7 +81,15 @@ fn filtered(by: &[u8], wanted: &[u8]) -> Result<Vec<&'static str>, Failure> {
 }
 
 /// GETKEYS, or with what happens to each of them GETKEYSANDFLAGS.
-pub(crate) fn getkeys(c: &mut Context<'_>, with_flags: bool) -> Outcome {
+pub(crate) fn getkeys(c: &mut Context<'_>) -> Outcome {
+    write_keys(c, false)
+}
+
+pub(crate) fn getkeysandflags(c: &mut Context<'_>) -> Outcome {
+    write_keys(c, true)
+}
+
+fn write_keys(c: &mut Context<'_>, with_flags: bool) -> Outcome {
     let request = c.args.tail(2);
     let invalid = Failure::text("ERR Invalid command specified");
     let spec = match resolve(request) {
@@ -109,13 +118,13 @@ pub(crate) fn getkeys(c: &mut Context<'_>, with_flags: bool) -> Outcome {
 }
 
 /// HELP of a command that has subcommands: one line for the form, one for the meaning.
-pub(crate) fn help(c: &mut Context<'_>, of: CommandId) -> Outcome {
-    let parent = commands().iter().find(|spec| spec.id == of).expect("every id is in the table");
+pub(crate) fn help(c: &mut Context<'_>) -> Outcome {
+    let parent = lookup(c.args.at(0)).expect("the request has been resolved by its name");
     let mut lines = vec![format!(
         "{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
         parent.name.to_ascii_uppercase()
     )];
-    for sub in subcommands(of) {
+    for sub in subcommands(parent.id) {
         let name = sub.own_name().to_ascii_uppercase();
         lines.push(format!("{name} {}", sub.syntax).trim_end().to_string());
         lines.push(format!("    {}", sub.summary));
@@ -126,3 +135,11 @@ pub(crate) fn help(c: &mut Context<'_>, of: CommandId) -> Outcome {
     }
     Ok(())
 }
+
+/// A command that only holds others: alone it has too few arguments, which are counted before.
+pub(crate) fn holder(_: &mut Context<'_>) -> Outcome {
+    Err(Failure::text(ONLY_HOLDS))
+}
+
+/// No request is answered by this.
+pub(crate) const ONLY_HOLDS: &str = "ERR this command only holds subcommands";

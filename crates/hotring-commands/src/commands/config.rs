@@ -1,11 +1,12 @@
 //! CONFIG: reading and changing settings while the server runs.
 
-use hotring_protocol::{glob_match, quoted};
+use hotring_protocol::glob_match;
 
 use crate::settings::{change_running, rewrite_file};
 use crate::settings::{find, settings};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
+use crate::table::quoted;
 
 pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
     let config = c.server.config();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotring_protocol::{Version, parse_i64, quoted};
+use hotring_protocol::{Version, parse_i64};
 
 use super::client::check_label;
 use super::pubsub::leave_all;
@@ -11,6 +11,7 @@ use crate::commands::answer::note_denial;
 use crate::state::client::{Closing, Labels, Replies};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
+use crate::table::quoted;
 
 /// The version of Redis whose behaviour clients may expect.
 pub(crate) const REDIS_VERSION: &str = "7.4.0";

@@ -38,7 +38,7 @@ pub(crate) fn debug(c: &mut Context<'_>) -> Outcome {
             Ok(())
         }
         _ => {
-            let name = hotring_protocol::quoted(c.args.at(1));
+            let name = crate::table::quoted(c.args.at(1));
             let why = "unknown subcommand or wrong number of arguments for";
             Err(format!("ERR {why} '{name}'. Try DEBUG HELP.").into())
         }

@@ -1,10 +1,11 @@
 //! Expiry: EXPIRE and its variants, TTL and its variants, PERSIST.
 
-use hotring_protocol::{ArgsView, parse_i64, quoted};
+use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::ExpireCondition;
 
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
+use crate::table::quoted;
 
 /// How a command states a moment: in which unit, and counted from when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

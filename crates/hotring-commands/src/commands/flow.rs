@@ -1,11 +1,12 @@
 //! CLIENT PAUSE, UNPAUSE, REPLY, UNBLOCK: when requests run, and which of them are answered.
 
-use hotring_protocol::{parse_i64, quoted};
+use hotring_protocol::parse_i64;
 
 use crate::state::client::{Replies, Unblocked};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::pause::Paused;
+use crate::table::quoted;
 
 /// Has requests wait: on this thread from the next one on, on others from their next batch on.
 pub(crate) fn pause(c: &mut Context<'_>) -> Outcome {

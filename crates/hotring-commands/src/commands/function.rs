@@ -27,7 +27,7 @@ pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
             has_name = true;
             words.next().ok_or(Failure::text("ERR library name argument was not given"))?;
         } else {
-            let word = hotring_protocol::quoted(word);
+            let word = crate::table::quoted(word);
             return Err(Failure::Text(format!("ERR Unknown argument {word}").into()));
         }
     }

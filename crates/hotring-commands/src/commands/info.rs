@@ -75,6 +75,10 @@ fn field(text: &mut String, name: &str, value: impl std::fmt::Display) {
     line(text, format_args!("{name}:{value}"));
 }
 
+fn counters(f: &Facts<'_>, section: &str, text: &mut String) {
+    f.totals.info(section).into_iter().for_each(|(name, value)| field(text, name, value));
+}
+
 fn server(f: &Facts<'_>, text: &mut String) {
     let uptime = f.server.started.elapsed().as_secs();
     let system = rustix::system::uname();
@@ -128,7 +132,7 @@ fn clients(f: &Facts<'_>, text: &mut String) {
     field(text, "pubsub_clients", count(ClientShared::listens));
     field(text, "tracking_clients", f.server.tracking.counts().clients);
     field(text, "mem_clients_normal", f.server.clients_memory());
-    field(text, "evicted_clients", f.server.accepts.evicted.value());
+    counters(f, "Clients", text);
 }
 
 fn memory(f: &Facts<'_>, text: &mut String) {
@@ -152,7 +156,17 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     let (scripts, scripts_len) = f.server.scripts.counts();
     field(text, "number_of_cached_scripts", scripts);
     field(text, "used_memory_scripts", scripts_len);
+    field(text, "used_memory_lua", f.server.scripts.interpreters());
+    field(text, "used_memory_tracking", f.server.tracking.counts().table.memory);
+    field(text, "used_memory_clients", f.server.clients_memory_beside());
+    // Of these, messages that wait to be fetched.
+    field(text, "used_memory_messages", f.server.inboxes.memory());
+    field(text, "used_memory_table", index.table_bytes);
+    field(text, "used_memory_eviction", f.store.eviction_bytes);
     field(text, "used_memory_expiry", f.store.expiry_bytes);
+    // What lies free between items, as far as it counts, and what nothing else counts.
+    field(text, "used_memory_free", f.server.bound.waste());
+    field(text, "used_memory_unexplained", f.server.bound.unexplained());
     field(text, "maxmemory", f.config.memory_max);
     field(text, "maxmemory_human", human(f.config.memory_max as u64));
     field(text, "maxmemory_policy", f.config.eviction.policy.name());
@@ -202,30 +216,17 @@ fn loading(f: &Facts<'_>, text: &mut String) {
 }
 
 fn stats(f: &Facts<'_>, text: &mut String) {
-    let t = &f.totals;
-    field(text, "total_connections_received", t.accepted);
-    field(text, "total_commands_processed", t.commands);
+    counters(f, "Stats", text);
     let rate = f.server.rates.last();
     line(text, format_args!("instantaneous_ops_per_sec:{:.0}", rate.commands));
-    field(text, "total_net_input_bytes", t.input_bytes);
-    field(text, "total_net_output_bytes", t.output_bytes);
     line(text, format_args!("instantaneous_input_kbps:{:.2}", rate.input_bytes / 1024.0));
     line(text, format_args!("instantaneous_output_kbps:{:.2}", rate.output_bytes / 1024.0));
-    // Redis counts both as one.
-    field(text, "rejected_connections", t.rejected + t.protected);
-    field(text, "rejected_stalled", t.rejected_stalled);
-    field(text, "rejected_maxmemory", t.rejected_maxmemory);
-    // Only those that were removed when their time came, not by a command that met them.
-    field(text, "expired_keys", t.expired_keys);
     for (name, q) in [("p50", 0.5), ("p99", 0.99)] {
-        let lag = t.expire_lag.quantile_us(q) / 1000.0;
+        let lag = f.totals.expire_lag.quantile_us(q) / 1000.0;
         line(text, format_args!("expired_lag_{name}_ms:{lag:.3}"));
     }
     let longest = f.server.expirer.lag_max().as_secs_f64() * 1000.0;
     line(text, format_args!("expired_lag_max_ms:{longest:.3}"));
-    field(text, "evicted_keys", t.evicted_keys);
-    field(text, "keyspace_hits", t.keyspace_hits);
-    field(text, "keyspace_misses", t.keyspace_misses);
     let (channels, patterns) = f.server.pubsub.counts();
     field(text, "pubsub_channels", channels);
     field(text, "pubsub_patterns", patterns);
@@ -234,15 +235,10 @@ fn stats(f: &Facts<'_>, text: &mut String) {
     field(text, "tracking_total_items", tracking.table.pairs);
     field(text, "tracking_table_memory", tracking.table.memory);
     field(text, "tracking_total_prefixes", tracking.prefixes);
-    field(text, "client_query_buffer_limit_disconnections", t.input_limit_closed);
-    field(text, "client_output_buffer_limit_disconnections", t.output_limit_closed);
-    field(text, "total_error_replies", t.errors);
     for (name, reason) in [("auth", Reason::Auth), ("cmd", Reason::Command), ("key", Reason::Key)] {
         field(text, &format!("acl_access_denied_{name}"), f.server.acl.log.count(reason));
     }
     field(text, "acl_access_denied_channel", f.server.acl.log.count(Reason::Channel));
-    field(text, "total_reads_processed", t.reads);
-    field(text, "total_writes_processed", t.writes);
 }
 
 fn replication(_: &Facts<'_>, text: &mut String) {
@@ -327,7 +323,7 @@ fn cluster(_: &Facts<'_>, text: &mut String) {
 /// What the index does: the figures that tell whether it finds items quickly.
 fn index(f: &Facts<'_>, text: &mut String) {
     let s = &f.store.index;
-    field(text, "index_engine", f.server.store.engine().name());
+    field(text, "index_engine", f.server.store.engine());
     field(text, "index_items", s.items);
     field(text, "index_item_bytes", s.bytes);
     field(text, "index_slots", s.slots);
@@ -355,7 +351,7 @@ fn index(f: &Facts<'_>, text: &mut String) {
 fn checksums(f: &Facts<'_>, text: &mut String) {
     let status = f.server.scrubber.status();
     field(text, "checksum", f.server.store.checksum().name());
-    field(text, "damaged_reads", f.totals.damaged_reads);
+    counters(f, "Checksums", text);
     field(text, "scrub_state", status.phase.name());
     line(text, format_args!("scrub_progress_percent:{:.1}", status.progress * 100.0));
     for (name, number) in super::scrub::numbers(&status) {

@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
-use hotring_protocol::{Spec, lookup_full};
-
 use crate::observe::latency::{Event, Sample};
 use crate::state::context::Context;
 use crate::state::failure::Outcome;
+use crate::table::{Spec, lookup_full};
 
 /// Columns and rows of LATENCY GRAPH.
 const GRAPH_LEN: usize = 80;
@@ -81,7 +80,7 @@ pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
 /// A column for each of the last times, with how long ago it was below.
 pub(crate) fn graph(c: &mut Context<'_>) -> Outcome {
     let Some(event) = find(c) else {
-        let name = hotring_protocol::quoted(c.args.at(2));
+        let name = crate::table::quoted(c.args.at(2));
         return Err(format!("ERR No samples available for event '{name}'").into());
     };
     let now = c.now / 1000;

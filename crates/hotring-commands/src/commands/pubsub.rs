@@ -18,7 +18,15 @@ pub(crate) fn publish(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn subscribe(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
+pub(crate) fn subscribe(c: &mut Context<'_>) -> Outcome {
+    subscribe_to(c, ChannelKind::Channel)
+}
+
+pub(crate) fn psubscribe(c: &mut Context<'_>) -> Outcome {
+    subscribe_to(c, ChannelKind::Pattern)
+}
+
+fn subscribe_to(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
     let names = c.args.tail(1);
     check_limits(c, names)?;
     for name in names.iter() {
@@ -49,7 +57,15 @@ fn check_limits(c: &Context<'_>, names: ArgsView<'_>) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn unsubscribe(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
+pub(crate) fn unsubscribe(c: &mut Context<'_>) -> Outcome {
+    unsubscribe_from(c, ChannelKind::Channel)
+}
+
+pub(crate) fn punsubscribe(c: &mut Context<'_>) -> Outcome {
+    unsubscribe_from(c, ChannelKind::Pattern)
+}
+
+fn unsubscribe_from(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
     let word = if kind == ChannelKind::Channel { "unsubscribe" } else { "punsubscribe" };
     let named = c.args.tail(1);
     let all: Vec<Box<[u8]>>;
@@ -122,7 +138,7 @@ pub(crate) fn channels(c: &mut Context<'_>) -> Outcome {
 }
 
 fn wrong_subcommand(name: &[u8]) -> Failure {
-    let name = hotring_protocol::quoted(name);
+    let name = crate::table::quoted(name);
     format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try PUBSUB HELP.")
         .into()
 }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use hotring_protocol::{ArgsView, lookup, parse_i64};
+use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{HoldInfo, Key};
 
 use crate::state::context::Context;
@@ -19,6 +19,7 @@ use crate::state::monitors;
 use crate::state::scripts::{
     DIGEST_LEN, HOLDER, Kill, Reach, Script, digest, digest_text, parse_digest,
 };
+use crate::table::lookup;
 
 const NO_SCRIPT: Failure = Failure::text("NOSCRIPT No matching script. Please use EVAL.");
 
@@ -35,7 +36,23 @@ fn arguments<'a>(args: ArgsView<'a>) -> Result<(ArgsView<'a>, ArgsView<'a>), Fai
     }
 }
 
-pub(crate) fn eval(c: &mut Context<'_>, read_only: bool) -> Outcome {
+pub(crate) fn eval(c: &mut Context<'_>) -> Outcome {
+    eval_as(c, false)
+}
+
+pub(crate) fn eval_ro(c: &mut Context<'_>) -> Outcome {
+    eval_as(c, true)
+}
+
+pub(crate) fn evalsha(c: &mut Context<'_>) -> Outcome {
+    evalsha_as(c, false)
+}
+
+pub(crate) fn evalsha_ro(c: &mut Context<'_>) -> Outcome {
+    evalsha_as(c, true)
+}
+
+fn eval_as(c: &mut Context<'_>, read_only: bool) -> Outcome {
     let (keys, args) = arguments(c.args)?;
     let sha = digest(c.args.at(1));
     with_interpreter(c, |interpreter, c| {
@@ -61,7 +78,7 @@ pub(crate) fn eval(c: &mut Context<'_>, read_only: bool) -> Outcome {
     })
 }
 
-pub(crate) fn evalsha(c: &mut Context<'_>, read_only: bool) -> Outcome {
+fn evalsha_as(c: &mut Context<'_>, read_only: bool) -> Outcome {
     if c.args[1].len() != DIGEST_LEN {
         return Err(NO_SCRIPT);
     }

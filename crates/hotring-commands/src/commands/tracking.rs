@@ -5,13 +5,14 @@ use std::ops::Bound::{Included, Unbounded};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hotring_protocol::{parse_i64, quoted};
+use hotring_protocol::parse_i64;
 
 use crate::state::client::{BROKEN_REDIRECT, Client, ClientShared};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::server::Server;
 use crate::state::tracking::{Mode, Options};
+use crate::table::quoted;
 
 pub(crate) fn tracking(c: &mut Context<'_>) -> Outcome {
     let wanted = Wanted::parse(c)?;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use hotring_protocol::{CommandId, Flags, Group, Spec, Writer};
+use hotring_protocol::Writer;
 use hotring_store::{Key, KeyHash, Stamp};
 
 use crate::acl::{Denied, Origin};
@@ -19,6 +19,7 @@ use crate::state::monitors;
 use crate::state::notify;
 use crate::state::tracking;
 use crate::state::transaction::{Queue, aborted};
+use crate::table::{CommandId, Flags, Group, Spec};
 
 pub(crate) fn multi(c: &mut Context<'_>) -> Outcome {
     if c.client.transaction.is_open() {

@@ -1,18 +1,17 @@
 //! The requests of an input that are taken together: decoded, and their keys' memory asked for.
 
-use hotring_protocol::{
-    Args, ArgsView, Decoded, Decoder, Flags, Limits, ProtocolError, Spec, Starts,
-};
+use hotring_protocol::{Args, ArgsView, Decoded, Decoder, Limits, ProtocolError, Starts};
 use hotring_store::{Key, KeyHash, Session};
 
 use crate::state::batching::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
+use crate::table::{Flags, Spec, called};
 
 /// Room for a batch, which serves one after the other.
 pub(super) struct Batch {
     requests: Vec<Request>,
     /// Of the first key of each request, if that was fetched ahead.
     key_hashes: [KeyHash; BATCH_LEN],
-    starts: Starts,
+    starts: Starts<&'static Spec>,
     /// How many requests it has.
     pub len: usize,
     /// Where they end in the input.
@@ -59,7 +58,7 @@ impl Batch {
         while self.len < BATCH_LEN && self.end - start < TURN_LEN {
             let request = &mut self.requests[self.len];
             let rest = &input[self.end..];
-            match self.starts.decode(decoder, rest, limits, &mut request.args) {
+            match self.starts.decode(decoder, rest, limits, &mut request.args, called) {
                 Ok((Decoded::Request { consumed }, spec)) => {
                     request.start = self.end;
                     self.end += consumed;

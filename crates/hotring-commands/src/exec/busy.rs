@@ -5,12 +5,13 @@
 //! `busy-reply-threshold`. A request that entered the gate before the script was slow waits there until the script
 //! ends.
 
-use hotring_protocol::{ArgsView, CommandId, Flags, Spec};
+use hotring_protocol::ArgsView;
 use hotring_store::HoldInfo;
 
 use super::{Executor, Run};
 use crate::state::client::{Client, Wait};
 use crate::state::scripts::{HOLDER, Reach, digest, parse_digest};
+use crate::table::{CommandId, Flags, Spec};
 
 /// The wait between two looks is this part of the time that the script has held its keys, within these bounds in
 /// milliseconds: long waits must not cost much CPU, and short ones must not become much longer.

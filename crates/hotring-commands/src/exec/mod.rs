@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use hotring_log::Lsn;
-use hotring_protocol::{ArgsView, CommandError, CommandId, Decoder, Limits, Spec, Writer, resolve};
+use hotring_protocol::{ArgsView, Decoder, Limits, Writer};
 use hotring_store::{Buffer, KeyHash, Session};
 
 use crate::acl::{Access, Origin};
@@ -48,6 +48,7 @@ use crate::state::server::Server;
 use crate::state::subscriptions::is_allowed_while_listening;
 use crate::state::tracking;
 use crate::state::transaction::{Queued, aborted};
+use crate::table::{CommandError, CommandId, Spec, resolve};
 use batch::{Batch, Stop};
 pub use waits::WaitEnd;
 

@@ -13,10 +13,10 @@ mod item;
 mod meta;
 mod stats;
 
+use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{
     Command, Data, Decoded, Decoder, Limits, LineTooLong, Request, Writer,
 };
-use hotring_protocol::{ArgsView, Spec, lookup};
 use hotring_store::{Key, Session};
 
 use crate::host::clock;
@@ -29,6 +29,7 @@ use crate::state::hot_keys::HotKeys;
 use crate::state::memcached::Counts;
 use crate::state::notify;
 use crate::state::server::Server;
+use crate::table::{Spec, lookup};
 use context::{Context, Outcome, Refusal};
 
 /// The version of memcached that this protocol is of; clients decide by it.

@@ -10,8 +10,7 @@ use hotring_store::{EvictionPolicy, ValueRef};
 
 use super::VERSION;
 use super::context::{Context, Outcome, Refusal};
-use crate::state::memcached::COUNT_NAMES;
-use crate::state::memcached::Sums;
+use crate::state::memcached::{COUNT_NAMES, Count};
 
 /// The class that all items are in, and how many there are in memcached.
 const CLASS: u32 = 1;
@@ -123,24 +122,31 @@ fn items(c: &mut Context<'_>) {
     }
 }
 
+/// The counts that memcached has for each class of sizes, of which there is one here.
+const COUNTS_OF_CLASS: [Count; 8] = [
+    Count::GetHits,
+    Count::CmdSet,
+    Count::DeleteHits,
+    Count::IncrHits,
+    Count::DecrHits,
+    Count::CasHits,
+    Count::CasBadval,
+    Count::TouchHits,
+];
+
 fn slabs(c: &mut Context<'_>) {
     let index = c.server.store.stats().index;
     let used = index.bytes.saturating_sub(index.limbo_bytes);
     if index.items > 0 {
         let sums = c.server.memcached.sums(&c.server.threads);
-        let in_class = ["get_hits", "cmd_set", "delete_hits", "incr_hits", "decr_hits", "cas_hits"];
-        for name in in_class.into_iter().chain(["cas_badval", "touch_hits"]) {
-            c.reply.stat(&format!("1:{name}"), sum(&sums, name));
+        for count in COUNTS_OF_CLASS.map(|count| count as usize) {
+            c.reply.stat(&format!("1:{}", COUNT_NAMES[count]), sums[count]);
         }
         c.reply.stat("1:used_chunks", index.items);
         c.reply.stat("1:mem_requested", used);
     }
     c.reply.stat("active_slabs", u8::from(index.items > 0));
     c.reply.stat("total_malloced", index.held_bytes);
-}
-
-fn sum(sums: &Sums, name: &str) -> u64 {
-    COUNT_NAMES.iter().position(|other| *other == name).map_or(0, |at| sums[at])
 }
 
 /// The connections of both protocols, each by its number.

@@ -1,4 +1,4 @@
-//! Beats by which a thread shows that it is not stuck ([`crate::tasks::watchdog`]).
+//! Beats by which a thread shows that it is not stuck (`hotring-server`'s `tasks/watchdog.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,15 +1,16 @@
-//! Counters of one thread, written by that thread only and summed when somebody asks.
+//! The list of counters. One entry defines a counter: its field, its sum over all threads, its reset, its line of
+//! `INFO` and its metric come from it.
 //!
-//! A counter is an atomic only so that another thread may read it: the owner adds with a plain load
+//! Each counter is written by one thread only and summed by readers.
+//! It is an atomic only so that another thread may read it: the owner adds with a plain load
 //! and store, which costs what an ordinary addition costs and shares no cache line.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use hotring_protocol::COMMAND_IDS;
-
+use crate::observe::by_command::{ByCommand, CommandTotals};
 use crate::observe::error_kinds::ErrorKinds;
-use crate::observe::histogram::{Distribution, Histogram};
+use crate::observe::histogram::Distribution;
+use crate::table::COMMAND_IDS;
 
 /// A number that one thread writes and any thread reads.
 #[derive(Debug, Default)]
@@ -30,43 +31,225 @@ impl Counter {
     }
 }
 
-/// What one thread counts. Aligned so that two threads' counters never share a cache line pair.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Counters {
-    /// Commands executed, failed ones included.
-    pub commands: Counter,
-    /// Commands that answered with an error.
-    pub errors: Counter,
-    /// The same by kind, of RESP.
-    pub error_kinds: ErrorKinds,
-    /// Keys that a read found.
-    pub keyspace_hits: Counter,
-    /// Keys that a read did not find.
-    pub keyspace_misses: Counter,
-    /// Bytes received from clients.
-    pub input_bytes: Counter,
-    /// Bytes sent to clients.
-    pub output_bytes: Counter,
-    /// Read system calls that brought data.
-    pub reads: Counter,
-    /// Write system calls.
-    pub writes: Counter,
-    /// Connections closed because a request was too large.
-    pub input_limit_closed: Counter,
-    /// Connections closed because too much waited to be sent.
-    pub output_limit_closed: Counter,
-    /// Commands refused because removed memory waits for a stalled thread.
-    pub rejected_stalled: Counter,
-    /// Commands refused because `maxmemory` is reached.
-    pub rejected_maxmemory: Counter,
-    /// Commands that met a damaged item.
-    pub damaged_reads: Counter,
-    /// Expired items that the expirer removed. Not those that a command met and removed or
-    /// replaced: the index does that without telling.
-    pub expired_keys: Counter,
-    /// What is counted of each command, by its id.
-    pub by_command: ByCommand<COMMAND_IDS>,
+/// The part of the page of metrics that a counter is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    Requests,
+    Keys,
+    Refusals,
+    Stalls,
+    Accepts,
+    Closes,
+    Network,
+    Damage,
+}
+
+/// How a counter is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted {
+    pub group: Group,
+    /// The metric's name without the `hotring_` before it, and its help. Counters with one name differ in their labels.
+    pub metric: (&'static str, &'static str),
+    pub labels: &'static [(&'static str, &'static str)],
+    /// The section of `INFO`, and the name there. Counters with one name are added up.
+    info: (&'static str, &'static str),
+    pub value: fn(&Totals) -> u64,
+}
+
+impl Counted {
+    const fn labelled(self, labels: &'static [(&'static str, &'static str)]) -> Self {
+        Counted { labels, ..self }
+    }
+
+    /// Shown in the section `Stats`.
+    const fn stat(self, name: &'static str) -> Self {
+        self.info("Stats", name)
+    }
+
+    const fn info(self, section: &'static str, name: &'static str) -> Self {
+        Counted { info: (section, name), ..self }
+    }
+
+    const fn of(self, value: fn(&Totals) -> u64) -> Self {
+        Counted { value, ..self }
+    }
+}
+
+const fn metric(group: Group, name: &'static str, help: &'static str) -> Counted {
+    Counted { group, metric: (name, help), labels: &[], info: ("", ""), value: |_| 0 }
+}
+
+/// Makes the counters' owners, [`Totals`] and [`COUNTED`] from the list. An owner may have other fields, `with` which
+/// it stands; `sums` are counted elsewhere and only shown here.
+macro_rules! counters {
+    (
+        $($(#[$about:meta])* struct $owner:ident {
+            $($(#[$doc:meta])* $name:ident = $shown:expr;)*
+        } with {
+            $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
+        })*
+        sums {
+            $($(#[$sum_doc:meta])* $sum:ident = $sum_shown:expr;)*
+        }
+    ) => {
+        $(
+            #[derive(Debug, Default)]
+            $(#[$about])*
+            pub struct $owner {
+                $($(#[$doc])* pub $name: Counter,)*
+                $($(#[$field_doc])* pub $field: $type,)*
+            }
+
+            impl $owner {
+                /// Adds these counters to `totals`.
+                pub(crate) fn add_to(&self, totals: &mut Totals) {
+                    $(totals.$name += self.$name.value();)*
+                }
+            }
+        )*
+
+        /// What the counters of all threads add up to.
+        #[derive(Clone, Debug, Default)]
+        pub struct Totals {
+            $($($(#[$doc])* pub $name: u64,)*)*
+            $($(#[$sum_doc])* pub $sum: u64,)*
+            /// How late expired items were removed.
+            pub expire_lag: Distribution,
+        }
+
+        impl Totals {
+            pub(crate) fn subtract(&mut self, base: &Totals) {
+                $($(self.$name = self.$name.saturating_sub(base.$name);)*)*
+                $(self.$sum = self.$sum.saturating_sub(base.$sum);)*
+                self.expire_lag.subtract(&base.expire_lag);
+            }
+        }
+
+        /// All counters.
+        pub static COUNTED: &[Counted] = &[
+            $($($shown.of(|totals| totals.$name),)*)*
+            $($sum_shown.of(|totals| totals.$sum),)*
+        ];
+    };
+}
+
+/// Connections refused before they sent anything.
+const fn rejected(labels: &'static [(&'static str, &'static str)]) -> Counted {
+    let help = "Connections refused because of maxclients, or by protected mode";
+    // Redis counts both as one.
+    metric(Group::Accepts, "connections_rejected_total", help)
+        .labelled(labels)
+        .stat("rejected_connections")
+}
+
+/// Connections closed because of a limit.
+const fn closed(labels: &'static [(&'static str, &'static str)]) -> Counted {
+    metric(Group::Closes, "connections_closed_total", "Connections closed because of a limit")
+        .labelled(labels)
+}
+
+counters! {
+    /// What one thread counts. Aligned so that two threads' counters never share a cache line pair.
+    #[repr(align(128))]
+    struct Counters {
+        /// Commands executed, failed ones included.
+        commands = metric(
+            Group::Requests,
+            "requests_total",
+            "Requests of both protocols, those that were refused too",
+        ).stat("total_commands_processed");
+        /// Commands that answered with an error.
+        errors = metric(
+            Group::Keys,
+            "error_replies_total",
+            "Requests that were answered with an error",
+        ).stat("total_error_replies");
+        /// Keys that a read found.
+        keyspace_hits = metric(Group::Keys, "keyspace_hits_total", "Lookups that found their key")
+            .stat("keyspace_hits");
+        /// Keys that a read did not find.
+        keyspace_misses = metric(
+            Group::Keys,
+            "keyspace_misses_total",
+            "Lookups that did not find their key",
+        ).stat("keyspace_misses");
+        /// Expired items that the expirer removed. Not those that a command met and removed or
+        /// replaced: the index does that without telling.
+        expired_keys = metric(
+            Group::Keys,
+            "expired_keys_total",
+            "Expired keys that were removed because it was time, not by a command that met them",
+        ).stat("expired_keys");
+        /// Commands refused because `maxmemory` is reached.
+        rejected_maxmemory = metric(
+            Group::Refusals,
+            "maxmemory_rejections_total",
+            "Writes refused because maxmemory is reached",
+        ).stat("rejected_maxmemory");
+        /// Commands refused because removed memory waits for a stalled thread.
+        rejected_stalled = metric(
+            Group::Stalls,
+            "stalled_rejections_total",
+            "Writes refused because of that",
+        ).stat("rejected_stalled");
+        /// Connections closed because a request was too large.
+        input_limit_closed = closed(&[("limit", "query-buffer")])
+            .stat("client_query_buffer_limit_disconnections");
+        /// Connections closed because too much waited to be sent.
+        output_limit_closed = closed(&[("limit", "output-buffer")])
+            .stat("client_output_buffer_limit_disconnections");
+        /// Bytes received from clients.
+        input_bytes = metric(
+            Group::Network,
+            "net_input_bytes_total",
+            "Bytes received from clients",
+        ).stat("total_net_input_bytes");
+        /// Bytes sent to clients.
+        output_bytes = metric(Group::Network, "net_output_bytes_total", "Bytes sent to clients")
+            .stat("total_net_output_bytes");
+        /// Read system calls that brought data.
+        reads = metric(Group::Network, "net_reads_total", "Read system calls that brought data")
+            .stat("total_reads_processed");
+        /// Write system calls.
+        writes = metric(Group::Network, "net_writes_total", "Write system calls")
+            .stat("total_writes_processed");
+        /// Commands that met a damaged item.
+        damaged_reads = metric(
+            Group::Damage,
+            "damaged_reads_total",
+            "Commands that met an item whose checksum is wrong",
+        ).info("Checksums", "damaged_reads");
+    } with {
+        /// The errors by kind, of RESP.
+        error_kinds: ErrorKinds,
+        /// What is counted of each command, by its id.
+        by_command: ByCommand<COMMAND_IDS>,
+    }
+
+    /// What is counted about connections outside of the threads that serve them.
+    struct AcceptCounters {
+        /// Connections accepted since the start.
+        accepted = metric(
+            Group::Accepts,
+            "connections_received_total",
+            "Connections that were accepted",
+        ).stat("total_connections_received");
+        /// Connections refused because of `maxclients`.
+        rejected = rejected(&[("reason", "maxclients")]);
+        /// Connections refused by protected mode.
+        protected = rejected(&[("reason", "protected-mode")]);
+        /// Connections closed because of `maxmemory-clients`.
+        evicted = closed(&[("limit", "maxmemory-clients")]).info("Clients", "evicted_clients");
+    } with {}
+
+    sums {
+        /// Keys that the store has evicted.
+        evicted_keys = metric(
+            Group::Keys,
+            "evicted_keys_total",
+            "Keys that were removed to make room",
+        ).stat("evicted_keys");
+    }
 }
 
 impl Counters {
@@ -78,95 +261,71 @@ impl Counters {
     }
 }
 
-/// What one thread counts of each of a protocol's `N` commands, in the order of their numbers.
-#[derive(Debug)]
-pub struct ByCommand<const N: usize> {
-    /// Times that it ran. Apart from the rest, as every request writes one of these: those of the
-    /// commands that are common share a cache line or two.
-    calls: [Counter; N],
-    rest: Box<[RareCounts]>,
-    timed: Counter,
-}
-
-/// What few requests count.
-#[derive(Debug, Default)]
-struct RareCounts {
-    failed: Counter,
-    rejected: Counter,
-    times: Histogram,
-}
-
-impl<const N: usize> Default for ByCommand<N> {
-    fn default() -> Self {
-        ByCommand {
-            calls: std::array::from_fn(|_| Counter::default()),
-            rest: (0..N).map(|_| RareCounts::default()).collect(),
-            timed: Counter::default(),
+impl Totals {
+    /// The lines of a section of `INFO`.
+    pub(crate) fn info(&self, section: &str) -> Vec<(&'static str, u64)> {
+        let mut lines: Vec<(&'static str, u64)> = Vec::new();
+        for counted in COUNTED.iter().filter(|counted| counted.info.0 == section) {
+            let (name, value) = (counted.info.1, (counted.value)(self));
+            match lines.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, sum)) => *sum += value,
+                None => lines.push((name, value)),
+            }
         }
+        lines
     }
 }
 
-impl<const N: usize> ByCommand<N> {
-    /// Counts a call, whatever comes of it.
-    #[inline]
-    pub(crate) fn call(&self, command: usize) {
-        self.calls[command].add(1);
-    }
-
-    /// Counts a call that answered with an error.
-    pub(crate) fn fail(&self, command: usize) {
-        self.rest[command].failed.add(1);
-    }
-
-    /// Counts a request that was refused before it ran.
-    pub(crate) fn reject(&self, command: usize) {
-        self.rest[command].rejected.add(1);
-    }
-
-    /// Notes how long a call took.
-    pub(crate) fn time(&self, command: usize, took: Duration) {
-        self.rest[command].times.note(took);
-        self.timed.add(1);
-    }
-
-    /// How many calls have been timed, of all commands.
-    pub(crate) fn timed(&self) -> u64 {
-        self.timed.value()
-    }
-
-    /// Adds what is counted of a command to `totals`.
-    pub(crate) fn add_to(&self, command: usize, totals: &mut CommandTotals) {
-        let rest = &self.rest[command];
-        totals.calls += self.calls[command].value();
-        totals.failed += rest.failed.value();
-        totals.rejected += rest.rejected.value();
-        totals.times.add(&rest.times);
-    }
+/// Where the counters stood at the last CONFIG RESETSTAT.
+#[derive(Debug, Default)]
+pub(crate) struct Base {
+    pub totals: Totals,
+    /// One for each command by its id; none before the first reset.
+    pub commands: Vec<CommandTotals>,
 }
 
-/// What all threads' counts of one command add up to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CommandTotals {
-    /// Times that it ran.
-    pub calls: u64,
-    /// Of these, times that it answered with an error.
-    pub failed: u64,
-    /// Requests that were refused before it ran.
-    pub rejected: u64,
-    /// How long calls took, of those that were timed.
-    pub times: Distribution,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl CommandTotals {
-    pub(crate) fn subtract(&mut self, base: &CommandTotals) {
-        self.calls = self.calls.saturating_sub(base.calls);
-        self.failed = self.failed.saturating_sub(base.failed);
-        self.rejected = self.rejected.saturating_sub(base.rejected);
-        self.times.subtract(&base.times);
+    fn line(totals: &Totals, section: &str, name: &str) -> Option<u64> {
+        totals.info(section).into_iter().find(|(other, _)| *other == name).map(|(_, value)| value)
     }
 
-    /// Whether anything was ever asked of the command.
-    pub fn is_used(&self) -> bool {
-        self.calls + self.rejected > 0
+    #[test]
+    fn counters_are_summed_shown_and_reset() {
+        let (one, other, accepts) =
+            (Counters::default(), Counters::default(), AcceptCounters::default());
+        one.reads.add(3);
+        other.reads.add(4);
+        other.damaged_reads.add(5);
+        accepts.rejected.add(10);
+        accepts.protected.add(20);
+        let sum = || {
+            let mut totals = Totals::default();
+            [&one, &other].into_iter().for_each(|counters| counters.add_to(&mut totals));
+            accepts.add_to(&mut totals);
+            totals
+        };
+        let mut totals = sum();
+        assert_eq!(line(&totals, "Stats", "total_reads_processed"), Some(7));
+        assert_eq!(line(&totals, "Stats", "rejected_connections"), Some(30));
+        assert_eq!(line(&totals, "Checksums", "damaged_reads"), Some(5));
+        assert_eq!(line(&totals, "Stats", "damaged_reads"), None);
+        let base = sum();
+        one.reads.add(100);
+        totals = sum();
+        totals.subtract(&base);
+        assert_eq!(totals.reads, 100);
+        let others = COUNTED.iter().map(|counted| (counted.value)(&totals)).sum::<u64>();
+        assert_eq!(others, 100, "all but the reads are 0 again");
+    }
+
+    #[test]
+    fn every_counter_has_a_line_of_info() {
+        for counted in COUNTED {
+            let (section, name) = counted.info;
+            assert!(!section.is_empty() && !name.is_empty(), "{}", counted.metric.0);
+        }
     }
 }

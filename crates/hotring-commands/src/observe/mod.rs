@@ -3,6 +3,7 @@
 pub mod ages;
 pub mod beats;
 pub mod big_keys;
+pub mod by_command;
 pub mod counters;
 pub mod error_kinds;
 pub mod histogram;
@@ -10,4 +11,3 @@ pub mod latency;
 pub mod rates;
 pub mod slowlog;
 pub mod throttle;
-pub mod totals;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::observe::totals::Totals;
+use crate::observe::counters::Totals;
 
 /// Seconds that are kept.
 const SAMPLES_MAX: usize = 121;

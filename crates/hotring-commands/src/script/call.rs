@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use hotring_protocol::{CommandError, Flags, Group, KeptArgs, Part, Spec, read_part, resolve};
+use hotring_protocol::{KeptArgs, Part, read_part};
 use mlua::{Error, Lua, MultiValue, Value};
 
 use super::redis::Raised;
@@ -18,6 +18,7 @@ use crate::state::interpreter::Run;
 use crate::state::monitors;
 use crate::state::notify;
 use crate::state::tracking;
+use crate::table::{CommandError, Flags, Group, Spec, resolve};
 
 /// The commands that one run of a script may ask for.
 pub(super) struct Caller<'a, 'c> {

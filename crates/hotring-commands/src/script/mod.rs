@@ -28,7 +28,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hotring_protocol::{ArgsView, KeptArgs, lookup};
+use hotring_protocol::{ArgsView, KeptArgs};
 use mlua::{ChunkMode, Error, Function, Lua, LuaOptions, StdLib, Table, Value};
 
 use crate::settings::config::Config;
@@ -36,6 +36,7 @@ use crate::state::context::Context;
 use crate::state::failure::Failure;
 use crate::state::interpreter::{Ended, Interpreter, Run};
 use crate::state::scripts::{Reach, Script, Scripts, Sha};
+use crate::table::lookup;
 use args::{Bounded, collect};
 use call::Caller;
 use state::{State, Stop};
@@ -87,7 +88,7 @@ pub(crate) fn interpreter(
         let functions = lua.create_table()?;
         let run: Function = lua.load(PRELUDE).set_name("=prelude").call(native)?;
         state::watch(&lua, &state)?;
-        lua.set_memory_limit(config.lua_memory_max)?;
+        lua.set_memory_limit(config.lua_memory())?;
         Ok((lua, run, functions, state))
     };
     let (lua, run, functions, state) = build().map_err(|error: Error| failure(&error))?;
@@ -139,7 +140,7 @@ impl Interpreter for LuaInterpreter {
         c: &mut Context<'_>,
     ) -> Result<Ended, Failure> {
         let config = c.server.config();
-        self.lua.set_memory_limit(config.lua_memory_max).map_err(|error| failure(&error))?;
+        self.lua.set_memory_limit(config.lua_memory()).map_err(|error| failure(&error))?;
         state::watch(&self.lua, &self.state).map_err(|error| failure(&error))?;
         self.state.begin(&config);
         let outcome = self.enter(script, run, c);
@@ -161,9 +162,10 @@ impl Interpreter for LuaInterpreter {
         } else if ended.is_ok() {
             script.note_reach(Reach::Declared);
         }
-        if self.lua.used_memory() > IDLE_LEN_MAX.min(config.lua_memory_max / 4) {
+        if self.lua.used_memory() > IDLE_LEN_MAX.min(config.lua_memory() / 4) {
             self.is_spent |= self.lua.gc_collect().is_err();
         }
+        self.state.note_memory(self.lua.used_memory());
         ended
     }
 

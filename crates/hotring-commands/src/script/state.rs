@@ -19,7 +19,7 @@ use mlua::{Error, HookTriggers, Lua, VmState};
 use super::pattern::Steps;
 use crate::host::clock;
 use crate::host::fiber::give_turn;
-use crate::settings::config::Config;
+use crate::settings::config::{Config, memory};
 use crate::state::failure::Failure;
 
 use crate::state::scripts::{Lines, Running, Scripts, Slow};
@@ -85,6 +85,8 @@ pub(super) struct State {
     asks: Cell<u32>,
     /// What Lua may take.
     memory_max: Cell<usize>,
+    /// What the scripts of all threads may.
+    all_max: Cell<usize>,
     /// The version of the protocol in which the script sees replies.
     version: Cell<Version>,
     /// The 48 bits of `math.random`.
@@ -109,6 +111,7 @@ impl State {
             slice: Cell::new(clock::monotonic()),
             asks: Cell::new(0),
             memory_max: Cell::new(usize::MAX),
+            all_max: Cell::new(usize::MAX),
             version: Cell::new(Version::Resp2),
             random: Cell::new(0),
             wide: Cell::new(false),
@@ -125,13 +128,19 @@ impl State {
         self.slice.set(now);
         self.pending.set(0);
         self.lines_max.set(config.lua_log_max);
-        self.memory_max.set(config.lua_memory_max);
+        self.memory_max.set(config.lua_memory());
+        self.all_max.set(memory::part_of(config.memory_max));
         let deadline = now.checked_add(time);
         self.deadline.set(deadline.filter(|_| config.lua_time_ms > 0));
         self.steps.set(if config.lua_steps_max == 0 { u64::MAX } else { config.lua_steps_max });
         self.version.set(Version::Resp2);
         self.wide.set(false);
         self.seed(0);
+    }
+
+    /// Notes what Lua takes between two runs.
+    pub(super) fn note_memory(&self, bytes: usize) {
+        self.running.take_note(bytes);
     }
 
     pub(super) fn end(&self) {
@@ -238,6 +247,16 @@ impl State {
         Ok(())
     }
 
+    /// Notes what Lua takes; an error if that is more than its share of what all may take.
+    fn must_share(&self, lua: &Lua) -> mlua::Result<()> {
+        let memory = lua.used_memory();
+        self.running.take_note(memory);
+        if memory > self.running.share(self.all_max.get()) {
+            return Err(Error::MemoryError("not enough memory".to_owned()));
+        }
+        Ok(())
+    }
+
     /// How often Lua is to ask from now on.
     fn every(&self, every: u32) -> u32 {
         let is_slow = every > EVERY_SLOW && self.looked.get().elapsed() >= SLOW;
@@ -276,6 +295,7 @@ fn watch_every(every: u32, lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
     let triggers = HookTriggers::new().every_nth_instruction(every);
     lua.set_global_hook(triggers, move |lua, _| {
         let next = own.every(every);
+        own.must_share(lua)?;
         if own.step(every) {
             if next != every {
                 watch_every(next, lua, &own)?;

@@ -4,9 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hotring_store::index::{
-    Atomicity, Config as IndexConfig, EngineChoice, Expander, Growth, RcuCounts, Strategy,
-};
+use hotring_engines::{Atomicity, EngineChoice, Expander, GCuckooConfig, MercuryConfig};
+use hotring_store::index::{Config as IndexConfig, Growth, RcuCounts, Strategy};
 
 /// The settings that decide about the index, each as the table of settings has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,7 +149,7 @@ impl IndexSettings {
             Engine::HotRing => self.hotring(&mut config)?,
             Engine::Chaining => EngineChoice::Chaining,
             Engine::Mercury => {
-                config.mercury.expander = Expander::Thread;
+                config.engine = MercuryConfig { expander: Expander::Thread }.into();
                 match self.mercury_locking {
                     MercuryLocking::TestAndSet => EngineChoice::Mercury,
                     MercuryLocking::Mutex => EngineChoice::MercuryMutex,
@@ -165,13 +164,15 @@ impl IndexSettings {
                 }
             }
             Engine::GCuckoo => {
-                config.gcuckoo.atomicity = match self.gcuckoo_atomicity {
+                let atomicity = match self.gcuckoo_atomicity {
                     GCuckooAtomicity::Optimistic => Atomicity::Optimistic,
                     GCuckooAtomicity::Lock => Atomicity::Lock,
                     GCuckooAtomicity::Hle => Atomicity::Hle,
                     GCuckooAtomicity::Rtm => Atomicity::Rtm,
                 };
-                config.gcuckoo.cache_entries = self.gcuckoo_cache;
+                let cache_entries = self.gcuckoo_cache;
+                let settings = GCuckooConfig { atomicity, cache_entries, ..Default::default() };
+                config.engine = settings.into();
                 match self.gcuckoo_slots {
                     1 => EngineChoice::GCuckooOneSlot,
                     _ => EngineChoice::GCuckoo,

@@ -11,4 +11,4 @@ mod values;
 pub use setting::{Change, Setting};
 pub use sources::{Counterpart, counterpart, toml_value};
 pub(crate) use sources::{change_running, rewrite_file};
-pub use table::{find, settings};
+pub use table::{find, is_for_research, settings};

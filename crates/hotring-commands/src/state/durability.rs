@@ -1,5 +1,5 @@
 //! The state of the write-ahead log: how far it is, and what happens to writes when it fails. Its threads are in
-//! [`crate::tasks::write_log`].
+//! `hotring-server`'s `tasks/write_log.rs`.
 //!
 //! A reply waits for the log in its connection (`socket`), not in a thread. A request that writes is refused while
 //! the log is in trouble, unless the settings say that the server must go on without.

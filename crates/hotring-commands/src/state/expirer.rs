@@ -1,4 +1,4 @@
-//! The state of the thread that removes expired keys ([`crate::tasks::expire`]): how to wake it, how late it is.
+//! The state of the thread that removes expired keys (`hotring-server`'s `tasks/expire.rs`): how to wake it, how late it is.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

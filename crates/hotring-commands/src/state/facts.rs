@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hotring_store::Stats;
 use hotring_store::index::Stalled;
 
-use crate::observe::totals::Totals;
+use crate::observe::counters::Totals;
 use crate::settings::config::Config;
 use crate::state::server::Server;
 

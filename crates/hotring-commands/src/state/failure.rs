@@ -5,8 +5,9 @@
 
 use std::borrow::Cow;
 
-use hotring_protocol::quoted;
 use hotring_store::StoreError;
+
+use crate::table::quoted;
 
 /// What a command function returns: the reply has been written, or this is the reason why not.
 pub(crate) type Outcome = Result<(), Failure>;

@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use hotring_protocol::{ArgsView, CommandId, Flags, Spec};
+use hotring_protocol::ArgsView;
 use hotring_store::Session;
 
 use crate::host::clock;
+use crate::table::{CommandId, Flags, Spec};
 
 /// If the first stage is over so soon, nobody is told of it: who connects waits as long.
 const GRACE: Duration = Duration::from_millis(250);

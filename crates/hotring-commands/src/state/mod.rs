@@ -1,6 +1,7 @@
 //! The state of a server: what all threads share, what a connection has, what one command sees.
 
 pub mod batching;
+pub mod bound;
 pub mod client;
 pub mod context;
 pub mod durability;

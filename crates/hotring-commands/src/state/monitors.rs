@@ -8,12 +8,13 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hotring_protocol::{ArgsView, Flags, Spec};
+use hotring_protocol::ArgsView;
 
 use crate::acl::has_secrets;
 use crate::host::clock;
 use crate::state::client::ClientShared;
 use crate::state::server::Server;
+use crate::table::{Flags, Spec};
 
 /// Those who are shown all requests.
 #[derive(Default)]

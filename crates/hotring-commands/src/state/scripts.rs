@@ -5,7 +5,7 @@
 //! clients count on it, and are refused when there is no room.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -176,6 +176,8 @@ pub struct Scripts {
     version: AtomicU64,
     /// What the interpreters are doing, as long as there are these.
     running: Mutex<Vec<Weak<Running>>>,
+    /// Bytes that all interpreters take.
+    interpreters: Arc<AtomicUsize>,
     /// How many have used up their first time slice.
     pub slow: Arc<Slow>,
     /// What they write into the log.
@@ -265,8 +267,8 @@ impl Scripts {
     }
 
     /// Where an interpreter shows what it is doing.
-    pub(crate) fn show(&self) -> Arc<Running> {
-        let shown = Arc::new(Running::default());
+    pub fn show(&self) -> Arc<Running> {
+        let shown = Arc::new(Running::of(&self.interpreters));
         let mut running = self.running();
         running.retain(|other| other.strong_count() > 0);
         running.push(Arc::downgrade(&shown));
@@ -279,6 +281,12 @@ impl Scripts {
             self.running().iter().filter_map(Weak::upgrade).map(|running| running.kill()).collect();
         let is = |kill: &Kill| kills.contains(kill);
         [Kill::Killed, Kill::TooLate].into_iter().find(is).unwrap_or(Kill::Nothing)
+    }
+
+    /// Bytes that all interpreters take.
+    pub fn interpreters(&self) -> usize {
+        // ORDERING: Relaxed, a figure.
+        self.interpreters.load(Ordering::Relaxed)
     }
 
     fn running(&self) -> MutexGuard<'_, Vec<Weak<Running>>> {
@@ -367,8 +375,23 @@ impl Lines {
 }
 
 /// What an interpreter's script is doing, for SCRIPT KILL.
-#[derive(Debug, Default)]
-pub(crate) struct Running(AtomicU8);
+#[derive(Debug)]
+pub struct Running {
+    state: AtomicU8,
+    /// Bytes that its interpreter takes.
+    memory: AtomicUsize,
+    /// Those of all.
+    all: Arc<AtomicUsize>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.take_note(0);
+    }
+}
+
+/// What an interpreter may take in any case.
+const LEAST: usize = 1 << 20;
 
 const NOTHING: u8 = 0;
 const READING: u8 = 1;
@@ -388,32 +411,49 @@ pub(crate) enum Kill {
 
 // ORDERING: Relaxed throughout: the word says all that there is to say, and its changes have one order.
 impl Running {
+    fn of(all: &Arc<AtomicUsize>) -> Self {
+        Running { state: AtomicU8::new(NOTHING), memory: AtomicUsize::new(0), all: all.clone() }
+    }
+
+    /// Notes what its interpreter takes.
+    pub fn take_note(&self, memory: usize) {
+        match self.memory.swap(memory, Ordering::Relaxed) {
+            less if less < memory => self.all.fetch_add(memory - less, Ordering::Relaxed),
+            more => self.all.fetch_sub(more - memory, Ordering::Relaxed),
+        };
+    }
+
+    /// What it may take if all may take so much: the less, the less of that is left.
+    pub(crate) fn share(&self, all_max: usize) -> usize {
+        all_max.saturating_sub(self.all.load(Ordering::Relaxed)).saturating_mul(2).max(LEAST)
+    }
+
     pub(crate) fn begin(&self) {
-        self.0.store(READING, Ordering::Relaxed);
+        self.state.store(READING, Ordering::Relaxed);
     }
 
     pub(crate) fn end(&self) {
-        self.0.store(NOTHING, Ordering::Relaxed);
+        self.state.store(NOTHING, Ordering::Relaxed);
     }
 
     /// Notes that the script is about to write; false if it is not to.
     pub(crate) fn write(&self) -> bool {
         let before =
-            self.0.compare_exchange(READING, WRITTEN, Ordering::Relaxed, Ordering::Relaxed);
+            self.state.compare_exchange(READING, WRITTEN, Ordering::Relaxed, Ordering::Relaxed);
         before.is_ok() || before == Err(WRITTEN)
     }
 
     pub(crate) fn has_written(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == WRITTEN
+        self.state.load(Ordering::Relaxed) == WRITTEN
     }
 
     pub(crate) fn is_killed(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == KILLED
+        self.state.load(Ordering::Relaxed) == KILLED
     }
 
     /// Asks the script to end.
     pub(crate) fn kill(&self) -> Kill {
-        match self.0.compare_exchange(READING, KILLED, Ordering::Relaxed, Ordering::Relaxed) {
+        match self.state.compare_exchange(READING, KILLED, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) | Err(KILLED) => Kill::Killed,
             Err(WRITTEN) => Kill::TooLate,
             Err(_) => Kill::Nothing,
@@ -520,7 +560,7 @@ mod tests {
 
     #[test]
     fn a_script_that_has_written_cannot_be_killed() {
-        let running = Running::default();
+        let running = Running::of(&Arc::default());
         assert_eq!(running.kill(), Kill::Nothing);
         running.begin();
         assert!(running.write() && running.write() && running.has_written());

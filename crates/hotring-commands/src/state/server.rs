@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 use std::time::Instant;
 
-use hotring_protocol::{Spec, quoted, specs};
 use hotring_store::Store;
 use hotring_store::index::{Full, Stalled};
 use tokio::sync::watch;
@@ -19,14 +18,15 @@ use crate::host::clock;
 use crate::host::fiber;
 use crate::observe::ages::Ages;
 use crate::observe::big_keys::BigKeys;
-use crate::observe::counters::{CommandTotals, Counters};
+use crate::observe::by_command::CommandTotals;
+use crate::observe::counters::{AcceptCounters, Base, Counters, Totals};
 use crate::observe::latency::Latency;
 use crate::observe::rates::Rates;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::throttle::Throttle;
-use crate::observe::totals::{Base, Totals};
-use crate::settings::config::{Config, LogLevel};
-use crate::state::client::ClientShared;
+use crate::settings::config::{Config, LogLevel, memory};
+use crate::state::bound;
+use crate::state::client::{ClientShared, Inboxes};
 use crate::state::durability::Durability;
 use crate::state::expirer::Expirer;
 use crate::state::loading::Loading;
@@ -36,9 +36,10 @@ use crate::state::pause::ClientPause;
 use crate::state::pubsub::PubSub;
 use crate::state::scripts::Scripts;
 use crate::state::scrub::Scrubber;
-use crate::state::thread_shared::{AcceptCounters, ThreadShared};
+use crate::state::thread_shared::ThreadShared;
 use crate::state::tls::Tls;
 use crate::state::tracking::Tracking;
+use crate::table::{Spec, quoted, specs};
 
 /// Held by each test that has a stalled thread. Where a log line is met first by a thread that has no
 /// log, `tracing` may drop it from then on for all, also for the test that looks for it.
@@ -61,7 +62,7 @@ pub struct Server {
     pub loading: Loading,
     /// The thread that removes keys when their time has come.
     pub expirer: Expirer,
-    /// The thread that looks for stuck ones ([`crate::tasks::watchdog`]).
+    /// The thread that looks for stuck ones (`hotring-server`'s `tasks/watchdog.rs`).
     pub watcher: OnceLock<Thread>,
     /// How often what is noted of accesses had become something else before there was a client.
     pub notings_at_start: u64,
@@ -69,6 +70,9 @@ pub struct Server {
     pub ages: Ages,
     /// The keys with the largest values.
     pub big_keys: BigKeys,
+    pub bound: bound::Found,
+    /// What waits for all connections to be fetched.
+    pub inboxes: Arc<Inboxes>,
     /// TCP addresses that are really bound.
     pub addresses: Vec<SocketAddr>,
     /// What connections of memcached's protocol share.
@@ -160,6 +164,8 @@ impl Server {
         let latency = Latency::new(config.latency_threshold_ms);
         let slowlog = SlowLog::new(config.slowlog_threshold_us, config.slowlog_len_max);
         let acl = Acl::new(&config.requirepass);
+        let inboxes = Arc::new(Inboxes::default());
+        inboxes.set_max(memory::messages_of(config.memory_max));
         let tracking = Arc::new(Tracking::new(config));
         let is_first = parts.store.set_observer(tracking.clone());
         debug_assert!(is_first, "a store belongs to one server");
@@ -175,6 +181,8 @@ impl Server {
             watcher: OnceLock::new(),
             ages: Ages::default(),
             big_keys: BigKeys::default(),
+            bound: bound::Found::default(),
+            inboxes,
             addresses: parts.addresses,
             memcached: parts.memcached,
             unix_path: parts.unix_path,
@@ -238,6 +246,7 @@ impl Server {
         self.slowlog.set(changed.slowlog_threshold_us, changed.slowlog_len_max);
         self.latency.set_threshold(changed.latency_threshold_ms);
         self.tracking.set_limits(&changed);
+        self.inboxes.set_max(memory::messages_of(changed.memory_max));
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(changed);
         self.renew();
         Ok(())
@@ -311,7 +320,8 @@ impl Server {
     pub fn enter(&self, peer: String, local: String, thread: usize) -> Arc<ClientShared> {
         // ORDERING: Relaxed, only uniqueness matters.
         let id = self.client_id_last.fetch_add(1, Ordering::Relaxed) + 1;
-        let client = Arc::new(ClientShared::new(id, peer, local, thread, clock::unix_ms()));
+        let client = ClientShared::new(id, peer, local, thread, clock::unix_ms());
+        let client = Arc::new(client.counted_in(&self.inboxes));
         self.lock_clients().insert(id, client.clone());
         client
     }
@@ -415,14 +425,10 @@ impl Server {
 
     /// The counters of all threads since the start.
     pub fn totals_ever(&self) -> Totals {
-        let mut totals = Totals {
-            accepted: self.accepts.accepted.value(),
-            rejected: self.accepts.rejected.value(),
-            protected: self.accepts.protected.value(),
-            ..Totals::default()
-        };
-        self.threads.iter().for_each(|t| totals.add(&t.counters));
-        totals.add(&self.background);
+        let mut totals = Totals::default();
+        self.threads.iter().for_each(|t| t.counters.add_to(&mut totals));
+        self.background.add_to(&mut totals);
+        self.accepts.add_to(&mut totals);
         totals.expire_lag.add(&self.expirer.lag);
         totals.evicted_keys = self.store.stats().evicted;
         totals
@@ -489,6 +495,7 @@ impl Server {
         self.stop.send_replace(true);
         self.store.wake_maintenance();
         self.expirer.wake();
+        self.bound.wake();
         if let Some(watcher) = self.watcher.get() {
             watcher.unpark();
         }

@@ -1,5 +1,5 @@
 //! The state of snapshots: which were asked for, when one is due, how the last one ended. The thread that writes them is
-//! in [`crate::tasks::write_snapshots`].
+//! in `hotring-server`'s `tasks/write_snapshots.rs`.
 
 use std::error::Error;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

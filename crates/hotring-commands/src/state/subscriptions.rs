@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use hotring_protocol::CommandId;
-
 use crate::acl::ChannelKind;
+use crate::table::CommandId;
 
 /// Names of channels, and patterns.
 #[derive(Debug, Default)]

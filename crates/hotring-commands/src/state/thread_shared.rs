@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 
 use crate::observe::beats::Beats;
-use crate::observe::counters::{Counter, Counters};
+use crate::observe::counters::Counters;
 use crate::state::hot_keys::HotKeys;
 use crate::state::memcached::Counts as MemcachedCounts;
 
@@ -20,17 +20,4 @@ pub struct ThreadShared {
     pub beats: Beats,
     /// The keys that it is asked for most.
     pub hot_keys: HotKeys,
-}
-
-/// What the accepting thread counts.
-#[derive(Debug, Default)]
-pub struct AcceptCounters {
-    /// Connections accepted since the start.
-    pub accepted: Counter,
-    /// Connections refused because of `maxclients`.
-    pub rejected: Counter,
-    /// Connections refused by protected mode.
-    pub protected: Counter,
-    /// Connections closed because of `maxmemory-clients`.
-    pub evicted: Counter,
 }

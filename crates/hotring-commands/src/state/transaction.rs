@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use hotring_protocol::{ArgsView, CommandId, Flags, KeptArgs, Spec};
+use hotring_protocol::{ArgsView, KeptArgs};
 use hotring_store::Stamp;
+
+use crate::table::{CommandId, Flags, Spec};
 
 /// Queued commands and watched keys.
 #[derive(Debug, Default)]

@@ -55,15 +55,15 @@ pub(crate) struct Survey;
 /// Every item is to move.
 #[allow(clippy::unused_self)]
 impl Arena {
-    pub(crate) fn waste(&self, _items: usize) -> Option<usize> {
+    pub(crate) fn waste(&self, _items: usize, _is_tight: bool) -> Option<usize> {
         Some(1)
     }
 
-    pub(crate) fn survey(&self, _survey: &mut Survey, _count: usize, _items: usize) -> bool {
+    pub(crate) fn survey(&self, _: &mut Survey, _count: usize, _items: usize, _: bool) -> bool {
         true
     }
 
-    pub(crate) fn close(&self, _survey: Survey, _items: usize) -> Option<usize> {
+    pub(crate) fn close(&self, _survey: Survey, _items: usize, _: bool) -> Option<usize> {
         Some(1)
     }
 

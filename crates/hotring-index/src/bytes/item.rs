@@ -77,12 +77,6 @@ impl Kind for Bytes {
     const LOOKED_AT: usize = 48;
 
     fn new(config: &Config) -> Result<Self, ConfigError> {
-        if config.hot_copy {
-            return Err(ConfigError::Unsupported(
-                "a hot copy is of a key and a value of 8 bytes each: leave hot_copy off, or use items \
-                 of u64",
-            ));
-        }
         let [a, b] = config.seed;
         Ok(Self {
             hasher: SipHasher13::new_with_keys(a, b),

@@ -6,7 +6,7 @@ use crate::bytes::key::Key;
 use crate::bytes::seen::{Seen, Written, doom, stays_live, write_word};
 use crate::bytes::value::{Action, Content, Entry, Expiry};
 use crate::config::{Checksum, RcuCounts, Strategy};
-use crate::engine::{Engine, Found, Hit, KeyGoal};
+use crate::engine::{Engine, Found, Hit, KeyGoal, Reservation};
 use crate::item::{Item, Kind};
 use crate::memory::PAGE;
 use crate::rare::wrong;
@@ -186,7 +186,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         if let Some(item) = new {
             self.discard(item);
         }
-        E::unreserve(self, bucket, reservation);
+        reservation.give_back(self, bucket);
         self.remove_suspects(goal, suspects) || existed
     }
 
@@ -262,7 +262,7 @@ impl<'s, E: Engine> Pinned<'s, Bytes, E> {
         let linked = E::link(self, goal, bucket, found, item, &mut reservation);
         if !linked {
             // Given back before `decide` runs again: it may panic.
-            E::unreserve(self, bucket, reservation);
+            reservation.give_back(self, bucket);
             self.discard(item);
         } else {
             self.note_entered(goal.hash);

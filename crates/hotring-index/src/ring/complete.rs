@@ -39,7 +39,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let anchor = &self.engine.table.slot(index).anchor;
         // Before the anchor's word (I9).
         let epoch = self.shared.collector.epoch();
-        // ORDERING: Acquire: an insert that cleared the bits is ordered before what we read next.
+        // ORDERING: Acquire: the item that it leads to is initialised.
         let control = Next(anchor.load(Ordering::Acquire));
         if !control.is_start() || control.is(COMPLETE) {
             return true;
@@ -77,16 +77,18 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             sometimes!(CandidateDropped);
             Next(control.0 & !CONTROL)
         };
-        // ORDERING: AcqRel on the whole word: fails if the bits or the first link have changed.
-        let _ = anchor.compare_exchange(control.0, after.0, Ordering::AcqRel, Ordering::Relaxed);
+        // ORDERING: Release: who sees the line complete sees the hints that we saw in it. On the whole
+        // word: fails if the bits or the first link have changed.
+        let _ = anchor.compare_exchange(control.0, after.0, Ordering::Release, Ordering::Relaxed);
         after.is(CANDIDATE | COMPLETE)
     }
 
     /// Whether every live item of the arc is in one of the line's words.
     fn all_hinted(&self, index: u64, mut word: Next) -> bool {
         let mut addresses = [0u64; H];
-        for (address, hint) in addresses.iter_mut().zip(self.engine.table.hints(index)) {
-            // ORDERING: Acquire, so that the walk sees at least the chain of that moment.
+        for (address, hint) in addresses.iter_mut().zip(&self.engine.table.slot(index).hints) {
+            // ORDERING: Acquire, for who sees the line complete (above); and the walk sees at least the
+            // chain of that moment.
             *address = Hint(hint.load(Ordering::Acquire)).address();
         }
         loop {

@@ -1,12 +1,12 @@
 //! The ring as an engine: which of its steps is which of [`Engine`]'s.
 
 use crate::config::{Config, ConfigError, Growth};
-use crate::engine::{Engine, Found, Hit, KeyGoal, sealed};
+use crate::engine::{self, Engine, Found, Hit, Hotspots, KeyGoal, Sizing};
 use crate::item::{Item, Kind};
-use crate::ring::copy::Copies;
 use crate::ring::grow::Seen;
 use crate::ring::lazy::Laziness;
 use crate::ring::link::Reservation;
+use crate::ring::lookup::Glance;
 use crate::ring::shrink::Resizing;
 use crate::ring::split::Ahead;
 use crate::ring::table::{Slot, Table};
@@ -14,7 +14,7 @@ use crate::ring::{Ring, search};
 use crate::session::Pinned;
 use crate::stats::EngineStats;
 use crate::sync::{AtomicU64, Ordering, TallyI64, TallyU64};
-use crate::u64s::{self, U64};
+use crate::u64s::{self, Shortcuts, U64};
 use crate::word::{Hint, Link, Next, UNLINKED};
 
 /// What a session keeps for the ring.
@@ -24,9 +24,8 @@ pub struct OfSession {
     pub(super) seen: Seen,
 }
 
-impl<const H: usize> sealed::Engine for Ring<H> {}
-
-impl<const H: usize> Engine for Ring<H> {
+// SAFETY: `ring/mod.rs` proves P3, P4, and that each item is retired once.
+unsafe impl<const H: usize> Engine for Ring<H> {
     const NAME: &'static str = "hotring";
     type Local = OfSession;
     type Bucket = u64;
@@ -34,6 +33,7 @@ impl<const H: usize> Engine for Ring<H> {
     type Reservation = Reservation;
 
     fn new(config: &Config) -> Result<Self, ConfigError> {
+        config.engine.refuse()?;
         config.check_ring(H)?;
         let table = Table::new(config)?;
         // ORDERING: Relaxed, nobody else sees the table yet. The empty ring is anchor 0 alone.
@@ -45,7 +45,6 @@ impl<const H: usize> Engine for Ring<H> {
             completes: config.completes(H),
             resizing: Resizing::new(),
             splits: TallyU64::new(1),
-            copies: Copies::new(),
             lookups_before: TallyI64::new(0),
             visits_before: TallyI64::new(0),
         })
@@ -93,10 +92,6 @@ impl<const H: usize> Engine for Ring<H> {
         p.link(&goal, bucket, &found.place, item, reservation)
     }
 
-    fn unreserve<K: Kind>(p: &mut Pinned<'_, K, Self>, bucket: u64, reservation: Reservation) {
-        p.unreserve(bucket, reservation);
-    }
-
     #[inline(always)]
     fn replace<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
@@ -121,51 +116,6 @@ impl<const H: usize> Engine for Ring<H> {
 
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
         p.kill_at(hit)
-    }
-
-    #[inline(always)]
-    fn accessed<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64, hit: Option<Hit>, visits: u32) {
-        p.access(hash, hit, visits);
-    }
-
-    #[inline(always)]
-    fn written<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64, hit: Hit) {
-        p.access_written(hash, hit);
-    }
-
-    // A checker would see many lookups twice, of which `lookup` does all that there is in one go.
-    const GLANCES: bool = H > 1 && !cfg!(any(loom, shuttle));
-
-    #[inline(always)]
-    fn glance(p: &Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<Option<u64>> {
-        p.glance(goal).map(|hit| hit.map(u64s::load))
-    }
-
-    #[inline(always)]
-    fn get(p: &mut Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<u64> {
-        // A call, so that it takes no register from who has no copies.
-        if p.has_copies() {
-            return p.again().get_beside_copy(goal);
-        }
-        let hit = if Self::GLANCES { p.lookup_in_full(goal) } else { p.lookup(goal) };
-        hit.map(u64s::load)
-    }
-
-    #[inline(always)]
-    fn get_many(p: &mut Pinned<'_, U64, Self>, keys: &[u64], out: &mut [Option<u64>]) {
-        if p.has_copies() {
-            p.get_many_beside_copy(keys, out);
-        } else {
-            u64s::get_by_pipeline(p, keys, out);
-        }
-    }
-
-    fn rewritten<'s, K: Kind>(
-        p: &mut Pinned<'s, K, Self>,
-        copy: Item,
-        found: Option<&Found<search::Found<'s>>>,
-    ) {
-        p.access_rcu(copy, found.map_or(Link::END, |found| found.place.pred_link));
     }
 
     fn scan<'s, K: Kind>(
@@ -204,10 +154,37 @@ impl<const H: usize> Engine for Ring<H> {
         p.warm(n, goal);
     }
 
-    fn is_hot<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
-        p.is_hot(hit)
+    fn stats(&self) -> EngineStats {
+        // ORDERING: Relaxed, statistics.
+        let slots_split = self.splits.load(Ordering::Relaxed);
+        EngineStats::new(vec![("slots_split", slots_split)])
     }
 
+    /// What is in the chain, and what only a hint still holds.
+    fn drain<K: Kind>(&self, mut f: impl FnMut(Item)) {
+        for anchor in self.chain().filter(|link| link.is_anchor()) {
+            for hint in &self.table.slot(anchor.slot()).hints {
+                // ORDERING: Relaxed, no other thread is left.
+                let address = Hint(hint.load(Ordering::Relaxed)).address();
+                if address == 0 {
+                    continue;
+                }
+                // SAFETY: P: a hinted item is not freed before its hint is cleared (I4).
+                let item = unsafe { Item::at(address) };
+                // ORDERING: Relaxed, as above.
+                if Next(item.next().load(Ordering::Relaxed)).is(UNLINKED) {
+                    f(item);
+                }
+            }
+        }
+        for link in self.chain().filter(|link| !link.is_anchor()) {
+            // SAFETY: P: in the chain, and freed only here.
+            f(unsafe { Item::at(link.address()) });
+        }
+    }
+}
+
+impl<const H: usize> Sizing for Ring<H> {
     fn is_busy(&self) -> bool {
         self.resizing.is_busy()
     }
@@ -245,35 +222,51 @@ impl<const H: usize> Engine for Ring<H> {
     fn table_bytes(&self) -> u64 {
         self.slots() * (8 + 8 * H as u64)
     }
+}
 
-    fn stats(&self) -> EngineStats {
-        // ORDERING: Relaxed, statistics.
-        let slots_split = self.splits.load(Ordering::Relaxed);
-        let (copies_made, copies_ended) = self.copies.counts();
-        EngineStats::HotRing { slots_split, copies_made, copies_ended }
+impl<const H: usize> Hotspots for Ring<H> {
+    #[inline(always)]
+    fn accessed<K: Kind>(p: &mut Pinned<'_, K, Self>, hash: u64, hit: Option<Hit>, visits: u32) {
+        p.access(hash, hit, visits);
     }
 
-    /// What is in the chain, and what only a hint still holds.
-    fn drain<K: Kind>(&self, mut f: impl FnMut(Item)) {
-        for anchor in self.chain().filter(|link| link.is_anchor()) {
-            for hint in self.table.hints(anchor.slot()) {
-                // ORDERING: Relaxed, no other thread is left.
-                let address = Hint(hint.load(Ordering::Relaxed)).address();
-                if address == 0 {
-                    continue;
-                }
-                // SAFETY: P: a hinted item is not freed before its hint is cleared (I4).
-                let item = unsafe { Item::at(address) };
-                // ORDERING: Relaxed, as above.
-                if Next(item.next().load(Ordering::Relaxed)).is(UNLINKED) {
-                    f(item);
-                }
-            }
+    fn rewritten<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        copy: Item,
+        found: Option<&Found<<Self as Engine>::Place<'s>>>,
+    ) {
+        p.access_rcu(copy, found.map_or(Link::END, |found| found.place.pred_link));
+    }
+
+    fn is_hot<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
+        p.is_hot(hit)
+    }
+}
+
+impl<const H: usize> Shortcuts for Ring<H> {
+    // A checker would see many lookups twice, of which `lookup` does all that there is in one go.
+    const GLANCES: bool = H > 1 && !cfg!(any(loom, shuttle));
+
+    #[inline(always)]
+    fn glance(p: &Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<Option<u64>> {
+        match p.glance(goal) {
+            Glance::Hit(hit) => Some(Some(u64s::load(hit))),
+            Glance::Miss => Some(None),
+            Glance::Unsure => None,
         }
-        for link in self.chain().filter(|link| !link.is_anchor()) {
-            // SAFETY: P: in the chain, and freed only here.
-            f(unsafe { Item::at(link.address()) });
-        }
+    }
+
+    #[inline(always)]
+    fn get(p: &mut Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<u64> {
+        let hit = if Self::GLANCES { p.lookup_in_full(goal) } else { p.lookup(goal) };
+        hit.map(u64s::load)
+    }
+}
+
+impl<const H: usize> engine::Reservation<Ring<H>> for Reservation {
+    #[inline(always)]
+    fn give_back<K: Kind>(self, p: &mut Pinned<'_, K, Ring<H>>, bucket: u64) {
+        p.unreserve(bucket, self);
     }
 }
 

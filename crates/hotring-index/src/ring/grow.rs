@@ -5,7 +5,7 @@
 //! everybody's figures when its own are bad: a session whose lookups are short never does.
 
 use crate::config::Growth;
-use crate::engine::Engine;
+use crate::engine::Sizing;
 use crate::item::Kind;
 use crate::ring::Ring;
 use crate::session::Pinned;

@@ -13,7 +13,7 @@ use crate::ring::Ring;
 use crate::ring::lazy::LEFT;
 use crate::ring::search::parent;
 use crate::session::Pinned;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 use crate::word::{COMPLETE, CONTROL, HINTED, Hint, MARK, Next, REPL, UNLINKED};
 
 /// Votes of an item that was given a free word.
@@ -26,7 +26,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return false;
         }
         let bucket = self.bucket(self.shared.kind.item_hash(hit.item));
-        self.engine.table.hints(bucket).iter().any(|hint| {
+        self.engine.table.slot(bucket).hints.iter().any(|hint| {
             // ORDERING: Relaxed, the item is not read through it.
             let hint = Hint(hint.load(Ordering::Relaxed));
             hint.address() == hit.item.address() && hint.votes() > VOTES_NEW
@@ -76,15 +76,11 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         // A replaced item's word is left to its replacer, who puts the copy there.
     }
 
-    /// Empties hint `k` of a slot if it still is `hint`.
+    /// Empties hint `k` of a slot, which leads to a dead item, if it still is `hint`.
     #[inline(never)]
     pub(crate) fn clear_word(&mut self, slot: u64, k: usize, hint: Hint, item: Item) {
-        if self.is_filled(k, hint) {
-            return;
-        }
-        let word = &self.engine.table.slot(slot).hints[k];
-        // ORDERING: AcqRel, the release of the claim comes after (I5).
-        if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        sometimes!(DeadHint);
+        if change_word(&self.engine.table.slot(slot).hints[k], hint, Hint::EMPTY).is_ok() {
             self.release(item);
         }
     }
@@ -99,9 +95,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         let mut slot = self.shared.kind.item_hash(item) & mask;
         loop {
-            for (k, word) in self.engine.table.hints(slot).iter().enumerate() {
-                // ORDERING: Acquire, a CAS on this value follows.
-                let hint = Hint(word.load(Ordering::Acquire));
+            for (k, word) in self.engine.table.slot(slot).hints.iter().enumerate() {
+                // ORDERING: Relaxed, only compared; who changes the word validates it.
+                let hint = Hint(word.load(Ordering::Relaxed));
                 if hint.address() == item.address() {
                     return Some((slot, k, hint));
                 }
@@ -118,15 +114,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     fn swap_hint(&mut self, item: Item, after: impl Fn(Hint) -> Hint) -> Option<u64> {
         loop {
             let (slot, k, hint) = self.locate(item)?;
-            if self.is_filled(k, hint) {
-                return None;
-            }
-            let word = &self.engine.table.slot(slot).hints[k];
-            // ORDERING: AcqRel publishes what is put in; the release of the claim comes after.
-            if word
-                .compare_exchange(hint.0, after(hint).0, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-            {
+            if change_word(&self.engine.table.slot(slot).hints[k], hint, after(hint)).is_ok() {
                 return Some(slot);
             }
         }
@@ -157,8 +145,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if wrong!(self, NaiveHead) {
             return;
         }
-        // ORDERING: Acquire, the mark of another thread.
-        let word = Next(item.next().load(Ordering::Acquire));
+        // ORDERING: Relaxed, a guess that saves readers a step; what follows is decided by CAS.
+        let word = Next(item.next().load(Ordering::Relaxed));
         if word.is(MARK) {
             sometimes!(DeadOnArrival);
             if word.is(REPL) {
@@ -171,9 +159,6 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// A reader met a replaced item in word `k` and then found its live version, or none.
     pub(crate) fn mend_stale(&mut self, slot: u64, k: usize, hint: Hint, live: Option<Item>) {
         let Some(dead) = self.hinted(hint) else { return };
-        if self.is_filled(k, hint) {
-            return;
-        }
         let Some(live) = live else {
             self.make_incomplete(slot);
             self.clear_word(slot, k, hint, dead);
@@ -183,10 +168,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if !self.claim(live) {
             return;
         }
-        let word = &self.engine.table.slot(slot).hints[k];
         let after = hint.with_address(live.address());
-        // ORDERING: AcqRel, as in `inherit`.
-        if word.compare_exchange(hint.0, after.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if change_word(&self.engine.table.slot(slot).hints[k], hint, after).is_ok() {
             sometimes!(StaleMended);
             self.release(dead);
             self.recheck(slot, live);
@@ -230,7 +213,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         item: Item,
         after: Hint,
     ) -> bool {
-        if hint.is_reserved() || self.is_filled(k, hint) || !self.claim(item) {
+        if hint.is_reserved() || !self.claim(item) {
             return false;
         }
         if !hint.is_empty() && !wrong!(self, DisplaceKeepsComplete) {
@@ -238,9 +221,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             self.make_incomplete(slot);
         }
         let word = &self.engine.table.slot(slot).hints[k];
-        // ORDERING: AcqRel publishes the item to readers of the hint; the release comes after.
-        let cas = || word.compare_exchange(hint.0, after.0, Ordering::AcqRel, Ordering::Relaxed);
-        if lost!(MoveLost, cas()) {
+        if lost!(MoveLost, change_word(word, hint, after)) {
             self.release(item);
             return false;
         }
@@ -254,21 +235,31 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Takes from a line the word that it is, or may become, complete (section "Complete lines").
     pub(crate) fn make_incomplete(&mut self, slot: u64) {
         let anchor = &self.engine.table.slot(slot).anchor;
-        // ORDERING: Acquire: a set bit that we miss was set after our pin, by a grace period's
-        // guarantee, for a line that our change is already in.
-        let mut word = Next(anchor.load(Ordering::Acquire));
+        // ORDERING: Relaxed: nothing is read through it. Bits that we miss are those of a candidate
+        // that is younger than our pin, which cannot become complete before the pin ends (I9).
+        let mut word = Next(anchor.load(Ordering::Relaxed));
         let bits = if wrong!(self, InsertKeepsCandidate) { COMPLETE } else { CONTROL };
         while word.is(bits) {
-            // ORDERING: AcqRel: readers that still see the bit read the line as it was before.
+            // ORDERING: Relaxed: what the caller does next publishes. A reader that sees the changed hint
+            // word or the linked item sees at its second look that the line is not complete.
             match anchor.compare_exchange_weak(
                 word.0,
                 word.0 & !bits,
-                Ordering::AcqRel,
-                Ordering::Acquire,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
             ) {
                 Ok(_) => return,
                 Err(now) => word = Next(now),
             }
         }
     }
+}
+
+/// Changes a hint word if it still is `from`. Then the claim of what it held is the caller's.
+pub(crate) fn change_word(word: &AtomicU64, from: Hint, to: Hint) -> Result<u64, u64> {
+    // ORDERING: Release publishes the item that is put in, and that the line is not complete any more
+    // to who misses the one that is taken out (I9). Acquire, because the word may have been emptied and
+    // got the same item again since it was read: that claim, which we are going to clear, happens
+    // before (I5).
+    word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)
 }

@@ -72,7 +72,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let ahead = self.go_ahead(AHEAD_OF_ACCESSES);
         let settled = self.decide(hash, hit) && !ahead;
         let config = &self.shared.config;
-        if config.strategy == Strategy::Vote && config.period.is_none() && !self.has_copies() {
+        if config.strategy == Strategy::Vote && config.period.is_none() {
             self.local.calm = if settled { CALM_MAX.min(self.local.calm + 1) } else { 0 };
         }
         // R on average, R/2 to 3R/2 at random: a fixed R can fall in step with periodic accesses. It is
@@ -99,7 +99,6 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             Strategy::None => {}
             Strategy::Random => self.move_head(bucket, hit.item),
             Strategy::Sampling => self.start_sampling(bucket, hit),
-            Strategy::Vote if self.has_copies() => self.vote_beside_copy(bucket, hash, hit),
             Strategy::Vote => return self.vote(bucket, hash, hit),
         }
         true
@@ -110,7 +109,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         Next(self.engine.table.slot(bucket).anchor.load(Ordering::Relaxed)).is(COMPLETE)
     }
 
-    pub(crate) fn around(&mut self, period: u32) -> u32 {
+    fn around(&mut self, period: u32) -> u32 {
         let half = period / 2;
         period - half + (self.local.random() >> 40) as u32 % (2 * half + 1)
     }
@@ -140,7 +139,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return control.is_start();
         }
         let tag = Hint::tag_of(hash);
-        for k in slot.matches(tag, self.engine.table.words()) {
+        for k in slot.matches(tag) {
             // ORDERING: Relaxed, a vote: the CAS validates it, no memory is read through it.
             let hint = Hint(slot.hints[k].load(Ordering::Relaxed));
             if hint.address() == hit.item.address() {
@@ -179,7 +178,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     fn free_hint(&self, bucket: u64) -> Option<usize> {
         // ORDERING: Relaxed, the CAS that takes the word validates it.
         let free = |word: &AtomicU64| word.load(Ordering::Relaxed) == 0;
-        self.engine.table.hints(bucket).iter().position(free)
+        self.engine.table.slot(bucket).hints.iter().position(free)
     }
 
     /// The hint that leads to the node behind a bucket's anchor. It is the one that is missed least:
@@ -191,14 +190,14 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if first.is_anchor() {
             None
         } else {
-            self.engine.table.hints(bucket).iter().position(leads)
+            self.engine.table.slot(bucket).hints.iter().position(leads)
         }
     }
 
     /// A new item for which its line had no room takes the hint of the one behind the anchor, unless
     /// that is hot.
     pub(crate) fn crowd_in(&mut self, bucket: u64, hash: u64, item: Item) {
-        if H == 1 || self.shared.config.strategy != Strategy::Vote || self.has_copies() {
+        if H == 1 || self.shared.config.strategy != Strategy::Vote {
             return;
         }
         let slot = self.engine.table.slot(bucket);
@@ -226,17 +225,17 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     }
 
     /// Gives a hint to a hot item, and counts that.
-    pub(crate) fn heat(&mut self, bucket: u64, k: usize, hint: Hint, item: Item, after: Hint) {
+    fn heat(&mut self, bucket: u64, k: usize, hint: Hint, item: Item, after: Hint) {
         let moved = self.move_hint(bucket, k, hint, item, after);
         self.record().head_moves.add(i64::from(moved));
     }
 
-    pub(crate) fn cast(&mut self, bucket: u64, k: usize, hint: Hint, votes: u64) {
+    fn cast(&mut self, bucket: u64, k: usize, hint: Hint, votes: u64) {
         let word = &self.engine.table.slot(bucket).hints[k];
         let after = hint.with_votes(votes).0;
-        // ORDERING: AcqRel keeps the publication of the item behind the hint (a release sequence);
-        // a lost vote is no loss.
-        let _ = word.compare_exchange(hint.0, after, Ordering::AcqRel, Ordering::Relaxed);
+        // ORDERING: Relaxed: any read-modify-write passes the publication of the item on (a release
+        // sequence). A lost vote is no loss.
+        let _ = word.compare_exchange(hint.0, after, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     // --- HotRing-s
@@ -258,9 +257,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let last = left <= 1;
         let after = if last { head::idle(word) } else { word - head::TOTAL_ONE };
         let hint = &self.engine.table.slot(bucket).hints[0];
-        // ORDERING: AcqRel keeps the release sequence of the hint's installation; on failure the
-        // sample is dropped.
-        if hint.compare_exchange(word, after, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        // ORDERING: Relaxed, as in `cast`. On failure the sample is dropped.
+        if hint.compare_exchange(word, after, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return;
         }
         // ORDERING: Relaxed, a counter in the top bits; overflow falls off the end of the word.
@@ -284,8 +282,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         let samples = self.arc(bucket, |_| {}).max(1) as u64;
         let after = head::sampling(word, samples);
-        // ORDERING: AcqRel, as in `take_sample`.
-        if hint.compare_exchange(word, after, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        // ORDERING: Relaxed, as in `cast`.
+        if hint.compare_exchange(word, after, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.record().sampling_rounds.add(1);
         }
     }

@@ -28,9 +28,8 @@ const AHEAD_OF_INSERTS: u64 = RESIZE_INTERVAL as u64 / 2;
 pub struct Reservation(Option<usize>);
 
 impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
-    /// Links a private item before `found.at`. Gives it a free word of its line first, so that a
-    /// line with room stays complete. On failure the caller finds anew and comes back with the
-    /// same reservation.
+    /// Links a private item before `found.at`. False: somebody else changed the place; the caller finds
+    /// anew and comes back with the same reservation.
     pub(crate) fn link(
         &mut self,
         goal: &impl Goal<K>,
@@ -39,48 +38,64 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         item: Item,
         reservation: &mut Reservation,
     ) -> bool {
-        if reservation.0.is_none() && !wrong!(self, LinkFirst) {
-            reservation.0 = self.reserve(goal.hash(), bucket);
-        }
-        if reservation.0.is_none() && !wrong!(self, InsertKeepsComplete | LinkFirst) {
-            self.make_incomplete(bucket);
-        }
-        let mut pred_word = found.pred_word;
-        if found.pred_link == Link::anchor(bucket) {
-            // Our own change of the control bits must not fail our CAS.
-            // ORDERING: Acquire, the CAS validates it.
-            let now = Next(found.pred.load(Ordering::Acquire));
-            if now.link() == pred_word.link() {
-                pred_word = now;
-            }
-        }
-        let made = item_flags(item) & MADE_WITH;
+        // 1. A complete line must cover the item before readers can be asked for it (I8).
+        self.reserve_or_make_incomplete(goal.hash(), bucket, reservation);
         let claimed = if reservation.0.is_some() { HINTED } else { 0 };
+        let made = item_flags(item) & MADE_WITH;
         // ORDERING: Relaxed, private until the CAS below.
         item.next().store(Next(made | claimed).with(found.at).0, Ordering::Relaxed);
-        let after = pred_word.with(Link::item(item.address()));
+        // 2. From this CAS on the key is present.
+        let before = self.with_control_of_now(bucket, found);
+        let after = before.with(Link::item(item.address()));
         // ORDERING: Release publishes the item's fields to Acquire walks. Acquire because the word
         // may have returned to an older value: the deletion it went through must happen before us.
         let order = self.publishing();
-        let linked = !lost!(
-            LinkLost,
-            found.pred.compare_exchange(pred_word.0, after.0, order, Ordering::Relaxed)
-        );
-        if linked {
-            self.count_in(item);
-            if let Some(k) = reservation.0.take() {
-                let word = Hint::new(Hint::tag_of(goal.hash()), item.address(), VOTES_NEW);
-                // ORDERING: Release publishes the item to readers of the hint. A plain store: a
-                // reserved word is written by its owner only.
-                self.engine.table.slot(bucket).hints[k].store(word.0, Ordering::Release);
-                self.recheck(bucket, item);
-            } else {
-                self.crowd_in(bucket, goal.hash(), item);
-            }
-            wrong!(self, LinkFirst => self.hint_late(goal.hash(), bucket, item));
-            self.consider_growth();
+        // ORDERING: as above.
+        let cas = || found.pred.compare_exchange(before.0, after.0, order, Ordering::Relaxed);
+        if lost!(LinkLost, cas()) {
+            return false;
         }
-        linked
+        self.count_in(item);
+        // 3. Its hint, if there is room for one.
+        if let Some(k) = reservation.0.take() {
+            let word = Hint::new(Hint::tag_of(goal.hash()), item.address(), VOTES_NEW);
+            // ORDERING: Release publishes the item to readers of the hint. A plain store: a reserved
+            // word is written by its owner only.
+            self.engine.table.slot(bucket).hints[k].store(word.0, Ordering::Release);
+            self.recheck(bucket, item);
+        } else {
+            self.crowd_in(bucket, goal.hash(), item);
+        }
+        wrong!(self, LinkFirst => self.hint_late(goal.hash(), bucket, item));
+        self.consider_growth();
+        true
+    }
+
+    /// Gives an item that is to be linked a free word of its line, so that a line with room stays
+    /// complete; else the line is not complete any more.
+    #[inline(always)]
+    fn reserve_or_make_incomplete(&mut self, hash: u64, bucket: u64, kept: &mut Reservation) {
+        if wrong!(self, LinkFirst) {
+            return;
+        }
+        if kept.0.is_none() {
+            kept.0 = self.reserve(hash, bucket);
+        }
+        if kept.0.is_none() && !wrong!(self, InsertKeepsComplete) {
+            self.make_incomplete(bucket);
+        }
+    }
+
+    /// The predecessor's word as it was found, but for the control bits of our own line, which we may
+    /// have changed since: that must not fail our CAS.
+    #[inline(always)]
+    fn with_control_of_now(&self, bucket: u64, found: &Found<'s>) -> Next {
+        if found.pred_link != Link::anchor(bucket) {
+            return found.pred_word;
+        }
+        // ORDERING: Relaxed, the CAS validates it.
+        let now = Next(found.pred.load(Ordering::Relaxed));
+        if now.link() == found.pred_word.link() { now } else { found.pred_word }
     }
 
     fn reserve(&mut self, hash: u64, bucket: u64) -> Option<usize> {
@@ -88,19 +103,17 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             return None;
         }
         let reserved = Hint::reserved(Hint::tag_of(hash)).0;
-        let hints = self.engine.table.hints(bucket);
-        (0..hints.len()).find(|&k| {
-            // ORDERING: Relaxed, validated by the CAS.
-            hints[k].load(Ordering::Relaxed) == 0
-                // ORDERING: AcqRel: readers that miss the reservation miss the item too.
-                && hints[k]
-                    .compare_exchange(0, reserved, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-                && {
-                    sometimes!(Reserved);
-                    true
-                }
-        })
+        let hints = &self.engine.table.slot(bucket).hints;
+        let k = hints.iter().position(|word| {
+            // ORDERING: Relaxed, the CAS validates it.
+            let is_free = word.load(Ordering::Relaxed) == 0;
+            // ORDERING: Acquire: who finds our item here, where another one was, must see that the line
+            // is not complete any more, which was published when the word was emptied (I9).
+            let cas = || word.compare_exchange(0, reserved, Ordering::Acquire, Ordering::Relaxed);
+            is_free && cas().is_ok()
+        })?;
+        sometimes!(Reserved);
+        Some(k)
     }
 
     /// The order of a compare-exchange that publishes an item (see `link`).
@@ -122,7 +135,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     pub(crate) fn unreserve(&mut self, bucket: u64, reservation: Reservation) {
         if let Some(k) = reservation.0 {
             sometimes!(Unreserved);
-            // ORDERING: Release, as in `link`.
+            // ORDERING: Release: who sees the word empty sees the item that came before ours.
             self.engine.table.slot(bucket).hints[k].store(0, Ordering::Release);
         }
     }
@@ -157,17 +170,14 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         });
         let dead = Next(word.0 | MARK | REPL).with(Link::item(copy.address()));
         let dead = if lazy { dead.with_debt(LEFT) } else { dead };
-        self.end_copy_for(old, word, copy);
-        let order = self.publishing();
-        // AcqRel: publishes the copy; our reads of the old item come before its death.
-        if lost!(
-            ReplaceLost,
-            // ORDERING: as `publishing` says.
-            old.next().compare_exchange(word.0, dead.0, order, Ordering::Relaxed)
-        ) {
+        // ORDERING: Release publishes the copy.
+        let order =
+            if wrong!(self, RelaxedPublish) { Ordering::Relaxed } else { Ordering::Release };
+        // ORDERING: as above.
+        let cas = || old.next().compare_exchange(word.0, dead.0, order, Ordering::Relaxed);
+        if lost!(ReplaceLost, cas()) {
             return false;
         }
-        wrong!(self, CopyOutlives => let _ = self.end_copy_of(old););
         self.count_replaced(old, copy);
         if word.is(HINTED) || self.moves_naively() {
             self.inherit(old, copy);
@@ -190,15 +200,13 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     pub(crate) fn kill(&mut self, goal: &impl Goal<K>, bucket: u64, found: &Found<'s>) -> bool {
         let item = self.item(found.at);
         let dead = found.word.0 | MARK;
-        self.end_copy(item, found.word);
-        // ORDERING: AcqRel: our reads of the item come before its death.
         let next = item.next();
-        // ORDERING: AcqRel, as above.
-        let cas = || next.compare_exchange(found.word.0, dead, Ordering::AcqRel, Ordering::Relaxed);
+        // ORDERING: Release: our reads of the item come before its death.
+        let cas =
+            || next.compare_exchange(found.word.0, dead, Ordering::Release, Ordering::Relaxed);
         if lost!(KillLost, cas()) {
             return false;
         }
-        wrong!(self, CopyOutlives => let _ = self.end_copy_of(item););
         self.count_out(item);
         self.unlink_one(goal, bucket, found, found.word.link(), item);
         self.consider_shrinking();
@@ -215,10 +223,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         dead: Item,
     ) {
         let after = found.pred_word.with(successor);
-        // ORDERING: AcqRel, as in `find`.
         let (pred, word) = (found.pred, found.pred_word.0);
-        // ORDERING: AcqRel, as in `find`.
-        let cas = || pred.compare_exchange(word, after.0, Ordering::AcqRel, Ordering::Relaxed);
+        // ORDERING: Release, as in `find`.
+        let cas = || pred.compare_exchange(word, after.0, Ordering::Release, Ordering::Relaxed);
         if lost!(UnlinkLeft, cas()) {
             self.find(goal, bucket);
         } else {

@@ -17,6 +17,18 @@
 //! lookup has to load anyway. A permanent *anchor* in the same line says where the bucket's arc
 //! begins, so that an empty ring, a deleted head and a ring of one item are no special cases.
 //!
+//! # The operations, and where to read them
+//!
+//! * *Lookup*: [`lookup`]. Hints with the key's tag, then a complete line's word for a miss, then a walk.
+//! * *Insert*: [`search`] finds the place between x < key < y and takes out what is dead on its way;
+//!   `link` in [`link`] reserves a word of the line, links by one CAS on x, and fills the word.
+//! * *Update*: in place by a CAS on the value, or `replace` in [`link`]: one CAS on the old item marks
+//!   it and makes its copy its successor; then the hint goes to the copy, and the old item is cut out.
+//! * *Delete*: `kill` in [`link`]: one CAS marks the item; then it is cut out, its hint is cleared
+//!   ([`hint`]), and who comes second of the two retires it.
+//! * *Split*: `split` in [`split`] claims the slot with BUSY, links its anchor by one CAS, clears BUSY,
+//!   and takes along the hints of the bucket's items.
+//!
 //! # Invariants
 //!
 //! * I1 The successor in the word of a MARKed node never changes (its flags may).
@@ -28,7 +40,7 @@
 //!   it out of the chain sets UNLINKED if HINTED is set; the second of the two retires it, once.
 //! * I6 A value word is written by CAS from an unfrozen value only, and FROZEN is never cleared.
 //! * I7 An anchor is a start only once it is linked (BUSY is clear) and until it is MARKed.
-//! * I8, I9 for complete lines are in [`complete`], I10 to I12 for hot copies in [`copy`].
+//! * I8, I9 for complete lines are in [`complete`].
 //!
 //! # Why walks are right
 //!
@@ -59,31 +71,35 @@
 //!
 //! # Memory orders
 //!
-//! Every pointer is loaded with Acquire and published with AcqRel. The linking CAS acquires too: a
+//! Every pointer is loaded with Acquire and published with Release. The linking CAS acquires too: a
 //! predecessor's word may return to an older value through an insert and a removal, and the removal
-//! must happen before the insert that succeeds on the word it left. Flags that decide a retire are
-//! read with Acquire, so that the other side's removal happens before it. Counters are Relaxed.
+//! must happen before the insert that succeeds on the word it left. So does the CAS that takes an item
+//! out of a hint word: the word may have got the same item again, and that claim must happen before it
+//! is cleared. Flags that decide a retire are read with Acquire, so that the other side's removal
+//! happens before it. Votes, claims and counters are Relaxed: a read-modify-write passes on what the
+//! ones before it published.
 //! Nothing in the ring is SeqCst; the one store-load order that is needed, between a pin and the
 //! first load, is in [`crate::barrier`].
 
 mod complete;
-mod copy;
 mod engine;
 mod grow;
 mod hint;
 mod hotspot;
 mod lazy;
 mod link;
+mod lookup;
 mod pipeline;
 mod scan;
 pub(crate) mod search;
 mod shrink;
 mod split;
 mod table;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 
 use crate::config::Growth;
 use crate::sync::{TallyI64, TallyU64};
-use copy::Copies;
 use shrink::Resizing;
 use split::Ahead;
 use table::Table;
@@ -101,7 +117,6 @@ pub struct Ring<const H: usize> {
     ahead: Ahead,
     /// Anchors linked so far.
     splits: TallyU64,
-    copies: Copies,
     /// What the sums of lookups and visits were when the access overhead was last measured from there.
     lookups_before: TallyI64,
     visits_before: TallyI64,

@@ -12,20 +12,20 @@ use crate::prefetch::{prefetch, prefetch_item};
 use crate::rare::sometimes;
 use crate::ring::Ring;
 use crate::ring::search::parent;
-use crate::ring::table::{HintAt, Slot, Words};
+use crate::ring::table::{HintAt, Slot};
 use crate::session::Pinned;
 use crate::sync::Ordering;
 use crate::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next};
 use std::cmp;
 
 /// The most lookups that can be in flight.
-pub(crate) const FLIGHTS_MAX: usize = 64;
+const FLIGHTS_MAX: usize = 64;
 
 /// In the place of an item's address: the key is absent. Has no bit that addresses have.
 const MISSED: u64 = 1;
 
 /// Keys that the conveyor could not answer.
-pub(crate) struct Walkers {
+struct Walkers {
     keys: [usize; FLIGHTS_MAX],
     n: usize,
 }
@@ -38,7 +38,7 @@ impl Default for Walkers {
 
 impl Walkers {
     /// True when there is no room for another one.
-    pub(crate) fn push(&mut self, key: usize) -> bool {
+    fn push(&mut self, key: usize) -> bool {
         self.keys[self.n] = key;
         self.n += 1;
         self.n == FLIGHTS_MAX
@@ -102,10 +102,10 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
                 }
             }
             if let Some(from) = at.checked_sub(block) {
-                let words = self.engine.table.all_words();
+                let is_wide = self.engine.table.is_wide();
                 for key in from..n.min(from + block) {
                     let hash = goal(&self.shared.kind, key).hash;
-                    belt[key % FLIGHTS_MAX] = self.ask_for_item(hash, words);
+                    belt[key % FLIGHTS_MAX] = self.ask_for_item(hash, is_wide);
                 }
             }
             for key in at..n.min(at + block) {
@@ -140,15 +140,15 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     }
 
     #[inline(always)]
-    pub(crate) fn slot_of(&self, hash: u64) -> &'s Slot<H> {
+    fn slot_of(&self, hash: u64) -> &'s Slot<H> {
         self.engine.table.slot(hash & self.engine.table.mask())
     }
 
     /// The item under the first hint with the hash's tag.
     #[inline(always)]
     fn candidate(&self, slot: &Slot<H>, hash: u64) -> Option<Item> {
-        let place =
-            if H == 1 { HintAt::of(0) } else { slot.first_match(hash, self.engine.table.words())? };
+        let is_wide = self.engine.table.is_wide();
+        let place = if H == 1 { HintAt::of(0) } else { slot.first_match(hash, is_wide)? };
         // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
         self.hinted(Hint(slot.hint_at(place).load(Ordering::Acquire)))
     }
@@ -156,13 +156,13 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     /// Asks for the item under the first hint with the hash's tag: its address, or [`MISSED`] if the
     /// line can tell that there is none, or 0.
     #[inline(always)]
-    fn ask_for_item(&self, hash: u64, words: Words) -> u64 {
+    fn ask_for_item(&self, hash: u64, is_wide: bool) -> u64 {
         let index = hash & self.engine.table.mask();
         let slot = self.engine.table.slot(index);
         // Before the hints: a complete line needs it first.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
-        let Some(place) = slot.first_match(hash, words) else {
+        let Some(place) = slot.first_match(hash, is_wide) else {
             if control.is(COMPLETE) && self.is_complete(slot) {
                 return MISSED;
             }
@@ -217,7 +217,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     }
 
     #[inline(never)]
-    pub(crate) fn fly_walkers<'k>(
+    fn fly_walkers<'k>(
         &mut self,
         walkers: &mut Walkers,
         goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,

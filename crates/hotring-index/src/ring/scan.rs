@@ -68,13 +68,12 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let next = hit.item.next();
         let mut word = hit.word;
         while !word.is(MARK) {
-            self.end_copy(hit.item, word);
-            // ORDERING: AcqRel, as in `kill`; Acquire on failure, the word is used again.
+            // ORDERING: Release, as in `kill`. Relaxed on failure: the next try validates the word.
             match next.compare_exchange_weak(
                 word.0,
                 word.0 | MARK,
-                Ordering::AcqRel,
-                Ordering::Acquire,
+                Ordering::Release,
+                Ordering::Relaxed,
             ) {
                 Ok(_) => {
                     self.count_out(hit.item);

@@ -3,10 +3,9 @@
 //! FAST'20 leaves this open. A halving is a few phases, and any session takes it a step further now
 //! and then (`step_resizing`), so no operation pays for more than a bounded part:
 //!
-//! 1. *Quiet* (only with complete lines or hot copies): no line becomes complete, no item is copied
-//!    from now on. After a grace period nobody is about to, and all lines are made incomplete: a
-//!    lower one is going to be asked for the arc of an upper slot, too, and an upper one is not told
-//!    of inserts any more. Copies in upper slots are ended, as their killers would not look there.
+//! 1. *Quiet* (only with complete lines): no line becomes complete from now on. After a grace period
+//!    nobody is about to, and all lines are made incomplete: a lower one is going to be asked for the
+//!    arc of an upper slot, too, and an upper one is not told of inserts any more.
 //! 2. *Halved*: the mask loses its top bit. After a grace period nobody enters through an upper
 //!    slot, splits one off, or puts a hint into one. Until then the halving can be undone by giving
 //!    the bit back.
@@ -73,7 +72,7 @@ pub(crate) struct Resizing {
     phase: Mutex<Phase>,
     /// 0 while none is under way, `BUSY` or `HALVED` while one is.
     busy: TallyU64,
-    /// No line may become complete, no item be copied.
+    /// No line may become complete.
     quiet: AtomicBool,
 }
 
@@ -202,8 +201,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return false;
         }
         sometimes!(Shrinking);
-        let quiets = self.engine.completes || self.has_copies();
-        let next = if quiets && !wrong!(self, ShrinkComplete) {
+        let next = if self.engine.completes && !wrong!(self, ShrinkComplete) {
             resizing.set_quiet(true);
             Phase::Quiet { tag: self.local.participant.grace() }
         } else {
@@ -236,7 +234,6 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 // at them any more, and the halving may be undone.
                 let end = (next + SLOTS_A_STEP).min(slots);
                 (next..end).for_each(|slot| self.make_incomplete(slot));
-                (next.max(slots / 2)..end).for_each(|slot| self.end_copy_in(slot));
                 if end < slots { Phase::Incomplete { next: end } } else { self.halve() }
             }
             Phase::Sweep { next } => {
@@ -271,13 +268,14 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Takes the anchor of an upper slot out of the chain, and its hints with it.
     fn sweep_slot(&mut self, index: u64) {
         let slot = self.engine.table.slot(index);
-        // ORDERING: Acquire; no split of it is under way since the grace period.
-        if slot.anchor.load(Ordering::Acquire) == 0 {
+        // ORDERING: Relaxed; no split of it is under way since the grace period.
+        if slot.anchor.load(Ordering::Relaxed) == 0 {
             return;
         }
-        for word in self.engine.table.hints(index) {
-            // ORDERING: AcqRel, the release of the claim comes after (I5).
-            let hint = Hint(word.swap(0, Ordering::AcqRel));
+        for word in &slot.hints {
+            // ORDERING: Acquire: the item and its claim, which we clear, come before (I5). Nobody looks
+            // for items here any more.
+            let hint = Hint(word.swap(0, Ordering::Acquire));
             // Where the strategy is Sampling, an empty head that counts looks reserved.
             debug_assert!(
                 !hint.is_reserved() || self.shared.config.strategy != Strategy::Vote,
@@ -291,8 +289,9 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             }
         }
         if !wrong!(self, NoAnchorMark) {
-            // ORDERING: AcqRel: links behind the anchor come before, or fail (I1).
-            slot.anchor.fetch_or(MARK, Ordering::AcqRel);
+            // ORDERING: Relaxed: links behind the anchor come before, or fail, as all are changes of this
+            // one word (I1); as a read-modify-write it passes on what they published.
+            slot.anchor.fetch_or(MARK, Ordering::Relaxed);
         }
         let bucket = self.bucket(index);
         wrong!(self, NoAnchorMark => self.cut_anchor(index, bucket));

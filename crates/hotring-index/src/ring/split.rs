@@ -10,7 +10,7 @@ use crate::item::Kind;
 use crate::prefetch::prefetch_item;
 use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
-use crate::ring::hint::VOTES_NEW;
+use crate::ring::hint::{VOTES_NEW, change_word};
 use crate::ring::search::{AnchorGoal, parent};
 use crate::session::Pinned;
 use crate::sync::{AtomicU64, Ordering};
@@ -135,11 +135,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             // ORDERING: Relaxed, published by the CAS.
             slot.anchor.store(Next(BUSY).with(found.at).0, Ordering::Relaxed);
             let after = found.pred_word.with(Link::anchor(index));
+            let (pred, word, order) = (found.pred, found.pred_word.0, self.publishing());
             // ORDERING: AcqRel, as for the link of an item.
-            let (pred, word) = (found.pred, found.pred_word.0);
-            let order = self.publishing();
-            // ORDERING: AcqRel, as above.
-            if !lost!(SplitLost, pred.compare_exchange(word, after.0, order, Ordering::Relaxed)) {
+            let cas = || pred.compare_exchange(word, after.0, order, Ordering::Relaxed);
+            if !lost!(SplitLost, cas()) {
                 break;
             }
         }
@@ -169,7 +168,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// each.
     #[inline]
     pub(crate) fn fetch_hinted(&self, bucket: u64) {
-        for word in self.engine.table.hints(bucket) {
+        for word in &self.engine.table.slot(bucket).hints {
             // ORDERING: Relaxed, a guess what is going to be wanted.
             prefetch_item::<K>(Hint(word.load(Ordering::Relaxed)).address());
         }
@@ -178,22 +177,18 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// Moves the hints of the new bucket's items over, so that a doubling forgets no hot item.
     fn hand_over(&mut self, from: u64, to: u64) {
         let mask = (1u64 << (64 - to.leading_zeros())) - 1;
-        for (k, word) in self.engine.table.hints(from).iter().enumerate() {
+        for word in &self.engine.table.slot(from).hints {
             // ORDERING: Acquire, we read the item behind it.
             let hint = Hint(word.load(Ordering::Acquire));
             let Some(item) = self.hinted(hint) else { continue };
-            if self.is_filled(k, hint) || self.shared.kind.item_hash(item) & mask != to {
+            if self.shared.kind.item_hash(item) & mask != to {
                 continue;
             }
-            // ORDERING: AcqRel, the item's claim is ours from here on.
-            if word.compare_exchange(hint.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            if change_word(word, hint, Hint::EMPTY).is_err() {
                 continue;
             }
-            let hint = self.elsewhere(hint);
-            let taken = self.engine.table.hints(to).iter().any(|word| {
-                // ORDERING: AcqRel publishes the item to readers of the hint.
-                word.compare_exchange(0, hint.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            });
+            let mut words = self.engine.table.slot(to).hints.iter();
+            let taken = words.any(|word| change_word(word, Hint::EMPTY, hint).is_ok());
             if taken {
                 sometimes!(HandedOver);
                 self.recheck(to, item);
@@ -220,8 +215,8 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return;
         }
         let slot = self.engine.table.slot(bucket);
-        let hints = self.engine.table.hints(bucket);
-        let mut free = 0..hints.len();
+        let hints = &slot.hints;
+        let mut free = 0..H;
         // ORDERING: Acquire, as for every step of a walk.
         let mut word = Next(slot.anchor.load(Ordering::Acquire));
         while !word.link().is_anchor() {

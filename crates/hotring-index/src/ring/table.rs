@@ -56,37 +56,10 @@ impl<const H: usize> HintAt<H> {
     }
 }
 
-/// Which words of a slot are hints.
-#[derive(Clone, Copy)]
-pub(crate) struct Words {
-    /// In the form of [`Matches`].
-    set: u32,
-    /// The same in the form of [`line_matches_wide`]; 0 if the processor cannot compare a line at once.
-    #[cfg_attr(
-        not(all(target_arch = "x86_64", not(any(loom, shuttle)))),
-        expect(dead_code, reason = "for the vector code")
-    )]
-    line: u32,
-}
-
-impl Words {
-    /// The first `n` hints.
-    #[inline(always)]
-    fn first(n: usize, is_wide: bool) -> Self {
-        let set = 0x1111_1111 & ((1 << (4 * n)) - 1);
-        Self { set, line: if is_wide { set << 7 } else { 0 } }
-    }
-}
-
-/// Words that a hot copy takes: its key and its value.
-const COPY_WORDS: usize = 2;
-
 impl<const H: usize> Slot<H> {
-    /// The key and the value of the copy, in a table with copies.
-    #[inline(always)]
-    pub(crate) fn copy(&self) -> &[AtomicU64; COPY_WORDS] {
-        self.hints.last_chunk().expect("a slot with a copy has two words for it")
-    }
+    /// All hints, as [`Matches`] has them.
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+    const ALL: u32 = 0x1111_1111 & ((1 << (4 * H)) - 1);
 
     /// Makes the slot one that was never used. Nobody else has a reference to it.
     fn zero(&self) {
@@ -96,24 +69,22 @@ impl<const H: usize> Slot<H> {
         }
     }
 
-    /// The first of [`Slot::matches`] among all hints, where `Table::is_wide`.
+    /// The first of [`Slot::matches`] for the tag of a hash. `is_wide` must be [`Table::is_wide`].
     #[inline(always)]
-    pub(crate) fn first_match_wide(&self, hash: u64) -> Option<HintAt<H>> {
-        self.first_match(hash, Words::first(H, true))
-    }
-
-    /// The first of [`Slot::matches`] for the tag of a hash.
-    #[inline(always)]
-    pub(crate) fn first_match(&self, hash: u64, words: Words) -> Option<HintAt<H>> {
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", not(any(loom, shuttle)))),
+        expect(unused_variables, reason = "for the vector code")
+    )]
+    pub(crate) fn first_match(&self, hash: u64, is_wide: bool) -> Option<HintAt<H>> {
         #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
-        if H == 7 && words.line != 0 {
+        if H == 7 && is_wide {
             let line = std::ptr::from_ref(self).cast();
-            let set = line_matches_wide(line, Hint::tag_number(hash)) & words.line;
+            let set = line_matches_wide(line, Hint::tag_number(hash)) & (Self::ALL << 7);
             // Bit 4 i + 3 is word i, at byte 8 i: an address that takes no instruction of its own.
             let offset = || (2 * set.trailing_zeros() as usize).wrapping_sub(6);
             return (set != 0).then(|| HintAt(offset()));
         }
-        self.matches(Hint::tag_and_more(hash), words).next().map(HintAt::of)
+        self.matches(Hint::tag_and_more(hash)).next().map(HintAt::of)
     }
 
     #[inline(always)]
@@ -127,10 +98,10 @@ impl<const H: usize> Slot<H> {
     /// were looked at, each once, after everything that the caller has loaded before. Without branches:
     /// which hint it is cannot be predicted.
     #[inline(always)]
-    pub(crate) fn matches(&self, tag: u64, words: Words) -> Matches {
+    pub(crate) fn matches(&self, tag: u64) -> Matches {
         #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
         if H == 7 {
-            return Matches(line_matches(self.anchor.as_ptr().cast(), tag) & words.set);
+            return Matches(line_matches(self.anchor.as_ptr().cast(), tag) & Self::ALL);
         }
         let mut set = 0;
         for (k, word) in self.hints.iter().enumerate() {
@@ -138,7 +109,7 @@ impl<const H: usize> Slot<H> {
             let hint = Hint(word.load(Ordering::Acquire));
             set |= u32::from(hint.has_tag(tag)) << (4 * k);
         }
-        Matches(set & words.set)
+        Matches(set)
     }
 }
 
@@ -213,11 +184,8 @@ fn line_matches_wide(line: *const u64, tag: u32) -> u32 {
 #[repr(align(128))]
 struct Mask {
     value: AtomicU64,
-    /// Constant, and read beside the mask.
-    words: Words,
-    /// Whether all words of a line are hints, and the processor compares them at once.
+    /// Whether the processor compares a line at once. Constant, and read beside the mask.
     is_wide: bool,
-    copies: bool,
 }
 
 pub(crate) struct Table<const H: usize> {
@@ -242,22 +210,15 @@ fn has_wide() -> bool {
 }
 
 impl<const H: usize> Table<H> {
-    /// Hints of a slot that has a copy.
-    const BESIDE_COPY: usize = H.saturating_sub(COPY_WORDS);
-
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
         let initial = config.slots_initial.max(1).next_power_of_two();
         let mut slots = config.slots_max.next_power_of_two();
-        let copies = config.hot_copy;
-        let words = Words::first(if copies { Self::BESIDE_COPY } else { H }, has_wide());
         loop {
             match Slots::reserve(slots, config.huge_pages) {
                 Ok(slots) => {
                     let mask = Mask {
                         value: AtomicU64::new(initial as u64 - 1),
-                        words,
-                        is_wide: H == 7 && has_wide() && !copies,
-                        copies,
+                        is_wide: H == 7 && has_wide(),
                     };
                     return Ok(Self { mask, slots, touched: TallyU64::new(0) });
                 }
@@ -284,35 +245,10 @@ impl<const H: usize> Table<H> {
         self.mask.value.load(Ordering::Acquire)
     }
 
-    /// Whether a slot's last two words are a copy of the item under its first hint.
-    #[inline(always)]
-    pub(crate) fn copies(&self) -> bool {
-        H > COPY_WORDS && self.mask.copies
-    }
-
-    #[inline(always)]
-    pub(crate) fn words(&self) -> Words {
-        self.mask.words
-    }
-
-    /// As `words`, where slots have no copies: mostly constant.
-    #[inline(always)]
-    pub(crate) fn all_words(&self) -> Words {
-        debug_assert!(!self.copies());
-        Words::first(H, self.mask.is_wide)
-    }
-
-    /// Whether a whole line is compared at once; then it has no copy.
+    /// Whether a whole line is compared at once.
     #[inline(always)]
     pub(crate) fn is_wide(&self) -> bool {
         self.mask.is_wide
-    }
-
-    /// A slot's hints, without what is none.
-    #[inline(always)]
-    pub(crate) fn hints(&self, index: u64) -> &[AtomicU64] {
-        let n = if self.copies() { Self::BESIDE_COPY } else { H };
-        &self.slot(index).hints[..n]
     }
 
     /// Doubles the table if there is room for more; new slots are zero without anybody's help.
@@ -454,15 +390,14 @@ mod tests {
                 AtomicU64::new(if set >> k & 1 == 1 { tag | noise } else { other | noise })
             });
             let line = Line::<H>(Slot { anchor: AtomicU64::new(tag), hints });
-            for words in 1..=H {
-                let found: Vec<usize> =
-                    line.0.matches(tag, Words::first(words, has_wide())).collect();
-                let expected: Vec<usize> = (0..words).filter(|k| set >> k & 1 == 1).collect();
-                assert_eq!(found, expected, "{words} of {H} hints, set {set:b}");
-                let first = line.0.first_match(tag >> 16, Words::first(words, has_wide()));
-                let expected = expected.first().map(|&k| &raw const line.0.hints[k]);
+            let found: Vec<usize> = line.0.matches(tag).collect();
+            let expected: Vec<usize> = (0..H).filter(|k| set >> k & 1 == 1).collect();
+            assert_eq!(found, expected, "{H} hints, set {set:b}");
+            let expected = expected.first().map(|&k| &raw const line.0.hints[k]);
+            for is_wide in [false, H == 7 && has_wide()] {
+                let first = line.0.first_match(tag >> 16, is_wide);
                 let first = first.map(|place| std::ptr::from_ref(line.0.hint_at(place)));
-                assert_eq!(first, expected, "{words} of {H}, set {set:b}");
+                assert_eq!(first, expected, "{H} hints, set {set:b}, wide {is_wide}");
             }
         }
     }

@@ -7,24 +7,24 @@
 //! order of them, and they stay real everywhere. So do `Arc` and `Mutex`: no access to a protocol
 //! atomic happens under a lock that another thread may wait for in the middle of an operation.
 
-pub(crate) mod spin;
+pub mod spin;
 
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, fence};
+pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, fence};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
+pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
 
 #[cfg(shuttle)]
 mod shuttle_points;
 #[cfg(shuttle)]
-pub(crate) use shuttle_points::one_step;
+pub use shuttle_points::one_step;
 #[cfg(shuttle)]
-pub(crate) use shuttle_points::{AtomicBool, AtomicPtr, AtomicU64, fence};
+pub use shuttle_points::{AtomicBool, AtomicPtr, AtomicU64, fence};
 
 #[cfg(not(any(loom, shuttle, hotring_plain_arena)))]
-pub(crate) use std::sync::atomic::AtomicU32 as TallyU32;
-pub(crate) use std::sync::atomic::{
+pub use std::sync::atomic::AtomicU32 as TallyU32;
+pub use std::sync::atomic::{
     AtomicI64 as TallyI64, AtomicU64 as TallyU64, Ordering, compiler_fence,
 };
-pub(crate) use std::sync::{Arc, Condvar, Mutex};
+pub use std::sync::{Arc, Condvar, Mutex};

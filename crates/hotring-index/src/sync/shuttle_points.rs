@@ -18,7 +18,7 @@ thread_local! {
 }
 
 /// From here on, or until here, all accesses are one step.
-pub(crate) fn one_step(is_one: bool) {
+pub fn one_step(is_one: bool) {
     ONE_STEP.set(is_one);
 }
 
@@ -31,7 +31,7 @@ fn point() {
     }
 }
 
-pub(crate) fn fence(_order: Ordering) {
+pub fn fence(_order: Ordering) {
     point();
 }
 
@@ -39,30 +39,30 @@ macro_rules! atomic {
     ($name:ident $(<$T:ident>)?, $value:ty) => {
         #[derive(Debug, Default)]
         #[repr(transparent)]
-        pub(crate) struct $name $(<$T>)? (atomic::$name $(<$T>)?);
+        pub struct $name $(<$T>)? (atomic::$name $(<$T>)?);
 
         #[allow(dead_code)]
         impl $(<$T>)? $name $(<$T>)? {
-            pub(crate) const fn new(value: $value) -> Self {
+            pub const fn new(value: $value) -> Self {
                 Self(atomic::$name::new(value))
             }
 
-            pub(crate) fn load(&self, _: Ordering) -> $value {
+            pub fn load(&self, _: Ordering) -> $value {
                 point();
                 self.0.load(ORDER)
             }
 
-            pub(crate) fn store(&self, value: $value, _: Ordering) {
+            pub fn store(&self, value: $value, _: Ordering) {
                 point();
                 self.0.store(value, ORDER);
             }
 
-            pub(crate) fn swap(&self, value: $value, _: Ordering) -> $value {
+            pub fn swap(&self, value: $value, _: Ordering) -> $value {
                 point();
                 self.0.swap(value, ORDER)
             }
 
-            pub(crate) fn compare_exchange(
+            pub fn compare_exchange(
                 &self,
                 old: $value,
                 new: $value,
@@ -73,7 +73,7 @@ macro_rules! atomic {
                 self.0.compare_exchange(old, new, ORDER, ORDER)
             }
 
-            pub(crate) fn compare_exchange_weak(
+            pub fn compare_exchange_weak(
                 &self,
                 old: $value,
                 new: $value,
@@ -91,17 +91,17 @@ atomic!(AtomicBool, bool);
 atomic!(AtomicPtr<T>, *mut T);
 
 impl AtomicU64 {
-    pub(crate) fn fetch_or(&self, bits: u64, _: Ordering) -> u64 {
+    pub fn fetch_or(&self, bits: u64, _: Ordering) -> u64 {
         point();
         self.0.fetch_or(bits, ORDER)
     }
 
-    pub(crate) fn fetch_and(&self, bits: u64, _: Ordering) -> u64 {
+    pub fn fetch_and(&self, bits: u64, _: Ordering) -> u64 {
         point();
         self.0.fetch_and(bits, ORDER)
     }
 
-    pub(crate) fn fetch_add(&self, by: u64, _: Ordering) -> u64 {
+    pub fn fetch_add(&self, by: u64, _: Ordering) -> u64 {
         point();
         self.0.fetch_add(by, ORDER)
     }

@@ -14,7 +14,7 @@ const SPINS: u32 = 7;
 
 /// How often somebody has waited for the same thing.
 #[derive(Default)]
-pub(crate) struct SpinWait {
+pub struct SpinWait {
     #[cfg(not(any(loom, shuttle)))]
     waits: u32,
 }
@@ -22,7 +22,7 @@ pub(crate) struct SpinWait {
 impl SpinWait {
     /// Waits a bit; then look again.
     #[cfg(not(any(loom, shuttle)))]
-    pub(crate) fn wait(&mut self) {
+    pub fn wait(&mut self) {
         if self.waits < SPINS {
             (0..1 << self.waits).for_each(|_| std::hint::spin_loop());
             self.waits += 1;
@@ -34,7 +34,7 @@ impl SpinWait {
     /// Lets another thread go on.
     #[cfg(any(loom, shuttle))]
     #[allow(clippy::unused_self)]
-    pub(crate) fn wait(&mut self) {
+    pub fn wait(&mut self) {
         #[cfg(loom)]
         loom::thread::yield_now();
         #[cfg(shuttle)]
@@ -44,18 +44,18 @@ impl SpinWait {
 
 /// Whether a checker has found a fault: the run is over, and destructors must not add steps to it.
 #[inline(always)]
-pub(crate) fn is_over() -> bool {
+pub fn is_over() -> bool {
     cfg!(any(loom, shuttle)) && std::thread::panicking()
 }
 
 /// A lock that is held for a few instructions.
 #[derive(Default)]
-pub(crate) struct SpinLock(AtomicBool);
+pub struct SpinLock(AtomicBool);
 
 impl SpinLock {
     /// Takes the lock if nobody has it.
     #[inline(always)]
-    pub(crate) fn try_lock(&self) -> bool {
+    pub fn try_lock(&self) -> bool {
         // Not by a swap, which stores even where it fails: loom does not order such a store and the
         // one that unlocks.
         // ORDERING: Acquire pairs with the Release in `unlock`.
@@ -63,7 +63,7 @@ impl SpinLock {
     }
 
     #[inline(always)]
-    pub(crate) fn lock(&self) {
+    pub fn lock(&self) {
         if !self.try_lock() {
             self.wait_and_lock();
         }
@@ -83,7 +83,7 @@ impl SpinLock {
 
     /// By who has the lock.
     #[inline(always)]
-    pub(crate) fn unlock(&self) {
+    pub fn unlock(&self) {
         // ORDERING: Release, what the holder did comes before what the next one does.
         self.0.store(false, Ordering::Release);
     }
@@ -91,7 +91,7 @@ impl SpinLock {
 
 /// What such a lock protects. A checker follows it, other than `Mutex`, which stays real.
 #[derive(Default)]
-pub(crate) struct SpinMutex<T> {
+pub struct SpinMutex<T> {
     lock: SpinLock,
     value: UnsafeCell<T>,
 }
@@ -100,27 +100,27 @@ pub(crate) struct SpinMutex<T> {
 unsafe impl<T: Send> Sync for SpinMutex<T> {}
 
 impl<T> SpinMutex<T> {
-    pub(crate) fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         Self { lock: SpinLock::default(), value: UnsafeCell::new(value) }
     }
 
     /// By who has it alone.
-    pub(crate) fn get_mut(&mut self) -> &mut T {
+    pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
+    pub fn lock(&self) -> SpinGuard<'_, T> {
         self.lock.lock();
         SpinGuard(self)
     }
 
-    pub(crate) fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         self.lock.try_lock().then(|| SpinGuard(self))
     }
 }
 
 /// The value of a lock that is held.
-pub(crate) struct SpinGuard<'m, T>(&'m SpinMutex<T>);
+pub struct SpinGuard<'m, T>(&'m SpinMutex<T>);
 
 impl<T> Deref for SpinGuard<'_, T> {
     type Target = T;

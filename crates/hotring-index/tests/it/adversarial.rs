@@ -5,9 +5,7 @@
 //! pair takes 2^48 hashes. `PREFIXED` has such keys with equal tags and buckets.
 
 use crate::colliding::{PREFIXED, TAG, bytes_hash, pairs, u64_hash, u64_key};
-use crate::shapes::{
-    Family, Growing, Setup, every_engine, number, setups, u64_setups, with_engine,
-};
+use crate::shapes::{Family, Growing, Setup, every_engine, number, setups, with_engine};
 use crate::u64s::Random;
 use crate::{model_bytes, model_u64s};
 use hotring_index::{
@@ -29,7 +27,7 @@ fn u64s(family: Family, name: &str, hash: impl Fn(u64) -> u64, count: u64) {
     let seed = number("HOTRING_SEED", 501);
     println!("{name}, seed {seed}");
     for seed in seed..seed + number("HOTRING_SEQUENCES", 1) {
-        model_u64s::compare(seed, 1_200, &keys, &awkward(u64_setups(family)));
+        model_u64s::compare(seed, 1_200, &keys, &awkward(setups(family)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! What sessions do for a table ahead of its use.
 
-use hotring_index::{Config, Engine, EngineStats, Growth, Index, Ring, Session, Stats, U64};
+use hotring_index::{Config, Engine, Growth, Index, Ring, Session, Stats, U64};
 
 const KEYS: u64 = 3_000;
 /// Before the doubling.
@@ -20,8 +20,7 @@ fn loaded<const H: usize>(period: Option<u32>) -> Index<U64, Ring<H>> {
 
 /// Slots whose buckets are there, and all.
 fn slots(stats: &Stats) -> (u64, u64) {
-    let EngineStats::HotRing { slots_split, .. } = stats.engine else { unreachable!("a ring") };
-    (slots_split, stats.slots)
+    (stats.engine.get("slots_split").expect("a ring"), stats.slots)
 }
 
 fn read_one_key<E: Engine>(session: &mut Session<U64, E>, times: u64) {

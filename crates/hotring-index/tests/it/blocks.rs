@@ -1,8 +1,9 @@
 //! Long values: shared instead of copied, kept for as long as anybody has them, and gone after that.
 
+use hotring_engines::{ChainingHash, GCuckooHash, MercuryHash};
 use hotring_index::{
-    Action, Block, BlockRef, Buffer, Bytes, ChainingHash, Checksum, Config, Engine, Expiry,
-    GCuckooHash, HotRing, Index, LONG_LEN, MercuryHash, NewValue, Session, Value,
+    Action, Block, BlockRef, Buffer, Bytes, Checksum, Config, Engine, Expiry, HotRing, Index,
+    LONG_LEN, NewValue, Session, Value,
 };
 use std::sync::Arc;
 use std::thread;

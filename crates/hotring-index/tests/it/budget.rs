@@ -1,13 +1,14 @@
 //! The limit of all memory: it holds, it says why, and it goes away with what is removed.
 
-use hotring_index::{AnyIndex, AnySession, Config, EngineChoice, Expiry, NewValue, Refused};
+use hotring_engines::EngineChoice;
+use hotring_index::{AnyIndex, AnySession, Config, Expiry, NewValue, Refused};
 
 const MAX: u64 = 4 << 20;
 /// What one session may be above it: what it takes between two looks, and one operation.
 const SLACK: u64 = (16 << 10) + 1_000;
 
 fn index(engine: EngineChoice) -> AnyIndex {
-    let index = AnyIndex::new(engine, Config { slots_max: 1 << 18, ..Config::default() });
+    let index = engine.open(Config { slots_max: 1 << 18, ..Config::default() });
     let index = index.expect("a valid configuration");
     index.set_memory_max(MAX);
     index
@@ -109,4 +110,33 @@ fn sessions_that_write_at_once_stay_near_the_limit() {
     });
     let used = index.stats().used_bytes();
     assert!(MAX < used && used <= MAX + SESSIONS * SLACK, "{used} bytes are used");
+}
+
+/// Items were removed at random, and others of another length took new memory beside what that left free.
+#[test]
+fn what_lies_free_between_items_counts_beyond_what_may() {
+    const MAX: u64 = 32 << 20;
+    const SPARE: u64 = 2 << 20;
+    const CHUNK: u64 = 2 << 20;
+    let index = index(EngineChoice::HotRing);
+    index.set_memory_max(MAX);
+    index.set_memory_spare(SPARE);
+    let mut session = index.try_session(None).expect("the first session");
+    for (round, len) in [100, 300, 1_000, 3_000, 9_000].into_iter().enumerate() {
+        let key = |n: u64| ((round as u64) << 32 | n).to_le_bytes();
+        let bytes = vec![7; len];
+        let mut puts = 0..;
+        let n = puts
+            .find(|&n| {
+                let value = NewValue::Bytes { kind: 0, bytes: (&bytes[..]).into() };
+                session.admit().map(|()| session.put(&key(n), value, Expiry::Never, 1)).is_err()
+            })
+            .expect("never refused");
+        let stats = index.stats();
+        let held = stats.held_bytes + stats.table_bytes;
+        assert!(held <= MAX + SPARE + 2 * CHUNK, "values of {len} bytes: {stats:?}");
+        assert!(stats.used_bytes() > MAX / 2, "values of {len} bytes: {stats:?}");
+        (0..n).filter(|n| n % 10 != 0).for_each(|n| assert!(session.remove(&key(n), 1)));
+        session.collect();
+    }
 }

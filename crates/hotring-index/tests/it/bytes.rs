@@ -1,8 +1,7 @@
 //! The byte-string index.
 
-use hotring_index::{
-    Action, AnyIndex, Bytes, Config, EngineChoice, Expiry, HotRing, Key, KeyHash, NewValue, Value,
-};
+use hotring_engines::EngineChoice;
+use hotring_index::{Action, Bytes, Config, Expiry, HotRing, Key, KeyHash, NewValue, Value};
 
 fn bytes(value: &[u8]) -> NewValue<'_> {
     NewValue::Bytes { kind: 0, bytes: value.into() }
@@ -55,7 +54,7 @@ fn expiry_is_checked_on_access_and_swept() {
 #[test]
 fn items_are_found_by_their_hashes() {
     for engine in EngineChoice::ALL {
-        let index = AnyIndex::new(*engine, Config::default()).expect("a valid configuration");
+        let index = engine.open(Config::default()).expect("a valid configuration");
         let mut s = index.try_session(None).expect("it serves several sessions");
         for i in 0..5_000u32 {
             let expiry = if i % 2 == 0 { Expiry::At(100) } else { Expiry::Never };

@@ -1,9 +1,10 @@
 //! Compaction: memory of which little is used goes back, and nobody notices that items move.
 
 use crate::u64s::Random;
+use hotring_engines::EngineChoice;
 use hotring_index::{
-    Action, AnyIndex, AnySession, Bytes, Checksum, Config, EngineChoice, Entry, Expiry, HotRing,
-    NewValue, Session, Stats, Value,
+    Action, AnySession, Bytes, Checksum, Config, Entry, Expiry, HotRing, NewValue, Session, Stats,
+    Value,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,7 +67,7 @@ fn compact(session: &mut AnySession) -> usize {
 /// alone.
 fn removed_at_random(engine: EngineChoice, keys: u64, len_max: u64) -> (Stats, Stats) {
     let config = Config { checksum: Checksum::Verify, ..Config::default() };
-    let new = || AnyIndex::new(engine, config.clone()).expect("a valid configuration");
+    let new = || engine.open(config.clone()).expect("a valid configuration");
     let (index, fresh) = (new(), new());
     let mut session = index.try_session(None).expect("the first session");
     let mut random = random_of_test();

@@ -2,14 +2,13 @@
 
 use crate::colliding;
 use crate::u64s::Random;
-use hotring_index::{
-    Atomicity, Bytes, Config, ConfigError, EngineStats, Expiry, GCuckooConfig, GCuckooHash,
-    GCuckooStats, Growth, Kind, NewValue, Session, U64,
-};
+use hotring_engines::{Atomicity, GCuckooConfig, GCuckooHash, GCuckooStats};
+use hotring_index::{Bytes, Config, ConfigError, Expiry, Growth, Kind, NewValue, Session, U64};
 use std::collections::HashMap;
 
-fn config(gcuckoo: GCuckooConfig) -> Config {
-    Config { slots_initial: 1, slots_max: 1 << 24, seed: [3, 4], gcuckoo, ..Config::default() }
+fn config(settings: GCuckooConfig) -> Config {
+    let engine = settings.into();
+    Config { slots_initial: 1, slots_max: 1 << 24, seed: [3, 4], engine, ..Config::default() }
 }
 
 fn small(page_buckets: usize) -> Config {
@@ -21,8 +20,7 @@ fn index<K: Kind, const S: usize>(config: Config) -> GCuckooHash<K, S> {
 }
 
 fn stats<K: Kind, const S: usize>(index: &GCuckooHash<K, S>) -> GCuckooStats {
-    let EngineStats::GCuckoo(stats) = index.stats().engine else { unreachable!() };
-    stats
+    GCuckooStats::of(&index.stats().engine).expect("it is G-Cuckoo")
 }
 
 fn model_u64s<const S: usize>(config: Config, keys: u64, seed: u64) -> GCuckooStats {

@@ -1,6 +1,6 @@
 //! Many operations under one pin answer as each under its own, and hold nothing up.
 
-use crate::shapes::{every_engine, u64_strategies, with_engine};
+use crate::shapes::{every_engine, strategies, with_engine};
 use crate::u64s::Random;
 use hotring_index::{Config, Engine, Guard, HotRing, Index, U64};
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ fn answers_as_a_model<E: Engine>(config: Config) {
 every_engine! {
     a_guard_answers_as_a_model,
     |family| {
-        for (shape, config) in u64_strategies(family) {
+        for (shape, config) in strategies(family) {
             with_engine!(shape, answers_as_a_model(config.clone()));
         }
     }
@@ -89,7 +89,7 @@ every_engine! {
     /// What is removed under the guards of others is not reused under theirs.
     guards_of_threads_find_no_foreign_values,
     |family| {
-        for (shape, config) in u64_strategies(family) {
+        for (shape, config) in strategies(family) {
             with_engine!(shape, finds_no_foreign_values(config.clone()));
         }
     }
@@ -118,7 +118,7 @@ fn bounded_limbo<E: Engine>(config: Config) {
 every_engine! {
     guards_in_use_hold_nothing_up,
     |family| {
-        for (shape, config) in u64_strategies(family) {
+        for (shape, config) in strategies(family) {
             with_engine!(shape, bounded_limbo(config.clone()));
         }
     }

@@ -9,7 +9,7 @@
 //! What a scan does not meet is not judged, only what it meets.
 
 use crate::history::{Event, Op, Outcome, State, is_linearizable};
-use crate::shapes::{Family, every_engine, number, restless, u64_strategies, with_engine};
+use crate::shapes::{Family, every_engine, number, restless, strategies, with_engine};
 use crate::target::{AsBytes, AsU64s, KEYS, Target, byte_keys, u64_keys};
 use crate::u64s::Random;
 use hotring_index::{Bytes, Config, Engine, Index, Stats, U64};
@@ -312,15 +312,13 @@ struct Job {
 
 /// All configurations once, each with other numbers of threads and other keys in the next cycle.
 fn cycle(family: Family, cycle: u64, rounds: u64, totals: &Totals) {
-    for (i, (shape, config)) in u64_strategies(family).iter().enumerate() {
+    for (i, (shape, config)) in strategies(family).iter().enumerate() {
         let turn = cycle + i as u64;
         let seed = number("HOTRING_SEED", 401) + 1000 * cycle + i as u64;
         let (collide, config) = (turn % 2 == 1, restless(*shape, config));
         let job = |turn: u64| Job { seed, rounds, threads: 2 + turn / 2 % 4, collide };
         with_engine!(*shape, u64s(config.clone(), &job(turn), totals));
-        if !config.hot_copy {
-            with_engine!(*shape, bytes(config.clone(), &job(turn + 3), totals));
-        }
+        with_engine!(*shape, bytes(config.clone(), &job(turn + 3), totals));
     }
 }
 

@@ -1,16 +1,16 @@
 //! What is noted of accesses for an eviction policy, with every engine.
 
+use hotring_engines::EngineChoice;
 use hotring_index::{
-    Action, AnyIndex, AnySession, Config, ConfigError, EngineChoice, Expiry, FREQUENCY_NEW,
-    HotRing, NewValue, Noting, Strategy,
+    Action, AnyIndex, AnySession, Config, ConfigError, Expiry, FREQUENCY_NEW, HotRing, NewValue,
+    Noting, Strategy,
 };
 
 const FRESH: u8 = 0b100;
 
 fn each_engine(noting: Noting, test: impl Fn(AnyIndex, AnySession)) {
     for &choice in EngineChoice::ALL {
-        let index =
-            AnyIndex::new(choice, Config::default()).expect("these settings suit every engine");
+        let index = choice.open(Config::default()).expect("these settings suit every engine");
         index.set_noting(noting).expect("no engine samples by default");
         let session = index.try_session(None).expect("there is no other session");
         test(index, session);

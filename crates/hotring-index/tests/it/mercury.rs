@@ -2,9 +2,12 @@
 //! the other engines is in the suites that run over all of them.
 
 use crate::colliding::u64_key;
+use hotring_engines::{
+    EngineChoice, Expander, Locking, Mercury, MercuryConfig, MercuryHash, NoLock, OsMutex,
+    TestAndSet,
+};
 use hotring_index::{
-    Bytes, Config, ConfigError, EngineStats, Expander, Expiry, Growth, HotRing, Locking,
-    MercuryConfig, MercuryHash, NewValue, NoLock, OsMutex, Stats, TestAndSet, U64, Value,
+    Bytes, Config, ConfigError, Expiry, Growth, HotRing, NewValue, Stats, U64, Value,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -16,12 +19,11 @@ fn config() -> Config {
 }
 
 fn with_thread() -> Config {
-    Config { mercury: MercuryConfig { expander: Expander::Thread }, ..config() }
+    Config { engine: MercuryConfig { expander: Expander::Thread }.into(), ..config() }
 }
 
 fn expansions(stats: &Stats) -> u64 {
-    let EngineStats::Mercury { expansions, .. } = stats.engine else { panic!("it is Mercury") };
-    expansions
+    stats.engine.get("expansions").expect("it is Mercury")
 }
 
 fn refusal<T>(result: Result<T, ConfigError>) -> String {
@@ -181,14 +183,14 @@ fn a_thread_of_the_caller_s_moves_the_buckets() {
         let (called, is_there) = mpsc::channel();
         let maintained = scope.spawn(|| {
             let called = called;
-            index.maintain(|| {
+            Mercury::maintain(&index, || {
                 let _ = called.send(());
                 stop.load(Ordering::SeqCst)
             });
         });
         is_there.recv().expect("it asks whether to stop");
         // There is one such thread, so this returns.
-        index.maintain(|| panic!("a second thread is not asked"));
+        Mercury::maintain(&index, || panic!("a second thread is not asked"));
         let mut session = index.session();
         for key in 0..100_000 {
             assert!(session.insert(key, key));
@@ -199,7 +201,7 @@ fn a_thread_of_the_caller_s_moves_the_buckets() {
         }
         (0..100_000).for_each(|key| assert_eq!(session.get(key), Some(key)));
         stop.store(true, Ordering::SeqCst);
-        index.wake_maintenance();
+        Mercury::wake(&index);
         maintained.join().expect("it stops");
         // From here on it is the sessions' again.
         (100_000..600_000).for_each(|key| assert!(session.insert(key, key)));
@@ -216,7 +218,7 @@ fn sessions_help_a_thread_that_is_behind() {
     std::thread::scope(|scope| {
         let index = &index;
         scope.spawn(move || {
-            index.maintain(|| {
+            Mercury::maintain(index, || {
                 let _ = called.send(());
                 held.recv().is_err()
             });
@@ -226,7 +228,7 @@ fn sessions_help_a_thread_that_is_behind() {
         (0..50_000).for_each(|key| assert!(session.insert(key, key)));
         assert!(index.stats().slots >= 8192, "{:?}", index.stats());
         drop(release);
-        index.wake_maintenance();
+        Mercury::wake(index);
     });
 }
 
@@ -238,17 +240,19 @@ fn who_begins_to_double_the_table_wakes_the_thread() {
     let index = MercuryHash::<U64>::new(config).expect("a valid configuration");
     let bytes = index.stats().table_bytes;
     assert!(index.session().grow());
-    index.maintain(|| index.stats().table_bytes == 2 * bytes);
+    Mercury::maintain(&index, || index.stats().table_bytes == 2 * bytes);
     assert_eq!((expansions(&index.stats()), index.stats().slots), (1, 8));
 }
 
 #[test]
-fn other_engines_have_no_work_for_a_thread() {
-    let index = HotRing::<U64>::new(Config::default()).expect("a valid configuration");
-    index.maintain(|| panic!("nobody asks"));
-    index.wake_maintenance();
+fn there_is_no_work_for_a_thread_unless_it_is_asked_for() {
+    for &engine in EngineChoice::ALL {
+        let index = engine.open(Config::default()).expect("a valid configuration");
+        index.maintain(|| panic!("nobody asks"));
+        index.wake_maintenance();
+    }
     let index = MercuryHash::<U64>::new(config()).expect("a valid configuration");
-    index.maintain(|| panic!("it is left to the sessions"));
+    Mercury::maintain(&index, || panic!("it is left to the sessions"));
 }
 
 /// Chunks that sessions have for themselves go back when what was in them is gone.

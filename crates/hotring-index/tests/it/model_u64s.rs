@@ -7,7 +7,7 @@
 //!
 //! Not covered: what needs two threads.
 
-use crate::shapes::{Family, Growing, Setup, every_engine, number, u64_setups, with_engine};
+use crate::shapes::{Family, Growing, Setup, every_engine, number, setups, with_engine};
 use crate::u64s::Random;
 use hotring_index::{Engine, Index, Session, U64};
 use std::collections::{BTreeMap, HashMap};
@@ -263,6 +263,6 @@ every_engine!(all_configurations_answer_like_a_hash_map, |family| {
     let first = number("HOTRING_SEED", 101);
     let keys: Vec<u64> = (0..2000).collect();
     for seed in first..first + number("HOTRING_SEQUENCES", 1) {
-        compare(seed, STEPS, &keys, &u64_setups(family));
+        compare(seed, STEPS, &keys, &setups(family));
     }
 });

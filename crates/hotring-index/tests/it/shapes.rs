@@ -1,10 +1,8 @@
 //! Every engine in every valid combination of the settings that must not change an answer.
 
 use crate::u64s::config;
-use hotring_index::{
-    Atomicity, Config, Engine, Expander, GCuckooConfig, Growth, Index, MercuryConfig, RcuCounts,
-    Strategy, U64,
-};
+use hotring_engines::{Atomicity, Expander, GCuckooConfig, MercuryConfig};
+use hotring_index::{Config, Engine, Growth, Index, RcuCounts, Strategy, U64};
 
 /// An engine, whatever its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,14 +75,14 @@ macro_rules! with_engine {
             crate::shapes::Shape::Ring3 => $function::<hotring_index::Ring<3>>($($argument),*),
             crate::shapes::Shape::Ring7 => $function::<hotring_index::Ring<7>>($($argument),*),
             crate::shapes::Shape::MercuryTas => {
-                $function::<hotring_index::Mercury<hotring_index::TestAndSet>>($($argument),*)
+                $function::<hotring_engines::Mercury<hotring_engines::TestAndSet>>($($argument),*)
             }
             crate::shapes::Shape::MercuryMutex => {
-                $function::<hotring_index::Mercury<hotring_index::OsMutex>>($($argument),*)
+                $function::<hotring_engines::Mercury<hotring_engines::OsMutex>>($($argument),*)
             }
-            crate::shapes::Shape::Chaining => $function::<hotring_index::Chaining>($($argument),*),
-            crate::shapes::Shape::GCuckoo1 => $function::<hotring_index::GCuckoo<1>>($($argument),*),
-            crate::shapes::Shape::GCuckoo4 => $function::<hotring_index::GCuckoo<4>>($($argument),*),
+            crate::shapes::Shape::Chaining => $function::<hotring_engines::Chaining>($($argument),*),
+            crate::shapes::Shape::GCuckoo1 => $function::<hotring_engines::GCuckoo<1>>($($argument),*),
+            crate::shapes::Shape::GCuckoo4 => $function::<hotring_engines::GCuckoo<4>>($($argument),*),
         }
     };
 }
@@ -142,23 +140,14 @@ pub fn strategies(family: Family) -> Vec<(Shape, Config)> {
     }
 }
 
-/// The modes for items of u64: the same, and what is for them alone.
-pub fn u64_strategies(family: Family) -> Vec<(Shape, Config)> {
-    let mut all = strategies(family);
-    if family == Family::HotRing {
-        all.push((Shape::Ring7, Config { hot_copy: true, ..plain() }));
-    }
-    all
-}
-
 /// Each lock. Nobody attends to the work of a thread, so that sessions do it either way.
 fn mercury_modes() -> Vec<(Shape, Config)> {
     let mut all = Vec::new();
     for shape in [Shape::MercuryTas, Shape::MercuryMutex] {
         for expander in [Expander::Sessions, Expander::Thread] {
-            let mercury = MercuryConfig { expander };
+            let engine = MercuryConfig { expander }.into();
             let base = Config { seed: config(Strategy::Vote).seed, ..Config::default() };
-            all.push((shape, Config { mercury, huge_pages: false, ..base }));
+            all.push((shape, Config { engine, huge_pages: false, ..base }));
         }
     }
     all
@@ -180,13 +169,14 @@ fn gcuckoo_modes() -> Vec<(Shape, Config)> {
     let mut all = Vec::new();
     for shape in [Shape::GCuckoo1, Shape::GCuckoo4] {
         for (atomicity, cache_entries, page_buckets) in modes {
-            let gcuckoo = GCuckooConfig {
+            let settings = GCuckooConfig {
                 atomicity,
                 cache_entries,
                 page_buckets,
                 ..GCuckooConfig::default()
             };
-            let config = Config { gcuckoo, huge_pages: false, ..config(Strategy::Vote) };
+            let engine = settings.into();
+            let config = Config { engine, huge_pages: false, ..config(Strategy::Vote) };
             // Not every architecture has each mode.
             if is_valid(shape, &config) {
                 all.push((shape, config));
@@ -221,17 +211,8 @@ fn hotspot_strategies() -> Vec<(Shape, Config)> {
 
 /// All combinations.
 pub fn setups(family: Family) -> Vec<Setup> {
-    setups_of(family, strategies(family))
-}
-
-/// All combinations for items of u64.
-pub fn u64_setups(family: Family) -> Vec<Setup> {
-    setups_of(family, u64_strategies(family))
-}
-
-fn setups_of(family: Family, strategies: Vec<(Shape, Config)>) -> Vec<Setup> {
     let mut all = Vec::new();
-    for (shape, base) in strategies {
+    for (shape, base) in strategies(family) {
         let periods: &[Option<u32>] =
             if family == Family::HotRing { &[Some(1), Some(5)] } else { &[None] };
         for pipeline_depth in [1, 2, 16, 64] {
@@ -294,7 +275,6 @@ fn the_combinations_are_all_there() {
     assert_eq!(strategies(Family::HotRing).len(), 2 * 3 + 7);
     let setups = setups(Family::HotRing);
     assert_eq!(setups.len(), 13 * 4 * 2 * 4);
-    assert_eq!(u64_setups(Family::HotRing).len(), 14 * 4 * 2 * 4);
     for growing in [Growing::Small, Growing::Doubling, Growing::Forced, Growing::Huge] {
         for sessions in [1, 2] {
             let has = |s: &&Setup| s.growing == growing && s.sessions == sessions;

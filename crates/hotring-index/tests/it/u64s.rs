@@ -1,6 +1,7 @@
 //! The u64 index against a HashMap, for every strategy and slot shape.
 
-use hotring_index::{Bytes, ChainingHash, Config, EngineStats, Growth, HotRing, Strategy, U64};
+use hotring_engines::ChainingHash;
+use hotring_index::{Config, Growth, HotRing, Strategy, U64};
 use std::collections::HashMap;
 
 /// A small generator: tests name their seed.
@@ -101,13 +102,10 @@ fn model<const H: usize>(config: Config, seed: u64) {
 /// Batches of any length at any depth, in slots with more keys than hints.
 #[test]
 fn batches_of_any_length_find_what_is_there() {
-    for (pipeline_depth, hot_copy) in
-        [2, 3, 6, 7, 48, 63, 64].into_iter().zip([true, false].repeat(4))
-    {
+    for pipeline_depth in [2, 3, 6, 7, 48, 63, 64] {
         let growth = Some(Growth::Fixed);
         let config = Config {
             pipeline_depth,
-            hot_copy,
             growth,
             slots_initial: 16,
             slots_max: 16,
@@ -181,47 +179,11 @@ fn settings_that_do_not_go_together_are_refused_with_a_reason() {
     assert!(refusal(complete).contains("Vote"));
     assert!(refusal(Config { period: Some(0), ..config(Strategy::Vote) }).contains("period"));
     assert!(refusal(Config { pipeline_depth: 65, ..config(Strategy::Vote) }).contains("depth"));
-    let hot_copy = Config { hot_copy: true, ..config(Strategy::Vote) };
-    assert!(refusal(Config { strategy: Strategy::None, ..hot_copy.clone() }).contains("Vote"));
-    let of_three = HotRing::<U64, 3>::new(hot_copy.clone()).err().map(|error| error.to_string());
-    assert!(of_three.is_some_and(|why| why.contains("seven hints")));
-    let of_bytes = HotRing::<Bytes>::new(hot_copy.clone()).err().map(|error| error.to_string());
-    assert!(of_bytes.is_some_and(|why| why.contains("u64")));
-    let chains = ChainingHash::<U64>::new(hot_copy).err().map(|error| error.to_string());
+    let with_period = Config { period: Some(2), ..Config::default() };
+    let chains = ChainingHash::<U64>::new(with_period).err().map(|error| error.to_string());
     assert!(chains.is_some_and(|why| why.contains("hotring")));
     let shrunk = Config { slots_initial: 8, slots_max: 4, ..config(Strategy::Vote) };
     assert!(refusal(shrunk).contains("slots_max"));
-}
-
-/// A key is copied by reads, its copy ends with a write, and one that is often written is hardly copied.
-#[test]
-fn what_is_read_is_copied_and_what_is_written_is_not() {
-    let config = Config { hot_copy: true, period: Some(1), ..config(Strategy::Vote) };
-    let index = HotRing::<U64>::new(config).expect("a valid configuration");
-    let mut session = index.session();
-    let counts = || match index.stats().engine {
-        EngineStats::HotRing { copies_made, copies_ended, .. } => (copies_made, copies_ended),
-        other => unreachable!("{other:?}"),
-    };
-    session.put(1, 10);
-    for _ in 0..10 {
-        assert_eq!(session.get(1), Some(10));
-    }
-    assert_eq!(counts(), (1, 0));
-    session.put(1, 1 << 63 | 11);
-    assert_eq!((session.get(1), counts().1), (Some(1 << 63 | 11), 1));
-    for value in 0..10_000 {
-        session.put(1, value);
-        assert_eq!(session.get(1), Some(value));
-    }
-    let (made, ended) = counts();
-    assert!(made <= 1_000, "{made} copies of a key that every second access writes to");
-    assert!(made - ended <= 1);
-    for _ in 0..100_000 {
-        assert_eq!(session.get(1), Some(9_999));
-    }
-    let (made, ended) = counts();
-    assert_eq!(made - ended, 1, "a key that is not written to any more is copied in the end");
 }
 
 /// The bound on empty slots overflowed where somebody asked for everything at once.

@@ -7,6 +7,7 @@ use crate::history::Op;
 use crate::scenarios::{Threads, del, flip, get, incr, ins, put, rcu, take};
 use crate::world::Act::{self, Collect, Do, Grow, Scan};
 use crate::world::Scenario;
+use hotring_engines::checks::Fault as Chains;
 use hotring_index::checks::{Fault, Reclaim};
 
 fn chain(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
@@ -248,12 +249,12 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// Wrong variants, and the scenario that shows each first.
 pub const CONTROLS: [Control; 9] = [
-    (Fault::ChainUnsealed, "split | remove, get"),
-    (Fault::ChainUnfrozen, "split | in place, get"),
-    (Fault::ChainRetires, "split | get, get"),
-    (Fault::ChainMarksEarly, "unlink behind what leaves | split"),
-    (Fault::ChainUnnoticed, "split | get, get"),
-    (Fault::ChainBlindInsert, "insert | insert, get | get"),
+    (Chains::ChainUnsealed, "split | remove, get"),
+    (Chains::ChainUnfrozen, "split | in place, get"),
+    (Chains::ChainRetires, "split | get, get"),
+    (Chains::ChainMarksEarly, "unlink behind what leaves | split"),
+    (Chains::ChainUnnoticed, "split | get, get"),
+    (Chains::ChainBlindInsert, "insert | insert, get | get"),
     (Fault::RelaxedPublish, "insert | insert other, get | get both"),
     (Fault::NoFreeze, "in place | read-modify-write | get, get"),
     (Fault::StoreInPlace, "blind in place | read-modify-write | get, get"),

@@ -13,7 +13,6 @@ mod chaining;
 #[path = "../it/colliding.rs"]
 #[allow(dead_code)]
 mod colliding;
-mod copies;
 #[path = "../it/history.rs"]
 #[allow(dead_code)]
 mod history;
@@ -24,8 +23,9 @@ mod operate;
 mod scenarios;
 mod world;
 
+use hotring_engines::{Chaining, Mercury, OsMutex, TestAndSet};
 use hotring_index::checks::{Checked, Fault};
-use hotring_index::{Chaining, Mercury, OsMutex, Ring, Strategy, TestAndSet};
+use hotring_index::{Ring, Strategy};
 use world::{Report, Run, Scenario, explore};
 
 /// More than half of all the time, and what smaller scenarios and shuttle's larger ones look at as well: for
@@ -114,17 +114,6 @@ fn shrink() {
 #[test]
 fn shrink_complete() {
     all_pass::<Ring<2>>(&scenarios::shrink_complete());
-}
-
-#[test]
-fn hot_copies() {
-    all_pass::<Ring<3>>(&copies::of_one_hint());
-    all_pass::<Ring<4>>(&copies::of_two_hints());
-}
-
-#[test]
-fn wrong_copies_are_caught() {
-    all_caught::<Ring<3>>(&copies::CONTROLS, &copies::of_one_hint());
 }
 
 #[test]

@@ -213,6 +213,12 @@ fn settled(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
     Scenario { reclaim: Reclaim::Oracle, ..line(name, setup, threads) }
 }
 
+/// A bucket that is to be split, in a table whose lines do not become complete.
+fn unfinished(name: &'static str, threads: Threads) -> Scenario {
+    let setup = vec![put(200, 2), Grow];
+    Scenario { complete_lines: false, ..settled(name, setup, threads) }
+}
+
 /// Of so many executions that the quick form has one preemption in them; the long form has three.
 fn brief(scenario: Scenario) -> Scenario {
     Scenario { preemptions: 1, ..scenario }
@@ -313,7 +319,7 @@ pub fn complete_lines() -> Vec<Scenario> {
         )),
         settled(
             "displace | remove, complete | get, get",
-            late,
+            late.clone(),
             // The first one is that without a hint.
             vec![vec![Heat(10)], vec![del(10), Complete(20)], vec![get(20), get(30)]],
         ),
@@ -353,6 +359,26 @@ pub fn complete_lines() -> Vec<Scenario> {
             "stamp ahead: complete | insert | advance, complete",
             [&two[..], &[Heat(10)]].concat(),
             vec![vec![Complete(10)], vec![ins(30, 3)], vec![Advance, Complete(10)]],
+        ),
+        settled(
+            "grow, split | insert by the old mask",
+            vec![put(200, 2)],
+            vec![vec![Grow, get(200)], vec![ins(210, 3)]],
+        ),
+        // A split that fills both lines at once, beside items that it meets first there.
+        unfinished("split | insert first", vec![vec![get(200)], vec![ins(5, 3)]]),
+        unfinished("split | insert behind", vec![vec![get(200)], vec![ins(210, 3)]]),
+        settled(
+            // The item behind the anchor is one that only the anchor's word has published.
+            "candidate: insert first | complete",
+            candidate(&two, 3),
+            vec![vec![ins(5, 3)], vec![Complete(10)]],
+        ),
+        settled(
+            // The first one has no hint, and there is a free word.
+            "candidate that lacks an item: hint it | complete | get",
+            with(late.clone(), &[del(20)]),
+            vec![vec![Heat(10)], vec![Complete(10)], vec![get(10)]],
         ),
         brief(line(
             "split, complete | insert, get",

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Switches that nothing forced; `HOTRING_LOOM_PREEMPTIONS` for more.
-pub const PREEMPTIONS: usize = 2;
+const PREEMPTIONS: usize = 2;
 /// Steps of one run; only a loop that never ends takes so many.
 const STEPS_MAX: usize = 20_000;
 
@@ -52,7 +52,6 @@ pub struct Scenario {
     pub same_tags: bool,
     pub reclaim: Reclaim,
     pub complete_lines: bool,
-    pub hot_copy: bool,
     /// Switches that nothing forced, where the environment does not say.
     pub preemptions: usize,
     pub strategy: Strategy,
@@ -61,7 +60,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Tags that tell keys apart, no complete lines, no copies, memory freed by the oracle.
+    /// Tags that tell keys apart, no complete lines, memory freed by the oracle.
     pub fn new(name: &'static str, setup: Vec<Act>, threads: Vec<Vec<Act>>) -> Self {
         Self {
             name,
@@ -70,7 +69,6 @@ impl Scenario {
             same_tags: false,
             reclaim: Reclaim::Oracle,
             complete_lines: false,
-            hot_copy: false,
             preemptions: PREEMPTIONS,
             strategy: Strategy::Vote,
             sessions_first: false,
@@ -130,7 +128,6 @@ impl<E: Checked> World<E> {
             slots_initial: 1,
             slots_max: 4,
             complete_lines: Some(scenario.complete_lines),
-            hot_copy: scenario.hot_copy,
             fault,
             reclaim: scenario.reclaim,
             ..Config::default()

@@ -9,8 +9,9 @@ use crate::history::{Op, Outcome, State};
 use crate::operate::operate;
 use crate::plan::Random;
 use crate::run::{CLEARED, RECORD, Record, judge, note, tick};
+use hotring_engines::{Atomicity, GCuckoo, GCuckooConfig, GCuckooHash};
 use hotring_index::checks::{Checked, Fault, Reclaim};
-use hotring_index::{Atomicity, Config, GCuckoo, GCuckooConfig, GCuckooHash, Growth, Session, U64};
+use hotring_index::{Config, Growth, Session, U64};
 use shuttle::rand::RngCore;
 use std::sync::Arc;
 
@@ -126,13 +127,14 @@ fn run<const S: usize>(sort: &Sort, fault: Fault) {
         slots_max: 64,
         huge_pages: false,
         pipeline_depth: *random.of(&[1, 2]),
-        gcuckoo: GCuckooConfig {
+        engine: GCuckooConfig {
             atomicity: sort.atomicity,
             cache_entries: sort.cache_entries,
             page_buckets,
             // The processor is the checker's.
             force_rtm: true,
-        },
+        }
+        .into(),
         fault,
         reclaim: sort.reclaim,
         ..Config::default()

@@ -38,6 +38,7 @@ mod shapes;
 mod target;
 
 use explore::{ORDERS, explore, replay};
+use hotring_engines::rare as engines;
 use hotring_index::rare::{Step, taken};
 use std::time::{Duration, Instant};
 
@@ -86,7 +87,13 @@ fn the_ring_stands_random_schedules() {
     for &step in Step::ALL {
         println!("{:>10} {step:?}", taken(step));
     }
-    let missed: Vec<Step> = Step::ALL.iter().copied().filter(|&step| taken(step) == 0).collect();
+    for &step in engines::Step::ALL {
+        println!("{:>10} {step:?}, other engines", engines::taken(step));
+    }
+    let missed = Step::ALL.iter().filter(|&&step| taken(step) == 0).map(|step| format!("{step:?}"));
+    let others = engines::Step::ALL.iter().filter(|&&step| engines::taken(step) == 0);
+    let others = others.map(|step| format!("{step:?}, other engines"));
+    let missed: Vec<String> = missed.chain(others).collect();
     // A few runs, asked for to be quick, need not come by everything.
     assert!(missed.is_empty() || runs < 1000, "rare steps that no run took: {missed:?}");
 }

@@ -2,8 +2,9 @@
 
 use crate::history::Op;
 use crate::notes;
+use hotring_engines::{Atomicity, GCuckooConfig};
 use hotring_index::checks::{Fault, Reclaim};
-use hotring_index::{Atomicity, Config, GCuckooConfig, Growth, Noting, RcuCounts, Strategy};
+use hotring_index::{Config, Growth, Noting, RcuCounts, Strategy};
 
 /// Most keys of a run.
 pub const KEYS_MAX: usize = 4;
@@ -152,7 +153,6 @@ pub struct Shape {
     pub form: Form,
     pub strategy: Strategy,
     pub complete_lines: bool,
-    pub hot_copy: bool,
     pub reclaim: Reclaim,
     pub rcu_counts: RcuCounts,
     pub fault: Fault,
@@ -222,7 +222,6 @@ impl Shape {
             form: Form::Hints(hints),
             strategy,
             complete_lines: false,
-            hot_copy: false,
             reclaim: Reclaim::Epochs,
             rcu_counts: RcuCounts::Item,
             fault: Fault::None,
@@ -255,11 +254,6 @@ impl Shape {
         Self { complete_lines: true, completions, ..self }
     }
 
-    /// With copies of hot items, and most lookups such as may make one.
-    pub fn copies(self) -> Self {
-        Self { hot_copy: true, heat: 80, ..self }
-    }
-
     /// Under the oracle grace periods do not exist, so nothing that needs one can be done.
     pub fn oracle(self) -> Self {
         assert!(!self.complete_lines, "a line becomes complete after a grace period");
@@ -280,18 +274,18 @@ impl Shape {
                 backoff: random.percent(30),
                 rcu_counts: self.rcu_counts,
                 complete_lines: Some(self.complete_lines),
-                hot_copy: self.hot_copy,
                 ..config
             },
             Form::Chains | Form::Mercury | Form::MercuryMutex => config,
             Form::GCuckoo1 | Form::GCuckoo4 => Config {
                 slots_max: 4 * SLOTS_MAX,
-                gcuckoo: GCuckooConfig {
+                engine: GCuckooConfig {
                     atomicity: *random.of(&[Atomicity::Optimistic, Atomicity::Lock]),
                     cache_entries: *random.of(&[0, 2]),
                     page_buckets: *random.of(&[1, 2]),
                     ..GCuckooConfig::default()
-                },
+                }
+                .into(),
                 ..config
             },
         }

@@ -7,10 +7,9 @@ use crate::history::{Event, Op, Outcome, State, is_linearizable};
 use crate::notes::{self, Sight};
 use crate::plan::{Action, Form, Items, KEYS_MAX, Place, Plan, Random, SLOTS_MAX, Shape};
 use crate::target::Target;
+use hotring_engines::{Chaining, GCuckoo, Mercury, OsMutex, TestAndSet};
 use hotring_index::checks::Checked;
-use hotring_index::{
-    Bytes, Chaining, GCuckoo, Index, Mercury, Noting, OsMutex, Ring, Session, TestAndSet, U64,
-};
+use hotring_index::{Bytes, Index, Noting, Ring, Session, U64};
 use shuttle::rand::RngCore;
 use shuttle::sync::{Condvar, Mutex};
 use std::any::TypeId;

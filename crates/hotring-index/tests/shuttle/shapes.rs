@@ -6,7 +6,8 @@ use crate::gcuckoo;
 use crate::history::Op;
 use crate::plan::{Action, Form, Items, Pick, Place, Script, Shape};
 use crate::renewal::renewal;
-use hotring_index::{Chaining, Mercury, RcuCounts, Ring, Strategy, TestAndSet};
+use hotring_engines::{Chaining, Mercury, TestAndSet};
+use hotring_index::{RcuCounts, Ring, Strategy};
 use std::sync::Arc;
 
 /// A bit of everything.
@@ -25,9 +26,7 @@ pub fn everything() -> Vec<Shape> {
         Shape::new("u64-3-complete", U64, 3, Vote).complete(),
         Shape::new("u64-7-complete", U64, 7, Vote).complete(),
         Shape::new("u64-2-oracle", U64, 2, Vote).oracle(),
-        Shape::new("u64-3-copy", U64, 3, Vote).copies(),
-        Shape::new("u64-4-copy-oracle", U64, 4, Vote).copies().oracle(),
-        Shape::new("u64-7-copy", U64, 7, Vote).copies(),
+        Shape::new("u64-3-oracle", U64, 3, Vote).oracle(),
         Shape::new("bytes-7-vote", Bytes, 7, Vote),
         Shape::new("bytes-1-random", Bytes, 1, Random),
         Shape::new("bytes-1-sampling", Bytes, 1, Sampling),
@@ -96,6 +95,12 @@ pub fn insert_complete() -> Shape {
     }
 }
 
+/// Batches beside inserts that take hints from items of complete lines.
+pub fn batch_complete() -> Shape {
+    let weights = &[(Pick::GetMany, 6), (Pick::Insert, 4), (Pick::Remove, 2)];
+    Shape { keys: (3, 3), ..small("batch-complete", Items::U64, weights).complete_after((4, 5)) }
+}
+
 /// Replacements of items that complete lines hint.
 pub fn replace_complete() -> Shape {
     let weights = &[(Pick::Put, 6), (Pick::Get, 8)];
@@ -151,28 +156,6 @@ pub fn breathe() -> Shape {
         shrinking: 60,
         ..small("breathe", Items::U64, weights)
     }
-}
-
-/// The same with copies in them.
-pub fn breathe_copies() -> Shape {
-    let form = Form::Hints(3);
-    Shape { name: "breathe-copies", form, prefill: 90, ..breathe().copies() }
-}
-
-/// Copies made, read and ended, in slots of so many words for hints and a copy.
-pub fn copies(words: usize) -> Shape {
-    let weights = &[
-        (Pick::Get, 10),
-        (Pick::GetMany, 2),
-        (Pick::Put, 3),
-        (Pick::Add, 2),
-        (Pick::Insert, 2),
-        (Pick::Remove, 2),
-        (Pick::Take, 1),
-    ];
-    let name = if words == 3 { "copies-of-one" } else { "copies-of-two" };
-    let form = Form::Hints(words);
-    Shape { form, actions: (2, 7), prefill: 90, ..small(name, Items::U64, weights).copies() }
 }
 
 /// Lookups and writes while buckets move, and the state changes before and after.
@@ -262,6 +245,7 @@ pub fn all() -> Vec<Scenario> {
     let special = [
         insert_candidate(),
         insert_complete(),
+        batch_complete(),
         replace_complete(),
         lapse(),
         move_and_add(),
@@ -269,9 +253,6 @@ pub fn all() -> Vec<Scenario> {
         breathe(),
         expand(),
         Shape { name: "breathe-complete", ..breathe().complete() },
-        breathe_copies(),
-        copies(3),
-        copies(4),
         slow_stamp(),
         split_complete(),
         displace_complete(),

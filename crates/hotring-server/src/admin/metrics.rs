@@ -1,14 +1,15 @@
 //! `/metrics`: the server's metrics in Prometheus's text format.
 //!
-//! One table holds every metric with its kind, help text and value; the documentation page and the
-//! dashboard check are generated from it. Values must be in base units: seconds, bytes. Counters
-//! run from process start, and CONFIG RESETSTAT never resets them.
+//! One table has every metric with its kind, its meaning and where its value comes from, and says where each group of
+//! counters stands, whose list has their metrics; the page of
+//! documentation and the check of dashboards come from it too. Units are base units: seconds, bytes. What is
+//! counted here is counted since the start of the process: CONFIG RESETSTAT does not touch it.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 
-use hotring_commands::observe::counters::CommandTotals;
+use hotring_commands::observe::by_command::CommandTotals;
+use hotring_commands::observe::counters::{COUNTED, Group, Totals};
 use hotring_commands::observe::histogram::{BOUNDS, Distribution, bound_ns};
-use hotring_commands::observe::totals::Totals;
 use hotring_commands::state::facts::{Facts, cpu_seconds, rss_bytes};
 use hotring_commands::state::snapshots::SnapshotStatus;
 
@@ -68,28 +69,41 @@ pub(super) struct Metric {
     pub name: &'static str,
     pub kind: Kind,
     pub help: &'static str,
-    write: fn(&Figures<'_>, &mut Lines<'_>),
+    write: Write,
 }
 
-const fn counter(
-    name: &'static str,
-    help: &'static str,
-    write: fn(&Figures<'_>, &mut Lines<'_>),
-) -> Metric {
-    Metric { name, kind: Kind::Counter, help, write }
+type WriteFigures = fn(&Figures<'_>, &mut Lines<'_>);
+
+/// Where a metric's lines come from.
+#[derive(Clone, Copy)]
+enum Write {
+    Figures(WriteFigures),
+    /// From the counters with the metric's name.
+    Counters,
 }
 
-const fn gauge(
-    name: &'static str,
-    help: &'static str,
-    write: fn(&Figures<'_>, &mut Lines<'_>),
-) -> Metric {
-    Metric { name, kind: Kind::Gauge, help, write }
+/// A part of the page.
+enum Part {
+    One(Metric),
+    /// All counters of a group.
+    Counters(Group),
 }
 
-pub(super) static METRICS: &[Metric] = &[
+const fn counter(name: &'static str, help: &'static str, write: WriteFigures) -> Part {
+    Part::One(Metric { name, kind: Kind::Counter, help, write: Write::Figures(write) })
+}
+
+const fn gauge(name: &'static str, help: &'static str, write: WriteFigures) -> Part {
+    Part::One(Metric { name, kind: Kind::Gauge, help, write: Write::Figures(write) })
+}
+
+const fn histogram(name: &'static str, help: &'static str, write: WriteFigures) -> Part {
+    Part::One(Metric { name, kind: Kind::Histogram, help, write: Write::Figures(write) })
+}
+
+static PARTS: &[Part] = &[
     gauge("build_info", "1, with the version and the index engine as labels", |f, l| {
-        let engine = f.facts.server.store.engine().name();
+        let engine = f.facts.server.store.engine();
         l.labelled(&[("version", env!("CARGO_PKG_VERSION")), ("engine", engine)], 1);
     }),
     gauge("start_time_seconds", "When the server started, in Unix seconds", |f, l| {
@@ -109,9 +123,7 @@ pub(super) static METRICS: &[Metric] = &[
             l.value(files.count());
         }
     }),
-    counter("requests_total", "Requests of both protocols, including refused ones", |f, l| {
-        l.value(f.totals.commands);
-    }),
+    Part::Counters(Group::Requests),
     counter("commands_total", "Commands that ran", |f, l| {
         f.commands.iter().for_each(|c| l.labelled(&c.labels(), c.totals.calls));
     }),
@@ -123,49 +135,27 @@ pub(super) static METRICS: &[Metric] = &[
         "Commands refused before they ran, as for a wrong number of arguments or a missing permission",
         |f, l| f.commands.iter().for_each(|c| l.labelled(&c.labels(), c.totals.rejected)),
     ),
-    Metric {
-        name: "command_duration_seconds",
-        kind: Kind::Histogram,
-        help: "Time that commands took inside the server. Every call of a potentially slow command is \
-               timed; of fast commands such as GET and SET, and of memcached's, those in one of about 256 \
+    histogram(
+        "command_duration_seconds",
+        "How long commands took inside the server. All calls of commands that can take long are \
+               timed; of GET, SET and their like, and of memcached's, those in one of about 256 \
                reads from a connection",
-        write: |f, l| f.commands.iter().for_each(|c| l.histogram(&c.labels(), &c.totals.times)),
-    },
-    counter("error_replies_total", "Requests that were answered with an error", |f, l| {
-        l.value(f.totals.errors);
-    }),
-    counter("keyspace_hits_total", "Lookups that found their key", |f, l| {
-        l.value(f.totals.keyspace_hits);
-    }),
-    counter("keyspace_misses_total", "Lookups that did not find their key", |f, l| {
-        l.value(f.totals.keyspace_misses);
-    }),
-    counter(
-        "expired_keys_total",
-        "Expired keys removed by the expiry thread, not by a command that met them",
-        |f, l| {
-            l.value(f.totals.expired_keys);
-        },
+        |f, l| f.commands.iter().for_each(|c| l.histogram(&c.labels(), &c.totals.times)),
     ),
-    counter("evicted_keys_total", "Keys evicted to free memory", |f, l| {
-        l.value(f.totals.evicted_keys);
-    }),
-    counter("maxmemory_rejections_total", "Writes refused because maxmemory is reached", |f, l| {
-        l.value(f.totals.rejected_maxmemory);
-    }),
-    gauge("pinned_keys", "Keys that PIN protects from eviction", |f, l| {
+    Part::Counters(Group::Keys),
+    Part::Counters(Group::Refusals),
+    gauge("pinned_keys", "Keys that PIN keeps from being evicted", |f, l| {
         l.value(f.facts.store.pinned.keys);
     }),
     gauge("pinned_bytes", "Memory of pinned keys: their items and names", |f, l| {
         l.value(f.facts.store.pinned.bytes);
     }),
-    Metric {
-        name: "expire_lag_seconds",
-        kind: Kind::Histogram,
-        help: "Delay between a key's expiry time and its removal and expired event",
-        write: |f, l| l.histogram(&[], &f.totals.expire_lag),
-    },
-    gauge("db_keys", "Keys, including expired ones that are not yet removed", |f, l| {
+    histogram(
+        "expire_lag_seconds",
+        "How long after their time these keys were removed, and told of",
+        |f, l| l.histogram(&[], &f.totals.expire_lag),
+    ),
+    gauge("db_keys", "Keys, with those that have expired and were not removed yet", |f, l| {
         l.labelled(&[("db", "0")], f.facts.store.index.items);
     }),
     gauge("db_keys_expiring", "Keys with an expiry time", |f, l| {
@@ -252,50 +242,21 @@ pub(super) static METRICS: &[Metric] = &[
         l.value(f.snapshot().map_or(0, |s| s.changes));
     }),
     gauge("memory_rss_bytes", "Resident memory of the process", |_, l| l.value(rss_bytes())),
-    gauge(
-        "stalled",
-        "1 while a thread stuck in a command keeps memory from being reclaimed",
-        |f, l| {
-            l.value(u8::from(f.facts.stalled.is_some()));
-        },
-    ),
-    counter("stalled_rejections_total", "Writes refused because reclamation is stalled", |f, l| {
-        l.value(f.totals.rejected_stalled);
+    gauge("stalled", "1 while a thread that does not leave its command keeps memory", |f, l| {
+        l.value(u8::from(f.facts.stalled.is_some()));
     }),
-    gauge("connected_clients", "Open connections", |f, l| {
+    Part::Counters(Group::Stalls),
+    gauge("connected_clients", "Connections that are open", |f, l| {
         l.value(f.facts.server.clients_len());
     }),
     gauge("max_clients", "The setting maxclients", |f, l| l.value(f.facts.config.maxclients)),
     gauge("blocked_clients", "Connections waiting for a key", |f, l| {
         l.value(f.facts.store.watches);
     }),
-    counter("connections_received_total", "Connections that were accepted", |f, l| {
-        l.value(f.totals.accepted);
-    }),
-    counter(
-        "connections_rejected_total",
-        "Connections refused because of maxclients, or by protected mode",
-        |f, l| {
-            l.labelled(&[("reason", "maxclients")], f.totals.rejected);
-            l.labelled(&[("reason", "protected-mode")], f.totals.protected);
-        },
-    ),
-    counter("connections_closed_total", "Connections closed because of a limit", |f, l| {
-        l.labelled(&[("limit", "query-buffer")], f.totals.input_limit_closed);
-        l.labelled(&[("limit", "output-buffer")], f.totals.output_limit_closed);
-        l.labelled(&[("limit", "maxmemory-clients")], f.facts.server.accepts.evicted.value());
-    }),
-    counter("net_input_bytes_total", "Bytes received from clients", |f, l| {
-        l.value(f.totals.input_bytes);
-    }),
-    counter("net_output_bytes_total", "Bytes sent to clients", |f, l| {
-        l.value(f.totals.output_bytes);
-    }),
-    counter("net_reads_total", "Read system calls that brought data", |f, l| {
-        l.value(f.totals.reads);
-    }),
-    counter("net_writes_total", "Write system calls", |f, l| l.value(f.totals.writes)),
-    gauge("pubsub_channels", "Channels with subscribers", |f, l| {
+    Part::Counters(Group::Accepts),
+    Part::Counters(Group::Closes),
+    Part::Counters(Group::Network),
+    gauge("pubsub_channels", "Channels that somebody listens to", |f, l| {
         l.value(f.facts.server.pubsub.counts().0);
     }),
     gauge("pubsub_patterns", "Patterns with subscribers", |f, l| {
@@ -314,10 +275,8 @@ pub(super) static METRICS: &[Metric] = &[
     counter("index_head_moves_total", "Times a hint was pointed at a hot item", |f, l| {
         l.value(f.facts.store.index.head_moves);
     }),
-    counter("damaged_reads_total", "Commands that met an item with a wrong checksum", |f, l| {
-        l.value(f.totals.damaged_reads);
-    }),
-    gauge("scrub_progress_ratio", "Progress of the last scrub, from 0 to 1", |f, l| {
+    Part::Counters(Group::Damage),
+    gauge("scrub_progress_ratio", "How far the last check of all items has come", |f, l| {
         l.value(f.facts.server.scrubber.status().progress);
     }),
     gauge("scrub_damaged_items", "Damaged items found by the last scrub", |f, l| {
@@ -325,14 +284,46 @@ pub(super) static METRICS: &[Metric] = &[
     }),
 ];
 
-/// Renders the page.
+/// All metrics in the order of the page.
+fn metrics() -> Vec<Metric> {
+    let mut metrics: Vec<Metric> = Vec::new();
+    for part in PARTS {
+        match part {
+            Part::One(Metric { name, kind, help, write }) => {
+                metrics.push(Metric { name, kind: *kind, help, write: *write });
+            }
+            Part::Counters(group) => {
+                for counted in COUNTED.iter().filter(|counted| counted.group == *group) {
+                    let (name, help) = counted.metric;
+                    if metrics.iter().all(|metric| metric.name != name) {
+                        let (kind, write) = (Kind::Counter, Write::Counters);
+                        metrics.push(Metric { name, kind, help, write });
+                    }
+                }
+            }
+        }
+    }
+    metrics
+}
+
+fn counters(figures: &Figures<'_>, lines: &mut Lines<'_>) {
+    let name = lines.name;
+    for counted in COUNTED.iter().filter(|counted| counted.metric.0 == name) {
+        lines.labelled(counted.labels, (counted.value)(&figures.totals));
+    }
+}
+
+/// The whole page.
 pub(super) fn page(figures: &Figures<'_>) -> String {
     let mut text = String::new();
-    for metric in METRICS {
-        let Metric { name, kind, help, write } = metric;
+    for Metric { name, kind, help, write } in metrics() {
         push(&mut text, format_args!("# HELP hotring_{name} {help}\n"));
         push(&mut text, format_args!("# TYPE hotring_{name} {}\n", kind.name()));
-        write(figures, &mut Lines { text: &mut text, name });
+        let mut lines = Lines { text: &mut text, name };
+        match write {
+            Write::Figures(write) => write(figures, &mut lines),
+            Write::Counters => counters(figures, &mut lines),
+        }
     }
     text
 }
@@ -393,7 +384,7 @@ pub fn markdown() -> String {
         "| name | kind | what it says |\n\
          | --- | --- | --- |\n",
     );
-    for Metric { name, kind, help, .. } in METRICS {
+    for Metric { name, kind, help, .. } in metrics() {
         push(&mut text, format_args!("| `hotring_{name}` | {} | {help} |\n", kind.name()));
     }
     text
@@ -424,12 +415,37 @@ mod tests {
     }
 
     #[test]
+    fn every_counter_is_on_the_page() {
+        let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
+        let mut totals = server.totals_ever();
+        totals.reads = 12_345;
+        totals.protected = 678;
+        let facts = Facts::collect(&server, server.started_at);
+        let page = page(&Figures { facts, totals, commands: Vec::new() });
+        for line in [
+            "hotring_net_reads_total 12345",
+            "hotring_connections_rejected_total{reason=\"maxclients\"} 0",
+            "hotring_connections_rejected_total{reason=\"protected-mode\"} 678",
+            "hotring_connections_closed_total{limit=\"maxmemory-clients\"} 0",
+        ] {
+            assert!(page.lines().any(|other| other == line), "{line}");
+        }
+        for counted in COUNTED {
+            let line = format!("\nhotring_{}", counted.metric.0);
+            let lines = page.matches(&format!("{line} ")).count()
+                + page.matches(&format!("{line}{{")).count();
+            let same = COUNTED.iter().filter(|other| other.metric.0 == counted.metric.0).count();
+            assert_eq!(lines, same, "{line}");
+        }
+    }
+
+    #[test]
     fn names_are_as_prometheus_wants_them() {
         let mut names = HashSet::new();
-        for Metric { name, kind, help, .. } in METRICS {
+        for Metric { name, kind, help, .. } in metrics() {
             assert!(names.insert(name), "{name} twice");
             assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
-            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), kind == Kind::Counter, "{name}");
             assert!(!help.contains(['\n', '\\', '|']), "{name}");
         }
     }

@@ -157,7 +157,7 @@ fn server(f: &Figures<'_>, html: &mut Html) {
         ("process", std::process::id().to_string()),
         ("listening on", addresses.join(", ")),
         ("threads", server.threads.len().to_string()),
-        ("index", server.store.engine().name().to_string()),
+        ("index", server.store.engine().to_string()),
     ]);
 }
 

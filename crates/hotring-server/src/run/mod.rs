@@ -26,6 +26,7 @@ use crate::admin;
 use crate::net::listen::{self, Acceptor, Incoming, UnixPath};
 use crate::net::worker;
 use crate::tasks::background;
+use crate::tasks::bound;
 use crate::tasks::deadline;
 use crate::tasks::expire;
 use crate::tasks::load;
@@ -129,6 +130,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
 /// Runs a server until Ctrl-C, SIGTERM or SHUTDOWN. Starts the server log, writes `notes` to it,
 /// and prints a greeting.
 pub fn run(config: Config, notes: &[String]) -> Result<(), StartError> {
+    let config = Config { owns_process: true, ..config };
     let log_level = logger::start(config.log_level, config.log_format);
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     let log_format = config.log_format;
@@ -282,8 +284,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
         None => random_id()?,
     };
     let options = Options {
-        engine,
-        // A snapshot is in hash order, and loads faster under the same seed.
+        // A snapshot is in the order of the hash, and is read faster by the same one.
         seed: [0, 8].map(|at| u64::from_le_bytes(id[at..at + 8].try_into().expect("eight bytes"))),
         key_len_max: config.key_len_max,
         value_len_max: config.bulk_len_max,
@@ -293,7 +294,8 @@ pub(crate) fn prepare<S: Storage + 'static>(
         cas_base: clock::unix_ms() << CAS_BITS,
         index: IndexConfig { checksum: config.checksum, ..index },
     };
-    let store = Store::new(options).map_err(|e| StartError::new(format!("cannot start: {e}")))?;
+    let store = Store::open_with(options, |config| engine.open(config))
+        .map_err(|e| StartError::new(format!("cannot start: {e}")))?;
     config.limit_memory(&store).map_err(|why| StartError::new(format!("cannot start: {why}")))?;
     store.date_accesses(clock::unix_ms());
     let server = Arc::new(Server::new(Parts {
@@ -406,6 +408,8 @@ fn start_threads(
         expanding.store.maintain(|| expanding.is_stopping());
     })?);
     let watching = server.clone();
+    let bounded = server.clone();
+    threads.push(spawn(bound::THREAD, move || bound::run(&bounded))?);
     threads.push(spawn(watchdog::THREAD, move || watchdog::watch(&watching))?);
     let expiring = server.clone();
     threads.push(spawn(expire::THREAD, move || expire::run(&expiring))?);

@@ -1,5 +1,6 @@
-//! Upkeep that no client waits for: scrubbing, compaction, eviction after a limit was lowered,
-//! closing idle connections, measuring rates, looking for stalled threads.
+//! Work that no client waits for, except expiry ([`crate::tasks::expire`]) and memory ([`crate::tasks::bound`]): the walk of
+//! SCRUB, moving items together so that memory goes back, closing connections that are idle or do not finish a
+//! request, measuring the rate of commands, looking for stalled threads.
 //!
 //! Expiry has its own thread ([`super::expire`]). This runs on the accepting thread, which has
 //! little else to do. Open connections never wait for it; new ones wait for a tick at most:
@@ -9,10 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use hotring_store::{EvictionPolicy, Session};
+use hotring_store::Session;
 
 use hotring_commands::host::clock;
-use hotring_commands::state::notify;
 use hotring_commands::state::scrub::Walk;
 use hotring_commands::state::server::Server;
 use hotring_commands::state::tracking;
@@ -41,15 +41,7 @@ const REQUEST_SECOND_BYTES: usize = 64 << 10;
 /// Ticks in a second: idle connections are closed, and rates measured, once a second.
 const SECOND_TICKS: u64 = 10;
 
-/// Free memory between items that does not count towards `maxmemory`: this fraction of it, and a
-/// chunk.
-const WASTE_SPARED: u64 = 100;
-const CHUNK: u64 = 2 << 20;
-
-/// Most of the rest that counts: this fraction of `maxmemory`.
-const WASTE_COUNTED: u64 = 32;
-
-/// Ticks in which all access times are visited once.
+/// Ticks in which all dates of accesses are looked at once.
 const AGE_ROUND_TICKS: usize = (Session::AGE_ROUND_MS / TICK.as_millis() as u64) as usize;
 
 /// Runs until the server stops.
@@ -66,18 +58,6 @@ pub(crate) async fn run(server: Arc<Server>) {
         ticks += 1;
         let deadline = clock::monotonic() + TICK_MAX;
         server.memcached.flush_if_due(&mut store, &server.pause, clock::unix_ms());
-        let clients_memory = server.clients_memory();
-        let beside = (server.clients_memory_beside() + server.scripts.counts().1) as u64;
-        let figures = server.store.stats();
-        let beside = beside + figures.expiry_bytes + figures.eviction_bytes as u64;
-        let beside = beside + server.durability.log().map_or(0, |log| log.unwritten());
-        let evicts = server.config().eviction.policy != EvictionPolicy::NoEviction;
-        let waste = if evicts { counted_waste(&figures.index) } else { 0 };
-        server.store.set_memory_beside(beside + waste);
-        // Eviction before everything is loaded would be undone by loading.
-        if !server.loading.is_on() {
-            evict(&server, &mut store, deadline);
-        }
         // This thread accepts connections: no walk may wait for a script that holds a key.
         if !store.walk_must_wait() {
             server.big_keys.step(&mut store, clock::unix_ms());
@@ -85,8 +65,8 @@ pub(crate) async fn run(server: Arc<Server>) {
                 && clock::monotonic() < deadline
             {}
         }
-        upkeep.run(&server, &mut store, figures.index.items as usize);
-        close_largest(&server, clients_memory);
+        let items = server.store.stats().index.items as usize;
+        upkeep.run(&server, &mut store, items);
         compact(&mut store, clock::monotonic() + COMPACT_MAX);
         store.collect();
         server.tracking.make_room(STEP_ITEMS);
@@ -178,70 +158,15 @@ impl Upkeep {
     }
 }
 
-/// Bytes that lie free between items and count as used, so that the process keeps to `maxmemory`.
-///
-/// * A little does not count: a small store would be made smaller for it.
-/// * Nor does a lot: evictions only add to it until compaction has run, so they must not go on
-///   because of it.
-/// * Without eviction none counts: space from a removed key must be usable at once.
-fn counted_waste(index: &hotring_store::index::Stats) -> u64 {
-    let max = index.memory_max;
-    if max == u64::MAX {
-        return 0;
-    }
-    let waste = index.held_bytes.saturating_sub(index.bytes);
-    waste.saturating_sub(max / WASTE_SPARED + CHUNK).min(max / WASTE_COUNTED)
-}
-
-/// Evicts until the limit holds, as after it was lowered.
-fn evict(server: &Server, store: &mut Session, deadline: Instant) {
-    let config = server.config();
-    store.note_changes(config.notify.is_on());
-    while store.evict_some() && clock::monotonic() < deadline {}
-    notify::tell_evicted(store, server, &config);
-    store.note_changes(false);
-}
-
-/// Moves items together where much memory is held but little is used.
-fn compact(store: &mut Session, deadline: Instant) {
+/// Moves items together where much memory is held and little of it used.
+pub(crate) fn compact(store: &mut Session, deadline: Instant) {
     while store.compact_step(COMPACT_ITEMS).visited > 0 && clock::monotonic() < deadline {}
 }
 
-/// Closes the connections with the largest buffers until the rest are within the limit.
-fn close_largest(server: &Server, total: usize) {
-    let config = server.config();
-    // Buffers may take half of the memory at most; otherwise nothing could be stored.
-    let limits = [config.client_memory_max, config.memory_max / 2];
-    let max = limits.into_iter().filter(|max| *max > 0).min().unwrap_or(0);
-    if max == 0 || total <= max {
-        return;
-    }
-    let mut clients: Vec<_> =
-        server.clients().into_iter().map(|client| (client.buffers_memory(), client)).collect();
-    clients.sort_by_key(|(memory, _)| std::cmp::Reverse(*memory));
-    // Measured now: no connection may be closed for output that has been sent meanwhile.
-    let mut total: usize = clients.iter().map(|(memory, _)| memory).sum();
-    // ORDERING: Relaxed, a moment earlier or later does not matter.
-    for (memory, client) in clients.into_iter().filter(|(_, c)| !c.no_evict.load(Relaxed)) {
-        if total <= max {
-            return;
-        }
-        tracing::warn!(
-            client = client.id,
-            peer = %client.peer,
-            memory,
-            "client buffers exceed maxmemory-clients: closing the connection with the \
-             largest"
-        );
-        server.accepts.evicted.add(1);
-        client.kill();
-        total -= memory.min(total);
-    }
-}
-
-/// Closes connections that are silent: idle for longer than `timeout`, with a request unfinished
-/// after `request-timeout`, not authenticated in time, or not fetching their replies. A connection
-/// that waits for a key is none of these.
+/// Closes the connections from which nothing has come for longer than `timeout`, those that have begun a
+/// request and not finished it within `request-timeout`, those that should have authenticated, and those that
+/// fetch nothing of much that waits for them. A connection that waits for a key
+/// is neither.
 fn close_silent(server: &Server) {
     let config = server.config();
     let timeout_ms = config.timeout_s.saturating_mul(1000);
@@ -347,22 +272,5 @@ mod tests {
             store.collect();
         }
         assert!(held() < sparse / 2, "{} of {sparse} bytes are held", held());
-    }
-
-    #[test]
-    fn free_memory_between_items_counts_within_bounds() {
-        const MIB: u64 = 1 << 20;
-        let stats = |memory_max, held_bytes, bytes| hotring_store::index::Stats {
-            memory_max,
-            held_bytes,
-            bytes,
-            ..Default::default()
-        };
-        let counted = |max, waste| counted_waste(&stats(max, MIB + waste, MIB));
-        assert_eq!(counted(u64::MAX, 100 * MIB), 0, "without a limit");
-        assert_eq!(counted(200 * MIB, 4 * MIB), 0, "a little");
-        assert_eq!(counted(200 * MIB, 7 * MIB), 3 * MIB);
-        assert_eq!(counted(200 * MIB, 100 * MIB), 200 * MIB / 32, "much");
-        assert_eq!(counted_waste(&stats(MIB, 1, 2)), 0, "figures of different moments");
     }
 }

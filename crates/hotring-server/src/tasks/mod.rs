@@ -1,6 +1,7 @@
 //! Threads whose work no client waits for.
 
 pub(crate) mod background;
+pub(crate) mod bound;
 pub(crate) mod deadline;
 pub(crate) mod expire;
 pub(crate) mod load;

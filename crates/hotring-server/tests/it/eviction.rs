@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hotring_protocol::{Flags, commands};
+use hotring_commands::table::{Flags, commands};
 use hotring_store::EvictionPolicy;
 
 use crate::memcached::{Both, Lines};

@@ -22,7 +22,7 @@ impl Session {
         has_log
     }
 
-    /// The last record of this session's writes since this was asked for: with [`Log::poll_reached`] it tells when they
+    /// The last record of this session's writes since this was asked for: with [`hotring_log::Log::poll_reached`] it tells when they
     /// may be acknowledged.
     #[inline]
     pub fn take_logged(&mut self) -> Option<Lsn> {

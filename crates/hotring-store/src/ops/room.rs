@@ -13,6 +13,9 @@
 //! was lowered, when no single write is to wait for all that is to go. Otherwise it is refused, as it is if nothing
 //! may go.
 //!
+//! Memory that lies free between items may be the reason, too. The index moves items together then, before it says so; a write
+//! evicts twice what sessions write until they look again, and goes on.
+//!
 //! Who holds stripes evicts nothing: a key that is to go may be in another stripe, and who holds several keys is to find
 //! them as they were. Room is made before the hold; within it only that little beyond the limit is let through.
 
@@ -73,9 +76,14 @@ impl Session {
             if bytes as u64 > full.max {
                 return Err(refused);
             }
+            if evicted > 0 && is_waste(full) {
+                return Ok(());
+            }
             let wanted = (live(full) + RESERVE).saturating_sub(full.max);
             if wanted > 0 {
-                let gone = self.evict(wanted.min(bytes as u64 + BATCH), full.max);
+                // What is free between items is not less at once for what goes: it goes on by and by.
+                let most = if is_waste(full) { 2 * RESERVE } else { bytes as u64 + BATCH };
+                let gone = self.evict(wanted.min(most), full.max);
                 evicted += gone.bytes;
                 if gone.chosen == 0 && live(full) > full.max {
                     break;
@@ -127,6 +135,7 @@ impl Session {
             return false;
         }
         match self.index.look_for_room(0) {
+            Err(Refused::Full(full)) if is_waste(&full) => false,
             Err(Refused::Full(full)) if live(&full) > full.max => {
                 self.evict(BATCH, full.max).bytes > 0
             }
@@ -262,10 +271,16 @@ fn live(full: &Full) -> u64 {
     full.used_bytes.saturating_sub(full.limbo_bytes)
 }
 
-/// Whether what is too much only waits for readers, and is little.
+/// Whether all that is too much lies free between items.
+fn is_waste(full: &Full) -> bool {
+    live(full).saturating_sub(full.waste_bytes) <= full.max
+}
+
+/// Whether what is too much only waits for readers, or lies free between items, and is little. Nothing that a session could do
+/// at once makes free memory between items less.
 fn is_little(refused: &Refused) -> bool {
     let Refused::Full(full) = refused else { return false };
-    full.used_bytes <= full.max + full.max / SLACK + CHUNK
+    full.used_bytes.saturating_sub(full.waste_bytes) <= full.max + full.max / SLACK + CHUNK
 }
 
 /// The items as `heat` sees them.

@@ -3,7 +3,8 @@
 
 use std::task::Waker;
 
-use hotring_store::index::{Checksum, Config, Damaged, EngineChoice, Part, Scrub};
+use hotring_engines::EngineChoice;
+use hotring_store::index::{Checksum, Config, Damaged, Part, Scrub};
 use hotring_store::{
     ExpireCondition, Options, Session, SetCondition, SetExpiry, SetOptions, Store, TtlChange,
     Watched,
@@ -13,7 +14,8 @@ const NOW: u64 = 1_000;
 
 fn open(engine: EngineChoice, history: usize) -> Store {
     let index = Config { checksum: Checksum::Verify, ..Config::default() };
-    Store::new(Options { engine, history, index, ..Options::default() }).unwrap()
+    let options = Options { history, index, ..Options::default() };
+    Store::open_with(options, |config| engine.open(config)).unwrap()
 }
 
 /// What holds a value that a bit can be flipped in.

@@ -345,7 +345,12 @@ fn find_violation(setting: Setting) -> Option<(State, Vec<Event>)> {
     // One slot, so that all keys meet in one ring.
     let growth = Some(Growth::Fixed);
     let index = Config { slots_initial: 1, growth, ..Config::default() };
-    let store = Store::with_fault(Options { index, ..Options::default() }, fault).unwrap();
+    let store = Store::with_fault(
+        Options { index, ..Options::default() },
+        hotring_store::index::AnyIndex::hotring,
+        fault,
+    )
+    .unwrap();
     let keys = Keys::find(&store, stripes);
     let ticket = AtomicU64::new(0);
     let start = Start { arrived: AtomicUsize::new(0), round: AtomicU64::new(0), threads };

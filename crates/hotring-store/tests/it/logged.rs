@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotring_engines::EngineChoice;
 use hotring_log::storage::Memory;
 use hotring_log::{
     Effect, Log, Lsn, Options as LogOptions, Recovered, Storage, When, Writer, recover,
 };
-use hotring_store::index::{Config, EngineChoice};
+use hotring_store::index::Config;
 use hotring_store::{ExpireCondition, Fault, Options, Session, SetExpiry, SetOptions, Store};
 
 use super::random::Random;
@@ -30,7 +31,17 @@ pub(super) struct Logged {
 
 impl Logged {
     pub(super) fn new(options: Options, fault: Fault, storage: &Memory) -> Logged {
-        let store = Store::with_fault(options, fault).expect("it fits");
+        Self::on(EngineChoice::HotRing, options, fault, storage)
+    }
+
+    pub(super) fn on(
+        engine: EngineChoice,
+        options: Options,
+        fault: Fault,
+        storage: &Memory,
+    ) -> Logged {
+        let open = |config| engine.open(config);
+        let store = Store::with_fault(options, open, fault).expect("it fits");
         let log = Arc::new(Log::new(0, When::Written, 1 << 20));
         let options = LogOptions { id: ID, segment_len: 64 << 10 };
         let storage: Arc<dyn Storage> = Arc::new(storage.clone());
@@ -114,9 +125,9 @@ fn read(storage: &Memory, mut apply: impl FnMut(Lsn, &[Effect<'_>])) -> Recovere
 }
 
 /// Runs threads; gives what the store has at the end, and what its log says.
-fn race(options: &Options, fault: Fault, seed: u64, count: usize) -> (State, State) {
+fn race(engine: EngineChoice, options: &Options, seed: u64, count: usize) -> (State, State) {
     let storage = Memory::new();
-    let logged = Logged::new(options.clone(), fault, &storage);
+    let logged = Logged::on(engine, options.clone(), Fault::None, &storage);
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let mut session = logged.store.session();
@@ -126,7 +137,7 @@ fn race(options: &Options, fault: Fault, seed: u64, count: usize) -> (State, Sta
         }
     });
     let store = logged.end();
-    let again = Store::new(options.clone()).expect("it fits");
+    let again = Store::open_with(options.clone(), |config| engine.open(config)).expect("it fits");
     let mut session = again.session();
     read(&storage, |_, effects| {
         effects.iter().for_each(|effect| session.replay(effect, NOW).expect("a known form"));
@@ -141,13 +152,12 @@ fn the_log_says_what_racing_writers_did() {
     let engines = ["hotring", "chaining", "mercury", "gcuckoo"];
     for (seed, name) in engines.into_iter().enumerate() {
         let engine: EngineChoice = name.parse().expect("its name");
-        let options = Options { engine, ..Options::default() };
-        let (was, is) = race(&options, Fault::None, seed as u64, 3_000);
+        let (was, is) = race(engine, &Options::default(), seed as u64, 3_000);
         assert_eq!(was, is, "{name}");
         assert!(!was.is_empty());
     }
     let options = Options { history: 2, ..Options::default() };
-    let (was, is) = race(&options, Fault::None, 9, 3_000);
+    let (was, is) = race(EngineChoice::HotRing, &options, 9, 3_000);
     assert_eq!(was, is, "with earlier values");
 }
 

@@ -183,8 +183,8 @@ fn round(seed: u64, met: &Met) {
     let storage = Memory::new();
     let mut random = Random::new(seed);
     let engine = random.pick(&["hotring", "chaining", "mercury", "gcuckoo"]);
-    let options = Options { engine: engine.parse().expect("its name"), ..Options::default() };
-    let logged = Logged::new(options, Fault::None, &storage);
+    let choice = engine.parse().expect("its name");
+    let logged = Logged::on(choice, Options::default(), Fault::None, &storage);
     logged.log.set_when(When::Synced);
     let policies = [EvictionPolicy::AllKeysLru, EvictionPolicy::Heat, EvictionPolicy::VolatileTtl];
     let eviction = EvictionOptions { policy: random.pick(&policies), ..EvictionOptions::default() };

@@ -186,8 +186,8 @@ fn under_load<R>(logged: &Logged, seed: u64, f: impl FnOnce() -> R) -> R {
 fn a_snapshot_under_load_and_the_log_are_the_store() {
     for (seed, engine) in ["hotring", "chaining", "mercury", "gcuckoo"].into_iter().enumerate() {
         let memory = Memory::new();
-        let options = Options { engine: engine.parse().expect("its name"), ..Options::default() };
-        let logged = Logged::new(options, Fault::None, &memory);
+        let choice = engine.parse().expect("its name");
+        let logged = Logged::on(choice, Options::default(), Fault::None, &memory);
         let storage: Arc<dyn Storage> = Arc::new(memory.clone());
         let finished = under_load(&logged, seed as u64, || {
             std::thread::sleep(Duration::from_millis(20));

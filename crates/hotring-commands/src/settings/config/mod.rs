@@ -2,6 +2,7 @@
 
 mod log;
 mod memcached;
+pub mod memory;
 pub(crate) mod notify;
 mod secret;
 mod tls;
@@ -97,6 +98,8 @@ pub struct Config {
     pub unreclaimed_max: usize,
     /// Bytes of data, connections and scripts, above which keys go or what takes more is refused; 0 is no limit.
     pub memory_max: usize,
+    /// The process is this server's alone: what it takes beyond all that is counted counts, too.
+    pub owns_process: bool,
     /// What goes there.
     pub eviction: EvictionOptions,
     /// Somebody has said so. Otherwise nothing goes that is in a log.
@@ -194,6 +197,7 @@ impl Default for Config {
             tracking_memory_max: 128 << 20,
             unreclaimed_max: 1 << 30,
             memory_max: 0,
+            owns_process: false,
             policy_is_chosen: false,
             eviction: EvictionOptions {
                 policy: EvictionPolicy::Heat,
@@ -294,6 +298,7 @@ impl Config {
         }
         store.set_limbo_max(bytes(self.unreclaimed_max));
         store.set_memory_max(bytes(self.memory_max));
+        store.set_memory_spare(memory::spare(self));
         let pinned = if self.memory_max == 0 {
             usize::MAX
         } else {
@@ -301,6 +306,11 @@ impl Config {
         };
         store.set_pinned_max(pinned);
         Ok(())
+    }
+
+    /// Memory that the scripts of a thread may take.
+    pub(crate) fn lua_memory(&self) -> usize {
+        self.lua_memory_max.min(memory::part_of(self.memory_max))
     }
 
     /// The addresses to bind, as text.

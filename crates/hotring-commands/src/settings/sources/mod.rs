@@ -14,12 +14,11 @@ mod tests;
 use std::ffi::OsString;
 use std::path::Path;
 
-use hotring_protocol::quoted;
-
 use super::setting::Change;
 use super::{find, settings};
 use crate::host::start_error::StartError;
 use crate::settings::config::Config;
+use crate::table::quoted;
 
 pub(crate) use file::rewrite as rewrite_file;
 pub use file::toml_value;

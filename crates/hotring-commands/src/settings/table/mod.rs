@@ -8,6 +8,7 @@
 mod data;
 mod diagnosis;
 mod durability;
+mod engines;
 mod fixed;
 mod limits;
 mod memcached;
@@ -27,6 +28,11 @@ pub fn find(name: &str) -> Option<&'static Setting> {
     })
 }
 
+/// Whether only research needs a setting: help and documentation show it last.
+pub fn is_for_research(setting: &Setting) -> bool {
+    engines::ENGINES.iter().any(|other| std::ptr::eq(other, setting))
+}
+
 /// All settings, in the order of the help text.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
     let families = [
@@ -40,6 +46,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
         scripts::SCRIPTS,
         diagnosis::DIAGNOSIS,
         operations::OPERATIONS,
+        engines::ENGINES,
         fixed::FIXED,
     ];
     families.into_iter().flatten()

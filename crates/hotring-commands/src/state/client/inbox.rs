@@ -7,7 +7,7 @@
 //! under the same lock under which others write there: what it is sent is always what it has asked for last, and
 //! behind the reply that ends something nothing of that comes.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 
 use hotring_protocol::{Version, Writer};
@@ -53,10 +53,58 @@ impl Inbox {
     }
 }
 
+/// So many times what is left of what all may have, each may have.
+const SHARE: usize = 2;
+/// What each may have in any case.
+const LEAST: usize = 4 << 10;
+
+/// All inboxes together. The less of what they may take is left, the less one may have: so those that are fetched from have
+/// room left, however many are not.
+#[derive(Debug)]
+pub struct Inboxes {
+    memory: AtomicUsize,
+    memory_max: AtomicUsize,
+}
+
+impl Default for Inboxes {
+    fn default() -> Self {
+        Inboxes { memory: AtomicUsize::new(0), memory_max: AtomicUsize::new(usize::MAX) }
+    }
+}
+
+// ORDERING: Relaxed throughout, a sum that is compared with a limit. An inbox is counted under its lock.
+impl Inboxes {
+    pub(crate) fn set_max(&self, bytes: usize) {
+        self.memory_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that all take.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    /// What one of them may have.
+    fn share(&self) -> usize {
+        let left = self.memory_max.load(Ordering::Relaxed).saturating_sub(self.memory());
+        left.saturating_mul(SHARE).max(LEAST)
+    }
+
+    /// Changes one, and what all take by it.
+    pub(super) fn change<T>(&self, inbox: &mut Inbox, change: impl FnOnce(&mut Inbox) -> T) -> T {
+        let before = inbox.memory();
+        let changed = change(inbox);
+        match inbox.memory() {
+            more if more > before => drop(self.memory.fetch_add(more - before, Ordering::Relaxed)),
+            less => drop(self.memory.fetch_sub(before - less, Ordering::Relaxed)),
+        }
+        changed
+    }
+}
+
 impl ClientShared {
     /// Puts a message that `write` writes into the inbox, unless more than `max` bytes wait to be sent
     /// then, or 0: then the connection is to end.
-    pub(crate) fn deliver(&self, max: usize, write: impl FnOnce(&mut Writer<'_>)) {
+    pub fn deliver(&self, max: usize, write: impl FnOnce(&mut Writer<'_>)) {
         self.put(max, |inbox| write(&mut Writer::new(&mut inbox.messages, inbox.version)));
     }
 
@@ -85,15 +133,16 @@ impl ClientShared {
             return;
         }
         let before = inbox.len();
-        write(&mut inbox);
+        self.inboxes.change(&mut inbox, write);
         if inbox.len() == before {
             return;
         }
         // ORDERING: Relaxed, a limit need not be exact while the other side is sending.
         let waiting = inbox.len() + self.unsent_len.load(Ordering::Relaxed);
-        let signal = if max > 0 && waiting > max { OVERFLOWED } else { MESSAGES };
-        if signal == OVERFLOWED {
-            inbox.clear();
+        let is_over = max > 0 && waiting > max || waiting > self.inboxes.share();
+        let signal = if is_over { OVERFLOWED } else { MESSAGES };
+        if is_over {
+            self.inboxes.change(&mut inbox, Inbox::clear);
         }
         let before = self.signals.fetch_or(signal, Ordering::Relaxed);
         drop(inbox);
@@ -131,8 +180,10 @@ impl ClientShared {
             return false;
         }
         inbox.listens = listens;
-        out.append(&mut inbox.messages);
-        inbox.messages = Vec::new();
+        self.inboxes.change(&mut inbox, |inbox| {
+            out.append(&mut inbox.messages);
+            inbox.messages = Vec::new();
+        });
         true
     }
 
@@ -142,7 +193,7 @@ impl ClientShared {
         }
         // ORDERING: Relaxed, under the lock of the inbox.
         self.signals.fetch_and(!MESSAGES, Ordering::Relaxed);
-        inbox.move_to(out);
+        self.inboxes.change(inbox, |inbox| inbox.move_to(out));
         true
     }
 
@@ -161,6 +212,8 @@ impl ClientShared {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn client() -> ClientShared {
@@ -232,5 +285,28 @@ mod tests {
         assert!(!client.end_messages(false, &mut out));
         assert!(!client.change_version(Version::Resp3, &mut out));
         assert_eq!((fetched(&client).as_str(), out.len()), ("", 0));
+    }
+
+    #[test]
+    fn inboxes_are_limited_together_and_small_ones_stay() {
+        let inboxes = Arc::new(Inboxes::default());
+        inboxes.set_max(1 << 20);
+        let clients: Vec<_> = (0..40).map(|_| client().counted_in(&inboxes)).collect();
+        let overflowed = |c: &ClientShared| c.signals.load(Ordering::Relaxed) & OVERFLOWED != 0;
+        for _ in 0..1000 {
+            clients.iter().for_each(|client| client.deliver(0, |w| w.bulk(&[7; 1000])));
+            assert!(inboxes.memory() <= 1 << 20, "{}", inboxes.memory());
+        }
+        assert!(clients.iter().all(overflowed), "none fetches anything");
+        assert_eq!(inboxes.memory(), 0);
+        let (greedy, modest) = (client().counted_in(&inboxes), client().counted_in(&inboxes));
+        for _ in 0..2000 {
+            greedy.deliver(0, |w| w.bulk(&[7; 1000]));
+            modest.deliver(0, |w| w.bulk(&[7; 1000]));
+            modest.fetch(&mut Vec::new());
+        }
+        assert!(overflowed(&greedy) && !overflowed(&modest));
+        greedy.leave();
+        assert_eq!(inboxes.memory(), 0);
     }
 }

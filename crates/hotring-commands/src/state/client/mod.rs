@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hotring_log::Lsn;
-use hotring_protocol::{ArgsView, CommandId, Flags, Spec, Version};
+use hotring_protocol::{ArgsView, Version};
 use hotring_store::{Stamp, Watch};
 
 use crate::acl::ChannelKind;
@@ -22,7 +22,9 @@ use crate::state::pause::Paused;
 use crate::state::subscriptions::Subscriptions;
 use crate::state::tracking;
 use crate::state::transaction::{Queue, Queued, Transaction};
+use crate::table::{CommandId, Flags, Spec};
 
+pub use inbox::Inboxes;
 pub use shared::{
     BROADCASTS, BROKEN_REDIRECT, ClientShared, KILLED, Labels, MESSAGES, OVERFLOWED, TRACKING,
     USERS_CHANGED, Unblocked,

@@ -7,11 +7,11 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use hotring_protocol::CommandId;
 use hotring_store::Stamp;
 
-use super::inbox::Inbox;
+use super::inbox::{Inbox, Inboxes};
 use crate::state::tracking;
+use crate::table::CommandId;
 
 /// How somebody else has ended a wait (CLIENT UNBLOCK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +108,8 @@ pub struct ClientShared {
     pub(super) signals: AtomicU8,
     pub(super) inbox: Mutex<Inbox>,
     waker: Mutex<Option<Waker>>,
+    /// Where its inbox counts.
+    pub(super) inboxes: Arc<Inboxes>,
 }
 
 /// CLIENT TRACKING ON.
@@ -183,7 +185,13 @@ impl ClientShared {
             signals: AtomicU8::new(0),
             inbox: Mutex::default(),
             waker: Mutex::default(),
+            inboxes: Arc::default(),
         }
+    }
+
+    /// The same, as one of those whose inboxes are limited together.
+    pub(crate) fn counted_in(self, inboxes: &Arc<Inboxes>) -> Self {
+        ClientShared { inboxes: inboxes.clone(), ..self }
     }
 
     /// What the client has told about itself.
@@ -267,7 +275,7 @@ impl ClientShared {
         let mut inbox = self.inbox();
         // ORDERING: Relaxed, here and in `has_left`: who has to know asks under the lock of the inbox.
         self.has_left.store(true, Ordering::Relaxed);
-        inbox.clear();
+        self.inboxes.change(&mut inbox, Inbox::clear);
     }
 
     /// Whether the connection has ended.

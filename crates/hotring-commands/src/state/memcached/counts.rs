@@ -2,62 +2,49 @@
 
 use hotring_protocol::memcached::NAMES as COMMANDS;
 
-use crate::observe::counters::{ByCommand, Counter};
+use crate::observe::by_command::ByCommand;
+use crate::observe::counters::Counter;
 
-/// Names one count. Each is what memcached calls by that name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
-    CmdGet,
-    CmdSet,
-    CmdFlush,
-    CmdTouch,
-    CmdMeta,
-    GetHits,
-    GetMisses,
-    DeleteMisses,
-    DeleteHits,
-    IncrMisses,
-    IncrHits,
-    DecrMisses,
-    DecrHits,
-    CasMisses,
-    CasHits,
-    CasBadval,
-    TouchHits,
-    TouchMisses,
-    StoreTooLarge,
-    AuthCmds,
-    AuthErrors,
-    TotalItems,
+/// Makes [`Count`] and the names from the list.
+macro_rules! counts {
+    ($($id:ident = $name:literal,)*) => {
+        /// Names one count. Each is what memcached calls by that name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Count {
+            $($id,)*
+        }
+
+        /// memcached's names, in the order of [`Count`].
+        pub(crate) const COUNT_NAMES: [&str; LEN] = [$($name,)*];
+
+        const LEN: usize = [$(Count::$id),*].len();
+    };
 }
 
-/// memcached's names, in the order of [`Count`].
-pub(crate) const COUNT_NAMES: [&str; LEN] = [
-    "cmd_get",
-    "cmd_set",
-    "cmd_flush",
-    "cmd_touch",
-    "cmd_meta",
-    "get_hits",
-    "get_misses",
-    "delete_misses",
-    "delete_hits",
-    "incr_misses",
-    "incr_hits",
-    "decr_misses",
-    "decr_hits",
-    "cas_misses",
-    "cas_hits",
-    "cas_badval",
-    "touch_hits",
-    "touch_misses",
-    "store_too_large",
-    "auth_cmds",
-    "auth_errors",
-    "total_items",
-];
-
-const LEN: usize = Count::TotalItems as usize + 1;
+counts! {
+    CmdGet = "cmd_get",
+    CmdSet = "cmd_set",
+    CmdFlush = "cmd_flush",
+    CmdTouch = "cmd_touch",
+    CmdMeta = "cmd_meta",
+    GetHits = "get_hits",
+    GetMisses = "get_misses",
+    DeleteMisses = "delete_misses",
+    DeleteHits = "delete_hits",
+    IncrMisses = "incr_misses",
+    IncrHits = "incr_hits",
+    DecrMisses = "decr_misses",
+    DecrHits = "decr_hits",
+    CasMisses = "cas_misses",
+    CasHits = "cas_hits",
+    CasBadval = "cas_badval",
+    TouchHits = "touch_hits",
+    TouchMisses = "touch_misses",
+    StoreTooLarge = "store_too_large",
+    AuthCmds = "auth_cmds",
+    AuthErrors = "auth_errors",
+    TotalItems = "total_items",
+}
 
 /// The counts of one thread, or what several add up to.
 #[derive(Debug, Default)]

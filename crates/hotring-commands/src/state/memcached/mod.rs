@@ -5,7 +5,7 @@ mod detail;
 mod shared;
 mod users;
 
-pub(crate) use counts::{COUNT_NAMES, Count, Counts, Sums};
+pub(crate) use counts::{COUNT_NAMES, Count, Counts};
 pub(crate) use detail::Done;
 pub(crate) use hotring_protocol::memcached::NAMES;
 pub use shared::Shared;

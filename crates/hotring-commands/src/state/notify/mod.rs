@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use hotring_protocol::{CommandId, Group, Spec};
 use hotring_store::{Change, Changed, Session};
 
 use crate::settings::config::Config;
@@ -14,6 +13,7 @@ use crate::settings::config::notify::{
     EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, NEW, STRING,
 };
 use crate::state::server::Server;
+use crate::table::{CommandId, Group, Spec};
 
 /// Tells what a command has done.
 pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &Config) {

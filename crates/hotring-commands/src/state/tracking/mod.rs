@@ -30,7 +30,7 @@
 //!
 //! # Bounds
 //! `tracking-table-max-keys` bounds the keys, `tracking-table-max-memory` what they take together with the lists of
-//! their readers. Above one of them keys are taken out, each shard in turn: by who has just entered some, as many as
+//! their readers, which is a part of `maxmemory` at most. Above one of them keys are taken out, each shard in turn: by who has just entered some, as many as
 //! these have taken, and by the background task, which reaches a limit that was lowered bit by bit.
 //!
 //! Who tracks no more leaves its entries behind. They mean nobody, as who begins again gets another number. A walk in
@@ -44,12 +44,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use hotring_protocol::{ArgsView, Flags, Group, Spec, Version};
+use hotring_protocol::{ArgsView, Version};
 use hotring_store::Observer;
 
-use crate::settings::config::Config;
+use crate::settings::config::{Config, memory};
 use crate::state::client::{Client, ClientShared};
 use crate::state::server::Server;
+use crate::table::{Flags, Group, Spec};
 use prefixes::Prefixes;
 use table::{ENTRY_LEN, Place, Size, Table};
 
@@ -143,7 +144,7 @@ pub struct Walk {
 }
 
 /// Figures for INFO.
-pub(crate) struct Counts {
+pub struct Counts {
     pub clients: usize,
     pub prefixes: usize,
     pub table: Size,
@@ -166,7 +167,12 @@ impl Tracking {
 
     /// Takes the limits from the settings.
     pub(crate) fn set_limits(&self, config: &Config) {
-        self.table.set_limits(config.tracking_keys_max, config.tracking_memory_max);
+        let memory_max = match (config.tracking_memory_max, memory::part_of(config.memory_max)) {
+            (0, usize::MAX) => 0,
+            (0, part) => part,
+            (max, part) => max.min(part),
+        };
+        self.table.set_limits(config.tracking_keys_max, memory_max);
         // ORDERING: Relaxed, here and for all counts: limits and figures that nothing else is read through.
         self.inbox_max.store(config.subscriber_output_max, Ordering::Relaxed);
     }
@@ -176,7 +182,7 @@ impl Tracking {
         !self.registry().trackers.is_empty()
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         Counts {
             clients: self.registry().trackers.len(),
             prefixes: self.prefixes.load(Ordering::Relaxed),

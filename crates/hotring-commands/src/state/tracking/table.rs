@@ -55,7 +55,7 @@ struct Shard {
 
 /// How much there is.
 #[derive(Default)]
-pub(crate) struct Size {
+pub struct Size {
     pub keys: usize,
     pub pairs: usize,
     pub memory: usize,

@@ -19,15 +19,46 @@ use std::ptr::NonNull;
 
 /// Up to so many bytes there is nothing to gain.
 const WASTE_MIN: usize = CHUNK_LEN;
-/// Memory that is held may be more than what is out by one part in so many.
-const WASTE_PARTS: usize = 8;
-/// When it is more, it is brought down to one part in so many, and what gains less is not begun.
-const GOAL_PARTS: usize = 16;
-/// So many bytes may be moved for one that is gained: what is in closed chunks is moved, and what is free in them is of
-/// no use meanwhile.
-const PRICE: usize = 4;
-/// Chunks of which more than this is out are left alone.
-const DENSE: usize = CHUNK_LEN / 8 * 7;
+
+/// How much is to be gained, and at what price.
+struct Aim {
+    /// Memory that is held may be more than what is out by one part in so many.
+    waste_parts: usize,
+    /// When it is more, it is brought down to one part in so many, and what gains less is not begun.
+    goal_parts: usize,
+    /// So many bytes may be moved for one that is gained: what is in closed chunks is moved, and what is free in them is
+    /// of no use meanwhile.
+    price: usize,
+    /// Chunks of which more than this is out are left alone.
+    dense: usize,
+    /// In one round at most one part in so many of what is held is moved, and about so many chunks are taken for it: until
+    /// its end it takes memory twice.
+    moved_parts: usize,
+    taken_max: usize,
+}
+
+const USUAL: Aim = Aim {
+    waste_parts: 8,
+    goal_parts: 16,
+    price: 4,
+    dense: CHUNK_LEN / 8 * 7,
+    moved_parts: 1,
+    taken_max: usize::MAX,
+};
+
+/// Where memory is tight.
+const TIGHT: Aim = Aim {
+    waste_parts: 32,
+    goal_parts: 64,
+    price: 32,
+    dense: CHUNK_LEN / 32 * 31,
+    moved_parts: 4,
+    taken_max: 1,
+};
+
+fn aim(is_tight: bool) -> &'static Aim {
+    if is_tight { &TIGHT } else { &USUAL }
+}
 
 /// A look at all chunks, and then a choice, some chunks at a time.
 #[derive(Default)]
@@ -103,16 +134,19 @@ impl Choice {
     }
 
     /// Reckons with `count` chunks more, until so many bytes are gained. True: that was all.
-    fn reckon(&mut self, count: usize, goal: usize) -> bool {
+    fn reckon(&mut self, count: usize, goal: usize, moved_max: usize, aim: &Aim) -> bool {
         for &chunk in self.chunks.iter().skip(self.reckoned).take(count) {
-            if self.gained * CHUNK_LEN >= goal || chunk.out > DENSE {
+            let is_enough = self.gained * CHUNK_LEN >= goal
+                || self.moved >= moved_max
+                || self.room.taken() > aim.taken_max;
+            if is_enough || chunk.out > aim.dense {
                 return true;
             }
             self.room.empty(chunk);
             self.reckoned += 1;
             self.moved += chunk.out;
             let gained = self.reckoned.saturating_sub(self.room.taken());
-            let worth = (gained * CHUNK_LEN * PRICE).saturating_sub(self.moved);
+            let worth = (gained * CHUNK_LEN * aim.price).saturating_sub(self.moved);
             if worth > self.worth {
                 (self.len, self.gained, self.worth) = (self.reckoned, gained, worth);
             }
@@ -123,10 +157,10 @@ impl Choice {
 
 impl Arena {
     /// Bytes that are held and not out, if they may be worth moving items; `items` is what these take.
-    pub(crate) fn waste(&self, items: usize) -> Option<usize> {
+    pub(crate) fn waste(&self, items: usize, is_tight: bool) -> Option<usize> {
         let out = self.classed(items);
         let waste = self.pool.held_bytes().saturating_sub(out);
-        (waste > WASTE_MIN && waste > out / WASTE_PARTS).then_some(waste)
+        (waste > WASTE_MIN && waste > out / aim(is_tight).waste_parts).then_some(waste)
     }
 
     /// Of what items take, what is not pages of their own.
@@ -135,10 +169,19 @@ impl Arena {
     }
 
     /// Looks at `count` chunks more. True: that was all.
-    pub(crate) fn survey(&self, survey: &mut Survey, count: usize, items: usize) -> bool {
+    pub(crate) fn survey(
+        &self,
+        survey: &mut Survey,
+        count: usize,
+        items: usize,
+        is_tight: bool,
+    ) -> bool {
         if let Some(choice) = &mut survey.choice {
-            let waste = self.waste(items).unwrap_or(0);
-            return choice.reckon(count, waste.saturating_sub(self.classed(items) / GOAL_PARTS));
+            let aim = aim(is_tight);
+            let waste = self.waste(items, is_tight).unwrap_or(0);
+            let goal = waste.saturating_sub(self.classed(items) / aim.goal_parts);
+            let moved_max = (self.pool.held_bytes() / aim.moved_parts).max(CHUNK_LEN);
+            return choice.reckon(count, goal, moved_max, aim);
         }
         let from = survey.next;
         survey.next += count;
@@ -150,14 +193,15 @@ impl Arena {
 
     /// Closes the chunks that were chosen. Returns what is held, less than which it is to be once they are empty;
     /// `None`: there is nothing to gain.
-    pub(crate) fn close(&self, survey: Survey, items: usize) -> Option<usize> {
+    pub(crate) fn close(&self, survey: Survey, items: usize, is_tight: bool) -> Option<usize> {
+        let goal_parts = aim(is_tight).goal_parts;
         let held = self.pool.held_bytes();
         let Choice { chunks, len, gained, .. } = survey.choice.unwrap_or_default();
-        if gained > 0 && gained * CHUNK_LEN >= held / GOAL_PARTS {
-            let len = if gained > chunks.len() / 2 { chunks.len() } else { len };
+        if gained > 0 && gained * CHUNK_LEN >= held / goal_parts {
+            let len = if !is_tight && gained > chunks.len() / 2 { chunks.len() } else { len };
             chunks[..len].iter().for_each(|&chunk| self.pool.close(chunk));
         } else if survey.found.closing == 0 {
-            if self.classed(items) < CHUNK_LEN * GOAL_PARTS {
+            if self.classed(items) < CHUNK_LEN * goal_parts {
                 self.pool.trim();
             }
             return None;

@@ -8,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::index::EngineChoice;
 use crate::{
     CounterExpiry, CounterOptions, Decimal, ExpireCondition, MSetCondition, Note, NotedAction,
     Options, SetExpiry, SetOptions, Store, TtlChange,
 };
+use hotring_engines::EngineChoice;
 
 const NOW: u64 = 1_700_000_000_000;
 const DUE: u64 = NOW + 5_000_000;
@@ -288,7 +288,7 @@ fn a_key_that_gets_later_times_again_and_again_has_one_entry() {
 #[test]
 fn replacing_the_wheels_loses_no_item() {
     for engine in EngineChoice::ALL {
-        let store = Store::new(Options { engine: *engine, ..Options::default() }).unwrap();
+        let store = Store::open_with(Options::default(), |config| engine.open(config)).unwrap();
         let mut s = store.session();
         let at = |i: u32| NOW + 1 + u64::from(i % 700) * 10;
         for i in 0..3_000u32 {
@@ -386,7 +386,7 @@ fn who_is_told_of_what_has_expired_keeps_nobody_from_the_key() {
 #[test]
 fn a_key_that_persists_does_not_count_as_one_that_expires() {
     for engine in EngineChoice::ALL {
-        let store = Store::new(Options { engine: *engine, ..Options::default() }).unwrap();
+        let store = Store::open_with(Options::default(), |config| engine.open(config)).unwrap();
         let mut s = store.session();
         let bytes = SetOptions { expiry: SetExpiry::At(DUE), ..SetOptions::default() };
         s.set(b"bytes", b"longer than a word is", bytes, NOW).unwrap();

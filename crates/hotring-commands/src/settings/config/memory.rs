@@ -1,0 +1,37 @@
+//! How `maxmemory` is divided between the parts of a server.
+
+use hotring_store::EvictionPolicy;
+
+use super::Config;
+
+/// Most of it that does at once: one part in so many. So much, and a chunk, the process may be above the limit.
+pub const WASTE_COUNTED: u64 = 32;
+/// Under policies that evict it is more for moments: one part in so many.
+const SPARE_PARTS: u64 = 16;
+
+/// Below this limit what lies free between items is not looked at so closely: classes of items have begun a piece of memory
+/// each, which would be most of it.
+pub const SMALL: u64 = 24 << 20;
+const SMALL_SPARE: u64 = 8 << 20;
+
+/// Bytes that may be held beyond `maxmemory` because they lie free between items.
+pub(crate) fn spare(config: &Config) -> u64 {
+    let max = config.memory_max as u64;
+    match config.eviction.policy {
+        _ if max == 0 => u64::MAX,
+        _ if max < SMALL => SMALL_SPARE,
+        // Beyond it a chunk may be begun.
+        EvictionPolicy::NoEviction => max / WASTE_COUNTED / 2,
+        _ => max / SPARE_PARTS,
+    }
+}
+
+/// What the scripts of all threads, and the table of CLIENT TRACKING, may each take of `maxmemory`.
+pub(crate) fn part_of(memory_max: usize) -> usize {
+    if memory_max == 0 { usize::MAX } else { (memory_max / 8).max(1 << 20) }
+}
+
+/// What the messages may that wait to be fetched: they come quickly, and in many pieces.
+pub(crate) fn messages_of(memory_max: usize) -> usize {
+    part_of(memory_max) / 2
+}

@@ -1,0 +1,120 @@
+//! What the list of commands is written with: the macro that makes a table of it, and names for what
+//! many commands have in common.
+
+use super::{Access, Flags, KeyRange};
+
+/// Makes the ids and the two tables from the list. Leaves the handlers out.
+macro_rules! specs {
+    (
+        commands {
+            $($id:ident = $name:literal $arity:literal $group:ident
+                => $handler_mod:ident::$handler:ident $(. $set:ident ( $($value:expr),* ))*;)*
+        }
+        subcommands {
+            $($sub:ident of $parent:ident = $sub_name:literal $sub_arity:literal $sub_group:ident
+                => $sub_mod:ident::$sub_handler:ident $(. $sub_set:ident ( $($sub_value:expr),* ))*;)*
+        }
+    ) => {
+        /// Every command and subcommand.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum CommandId {
+            $(#[doc = concat!("`", $name, "`")] $id,)*
+            $(#[doc = concat!("`", $sub_name, "`")] $sub,)*
+        }
+
+        /// The commands, in the order of their ids.
+        pub(super) static COMMANDS: [Spec; [$(CommandId::$id),*].len()] = [
+            $(Spec::new(CommandId::$id, $name, $arity, Group::$group)$(.$set($($value),*))*,)*
+        ];
+
+        pub(super) static SUBCOMMANDS: [Spec; [$(CommandId::$sub),*].len()] = [
+            $(Spec::new(CommandId::$sub, $sub_name, $sub_arity, Group::$sub_group)
+                .child_of(CommandId::$parent)$(.$sub_set($($sub_value),*))*,)*
+        ];
+
+        /// One bit for each command that has subcommands.
+        pub(super) const PARENTS: u128 = 0 $(| 1 << CommandId::$parent as u32)*;
+    };
+}
+pub(super) use specs;
+
+pub(super) const FAST: Flags = Flags::FAST;
+pub(super) const READ: Flags = Flags::READONLY;
+pub(super) const READ_FAST: Flags = READ.with(FAST);
+pub(super) const WRITE: Flags = Flags::WRITE;
+pub(super) const WRITE_FAST: Flags = WRITE.with(FAST);
+/// Writes that may need more memory than there is.
+pub(super) const GROW: Flags = WRITE.with(Flags::DENYOOM);
+pub(super) const GROW_FAST: Flags = GROW.with(FAST);
+/// Served at any time.
+pub(super) const ALWAYS: Flags = Flags::LOADING.with(Flags::STALE);
+pub(super) const ALWAYS_FAST: Flags = ALWAYS.with(FAST);
+/// Served at any time, but not to scripts.
+pub(super) const DIRECT: Flags = ALWAYS.with(Flags::NOSCRIPT);
+/// Served to clients that have yet to authenticate. From then on a connection may do more or less.
+pub(super) const GREETING: Flags =
+    DIRECT.with(FAST).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY).with(Flags::ENDS_BATCH);
+/// For administrators, also by scripts.
+pub(super) const WATCHING: Flags = ALWAYS.with(Flags::ADMIN);
+pub(super) const ADMIN: Flags = DIRECT.with(Flags::ADMIN);
+pub(super) const SAVING: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
+/// Changes what connections may do.
+pub(super) const USERS: Flags = ADMIN.with(Flags::ENDS_BATCH);
+/// What a transaction is made with.
+pub(super) const FRAME: Flags = DIRECT.with(FAST).with(Flags::ALLOW_BUSY);
+/// Sends messages, or asks for them.
+pub(super) const MESSAGES: Flags = ALWAYS.with(Flags::PUBSUB);
+/// Asks for messages. From then on a connection may do less.
+pub(super) const SUBSCRIBING: Flags = MESSAGES.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
+/// May keep its connection waiting.
+pub(super) const BLOCKING: Flags = Flags::BLOCKING.with(Flags::NOSCRIPT).with(Flags::ENDS_BATCH);
+/// Runs a script.
+pub(super) const SCRIPT: Flags = Flags::NOSCRIPT
+    .with(Flags::STALE)
+    .with(Flags::SKIP_MONITOR)
+    .with(Flags::NO_MANDATORY_KEYS)
+    .with(Flags::MOVABLE_KEYS);
+pub(super) const SCRIPT_READ: Flags = SCRIPT.with(READ);
+
+/// The argument behind the name is the one key.
+pub(super) const fn one(access: Access) -> [KeyRange; 1] {
+    [KeyRange { first: 1, last: 1, step: 1, access }]
+}
+/// The argument behind the subcommand's name is the one key.
+pub(super) const fn second(access: Access) -> [KeyRange; 1] {
+    [KeyRange { first: 2, last: 2, step: 1, access }]
+}
+/// Every `step`th argument is a key.
+pub(super) const fn every(step: u8, access: Access) -> [KeyRange; 1] {
+    [KeyRange { first: 1, last: -1, step, access }]
+}
+/// As many keys as the second argument says, behind it.
+pub(super) const fn counted(access: Access) -> [KeyRange; 1] {
+    [KeyRange { first: 3, last: KeyRange::COUNTED, step: 1, access }]
+}
+/// Two keys, each used in its own way.
+pub(super) const fn pair(from: Access, to: Access) -> [KeyRange; 2] {
+    [
+        KeyRange { first: 1, last: 1, step: 1, access: from },
+        KeyRange { first: 2, last: 2, step: 1, access: to },
+    ]
+}
+
+pub(super) const ALL_NODES: &str = "request_policy:all_nodes";
+pub(super) const ALL_SHARDS: &str = "request_policy:all_shards";
+pub(super) const MULTI_SHARD: &str = "request_policy:multi_shard";
+pub(super) const SPECIAL_REQUEST: &str = "request_policy:special";
+pub(super) const SPECIAL_RESPONSE: &str = "response_policy:special";
+pub(super) const ALL_SUCCEEDED: &str = "response_policy:all_succeeded";
+pub(super) const SUM: &str = "response_policy:agg_sum";
+pub(super) const MINIMUM: &str = "response_policy:agg_min";
+pub(super) const VARIES: &str = "nondeterministic_output";
+pub(super) const ORDER_VARIES: &str = "nondeterministic_output_order";
+pub(super) const EACH_KEY: &str = "O(n) in the number of keys";
+pub(super) const EACH_CHANNEL: &str = "O(n) in the number of names";
+pub(super) const EACH_BYTE: &str = "O(n) in the length of the value";
+pub(super) const EACH_FIELD: &str = "O(n) in the length of the hash";
+pub(super) const BY_SCRIPT: &str = "what the script costs";
+/// In place of a version of Redis, for commands that Redis does not have.
+pub(super) const OURS: &str = "hotring";
+pub(super) const WHOLE_STORE: &str = "O(n) in the number of keys in the store";

@@ -1,0 +1,184 @@
+//! Which arguments of a request are keys.
+
+use super::Spec;
+use hotring_protocol::ArgsView;
+use hotring_protocol::parse_i64;
+
+/// A run of arguments that are keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// Index of the first key; the command's name has index 0.
+    pub first: u8,
+    /// Index of the last key; -1 is the last argument, [`KeyRange::COUNTED`] as many as the argument
+    /// before the first says.
+    pub last: i8,
+    /// From one key to the next.
+    pub step: u8,
+    /// What happens to the keys.
+    pub access: Access,
+}
+
+/// What a command does with its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads the values.
+    Read,
+    /// Looks at the keys, not at the values.
+    Look,
+    /// Reads and changes the values.
+    Modify,
+    /// As `Modify`, or only one of both, depending on the options.
+    Vary,
+    /// Reads and removes.
+    Take,
+    /// Removes a part of the value without reading it.
+    Reduce,
+    /// Replaces, whatever the value was.
+    Overwrite,
+    /// Creates, and leaves what is there.
+    Create,
+    /// Adds to the value without reading it.
+    Extend,
+    /// Changes a part or a property without reading.
+    Adjust,
+    /// Removes, whatever the value was.
+    Remove,
+    /// Removes, with some options only if the value is a certain one.
+    RemoveIf,
+    /// Whatever a script does with it.
+    Script,
+}
+
+impl Access {
+    /// Redis's names for it, as the flags of a key specification.
+    pub fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Read => &["RO", "access"],
+            Self::Look => &["RO"],
+            Self::Modify | Self::Script => &["RW", "access", "update"],
+            Self::Vary => &["RW", "access", "update", "variable_flags"],
+            Self::Take => &["RW", "access", "delete"],
+            Self::Reduce => &["RW", "delete"],
+            Self::Overwrite => &["OW", "update"],
+            Self::Create => &["OW", "insert"],
+            Self::Extend => &["RW", "insert"],
+            Self::Adjust => &["RW", "update"],
+            Self::Remove => &["RM", "delete"],
+            Self::RemoveIf => &["RW", "delete", "variable_flags"],
+        }
+    }
+
+    /// Does it tell something of the values?
+    pub fn reads(self) -> bool {
+        self.names().contains(&"access")
+    }
+
+    /// Does it change the values, or remove them?
+    pub fn writes(self) -> bool {
+        ["update", "insert", "delete"].iter().any(|what| self.names().contains(what))
+    }
+
+    /// What it comes to in this request, where that depends on the options.
+    fn in_request(self, request: ArgsView<'_>) -> Self {
+        match self {
+            Self::Vary if !request.tail(3).iter().any(is_question) => Self::Overwrite,
+            Self::Vary => Self::Modify,
+            // With more than the key it answers whether the value is the given one.
+            Self::RemoveIf if request.len() > 2 => Self::Take,
+            Self::RemoveIf => Self::Remove,
+            other => other,
+        }
+    }
+}
+
+/// Is it an option of SET that makes it tell of the value that was there?
+fn is_question(option: &[u8]) -> bool {
+    let questions = [&b"get"[..], b"ifeq", b"ifne", b"ifdeq", b"ifdne"];
+    questions.iter().any(|question| option.eq_ignore_ascii_case(question))
+}
+
+impl KeyRange {
+    /// In place of the last key: the argument before the first key is the number of keys.
+    pub const COUNTED: i8 = i8::MIN;
+
+    /// Index of the last key of a request; it may be behind the request's end.
+    #[inline]
+    fn last_idx(self, request: ArgsView<'_>) -> usize {
+        match usize::try_from(self.last) {
+            Ok(last) => last,
+            Err(_) => self.moving_last_idx(request),
+        }
+    }
+
+    /// Where that depends on the request: kept out of what is inlined for all commands.
+    #[cold]
+    fn moving_last_idx(self, request: ArgsView<'_>) -> usize {
+        if self.last != Self::COUNTED {
+            return request.len().saturating_sub(usize::from(self.last.unsigned_abs()));
+        }
+        let first = usize::from(self.first);
+        let count = request.get(first - 1).and_then(parse_i64).unwrap_or(0);
+        let count = usize::try_from(count).unwrap_or(0).min(request.len());
+        // No keys end before the first.
+        (first + count * usize::from(self.step)).saturating_sub(usize::from(self.step))
+    }
+}
+
+impl Spec {
+    /// First, last and step over all keys, as `COMMAND` gives them; zeros without keys,
+    /// or where the request says how many there are.
+    pub fn key_positions(&self) -> (i64, i64, i64) {
+        match (self.keys.first(), self.keys.last()) {
+            (Some(first), _) if first.last == KeyRange::COUNTED => (0, 0, 0),
+            (Some(first), Some(last)) => (first.first.into(), last.last.into(), first.step.into()),
+            _ => (0, 0, 0),
+        }
+    }
+
+    /// The keys of a request of this command, in order; used to prefetch them.
+    #[inline]
+    pub fn keys_of<'a>(&self, request: ArgsView<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        Keys { request, ranges: self.keys, at: 0, end: 0, step: 0 }
+    }
+}
+
+impl Spec {
+    /// Where the keys of a request are among its arguments, and what happens to each.
+    pub fn uses_of(&self, request: ArgsView<'_>) -> impl Iterator<Item = (usize, Access)> {
+        self.keys.iter().flat_map(move |range| {
+            let end = (range.last_idx(request) + 1).min(request.len());
+            let places = (usize::from(range.first)..end).step_by(usize::from(range.step));
+            places.map(move |place| (place, range.access.in_request(request)))
+        })
+    }
+}
+
+/// The keys of one request. Written out, because every request of a batch passes here: adapters of
+/// iterators take twice as many instructions.
+struct Keys<'a> {
+    request: ArgsView<'a>,
+    /// What is behind the present range.
+    ranges: &'static [KeyRange],
+    /// The next key, if it is before the end of the present range.
+    at: usize,
+    end: usize,
+    step: usize,
+}
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        while self.at >= self.end {
+            let (range, rest) = self.ranges.split_first()?;
+            self.ranges = rest;
+            self.at = usize::from(range.first);
+            self.end = (range.last_idx(self.request) + 1).min(self.request.len());
+            self.step = usize::from(range.step);
+        }
+        let key = self.request.at(self.at);
+        self.at += self.step;
+        Some(key)
+    }
+}

@@ -1,0 +1,186 @@
+//! From a request's first words to the command.
+
+use std::fmt;
+
+use super::{CommandId, Spec, is_redis_command, list, subcommands};
+use hotring_protocol::{ArgsView, Called};
+
+/// Places of the hash table; over three times the number of commands.
+const PLACES: usize = 512;
+/// A place that no command took.
+const FREE: u8 = u8::MAX;
+const _: () = assert!(list::COMMANDS.len() < PLACES / 3);
+
+/// Length of the longest command name.
+const NAME_LEN_MAX: usize = {
+    let (mut i, mut max) = (0, 0);
+    while i < list::COMMANDS.len() {
+        if list::COMMANDS[i].name.len() > max {
+            max = list::COMMANDS[i].name.len();
+        }
+        i += 1;
+    }
+    max
+};
+
+/// Commands about a cluster. They are not in the table, and a Redis without one has only this answer to them.
+const OF_CLUSTERS: &[&str] = &["cluster", "asking", "readonly", "readwrite"];
+
+/// Is it a command whose first argument names a subcommand?
+#[inline]
+pub(super) fn has_subcommands(id: CommandId) -> bool {
+    list::PARENTS >> id as u32 & 1 == 1
+}
+
+/// Index into the table of commands by hash, filled at compile time.
+static PLACE: [u8; PLACES] = places();
+
+const fn places() -> [u8; PLACES] {
+    let mut places = [FREE; PLACES];
+    let mut i = 0;
+    while i < list::COMMANDS.len() {
+        let mut place = hash(list::COMMANDS[i].name.as_bytes());
+        while places[place] != FREE {
+            place = (place + 1) % PLACES;
+        }
+        places[place] = i as u8;
+        i += 1;
+    }
+    places
+}
+
+/// A hash that letters' case doesn't change. No user's data is kept by it.
+const fn hash(name: &[u8]) -> usize {
+    let mut hash = name.len() as u32;
+    let mut i = 0;
+    while i < name.len() {
+        hash = (hash ^ (name[i] | 0x20) as u32).wrapping_mul(0x0100_0193);
+        i += 1;
+    }
+    (hash ^ hash >> 15) as usize % PLACES
+}
+
+/// Finds a command by its name in any case. Subcommands are found by [`resolve`].
+#[inline]
+pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
+    // Longer than any command: not worth hashing, however long it is.
+    if name.len() > NAME_LEN_MAX {
+        return None;
+    }
+    let mut place = hash(name);
+    loop {
+        let spec = list::COMMANDS.get(usize::from(PLACE[place]))?;
+        if spec.name.as_bytes().eq_ignore_ascii_case(name) {
+            return Some(spec);
+        }
+        place = (place + 1) % PLACES;
+    }
+}
+
+/// Finds a command by its name, or a subcommand by its full one, such as `client|id`, in any case.
+pub fn lookup_full(name: &[u8]) -> Option<&'static Spec> {
+    match name.iter().position(|byte| *byte == b'|') {
+        None => lookup(name),
+        Some(bar) => subcommands(lookup(&name[..bar])?.id)
+            .find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name)),
+    }
+}
+
+/// Finds the command or subcommand that a request calls, and checks the number of its
+/// arguments.
+#[inline]
+pub fn resolve(request: ArgsView<'_>) -> Result<&'static Spec, CommandError<'_>> {
+    let spec = request.get(0).and_then(lookup).ok_or_else(|| unknown(request))?;
+    let spec = if has_subcommands(spec.id) { subcommand(spec, request)? } else { spec };
+    if spec.takes(request.len()) { Ok(spec) } else { Err(CommandError::WrongArity(spec)) }
+}
+
+/// What to say to a request whose command is not in the table.
+#[cold]
+fn unknown(request: ArgsView<'_>) -> CommandError<'_> {
+    let is_of_clusters =
+        |name: &[u8]| OF_CLUSTERS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
+    match request.get(0) {
+        Some(name) if is_of_clusters(name) => CommandError::Cluster(request),
+        _ => CommandError::Unknown(request),
+    }
+}
+
+/// [`resolve`] for [`Starts`](hotring_protocol::Starts).
+pub fn called(request: ArgsView<'_>) -> Option<Called<&'static Spec>> {
+    let spec = resolve(request).ok()?;
+    let by_name_alone = spec.parent.is_none() && !has_subcommands(spec.id);
+    Some(Called { command: spec, by_name_alone })
+}
+
+fn subcommand<'a>(
+    spec: &'static Spec,
+    request: ArgsView<'a>,
+) -> Result<&'static Spec, CommandError<'a>> {
+    let Some(name) = request.get(1) else { return Ok(spec) };
+    subcommands(spec.id)
+        .find(|sub| sub.own_name().as_bytes().eq_ignore_ascii_case(name))
+        .ok_or(CommandError::UnknownSubcommand(spec, name))
+}
+
+/// A request that calls no command, or calls it with a wrong number of arguments. Its
+/// text is Redis's reply, code included.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum CommandError<'a> {
+    /// No command has this name.
+    Unknown(ArgsView<'a>),
+    /// The command has no subcommand of this name.
+    UnknownSubcommand(&'static Spec, &'a [u8]),
+    /// Too many or too few arguments.
+    WrongArity(&'static Spec),
+    /// It is about a cluster.
+    Cluster(ArgsView<'a>),
+}
+
+/// How much of a client's own words an error repeats.
+const QUOTED_MAX: usize = 128;
+
+impl fmt::Display for CommandError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(request) => {
+                let name = request.get(0).unwrap_or_default();
+                write!(f, "ERR unknown command '{}', with args beginning with: ", quoted(name))?;
+                let mut room = QUOTED_MAX;
+                for arg in request.tail(1).iter() {
+                    if room == 0 {
+                        break;
+                    }
+                    let shown = &arg[..arg.len().min(room)];
+                    write!(f, "'{}' ", quoted(shown))?;
+                    room = room.saturating_sub(shown.len() + 3);
+                }
+                Ok(())
+            }
+            Self::UnknownSubcommand(spec, name) => write!(
+                f,
+                "ERR unknown subcommand '{}'. Try {} HELP.",
+                quoted(name),
+                spec.name.to_ascii_uppercase()
+            ),
+            Self::Cluster(request) => match (request.at(0).len(), request.get(1)) {
+                (7, None) => write!(f, "ERR wrong number of arguments for 'cluster' command"),
+                (7, Some(name)) if !is_redis_command(&[b"cluster|", name].concat()) => {
+                    write!(f, "ERR unknown subcommand '{}'. Try CLUSTER HELP.", quoted(name))
+                }
+                _ => write!(f, "ERR This instance has cluster support disabled"),
+            },
+            Self::WrongArity(spec) => {
+                write!(f, "ERR wrong number of arguments for '{}' command", spec.name)
+            }
+        }
+    }
+}
+
+impl std::error::Error for CommandError<'_> {}
+
+/// A client's own words as an error repeats them: no more than 128 bytes.
+pub fn quoted(text: &[u8]) -> impl fmt::Display {
+    String::from_utf8_lossy(&text[..text.len().min(QUOTED_MAX)])
+}

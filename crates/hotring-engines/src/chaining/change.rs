@@ -1,0 +1,132 @@
+//! The steps that change a chain: link a new item, replace one, mark one dead. One CAS each.
+
+use crate::chaining::Chaining;
+use crate::chaining::search::Place;
+use crate::chaining::word::{SEALED, address, with_address};
+use hotring_index::sync::Ordering;
+use hotring_index::toolkit::Pinned;
+use hotring_index::toolkit::{Found, Hit};
+use hotring_index::toolkit::{Item, Kind};
+use hotring_index::word::{MADE_WITH, MARK, Next, REPL};
+use hotring_index::{lost, wrong};
+
+impl Chaining {
+    /// Links a private item at the head of the home where `found` did not find its key.
+    pub(crate) fn link_item<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        found: &Found<Place<'s>>,
+        item: Item,
+    ) -> bool {
+        let home = found.place.home;
+        let word = p.engine.table.word(home.index);
+        let head =
+            if wrong!(p, ChainBlindInsert) { p.engine.table.head(home.index) } else { home.head };
+        Self::point(item, head.first());
+        let after = with_address(head.0, item.address());
+        // ORDERING: Release publishes the item's fields to Acquire walks. Acquire because the word
+        // may have returned to an older value: the unlinking it went through must happen before us.
+        let order = if wrong!(p, RelaxedPublish) { Ordering::Relaxed } else { Ordering::AcqRel };
+        // ORDERING: as above.
+        if lost!(LinkLost, word.compare_exchange(head.0, after, order, Ordering::Relaxed)) {
+            return false;
+        }
+        p.count_in(item);
+        Self::consider_growth(p);
+        true
+    }
+
+    /// Gives a private item its successor.
+    pub(crate) fn point(item: Item, successor: u64) {
+        // ORDERING: Relaxed, private until a CAS publishes it.
+        let made = item.next().load(Ordering::Relaxed) & MADE_WITH;
+        // ORDERING: as above.
+        item.next().store(made | successor, Ordering::Relaxed);
+    }
+
+    /// Replaces the live item `old` by the private `copy`: old out and new in by one CAS.
+    pub(crate) fn replace_item<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        hash: u64,
+        old: Hit,
+        copy: Item,
+        found: Option<&Found<Place<'s>>>,
+    ) -> bool {
+        Self::point(copy, address(old.word.0));
+        let dead = with_address(old.word.0 | MARK | REPL, copy.address());
+        // ORDERING: AcqRel: publishes the copy; our reads of the old item come before its death.
+        let order = if wrong!(p, RelaxedPublish) { Ordering::Relaxed } else { Ordering::AcqRel };
+        let next = old.item.next();
+        // ORDERING: as above.
+        if lost!(ReplaceLost, next.compare_exchange(old.word.0, dead, order, Ordering::Relaxed)) {
+            return false;
+        }
+        p.count_replaced(old.item, copy);
+        match found {
+            Some(found) => Self::unlink_one(p, &found.place, old.item, copy.address()),
+            None => {
+                let home = Self::home(p, hash);
+                Self::tidy(p, home.index);
+            }
+        }
+        true
+    }
+
+    /// Marks the live item that `found` ended at. False: its word has changed.
+    pub(crate) fn kill_found<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        found: &Found<Place<'s>>,
+    ) -> bool {
+        let Some(hit) = found.hit else { return false };
+        let (next, word) = (hit.item.next(), hit.word.0);
+        // ORDERING: AcqRel: our reads of the item come before its death.
+        let cas = || next.compare_exchange(word, word | MARK, Ordering::AcqRel, Ordering::Relaxed);
+        if lost!(KillLost, cas()) {
+            return false;
+        }
+        p.count_out(hit.item);
+        Self::unlink_one(p, &found.place, hit.item, address(word));
+        true
+    }
+
+    /// Takes the dead item behind a place out of the chain, or lets a new walk do it.
+    fn unlink_one<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        place: &Place<'s>,
+        dead: Item,
+        successor: u64,
+    ) {
+        let after = with_address(place.pred_word, successor);
+        let (pred, word) = (place.pred, place.pred_word);
+        // ORDERING: AcqRel, as in `pass`.
+        let cas = || pred.compare_exchange(word, after, Ordering::AcqRel, Ordering::Relaxed);
+        if lost!(UnlinkLeft, cas()) {
+            // In the bucket where it died: its key may have another home by now.
+            Self::tidy(p, place.home.index);
+        } else {
+            p.retire(dead);
+        }
+    }
+
+    /// Marks an item dead wherever it is; the unlinking is left to a walk. False: it is dead, or
+    /// about to leave; as REPL says, its key lives on then.
+    pub(crate) fn kill_item<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
+        let next = hit.item.next();
+        let mut word = hit.word;
+        while !word.is(MARK | SEALED) {
+            // ORDERING: AcqRel, as in `kill`; Acquire on failure, the word is used again.
+            match next.compare_exchange_weak(
+                word.0,
+                word.0 | MARK,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => {
+                    p.count_out(hit.item);
+                    return true;
+                }
+                Err(now) => word = Next(now),
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,197 @@
+//! Many lookups in flight, so that the memory they wait for is fetched side by side.
+//!
+//! A *conveyor* of fixed distance: while key i asks for its bucket, key i - d reads its bucket and
+//! asks for the first item, and key i - 2d looks at that item. Keys whose item comes later in the
+//! chain are collected, and go on in turns, one item each.
+
+use crate::chaining::Chaining;
+use crate::chaining::search::Home;
+use crate::chaining::word::Head;
+use hotring_index::toolkit::Kind;
+use hotring_index::toolkit::Pinned;
+use hotring_index::toolkit::{Hit, KeyGoal};
+use hotring_index::toolkit::{prefetch, prefetch_item};
+
+/// The most lookups that can be in flight.
+const FLIGHTS_MAX: usize = 64;
+
+/// A lookup on its way through a chain.
+#[derive(Clone, Copy)]
+struct Walk {
+    /// Which key of the batch.
+    key: usize,
+    home: Home,
+    /// The next item, which has been asked for; 0 at the end of the chain.
+    at: u64,
+    visits: u32,
+}
+
+const IDLE: Walk =
+    Walk { key: 0, home: Home { index: 0, head: Head::new(0, 0) }, at: 0, visits: 0 };
+
+/// Those that go on in turns.
+struct Walks {
+    walks: [Walk; FLIGHTS_MAX],
+    n: usize,
+}
+
+impl Walks {
+    fn new() -> Self {
+        Self { walks: [IDLE; FLIGHTS_MAX], n: 0 }
+    }
+
+    /// True when there is no room for another one.
+    fn push(&mut self, walk: Walk) -> bool {
+        self.walks[self.n] = walk;
+        self.n += 1;
+        self.n == FLIGHTS_MAX
+    }
+}
+
+/// What a step of a walk came to.
+type Landed = Option<Option<Hit>>;
+
+impl Chaining {
+    /// Looks up `n` keys and hands each result to `land` as it is there, in any order.
+    pub(crate) fn read_many<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        mut land: impl FnMut(usize, Option<Hit>),
+    ) where
+        K::Key: 'k,
+    {
+        let distance = p.shared.config.pipeline_depth / 2;
+        let mut belt = [IDLE; FLIGHTS_MAX];
+        let mut walks = Walks::new();
+        for i in 0..n + 2 * distance {
+            if i < n {
+                Self::ask(p, goal(&p.shared.kind, i).hash);
+            }
+            if i >= distance && i - distance < n {
+                let key = i - distance;
+                belt[key % FLIGHTS_MAX] = Self::take_off(p, key, goal(&p.shared.kind, key).hash);
+            }
+            if i >= 2 * distance {
+                let mut walk = belt[(i - 2 * distance) % FLIGHTS_MAX];
+                match Self::step_walk(p, goal(&p.shared.kind, walk.key), &mut walk) {
+                    Some(hit) => {
+                        Self::access(p, walk.visits);
+                        land(walk.key, hit);
+                    }
+                    None if walks.push(walk) => Self::go_on(p, &mut walks, &goal, &mut land),
+                    None => {}
+                }
+            }
+        }
+        Self::go_on(p, &mut walks, &goal, &mut land);
+    }
+
+    /// Brings into the cache what operations on up to 64 keys will touch.
+    pub(crate) fn prefetch_all<'k, K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+    ) where
+        K::Key: 'k,
+    {
+        debug_assert!(n <= FLIGHTS_MAX);
+        for i in 0..n {
+            Self::ask(p, goal(&p.shared.kind, i).hash);
+        }
+        let mut walks = Walks::new();
+        for i in 0..n {
+            walks.push(Self::take_off(p, i, goal(&p.shared.kind, i).hash));
+        }
+        while walks.n > 0 {
+            Self::round(p, &mut walks, &goal, |_, _| {});
+        }
+    }
+
+    /// Asks for the word of a hash's bucket.
+    #[inline(always)]
+    fn ask<K: Kind>(p: &Pinned<'_, K, Self>, hash: u64) {
+        let index = hash & p.engine.table.mask();
+        prefetch(std::ptr::from_ref(p.engine.table.word(index)).cast());
+    }
+
+    /// Reads the bucket, and asks for its first item.
+    #[inline(always)]
+    fn take_off<K: Kind>(p: &Pinned<'_, K, Self>, key: usize, hash: u64) -> Walk {
+        let home = Self::home(p, hash);
+        let at = home.head.first();
+        prefetch_item::<K>(at);
+        Walk { key, home, at, visits: 0 }
+    }
+
+    /// Looks at one item, and asks for the next; the hit or miss, if that was the last one.
+    #[inline(always)]
+    fn step_walk<K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        goal: KeyGoal<'_, K>,
+        walk: &mut Walk,
+    ) -> Landed {
+        if walk.at != 0 {
+            walk.visits += 1;
+            let (hit, next) = Self::look_at(p, goal, walk.at);
+            if hit.is_some() {
+                return Some(hit);
+            }
+            walk.at = next;
+        }
+        if walk.at == 0 {
+            walk.home = match Self::moved_on(p, walk.home, goal.hash) {
+                Some(home) => home,
+                None => return Some(None),
+            };
+            walk.at = walk.home.head.first();
+        }
+        prefetch_item::<K>(walk.at);
+        None
+    }
+
+    #[inline(never)]
+    fn go_on<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        walks: &mut Walks,
+        goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        land: &mut impl FnMut(usize, Option<Hit>),
+    ) where
+        K::Key: 'k,
+    {
+        while walks.n > 0 {
+            let mut visits = [0u32; FLIGHTS_MAX];
+            let mut landed = 0;
+            Self::round(p, walks, goal, |walk, hit| {
+                visits[landed] = walk.visits;
+                landed += 1;
+                land(walk.key, hit);
+            });
+            visits[..landed].iter().for_each(|&visits| Self::access(p, visits));
+        }
+    }
+
+    /// One step of each.
+    #[inline(always)]
+    fn round<'k, K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        walks: &mut Walks,
+        goal: &impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        mut land: impl FnMut(&Walk, Option<Hit>),
+    ) where
+        K::Key: 'k,
+    {
+        let mut left = 0;
+        for i in 0..walks.n {
+            let mut walk = walks.walks[i];
+            match Self::step_walk(p, goal(&p.shared.kind, walk.key), &mut walk) {
+                Some(hit) => land(&walk, hit),
+                None => {
+                    walks.walks[left] = walk;
+                    left += 1;
+                }
+            }
+        }
+        walks.n = left;
+    }
+}

@@ -1,0 +1,92 @@
+//! An engine that is chosen when the program runs.
+
+use crate::{Chaining, GCuckoo, Locking, Mercury, OsMutex, TestAndSet};
+use hotring_index::{AnyIndex, Bytes, Config, ConfigError, Engine, Index, Maintain, Ring};
+use std::sync::Arc;
+
+/// Defines the choice from one list of engines.
+macro_rules! engines {
+    ($($(#[$doc:meta])* $name:ident, $text:literal => $open:expr;)+) => {
+        /// Which engine an index has.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+        #[non_exhaustive]
+        pub enum EngineChoice {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl EngineChoice {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// What it is called where one has to tell them all apart.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)+
+                }
+            }
+
+            /// An empty index with this engine.
+            ///
+            /// # Errors
+            /// Settings that do not go together, or with this engine; or no address space for the
+            /// table.
+            pub fn open(self, config: Config) -> Result<AnyIndex, ConfigError> {
+                match self {
+                    $(Self::$name => $open($text, config),)+
+                }
+            }
+        }
+
+        impl std::str::FromStr for EngineChoice {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($text => Ok(Self::$name),)+
+                    _ => Err(format!("an engine is one of {}", [$($text),+].join(", "))),
+                }
+            }
+        }
+    };
+}
+
+engines! {
+    /// HotRing with lines of 7 hints.
+    #[default]
+    HotRing, "hotring" => |_, config| AnyIndex::hotring(config);
+    /// HotRing with one movable head, as in the paper; what the strategies Random and Sampling need.
+    HotRingOneHead, "hotring-one-head" => erased::<Ring<1>>;
+    /// Mercury with test-and-set locks.
+    Mercury, "mercury" => mercury::<TestAndSet>;
+    /// Mercury with mutexes of the operating system.
+    MercuryMutex, "mercury-mutex" => mercury::<OsMutex>;
+    /// Lock-free chains, the baseline of HotRing's paper.
+    Chaining, "chaining" => erased::<Chaining>;
+    /// G-Cuckoo with four slots a bucket.
+    GCuckoo, "gcuckoo" => erased::<GCuckoo<4>>;
+    /// G-Cuckoo with one slot a bucket, as in the paper.
+    GCuckooOneSlot, "gcuckoo-one-slot" => erased::<GCuckoo<1>>;
+}
+
+fn erased<E: Engine>(name: &'static str, config: Config) -> Result<AnyIndex, ConfigError> {
+    Ok(AnyIndex::erased(name, Index::<Bytes, E>::new(config)?))
+}
+
+fn mercury<L: Locking>(name: &'static str, config: Config) -> Result<AnyIndex, ConfigError> {
+    let index = Index::<Bytes, Mercury<L>>::new(config)?;
+    let expander = Arc::new(Expanding(index.clone()));
+    Ok(AnyIndex::erased(name, index).with_maintenance(expander))
+}
+
+/// A Mercury whose buckets a thread moves, if [`Expander::Thread`](crate::Expander) says so.
+struct Expanding<L: Locking>(Index<Bytes, Mercury<L>>);
+
+impl<L: Locking> Maintain for Expanding<L> {
+    fn run(&self, stop: &dyn Fn() -> bool) {
+        Mercury::maintain(&self.0, stop);
+    }
+
+    fn wake(&self) {
+        Mercury::wake(&self.0);
+    }
+}

@@ -1,0 +1,76 @@
+//! A look at a table at rest, for the suites of the model checkers.
+
+use super::GCuckoo;
+use super::lock::{FROZEN, LOCKED};
+use super::page::{Page, View};
+use super::place::{Entry, tag_of};
+use hotring_index::checks::Checked;
+use hotring_index::sync::Ordering;
+use hotring_index::toolkit::Index;
+use hotring_index::toolkit::Kind;
+use hotring_index::toolkit::Session;
+use hotring_index::word::{MARK, Next};
+use std::collections::HashSet;
+
+impl<const S: usize> Checked for GCuckoo<S> {
+    /// Pages, tags, buckets, stashes and graphs agree, no lock is held, and every item that is not
+    /// retired is in the table, once.
+    fn check_at_rest<K: Kind>(session: &mut Session<K, Self>, index: &Index<K, Self>) {
+        let pinned = session.pin_to_look();
+        let mut held = HashSet::new();
+        pinned.engine.directory.for_each(|page| {
+            check_page(page, &pinned.shared.kind, &mut held);
+        });
+        let alive: HashSet<u64> = index.alive().collect();
+        assert_eq!(alive, held, "an item is in the table or retired");
+    }
+}
+
+fn check_page<K: Kind, const S: usize>(page: &Page<S>, kind: &K, held: &mut HashSet<u64>) {
+    for group in 0..page.groups.len() {
+        assert_eq!(page.groups.look(group) & (LOCKED | FROZEN), 0, "a lock is held");
+    }
+    let view = View { page, kind, since: 0 };
+    let (mut in_tables, mut in_stash) = (0, 0);
+    let mut check = |word: Entry, bucket: Option<u32>| {
+        let item = view.item(word);
+        let hash = kind.item_hash(item);
+        assert!(item.ghost().is_alive(), "a retired item is in the table");
+        // ORDERING: Acquire, as for readers.
+        assert!(!Next(item.next().load(Ordering::Acquire)).is(MARK), "a dead item is, too");
+        assert!(held.insert(item.address()), "an item is in two places");
+        assert_eq!(hash & ((1 << page.depth) - 1), page.prefix, "an item is in another's page");
+        assert_eq!(word.tag(), tag_of(hash, page.depth), "a tag is not the item's");
+        let at = page.places(hash);
+        assert!(bucket.is_none_or(|b| b == at.one || b == at.two), "a bucket is not the item's");
+    };
+    for slot in 0..page.slots() as u32 {
+        let word = page.load(slot);
+        if !word.is_vacant() {
+            check(word, Some(slot / S as u32));
+            in_tables += 1;
+        }
+    }
+    for index in 0..page.shelf().len() {
+        let word = page.load_stash(index);
+        if !word.is_vacant() {
+            check(word, None);
+            in_stash += 1;
+        }
+    }
+    assert_eq!(page.stashed(), in_stash, "a stash is not counted right");
+    let mut state = page.state.lock();
+    if S == 1 {
+        assert_eq!(state.items, in_tables, "items are not counted right");
+    }
+    let lone = (0..page.slots() as u32).map(|slot| page.load(slot)).filter(|w| !w.is_vacant());
+    let edges: Vec<_> = lone.map(|word| view.places(word)).collect();
+    if let Some(graph) = &mut state.graph {
+        let full: Vec<bool> = (0..2 * page.buckets).map(|b| graph.is_full(b)).collect();
+        graph.rebuild(edges.into_iter());
+        for (bucket, full) in full.into_iter().enumerate() {
+            let truth = graph.is_full(bucket as u32);
+            assert!(!full || truth, "the graph takes a part for maximal that has a vacancy");
+        }
+    }
+}

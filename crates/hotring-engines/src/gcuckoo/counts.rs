@@ -1,0 +1,136 @@
+//! What a session counts of this engine, and the sums over all sessions.
+
+use hotring_index::sync::{Arc, Mutex};
+use hotring_index::toolkit::{Counter, EngineStats};
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counts of one session: written by it alone, read by anybody.
+        #[derive(Default)]
+        #[repr(align(128))]
+        pub(crate) struct Counts {
+            $($(#[$doc])* pub(crate) $name: Counter,)*
+            /// The longest path of kicks.
+            pub(crate) path_max: Counter,
+        }
+
+        /// What G-Cuckoo counts, over all sessions since the index was made.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct GCuckooStats {
+            $($(#[$doc])* pub $name: u64,)*
+            /// The longest path of kicks.
+            pub path_max: u64,
+            /// Kicks for insertions that then had no place. Always 0: whether there is one is known
+            /// before the first kick.
+            pub kicks_wasted: u64,
+            /// Items in stashes now.
+            pub stash: u64,
+            /// Pages now.
+            pub pages: u64,
+            /// Whether this processor has hardware transactions.
+            pub htm_supported: bool,
+            /// Whether they are used.
+            pub htm_enabled: bool,
+        }
+
+        impl GCuckooStats {
+            fn add(&mut self, counts: &Counts) {
+                $(self.$name = self.$name.wrapping_add(counts.$name.load() as u64);)*
+                self.path_max = self.path_max.max(counts.path_max.load() as u64);
+                // A session that counts meanwhile may seem to have used more than it made.
+                self.kicks_wasted = self.kicks.saturating_sub(self.kicks_used);
+            }
+
+            /// Those of an index with G-Cuckoo, from what it reports.
+            pub fn of(stats: &EngineStats) -> Option<Self> {
+                Some(Self {
+                    $($name: stats.get(stringify!($name))?,)*
+                    path_max: stats.get("path_max")?,
+                    kicks_wasted: stats.get("kicks_wasted")?,
+                    stash: stats.get("stash")?,
+                    pages: stats.get("pages")?,
+                    htm_supported: stats.get("htm_supported")? != 0,
+                    htm_enabled: stats.get("htm_enabled")? != 0,
+                })
+            }
+
+            /// All of it by name, for reports.
+            pub(crate) fn fields(&self) -> Vec<(&'static str, u64)> {
+                let mut fields = vec![$((stringify!($name), self.$name),)*];
+                fields.extend([
+                    ("path_max", self.path_max),
+                    ("kicks_wasted", self.kicks_wasted),
+                    ("stash", self.stash),
+                    ("pages", self.pages),
+                    ("htm_supported", u64::from(self.htm_supported)),
+                    ("htm_enabled", u64::from(self.htm_enabled)),
+                ]);
+                fields
+            }
+        }
+    };
+}
+
+counts! {
+    /// Items that insertions moved.
+    kicks,
+    /// Of these, for insertions that succeeded.
+    kicks_used,
+    /// Items that went into a stash.
+    stashed,
+    /// Items that came back from a stash into the tables.
+    unstashed,
+    /// Insertions of which was known beforehand that there is no room: case C3. With one slot a
+    /// bucket.
+    predetermined,
+    /// Of these, where the graph said maybe, after removals, and a walk that moves nothing told.
+    maybes,
+    /// Pages that were split.
+    splits,
+    /// Times that a reader looked again, as something had moved.
+    retries,
+    /// Readers that took the locks, as something moved again and again.
+    impatient,
+    /// Transactions that committed.
+    htm_commits,
+    /// Transactions that aborted.
+    htm_aborts,
+    /// Operations that took the lock in the end.
+    htm_fallbacks,
+    /// Lookups that asked the cache of recent items.
+    cache_lookups,
+    /// Of these, those that it answered.
+    cache_hits,
+}
+
+#[derive(Default)]
+struct Totals {
+    ended: GCuckooStats,
+    live: Vec<Arc<Counts>>,
+}
+
+/// The counts of all sessions, those that have ended included.
+#[derive(Default)]
+pub(crate) struct Ledger(Mutex<Totals>);
+
+impl Ledger {
+    pub(crate) fn open(&self) -> Arc<Counts> {
+        let counts = Arc::new(Counts::default());
+        self.0.lock().expect("nothing panics here").live.push(counts.clone());
+        counts
+    }
+
+    pub(crate) fn close(&self, counts: &Arc<Counts>) {
+        let mut totals = self.0.lock().expect("nothing panics here");
+        totals.ended.add(counts);
+        totals.live.retain(|other| !Arc::ptr_eq(other, counts));
+    }
+
+    pub(crate) fn sum(&self) -> GCuckooStats {
+        let totals = self.0.lock().expect("nothing panics here");
+        let mut sum = totals.ended;
+        totals.live.iter().for_each(|counts| sum.add(counts));
+        sum
+    }
+}

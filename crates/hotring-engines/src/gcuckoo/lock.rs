@@ -1,0 +1,151 @@
+//! Locks: a word for each group of buckets, which is also their version, and one lock a page.
+//!
+//! ```text
+//! group   63 ............. 2   1        0
+//!         version              FROZEN   LOCKED
+//! ```
+//!
+//! * LOCKED: somebody changes buckets of the group.
+//! * FROZEN: nobody ever will again, as the page is being split; it may still be read. Nobody
+//!   changes any other group of the page then, either.
+//! * The version is one higher after each change, if readers look at versions
+//!   ([`Atomicity::Optimistic`]). In the other modes a release puts back what was there before,
+//!   without which hardware elides nothing.
+//!
+//! A session takes the page's lock, if it needs it, before those of groups, and these in the order
+//! of their numbers, so that no two wait for each other.
+
+use super::htm;
+use crate::settings::Atomicity;
+use hotring_index::sync::spin::SpinWait;
+use hotring_index::sync::{AtomicU64, Ordering};
+
+pub(crate) const LOCKED: u64 = 1;
+pub(crate) const FROZEN: u64 = 1 << 1;
+const VERSION_ONE: u64 = 1 << 2;
+
+/// The page is being replaced: look for it in the directory again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frozen;
+
+/// The words of a page's groups.
+pub(crate) struct Groups(Box<[AtomicU64]>);
+
+impl Groups {
+    pub(crate) fn new(n: u32) -> Self {
+        Self((0..n).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// A group's word, before or after what it protects is read.
+    #[inline(always)]
+    pub(crate) fn look(&self, group: u32) -> u64 {
+        // ORDERING: Acquire pairs with the Release of `release`: what is read after it is at least
+        // as new. As the second look it comes after the Acquire loads of the slots, and a slot that
+        // was changed meanwhile was so after LOCKED was set.
+        self.0[group as usize].load(Ordering::Acquire)
+    }
+
+    /// The words of some groups, put together.
+    pub(crate) fn look_at(&self, groups: &[u32]) -> u64 {
+        groups.iter().fold(0, |all, &group| all | self.look(group))
+    }
+
+    /// Takes some groups, in ascending order. Takes none if one is frozen.
+    pub(crate) fn take(&self, groups: &[u32], mode: Atomicity) -> Result<(), Frozen> {
+        debug_assert!(groups.is_sorted_by(|a, b| a < b), "or two sessions wait for each other");
+        for (i, &group) in groups.iter().enumerate() {
+            if self.take_one(group, mode).is_err() {
+                self.release(&groups[..i], mode, false);
+                return Err(Frozen);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_one(&self, group: u32, mode: Atomicity) -> Result<(), Frozen> {
+        let word = &self.0[group as usize];
+        let mut wait = SpinWait::default();
+        loop {
+            // ORDERING: Acquire pairs with the Release of who froze it; else the compare-exchange
+            // validates it.
+            let now = word.load(Ordering::Acquire);
+            if now & FROZEN != 0 {
+                return Err(Frozen);
+            }
+            if now & LOCKED == 0 {
+                let taken = if mode == Atomicity::Hle {
+                    htm::acquire_elided(word, now, now | LOCKED)
+                } else {
+                    // ORDERING: Acquire pairs with the Release of `release`.
+                    word.compare_exchange(now, now | LOCKED, Ordering::Acquire, Ordering::Relaxed)
+                        .is_ok()
+                };
+                if taken {
+                    return Ok(());
+                }
+            }
+            wait.wait();
+        }
+    }
+
+    /// Gives groups back; `changed`: something in them may be different now.
+    pub(crate) fn release(&self, groups: &[u32], mode: Atomicity, changed: bool) {
+        let bump = if changed && mode == Atomicity::Optimistic { VERSION_ONE } else { 0 };
+        for &group in groups.iter().rev() {
+            let word = &self.0[group as usize];
+            // ORDERING: Relaxed, a word that is LOCKED is its holder's.
+            let free = word.load(Ordering::Relaxed) & !LOCKED;
+            if mode == Atomicity::Hle {
+                htm::release_elided(word, free + bump);
+            } else {
+                // ORDERING: Release: what was changed is seen by who takes or reads it next.
+                word.store(free + bump, Ordering::Release);
+            }
+        }
+    }
+
+    /// Lets nobody change anything in any group any more, once who is about to is done. All groups
+    /// are taken before the first one is frozen: who finds one frozen knows that the whole page is
+    /// at rest, which a scan relies on.
+    pub(crate) fn freeze(&self) {
+        for group in 0..self.len() {
+            // The page's lock is held, so nobody else freezes it.
+            self.take_one(group, Atomicity::Lock).expect("it is frozen once");
+        }
+        for word in &self.0 {
+            // ORDERING: Relaxed, a word that is LOCKED is its holder's.
+            let now = word.load(Ordering::Relaxed);
+            // ORDERING: Release, as in `release`; what was changed in the other groups, which were
+            // taken before, is seen, too.
+            word.store((now | FROZEN) & !LOCKED, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_group_is_frozen_while_another_one_is_still_being_changed() {
+        let groups = Groups::new(3);
+        groups.take(&[2], Atomicity::Lock).expect("nothing is frozen");
+        let too_early = std::thread::scope(|scope| {
+            scope.spawn(|| groups.freeze());
+            while groups.look(1) == 0 {
+                std::thread::yield_now();
+            }
+            // The other thread has come to the group that we hold, or is about to, and goes no
+            // further.
+            let frozen = groups.look_at(&[0, 1, 2]) & FROZEN;
+            groups.release(&[2], Atomicity::Lock, false);
+            frozen
+        });
+        assert_eq!(too_early, 0, "a scan that meets one takes the whole page to be at rest");
+        assert!((0..3).all(|group| groups.look(group) == FROZEN), "no lock is left");
+    }
+}

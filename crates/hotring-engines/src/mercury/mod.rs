@@ -1,0 +1,221 @@
+//! Mercury: chains, a lock in each bucket's own cache line, and a table that doubles one bucket at
+//! a time (Gandhi et al., SYSTOR'13).
+//!
+//! ```text
+//!  current, N buckets                          next, 2 N buckets
+//! +-----------------------+                   +-----------------------+
+//! | 0: HASMOVED           |                   | 0: -> a               |
+//! | 1: HASMOVED           |  moved = 2        | 1: -> b -> d          |
+//! | 2: LOCK -> e -> f     |  <- the expander  | 2:                    |  not reached yet (M3)
+//! | 3: -> g               |                   | ...                   |
+//! +-----------------------+                   | N: -> c    N+1: -> h  |
+//!                                             +-----------------------+
+//! ```
+//!
+//! A bucket is one word: the address of its first item, LOCK and HASMOVED ([`locking`]). So what an
+//! operation has to fetch to find its item is also all that it needs to lock, and to see that the
+//! bucket has moved. Readers lock, too. What they find stays readable after that, by their pin.
+//!
+//! As soon as there are more items than buckets the table doubles: a new one is made, the buckets
+//! are split into it one by one, each under its own lock alone, and the old one is given back. The
+//! beginning and the end are *changes of state*. A session takes its own *thread lock* before it
+//! looks at tables and gives it back before the operation returns; who changes the state takes all
+//! of them ([`workers`]). Nobody else ever does, so the lock's line stays with its session.
+//!
+//! # Invariants
+//!
+//! * M1 `current` and `next` change only while every thread lock is taken.
+//! * M2 A hash belongs to one chain: that of its bucket in `current`, or, once this has HASMOVED,
+//!   of its bucket in `next`. HASMOVED is set under the bucket's lock and stays.
+//! * M3 A session comes to a bucket of `next` only after it has seen that the bucket of `current`
+//!   which it is split from has moved. Only that one's items go there, so the expander fills both
+//!   halves before anybody else can know of them, and one lock is enough.
+//! * M4 All buckets of `current` below `moved` have moved, and whoever has read `moved` sees it so.
+//! * M5 A chain, and the `next` words of its items, are read and written under the bucket's lock. An
+//!   item is MARKed by the step that takes it out, and retired after that.
+//!
+//! # Where the paper is silent, or wrong
+//!
+//! The paper has a count r of buckets that were re-hashed, and two invariants: below r a worker goes
+//! to the new table, above r to the old one; for the one bucket in between there is the HASMOVED
+//! bit.
+//!
+//! * The second one holds when r is read, not when the bucket is locked: the expander may have passed
+//!   any number of buckets meanwhile. So *every* bucket of the old table is asked for HASMOVED under
+//!   its lock. With that, r decides nothing in this direction: it may be as old as it likes. Here it
+//!   goes on once for a batch of buckets, so that its line is not fetched anew for each.
+//! * In the other direction r must not be early: who reads that a bucket is behind must find its
+//!   items in the new table. The paper names no memory order. The count is stored with Release after
+//!   the batch and loaded with Acquire; with less, a machine that reorders stores shows an empty
+//!   bucket, and a present key is missed.
+//! * That workers may lock a bucket of the new table while the expander fills it is not excluded by
+//!   the paper, nor that it takes their locks, too. M3 says why neither happens.
+//! * The old table is freed after the last change of state. A session that still stood in it would
+//!   have its thread lock (M1), so this needs no grace period; and none keeps a reference to a bucket
+//!   between two of its steps.
+//!
+//! # Linearization points
+//!
+//! An operation's moment under the bucket's lock. A value that is written in place is as in the ring
+//! (`hotring_index::Ring`).
+//!
+//! # Progress
+//!
+//! Nothing here is lock-free: a thread that is stopped while it holds a bucket stops all who want
+//! that bucket, and stopped in any operation it stops the next change of state, and with it everybody
+//! who begins an operation until it goes on. No lock is held while a caller's closure runs. Over
+//! system calls (memory for tables, waking the expander) only the phase is, which nobody waits for;
+//! a scan may have to ask the allocator for a longer list under the lock of a bucket that is crowded.
+//! Locks are taken in one order: phase, sessions' list, thread locks; a thread lock before a bucket's;
+//! and one bucket at a time.
+//!
+//! # Memory orders
+//!
+//! A lock is taken with Acquire and given back with Release; that orders all that is in chains, and
+//! what HASMOVED leads to. The tables' addresses are Relaxed under the thread locks. `moved` is
+//! Release and Acquire (M4). Nothing is SeqCst.
+
+#[cfg(any(loom, shuttle))]
+mod at_rest;
+mod chain;
+mod engine;
+mod expand;
+mod locking;
+mod scan;
+mod table;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+mod workers;
+
+pub use locking::{Locking, NoLock, OsMutex, TestAndSet};
+
+use crate::settings::{Expander, MercuryConfig};
+use expand::{Expansion, Mover};
+use hotring_index::Index;
+use hotring_index::sync::spin::is_over;
+use hotring_index::sync::{Arc, AtomicPtr, AtomicU64, Ordering, TallyU64};
+use hotring_index::toolkit::Kind;
+use hotring_index::{Config, ConfigError, Growth};
+use std::ptr::null_mut;
+use table::Table;
+use workers::{Entered, Workers};
+
+/// Mercury's engine, with one of three ways to lock a bucket: [`TestAndSet`], [`OsMutex`], or
+/// [`NoLock`] for one session at a time.
+///
+/// Its table doubles when it has more items than buckets, and never shrinks.
+pub struct Mercury<L: Locking = TestAndSet> {
+    state: State<L>,
+    moved: Moved,
+    workers: Arc<Workers>,
+    expansion: Expansion<L>,
+    /// Times that somebody else had a bucket's lock.
+    lock_waits: TallyU64,
+}
+
+/// Read by every operation, written at a change of state (M1).
+#[repr(align(128))]
+struct State<L> {
+    current: AtomicPtr<Table<L>>,
+    /// The larger table, null while there is none.
+    next: AtomicPtr<Table<L>>,
+}
+
+/// Read by every operation while the table grows, and written now and then (M4).
+#[repr(align(128))]
+struct Moved(AtomicU64);
+
+/// What a session sees of the state inside of an operation.
+pub(crate) struct Tables<'w, L> {
+    pub(crate) current: &'w Table<L>,
+    pub(crate) next: Option<&'w Table<L>>,
+}
+
+impl<L> Clone for Tables<'_, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<L> Copy for Tables<'_, L> {}
+
+impl<L: Locking> Mercury<L> {
+    fn build(config: &Config) -> Result<Self, ConfigError> {
+        let grows = match config.growth {
+            None => true,
+            Some(Growth::Fixed) => false,
+            Some(Growth::Auto { .. } | Growth::BytesPerKey(_)) => {
+                return Err(ConfigError::Unsupported(
+                    "Mercury's table doubles at one item a bucket: leave growth unset, or Fixed; \
+                     HotRing and Chaining Hash have other rules",
+                ));
+            }
+        };
+        let MercuryConfig { expander } = config.engine.get()?;
+        if !L::IS_SHARED && expander == Expander::Thread {
+            return Err(ConfigError::Unsupported(
+                "without locks no second thread can move buckets: leave the expander to the \
+                 sessions, or use the locking test-and-set",
+            ));
+        }
+        let len = config.slots_initial.max(1).next_power_of_two() as u64;
+        let table = Table::new(len, config.huge_pages).map_err(ConfigError::NoMemory)?;
+        Ok(Self {
+            expansion: Expansion::new(config, expander, grows, &table),
+            state: State {
+                current: AtomicPtr::new(Box::into_raw(table)),
+                next: AtomicPtr::new(null_mut()),
+            },
+            moved: Moved(AtomicU64::new(0)),
+            workers: Arc::new(Workers::default()),
+            lock_waits: TallyU64::new(0),
+        })
+    }
+
+    /// Moves buckets to a larger table on the calling thread, until `stop` says so. Sleeps while there
+    /// is nothing to move: after a change of what `stop` says call [`Mercury::wake`]. Returns at once
+    /// where the sessions are to do it ([`Expander::Sessions`]), or where another thread is at it.
+    pub fn maintain<K: Kind>(index: &Index<K, Self>, stop: impl Fn() -> bool) {
+        Mover::run(&index.shared, stop);
+    }
+
+    /// Lets the thread in [`Mercury::maintain`] ask again whether it is to stop.
+    pub fn wake<K: Kind>(index: &Index<K, Self>) {
+        index.shared.engine.expansion.bell.ring();
+    }
+
+    /// The tables, as they are while the session is inside of an operation.
+    #[inline(always)]
+    pub(crate) fn tables<'w>(&'w self, _inside: &'w Entered<'_, L>) -> Tables<'w, L> {
+        // SAFETY: the session's thread lock is taken, so they stay for now (M1).
+        unsafe { self.tables_unchecked() }
+    }
+
+    /// # Safety
+    /// The state does not change while the result is used: the caller has a thread lock, or the
+    /// phase of the expansion, or is the last one.
+    #[inline(always)]
+    unsafe fn tables_unchecked<'w>(&self) -> Tables<'w, L> {
+        // ORDERING: Relaxed, ordered by the lock that the caller has.
+        let current = self.state.current.load(Ordering::Relaxed);
+        // ORDERING: Relaxed, as above.
+        let next = self.state.next.load(Ordering::Relaxed);
+        // SAFETY: tables are freed by a change of state, and by the drop; the caller's promise.
+        unsafe { Tables { current: &*current, next: next.as_ref() } }
+    }
+}
+
+impl<L: Locking> Drop for Mercury<L> {
+    fn drop(&mut self) {
+        if is_over() {
+            return;
+        }
+        for table in [&self.state.current, &self.state.next] {
+            // ORDERING: Relaxed, no other thread is left.
+            let table = table.load(Ordering::Relaxed);
+            if !table.is_null() {
+                // SAFETY: from `Box::into_raw`, and nobody else has it any more.
+                drop(unsafe { Box::from_raw(table) });
+            }
+        }
+    }
+}

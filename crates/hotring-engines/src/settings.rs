@@ -1,0 +1,63 @@
+//! What only one engine can be told: goes into [`hotring_index::Config::engine`].
+
+use hotring_index::EngineConfig;
+
+/// How operations of G-Cuckoo are kept apart (RHKV section 4.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Atomicity {
+    /// Writers lock, readers look at versions and look again if something moved.
+    #[default]
+    Optimistic,
+    /// Readers lock, too.
+    Lock,
+    /// As `Lock`, with the prefixes by which processors with hardware lock elision run it without
+    /// taking the lock, and which others ignore.
+    Hle,
+    /// Hardware transactions, and the lock where they abort; only where the processor has them.
+    Rtm,
+}
+
+/// Settings of G-Cuckoo alone.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct GCuckooConfig {
+    /// How operations are kept apart.
+    pub atomicity: Atomicity,
+    /// Entries of each session's cache of recent items, a power of two; 0 for none.
+    pub cache_entries: usize,
+    /// Buckets in each of the two tables of a page, a power of two; 0 picks what suits the slots of
+    /// a bucket.
+    pub page_buckets: usize,
+    /// Lets [`Atomicity::Rtm`] begin where the processor has no transactions: for a test under a
+    /// tool that executes their instructions.
+    #[doc(hidden)]
+    pub force_rtm: bool,
+}
+
+/// Settings of Mercury alone.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MercuryConfig {
+    /// Who moves buckets to a larger table.
+    pub expander: Expander,
+}
+
+/// Who moves Mercury's buckets to a larger table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Expander {
+    /// Those who insert, a few buckets at a time: for who starts no thread for it.
+    #[default]
+    Sessions,
+    /// A thread of the caller's that does nothing else, as in the paper.
+    Thread,
+}
+
+impl From<MercuryConfig> for EngineConfig {
+    fn from(settings: MercuryConfig) -> Self {
+        Self::new("mercury", settings)
+    }
+}
+
+impl From<GCuckooConfig> for EngineConfig {
+    fn from(settings: GCuckooConfig) -> Self {
+        Self::new("gcuckoo", settings)
+    }
+}

@@ -1,0 +1,241 @@
+//! An index whose engine is known only when the program runs: one type for all of them.
+//!
+//! The store is generic over what its callers do with an entry, so every engine that it is compiled for
+//! costs a copy of all of that. Engines other than the ring share one copy, behind [`ErasedSession`];
+//! they pay with a virtual call for each operation and each entry.
+
+use crate::budget::Refused;
+use crate::bytes::{
+    Action, Buffer, Bytes, Damaged, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub,
+};
+use crate::compact::Compacted;
+use crate::config::ConfigError;
+use crate::engine::Engine;
+use crate::index::Index;
+use crate::limit::Stalled;
+use crate::session::Session;
+use crate::stats::Stats;
+
+/// The operations of an index that need no type parameter, for a macro that defines them somewhere.
+macro_rules! index_operations {
+    ($define:ident) => {
+        $define! {
+            fn stalled(self: &Self) -> Option<Stalled>;
+            fn set_limbo_max(self: &Self, bytes: u64);
+            fn set_memory_max(self: &Self, bytes: u64);
+            /// # Errors
+            /// As there.
+            fn buffer(self: &Self, capacity: usize) -> std::io::Result<Buffer>;
+            fn set_memory_spare(self: &Self, bytes: u64);
+            fn set_memory_beside(self: &Self, bytes: u64);
+            /// # Errors
+            /// As there.
+            fn set_noting(self: &Self, noting: Noting) -> Result<(), ConfigError>;
+            /// # Errors
+            /// As there.
+            fn can_note(self: &Self, noting: Noting) -> Result<(), ConfigError>;
+            fn set_stamp(self: &Self, stamp: u8);
+            fn stamp(self: &Self) -> Option<u8>;
+            fn tick(self: &Self) -> u8;
+            fn len(self: &Self) -> usize;
+            fn stats(self: &Self) -> Stats;
+        }
+    };
+}
+pub(crate) use index_operations;
+
+/// The same for a session.
+macro_rules! session_operations {
+    ($define:ident) => {
+        $define! {
+            fn set_noted(self: &mut Self, noted: bool);
+            fn entered(self: &mut Self) -> usize;
+            fn counts(self: &Self) -> (u64, u64);
+            fn prefetch(self: &mut Self, keys: &mut [Key<'_>]);
+            fn clear(self: &mut Self);
+            fn expire_step(self: &mut Self, budget: usize, now: u64) -> (usize, usize);
+            fn damages(self: &mut Self) -> u64;
+            fn scrub_step(self: &mut Self, scrub: &mut Scrub, budget: usize);
+            /// # Errors
+            /// Who is in the way, and of how much.
+            fn admit(self: &mut Self) -> Result<(), Refused>;
+            /// # Errors
+            /// As `admit`.
+            fn admit_bytes(self: &mut Self, bytes: usize) -> Result<(), Refused>;
+            fn is_refusing(self: &Self) -> bool;
+            /// # Errors
+            /// As `admit`.
+            fn look_for_room(self: &mut Self, bytes: usize) -> Result<(), Refused>;
+            fn compact_step(self: &mut Self, budget: usize) -> Compacted;
+            fn collect(self: &mut Self);
+            fn grow(self: &mut Self) -> bool;
+            fn is_small_for(self: &mut Self, items: u64) -> bool;
+            fn shrink(self: &mut Self) -> bool;
+        }
+    };
+}
+pub(crate) use session_operations;
+
+macro_rules! declare {
+    ($($(#[$doc:meta])* fn $name:ident($self:ident: $by:ty $(, $arg:ident: $ty:ty)*) $(-> $out:ty)?;)+) => {
+        $(fn $name($self: $by $(, $arg: $ty)*) $(-> $out)?;)+
+    };
+}
+
+macro_rules! forward {
+    ($($(#[$doc:meta])* fn $name:ident($self:ident: $by:ty $(, $arg:ident: $ty:ty)*) $(-> $out:ty)?;)+) => {
+        $(
+            fn $name($self: $by $(, $arg: $ty)*) $(-> $out)? {
+                $self.$name($($arg),*)
+            }
+        )+
+    };
+}
+
+/// An index of byte strings with some engine: what [`Index`] does, without its type parameter.
+#[doc(hidden)]
+#[allow(missing_docs, clippy::len_without_is_empty)]
+pub trait ErasedIndex: Send + Sync {
+    fn try_session(&self, name: Option<&str>) -> Result<Box<dyn ErasedSession>, ConfigError>;
+
+    index_operations!(declare);
+}
+
+impl<E: Engine> ErasedIndex for Index<Bytes, E> {
+    fn try_session(&self, name: Option<&str>) -> Result<Box<dyn ErasedSession>, ConfigError> {
+        Ok(Box::new(self.try_session(name)?))
+    }
+
+    index_operations!(forward);
+}
+
+/// Work of an engine that no operation should have to do, for a thread of its owner's.
+pub trait Maintain: Send + Sync {
+    /// Does it on the calling thread until `stop` says so. Sleeps while there is none. Returns at once
+    /// where another thread is at it.
+    fn run(&self, stop: &dyn Fn() -> bool);
+
+    /// Lets the thread in `run` ask `stop` again.
+    fn wake(&self);
+}
+
+/// What is done with an entry that was found.
+type Visit<'f> = &'f mut dyn FnMut(Entry<'_>);
+
+/// A session of an [`ErasedIndex`]: what [`Session`] does with byte strings. Where `Session` takes a
+/// closure that returns something, the closure here keeps it.
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub trait ErasedSession: Send {
+    fn get(&mut self, key: Key<'_>, now: u64, f: Visit<'_>);
+    fn peek(&mut self, key: Key<'_>, now: u64, f: Visit<'_>);
+    fn peek_marked(&mut self, key: Key<'_>, now: u64, f: &mut dyn FnMut(Entry<'_>, u8));
+    fn review(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        f: &mut dyn FnMut(Entry<'_>, Marked) -> (u8, bool),
+    ) -> u64;
+    fn take_entered(&mut self, f: &mut dyn FnMut(u64));
+    fn update<'x>(
+        &mut self,
+        key: Key<'_>,
+        now: u64,
+        decide: &mut dyn FnMut(Option<Entry<'_>>) -> Action<'x>,
+    );
+    fn put(&mut self, key: Key<'_>, value: NewValue<'_>, expiry: Expiry, now: u64) -> bool;
+    fn remove(&mut self, key: Key<'_>, now: u64) -> bool;
+    fn version(&mut self, key: Key<'_>, now: u64) -> Option<u64>;
+    fn scan(&mut self, cursor: u64, count: usize, now: u64, f: Visit<'_>) -> u64;
+    fn key_hash(&self, key: Key<'_>) -> u64;
+    fn with_hash(&mut self, hash: u64, f: Visit<'_>);
+    fn scan_hashes(&mut self, cursor: u64, count: usize, f: &mut dyn FnMut(u64, Entry<'_>)) -> u64;
+    fn sample(&mut self, random: u64, now: u64, f: Visit<'_>);
+    fn get_many(&mut self, keys: &[&[u8]], now: u64, f: &mut dyn FnMut(usize, Option<Entry<'_>>));
+    fn take_damage(&mut self) -> Option<Damaged>;
+    fn with_damage(&mut self, key: &[u8], part: Part, bit: usize, f: &mut dyn FnMut());
+
+    session_operations!(declare);
+}
+
+impl<E: Engine> ErasedSession for Session<Bytes, E> {
+    fn get(&mut self, key: Key<'_>, now: u64, f: Visit<'_>) {
+        self.get(key, now, f);
+    }
+
+    fn peek(&mut self, key: Key<'_>, now: u64, f: Visit<'_>) {
+        self.peek(key, now, f);
+    }
+
+    fn peek_marked(&mut self, key: Key<'_>, now: u64, f: &mut dyn FnMut(Entry<'_>, u8)) {
+        self.peek_marked(key, now, f);
+    }
+
+    fn review(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        f: &mut dyn FnMut(Entry<'_>, Marked) -> (u8, bool),
+    ) -> u64 {
+        self.review(cursor, count, f)
+    }
+
+    fn take_entered(&mut self, f: &mut dyn FnMut(u64)) {
+        self.take_entered(f);
+    }
+
+    fn update<'x>(
+        &mut self,
+        key: Key<'_>,
+        now: u64,
+        decide: &mut dyn FnMut(Option<Entry<'_>>) -> Action<'x>,
+    ) {
+        self.update(key, now, |entry| (decide(entry), ()));
+    }
+
+    fn put(&mut self, key: Key<'_>, value: NewValue<'_>, expiry: Expiry, now: u64) -> bool {
+        self.put(key, value, expiry, now)
+    }
+
+    fn remove(&mut self, key: Key<'_>, now: u64) -> bool {
+        self.remove(key, now)
+    }
+
+    fn version(&mut self, key: Key<'_>, now: u64) -> Option<u64> {
+        self.version(key, now)
+    }
+
+    fn scan(&mut self, cursor: u64, count: usize, now: u64, f: Visit<'_>) -> u64 {
+        self.scan(cursor, count, now, f)
+    }
+
+    fn key_hash(&self, key: Key<'_>) -> u64 {
+        self.key_hash(key)
+    }
+
+    fn with_hash(&mut self, hash: u64, f: Visit<'_>) {
+        self.with_hash(hash, f);
+    }
+
+    fn scan_hashes(&mut self, cursor: u64, count: usize, f: &mut dyn FnMut(u64, Entry<'_>)) -> u64 {
+        self.scan_hashes(cursor, count, f)
+    }
+
+    fn sample(&mut self, random: u64, now: u64, f: Visit<'_>) {
+        self.sample(random, now, f);
+    }
+
+    fn get_many(&mut self, keys: &[&[u8]], now: u64, f: &mut dyn FnMut(usize, Option<Entry<'_>>)) {
+        self.get_many(keys, now, f);
+    }
+
+    fn take_damage(&mut self) -> Option<Damaged> {
+        self.take_damage()
+    }
+
+    fn with_damage(&mut self, key: &[u8], part: Part, bit: usize, f: &mut dyn FnMut()) {
+        self.with_damage(key, part, bit, f);
+    }
+
+    session_operations!(forward);
+}

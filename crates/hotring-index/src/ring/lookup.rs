@@ -1,0 +1,286 @@
+//! Looking a key up: its line of hints, then a walk (FAST'20 section 3.1).
+//!
+//! A lookup ends at the first of these that answers:
+//!
+//! 1. a hint with the key's tag that leads to its live item: a hit, after two cache lines;
+//! 2. a complete line in which no hint is the key's: a miss, after one (I8);
+//! 3. the walk from the bucket's anchor, at the live item or at the first node beyond the key.
+//!
+//! The paper's three conditions for a miss become one, because an anchor bounds every arc: the first
+//! node that is not before the target ends the search (P2).
+
+use crate::engine::{Hit, KeyGoal};
+use crate::item::Kind;
+use crate::rare::{sometimes, wrong};
+use crate::ring::Ring;
+use crate::ring::search::{Goal, parent};
+use crate::ring::table::{HintAt, Matches, Slot};
+use crate::session::Pinned;
+use crate::sync::Ordering;
+use crate::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next, REPL};
+use std::cmp;
+
+/// Lookups of an unsplit bucket of which one splits it, a power of two. The others look at its
+/// parent's line, which is one more line to fetch; a split is about ten times as much.
+const READS_A_SPLIT: u64 = match () {
+    // A schedule is all that may differ from run to run.
+    () if cfg!(loom) => 1,
+    () if cfg!(shuttle) => 2,
+    () => 8,
+};
+
+/// What a glance at a key's line says.
+pub(crate) enum Glance {
+    Hit(Hit),
+    Miss,
+    /// Neither for certain.
+    Unsure,
+}
+
+impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
+    /// The live item with this key. Counts as an access.
+    #[inline(always)]
+    pub(crate) fn lookup(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        if H == 1 {
+            return self.lookup_from_head(goal);
+        }
+        let (hit, visits) = match self.glance(goal) {
+            Glance::Hit(hit) => (Some(hit), 1),
+            Glance::Miss => (None, 0),
+            Glance::Unsure => return self.again().lookup_in_full(goal),
+        };
+        self.access(goal.hash, hit, visits);
+        hit
+    }
+
+    /// The usual cases of a lookup, kept free of everything else: the first hint with the tag is the
+    /// key's, or no hint of a complete line has it. Counts nothing.
+    #[inline(always)]
+    pub(crate) fn glance(&self, goal: KeyGoal<'_, K>) -> Glance {
+        let table = &self.engine.table;
+        let slot = table.slot(goal.hash & table.mask());
+        // Before the hints: a line that answers for a miss must be complete before and after.
+        // ORDERING: Acquire pairs with the CASes that link into this arc.
+        let control = Next(slot.anchor.load(Ordering::Acquire));
+        let judge = |place: Option<HintAt<H>>| {
+            let Some(place) = place else {
+                let is_miss = control.is(COMPLETE) && self.is_complete(slot);
+                return if is_miss { Glance::Miss } else { Glance::Unsure };
+            };
+            // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
+            let hint = Hint(slot.hint_at(place).load(Ordering::Acquire));
+            let Some(item) = self.hinted(hint) else { return Glance::Unsure };
+            // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load is
+            // the linearization point.
+            let word = Next(item.next().load(Ordering::Acquire));
+            let same = self.shared.kind.is(item, goal.hash, goal.key) || wrong!(self, TrustTag);
+            let is_hit = !word.is(MARK) && same;
+            if is_hit { Glance::Hit(Hit { item, word }) } else { Glance::Unsure }
+        };
+        // Each way by itself: what they have in common is shorter without a choice before it.
+        if table.is_wide() {
+            judge(slot.first_match(goal.hash, true))
+        } else {
+            judge(slot.first_match(goal.hash, false))
+        }
+    }
+
+    /// The second look at a line that was complete before its hints were read (I8, I9).
+    #[inline(always)]
+    pub(crate) fn is_complete(&self, slot: &Slot<H>) -> bool {
+        // ORDERING: Relaxed, nothing is read through it. The loads of the hints were Acquire, so this one
+        // comes after them.
+        let again = Next(slot.anchor.load(Ordering::Relaxed));
+        let is_complete = again.is(COMPLETE) || wrong!(self, NoSecondLook);
+        if is_complete {
+            sometimes!(LineMiss);
+        } else {
+            sometimes!(LineChanged);
+        }
+        is_complete
+    }
+
+    /// The whole of a lookup, for what a glance leaves.
+    #[inline(never)]
+    pub(crate) fn lookup_in_full(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        let (bucket, serves) = self.bucket_to_read(goal.hash);
+        let slot = self.engine.table.slot(bucket);
+        // Before the hints, as in `glance`.
+        // ORDERING: Acquire pairs with the CASes that link into this arc.
+        let control = Next(slot.anchor.load(Ordering::Acquire));
+        let (mut certain, mut stale, mut visits) = (serves, None, 0);
+        let tag = Hint::tag_of(goal.hash);
+        for k in slot.matches(tag) {
+            // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
+            let hint = Hint(slot.hints[k].load(Ordering::Acquire));
+            // Changed since it matched: its item was displaced or replaced, and may be the key's.
+            certain &= hint.has_tag(tag);
+            let Some(item) = self.hinted(hint) else {
+                if hint.is_reserved() && !wrong!(self, ReservedMissed) {
+                    // Its item may be linked already.
+                    sometimes!(ReservedMet);
+                    certain = false;
+                }
+                continue;
+            };
+            visits += 1;
+            // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load
+            // is the linearization point.
+            let word = Next(item.next().load(Ordering::Acquire));
+            if !self.shared.kind.is(item, goal.hash, goal.key) {
+                continue;
+            }
+            if !word.is(MARK) {
+                let hit = Hit { item, word };
+                self.access(goal.hash, Some(hit), visits);
+                return Some(hit);
+            }
+            // Never walk on from a dead hint: its successor may be freed already (P3).
+            certain = false;
+            if word.is(REPL) && !wrong!(self, ClearReplaced) {
+                // The key has a newer item, which is to have this word (I8).
+                sometimes!(StaleHint);
+                stale = Some((k, hint));
+            } else {
+                self.clear_word(bucket, k, hint, item);
+            }
+        }
+        if certain && control.is(COMPLETE) && self.is_complete(slot) {
+            self.access(goal.hash, None, visits);
+            return None;
+        }
+        // Most of what the walk passes is hinted: asked for at once, and not one after the other.
+        self.fetch_hinted(bucket);
+        // ORDERING: Acquire, as for every step of a walk.
+        let word = Next(slot.anchor.load(Ordering::Acquire));
+        let (hit, walked) = self.walk(goal, word);
+        if let Some((k, hint)) = stale {
+            self.mend_stale(bucket, k, hint, hit.map(|hit| hit.item));
+        }
+        if hit.is_none() && control.is(CANDIDATE) && self.engine.completes {
+            // So that the next miss need not walk.
+            self.try_complete(bucket);
+        }
+        self.access(goal.hash, hit, visits + walked);
+        hit
+    }
+
+    /// The walk of readers: passes dead items, changes nothing, never starts anew.
+    #[inline(always)]
+    pub(crate) fn walk(&self, goal: KeyGoal<'_, K>, mut word: Next) -> (Option<Hit>, u32) {
+        let mut visits = 0;
+        loop {
+            let link = word.link();
+            if link.is_anchor() {
+                if link == Link::END || goal.cmp_anchor(link.slot()).is_gt() {
+                    return (None, visits);
+                }
+                // ORDERING: Acquire pairs with the CAS that linked the successor.
+                word = Next(self.next(link).load(Ordering::Acquire));
+                continue;
+            }
+            visits += 1;
+            let item = self.item(link);
+            let order = goal.cmp_item(&self.shared.kind, item);
+            if order.is_gt() {
+                return (None, visits);
+            }
+            // ORDERING: Acquire, as above; for a hit the linearization point.
+            word = Next(item.next().load(Ordering::Acquire));
+            if word.is(MARK) {
+                sometimes!(DeadPassed);
+            } else if order.is_eq() {
+                return (Some(Hit { item, word }), visits);
+            }
+        }
+    }
+
+    /// As `bucket`, for a lookup, which may do without a split, but not for ever: after a doubling
+    /// all lookups would pay for one otherwise, and the rate would break down for that time. Also
+    /// says whether the bucket's line, if complete, answers for the key (I8).
+    fn bucket_to_read(&mut self, hash: u64) -> (u64, bool) {
+        let mask = self.engine.table.mask();
+        let home = hash & mask;
+        let mut index = home;
+        while index != 0 {
+            // ORDERING: Acquire, as in `bucket`.
+            let word = Next(self.engine.table.slot(index).anchor.load(Ordering::Acquire));
+            if word.is_start() || (word.0 != 0 && wrong!(self, NoBusy)) {
+                break;
+            }
+            if self.local.random() >> 32 & (READS_A_SPLIT - 1) == 0 {
+                index = self.bucket_or_parent(index);
+                break;
+            }
+            index = parent(index);
+        }
+        let serves = match () {
+            () if wrong!(self, ServesAll) => true,
+            () if wrong!(self, ServesChildren) => index == home || index == parent(home),
+            () => serves(index, home, mask),
+        };
+        (index, serves)
+    }
+
+    /// One head per bucket, as in the paper: start at the hot item if it is not beyond the goal.
+    #[inline(always)]
+    fn lookup_from_head(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        let bucket = self.bucket(goal.hash);
+        let slot = self.engine.table.slot(bucket);
+        // ORDERING: Acquire pairs with the CAS that installed the hint.
+        let hint = Hint(slot.hints[0].load(Ordering::Acquire));
+        let mut start = None;
+        let mut visits = 0;
+        if let Some(item) = self.hinted(hint) {
+            visits = 1;
+            // ORDERING: Acquire, the linearization point of a hit.
+            let word = Next(item.next().load(Ordering::Acquire));
+            if word.is(MARK) {
+                if !word.is(REPL) {
+                    self.clear_word(bucket, 0, hint, item);
+                }
+                wrong!(self, TrustDead | FollowDead => start = self.wrong_start(&goal, item, word));
+            } else {
+                match goal.cmp_item(&self.shared.kind, item) {
+                    cmp::Ordering::Equal => {
+                        let hit = Hit { item, word };
+                        self.access(goal.hash, Some(hit), visits);
+                        return Some(hit);
+                    }
+                    cmp::Ordering::Less => start = Some(word),
+                    cmp::Ordering::Greater => {}
+                }
+            }
+        }
+        // ORDERING: Acquire, as for every step of a walk.
+        let word = start.unwrap_or_else(|| Next(slot.anchor.load(Ordering::Acquire)));
+        let (hit, walked) = self.walk(goal, word);
+        self.access(goal.hash, hit, visits + walked);
+        hit
+    }
+
+    /// The live item with this key if a hint leads to it: where writers look first. Counts nothing.
+    #[inline]
+    pub(crate) fn probe(&self, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        let slot = self.engine.table.slot(goal.hash & self.engine.table.mask());
+        let some = if H == 1 { Matches::FIRST } else { slot.matches(Hint::tag_of(goal.hash)) };
+        for k in some {
+            // ORDERING: Acquire pairs with the CAS (or Release store) that put the hint.
+            let hint = Hint(slot.hints[k].load(Ordering::Acquire));
+            let Some(item) = self.hinted(hint) else { continue };
+            // ORDERING: Acquire, as in `try_hint`.
+            let word = Next(item.next().load(Ordering::Acquire));
+            if !word.is(MARK) && self.shared.kind.is(item, goal.hash, goal.key) {
+                return Some(Hit { item, word });
+            }
+        }
+        None
+    }
+}
+
+/// Whether the keys of bucket `home` lie between the anchor of `index` and the next one that a table
+/// with this mask can have, `home`'s own aside: for the bucket itself, and for the one that it is
+/// split from last. Any other ancestor may have buckets in between that are split off already.
+fn serves(index: u64, home: u64, mask: u64) -> bool {
+    index == home || (home > mask >> 1 && index == parent(home))
+}

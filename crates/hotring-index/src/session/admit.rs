@@ -1,0 +1,161 @@
+//! Whether what takes memory may begin ([`budget`](crate::budget)), and what a session does for it.
+
+use super::{Session, Shared};
+use crate::budget::{Full, Refused};
+use crate::engine::Engine;
+use crate::item::Kind;
+use crate::sync::Ordering;
+
+/// Times that a write at the limit of all memory looks for some that can be freed: a grace period takes
+/// three, if nobody is pinned meanwhile.
+const FULL_ROUNDS: usize = 8;
+
+/// Items among which it looks each time.
+const SWEPT: usize = 64;
+
+/// Items that a session looks at, that is refused memory, to move them together.
+const MOVED: usize = 2048;
+
+impl<K: Kind, E: Engine> Shared<K, E> {
+    fn used_bytes(&self) -> u64 {
+        let beside = self.engine.table_bytes() + self.budget.beside();
+        self.item_bytes() + self.blocks.bytes() + beside
+    }
+
+    /// Bytes that are held for all that counts.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let beside = self.engine.table_bytes() + self.budget.beside();
+        self.arena.held_bytes() as u64 + self.blocks.bytes() + beside
+    }
+
+    /// Whether more is held than may be used.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.budget.is_tight(self.held_bytes())
+    }
+
+    /// Whether there is memory for a table of twice the size. Lookups are slower without, but nothing is
+    /// refused for it.
+    pub fn may_double(&self) -> bool {
+        let max = self.budget.max();
+        max == u64::MAX || self.used_bytes() + self.engine.table_bytes() <= max
+    }
+
+    /// Looks whether memory for so many bytes more is to be had, and shows all sessions whether there is
+    /// any.
+    pub(crate) fn look_at_memory(&self, more: u64) -> Result<(), Full> {
+        if self.budget.max() == u64::MAX {
+            self.collector.shown().show_full(false);
+            return Ok(());
+        }
+        let used = self.used_bytes();
+        let limbo = self.collector.limbo_bytes().max(0).cast_unsigned() + self.blocks.dying_bytes();
+        let waste = self.budget.waste(used, self.held_bytes());
+        self.collector.shown().show_full(self.budget.check(used, limbo, waste).is_err());
+        self.budget.check(used.saturating_add(more), limbo, waste)
+    }
+
+    /// As [`look_at_memory`](Self::look_at_memory), for who wants to go on: pages that nobody uses, and that would go
+    /// back to the system by and by, go at once as far as they are in the way.
+    fn look_again(&self, more: u64) -> Result<(), Full> {
+        self.look_at_memory(more).or_else(|full| {
+            self.blocks.give_back(full.used_bytes - full.max);
+            self.look_at_memory(more)
+        })
+    }
+}
+
+impl<K: Kind, E: Engine> Session<K, E> {
+    /// Asks whether an operation that takes memory may begin: not while more than
+    /// [`Config::limbo_max`](crate::Config::limbo_max) bytes of removed items wait for a session that stays pinned, nor while more
+    /// is used than [`Index::set_memory_max`](crate::Index::set_memory_max) says. Nothing
+    /// else asks: without this call before each insert and each update, a stalled reader lets
+    /// memory grow without bound. Removals and reads need not ask.
+    ///
+    /// Costs one load. Over a limit it costs up to eight collections, each of which frees up to
+    /// 1,024 items; looks at every session's record; and a walk over some hundred items.
+    ///
+    /// # Errors
+    /// Who is in the way, and of how much: as soon as that session goes on, writes are admitted. Or how
+    /// much is used: as soon as something is removed and no session can see it any more, writes are admitted.
+    #[inline(always)]
+    pub fn admit(&mut self) -> Result<(), Refused> {
+        if self.local.participant.is_refusing() { self.admit_more(0) } else { Ok(()) }
+    }
+
+    /// As [`admit`](Self::admit), for an operation that takes so many bytes. Where these are few,
+    /// `admit` does. O(sessions).
+    ///
+    /// # Errors
+    /// As `admit`.
+    pub fn admit_bytes(&mut self, bytes: usize) -> Result<(), Refused> {
+        self.admit_more(bytes as u64)
+    }
+
+    /// Whether there was a reason to refuse what takes memory when that was last looked at. Costs one load.
+    #[inline(always)]
+    pub fn is_refusing(&self) -> bool {
+        self.local.participant.is_refusing()
+    }
+
+    /// As [`admit_bytes`](Self::admit_bytes), for who makes room by removing items: at the limit of all
+    /// memory it frees only what can be freed at once.
+    ///
+    /// # Errors
+    /// As `admit`.
+    pub fn look_for_room(&mut self, bytes: usize) -> Result<(), Refused> {
+        if self.local.participant.is_over_limit() {
+            self.admit_over_limit()?;
+        }
+        match self.shared.look_again(bytes as u64) {
+            Ok(()) => return Ok(()),
+            Err(full) if full.waste_bytes > 0 => self.move_together(),
+            Err(_) => {}
+        }
+        if self.local.participant.has_garbage() {
+            self.collect_garbage();
+        }
+        self.shared.look_again(bytes as u64).map_err(Refused::Full)
+    }
+
+    #[cold]
+    fn admit_more(&mut self, bytes: u64) -> Result<(), Refused> {
+        if self.local.participant.is_over_limit() {
+            self.admit_over_limit()?;
+        }
+        for round in 0..FULL_ROUNDS {
+            match self.shared.look_again(bytes) {
+                Ok(()) => return Ok(()),
+                Err(full) if bytes > full.max => return Err(Refused::Full(full)),
+                Err(full) if full.waste_bytes > 0 && round == 0 => self.move_together(),
+                Err(_) => {}
+            }
+            // What is dead counts until it is freed.
+            self.sweep_some();
+            if self.local.participant.has_garbage() {
+                self.collect_garbage();
+            }
+        }
+        self.shared.look_again(bytes).map_err(Refused::Full)
+    }
+
+    /// A part of what brings item memory together, for who is in need of it.
+    fn move_together(&mut self) {
+        // A block in a cache keeps its chunk.
+        self.local.arena.give_back();
+        self.compact_step(MOVED);
+    }
+
+    /// Has a part of the table let go of dead versions that nobody has come by.
+    fn sweep_some(&mut self) {
+        let mut pinned = self.pin();
+        // ORDERING: Relaxed, a place to go on from; two sessions at one place do no harm.
+        let cursor = pinned.shared.sweep_cursor.load(Ordering::Relaxed);
+        let from = E::bucket(&mut pinned, cursor.reverse_bits());
+        let (next, _) = E::scan(&mut pinned, cursor, SWEPT, |_, _| 1);
+        E::sweep(&mut pinned, from, next);
+        // Back it goes only to an item whose hash is damaged.
+        let next = if next <= cursor { 0 } else { next };
+        // ORDERING: Relaxed, as above.
+        pinned.shared.sweep_cursor.store(next, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,17 @@
+//! What an engine outside of this crate is built from. No part of the API: it changes with the engines.
+//!
+//! Much of it is unsafe to misuse although it is not marked so: retiring an item twice, for example.
+//! Safe code cannot reach it. All of it starts from a [`Pinned`], which only the functions of
+//! [`Engine`] get, and to implement that trait takes `unsafe`.
+
+pub use crate::engine::{
+    Engine, Found, Hit, Hotspots, KeyGoal, RESIZE_INTERVAL, Reservation, Sizing,
+};
+pub use crate::item::{Item, Kind};
+#[cfg(not(any(loom, shuttle)))]
+pub use crate::memory::{HUGE_PAGE, Mapping};
+pub use crate::prefetch::{prefetch, prefetch_item};
+pub use crate::reclaim::Counter;
+pub use crate::session::{Pinned, Shared};
+pub use crate::u64s::Shortcuts;
+pub use crate::{EngineStats, Index, Session, Stats};

@@ -1,0 +1,348 @@
+//! Keeps the process within `maxmemory`: looks at what all parts take, and at the process itself, and has them take less.
+//!
+//! ```text
+//!   items, table, long values    the index counts by itself
+//!   buffers, lists, scripts, ... are added up here          --> the store's limit: writes evict, or are refused
+//!   the process beyond all that  is seen by the kernel alone
+//! ```
+//! What the process takes and nothing counts (memory that its allocator keeps, a script that runs) counts as used, too. It
+//! is what resident anonymous memory has grown by since the server was empty, less all that is held for what counts: so
+//! it is only asked for where the process is the server's alone ([`Config::owns_process`]).
+//!
+//! What lies free between items is another matter: evictions add to it until items have been moved together. What the index does
+//! about that by itself keeps it below a bound; what is left of it after a while of moving
+//! counts bit by bit, until enough has gone.
+//!
+//! It runs on a thread of its own, which looks every [`LOOK`] where there is a limit, and does nothing else where the
+//! process has hardly changed.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use hotring_store::{EvictionPolicy, Session};
+
+use super::background::compact;
+use hotring_commands::host::clock;
+use hotring_commands::settings::config::Config;
+use hotring_commands::settings::config::memory::{SMALL, WASTE_COUNTED};
+use hotring_commands::state::notify;
+use hotring_commands::state::server::Server;
+
+/// What the thread is called, and its session.
+pub(crate) const THREAD: &str = "hotring-memory";
+
+/// Time between two looks at the process, and at most between two at all parts.
+const LOOK: Duration = Duration::from_millis(5);
+const TICK: Duration = Duration::from_millis(100);
+/// A change of the process by less than one part in so many of `maxmemory` is none.
+const CHANGE_PARTS: u64 = 256;
+/// A look's evictions end after this time.
+const EVICT_MAX: Duration = Duration::from_millis(20);
+/// What moving items together takes of each look where the process is above what it may be.
+const MOVE_MAX: Duration = Duration::from_millis(5);
+/// The same where it is above by more than one part in so many of the limit.
+const MOVE_MUCH: Duration = Duration::from_millis(40);
+const MUCH_PARTS: u64 = 16;
+
+/// Free memory between items that does not count at `maxmemory`: one part in so many of that, and a chunk.
+const WASTE_SPARED: u64 = 100;
+const CHUNK: u64 = 2 << 20;
+/// Above that after so many ticks, one part in so many more counts each tick, and half of all at most.
+const PATIENCE: u32 = 3;
+const RAISE_PARTS: u64 = 50;
+/// What the allocator may keep that nobody uses, beside a part of the limit: less is not worth a walk over all that it has.
+const KEPT: u64 = 1 << 20;
+const KEPT_PARTS: u64 = 128;
+
+/// What the process may be above the limit when nothing happens any more.
+fn promised(max: u64) -> u64 {
+    max / WASTE_COUNTED + CHUNK
+}
+
+/// Runs until the server stops.
+pub(crate) fn run(server: &Server) {
+    let _ = server.bound.thread.set(std::thread::current());
+    let mut store = server.store.session_named(THREAD);
+    let mut guard = Guard::new(server);
+    while !server.is_stopping() {
+        guard.look(server, &mut store);
+        std::thread::park_timeout(if server.config().memory_max == 0 { TICK } else { LOOK });
+    }
+}
+
+struct Guard {
+    process: Option<Process>,
+    /// At the last look at all parts.
+    resident: u64,
+    is_over: bool,
+    looked_at: Instant,
+    raise: Raise,
+    trim: Trim,
+}
+
+impl Guard {
+    fn new(server: &Server) -> Self {
+        let counted = held(server, parts(server));
+        let process = server.config().owns_process.then(|| Process::open(counted)).flatten();
+        let (raise, trim) = (Raise::default(), Trim::default());
+        Guard { process, resident: 0, is_over: false, looked_at: clock::monotonic(), raise, trim }
+    }
+
+    fn look(&mut self, server: &Server, store: &mut Session) {
+        let config = server.config();
+        let max = if config.memory_max == 0 { u64::MAX } else { config.memory_max as u64 };
+        let resident = self.process.as_ref().map(Process::grown);
+        let is_tick = self.looked_at.elapsed() >= TICK;
+        let changed = resident.unwrap_or(0).abs_diff(self.resident) > max / CHANGE_PARTS;
+        if !is_tick && !changed && !self.is_over {
+            return;
+        }
+        if is_tick {
+            self.looked_at = clock::monotonic();
+        }
+        self.resident = resident.unwrap_or(0);
+        let parts = parts(server);
+        let held = held(server, parts);
+        let unexplained = match resident {
+            Some(resident) if max != u64::MAX => {
+                self.trim.run(resident.saturating_sub(held), max, self.process.as_ref(), held)
+            }
+            _ => 0,
+        };
+        let evicts = config.eviction.policy != EvictionPolicy::NoEviction;
+        let index = server.store.stats().index;
+        let counted = if evicts { counted_waste(&index) } else { 0 };
+        let over = resident.unwrap_or(held).saturating_sub(max.saturating_add(promised(max)));
+        self.is_over = over > 0;
+        if is_tick {
+            self.raise.tick(if evicts && max >= SMALL { over } else { 0 }, max);
+        }
+        let waste = counted + self.raise.bytes;
+        // ORDERING: Relaxed, figures.
+        server.bound.unexplained.store(unexplained, Ordering::Relaxed);
+        server.bound.waste.store(waste, Ordering::Relaxed);
+        server.store.set_memory_beside(parts + unexplained + waste);
+        close_greediest(server, &config);
+        // What went before all is loaded would come back.
+        if !server.loading.is_on() {
+            evict(server, store, &config);
+        }
+        if over > 0 && max != u64::MAX {
+            let time = if over > max / MUCH_PARTS { MOVE_MUCH } else { MOVE_MAX };
+            compact(store, clock::monotonic() + time);
+        }
+        store.collect();
+    }
+}
+
+/// Bytes that the parts take that the index does not count by itself.
+fn parts(server: &Server) -> u64 {
+    let figures = server.store.stats();
+    let lists = server.clients_memory_beside() + server.scripts.counts().1;
+    let tables = server.tracking.counts().table.memory + server.scripts.interpreters();
+    let log = server.durability.log().map_or(0, |log| log.unwritten());
+    (lists + tables + figures.eviction_bytes) as u64 + figures.expiry_bytes + log
+}
+
+/// Bytes that are held for what counts.
+fn held(server: &Server, parts: u64) -> u64 {
+    let index = server.store.stats().index;
+    index.held_bytes + index.table_bytes + parts
+}
+
+/// What the kernel says of the process.
+struct Process {
+    statm: File,
+    /// Bytes that it took without anything that counts.
+    base: u64,
+}
+
+impl Process {
+    /// `None` where the kernel does not tell.
+    fn open(counted: u64) -> Option<Self> {
+        let mut process = Process { statm: File::open("/proc/self/statm").ok()?, base: 0 };
+        process.base = process.resident()?.saturating_sub(counted);
+        Some(process)
+    }
+
+    /// Its resident memory, without that of files.
+    fn resident(&self) -> Option<u64> {
+        let mut text = [0; 128];
+        let len = self.statm.read_at(&mut text, 0).ok()?;
+        let mut fields = std::str::from_utf8(&text[..len]).ok()?.split_ascii_whitespace().skip(1);
+        let mut pages = || fields.next()?.parse::<u64>().ok();
+        let (resident, of_files) = (pages()?, pages()?);
+        Some(resident.saturating_sub(of_files) * rustix::param::page_size() as u64)
+    }
+
+    /// Bytes that it has grown by.
+    fn grown(&self) -> u64 {
+        self.resident().unwrap_or(0).saturating_sub(self.base)
+    }
+}
+
+/// Has the allocator give back what it keeps, where that is much and may help.
+#[derive(Default)]
+struct Trim {
+    /// What was unexplained after the last time: less than a part more is no reason for another.
+    left: u64,
+}
+
+impl Trim {
+    /// Returns what is unexplained then.
+    fn run(&mut self, unexplained: u64, max: u64, process: Option<&Process>, held: u64) -> u64 {
+        let kept = max / KEPT_PARTS + KEPT;
+        self.left = self.left.min(unexplained);
+        if unexplained <= self.left + kept {
+            return unexplained;
+        }
+        hotring_store::index::trim_heap();
+        self.left = process.map_or(0, Process::grown).saturating_sub(held);
+        self.left
+    }
+}
+
+/// Free memory between items that counts because moving items did not gain it.
+#[derive(Default)]
+struct Raise {
+    bytes: u64,
+    ticks: u32,
+}
+
+impl Raise {
+    /// The process is so many bytes above what it may be.
+    fn tick(&mut self, over: u64, max: u64) {
+        let step = max / RAISE_PARTS;
+        if over == 0 {
+            self.ticks = 0;
+            self.bytes = self.bytes.saturating_sub(step / 4);
+            return;
+        }
+        self.ticks += 1;
+        if self.ticks > PATIENCE {
+            self.bytes = (self.bytes + over.min(step)).min(max / 2);
+        }
+    }
+}
+
+/// Bytes that lie free between items and count as used, so that the process keeps to `maxmemory`. A little does not
+/// count: a small store would be made smaller for it. Nor does much: evictions only add to it until items have been
+/// moved together, so they must not go on for it. Where nothing is evicted none does: who removes something is to
+/// have its room at once.
+fn counted_waste(index: &hotring_store::index::Stats) -> u64 {
+    let max = index.memory_max;
+    if max == u64::MAX {
+        return 0;
+    }
+    let waste = index.held_bytes.saturating_sub(index.bytes);
+    waste.saturating_sub(max / WASTE_SPARED + CHUNK).min(max / WASTE_COUNTED)
+}
+
+/// Evicts what is too much, as after the limit was lowered.
+fn evict(server: &Server, store: &mut Session, config: &Config) {
+    let deadline = clock::monotonic() + EVICT_MAX;
+    store.note_changes(config.notify.is_on());
+    while store.evict_some() && clock::monotonic() < deadline {}
+    notify::tell_evicted(store, server, config);
+    store.note_changes(false);
+}
+
+/// Closes the connections whose buffers take most, until those of the rest are within the limit.
+fn close_greediest(server: &Server, config: &Config) {
+    // Buffers may have half of the memory at most: with all of it in them nothing could be stored.
+    let limits = [config.client_memory_max, config.memory_max / 2];
+    let max = limits.into_iter().filter(|max| *max > 0).min().unwrap_or(0);
+    if max == 0 || server.clients_memory() <= max {
+        return;
+    }
+    let mut clients: Vec<_> =
+        server.clients().into_iter().map(|client| (client.buffers_memory(), client)).collect();
+    clients.sort_by_key(|(memory, _)| std::cmp::Reverse(*memory));
+    // Not what it was: nobody is to be closed for what has been sent meanwhile.
+    let mut total: usize = clients.iter().map(|(memory, _)| memory).sum();
+    // ORDERING: Relaxed, a moment earlier or later does not matter.
+    for (memory, client) in clients.into_iter().filter(|(_, c)| !c.no_evict.load(Ordering::Relaxed))
+    {
+        if total <= max {
+            return;
+        }
+        tracing::warn!(
+            client = client.id,
+            peer = %client.peer,
+            memory,
+            "the buffers of all connections take more than maxmemory-clients: closing the one that \
+             takes most"
+        );
+        server.accepts.evicted.add(1);
+        client.kill();
+        total -= memory.min(total);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_memory_between_items_counts_within_bounds() {
+        const MIB: u64 = 1 << 20;
+        let stats = |memory_max, held_bytes, bytes| hotring_store::index::Stats {
+            memory_max,
+            held_bytes,
+            bytes,
+            ..Default::default()
+        };
+        let counted = |max, waste| counted_waste(&stats(max, MIB + waste, MIB));
+        assert_eq!(counted(u64::MAX, 100 * MIB), 0, "without a limit");
+        assert_eq!(counted(200 * MIB, 4 * MIB), 0, "a little");
+        assert_eq!(counted(200 * MIB, 7 * MIB), 3 * MIB);
+        assert_eq!(counted(200 * MIB, 100 * MIB), 200 * MIB / 32, "much");
+        assert_eq!(counted_waste(&stats(MIB, 1, 2)), 0, "figures of different moments");
+    }
+
+    #[test]
+    fn what_moving_items_does_not_gain_counts_bit_by_bit_and_half_at_most() {
+        const MAX: u64 = 100 << 20;
+        let mut raise = Raise::default();
+        (0..PATIENCE).for_each(|_| raise.tick(MAX, MAX));
+        assert_eq!(raise.bytes, 0, "items are moved first");
+        raise.tick(MAX, MAX);
+        assert_eq!(raise.bytes, MAX / RAISE_PARTS);
+        raise.tick(1000, MAX);
+        assert_eq!(raise.bytes, MAX / RAISE_PARTS + 1000, "no more than is too much");
+        (0..1000).for_each(|_| raise.tick(MAX, MAX));
+        assert_eq!(raise.bytes, MAX / 2);
+        (0..1000).for_each(|_| raise.tick(0, MAX));
+        assert_eq!(raise.bytes, 0);
+    }
+
+    #[test]
+    fn all_parts_count() {
+        use hotring_commands::state::server::Parts;
+        use hotring_store::Options;
+        let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
+        let before = parts(&server);
+        let client = server.enter("peer".into(), "local".into(), 0);
+        client.deliver(0, |w| w.bulk(&[7; 10_000]));
+        assert!(parts(&server) >= before + 10_000, "messages");
+        let before = parts(&server);
+        client.names_memory.store(10_000, Ordering::Relaxed);
+        assert_eq!(parts(&server), before + 10_000, "names");
+        let before = parts(&server);
+        let running = server.scripts.show();
+        running.take_note(10_000);
+        assert_eq!(parts(&server), before + 10_000, "interpreters");
+        drop(running);
+        assert_eq!(parts(&server), before);
+    }
+
+    #[test]
+    fn memory_that_nothing_counts_is_seen_in_the_process() {
+        let process = Process::open(0).expect("Linux tells");
+        let before = process.grown();
+        let block = vec![7u8; 64 << 20];
+        assert!(process.grown() >= before + (60 << 20), "{} bytes", block.len());
+    }
+}
