@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Result, bail, ensure};
 
 use crate::suite::{Done, Suite};
-use crate::test::{binary, build_quietly, built, count_tests};
+use crate::test::{binary, build_quietly, built, clippy_with, count_tests};
 use crate::workspace::{cargo, target};
 use crate::{clients, engines, fuzz, process, redis, tools};
 
@@ -27,6 +27,7 @@ pub enum Form {
 type Proof = (&'static str, fn(Form) -> Result<Done>);
 
 const PROOFS: &[Proof] = &[
+    ("all-features", |_| clippy_with(&["--all-features"])),
     ("loom", loom),
     ("shuttle", shuttle),
     ("asan", sanitizers::asan),

@@ -143,28 +143,6 @@ rare_steps! {
     Diverted,
     /// An item was moved to other memory.
     Moved,
-    /// A copy of an item was made.
-    Copied,
-    /// It answered a read.
-    CopyRead,
-    /// It changed while it was read.
-    CopyChanged,
-    /// A write or a removal ended it.
-    CopyEnded,
-    /// One ended it while it was being written.
-    CopySpoilt,
-    /// An item that was to be copied died.
-    CopyTooLate,
-    /// An item that had been copied was replaced by an equal one that can be.
-    CopyRenewed,
-    /// Somebody let a word alone, as its item was being copied.
-    FillingMet,
-    /// The hot place went to another item of the line.
-    HotPlaceTaken,
-    /// It changed meanwhile.
-    HotPlaceLost,
-    /// A halving ended a copy.
-    CopySwept,
 }
 
 #[cfg(any(debug_assertions, loom, shuttle))]

@@ -3,7 +3,8 @@
 //! A script is slow once it has used up its first time slice. From then on such a request does not enter the gate: it
 //! waits outside of it, looks again from time to time, and is refused with BUSY once the script has held its keys for
 //! `busy-reply-threshold`. A request that entered the gate before the script was slow waits there until the script
-//! ends.
+//! ends. So does one that has waited outside for a script: the gate serves in order, and a script that begins again and
+//! again must not keep others out between two looks.
 
 use hotring_protocol::ArgsView;
 use hotring_store::HoldInfo;
@@ -30,14 +31,15 @@ enum Needs {
 impl Executor {
     /// The wait of a request that needs what a slow script holds, before the script has held it for long.
     pub(super) fn script_of(&self, i: usize, run: &Run<'_>, client: &Client) -> Option<Wait> {
-        if !self.is_slow {
+        if !self.is_slow || client.has_waited_for_script {
             return None;
         }
         let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
         let (info, key) = self.script_hold(spec, args, client)?;
         let access = client.access();
         let may_run = !access.is_locked() && access.check(spec, args).is_ok();
-        (may_run && !self.is_long(info, run.now)).then_some(Wait::Script { key })
+        let since_ms = info.since_ms;
+        (may_run && !self.is_long(info, run.now)).then_some(Wait::Script { key, since_ms })
     }
 
     /// Whether a script has held for long what a request needs.
@@ -51,11 +53,16 @@ impl Executor {
         self.script_hold(spec, args, client).is_some_and(|(info, _)| self.is_long(info, now))
     }
 
-    /// When to look again whether the script still holds this key, or any key; None once it does not, or once it has
-    /// held it for long.
-    pub(super) fn look_at_script(&self, key: Option<&[u8]>, now: u64) -> Option<u64> {
+    /// When to look again whether the script that has held this key, or any key, since then still does; None once it
+    /// does not, or once it has held it for long.
+    pub(super) fn look_at_script(
+        &self,
+        key: Option<&[u8]>,
+        since_ms: u64,
+        now: u64,
+    ) -> Option<u64> {
         let info = self.held_by_script(key)?;
-        if self.is_long(info, now) {
+        if info.since_ms != since_ms || self.is_long(info, now) {
             return None;
         }
         let wait = now.saturating_sub(info.since_ms) / LOOK_PART;

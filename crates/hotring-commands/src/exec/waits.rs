@@ -41,10 +41,12 @@ impl Executor {
             Some(Wait::Log) if self.server.durability.is_full() => {
                 Watched::Waiting { until: Some(now + FULL_PAUSE_MS) }
             }
-            Some(Wait::Script { key }) => match self.look_at_script(key.as_deref(), now) {
-                Some(until) => Watched::Waiting { until: Some(until) },
-                None => Watched::Fired,
-            },
+            Some(Wait::Script { key, since_ms }) => {
+                match self.look_at_script(key.as_deref(), *since_ms, now) {
+                    Some(until) => Watched::Waiting { until: Some(until) },
+                    None => Watched::Fired,
+                }
+            }
             Some(&Wait::Save { number, .. }) if save::is_awaited(&self.server, number) => {
                 Watched::Waiting { until: Some(now + SAVE_PAUSE_MS) }
             }
@@ -74,6 +76,7 @@ impl Executor {
             Some(&Wait::Synced { lsn, .. }) => Some(lsn),
             _ => None,
         };
+        client.has_waited_for_script = matches!(client.wait(), Some(Wait::Script { .. }));
         let unblocked = client.end_wait(now);
         if is_paused {
             // What was to wait is not to run just because the server ends.

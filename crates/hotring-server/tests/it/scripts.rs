@@ -1,5 +1,7 @@
 //! Tests of scripts of many connections on several threads. No test depends on durations.
 
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use crate::wire::{Reply, TestServer, Wire, bulk, ok, request};
@@ -364,4 +366,34 @@ fn waiting_for_a_script_blocks_no_thread() {
     assert!(p99 < held_for / 5, "p99 {p99:?}");
     assert_eq!(waiting.reply(), bulk("held"));
     assert_eq!(script.reply(), bulk("done"));
+}
+
+/// Requests that looked from time to time whether a slow script had ended missed the gap before the next one, for as
+/// long as scripts followed one another.
+#[test]
+fn scripts_that_follow_one_another_keep_nobody_out() {
+    const SCRIPTS: usize = 20;
+    for threads in [1, 2] {
+        let server = TestServer::with(|config| {
+            config.threads = threads;
+            config.lua_time_ms = 200;
+        });
+        let (mut looping, mut waiting) = (server.connect(), server.connect());
+        let (is_served, n) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_served.load(Relaxed) && n.fetch_add(1, Relaxed) < SCRIPTS {
+                    eval(&mut looping, "while true do end", &["k"], &[]);
+                }
+            });
+            while n.load(Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            assert_eq!(waiting.say("GET k"), Reply::Null);
+            is_served.store(true, Relaxed);
+        });
+        let n = n.into_inner();
+        assert!(n < SCRIPTS / 2, "{threads} threads: GET waited for {n} scripts");
+    }
 }

@@ -51,6 +51,8 @@ pub struct Client {
     pub closing: Option<Closing>,
     /// What the last command waits for; the next one runs after its reply.
     wait: Option<Wait>,
+    /// The next request has waited outside the gate for a slow script, and must not do so again.
+    pub(crate) has_waited_for_script: bool,
     /// MULTI and WATCH.
     pub transaction: Transaction,
     /// What it listens to.
@@ -126,6 +128,8 @@ pub enum Wait {
     Script {
         /// A key that the script holds; None if the next one needs all of them.
         key: Option<Box<[u8]>>,
+        /// Since when it holds it.
+        since_ms: u64,
     },
     /// The last one waits until the log is synced up to a record.
     Synced {
@@ -171,6 +175,7 @@ impl Client {
             last: None,
             closing: None,
             wait: None,
+            has_waited_for_script: false,
             transaction: Transaction::default(),
             subscriptions: Subscriptions::default(),
             monitors: false,
@@ -435,6 +440,7 @@ impl Client {
     /// Notes that a request begins.
     pub(crate) fn begin_request(&mut self) {
         self.before_len = 0;
+        self.has_waited_for_script = false;
         if self.replies == Replies::AllButNext {
             self.replies = Replies::AllButThis;
         }
