@@ -1,9 +1,9 @@
 //! The Redis protocol (RESP2 and RESP3) and memcached's text protocol ([`memcached`]) as pure functions
 //! from bytes to bytes.
 //!
-//! The crate owns what is on the wire: how a request is cut out of the input
-//! ([`Decoder`]; [`Starts`] finds the command as well), how a reply is written ([`Writer`]) and read ([`read_part`]).
-//! It reads no socket and no clock, knows neither the commands nor the store, and allocates nothing per request once
+//! The crate owns the wire formats: how requests are decoded
+//! ([`Decoder`]; [`Starts`] finds the command as well), how replies are written ([`Writer`]) and read ([`read_part`]).
+//! It must not read sockets or clocks, knows neither the commands nor the store, and allocates nothing per request once
 //! its buffers have grown to their working size.
 //!
 //! ```

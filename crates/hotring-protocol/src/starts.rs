@@ -1,8 +1,8 @@
 //! A cache from the start of a request to its command, for pipelines.
 //!
 //! Pipelines repeat themselves: `*2\r\n$3\r\nGET\r\n` and a key, again and again. [`Starts`] keeps such
-//! starts, up to the end of the command's name, with what decoding and the caller's table of commands have made of
-//! them. A request whose start is known goes on behind it.
+//! starts, up to the end of the command's name, with the results of decoding and of the caller's table of commands for
+//! them. A request with a known start is decoded from behind it.
 
 use crate::args::{Args, ArgsView, Span};
 use crate::error::ProtocolError;
@@ -37,7 +37,7 @@ struct Start<C> {
     mask: u128,
     name_len: usize,
     args: usize,
-    /// None: the place is free.
+    /// None: the entry is free.
     command: Option<C>,
 }
 
@@ -48,8 +48,8 @@ impl<C: Copy> Default for Starts<C> {
 }
 
 impl<C: Copy> Starts<C> {
-    /// Looks for the next request at the start of `input`, as [`Decoder::decode`] does, and for its command, which
-    /// `resolve` finds; None if it finds none. `resolve` must be the same function in every call.
+    /// Decodes the request at the start of `input`, as [`Decoder::decode`], and finds its command with
+    /// `resolve`; None if there is none. `resolve` must be the same function in every call.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl<C: Copy> Starts<C> {
         Ok((decoded, called.map(|called| called.command)))
     }
 
-    /// Keeps the start of a request, if it is short.
+    /// Caches the start of a request if it is short.
     fn keep(&mut self, input: &[u8], args: &Args, command: C) {
         let Some(bytes) = first_bytes(input).filter(|_| input[0] == b'*') else { return };
         let (at, name_len) = args.spans[0].place();

@@ -5,7 +5,7 @@ use super::{Fault, Source};
 /// Most lines per file.
 const LINES_MAX: usize = 650;
 
-/// The only crates with unsafe code: the index, its other engines, and the calls into C++ maps that they
+/// The only crates with unsafe code: the index, its other engines, and the bindings to C++ maps that they
 /// are compared with.
 const UNSAFE_CRATES: &[&str] =
     &["crates/hotring-index/", "crates/hotring-engines/", "crates/hotring-cpp-peers/"];
@@ -120,7 +120,7 @@ fn names(line: &str, word: &str) -> bool {
     })
 }
 
-/// Numbered lines of code, without comments and without a test module at the end.
+/// Lines of code with their numbers, without comments and without a test module at the end.
 fn product_code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     let end = source.text.find("#[cfg(test)]\nmod tests {").unwrap_or(source.text.len());
     let lines = source.text[..end].lines().enumerate();

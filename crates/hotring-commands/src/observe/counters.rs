@@ -156,7 +156,7 @@ counters! {
         commands = metric(
             Group::Requests,
             "requests_total",
-            "Requests of both protocols, those that were refused too",
+            "Requests of both protocols, including refused ones",
         ).stat("total_commands_processed");
         /// Commands that answered with an error.
         errors = metric(
@@ -178,7 +178,7 @@ counters! {
         expired_keys = metric(
             Group::Keys,
             "expired_keys_total",
-            "Expired keys that were removed because it was time, not by a command that met them",
+            "Expired keys removed by the expiry thread, not by a command that met them",
         ).stat("expired_keys");
         /// Commands refused because `maxmemory` is reached.
         rejected_maxmemory = metric(
@@ -190,7 +190,7 @@ counters! {
         rejected_stalled = metric(
             Group::Stalls,
             "stalled_rejections_total",
-            "Writes refused because of that",
+            "Writes refused because reclamation is stalled",
         ).stat("rejected_stalled");
         /// Connections closed because a request was too large.
         input_limit_closed = closed(&[("limit", "query-buffer")])
@@ -217,7 +217,7 @@ counters! {
         damaged_reads = metric(
             Group::Damage,
             "damaged_reads_total",
-            "Commands that met an item whose checksum is wrong",
+            "Commands that met an item with a wrong checksum",
         ).info("Checksums", "damaged_reads");
     } with {
         /// The errors by kind, of RESP.
@@ -247,7 +247,7 @@ counters! {
         evicted_keys = metric(
             Group::Keys,
             "evicted_keys_total",
-            "Keys that were removed to make room",
+            "Keys evicted to free memory",
         ).stat("evicted_keys");
     }
 }

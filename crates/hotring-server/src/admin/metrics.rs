@@ -137,14 +137,14 @@ static PARTS: &[Part] = &[
     ),
     histogram(
         "command_duration_seconds",
-        "How long commands took inside the server. All calls of commands that can take long are \
-               timed; of GET, SET and their like, and of memcached's, those in one of about 256 \
+        "Time that commands took inside the server. Every call of a potentially slow command is \
+               timed; of fast commands such as GET and SET, and of memcached's, those in one of about 256 \
                reads from a connection",
         |f, l| f.commands.iter().for_each(|c| l.histogram(&c.labels(), &c.totals.times)),
     ),
     Part::Counters(Group::Keys),
     Part::Counters(Group::Refusals),
-    gauge("pinned_keys", "Keys that PIN keeps from being evicted", |f, l| {
+    gauge("pinned_keys", "Keys that PIN protects from eviction", |f, l| {
         l.value(f.facts.store.pinned.keys);
     }),
     gauge("pinned_bytes", "Memory of pinned keys: their items and names", |f, l| {
@@ -152,10 +152,10 @@ static PARTS: &[Part] = &[
     }),
     histogram(
         "expire_lag_seconds",
-        "How long after their time these keys were removed, and told of",
+        "Delay between a key's expiry time and its removal and expired event",
         |f, l| l.histogram(&[], &f.totals.expire_lag),
     ),
-    gauge("db_keys", "Keys, with those that have expired and were not removed yet", |f, l| {
+    gauge("db_keys", "Keys, including expired ones that are not yet removed", |f, l| {
         l.labelled(&[("db", "0")], f.facts.store.index.items);
     }),
     gauge("db_keys_expiring", "Keys with an expiry time", |f, l| {
@@ -242,11 +242,15 @@ static PARTS: &[Part] = &[
         l.value(f.snapshot().map_or(0, |s| s.changes));
     }),
     gauge("memory_rss_bytes", "Resident memory of the process", |_, l| l.value(rss_bytes())),
-    gauge("stalled", "1 while a thread that does not leave its command keeps memory", |f, l| {
-        l.value(u8::from(f.facts.stalled.is_some()));
-    }),
+    gauge(
+        "stalled",
+        "1 while a thread stuck in a command keeps memory from being reclaimed",
+        |f, l| {
+            l.value(u8::from(f.facts.stalled.is_some()));
+        },
+    ),
     Part::Counters(Group::Stalls),
-    gauge("connected_clients", "Connections that are open", |f, l| {
+    gauge("connected_clients", "Open connections", |f, l| {
         l.value(f.facts.server.clients_len());
     }),
     gauge("max_clients", "The setting maxclients", |f, l| l.value(f.facts.config.maxclients)),
@@ -256,7 +260,7 @@ static PARTS: &[Part] = &[
     Part::Counters(Group::Accepts),
     Part::Counters(Group::Closes),
     Part::Counters(Group::Network),
-    gauge("pubsub_channels", "Channels that somebody listens to", |f, l| {
+    gauge("pubsub_channels", "Channels with subscribers", |f, l| {
         l.value(f.facts.server.pubsub.counts().0);
     }),
     gauge("pubsub_patterns", "Patterns with subscribers", |f, l| {
@@ -276,7 +280,7 @@ static PARTS: &[Part] = &[
         l.value(f.facts.store.index.head_moves);
     }),
     Part::Counters(Group::Damage),
-    gauge("scrub_progress_ratio", "How far the last check of all items has come", |f, l| {
+    gauge("scrub_progress_ratio", "Progress of the last scrub, from 0 to 1", |f, l| {
         l.value(f.facts.server.scrubber.status().progress);
     }),
     gauge("scrub_damaged_items", "Damaged items found by the last scrub", |f, l| {

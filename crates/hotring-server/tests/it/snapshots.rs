@@ -325,7 +325,7 @@ fn a_damaged_snapshot_is_refused_by_name() {
         fs::remove_file(folder.0.join(name)).unwrap();
     }
     fs::rename(&path, folder.0.join("snapshot-00000000000000000090.hrs")).unwrap();
-    assert!(refused(&folder.0, |_| {}).contains("another name"));
+    assert!(refused(&folder.0, |_| {}).contains("does not match the file's name"));
 }
 
 fn refused(data: &Path, change: impl FnOnce(&mut Config)) -> String {
