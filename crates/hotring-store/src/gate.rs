@@ -122,6 +122,7 @@ use std::task::Waker;
 pub use crate::holds::Fault;
 pub(crate) use crate::holds::Hold;
 use crate::holds::{HoldInfo, Holds, Keys};
+use crate::in_flight::wait_until;
 pub(crate) use crate::in_flight::{Reading, Writing};
 use crate::sync::{
     Arc, AtomicU64, Mutex, MutexGuard, SLEEPS_AFTER, STRIPES, ThreadWait, barrier, fence, pause,
@@ -283,14 +284,6 @@ impl Gate {
         if self.fault != Fault::NoWake {
             sleepers.into_iter().for_each(Waker::wake);
         }
-    }
-}
-
-fn wait_until(mut done: impl FnMut() -> bool) {
-    let mut round = 0;
-    while !done() {
-        pause(round);
-        round = round.saturating_add(1);
     }
 }
 

@@ -2,7 +2,16 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use crate::sync::{AtomicU64, fence};
+use crate::sync::{AtomicU64, fence, pause};
+
+/// Waits until an operation in flight is over.
+pub(crate) fn wait_until(mut done: impl FnMut() -> bool) {
+    let mut round = 0;
+    while !done() {
+        pause(round);
+        round = round.saturating_add(1);
+    }
+}
 
 /// A read in flight; None inside a hold.
 pub(crate) struct Reading<'a>(pub(crate) Option<&'a AtomicU64>);

@@ -122,7 +122,8 @@ fn clients(f: &Facts<'_>, text: &mut String) {
     field(text, "maxclients", f.config.maxclients);
     let clients = f.server.clients();
     let count = |is_so: fn(&ClientShared) -> bool| clients.iter().filter(|c| is_so(c)).count();
-    // Those that wait for a key or the end of a pause; then those for a key, with their limit.
+    // Those that wait, whatever for, as in Redis, which counts clients that CLIENT PAUSE holds up; then those that have
+    // their place in the queue for a key, with their limit.
     field(text, "blocked_clients", count(ClientShared::is_waiting));
     field(text, "waiting_clients", f.store.watches);
     field(text, "waiting_clients_limit", f.config.waiting_max);

@@ -397,3 +397,43 @@ fn scripts_that_follow_one_another_keep_nobody_out() {
         assert!(n < SCRIPTS / 2, "{threads} threads: GET waited for {n} scripts");
     }
 }
+
+/// A WAITKEY that waits for a script is blocked, and has no place in the queue for its key until the script ends. One
+/// that is killed meanwhile leaves nothing behind.
+#[test]
+fn who_waits_for_a_script_is_blocked_before_it_waits_for_its_key() {
+    let server = TestServer::with(|config| {
+        config.threads = 1;
+        config.lua_time_ms = 60_000;
+        config.busy_reply_ms = 0;
+    });
+    let [mut looping, mut waiting, mut killed, mut other] = [(); 4].map(|()| server.connect());
+    let script = "if #ARGV > 0 then return 1 end while true do end return KEYS[1]";
+    assert_eq!(eval(&mut looping, script, &["k"], &["x"]), Reply::Int(1));
+    let Reply::Int(id) = killed.say("CLIENT ID") else { panic!("a number") };
+    let mut until = |blocked: usize, placed: usize| {
+        let expected = format!("\r\nblocked_clients:{blocked}\r\nwaiting_clients:{placed}\r\n");
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let text = other.say("INFO clients").text();
+            if text.contains(&expected) {
+                return;
+            }
+            assert!(Instant::now() < end, "{expected:?} is not in {text}");
+        }
+    };
+    looping.send(&request(&["EVAL", script, "1", "k"]));
+    std::thread::sleep(Duration::from_millis(100));
+    waiting.send(&request(&["WAITKEY", "k", "0"]));
+    killed.send(&request(&["WAITKEY", "k", "0"]));
+    until(2, 0);
+    let mut killer = server.connect();
+    assert_eq!(killer.say(&format!("CLIENT KILL ID {id}")), Reply::Int(1));
+    until(1, 0);
+    assert_eq!(killer.say("SCRIPT KILL"), ok());
+    assert!(looping.reply().text().starts_with("ERR Script killed by user"));
+    until(1, 1);
+    assert_eq!(killer.say("SET k v"), ok());
+    assert_eq!(waiting.reply(), Reply::Int(1));
+    until(0, 0);
+}

@@ -494,8 +494,9 @@ impl Client {
             | Wait::Save { .. } => PAUSED,
         };
         self.wait = Some(wait);
-        // ORDERING: Relaxed, a moment more or less of waiting does not matter.
-        self.shared.waiting.store(waiting, Ordering::Relaxed);
+        // ORDERING: Release pairs with the Acquire in `is_waiting`: who sees the wait finds its place in the queue for
+        // its key.
+        self.shared.waiting.store(waiting, Ordering::Release);
     }
 
     /// Ends it at the Unix millisecond `now`. Says if somebody else has, who counts on that.
