@@ -120,7 +120,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::task::Waker;
 
 pub use crate::holds::Fault;
-pub(crate) use crate::holds::Hold;
+pub(crate) use crate::holds::{Hold, stripes_of};
 use crate::holds::{HoldInfo, Holds, Keys};
 pub(crate) use crate::in_flight::{Reading, Writing};
 use crate::sync::{
@@ -292,10 +292,6 @@ fn wait_until(mut done: impl FnMut() -> bool) {
         pause(round);
         round = round.saturating_add(1);
     }
-}
-
-pub(crate) fn stripes_of(mask: u64) -> impl Iterator<Item = usize> {
-    (0..STRIPES).filter(move |stripe| mask >> stripe & 1 == 1)
 }
 
 impl GateSession {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::gate::{STRIPES_ALL, stripe_of};
+use crate::sync::STRIPES;
 
 /// Which faults to plant. Only the tests of the tests use another than `None`.
 #[doc(hidden)]
@@ -90,6 +91,11 @@ pub struct HoldInfo {
     pub label: u32,
     /// Since when, as the session has said.
     pub since_ms: u64,
+}
+
+/// The stripes of a mask.
+pub(crate) fn stripes_of(mask: u64) -> impl Iterator<Item = usize> {
+    (0..STRIPES).filter(move |stripe| mask >> stripe & 1 == 1)
 }
 
 struct Held {
