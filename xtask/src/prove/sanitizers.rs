@@ -92,12 +92,16 @@ fn is_of_the_index(report: &str) -> bool {
     });
     stacks.all(|(frame, is_last_owner)| {
         let is_handed_over = frame.contains("Participant>::hand_over");
-        frame.contains("hotring-index/src/") && !is_handed_over && !is_last_owner
+        let is_ours = OWN.iter().any(|folder| frame.contains(folder));
+        is_ours && !is_handed_over && !is_last_owner
     })
 }
 
 /// The function that drops the content of an `Arc`.
 const LAST_OWNER: &str = ">>::drop_slow ";
+
+/// Where the code lies whose races count: the index and the engines on it.
+const OWN: &[&str] = &["hotring-index/src/", "hotring-engines/src/"];
 
 /// The tests built for a sanitizer, or why they cannot be.
 fn sanitized(folder: &str, sanitizer: &str, form: Form) -> Result<Result<Command, Done>> {
@@ -134,6 +138,7 @@ mod tests {
     fn races_of_the_index_are_told_from_those_of_std() {
         let own = "is /x/hotring-index/src/u64s.rs:1";
         assert!(is_of_the_index(&report(own, "make /x/hotring-index/src/u64s.rs:2")));
+        assert!(is_of_the_index(&report(own, "make /x/hotring-engines/src/chaining/mod.rs:2")));
         assert!(!is_of_the_index(&report(own, "main /x/hotring-index/tests/it/main.rs:2")));
         let bag =
             "<hotring_index::reclaim::Participant>::hand_over /x/hotring-index/src/reclaim.rs:2";
