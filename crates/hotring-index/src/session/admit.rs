@@ -16,6 +16,9 @@ const SWEPT: usize = 64;
 /// Items that a session looks at, that is refused memory, to move them together.
 const MOVED: usize = 2048;
 
+/// Times that it does so when nothing else is in the way.
+const MOVES: usize = 64;
+
 impl<K: Kind, E: Engine> Shared<K, E> {
     fn used_bytes(&self) -> u64 {
         let beside = self.engine.table_bytes() + self.budget.beside();
@@ -108,7 +111,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         }
         match self.shared.look_again(bytes as u64) {
             Ok(()) => return Ok(()),
-            Err(full) if full.waste_bytes > 0 => self.move_together(),
+            Err(full) if full.waste_bytes > 0 => _ = self.move_together(),
             Err(_) => {}
         }
         if self.local.participant.has_garbage() {
@@ -126,7 +129,9 @@ impl<K: Kind, E: Engine> Session<K, E> {
             match self.shared.look_again(bytes) {
                 Ok(()) => return Ok(()),
                 Err(full) if bytes > full.max => return Err(Refused::Full(full)),
-                Err(full) if full.waste_bytes > 0 && round == 0 => self.move_together(),
+                Err(full) if full.waste_bytes > 0 && round == 0 && self.gain_room(bytes) => {
+                    return Ok(());
+                }
                 Err(_) => {}
             }
             // What is dead counts until it is freed.
@@ -138,11 +143,25 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.shared.look_again(bytes).map_err(Refused::Full)
     }
 
-    /// A part of what brings item memory together, for who is in need of it.
-    fn move_together(&mut self) {
+    /// Moves some items together. False: there was nothing to move.
+    fn move_together(&mut self) -> bool {
         // A block in a cache keeps its chunk.
         self.local.arena.give_back();
-        self.compact_step(MOVED);
+        self.compact_step(MOVED).visited > 0
+    }
+
+    /// Moves items together until there is room for so many bytes, a bounded number of times: a client
+    /// cannot help it when its write is refused although most memory is free.
+    fn gain_room(&mut self, bytes: u64) -> bool {
+        for _ in 0..MOVES {
+            if !self.move_together() {
+                return false;
+            }
+            if self.shared.look_again(bytes).is_ok() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Has a part of the table let go of dead versions that nobody has come by.
