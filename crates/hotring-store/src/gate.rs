@@ -33,13 +33,12 @@
 //! * **G4** A session that is not in the list that a holder or a snapshot uses has changed nothing since its validation.
 //!
 //! # Why a writer and a holder cannot miss each other (G2)
-//! The writer stores its counter and then loads `held`; the holder stores `held` and then loads
-//! the counter. With a full fence between the two steps on both sides at least one sees the
-//! other. The writer's fence is on the hot path, so it is *light*: a compiler fence, paid for by
-//! the holder's *heavy* one, which makes every thread of the process pass a full fence
-//! (`membarrier`). Where that is missing both are real fences; `hotring_index::barrier` decides.
-//! If the writer came first, the holder waits for its counter, an Acquire that pairs with the
-//! writer's Release, so the holder also sees what it wrote.
+//! The writer stores its counter and then loads `held`; the holder stores `held` and then loads the counter. With a
+//! full fence between the two steps on both sides at least one sees the other. The writer's fence is on the hot path,
+//! so it is *light*: a compiler fence, paid for by the holder's *heavy* one, which makes every thread of the process
+//! pass a full fence (`membarrier`). Where that is missing both are real fences; `hotring_index::barrier` decides. If
+//! the writer came first, the holder waits for its counter, an Acquire that pairs with the writer's Release, so the
+//! holder also sees what it wrote.
 //!
 //! If the writer finds the bit, another key's hold may have set it, and the writer looks under the mutex, with its
 //! counter still odd. If the holder of its key entered before that look, the writer sees it, and waits. If it enters
@@ -68,15 +67,13 @@
 //! writers' argument again, with `reading` in place of the counter.
 //!
 //! # Why equal collections make a snapshot
-//! A change within the reads has its counter odd before it, and the collection before the reads
-//! saw no odd one (G3). If the reads saw it, or anything that came after it, the second collection
-//! sees its counter too: the writer's Release fence between counter and change, and the
-//! snapshot's Acquire fence between reads and collection. A change that was complete at the first
-//! collection is seen by the reads: the even number was stored with Release, collected with
-//! Acquire. So the reads show the one state between the two collections. Comparing the values
-//! read, without counters, would not do: a key that was absent, present and absent again looks
-//! unchanged, as does a word that was changed and changed back (ABA). Counters have 64 bits, so
-//! they do not come round.
+//! A change within the reads has its counter odd before it, and the collection before the reads saw no odd one (G3).
+//! If the reads saw it, or anything that came after it, the second collection sees its counter too: the writer's
+//! Release fence between counter and change, and the snapshot's Acquire fence between reads and collection. A change
+//! that was complete at the first collection is seen by the reads: the even number was stored with Release, collected
+//! with Acquire. So the reads show the one state between the two collections. Comparing the values read, without
+//! counters, would not do: a key that was absent, present and absent again looks unchanged, as does a word that was
+//! changed and changed back (ABA). Counters have 64 bits, so they do not come round.
 //! A write that meets a hold puts its counter back to the number from before: it ends with the next even number, under
 //! which the change is seen for the first time. Were the counter left at that number while the write waits, a snapshot
 //! could collect it before the change and again after it.
@@ -104,12 +101,11 @@
 //! holders of one key, each time one of them is faster to take it than they are to look.
 //!
 //! # Expiry
-//! Whoever reclaims what is due ([`crate::Session::expire_due`]) does it as a write of the key, so that an
-//! exclusive closure that runs on its own fixed time does not lose a key in the middle. Finding it by its
-//! hash is not even a read: the write looks again. For every observer whose time has reached the
-//! expiry the key was absent before and is absent after, so that a read may reclaim what it meets, too. An
-//! observer whose clock is behind that of whoever reclaims may miss a key a little early; to keep
-//! clocks together is up to the callers, from whom the time comes.
+//! Whoever reclaims what is due ([`crate::Session::expire_due`]) does it as a write of the key, so that an exclusive
+//! closure that runs on its own fixed time does not lose a key in the middle. Finding it by its hash is not even a
+//! read: the write looks again. For every observer whose time has reached the expiry the key was absent before and is
+//! absent after, so that a read may reclaim what it meets, too. An observer whose clock is behind that of whoever
+//! reclaims may miss a key a little early; to keep clocks together is up to the callers, from whom the time comes.
 //!
 //! # Memory orders
 //! Each operation below names its partner. `held` and the counters never carry data themselves;
@@ -172,7 +168,7 @@ pub(crate) struct GateSession {
     /// What this session holds.
     held: Option<Keys>,
     /// What others are told of its holds.
-    pub(crate) info: HoldInfo,
+    info: HoldInfo,
     /// How it waits.
     pub(crate) waiting: Box<dyn Wait>,
     /// Whether the counters of `held` are odd.
@@ -449,6 +445,14 @@ impl GateSession {
             if self.announce_write(stripe, even) {
                 break;
             }
+        }
+    }
+
+    /// What others are told of this session's hold, the present one too.
+    pub(crate) fn set_info(&mut self, info: HoldInfo) {
+        self.info = info;
+        if self.held.is_some() {
+            self.gate.holds().tell(self.record.session, info);
         }
     }
 

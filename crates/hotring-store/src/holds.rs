@@ -144,6 +144,14 @@ impl Holds {
         self.held.push(Held { session, mask: keys.mask(), keys, info });
     }
 
+    /// Changes what is known of a hold.
+    pub(crate) fn tell(&mut self, session: u64, info: HoldInfo) {
+        self.held
+            .iter_mut()
+            .filter(|held| held.session == session)
+            .for_each(|held| held.info = info);
+    }
+
     pub(crate) fn leave(&mut self, session: u64) {
         self.held.retain(|held| held.session != session);
     }

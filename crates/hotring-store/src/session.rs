@@ -324,7 +324,7 @@ impl Session {
 
     /// What others are told of who holds keys while this session does ([`Session::held_by`]).
     pub fn set_hold_info(&mut self, info: HoldInfo) {
-        self.gate.info = info;
+        self.gate.set_info(info);
     }
 
     /// What is known of the session that holds the key, if another one does. One load where nobody holds a key that

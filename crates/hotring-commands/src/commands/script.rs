@@ -12,6 +12,7 @@ use std::sync::Arc;
 use hotring_protocol::{ArgsView, parse_i64};
 use hotring_store::{HoldInfo, Key};
 
+use crate::host::clock;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::interpreter::{Ended, Interpreter, Run};
@@ -144,15 +145,14 @@ fn run(
     let _ = c.store.admit();
     let is_alone = c.store.is_alone();
     let known = script.reach() == Reach::Declared;
-    c.store.set_hold_info(HoldInfo { label: HOLDER, since_ms: c.now });
     let ended = match (is_alone, known) {
-        (true, _) => interpreter.run(script, all, c)?,
-        (false, false) => c.alone(&[], |c| interpreter.run(script, all, c))?,
-        (false, true) if keys.is_empty() => interpreter.run(script, some, c)?,
+        (true, _) => hold(interpreter, script, all, c)?,
+        (false, false) => c.alone(&[], |c| hold(interpreter, script, all, c))?,
+        (false, true) if keys.is_empty() => hold(interpreter, script, some, c)?,
         (false, true) => {
             let keys: Vec<&[u8]> = keys.iter().collect();
             c.store.prefetch(&mut keys.iter().map(Key::from).collect::<Vec<_>>());
-            c.alone(&keys, |c| interpreter.run(script, some, c))?
+            c.alone(&keys, |c| hold(interpreter, script, some, c))?
         }
     };
     match ended {
@@ -161,14 +161,25 @@ fn run(
     }
 }
 
+/// Runs a script whose keys are held from now on: what it has waited for them, and those before it in its batch, is
+/// not its time.
+fn hold(
+    interpreter: &mut dyn Interpreter,
+    script: &Arc<Script>,
+    run: Run<'_>,
+    c: &mut Context<'_>,
+) -> Result<Ended, Failure> {
+    c.store.set_hold_info(HoldInfo { label: HOLDER, since_ms: clock::unix_ms() });
+    interpreter.run(script, run, c)
+}
+
 /// Runs a script that has wanted more than it was given, from its beginning. Its interpreter has ended
 /// with the first try.
 fn again(script: &Arc<Script>, run: Run<'_>, c: &mut Context<'_>) -> Outcome {
     let sha = parse_digest(script.name.as_bytes()).expect("the name of a script is its digest");
     with_interpreter(c, |interpreter, c| {
         interpreter.compile(&sha, script)?;
-        c.store.set_hold_info(HoldInfo { label: HOLDER, since_ms: c.now });
-        c.alone(&[], |c| interpreter.run(script, run, c))?;
+        c.alone(&[], |c| hold(interpreter, script, run, c))?;
         c.check_room()
     })
 }

@@ -437,3 +437,24 @@ fn who_waits_for_a_script_is_blocked_before_it_waits_for_its_key() {
     assert_eq!(waiting.reply(), Reply::Int(1));
     until(0, 0);
 }
+
+/// A script was held to have run since its batch began, and while it waited for the one before it: BUSY came at once.
+#[test]
+fn what_a_script_has_waited_for_its_keys_is_not_its_time() {
+    let server = TestServer::with(|config| {
+        config.threads = 2;
+        config.lua_time_ms = 500;
+        config.busy_reply_ms = 1_000;
+    });
+    let script = "if #ARGV > 0 then return 1 end while true do end";
+    let (mut one, mut other) = (server.connect(), server.connect());
+    assert_eq!(eval(&mut one, script, &["k"], &["x"]), Reply::Int(1));
+    let looping = request(&["EVAL", script, "1", "k"]);
+    // Some follow one another in a batch, others wait in the gate.
+    one.send(&looping.repeat(4));
+    other.send(&looping.repeat(2));
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(1_200));
+        assert_eq!(server.connect().say("GET k"), Reply::Null);
+    }
+}
