@@ -38,6 +38,9 @@ pub struct Recovered {
     pub last: Lsn,
     /// Segments that remain.
     pub segments: usize,
+    /// Whether records were synced but there is no manifest, so that a loss of the last segments
+    /// cannot be noticed.
+    pub unguarded: bool,
     /// The last record's checksum.
     pub(crate) chain: u32,
 }
@@ -214,6 +217,7 @@ pub fn recover_behind(
     };
     let cut = walk.cut(broken.as_ref())?;
     walk.settle(claim)?;
+    let unguarded = walk.is_unguarded();
     let Walk { id, next, chain, parts, skipped, .. } = walk;
     let bytes = parts.iter().map(|part| part.end - HEADER_LEN).sum();
     Ok(Recovered {
@@ -224,6 +228,7 @@ pub fn recover_behind(
         cut,
         last: next.max(from) - 1,
         segments: parts.len(),
+        unguarded,
         chain,
     })
 }
@@ -240,6 +245,8 @@ pub struct Checked {
     /// Where reading ended before the end of the log, if recovery would cut it off: the segment,
     /// the byte, and the damage.
     pub torn: Option<(String, u64, Damage)>,
+    /// As [`Recovered::unguarded`].
+    pub unguarded: bool,
     /// Why recovery would fail.
     pub error: Option<RecoverError>,
 }
@@ -265,8 +272,9 @@ pub fn check(
             }
         }
     }
+    let (unguarded, last) = (walk.is_unguarded(), walk.next.max(from) - 1);
     let error = error.or(walk.fault);
-    Ok(Checked { id: walk.id, parts: walk.parts, last: walk.next.max(from) - 1, torn, error })
+    Ok(Checked { id: walk.id, parts: walk.parts, last, torn, unguarded, error })
 }
 
 /// A walk through the segments.
@@ -428,6 +436,12 @@ impl<'a> Walk<'a> {
         }
         // If only the last segment's end were lost, a part of a record or zeros would remain.
         Err(self.missing(self.claim))
+    }
+
+    /// Whether segments could have been lost together with the manifest. The first sync of a record
+    /// writes one; only logs of earlier versions lack it.
+    fn is_unguarded(&self) -> bool {
+        self.owner.is_none() && self.fault.is_none() && self.claim > 0
     }
 
     /// The error for a segment missing behind the last record read.

@@ -162,6 +162,9 @@ fn report(checked: &Checked, after: u64) -> String {
             "{segment} ends at byte {at}, within a write ({damage}): the server will cut that off\n"
         );
     }
+    if checked.unguarded {
+        text += "manifest.hrm is missing: if the newest segments were lost with it, this check cannot notice\n";
+    }
     text += &format!("{} in all\n", records(checked.last - after));
     text
 }

@@ -199,9 +199,13 @@ fn a_segment_that_was_empty_at_first_is_missed() {
 #[test]
 fn a_log_without_a_manifest_is_an_earlier_version_s() {
     let (memory, order) = written(When::Synced, true, 8);
+    let guarded = check(&memory, None, 1, &mut |_, _| {}).unwrap();
+    assert!(!guarded.unguarded && !recovered(&memory.killed(), 1).unwrap().0.unguarded);
     memory.remove("manifest.hrm").unwrap();
+    assert!(check(&memory, None, 1, &mut |_, _| {}).unwrap().unguarded);
     let (report, batches) = recovered(&memory, 1).unwrap();
     assert_eq!(batches, order);
+    assert!(report.unguarded, "segments may have been lost with the manifest");
     // It gets one when it continues.
     let mut running = Running::new(&memory, When::Synced, SEGMENT_LEN, &report);
     running.put(b"key", b"value");

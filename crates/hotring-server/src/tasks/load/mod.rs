@@ -122,6 +122,12 @@ fn hottest(server: &Server, disk: &dyn Storage) -> Result<Option<Hottest>, Box<d
             "the log ended in the middle of a write, as after a crash: the incomplete end is cut off"
         );
     }
+    if recovered.unguarded {
+        tracing::warn!(
+            "manifest.hrm is missing: if the newest segments were lost with it, their records are gone unnoticed; \
+             the next sync writes a new one"
+        );
+    }
     // A crash may have prevented this earlier.
     prune(disk, snapshot.as_ref().map_or(0, Snapshot::after))?;
     Ok(Some((recovered, snapshot, aheads)))
