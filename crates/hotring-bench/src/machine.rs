@@ -64,7 +64,7 @@ const TUNABLES: &str = "GLIBC_TUNABLES";
 const TUNABLE: &str = "glibc.malloc.hugetlb";
 
 /// Lets the C library ask for huge pages, as our engines do, for the sake of all others: begins the
-/// process anew where it has not been told so from its start.
+/// process again where it has not been told so from its start.
 pub fn huge_pages_for_all() -> Result<()> {
     let told = std::env::var(TUNABLES).unwrap_or_default();
     if told.contains(TUNABLE) || cfg!(not(target_env = "gnu")) {
@@ -74,7 +74,7 @@ pub fn huge_pages_for_all() -> Result<()> {
     let this = std::env::current_exe().context("this program's file is unknown")?;
     let mut again = Command::new(this);
     let refusal = again.args(std::env::args_os().skip(1)).env(TUNABLES, tunables).exec();
-    Err(refusal).context("cannot begin anew with huge pages")
+    Err(refusal).context("cannot restart with huge pages")
 }
 
 /// The cores that this process may run on, in order.

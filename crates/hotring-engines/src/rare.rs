@@ -7,7 +7,7 @@ hotring_index::rare_steps! {
     ReplaceLost,
     /// A removal lost the one that marks.
     KillLost,
-    /// A walk could not cut dead items out and began anew.
+    /// A walk could not cut dead items out and restarted.
     CutLost,
     /// A dead item was left to a new walk.
     UnlinkLeft,
@@ -47,7 +47,7 @@ hotring_index::rare_steps! {
     Stashed,
     /// An item came back from there.
     Unstashed,
-    /// The graph was made anew.
+    /// The graph was rebuilt.
     GraphRebuilt,
     /// A page was to be split that had been split meanwhile.
     SplitLate,

@@ -136,6 +136,6 @@ fn main() -> Result<(), ConfigError> {
     drop(churn);
     let mut churn = Churn::new()?;
     rest.into_iter().for_each(|(key, len)| churn.put(key, len));
-    churn.say("loaded anew", 0.0);
+    churn.say("loaded again", 0.0);
     Ok(())
 }

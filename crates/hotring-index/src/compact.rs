@@ -25,7 +25,7 @@ const PIECE: usize = 256;
 const CHUNKS: usize = 64;
 /// Bytes moved under one pin: what is moved takes memory twice until it is freed.
 const PIECE_BYTES: usize = 256 << 10;
-/// Times that a move is tried anew, because an item beside this one came or went.
+/// Times that a move is tried again, because an item beside this one came or went.
 const TRIES: usize = 3;
 /// Collections after which all is free that was retired before them, if nobody is pinned.
 const GRACE: usize = 4;

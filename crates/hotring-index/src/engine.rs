@@ -123,7 +123,7 @@ pub unsafe trait Engine: Sizing + Hotspots + Shortcuts + Send + Sync + 'static {
     ) -> Found<Self::Place<'s>>;
 
     /// Puts a private item in, of which `found` said that its key is absent. False: nothing has
-    /// happened, and the caller searches anew, keeping the reservation.
+    /// happened, and the caller searches again, keeping the reservation.
     fn link<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         goal: KeyGoal<'_, K>,

@@ -7,14 +7,14 @@ use crate::session::{Pinned, Session};
 use crate::u64s::U64;
 use std::mem::ManuallyDrop;
 
-/// Operations after which a guard pins anew at the latest, reads by a glance aside: those are counted
+/// Operations after which a guard pins again at the latest, reads by a glance aside: those are counted
 /// by the strategy.
 const OPERATIONS_A_PIN: u32 = 64;
 
 /// A session of `u64` items that stays pinned from one operation to the next: the fast way to do many
 /// one after the other, as each leaves out what a pin of its own costs.
 ///
-/// A guard that is used pins anew again and again, and so holds nothing up for long: after 64
+/// A guard that is used pins again and again, and so holds nothing up for long: after 64
 /// operations, or, as long as there are only reads, one and a half times R of them
 /// ([`Config::period`](field@crate::Config::period): 384 at most by default). One that is kept and not used
 /// holds up the reuse of all removed memory, as a slow callback does ([`Session::admit`] has the
@@ -85,7 +85,7 @@ impl<E: Engine> Drop for Guard<'_, E> {
     }
 }
 
-/// What a glance leaves; now and then, so that it is also the time to pin anew.
+/// What a glance leaves; now and then, so that it is also the time to pin again.
 #[inline(never)]
 fn get_in_full<E: Engine>(session: &mut Session<U64, E>, key: u64) -> Option<u64> {
     let local = session.local();

@@ -25,7 +25,7 @@
 //! # What is guaranteed
 //!
 //! All operations on a key are linearizable. Reads are wait-free in the number of items of a bucket
-//! and never start anew; writes are lock-free. Memory that is removed is reused once no session can
+//! and never restart; writes are lock-free. Memory that is removed is reused once no session can
 //! see it any more. A session that is pinned for long (a slow callback) holds that up:
 //! [`HotRing::stalled`] names it. Operations do not look at how much is waiting. Who asks
 //! [`Session::admit`] before each one that may take memory has a bound, [`Config::limbo_max`]; who

@@ -59,7 +59,7 @@ rare_steps! {
     ReplaceLost,
     /// A removal lost the one that marks.
     KillLost,
-    /// A walk could not cut dead items out and began anew.
+    /// A walk could not cut dead items out and restarted.
     CutLost,
     /// A dead item was left to a new walk.
     UnlinkLeft,

@@ -266,7 +266,7 @@ impl Collector {
         &self.front.shown
     }
 
-    /// Whether limbo is above the limit, weighed anew.
+    /// Whether limbo is above the limit, weighed again.
     pub(crate) fn weighs_too_much(&self) -> bool {
         self.weigh();
         self.front.shown.is_over_limit()

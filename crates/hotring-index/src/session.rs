@@ -151,7 +151,7 @@ pub struct Local<E: Engine> {
     pub countdown: u32,
     /// How often nothing was to be decided, one after the other: the next R is as many doublings longer.
     pub(crate) calm: u32,
-    /// Operations until a guard pins anew.
+    /// Operations until a guard pins again.
     pub(crate) guarded: u32,
     /// Inserts since growth was last considered.
     pub inserts: u32,
@@ -266,7 +266,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.participant.begin_guard();
     }
 
-    /// Pins anew for the guard that there is, with a collection in between if one is due.
+    /// Pins again for the guard that there is, with a collection in between if one is due.
     #[cold]
     #[inline(never)]
     pub(crate) fn renew_guard(&mut self) {

@@ -413,7 +413,7 @@ impl<E: Engine> Session<U64, E> {
     }
 
     /// Takes over a pin. What a glance can answer needs few registers and no place on the stack, as long
-    /// as the rest is another function's, which begins anew: so more lookups fit between the
+    /// as the rest is another function's, which restarts: so more lookups fit between the
     /// processor's first and last instruction in flight.
     #[inline(always)]
     fn get_pinned(&mut self, key: u64) -> Option<u64> {

@@ -47,7 +47,7 @@ pub const MADE_WITH: u64 = SIGN | COUNTER;
 
 pub const COMPLETE: u64 = 1 << 63;
 pub const CANDIDATE: u64 = 1 << 62;
-/// Fewer under a checker, that it may see them begin anew.
+/// Fewer under a checker, that it may see them restart.
 pub const STAMPS: u64 = if cfg!(any(loom, shuttle)) { 1 << 3 } else { 1 << 13 };
 const STAMP_SHIFT: u32 = 49;
 const STAMP: u64 = (STAMPS - 1) << STAMP_SHIFT;

@@ -53,7 +53,7 @@ pub struct Earlier<'a> {
 impl<'a> History<'a> {
     /// The version of the current value. The first value that a key has gets 1, and each write that
     /// takes place gets the next number, also one that stores the value that was there. It begins
-    /// anew when the key has been removed or has expired.
+    /// again when the key has been removed or has expired.
     pub fn version(&self) -> u64 {
         self.version
     }

@@ -24,7 +24,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Enters a name, or measures it anew.
+    /// Enters a name, or re-measures it.
     pub(crate) fn set(&mut self, key: &[u8], bytes: usize) {
         match self.items.get_mut(key) {
             Some(known) => self.item_bytes -= std::mem::replace(known, bytes),

@@ -2,7 +2,7 @@
 //! Meanwhile the server writes snapshots, one after the other.
 //!
 //! Writers send sets, counts, removals, pairs of keys and long values, each on keys of its own, and remember what was
-//! acknowledged and when, and what was sent besides. After each kill the server is started anew on its folder, and
+//! acknowledged and when, and what was sent besides. After each kill the server is restarted on its folder, and
 //! every key must have the state after its last acknowledged write or after a later one that was sent; of a pair, both
 //! the same. What the mode allows to be lost is told with its age, and what it does not allow ends the run.
 

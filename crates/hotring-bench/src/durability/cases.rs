@@ -53,7 +53,7 @@ pub fn case_name(kind: Kind, mode: Mode) -> String {
 }
 
 impl Case {
-    /// Starts it on a new folder and has it hold the data. Its log is written anew when that is told only.
+    /// Starts it on a new folder and has it hold the data. Its log is rewritten when that is told only.
     pub fn start(
         testbed: &Testbed,
         (kind, mode): (Kind, Mode),

@@ -26,7 +26,7 @@ const CPU: &str = "CPU us a request";
 /// always. Requests are spread evenly over all keys; connections send a batch when the one before is answered. In each
 /// setting every server has one window of time that does not count before those of the rounds. CPU time is that of all
 /// threads of the server's process, also of those that write and sync the log. "records a sync" tells how many writes
-/// share a sync; Redis does not say. Logs are written anew between settings, and by themselves never.
+/// share a sync; Redis does not say. Logs are rewritten between settings, and by themselves never.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ModesArgs {

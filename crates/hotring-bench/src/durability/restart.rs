@@ -23,7 +23,7 @@ const LOG: &str = "everysec";
 
 /// Measure how long a server that was killed takes until it serves again
 ///
-/// Servers are filled, some keys are made hot by reading them, what was written is written anew as a snapshot
+/// Servers are filled, some keys are made hot by reading them, what was written is rewritten as a snapshot
 /// (BGREWRITEAOF: in Redis the log's new beginning in RDB's format), some more is written, and the process is killed.
 /// Then it is started on what it has left, and asked each millisecond for one of the hot keys, and for PING, which a
 /// server that is not ready answers by -LOADING. "log alone" is a server that never wrote a snapshot. Redis with an RDB

@@ -46,7 +46,7 @@ pub struct Setup<'a> {
     pub threads: usize,
 }
 
-/// When a server writes its log anew.
+/// When a server rewrites its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewrites {
     /// When it has become long.
@@ -112,7 +112,7 @@ impl Subject {
         Ok(info_field(&self.control.info("persistence")?, field))
     }
 
-    /// Has it write its log anew, as short as it can be, and waits until that is done.
+    /// Has it rewrite its log, as short as it can be, and waits until that is done.
     pub fn rewrite(&mut self) -> Result<()> {
         self.write_anew(b"BGREWRITEAOF")
     }
@@ -134,7 +134,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Waits until neither a snapshot nor a log is being written anew.
+    /// Waits until neither a snapshot nor a log is being rewritten.
     pub fn wait_until_idle(&mut self) -> Result<()> {
         const WORK: [&str; 3] =
             ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"];

@@ -21,7 +21,7 @@ pub struct Subject {
     pub paper: &'static str,
 }
 
-/// One figure or table of a paper, measured anew.
+/// One figure or table of a paper, measured again.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
     /// What it is about.

@@ -1,4 +1,4 @@
-//! `figures`: the evaluations of the papers, measured anew, as one report.
+//! `figures`: the evaluations of the papers, measured again, as one report.
 //!
 //! Each figure is an [`Entry`]: what it is about, and a function that measures it and compares. What
 //! a figure is made of stands in `figure.rs` and `chart.rs`, how it looks in `html.rs`, `svg.rs` and

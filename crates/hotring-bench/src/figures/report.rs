@@ -66,7 +66,7 @@ impl Report {
             .with_context(|| format!("cannot write {}", page.display()))
     }
 
-    /// The command that measures one figure anew.
+    /// The command that measures one figure again.
     pub fn command_of(&self, figure: &Figure) -> String {
         let Report { scale, .. } = self;
         format!("hotring-bench figures --scale {scale} --only {} --out DIR", figure.subject.id)

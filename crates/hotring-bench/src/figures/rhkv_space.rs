@@ -47,11 +47,11 @@ const PLACES: [&str; 3] = ["after the load", "its length", "packed"];
 /// What was seen of a server.
 struct Seen {
     kind: Kind,
-    /// After the load and after each pass, of one that never writes its log anew.
+    /// After the load and after each pass, of one that never rewrites its log.
     log_only: Vec<Pass>,
     /// Of one that does so by itself.
     by_itself: Vec<Pass>,
-    /// Of the first one, when the log has been written anew.
+    /// Of the first one, when the log has been rewritten.
     packed: Sizes,
 }
 
@@ -87,7 +87,7 @@ fn measure(bench: &Bench) -> Result<Measured> {
         format!("{} {}", name(seen.kind), short(most as f64 / live))
     };
     notes.push(format!(
-        "The most that files were long at any time, where logs are written anew by themselves (from 64 MiB on), in \
+        "The most that files were long at any time, where logs are rewritten by themselves (from 64 MiB on), in \
          multiples of keys and values: {}.",
         seen.iter().map(most).collect::<Vec<_>>().join(", ")
     ));

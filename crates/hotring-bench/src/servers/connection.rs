@@ -51,7 +51,7 @@ impl<'a> Connection<'a> {
         self.sent - self.answered
     }
 
-    /// Requests until the script begins anew.
+    /// Requests until the script restarts.
     pub fn left(&self) -> u64 {
         (self.script.len() as u64).saturating_sub(self.sent)
     }

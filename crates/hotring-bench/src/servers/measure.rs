@@ -113,7 +113,7 @@ impl Data {
 /// What the connections send, drawn beforehand.
 pub struct Scripts {
     connections: Vec<Vec<Step>>,
-    /// Whether a script may begin anew: not one that reads what it has inserted last.
+    /// Whether a script may restart: not one that reads what it has inserted last.
     repeat: bool,
 }
 

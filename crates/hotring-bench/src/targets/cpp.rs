@@ -17,7 +17,7 @@ pub fn strings(library: Library) -> Result<StringMap> {
 }
 
 fn absent(library: Library) -> String {
-    format!("it is not built in: {}, then build anew", library.install())
+    format!("it is not built in: {}, then build again", library.install())
 }
 
 impl Engine for WordMap {

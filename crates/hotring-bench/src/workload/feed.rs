@@ -11,7 +11,7 @@ use super::trace::Trace;
 
 /// What the streams of all turns are made of.
 pub enum Feed<'a> {
-    /// Drawn anew for each turn.
+    /// Drawn again for each turn.
     Drawn {
         /// Of the first turn.
         draw: Draw,

@@ -133,7 +133,7 @@ fn files_and_memory_are_counted_as_values_are_overwritten() {
             assert!(of("MB written") <= of("MB allocated"), "{}", figures.text);
             assert!(of("of live, in memory") > 1.0, "{}", figures.text);
         }
-        // What is not written anew has all that was ever written: the load and two passes.
+        // What is not rewritten has all that was ever written: the load and two passes.
         let grown =
             figures.all(&format!("{server}, log only, overwritten 2x"), "of live, written", 1);
         assert!(grown[0] > 3.0, "{}", figures.text);

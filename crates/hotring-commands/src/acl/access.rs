@@ -59,7 +59,7 @@ impl Access {
         Access::of(user, true)
     }
 
-    /// Of one that has to do so anew.
+    /// Of one that has to do so again.
     pub(crate) fn unauthenticated(default: Arc<User>) -> Self {
         Access::of(default, false)
     }

@@ -4,7 +4,7 @@
 //! happens at one moment. Which keys those are only it knows: Redis lets it use others than it was given.
 //! Therefore a script runs first with the whole store to itself. If it has used only keys that it was
 //! given, later runs hold only these, and others' keys do not wait. Should one of them want another key
-//! after all, then it begins anew with the whole store, as long as it has written nothing; if it has, the
+//! after all, then it restarts with the whole store, as long as it has written nothing; if it has, the
 //! command is refused, this once. `docs/decisions/0013-scripts.md` has the reasons.
 
 use std::sync::Arc;

@@ -31,7 +31,7 @@ impl Executor {
     pub fn look(&mut self, conversation: &Conversation, now: u64) -> Watched {
         match conversation.client.wait() {
             Some(Wait::Key { watch, .. }) => self.store.look(watch, now),
-            // Of another pause the request is to be asked for anew: it may be none of those that wait.
+            // Of another pause the request is to be asked for again: it may be none of those that wait.
             Some(&Wait::Pause { until, paused }) => match self.server.pause.lasts(now) {
                 Some(present) if present == (until, paused) => {
                     Watched::Waiting { until: Some(until) }

@@ -227,7 +227,7 @@ pub(super) enum Changed {
 }
 
 impl Context<'_> {
-    /// Adds to a number, or subtracts from it; below 0 nothing is, above 64 bits it begins anew.
+    /// Adds to a number, or subtracts from it; below 0 nothing is, above 64 bits it restarts.
     pub(super) fn change(&mut self, change: Change<'_>) -> Result<Changed, Refusal> {
         let numbers = change.wants_cas.then(|| self.store.cas_numbers());
         let drawn = |old| numbers.as_ref().map(|numbers| numbers.next_after(old));

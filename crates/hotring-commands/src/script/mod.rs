@@ -47,7 +47,7 @@ const PRELUDE: &str = include_str!("prelude.lua");
 /// What chunks of scripts are called in messages, as in Redis.
 const CHUNK: &str = "user_script";
 
-/// Scripts that stay compiled; above this all are compiled anew when they come again.
+/// Scripts that stay compiled; above this all are recompiled when they come again.
 const COMPILED_MAX: usize = 1_000;
 
 /// Memory that an interpreter may keep between two runs without looking for garbage.

@@ -125,7 +125,7 @@ impl Durability {
 pub fn refusal(trouble: &Trouble) -> String {
     let end = match trouble.may_pass {
         true => "it is tried again each second",
-        false => "the server has to be started anew once the disk is in order",
+        false => "restart the server once the disk is in order",
     };
     format!("MISCONF Errors writing to the log: {trouble}. Writes are refused, reads work; {end}")
 }

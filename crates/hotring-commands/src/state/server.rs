@@ -263,18 +263,18 @@ impl Server {
         self.lock_clients().values().for_each(|client| client.users_changed());
     }
 
-    /// Reads the files anew that the settings name. What is wrong with one is logged, and what was read
+    /// Reloads the files that the settings name. What is wrong with one is logged, and what was read
     /// before stays.
     pub fn reload(&self) {
         match self.load_users() {
-            Some(Ok(())) => tracing::info!("the ACL file is read anew"),
+            Some(Ok(())) => tracing::info!("the ACL file is reloaded"),
             Some(Err(why)) => tracing::warn!("{why}"),
             None => {}
         }
         if self.tls.current().is_some() {
             let _alone = self.lock_changing();
             match self.tls.load(&self.config().tls) {
-                Ok(()) => tracing::info!("the files of TLS are read anew"),
+                Ok(()) => tracing::info!("the files of TLS are reloaded"),
                 Err(why) => tracing::warn!("TLS stays as it is: {why}"),
             }
         }

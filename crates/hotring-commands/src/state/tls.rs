@@ -1,7 +1,7 @@
 //! TLS: certificates and keys from files, for the connections that begin from then on.
 //!
 //! A connection's handshake runs on the thread that will serve it (`worker`); from there on it is a stream
-//! like any other. When the files are read anew, connections that are open keep what they began with.
+//! like any other. When the files are reloaded, connections that are open keep what they began with.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

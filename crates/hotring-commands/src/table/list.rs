@@ -215,7 +215,7 @@ macro_rules! all_commands {
         Rollback = "rollback" 3 String => history::rollback
             .flags(GROW).keys(&one(Access::Modify)).since(OURS)
             .args("key version").cost("O(n) in the length of the values that are kept")
-            .about("Stores an earlier version of a value anew.");
+            .about("Restores an earlier version of a value.");
 
         SetBit = "setbit" 4 Bitmap => bits::setbit .flags(GROW).keys(&one(Access::Modify)).since("2.2.0")
             .args("key offset value").cost(EACH_BYTE)

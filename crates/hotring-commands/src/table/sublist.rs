@@ -108,7 +108,7 @@ macro_rules! with_subcommands {
             .about("Describes all users, in the form of an ACL file.");
         AclLoad of Acl = "acl|load" 2 Server => acl::load .flags(USERS).since("6.0.0")
             .cost("O(n) in the number of users and connections")
-            .about("Reads the ACL file anew: its users take the place of all others.");
+            .about("Reloads the ACL file: its users take the place of all others.");
         AclLog of Acl = "acl|log" -2 Server => acl::log .flags(ADMIN).since("6.0.0").args("[count | RESET]")
             .cost("O(n) in the number of entries")
             .about("Lists what was denied lately: wrong passwords, commands, keys, channels.");

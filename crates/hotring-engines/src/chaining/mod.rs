@@ -88,7 +88,7 @@
 //!
 //! # Progress
 //!
-//! Writers start anew only because another operation's CAS succeeded, or to finish a split that they
+//! Writers restart only because another operation's CAS succeeded, or to finish a split that they
 //! have met, which anybody can: it has no owner. A doubling begins when all splits of the one before
 //! are done; each insert does [`grow`]'s share of them, and so does whoever collects.
 //!

@@ -208,7 +208,7 @@ impl Chaining {
     }
 
     /// The walk of writers: unlinks what is dead on its way up to the goal, or to the end. None:
-    /// somebody interferes, and the caller begins anew.
+    /// somebody interferes, and the caller restarts.
     pub(crate) fn pass<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         mut home: Home,

@@ -16,7 +16,7 @@
 //! come apart, which union-find does not undo. E = V still means that there is no vacancy: each
 //! of the true parts within has at most as many edges as vertices, and a sum of these is equal only
 //! if each is. E < V in a dirty part means *maybe*: there is a vacancy, but perhaps not in reach.
-//! A walk that moves nothing tells. After many removals the graph is made anew.
+//! A walk that moves nothing tells. After many removals the graph is rebuilt.
 
 use super::place::Places;
 
@@ -142,12 +142,12 @@ impl Graph {
         self.removed += 1;
     }
 
-    /// Whether so many went (a quarter of the vertices) that it pays to make the graph anew.
+    /// Whether so many went (a quarter of the vertices) that it pays to rebuild the graph.
     pub(crate) fn is_stale(&self) -> bool {
         self.removed * 4 > self.up.len()
     }
 
-    /// Makes the graph anew from all items that there are. O(vertices).
+    /// Rebuilds the graph from all items that there are. O(vertices).
     pub(crate) fn rebuild(&mut self, items: impl Iterator<Item = Places>) {
         self.up.fill(ROOT | 1);
         self.edges.fill(0);

@@ -21,7 +21,7 @@ use hotring_index::sync::spin::SpinWait;
 const RETRIES_MAX: u32 = 5;
 /// The code of our own aborts.
 const BUSY: u32 = 0xff;
-/// Rounds that a transaction waits for a lock to become free before it is begun anew.
+/// Rounds that a transaction waits for a lock to become free before it is restarted.
 const ROUNDS_MAX: u32 = 8;
 
 /// Why a transaction did not commit, as EAX says it.

@@ -338,7 +338,7 @@ impl<K: Kind, const S: usize> View<'_, K, S> {
         Outlook::Searched
     }
 
-    /// Makes the graph anew.
+    /// Rebuilds the graph.
     pub(crate) fn rebuild(&self, state: &mut State) {
         if let Some(graph) = &mut state.graph {
             let slots = (0..self.page.slots() as u32).map(|slot| self.page.load(slot));

@@ -107,7 +107,7 @@ fn with_vacancy(keys: &HashSet<u64>, buckets: u32) -> Vec<bool> {
 }
 
 /// Insertions and removals against a set; whether an insertion found room against the truth about
-/// the graph, found anew each time.
+/// the graph, found again each time.
 #[test]
 fn removals_leave_predetermination_exact() {
     let buckets = 32;

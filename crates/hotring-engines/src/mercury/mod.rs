@@ -43,7 +43,7 @@
 //! * The second one holds when r is read, not when the bucket is locked: the expander may have passed
 //!   any number of buckets meanwhile. So *every* bucket of the old table is asked for HASMOVED under
 //!   its lock. With that, r decides nothing in this direction: it may be as old as it likes. Here it
-//!   goes on once for a batch of buckets, so that its line is not fetched anew for each.
+//!   goes on once for a batch of buckets, so that its line is not fetched again for each.
 //! * In the other direction r must not be early: who reads that a bucket is behind must find its
 //!   items in the new table. The paper names no memory order. The count is stored with Release after
 //!   the batch and loaded with Acquire; with less, a machine that reorders stores shows an empty

@@ -12,12 +12,12 @@
 //! CANDIDATE was visible has been pinned since then, so after the grace period it is over. Three
 //! epochs and not two: the setter's epoch may be one behind the global one when the bit becomes
 //! visible, and an inserter may pin at one more and still miss it. Three bits of the epoch are
-//! enough: while a setter is pinned at e, a CANDIDATE that is cleared and set anew under it carries
+//! enough: while a setter is pinned at e, a CANDIDATE that is cleared and set again under it carries
 //! e - 1, e or e + 1, at a distance (mod 8) of 7, 0 or 1, never of 3 to 6. There are more, so that a
 //! line that was a candidate for long is not taken for a new one.
 //!
 //! A reader reads the anchor before and after the hints. COMPLETE both times means COMPLETE
-//! throughout, since setting it anew takes a grace period that the pinned reader holds up; so the
+//! throughout, since setting it again takes a grace period that the pinned reader holds up; so the
 //! word that covered a live key was seen, and a miss is certain.
 
 use crate::item::Kind;
@@ -28,7 +28,7 @@ use crate::sync::Ordering;
 use crate::word::{CANDIDATE, COMPLETE, CONTROL, Hint, Link, MARK, Next, STAMPS};
 
 const GRACE: u64 = 3;
-/// Distances beyond this may come from a stamp that is ahead of us: stamp anew.
+/// Distances beyond this may come from a stamp that is ahead of us: stamp again.
 const DISTANCE_MAX: u64 = STAMPS - 2;
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {

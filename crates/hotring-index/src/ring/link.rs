@@ -29,7 +29,7 @@ pub struct Reservation(Option<usize>);
 
 impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     /// Links a private item before `found.at`. False: somebody else changed the place; the caller finds
-    /// anew and comes back with the same reservation.
+    /// again and comes back with the same reservation.
     pub(crate) fn link(
         &mut self,
         goal: &impl Goal<K>,

@@ -165,7 +165,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         hit
     }
 
-    /// The walk of readers: passes dead items, changes nothing, never starts anew.
+    /// The walk of readers: passes dead items, changes nothing, never restarts.
     #[inline(always)]
     pub(crate) fn walk(&self, goal: KeyGoal<'_, K>, mut word: Next) -> (Option<Hit>, u32) {
         let mut visits = 0;

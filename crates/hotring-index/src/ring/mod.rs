@@ -64,7 +64,7 @@
 //!
 //! # Progress
 //!
-//! Readers never wait and never start anew. A writer starts anew only because another operation's
+//! Readers never wait and never restart. A writer restarts only because another operation's
 //! CAS succeeded. Moving a hint and splitting a bucket are given up, not retried. Halving the table
 //! ([`shrink`]) goes on in steps of whoever comes by; each grace period that it needs waits for
 //! readers, nobody waits for it.

@@ -92,7 +92,7 @@ fn read_damaged<E: Engine>(s: &mut Session<Bytes, E>, key: &[u8], is_found: bool
     assert_eq!(s.version(key, NOW), None);
     assert_eq!(s.take_damage(), noted);
     if is_found {
-        // A counter that is damaged must not begin anew.
+        // A counter that is damaged must not restart.
         let count = s.update(key, NOW, |old| match old {
             None => (Action::Put { value: word(1), expiry: Expiry::Never }, 1),
             Some(_) => never("update"),

@@ -137,7 +137,7 @@ fn under(
     }))
 }
 
-/// Stays with a thread, and goes to another one with a chance that each run draws anew, from one in
+/// Stays with a thread, and goes to another one with a chance that each run draws again, from one in
 /// two to one in 256. Uniform choices alone never leave a thread behind for long.
 struct Bursts {
     left: usize,

@@ -26,7 +26,7 @@
 //!     for items at most as often. The last look evicts whatever it meets.
 //! H2. The queue has as many entries as there were items at the last eviction, or `QUEUE_FREE`. A key that enters
 //!     while it is full begins old. An entry whose item is gone or old is dropped when it comes up.
-//! H3. No item stays young for ever, though its entry be lost (when a policy begins anew, or as two keys have one
+//! H3. No item stays young for ever, though its entry be lost (when a policy restarts, or as two keys have one
 //!     hash): in each round the hand makes one in `ROUNDS` of the young items old that it meets, another part each
 //!     round; with an empty queue, all.
 //! H4. Ghosts take 1.5 bytes an item, the queue 8 bytes an entry.
@@ -98,7 +98,7 @@ pub trait Items {
     fn judge(&mut self, hash: u64, verdict: impl FnMut(Marks) -> Verdict) -> Judged;
 
     /// Shows items from `hand` on, in the order of reversed hashes, one after the other until one is evicted or
-    /// `looks` were shown. Returns where to go on, 0 at the end, and how it ended. A hand of 0 begins anew.
+    /// `looks` were shown. Returns where to go on, 0 at the end, and how it ended. A hand of 0 restarts.
     fn judge_next(
         &mut self,
         hand: u64,

@@ -62,7 +62,7 @@ impl Session {
     /// Removes fields and returns how many were there. With the last field goes the key.
     ///
     /// # Errors
-    /// As [`hash_set`](Self::hash_set), but for [`StoreError::OutOfMemory`]: the hash without them is stored anew, and
+    /// As [`hash_set`](Self::hash_set), but for [`StoreError::OutOfMemory`]: the hash without them is stored again, and
     /// takes less.
     pub fn hash_remove(
         &mut self,

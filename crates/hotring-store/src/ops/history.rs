@@ -24,7 +24,7 @@ impl Session {
         self.read(key, now, |entry| f(History::of(entry.value)))
     }
 
-    /// Stores the earlier value of this version anew: a write like any other, which keeps the
+    /// Restores the earlier value of this version: a write like any other, which keeps the
     /// present value as an earlier one and gets the next version. The expiry stays. False if the key
     /// is absent or this version of it is not kept (any more).
     ///

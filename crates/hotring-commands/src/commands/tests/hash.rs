@@ -195,7 +195,7 @@ fn each_type_refuses_the_other_types_commands() {
     }
 }
 
-/// A hash among strings: the history begins anew, and is not shown as bytes of another form.
+/// A hash among strings: the history restarts, and is not shown as bytes of another form.
 #[test]
 fn hashes_have_no_history() {
     let options = Options { history: 2, ..Options::default() };

@@ -33,7 +33,7 @@ pub(super) static SECURITY: &[Setting] = &[
         name: "aclfile",
         alias: "",
         placeholder: "PATH",
-        help: "File of users, in the form of Redis's; ACL LOAD and SIGHUP read it anew, ACL SAVE writes it",
+        help: "File of users, in the form of Redis's; ACL LOAD and SIGHUP reload it, ACL SAVE writes it",
         change: Change::Start,
         get: |c| c.aclfile.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),
         set: |c, v| {

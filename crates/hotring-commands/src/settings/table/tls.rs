@@ -32,8 +32,8 @@ pub(super) static TLS: &[Setting] = &[
         name: "tls-cert-file",
         alias: "",
         placeholder: "PATH",
-        help: "PEM file of the server's certificate, and of those between it and the root; SIGHUP reads it \
-               anew, as the other two",
+        help: "PEM file of the server's certificate, and of those between it and the root; SIGHUP reloads it \
+               and the other two",
         change: Change::Protected,
         get: |c| path_text(&c.tls.cert_file),
         set: |c, v| path(v).map(|p| c.tls.cert_file = p),

@@ -13,7 +13,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Out of any bin; for memory that is used anew.
+    /// Out of any bin; for memory that is used again.
     pub(super) fn reset(&self) {
         self.before.set(null());
         self.after.set(null());

@@ -339,13 +339,13 @@ fn keys_that_were_not_declared_are_held_all_the_same() {
     for i in 1..4 {
         assert_eq!(eval(&mut dialogue, wide, &[], &["x"]), format!(":{i}¶"));
     }
-    // Used only what it was given so far: begins anew, once.
+    // Used only what it was given so far: restarts, once.
     let later = "local n = redis.call('GET', KEYS[1]) if ARGV[1] then redis.call('SET', ARGV[1], 1) end \
                  return redis.call('INCR', KEYS[1])";
     assert_eq!(eval(&mut dialogue, later, &["n"], &[]), ":1¶");
     assert_eq!(eval(&mut dialogue, later, &["n"], &["other"]), ":2¶");
     assert_eq!(dialogue.say("GET other"), "$1¶1¶");
-    // It cannot begin anew when it has written.
+    // It cannot restart when it has written.
     let late = "redis.call('INCR', KEYS[1]) return ARGV[1] and redis.call('GET', ARGV[1])";
     assert_eq!(eval(&mut dialogue, late, &["m"], &[]), "$-1¶");
     let refused = eval(&mut dialogue, late, &["m"], &["other"]);
@@ -411,7 +411,7 @@ fn random_numbers_are_those_of_redis() {
     let draw = "return {math.random(1000000), math.random(1000000), math.random(5, 6)}";
     let first = eval(&mut dialogue, draw, &[], &[]);
     assert_eq!(first, "*3¶:170829¶:749902¶:5¶");
-    assert_eq!(eval(&mut dialogue, draw, &[], &[]), first, "each run begins anew");
+    assert_eq!(eval(&mut dialogue, draw, &[], &[]), first, "each run restarts");
     let seeded = format!("math.randomseed(3) {draw}");
     assert_ne!(eval(&mut dialogue, &seeded, &[], &[]), first);
 }
