@@ -10,6 +10,7 @@ mod names;
 #[cfg(test)]
 mod tests;
 mod text;
+mod wording;
 
 use std::fs;
 use std::path::PathBuf;
@@ -68,6 +69,7 @@ const RULES: &[Rule] = &[
     text::words,
     text::outside,
     text::links,
+    wording::phrases,
     names::names,
     code::header,
     code::length,

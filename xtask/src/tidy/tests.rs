@@ -1,6 +1,6 @@
 //! Tests: every rule finds its faults, and leaves good code alone.
 
-use super::{Rule, Source, code, edges, names, text};
+use super::{Rule, Source, code, edges, names, text, wording};
 
 fn lines(rule: Rule, path: &str, text: &str) -> Vec<usize> {
     let source = Source { path: path.into(), text: text.into() };
@@ -25,10 +25,27 @@ fn references_to_the_outside_are_found() {
 
 #[test]
 fn dead_links_are_found() {
-    let page = "[a](Cargo.toml) [b](no-such-page.md#x) [c](https://example.org) [d](#here)\n";
+    let page =
+        "[a](Cargo.toml) [b](no-such-page.md#x) [c](https://example.org) [d](#here)\n# Here\n";
     assert_eq!(lines(text::links, "x.md", page), [1]);
+    let page = "[a](README.md#no-such-heading) [b](ARCHITECTURE.md#glossary)\n[c](#nor-here)\n";
+    assert_eq!(lines(text::links, "x.md", page), [1, 2]);
     assert_eq!(lines(text::links, "x.rs", page), [0; 0]);
     assert_eq!(lines(text::links, "x.md", "```\n[b](no-such-page.md)\n```\n"), [0; 0]);
+}
+
+#[test]
+fn phrases_are_found_in_pages_and_comments() {
+    let page = "It begins anew.\nSo many `anew`\nrenew whoever\n```\nanew\n```\n";
+    assert_eq!(lines(wording::phrases, "x.md", page), [1, 2]);
+    let code = concat!(
+        "let anew = 1; /",
+        "/ begins Anew\nlet a = \"nobody\";\n/",
+        "// No",
+        "body waits.\n"
+    );
+    assert_eq!(lines(wording::phrases, "crates/hotring-log/src/a.rs", code), [1, 3]);
+    assert_eq!(lines(wording::phrases, STORE, code), [1]);
 }
 
 /// Regression test: pages named a file, settings and a command that were gone.

@@ -1,5 +1,7 @@
 //! Rules for all text files: nothing unfinished, no references to outside, no dead links.
 
+use std::fs;
+
 use super::{Fault, Source};
 use crate::workspace::root;
 
@@ -43,7 +45,7 @@ fn names_issue(line: &str) -> bool {
     line.to_ascii_lowercase().split(concat!("iss", "ue ")).skip(1).any(digit)
 }
 
-/// Relative links in Markdown must lead to a file.
+/// Relative links in Markdown must lead to a file, and to a heading of it if they name one.
 pub fn links(source: &Source) -> Vec<Fault> {
     if !source.path.ends_with(".md") {
         return Vec::new();
@@ -55,18 +57,44 @@ pub fn links(source: &Source) -> Vec<Fault> {
     for (n, line) in source.lines() {
         code ^= line.trim_start().starts_with("```");
         for target in targets(line).filter(|_| !code) {
-            if !folder.join(target).exists() {
-                faults.push(Fault::at(n, format!("link to {target}, which does not exist")));
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let linked = if file.is_empty() { page.clone() } else { folder.join(file) };
+            if !file.is_empty() && !linked.exists() {
+                faults.push(Fault::at(n, format!("link to {file}, which does not exist")));
+            } else if !anchor.is_empty() && file.is_empty() {
+                faults.extend(no_heading(n, &source.text, target, anchor));
+            } else if !anchor.is_empty() && file.ends_with(".md") {
+                let text = fs::read_to_string(&linked).unwrap_or_default();
+                faults.extend(no_heading(n, &text, target, anchor));
             }
         }
     }
     faults
 }
 
-/// The relative link targets of a line, without what follows `#`.
+fn no_heading(line: usize, page: &str, target: &str, anchor: &str) -> Option<Fault> {
+    let headings = page.lines().filter_map(|line| line.strip_prefix('#'));
+    let mut anchors = headings.map(|heading| anchor_of(heading.trim_start_matches('#')));
+    let is_missing = !anchors.any(|found| found == anchor);
+    is_missing.then(|| Fault::at(line, format!("link to {target}, but there is no such heading")))
+}
+
+/// The anchor that GitHub gives to a heading.
+fn anchor_of(heading: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    heading
+        .trim()
+        .to_lowercase()
+        .chars()
+        .filter(kept)
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+/// The relative link targets of a line.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| {
-        let target = rest.split([')', ' ']).next()?.split('#').next()?;
+        let target = rest.split([')', ' ']).next()?;
         (!target.is_empty() && !target.contains(':')).then_some(target)
     })
 }

@@ -120,11 +120,11 @@ macro_rules! all_commands {
         SetEx = "setex" 4 String => string::setex
             .flags(GROW).keys(&one(Access::Overwrite)).quick().since("2.0.0")
             .args("key seconds value")
-            .about("Stores a value that expires after so many seconds.");
+            .about("Stores a value that expires after the given seconds.");
         PSetEx = "psetex" 4 String => string::psetex
             .flags(GROW).keys(&one(Access::Overwrite)).quick().since("2.6.0")
             .args("key milliseconds value")
-            .about("Stores a value that expires after so many milliseconds.");
+            .about("Stores a value that expires after the given milliseconds.");
         GetSet = "getset" 3 String => string::getset
             .flags(GROW_FAST).keys(&one(Access::Modify)).quick().args("key value")
             .about("Stores a value and answers the one before; SET with GET does it too.");
@@ -314,11 +314,11 @@ macro_rules! all_commands {
             .about("Milliseconds until the key expires; -1 for never, -2 for no such key.");
         Expire = "expire" -3 Generic => expire::expire .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .args("key seconds [NX | XX | GT | LT]")
-            .about("Lets a key expire after so many seconds.");
+            .about("Lets a key expire after the given seconds.");
         PExpire = "pexpire" -3 Generic => expire::pexpire
             .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .since("2.6.0").args("key milliseconds [NX | XX | GT | LT]")
-            .about("Lets a key expire after so many milliseconds.");
+            .about("Lets a key expire after the given milliseconds.");
         ExpireAt = "expireat" -3 Generic => expire::expireat
             .flags(WRITE_FAST).keys(&one(Access::Adjust)).quick()
             .since("1.2.0").args("key unix-time-seconds [NX | XX | GT | LT]")
@@ -350,7 +350,7 @@ macro_rules! all_commands {
         Pinned = "pinned" -1 Generic => pin::pinned
             .flags(READ).since(OURS).categories_too(Categories::DANGEROUS)
             .args("[AFTER key] [COUNT count]").cost("O(count)").tips(&[ALL_SHARDS])
-            .about("Lists pinned keys in the order of their bytes, 100 or so many of them.");
+            .about("Lists pinned keys in the order of their bytes, 100 or `count` of them.");
         Scan = "scan" -2 Generic => scan::scan .flags(READ).since("2.8.0")
             .args("cursor [MATCH pattern] [COUNT count] [TYPE type]")
             .cost("O(count) for each call").tips(&[VARIES, SPECIAL_REQUEST, SPECIAL_RESPONSE])

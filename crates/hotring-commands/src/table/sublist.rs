@@ -136,12 +136,12 @@ macro_rules! with_subcommands {
         PubSubChannels of PubSub = "pubsub|channels" -2 PubSub => pubsub::channels
             .flags(MESSAGES).since("2.8.0")
             .args("[pattern]").cost("O(n) in the number of channels")
-            .about("Lists the channels that somebody listens to.");
+            .about("Lists the channels with subscribers.");
         PubSubNumSub of PubSub = "pubsub|numsub" -2 PubSub => pubsub::numsub .flags(MESSAGES).since("2.8.0")
             .args("[channel [channel ...]]").cost(EACH_CHANNEL)
             .about("Counts who listens to each of these channels.");
         PubSubNumPat of PubSub = "pubsub|numpat" 2 PubSub => pubsub::numpat .flags(MESSAGES).since("2.8.0")
-            .about("Counts the patterns that somebody listens to.");
+            .about("Counts the patterns with subscribers.");
         PubSubHelp of PubSub = "pubsub|help" 2 PubSub => command::help .flags(ALWAYS).since("6.2.0")
             .about("Lists the subcommands.");
         ObjectEncoding of Object = "object|encoding" 3 Generic => object::encoding
@@ -199,7 +199,7 @@ macro_rules! with_subcommands {
             .flags(ADMIN).since("7.0.0")
             .args("[command [command ...]]").tips(&[VARIES, ALL_NODES, SPECIAL_RESPONSE])
             .cost("O(n) in the number of commands")
-            .about("Tells how many calls of commands took no longer than so many microseconds.");
+            .about("Counts calls by duration, with limits in microseconds, for each command.");
         LatencyReset of Latency = "latency|reset" -2 Server => latency::reset .flags(ADMIN).since("2.8.13")
             .args("[event [event ...]]").tips(&[ALL_NODES, ALL_SUCCEEDED])
             .about("Forgets the times of events.");

@@ -36,23 +36,23 @@ pub(crate) const THREAD: &str = "hotring-memory";
 /// Time between two looks at the process, and at most between two at all parts.
 const LOOK: Duration = Duration::from_millis(5);
 const TICK: Duration = Duration::from_millis(100);
-/// A change of the process by less than one part in so many of `maxmemory` is none.
+/// A change of the process by less than this part of `maxmemory` is none.
 const CHANGE_PARTS: u64 = 256;
 /// A look's evictions end after this time.
 const EVICT_MAX: Duration = Duration::from_millis(20);
 /// What moving items together takes of each look where the process is above what it may be.
 const MOVE_MAX: Duration = Duration::from_millis(5);
-/// The same where it is above by more than one part in so many of the limit.
+/// The same where it is above the limit by more than this part of it.
 const MOVE_MUCH: Duration = Duration::from_millis(40);
 const MUCH_PARTS: u64 = 16;
 
-/// Free memory between items that does not count at `maxmemory`: one part in so many of that, and a chunk.
+/// Free memory between items that does not count at `maxmemory`: this part of it, and a chunk.
 const WASTE_SPARED: u64 = 100;
 const CHUNK: u64 = 2 << 20;
-/// Above that after so many ticks, one part in so many more counts each tick, and half of all at most.
+/// Above that for `PATIENCE` ticks, another of `RAISE_PARTS` parts counts with each tick, up to half of all.
 const PATIENCE: u32 = 3;
 const RAISE_PARTS: u64 = 50;
-/// What the allocator may keep that nobody uses, beside a part of the limit: less is not worth a walk over all that it has.
+/// Unused memory that the allocator may keep, beside a part of the limit: less is not worth a walk over all that it has.
 const KEPT: u64 = 1 << 20;
 const KEPT_PARTS: u64 = 128;
 
@@ -212,7 +212,7 @@ struct Raise {
 }
 
 impl Raise {
-    /// The process is so many bytes above what it may be.
+    /// The process is `over` bytes above its limit.
     fn tick(&mut self, over: u64, max: u64) {
         let step = max / RAISE_PARTS;
         if over == 0 {
@@ -260,7 +260,7 @@ fn close_greediest(server: &Server, config: &Config) {
     let mut clients: Vec<_> =
         server.clients().into_iter().map(|client| (client.buffers_memory(), client)).collect();
     clients.sort_by_key(|(memory, _)| std::cmp::Reverse(*memory));
-    // Not what it was: nobody is to be closed for what has been sent meanwhile.
+    // Measured again: a client must not be closed for replies that have been sent meanwhile.
     let mut total: usize = clients.iter().map(|(memory, _)| memory).sum();
     // ORDERING: Relaxed, a moment earlier or later does not matter.
     for (memory, client) in clients.into_iter().filter(|(_, c)| !c.no_evict.load(Ordering::Relaxed))

@@ -110,8 +110,8 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "save",
         alias: "",
         placeholder: "SECONDS CHANGES ...",
-        help: "Write a snapshot so many seconds after the last one if there have been so many changes; pairs \
-               of both, none for no snapshots but those that are asked for. Needs a log",
+        help: "Write a snapshot when SECONDS have passed since the last one and at least CHANGES were made; \
+               several pairs may be given, none means snapshots on request only. Needs a log",
         change: Change::Running,
         get: |c| {
             let points = c.log.snapshots.points.iter();
@@ -124,8 +124,8 @@ pub(super) static DURABILITY: &[Setting] = &[
         name: "auto-aof-rewrite-percentage",
         alias: "",
         placeholder: "PERCENT",
-        help: "Write a snapshot when the log since the last one is longer than so many percent of that, so \
-               that it does not grow without end; 0 for never",
+        help: "Write a snapshot when the log since the last one exceeds this percentage of the snapshot, which \
+               bounds the log's length; 0: never",
         change: Change::Running,
         get: |c| c.log.snapshots.log_percent.to_string(),
         set: |c, v| number(v, 0, 1_000_000).map(|n| c.log.snapshots.log_percent = n),

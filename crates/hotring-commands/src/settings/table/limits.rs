@@ -111,8 +111,8 @@ pub(super) static LIMITS: &[Setting] = &[
         name: "maxmemory-clients",
         alias: "",
         placeholder: "SIZE",
-        help: "Close the connections whose buffers and lists of names take most while those of all take more than \
-               this, or than half of maxmemory; 0 leaves the latter",
+        help: "Memory limit for the buffers and lists of names of all clients together; above it the largest \
+               clients are closed. 0: half of maxmemory",
         change: Change::Running,
         get: |c| c.client_memory_max.to_string(),
         set: |c, v| size(v, 0).map(|n| c.client_memory_max = n),

@@ -21,8 +21,8 @@ pub(super) static OPERATIONS: &[Setting] = &[
         name: "watchdog-period",
         alias: "",
         placeholder: "MILLISECONDS",
-        help: "Call a thread stuck, in the log and by /healthz, that has served nobody for this long; 0 never \
-               does",
+        help: "Report a thread as stuck, in the log and by /healthz, when it has served no client for this long; \
+               0: never",
         change: Change::Running,
         get: |c| c.watchdog_ms.to_string(),
         set: |c, v| {

@@ -1,0 +1,63 @@
+//! Rules for wording: phrases that plain English does without.
+
+use super::{Fault, Source};
+
+/// Phrases that pages and comments must not have, each with better ones.
+const PHRASES: &[(&str, &str)] = &[
+    ("anew", "write \"again\", \"restart\" or \"rebuild\""),
+    ("for who", "name the subject"),
+    ("by who", "name the subject"),
+    ("of who", "name the subject"),
+    ("to who", "name the subject"),
+    ("who wants", "name the subject"),
+    ("what is to be", "write \"must be\" and a noun"),
+    ("nobody", "write \"no client\", \"no thread\""),
+    ("somebody", "name the subject"),
+    ("the former", "repeat the noun"),
+    ("the latter", "repeat the noun"),
+    ("so many", "give the number or its name"),
+    ("so much", "give the amount or its name"),
+];
+
+/// Folders whose comments follow the rule; in all others only the first phrase is refused.
+const CLEAN: &[&str] = &[
+    "xtask/",
+    "crates/hotring/",
+    "crates/hotring-log/",
+    "crates/hotring-protocol/",
+    "crates/hotring-server/",
+];
+
+/// Pages and comments must not use the phrases above. Code in pages does not count.
+pub fn phrases(source: &Source) -> Vec<Fault> {
+    let is_page = source.path.ends_with(".md");
+    if !is_page && !source.is_rust() {
+        return Vec::new();
+    }
+    let is_clean = is_page || CLEAN.iter().any(|folder| source.is_in(folder));
+    let refused = if is_clean { PHRASES } else { &PHRASES[..1] };
+    let mut is_code = false;
+    let mut faults = Vec::new();
+    for (n, line) in source.lines() {
+        is_code ^= is_page && line.trim_start().starts_with("```");
+        let text = match is_page {
+            true if is_code => continue,
+            true => line.split('`').step_by(2).collect::<Vec<_>>().join("`"),
+            false => line.split_once("//").map_or("", |(_, comment)| comment).to_string(),
+        };
+        let text = text.to_ascii_lowercase();
+        let found = refused.iter().filter(|(phrase, _)| has(&text, phrase));
+        faults
+            .extend(found.map(|(phrase, better)| Fault::at(n, format!("\"{phrase}\": {better}"))));
+    }
+    faults
+}
+
+/// Whether the text has these words, not only as parts of others.
+fn has(text: &str, phrase: &str) -> bool {
+    let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    text.match_indices(phrase).any(|(at, _)| {
+        let (before, behind) = (&text[..at], &text[at + phrase.len()..]);
+        !is_letter(before.chars().next_back()) && !is_letter(behind.chars().next())
+    })
+}
