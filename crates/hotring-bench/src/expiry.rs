@@ -27,7 +27,7 @@ pub struct ExpiryArgs {
     /// Keys that are going to expire at any moment
     #[arg(long, value_parser = crate::cli::count, default_value = "1M")]
     keys: u64,
-    /// Seconds from a key's SET to its end: up to so many
+    /// Seconds from a key's SET to its end: up to this number
     #[arg(long, default_value_t = 60)]
     spread: u64,
     /// Seconds to measure

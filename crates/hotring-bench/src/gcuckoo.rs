@@ -75,7 +75,7 @@ impl GCuckooArgs {
         Ok(())
     }
 
-    /// The same with so many slots, as by default otherwise.
+    /// The same with this number of slots, as by default otherwise.
     pub fn of(slots: u64) -> Self {
         GCuckooArgs { slots, limit: 500, seed: 1 }
     }
@@ -210,7 +210,7 @@ impl Keys {
     }
 }
 
-/// The conventional scheme: whoever finds both buckets full kicks somebody out at random, and so on,
+/// The conventional scheme: whoever finds both buckets full kicks an item out at random, and so on,
 /// up to a limit. What has no place then is left over.
 pub struct Plain<const S: usize> {
     words: Vec<u64>,
@@ -220,7 +220,7 @@ pub struct Plain<const S: usize> {
 }
 
 impl<const S: usize> Plain<S> {
-    /// An empty one with so many buckets in each table.
+    /// An empty one with this number of buckets in each table.
     pub fn new(buckets: u32, args: &GCuckooArgs) -> Self {
         let words = vec![0; 2 * buckets as usize * S];
         Self { words, buckets, limit: args.limit, random: Keys(!args.seed) }

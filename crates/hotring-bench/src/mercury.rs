@@ -71,7 +71,7 @@ impl MercuryArgs {
         Ok(())
     }
 
-    /// For a figure of so many keys.
+    /// For a figure with this number of keys.
     pub fn of(keys: u64, ops: u64, rounds: usize) -> Self {
         MercuryArgs { keys, ops, rounds }
     }
@@ -284,7 +284,7 @@ impl MercuryArgs {
         })
     }
 
-    /// A table of so many buckets that does not grow by itself, with all keys in it.
+    /// A table with this number of buckets that does not grow by itself, with all keys in it.
     fn loaded<L: Locking>(&self, slots: u64, by: Expander) -> Result<MercuryHash<U64, L>> {
         let growth = Some(Growth::Fixed);
         let slots_initial = slots as usize;
@@ -310,7 +310,7 @@ struct Work {
 
 /// When they have done enough.
 enum Until<'s> {
-    /// After so many operations of each.
+    /// After this number of operations of each.
     Done(u64),
     /// When this is set.
     Told(&'s AtomicBool),

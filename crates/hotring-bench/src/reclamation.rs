@@ -43,7 +43,7 @@ const VALUE_BYTES: usize = 100;
 /// Nothing expires here.
 const NOW: u64 = 1;
 
-/// What is measured: a name, and a run of so many iterations that gives nanoseconds for each.
+/// What is measured: a name, and a run of the given iterations that returns nanoseconds for each.
 type Measure<'a> = (&'static str, Box<dyn FnMut(u64) -> f64 + 'a>);
 
 impl ReclamationArgs {

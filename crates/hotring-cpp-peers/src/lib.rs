@@ -148,7 +148,7 @@ impl WordMap {
 
 impl Drop for WordMap {
     fn drop(&mut self) {
-        // SAFETY: M1; nobody else has it any more.
+        // SAFETY: M1; no other thread has it any more.
         unsafe { (self.calls.drop)(self.map.as_ptr()) }
     }
 }
@@ -203,7 +203,7 @@ impl StringMap {
 
 impl Drop for StringMap {
     fn drop(&mut self) {
-        // SAFETY: M1; nobody else has it any more.
+        // SAFETY: M1; no other thread has it any more.
         unsafe { (self.calls.drop)(self.map.as_ptr()) }
     }
 }
@@ -215,7 +215,7 @@ struct Visit<F, R> {
 }
 
 /// # Safety
-/// `visit` points to a `Visit<F, R>` that nobody else uses, and `value` to `length` bytes that do not
+/// `visit` points to a `Visit<F, R>` that no other thread uses, and `value` to `length` bytes that do not
 /// change meanwhile.
 unsafe extern "C" fn shown_to<F: FnOnce(&[u8]) -> R, R>(
     visit: *mut c_void,

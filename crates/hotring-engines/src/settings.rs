@@ -43,7 +43,7 @@ pub struct MercuryConfig {
 /// Who moves Mercury's buckets to a larger table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Expander {
-    /// Those who insert, a few buckets at a time: for who starts no thread for it.
+    /// The inserting sessions, a few buckets at a time. Needs no thread.
     #[default]
     Sessions,
     /// A thread of the caller's that does nothing else, as in the paper.

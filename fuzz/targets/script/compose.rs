@@ -40,7 +40,7 @@ const NUMBERS: &[&str] = &[
     "-0",
 ];
 
-/// Texts that mean something to somebody.
+/// Texts with a meaning for some command.
 const TEXTS: &[&str] = &[
     "''",
     "'a1'",

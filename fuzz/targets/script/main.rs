@@ -141,7 +141,7 @@ impl World {
         world
     }
 
-    /// The reply to somebody who may do everything.
+    /// The reply to a user with all permissions.
     fn ask(&mut self, request: &[&[u8]]) -> Vec<u8> {
         self.server.ask(&mut self.admin, request).expect("it stays connected")
     }

@@ -12,7 +12,7 @@ use super::{BoundsArgs, Scenario};
 use crate::workload::random::Random;
 use crate::workload::scramble::Scramble;
 
-/// Of so many values one stays.
+/// One of this number of values stays.
 const STAYS: u64 = 10;
 /// Time between two requests of the load that goes on.
 const PAUSE: Duration = Duration::from_millis(3);

@@ -13,7 +13,7 @@ use crate::workload::random::Random;
 const PROMISE: f64 = 0.03;
 /// Times that all keys are written, on average, one after the other at random.
 const TURNS: u64 = 3;
-/// Of so many keys one is removed in the end.
+/// One of this number of keys is removed at last.
 const REMOVED: u64 = 5;
 const THREADS: usize = 2;
 

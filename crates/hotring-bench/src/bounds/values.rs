@@ -35,7 +35,7 @@ impl Values {
         &self.content[..length as usize]
     }
 
-    /// So many of them that they have about so many bytes.
+    /// As many of them as have about this number of bytes.
     pub fn count(&self, bytes: u64) -> u64 {
         let (mut numbers, mut sum) = (0, 0);
         while sum < bytes {

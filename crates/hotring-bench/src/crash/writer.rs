@@ -10,7 +10,7 @@ use crate::workload::random::{Random, mix};
 
 /// Requests that are sent together, at most.
 const WINDOW: u64 = 16;
-/// One value in so many is a long one, of so many bytes: such values go another way through the server.
+/// One value in this number is long, with this length: long values take another way through the server.
 const LONG_ONE_IN: u64 = 400;
 const LONG_LEN: usize = 300_000;
 

@@ -210,7 +210,7 @@ fn is_served(
     }
 }
 
-/// So many requests, so many together, each for the key that is told, and whether it is to be written.
+/// A number of requests and how many go together, each for the named key, and whether it writes.
 fn each(
     client: &mut Client,
     content: &Content,

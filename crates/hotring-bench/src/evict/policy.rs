@@ -11,9 +11,9 @@ pub trait Policy {
 /// What is replayed, and how much fits.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'t> {
-    /// Keys are numbers below [`Trace::distinct`]; who wants their bytes asks the trace.
+    /// Keys are numbers below [`Trace::distinct`]; the trace gives their bytes.
     pub trace: &'t Trace,
-    /// Items that fit, from 1 on. A cache that counts bytes has room for so many items of one size.
+    /// Items that fit, from 1 on. A cache that counts bytes has room for this number of items of one size.
     pub items: usize,
 }
 

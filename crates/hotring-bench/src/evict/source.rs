@@ -75,7 +75,7 @@ impl Source {
 }
 
 /// Two of three accesses go to 20,000 keys by Zipf's law (0.8), one goes on in a loop over 30,000 others; and
-/// of each 100,000 accesses the first 20,000 are a scan of keys that nobody asks for again.
+/// of each 100,000 accesses the first 20,000 are a scan of keys that are never asked for again.
 fn scan() -> impl Iterator<Item = u32> {
     const HOT: u32 = 20_000;
     const LOOP: u32 = 30_000;

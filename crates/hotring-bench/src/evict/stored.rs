@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// before it. Elsewhere none does, as the entries of those that have gone would take the place of items.
 const LIFE_MS: u64 = 1_000_000_000;
 
-/// Hits in a store that holds about as many items as the setting says, with values of so many bytes.
+/// Hits in a store that holds about as many items as the setting says, with values of this length.
 pub fn in_store(setting: &Setting<'_>, policy: EvictionPolicy, value_len: usize) -> Result<u64> {
     let store = Store::new(Options::default())?;
     let value = vec![0x55; value_len];

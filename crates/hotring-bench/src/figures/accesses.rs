@@ -118,7 +118,7 @@ fn hot_claim(bench: &Bench, field: &Field, keys: u64, theta: f64) -> Result<Clai
     Ok(Claim::holds(paper, &what, usize::from(visits < 1.1), 1))
 }
 
-/// Indexes with so many items a slot.
+/// Indexes with this number of items a slot.
 fn plans(bench: &Bench, keys: u64, length: u64) -> Vec<Plan> {
     let plans = [
         field::chaining(bench, keys, length),

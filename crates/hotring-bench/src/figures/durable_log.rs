@@ -164,7 +164,7 @@ fn rounds(bench: &Bench, data: &Data, cases: &mut [Case], kinds: &[Kind]) -> Res
     Ok(servers)
 }
 
-/// A window that has so many requests, if [`WINDOW_MAX`] allows it. The next one is as long.
+/// A window with this number of requests, if [`WINDOW_MAX`] allows it. The next one is as long.
 fn long_enough<W>(
     requests: u64,
     time: &mut Duration,

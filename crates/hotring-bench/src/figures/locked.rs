@@ -1,5 +1,5 @@
 //! Hash maps behind locks, as servers in many languages have them: one mutex, one lock for readers
-//! or a writer, and one of the latter for each of several segments.
+//! or a writer, and one such lock for each of several segments.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

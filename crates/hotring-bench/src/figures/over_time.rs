@@ -48,7 +48,7 @@ const EXTREME: f64 = 1.22;
 const RATE: &str = "million operations a second";
 /// Windows of a figure.
 const WINDOWS: u32 = 60;
-/// Steady again means so much of the rate in the end.
+/// Steady again means this part of the final rate.
 const STEADY: f64 = 0.9;
 
 fn source(bench: &Bench, keys: u64, workload: Workload, ops: u64, hot_set: u64) -> Feed<'static> {

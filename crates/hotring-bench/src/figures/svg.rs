@@ -18,7 +18,7 @@ const TOP: f64 = 18.0;
 const BOTTOM: f64 = 50.0;
 /// Colours that the style has; more series than that begin again.
 pub const COLOURS: usize = 8;
-/// Above so many points a line shows no marker at each.
+/// Above this number of points a line shows no markers.
 const MARKERS_MAX: usize = 40;
 /// Where both ends of a range are this close together, no bar is drawn for it.
 const RANGE_MIN: f64 = 1.5;
@@ -78,7 +78,7 @@ pub fn sign(look: usize, series: &Series, shape: Shape) -> String {
     svg
 }
 
-/// For who cannot see it: what is on the axes, and which series there are.
+/// For screen readers: what is on the axes, and which series there are.
 fn description(chart: &Chart) -> String {
     let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();
     let (x, y) = (&chart.x.label, &chart.y.label);

@@ -45,7 +45,7 @@ pub struct Fitness {
 }
 
 impl Fitness {
-    /// Of this harness, for a run with so many keys and operations a turn.
+    /// Of this harness, for a run with these numbers of keys and operations a turn.
     pub fn measure(keys: u64, ops: u64) -> Result<Self> {
         let (keys, ops) = (keys.clamp(1, KEYS), ops.clamp(1, OPS));
         let oracle = Plan::new(TargetName::Oracle, keys).build()?;

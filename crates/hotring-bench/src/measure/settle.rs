@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// Visits per lookup of two blocks that count as the same differ by so much at most.
+/// Visits per lookup of two blocks that count as the same differ by this much at most.
 const SAME: f64 = 0.02;
 
 /// What it took to settle.
@@ -38,7 +38,7 @@ pub struct Settling {
 }
 
 impl Settling {
-    /// Of an index of so many keys.
+    /// Of an index with this number of keys.
     pub fn new(keys: u64) -> Self {
         Settling {
             so_far: Settled::default(),

@@ -10,7 +10,7 @@ use hotring_store::{Key, Options, Session, SetOptions, Store};
 use super::{Job, Outcome, Tally, on_threads};
 use crate::report::Strides;
 
-/// One access in so many is timed: reading the clock costs about as much as a lookup.
+/// One access in this number is timed: reading the clock costs about as much as a lookup.
 const TIMED_EVERY: u64 = 16;
 /// Nothing expires in a replay, so one fixed time will do.
 const NOW: u64 = 1;

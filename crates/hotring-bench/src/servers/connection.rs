@@ -56,7 +56,7 @@ impl<'a> Connection<'a> {
         (self.script.len() as u64).saturating_sub(self.sent)
     }
 
-    /// Adds the next requests to what is to be sent.
+    /// Adds the next requests to the output.
     pub fn push(&mut self, count: u64, dialect: &Dialect) {
         for _ in 0..count {
             dialect.request(self.step(self.sent), self.sent, &mut self.output);

@@ -271,7 +271,7 @@ impl Load {
     }
 }
 
-/// Raises the limit of open files to what so many connections need.
+/// Raises the limit of open files to the needs of this number of connections.
 fn allow_files(connections: usize) -> Result<()> {
     let wanted = connections as u64 + FILES_RESERVED;
     let limit = getrlimit(Resource::Nofile);

@@ -90,7 +90,7 @@ pub struct Spawned {
     pub address: Address,
 }
 
-/// What is to be ended and removed.
+/// Processes to end and folders to remove.
 struct Running {
     pid: u32,
     log: PathBuf,
@@ -343,7 +343,7 @@ impl Spawned {
 
 impl Drop for Spawned {
     fn drop(&mut self) {
-        // Held until the process is gone, so that nobody ends another one that has got its number.
+        // Held until the process is gone, so that no other process with its number is ended.
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let pid = self.child.id();
         self.end();

@@ -111,7 +111,7 @@ impl Target {
         }
     }
 
-    /// Whether it was started here, so that nobody misses what is in it.
+    /// Whether it was started here, so that its data may be lost.
     pub fn is_spawned(&self) -> bool {
         self.spawned.is_some()
     }

@@ -83,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// With a table of at least so many bytes a key, and less than twice as many: of the same size as
+    /// With a table of at least this number of bytes a key, and less than twice as many: of the same size as
     /// every other one with as many. For the ring and for chains.
     pub fn with_index_bytes(mut self, bytes_per_key: f64) -> Self {
         self.config.growth = Some(Growth::BytesPerKey(bytes_per_key));

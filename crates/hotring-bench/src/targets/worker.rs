@@ -10,7 +10,7 @@ use crate::workload::operations::{Kind, Op};
 pub enum Mode {
     /// One after the other.
     Scalar,
-    /// So many handed over together.
+    /// Number handed over together.
     Batched(usize),
 }
 

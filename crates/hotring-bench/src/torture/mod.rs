@@ -231,7 +231,7 @@ impl<S: Subject> Life<S> {
         })
     }
 
-    /// Shared keys, now that nobody writes.
+    /// Shared keys, now that no thread writes.
     fn at_rest(&mut self) -> Result<(), Flaw> {
         let mut session = self.subject.session();
         worker::check_shared(&self.workers, &mut session)

@@ -129,7 +129,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads every owned key, while nobody writes.
+    /// Reads every owned key, while no thread writes.
     pub fn verify<S: Session>(
         &mut self,
         s: &mut S,
@@ -395,7 +395,7 @@ fn token_key(total: u64, token: usize) -> u64 {
     total + (REGISTERS + COUNTERS + token) as u64
 }
 
-/// Counters and tokens, now that nobody writes.
+/// Counters and tokens, now that no thread writes.
 pub fn check_shared<S: Session>(workers: &[Worker], s: &mut S) -> Result<(), Flaw> {
     let total = workers[0].total;
     for counter in 0..COUNTERS {

@@ -42,7 +42,7 @@ pub struct YcsbArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "b,c")]
     workloads: Vec<Workload>,
     /// How accesses are spread: "uniform", Zipf exponents from 0 on, "latest" (the keys put last are
-    /// the hot ones), "shift" (other keys become the hot ones in the middle of a round); the latter
+    /// the hot ones), "shift" (other keys become the hot ones in the middle of a round); the last
     /// two with ":" and an exponent
     #[arg(long, value_delimiter = ',', default_value = "uniform,0.99,1.22")]
     skew: Vec<Skew>,

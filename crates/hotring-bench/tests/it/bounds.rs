@@ -36,7 +36,7 @@ fn figures(args: &[&str]) -> Vec<Figure> {
     .collect()
 }
 
-/// All of this name, which is to be at most so much, in so many cases.
+/// All of this name, which must be at most this value, in this number of cases.
 fn at_most(figures: &[Figure], name: &str, max: f64, cases: usize) {
     let named: Vec<_> = figures.iter().filter(|figure| figure.name == name).collect();
     assert_eq!(named.len(), cases, "{name}: {figures:#?}");

@@ -31,7 +31,7 @@ fn figures(args: &[&str]) -> Figures {
 }
 
 impl Figures {
-    /// The median of a figure in all settings, of which there are so many.
+    /// The median of a figure in all settings, of which there must be this number.
     fn all(&self, case: &str, figure: &str, settings: usize) -> Vec<f64> {
         let named = self.rows.iter().filter(|row| row["case"] == case && row["figure"] == figure);
         let medians: Vec<f64> = named.map(|row| row["median"].as_f64().expect("one")).collect();

@@ -13,7 +13,7 @@ const WORDS: &str = "HOTRING_BENCH_WORDS";
 
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// A server until somebody ends the process.
+/// A server until the process is ended.
 #[test]
 #[ignore = "a server for the tests beside it"]
 fn serve() {

@@ -2,7 +2,7 @@
 //!
 //! A doubling is one CAS on the mask. A bucket is split when a writer comes to it, and the rest in
 //! small shares: each insert takes the next few buckets in turn, so that a doubling is complete long
-//! before the next one is due, and who collects takes more, so that it also ends where nobody inserts.
+//! before the next one is due. Collecting sessions take more, so that it also ends without inserts.
 
 use crate::chaining::Chaining;
 use crate::chaining::table::BUCKET;

@@ -67,7 +67,7 @@
 //! h itself. And i was the home all along if it still is at the end (C5): that is looked at
 //! ([`search`], *the second look*), because what leaves is unlinked. If it is not, the walk goes on
 //! in the new home. That happens at most once for each doubling under one operation: readers write
-//! nothing and wait for nobody.
+//! nothing and never wait.
 //!
 //! # Why an insert is right
 //!

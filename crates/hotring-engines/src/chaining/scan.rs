@@ -15,7 +15,7 @@ use hotring_index::toolkit::Kind;
 use hotring_index::toolkit::Pinned;
 use hotring_index::word::{MARK, Next};
 
-/// Buckets that cost as much as an item to pass: a table that has become sparse holds nobody up.
+/// Buckets that cost as much as an item to pass: a sparse table must not hold other sessions up.
 const BUCKETS_AN_ITEM: usize = 8;
 
 /// The first position after a bucket on a level; 0 after the last.

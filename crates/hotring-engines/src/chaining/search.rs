@@ -208,7 +208,7 @@ impl Chaining {
     }
 
     /// The walk of writers: unlinks what is dead on its way up to the goal, or to the end. None:
-    /// somebody interferes, and the caller restarts.
+    /// another session interferes, and the caller restarts.
     pub(crate) fn pass<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         mut home: Home,
@@ -281,7 +281,7 @@ impl Chaining {
         }
     }
 
-    /// Unlinks what is dead in a bucket. Leaves it to who splits the bucket, if it is being split:
+    /// Unlinks what is dead in a bucket. Leaves it to the session that splits the bucket, if any:
     /// its winner comes by when that is done.
     pub(crate) fn tidy<K: Kind>(p: &mut Pinned<'_, K, Self>, index: u64) {
         loop {

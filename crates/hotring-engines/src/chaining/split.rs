@@ -18,7 +18,7 @@ struct Copies {
 
 impl Chaining {
     /// Splits a bucket that is ready, if it is not on the table's level yet, and finishes the split
-    /// that somebody else has begun. The caller looks again: it may have been too late, or too early.
+    /// that another session has begun. The caller must look again: it may have been too late or too early.
     #[cold]
     #[inline(never)]
     pub(crate) fn split<K: Kind>(p: &mut Pinned<'_, K, Self>, index: u64) {
@@ -74,7 +74,7 @@ impl Chaining {
         }
     }
 
-    /// Steps 2 and 3. None: the sibling is ready, so nobody needs copies any more.
+    /// Steps 2 and 3. None: the sibling is ready, so copies are no longer needed.
     fn copy_leaving<K: Kind>(
         p: &mut Pinned<'_, K, Self>,
         head: Head,

@@ -40,7 +40,7 @@ impl Table {
         let initial = initial as u64;
         let empty = Head::new(initial.trailing_zeros(), 0);
         for index in 0..initial {
-            // ORDERING: Relaxed, nobody else sees the table yet.
+            // ORDERING: Relaxed, no other session sees the table yet.
             words.word(index).store(empty.0, Ordering::Relaxed);
         }
         Ok(Self {

@@ -34,7 +34,7 @@ pub(crate) fn with_address(word: u64, address: u64) -> u64 {
     word & !ADDRESS | address
 }
 
-/// The lowest bits of a hash, so many.
+/// The lowest bits of a hash, as many as the argument says.
 #[inline(always)]
 pub(crate) fn low_bits(hash: u64, level: u32) -> u64 {
     hash & ((1 << level) - 1)

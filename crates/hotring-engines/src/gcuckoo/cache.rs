@@ -19,7 +19,7 @@ pub(crate) struct Recent {
 pub(crate) struct Cache(Box<[Recent]>);
 
 impl Cache {
-    /// Of so many entries, a power of two or none.
+    /// A cache with this number of entries, a power of two or none.
     pub(crate) fn new(entries: usize) -> Self {
         Self(vec![Recent::default(); entries].into())
     }

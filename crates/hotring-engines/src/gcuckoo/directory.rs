@@ -10,7 +10,7 @@
 //! halves in its entries, one after the other; as a hash has one entry, one store decides for it.
 //! If the page has only one entry, the front is doubled first: a copy with all entries twice.
 //!
-//! What is replaced, page or front, may still be read by who was pinned before, and is freed after
+//! A replaced page or front may still be read by sessions pinned before, and is freed after
 //! a grace period. Who has an old front may be led to a page that was split meanwhile: what it
 //! holds is what was there at the split, and the split came after the reader's pin.
 
@@ -19,7 +19,7 @@ use hotring_index::sync::spin::SpinMutex;
 use hotring_index::sync::{AtomicPtr, Ordering, TallyU64};
 use std::ptr::NonNull;
 
-/// The front has at most so many entries for each page, or keys that are alike in their low bits
+/// Most entries of the front for each page. Without a limit, keys that are alike in their low bits
 /// would make it grow without end. Twice to four times as many are usual.
 const ENTRIES_A_PAGE: usize = 64;
 /// Replaced pages and fronts freed in one step.
@@ -38,7 +38,7 @@ enum Replaced<const S: usize> {
 
 impl<const S: usize> Replaced<S> {
     /// # Safety
-    /// Nobody else has it any more, and it is freed once.
+    /// No other session can reach it any more, and it is freed once.
     unsafe fn free(self) {
         match self {
             // SAFETY: leaked from a box when it was made; the rest is the caller's promise.
@@ -51,7 +51,7 @@ impl<const S: usize> Replaced<S> {
 
 /// What only the holder of the directory's lock changes.
 struct Structure<const S: usize> {
-    /// With the tag of the grace period after which it is nobody's.
+    /// With the tag of the grace period after which no session has it.
     replaced: Vec<(u64, Replaced<S>)>,
 }
 
@@ -160,7 +160,7 @@ impl<const S: usize> Directory<S> {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// Frees some of what nobody has any more, by the word of `is_over`.
+    /// Frees some memory that no session can reach any more, by the word of `is_over`.
     pub(crate) fn free(&self, is_over: impl Fn(u64) -> bool) {
         let Some(mut structure) = self.structure.try_lock() else { return };
         // The oldest are in front, nearly.
@@ -181,7 +181,7 @@ impl<const S: usize> Directory<S> {
         self.visit(f);
     }
 
-    /// As `for_each`, by who holds the lock, or is the last.
+    /// As `for_each`, for the holder of the lock or the last user.
     fn visit(&self, mut f: impl FnMut(&Page<S>)) {
         for hash in 0..=self.front().mask {
             let page = self.page(hash);
@@ -207,18 +207,18 @@ fn leak<T>(value: T) -> *mut T {
 impl<const S: usize> Drop for Directory<S> {
     fn drop(&mut self) {
         for (_, replaced) in self.structure.get_mut().replaced.drain(..) {
-            // SAFETY: nobody is left.
+            // SAFETY: no session is left.
             unsafe { replaced.free() };
         }
         let mut pages = Vec::new();
         self.visit(|page| pages.push(NonNull::from(page)));
-        // ORDERING: Relaxed, nobody is left.
+        // ORDERING: Relaxed, no session is left.
         let front = self.front.load(Ordering::Relaxed);
         pages.into_iter().map(Replaced::Page).for_each(|page| {
-            // SAFETY: nobody is left, and each page was met once.
+            // SAFETY: no session is left, and each page was met once.
             unsafe { page.free() };
         });
-        // SAFETY: leaked when it was made; nobody is left.
+        // SAFETY: leaked when it was made; no session is left.
         drop(unsafe { Box::from_raw(front) });
     }
 }

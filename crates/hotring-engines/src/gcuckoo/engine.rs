@@ -134,7 +134,7 @@ unsafe impl<const S: usize> Engine for GCuckoo<S> {
     fn drain<K: Kind>(&self, mut f: impl FnMut(Item)) {
         self.directory.for_each(|page| {
             for word in page.words() {
-                // SAFETY: P: in the table (V1), and nobody is left to take it out.
+                // SAFETY: P: in the table (V1), and no session is left to take it out.
                 f(unsafe { Item::at(word.address()) });
             }
         });

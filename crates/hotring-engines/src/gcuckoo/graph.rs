@@ -142,7 +142,7 @@ impl Graph {
         self.removed += 1;
     }
 
-    /// Whether so many went (a quarter of the vertices) that it pays to rebuild the graph.
+    /// Whether enough edges were removed (a quarter of the vertices) to rebuild the graph.
     pub(crate) fn is_stale(&self) -> bool {
         self.removed * 4 > self.up.len()
     }

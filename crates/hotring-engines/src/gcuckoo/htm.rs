@@ -8,7 +8,7 @@
 //! What was run: the path of aborts, under valgrind, which executes XBEGIN as an abort. **The path
 //! of commits has never run on hardware**: no machine that this was written on has it. A mock runs
 //! the policy (`tests`), and under shuttle the engine itself commits: there a transaction is one
-//! step that nobody interrupts, which is what hardware promises.
+//! step without interruption, which is what hardware promises.
 
 use super::counts::Counts;
 use super::lock::{FROZEN, LOCKED};
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn an_abort_without_hope_is_not_tried_again() {
-        // None: a system call or the like. 8: capacity. 1 and another code: somebody else's.
+        // None: a system call or the like. 8: capacity. 1 and another code: not ours.
         for status in [0, 8, Abort::EXPLICIT | 7 << 24] {
             let (mock, counts) = (always(status), Counts::default());
             assert_eq!(elide(&mock, || 0, &counts, |_| ()), None);

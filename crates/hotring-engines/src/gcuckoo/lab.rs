@@ -28,7 +28,7 @@ pub struct Pair<const S: usize> {
     maybes: usize,
 }
 
-/// Where a key belongs, in tables of so many buckets.
+/// Where a key belongs, in tables with this number of buckets.
 type Place = fn(u64, u32) -> Places;
 
 struct Words<const S: usize> {
@@ -52,7 +52,7 @@ impl<const S: usize> Tables<S> for Words<S> {
 }
 
 impl<const S: usize> Pair<S> {
-    /// Empty tables of so many buckets each, a power of two. Keys are taken for their own hashes.
+    /// Empty tables with this number of buckets each, a power of two. Keys are taken for their own hashes.
     ///
     /// # Panics
     /// If it is not one.
@@ -73,7 +73,7 @@ impl<const S: usize> Pair<S> {
         }
     }
 
-    /// The two buckets of a key in tables of so many buckets each, numbered through both.
+    /// The two buckets of a key in tables with this number of buckets each, numbered through both.
     pub fn buckets_of(key: u64, buckets: u32) -> [u32; 2] {
         let at = Places::of(key, buckets);
         [at.one, at.two]

@@ -5,9 +5,9 @@
 //!         version              FROZEN   LOCKED
 //! ```
 //!
-//! * LOCKED: somebody changes buckets of the group.
-//! * FROZEN: nobody ever will again, as the page is being split; it may still be read. Nobody
-//!   changes any other group of the page then, either.
+//! * LOCKED: a session changes buckets of the group.
+//! * FROZEN: the group never changes again, as the page is being split; it may still be read. No
+//!   other group of the page changes then, either.
 //! * The version is one higher after each change, if readers look at versions
 //!   ([`Atomicity::Optimistic`]). In the other modes a release puts back what was there before,
 //!   without which hardware elides nothing.
@@ -70,7 +70,7 @@ impl Groups {
         let word = &self.0[group as usize];
         let mut wait = SpinWait::default();
         loop {
-            // ORDERING: Acquire pairs with the Release of who froze it; else the compare-exchange
+            // ORDERING: Acquire pairs with the Release that froze it; else the compare-exchange
             // validates it.
             let now = word.load(Ordering::Acquire);
             if now & FROZEN != 0 {
@@ -102,18 +102,18 @@ impl Groups {
             if mode == Atomicity::Hle {
                 htm::release_elided(word, free + bump);
             } else {
-                // ORDERING: Release: what was changed is seen by who takes or reads it next.
+                // ORDERING: Release: the next session that takes or reads it sees the changes.
                 word.store(free + bump, Ordering::Release);
             }
         }
     }
 
-    /// Lets nobody change anything in any group any more, once who is about to is done. All groups
+    /// Lets no session change any group any more, once changes under way are done. All groups
     /// are taken before the first one is frozen: who finds one frozen knows that the whole page is
     /// at rest, which a scan relies on.
     pub(crate) fn freeze(&self) {
         for group in 0..self.len() {
-            // The page's lock is held, so nobody else freezes it.
+            // The page's lock is held, so no other session freezes it.
             self.take_one(group, Atomicity::Lock).expect("it is frozen once");
         }
         for word in &self.0 {

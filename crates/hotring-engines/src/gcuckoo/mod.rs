@@ -26,7 +26,7 @@
 //! # Invariants
 //!
 //! * V1 What a word of a current page names is not retired: an item leaves the table first.
-//! * V2 The words that name items of a key are changed only by who holds the locks of the groups of
+//! * V2 The words that name items of a key are changed only under the locks of the groups of
 //!   both its buckets; a word of the stash only under the page's lock, too. Who changes anything
 //!   makes the versions of these groups higher, if readers look at versions.
 //! * V3 What is moved is in its new place before it leaves the old one.

@@ -79,7 +79,7 @@ impl Drop for State {
     }
 }
 
-/// What the search for a vacancy needs; kept by who searches.
+/// Buffers for the search for a vacancy, kept by the searching session.
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub(crate) path: Path,
@@ -258,8 +258,8 @@ impl<const S: usize> Page<S> {
         }
     }
 
-    /// All words of tables and stash that are not vacant. They belong together only if nobody
-    /// changes the page meanwhile.
+    /// All words of tables and stash that are not vacant. They belong together only if
+    /// the page does not change meanwhile.
     pub(crate) fn words(&self) -> impl Iterator<Item = Entry> {
         let slots = (0..self.slots() as u32).map(|slot| self.load(slot));
         let shelf = if self.stashed() == 0 { &[][..] } else { self.shelf() };
@@ -268,7 +268,7 @@ impl<const S: usize> Page<S> {
         slots.chain(stash).filter(|word| !word.is_vacant())
     }
 
-    /// Puts an item into a page that nobody else has yet, and whose lock is held.
+    /// Puts an item into a page that no other session has yet, and whose lock is held.
     pub(crate) fn fill<K: Kind>(
         &self,
         state: &mut State,

@@ -215,7 +215,7 @@ impl<const S: usize> GCuckoo<S> {
         found
     }
 
-    /// Counts one access in so many, for the statistics, and lets waiting work be done.
+    /// Samples accesses for the statistics, and lets waiting work be done.
     #[inline(always)]
     pub(crate) fn note_access<K: Kind>(p: &mut Pinned<'_, K, Self>, visits: Visits) {
         p.local.countdown -= 1;

@@ -17,7 +17,7 @@ use hotring_index::{sometimes, wrong};
 const AHEAD: usize = 16;
 
 impl<const S: usize> GCuckoo<S> {
-    /// Splits a page. False: somebody has, or it may not be split any more.
+    /// Splits a page. False: another session has, or it may not be split any more.
     #[cold]
     pub(crate) fn split<'s, K: Kind>(p: &mut Pinned<'s, K, Self>, page: &'s Page<S>) -> bool {
         let directory = &p.engine.directory;

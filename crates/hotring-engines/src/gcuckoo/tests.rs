@@ -62,8 +62,8 @@ fn each_case_is_foretold() {
 }
 
 /// RHKV figure 3, case c: four items in T1[0], T1[3], T2[1] and T2[3] form a loop; whoever comes
-/// next would kick for ever. Without predetermination that is noticed after so many kicks as one
-/// allows; here it is known before the first.
+/// next would kick for ever. Without predetermination that is noticed at the limit of
+/// kicks; here it is known before the first.
 #[test]
 fn the_endless_loop_of_figure_3_costs_no_kick() {
     let mut pair = pair(8);

@@ -98,7 +98,7 @@ pub(crate) fn search<const S: usize>(
         }
         for slot in slots::<S>(bucket) {
             let word = tables.word(slot);
-            // Vacant only now: the search of somebody whose path is looked at again.
+            // Vacant only now: the search of another session, which re-checks its path.
             if nodes.len() == BUCKETS_MAX || word == 0 {
                 break;
             }

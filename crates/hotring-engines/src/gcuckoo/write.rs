@@ -27,7 +27,7 @@ const LOAD_MAX_SINGLE: (usize, usize) = (45, 100);
 /// A page that is emptier than this is not split because of its stash: keys whose buckets are alike
 /// would have their way of using up memory.
 const LOAD_MIN: (usize, usize) = (25, 100);
-/// A path with so many kicks is a reason to look how full the page is. Below a load of 0.9 most are
+/// A path with this number of kicks is a reason to check the page's load. Below a load of 0.9 most are
 /// shorter.
 const KICKS_MANY: usize = 3;
 /// Items of a stash that are looked at after a removal: could they leave it?
@@ -323,7 +323,7 @@ impl<const S: usize> GCuckoo<S> {
         copy.next().store(made, Ordering::Relaxed);
         let done = Self::at_item(p, (hash, old), false, |page, spot| {
             page.put(spot, page.entry(hash, copy));
-            // ORDERING: AcqRel: publishes the copy to who follows it, and what was read of the old
+            // ORDERING: AcqRel: publishes the copy to sessions that follow it, and what was read of the old
             // item comes before its death.
             old.next().fetch_or(MARK | REPL | copy.address(), Ordering::AcqRel);
         });

@@ -146,7 +146,7 @@ unsafe impl<L: Locking> Engine for Mercury<L> {
         Self::scan_buckets(p, cursor, count, f)
     }
 
-    /// Asks for the lines of so many keys together, and then looks up one after the other.
+    /// Prefetches the lines of a group of keys, and then looks up one after the other.
     #[inline(always)]
     fn pipeline<'k, K: Kind>(
         p: &mut Pinned<'_, K, Self>,

@@ -2,7 +2,7 @@
 //!
 //! *Moving* begins and ends with a change of state; in between, buckets are split in order, a few at
 //! a time. *Leaving* gives the old table's memory back, a part at a time, too. Whoever has the lock
-//! on the phase does a step; nobody waits for it. Who that is, [`Expander`] says: the inserting
+//! on the phase does a step; no session waits for it. Who that is, [`Expander`] says: the inserting
 //! sessions, or a thread that does nothing else, in [`Mover::run`]. While none does, or as it is far
 //! behind, sessions take its place: chains do not grow for want of a thread.
 
@@ -44,7 +44,7 @@ enum Phase<L> {
     Idle,
     /// Buckets of the current table from `from` on have not moved.
     Moving { from: u64 },
-    /// Nobody is in the old table; its memory from bucket `from` on is still ours.
+    /// No session is in the old table; its memory from bucket `from` on is still ours.
     Leaving { old: Box<Table<L>>, from: u64 },
 }
 
@@ -53,7 +53,7 @@ const IDLE: u64 = 0;
 const MOVING: u64 = 1;
 const LEAVING: u64 = 2;
 
-/// Where an expansion stands, and what is to be known without its lock.
+/// Where an expansion stands, and what sessions must know without its lock.
 pub(crate) struct Expansion<L> {
     phase: SpinMutex<Phase<L>>,
     grows: bool,
@@ -168,7 +168,7 @@ pub(crate) struct Mover<'s, K: Kind, L: Locking> {
 }
 
 impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
-    /// If nobody else is at it. The caller is not inside of an operation.
+    /// If no other session does. The caller is not inside of an operation.
     pub(crate) fn take(shared: &'s Shared<K, Mercury<L>>) -> Option<Self> {
         let phase = shared.engine.expansion.phase.try_lock()?;
         Some(Self { shared, phase })
@@ -218,7 +218,7 @@ impl<'s, K: Kind, L: Locking> Mover<'s, K, L> {
     }
 
     fn tables(&self) -> Tables<'s, L> {
-        // SAFETY: the state does not change but by who has the phase.
+        // SAFETY: only the holder of the phase changes the state.
         unsafe { self.shared.engine.tables_unchecked() }
     }
 
@@ -358,7 +358,7 @@ fn fill<K: Kind, B: Bucket>(kind: &K, items: Items, bit: u64, index: u64, next: 
         set_next(hit.item, hit.word.0, *half);
         *half = Link::item(hit.item.address());
     }
-    // Nobody else comes there yet (M3).
+    // No other session comes there yet (M3).
     next.bucket(index).fill(halves[0].address());
     next.bucket(index + bit).fill(halves[1].address());
 }
@@ -394,7 +394,7 @@ impl Bell {
 struct Attendance<'b>(&'b Bell);
 
 impl Attendance<'_> {
-    /// Until somebody rings, or has rung since the last time.
+    /// Until another thread rings, or has rung since the last time.
     fn sleep(&self) {
         let mut rung = self.0.rung.lock().expect("no code panics under this lock");
         while !mem::take(&mut *rung) {

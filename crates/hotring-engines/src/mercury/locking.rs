@@ -51,13 +51,13 @@ impl Locking for NoLock {
 /// What a bucket does; all of it zeros is an empty one.
 #[doc(hidden)]
 pub trait Bucket: sealed::Bucket + Send + Sync + Sized + 'static {
-    /// Takes the lock and returns the word; counts in `waits` if somebody else has it.
+    /// Takes the lock and returns the word; counts in `waits` if another session has it.
     fn lock(&self, waits: &TallyU64) -> u64;
     /// Gives the lock back, with what the word is from now on.
     fn unlock(&self, word: u64);
     /// What the word was at some moment, with or without LOCK.
     fn peek(&self) -> u64;
-    /// The word of a bucket that nobody else can reach yet.
+    /// The word of a bucket that no other session can reach yet.
     fn fill(&self, word: u64);
     /// An empty bucket, where a checker has to be told of each.
     #[cfg(any(loom, shuttle))]
@@ -72,7 +72,7 @@ impl Bucket for TestAndSet {
 
     #[inline(always)]
     fn unlock(&self, word: u64) {
-        // ORDERING: Release, the chain is as we leave it for who locks next.
+        // ORDERING: Release, the next session to lock sees the chain as we leave it.
         self.0.store(word, Ordering::Release);
     }
 
@@ -119,7 +119,7 @@ impl TestAndSet {
     }
 }
 
-// Zeroed memory is an array of empty buckets: a mutex that nobody has is all zeros, too.
+// Zeroed memory is an array of empty buckets: an unlocked mutex is all zeros, too.
 #[cfg(not(any(loom, shuttle)))]
 const _: () = {
     assert!(size_of::<OsMutex>() == 16 && size_of::<TestAndSet>() == 8);

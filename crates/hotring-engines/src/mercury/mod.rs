@@ -20,7 +20,7 @@
 //! are split into it one by one, each under its own lock alone, and the old one is given back. The
 //! beginning and the end are *changes of state*. A session takes its own *thread lock* before it
 //! looks at tables and gives it back before the operation returns; who changes the state takes all
-//! of them ([`workers`]). Nobody else ever does, so the lock's line stays with its session.
+//! of them ([`workers`]). No other session ever does, so the lock's line stays with its session.
 //!
 //! # Invariants
 //!
@@ -64,7 +64,7 @@
 //! Nothing here is lock-free: a thread that is stopped while it holds a bucket stops all who want
 //! that bucket, and stopped in any operation it stops the next change of state, and with it everybody
 //! who begins an operation until it goes on. No lock is held while a caller's closure runs. Over
-//! system calls (memory for tables, waking the expander) only the phase is, which nobody waits for;
+//! system calls (memory for tables, waking the expander) only the phase is, which no session waits for;
 //! a scan may have to ask the allocator for a longer list under the lock of a bucket that is crowded.
 //! Locks are taken in one order: phase, sessions' list, thread locks; a thread lock before a bucket's;
 //! and one bucket at a time.
@@ -109,7 +109,7 @@ pub struct Mercury<L: Locking = TestAndSet> {
     moved: Moved,
     workers: Arc<Workers>,
     expansion: Expansion<L>,
-    /// Times that somebody else had a bucket's lock.
+    /// Times that another session had a bucket's lock.
     lock_waits: TallyU64,
 }
 
@@ -213,7 +213,7 @@ impl<L: Locking> Drop for Mercury<L> {
             // ORDERING: Relaxed, no other thread is left.
             let table = table.load(Ordering::Relaxed);
             if !table.is_null() {
-                // SAFETY: from `Box::into_raw`, and nobody else has it any more.
+                // SAFETY: from `Box::into_raw`, and no other session has it any more.
                 drop(unsafe { Box::from_raw(table) });
             }
         }

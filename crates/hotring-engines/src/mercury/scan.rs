@@ -13,8 +13,8 @@ use hotring_index::toolkit::Kind;
 use hotring_index::toolkit::Pinned;
 use hotring_index::word::{Link, Next};
 
-/// Empty buckets that cost as much as an item to pass, a few lines in a row: a sparse table holds
-/// nobody up.
+/// Empty buckets that cost as much as an item to pass, a few lines in a row: a sparse table must
+/// not hold other sessions up.
 const BUCKETS_AN_ITEM: usize = 32;
 /// Empty buckets passed before the thread lock is given back.
 const BUCKETS_A_STEP: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };

@@ -6,7 +6,7 @@ use hotring_index::sync::Arc;
 use hotring_index::sync::spin::{SpinLock, SpinMutex, is_over};
 use std::marker::PhantomData;
 
-/// A session's lock. On lines of its own: nobody else writes to them but at a change of state.
+/// A session's lock. On lines of its own: other sessions write to them only at a change of state.
 #[repr(align(128))]
 #[derive(Default)]
 struct ThreadLock(SpinLock);
@@ -41,7 +41,7 @@ impl Workers {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 impl Workers {
-    /// Whether somebody changes the state, or a session comes or goes.
+    /// Whether a session changes the state, or a session comes or goes.
     pub(crate) fn is_stopping(&self) -> bool {
         self.0.try_lock().is_none()
     }

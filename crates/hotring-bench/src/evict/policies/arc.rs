@@ -24,7 +24,7 @@ impl Arc {
     fn replace(&mut self, ghost_of_2: bool) {
         let len = self.lists.len(T1) as f64;
         let first = len > 0.0 && (len > self.target || (ghost_of_2 && len == self.target));
-        // With T2 empty there is nobody else.
+        // With T2 empty there is no other.
         let (from, to) = if first || self.lists.len(T2) == 0 { (T1, B1) } else { (T2, B2) };
         if let Some(key) = self.lists.pop(from) {
             self.lists.push(to, key);
