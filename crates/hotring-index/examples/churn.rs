@@ -3,7 +3,7 @@
 //! ```console
 //! cargo run --release -p hotring-index --example churn -- 256
 //! ```
-//! Keeps so many MiB of items (256), replaces ten times as much at random in each of some ranges of sizes, one
+//! Keeps this many MiB of items (256), replaces ten times as much at random in each of some ranges of sizes, one
 //! after the other in the same index, removes nine tenths in the end, and says what is held for one byte of
 //! items: as the index counts it, and as the system does (resident, of the whole process, tables included); and in
 //! the end what a new index holds that has been loaded with the rest alone.
@@ -70,7 +70,7 @@ impl Churn {
         }
     }
 
-    /// Writes so many bytes in such sizes; the most that was held for one byte of items.
+    /// Writes this many bytes in such sizes; the most that was held for one byte of items.
     fn write(&mut self, bytes: u64, live: u64, (from, to): (u64, u64)) -> f64 {
         let (mut written, mut stepped, mut most) = (0, 0, 0.0f64);
         while written < bytes {

@@ -104,7 +104,7 @@ impl Budget {
         self.spare.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that count beside those that are used, if so much is held.
+    /// Bytes that count beside those in use, if this much is held.
     pub(crate) fn waste(&self, used: u64, held: u64) -> u64 {
         // ORDERING: Relaxed, as in `max`.
         let spare = self.spare.load(Ordering::Relaxed);
@@ -117,14 +117,14 @@ impl Budget {
         self.spare.load(Ordering::Relaxed) != u64::MAX && held > self.max()
     }
 
-    /// Whether so much is held that sessions are to keep nothing for themselves.
+    /// Whether the amount held requires sessions to keep nothing for themselves.
     pub(crate) fn is_short(&self, held: u64) -> bool {
         // ORDERING: Relaxed, as in `max`.
         let spare = self.spare.load(Ordering::Relaxed);
         spare != u64::MAX && held > self.max().saturating_add(spare / 2)
     }
 
-    /// Whether so many bytes are more than may be.
+    /// Whether this many bytes are more than may be.
     pub(crate) fn check(&self, used: u64, limbo_bytes: u64, waste_bytes: u64) -> Result<(), Full> {
         let (max, used_bytes) = (self.max(), used.saturating_add(waste_bytes));
         let full = Full { used_bytes, limbo_bytes, waste_bytes, max };

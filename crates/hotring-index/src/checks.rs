@@ -94,7 +94,7 @@ pub enum Fault {
     MoveUnfrozen,
     /// An access is noted by a plain store of the word that was read.
     NoteStored,
-    /// A review clears what was noted, and then sets what is to be.
+    /// A review clears what was noted, and then sets the new bits.
     NoteTorn,
 }
 
@@ -145,7 +145,7 @@ pub trait Checked: Engine {
     fn complete<K: Kind>(_session: &mut Session<K, Self>, _hash: u64) {}
 
     /// Makes the line of a hash's slot a candidate, whether or not all its items are hinted: an
-    /// insert that links while somebody looks at the items leaves it so, too.
+    /// insert that links while another session looks at the items leaves it so, too.
     fn make_candidate<K: Kind>(_session: &mut Session<K, Self>, _hash: u64) {}
 }
 

@@ -27,12 +27,12 @@ const CHUNKS: usize = 64;
 const PIECE_BYTES: usize = 256 << 10;
 /// Times that a move is tried again, because an item beside this one came or went.
 const TRIES: usize = 3;
-/// Collections after which all is free that was retired before them, if nobody is pinned.
+/// Collections after which all is free that was retired before them, if no session is pinned.
 const GRACE: usize = 4;
-/// Calls for nothing after a walk or a survey that was, unless so much more is wasted.
+/// Calls for nothing after a walk or a survey that was, unless this much more is wasted.
 const CALLS: u32 = 64;
 const MORE: usize = 4 << 20;
-/// Of these calls one stands for so many where memory is tight.
+/// Of these calls one stands for this many where memory is tight.
 const TIGHT_CALLS: u32 = 8;
 
 /// What a step of compaction has done.
@@ -70,7 +70,7 @@ struct Walk {
 }
 
 impl Compaction {
-    /// Ends a round, which was in vain: so much is wasted as before.
+    /// Ends a round, which was in vain: as much is wasted as before.
     fn rest(&mut self, waste: usize) {
         *self = Self { phase: Phase::Rest, rest: CALLS, in_vain: waste + MORE };
     }
@@ -135,7 +135,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
                 let count = (budget - done.visited).min(PIECE);
                 walk.cursor = self.move_piece(walk.cursor, count, done);
                 if walk.cursor == 0 {
-                    // What was moved last is freed, if nobody is in the way.
+                    // What was moved last is freed, if no session is in the way.
                     (0..GRACE).for_each(|_| self.leave_caches());
                     let arena = &self.shared().arena;
                     if arena.has_gained(walk.held) {
@@ -169,7 +169,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
             done.moved += usize::from(moved > 0);
             done.moved_bytes += moved;
         }
-        // Dead versions that nobody has come by are there, too.
+        // Dead versions that no session has come by are there, too.
         E::sweep(&mut pinned, from, next);
         drop(pinned);
         done.visited += work.clamp(1, count);

@@ -48,7 +48,7 @@ pub enum Growth {
         /// `items_min`, or it grows and shrinks in turn. 0: it never shrinks.
         items_low: f64,
     },
-    /// As soon as it has less than so many bytes for each item. Two engines with the same setting
+    /// As soon as it has less than this many bytes for each item. Two engines with the same setting
     /// have tables of the same size at any number of items (if both began with the same bytes), so
     /// that a comparison is one at equal index memory (FAST'20 section 4.1). The table does not
     /// shrink. For HotRing and Chaining Hash.
@@ -56,7 +56,7 @@ pub enum Growth {
 }
 
 impl Growth {
-    /// What HotRing does by default with so many hints a slot: an [`Growth::Auto`].
+    /// What HotRing does by default with this many hints a slot: an [`Growth::Auto`].
     pub fn suited(hints: usize) -> Self {
         if hints == 1 {
             return Self::Auto { visits_max: 1.5, items_min: 2.0, items_max: 4.0, items_low: 0.5 };

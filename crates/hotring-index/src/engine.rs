@@ -85,7 +85,7 @@ pub struct Found<P> {
 pub unsafe trait Engine: Sizing + Hotspots + Shortcuts + Send + Sync + 'static {
     /// As settings, errors and reports call it.
     const NAME: &'static str;
-    /// Whether sessions take memory for items a chunk of 2 MiB at a time, for nobody but themselves,
+    /// Whether sessions take memory for items a chunk of 2 MiB at a time, for themselves only,
     /// or share chunks.
     const WHOLE_CHUNKS: bool = false;
     /// A session's own part.
@@ -240,7 +240,7 @@ pub trait Sizing: Sized {
         false
     }
 
-    /// Whether the table doubles for so many items, however they are found; false where it grows otherwise.
+    /// Whether the table doubles for this many items, however they are found; false where it grows otherwise.
     fn is_small_for(&self, _items: u64) -> bool {
         false
     }

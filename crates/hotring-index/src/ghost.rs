@@ -1,5 +1,5 @@
 //! What a checker knows of an item beside its contents: that it was published before it is read,
-//! that it is retired once, and that nobody who pinned after that reaches it any more.
+//! that it is retired once, and that no session that pinned after that reaches it any more.
 //!
 //! In ordinary builds all of it is nothing: no bytes, no instructions.
 
@@ -38,7 +38,7 @@ mod kept {
 
     /// The checker's part of an item's header.
     pub struct Ghost {
-        /// Written by the maker and by who frees, read by everybody else: loom complains where one
+        /// Written by the maker and the freeing thread, read by all others: loom complains where one
         /// of these does not happen before the other.
         contents: UnsafeCell<()>,
         /// ALIVE, the moment of the retirement, or FREED.
@@ -66,7 +66,7 @@ mod kept {
             let _ = self.contents;
         }
 
-        /// The item is used by who pinned at `since`.
+        /// The item is used by a thread that pinned at `since`.
         pub fn seen(&self, since: u64) {
             // ORDERING: Relaxed, checkers run one thread at a time.
             let state = self.state.load(Ordering::Relaxed);

@@ -34,7 +34,7 @@ const OPERATIONS_A_PIN: u32 = 64;
 /// # Ok::<(), hotring_index::ConfigError>(())
 /// ```
 pub struct Guard<'s, E: Engine = Ring<7>> {
-    // Nothing else, and nobody takes its address: so a loop has it in a register.
+    // Nothing else, and no session takes its address: so a loop has it in a register.
     session: &'s mut Session<U64, E>,
 }
 

@@ -93,7 +93,7 @@ impl<K: Kind, E: Engine> Index<K, E> {
         self.shared.budget.set_spare(bytes);
     }
 
-    /// Memory for about so many bytes that are to become a value ([`Buffer`]).
+    /// Memory for about this many bytes that are to become a value ([`Buffer`]).
     ///
     /// # Errors
     /// The system has no address space left.

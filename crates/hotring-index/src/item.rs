@@ -125,13 +125,13 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     fn elsewhere(_item: Item) -> usize {
         0
     }
-    /// Gives up what the item has elsewhere. Called once, by who frees it.
+    /// Gives up what the item has elsewhere. Called once, by the thread that frees it.
     #[doc(hidden)]
     fn release(_item: Item) {}
     /// Whether the item has an expiry field (for the count of expiring items).
     #[doc(hidden)]
     fn expires(item: Item) -> bool;
-    /// Takes note of so many bytes of items that were written.
+    /// Takes note of this many bytes of items that were written.
     #[doc(hidden)]
     fn wrote(&self, _bytes: u64) {}
     /// Stops changes of the item's value and expiry in place, for good.
@@ -139,7 +139,7 @@ pub trait Kind: sealed::Sealed + Send + Sync + Sized + 'static {
     fn freeze(&self, item: Item);
     /// A private copy of a frozen item, in which nothing is frozen and no successor is set. Of an item
     /// that is damaged so that its size is not known the copy keeps the hash, and that it is damaged.
-    /// `alloc` gives unused memory for so many bytes, 8-aligned.
+    /// `alloc` gives unused memory for this many bytes, 8-aligned.
     #[doc(hidden)]
     fn copy_of(&self, item: Item, alloc: impl FnOnce(usize) -> NonNull<u8>) -> Item;
 }

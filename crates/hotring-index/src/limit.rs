@@ -6,7 +6,7 @@
 //!
 //! * *Limbo* is weighed at each collection, that is, once in 256 removals or 256 KiB of a session,
 //!   and the result is put beside the epoch, where every pin looks anyway: `admit` costs one load.
-//! * Above half of the limit a session hands what it cannot free to all, so that nobody's writes
+//! * Above half of the limit a session hands what it cannot free to all, so that no session's writes
 //!   wait for a session that has gone idle; and readers help to free.
 //! * Over the limit `admit` collects first. It refuses only if that freed nothing, a pinned session
 //!   forbids the epoch to move on, and limbo has grown by a sixteenth of the limit beyond the least
@@ -189,7 +189,7 @@ impl Limit {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What is to be said of a pin that keeps the epoch from moving on while `limbo` bytes wait, if
+    /// The report on a pin that keeps the epoch from moving on while `limbo` bytes wait, if
     /// it is worth a word.
     pub(crate) fn blame(&self, limbo: i64, session: impl FnOnce() -> String) -> Option<Stalled> {
         // ORDERING: Relaxed, as in `max`.

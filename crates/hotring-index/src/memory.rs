@@ -25,7 +25,7 @@ pub(crate) fn is_addressable(start: NonNull<u8>, len: usize) -> bool {
 /// pages, or the system refused (where memory is locked), and any part of them may be zeros by now.
 ///
 /// # Safety
-/// They lie in a mapping of the caller's, and nobody uses what is in them.
+/// They lie in a mapping of the caller's, and no session uses what is in them.
 pub(crate) unsafe fn give_back(start: NonNull<u8>, len: usize) -> bool {
     if !start.as_ptr().addr().is_multiple_of(PAGE_MAX) || !len.is_multiple_of(PAGE_MAX) {
         return false;
@@ -34,7 +34,7 @@ pub(crate) unsafe fn give_back(start: NonNull<u8>, len: usize) -> bool {
     unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) == 0 }
 }
 
-/// Has the process's allocator give back the pages that it keeps and nobody uses. It walks over all that it has.
+/// Has the process's allocator give back the pages that it keeps and no session uses. It walks over all that it has.
 pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it may be called at any time, by any thread.
@@ -76,7 +76,7 @@ pub(crate) fn map_sparse(len: usize) -> io::Result<NonNull<u8>> {
 /// Makes what `map_sparse` returned longer, perhaps at another address. What is new reads as zeros.
 ///
 /// # Safety
-/// It returned it with this length, and nobody uses what is there. After an error it is as before.
+/// It returned it with this length, and no session uses what is there. After an error it is as before.
 pub(crate) unsafe fn grow_pages(
     start: NonNull<u8>,
     len: usize,
@@ -94,7 +94,7 @@ pub(crate) unsafe fn grow_pages(
 /// Gives back what `map_pages` or `map_sparse` returned, or its end.
 ///
 /// # Safety
-/// It did with this length, and nobody uses what is there.
+/// It did with this length, and no session uses what is there.
 pub(crate) unsafe fn unmap_pages(start: NonNull<u8>, len: usize) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -162,7 +162,7 @@ impl Mapping {
 
     /// Gives the bytes from `from` to `to` back to the system; they read as zeros from then on.
     /// False: these are no whole pages, or the system refused, and any part of them may be zeros by
-    /// now. Nobody uses the bytes meanwhile.
+    /// now. No session uses the bytes meanwhile.
     pub fn give_back(&self, from: usize, to: usize) -> bool {
         assert!(from <= to && to <= self.len, "inside of the mapping");
         // SAFETY: the range is ours, and what was in it is not used any more.
@@ -172,7 +172,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `reserve` and nobody holds a reference into it: the
+        // SAFETY: the range was mapped by `reserve` and no session holds a reference into it: the
         // structures that do own the Mapping.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }

@@ -81,7 +81,7 @@ rare_steps! {
     StaleHint,
     /// A reader put the live version where a replaced one was.
     StaleMended,
-    /// A claim was refused: somebody else has it, or the item is dead.
+    /// A claim was refused: another session has it, or the item is dead.
     ClaimRefused,
     /// A claimed item did not get its hint word.
     MoveLost,
@@ -89,15 +89,15 @@ rare_steps! {
     DeadOnArrival,
     /// An item left the chain while a hint held it.
     UnlinkedHinted,
-    /// An item was retired by who released its claim.
+    /// An item was retired by the session that released its claim.
     RetiredByRelease,
     /// A copy found no hint word to inherit.
     NothingInherited,
     /// A dead version was left in the chain by a write of a hinted item.
     LazyReplace,
-    /// So many were left that a writer cleaned up.
+    /// This many were left that a writer cleaned up.
     DebtPaid,
-    /// A bucket was being split off by somebody else.
+    /// A bucket was being split off by another session.
     SplitBusy,
     /// A split lost the compare-exchange that links its anchor.
     SplitLost,
@@ -149,11 +149,11 @@ rare_steps! {
 mod forcing {
     use crate::sync::{Ordering, TallyU64};
 
-    /// One in so many is forced; 0 is none.
+    /// One in this many is forced; 0 is none.
     static ONE_IN: TallyU64 = TallyU64::new(0);
     static TURN: TallyU64 = TallyU64::new(0);
 
-    /// From now on one in so many of the steps that can be forced is; 0 is none.
+    /// From now on one in this many of the steps that can be forced is; 0 is none.
     pub fn force(one_in: u64) {
         // ORDERING: Relaxed, advice.
         ONE_IN.store(one_in, Ordering::Relaxed);

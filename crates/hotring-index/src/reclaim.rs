@@ -47,7 +47,7 @@ const GRACE: u64 = 2;
 const DUE: u8 = 1;
 /// A pin costs a fence in this process.
 const FENCED: u8 = 2;
-/// A guard has the pin; nobody else sees this, unless the guard was forgotten.
+/// A guard has the pin; no other session sees this, unless the guard was forgotten.
 pub(crate) const GUARDED: u8 = 4;
 /// Accesses after which a session that retires nothing more tries again to free what it has queued.
 const NUDGE_ACCESSES: u32 = 320;
@@ -211,7 +211,7 @@ impl Collector {
     pub(crate) fn try_advance(&self) -> bool {
         let epoch = self.epoch();
         let limbo = self.weigh();
-        // While much is waiting, somebody may well be stalled: who is seen without a barrier is
+        // While much is waiting, a session may well be stalled: one seen without a barrier is
         // there, and writers that are refused do not disturb all the others by barriers.
         if self.front.shown.is_short() && self.blocker(epoch).is_some() {
             self.limit.refused();
@@ -235,7 +235,7 @@ impl Collector {
         cas.is_ok()
     }
 
-    /// As `try_advance`, for who has nothing to free: without a barrier if it would be for nothing.
+    /// As `try_advance`, for a session with nothing to free: without a barrier if it would be for nothing.
     pub(crate) fn try_advance_unhindered(&self) {
         if self.blocker(self.epoch()).is_none() {
             self.try_advance();
@@ -449,7 +449,7 @@ impl Participant {
         self.collector.epoch() + 1
     }
 
-    /// Queues a block that nobody can reach any more. Must be pinned.
+    /// Queues a block that no session can reach any more. Must be pinned.
     pub(crate) fn retire(&mut self, item: Item, size: usize) {
         debug_assert!(self.is_pinned(), "E2 needs a pin");
         #[cfg(any(loom, shuttle))]
@@ -494,7 +494,7 @@ impl Participant {
         self.reasons == 0
     }
 
-    /// Called now and then, about once in so many accesses: a session that retires nothing more still
+    /// Called now and then, about once in this many accesses: a session that retires nothing more still
     /// frees what it has queued, and does the other work that waits for a collection (`busy`).
     pub fn nudge(&mut self, busy: bool, accesses: u32) {
         if self.queue.is_empty() && !busy && !self.collector.shown().is_pressed() {

@@ -29,7 +29,7 @@ fn released<K: Kind>(kind: &K, retired: &Retired) -> usize {
 #[cold]
 #[inline(never)]
 fn release_more<K: Kind>(kind: &K, retired: &Retired) -> usize {
-    // SAFETY: P: nobody has freed it.
+    // SAFETY: P: no session has freed it.
     let item = unsafe { Item::new(retired.block) };
     K::release(item);
     footprint(kind.size(item))
@@ -225,7 +225,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
                 return Err(Refused::Stalled(Box::new(stalled)));
             }
         }
-        // Nobody is stalled: it is a backlog, and it gets smaller.
+        // No session is stalled: it is a backlog, and it gets smaller.
         Ok(())
     }
 
@@ -360,7 +360,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         E::grow(&mut self.pin())
     }
 
-    /// Whether the table would grow for so many items by its load alone: who brings them may [`Session::grow`] it
+    /// Whether the table would grow for this many items by its load alone: the caller may [`Session::grow`] it
     /// before. False for engines that grow by what else they see.
     pub fn is_small_for(&mut self, items: u64) -> bool {
         self.pin().engine.is_small_for(items)
@@ -480,7 +480,7 @@ impl<K: Kind, E: Engine> Pinned<'_, K, E> {
         }
     }
 
-    /// Hands an item that nobody can find any more to the collector, once.
+    /// Hands an item that no session can find any more to the collector, once.
     pub fn retire(&mut self, item: Item) {
         let (size, has_more) = self.shared.kind.extent(item);
         if size > 0 {

@@ -13,7 +13,7 @@ pub struct Stats {
     pub block_bytes: u64,
     /// Bytes of removed items that wait for readers.
     pub limbo_bytes: u64,
-    /// Above so many of them [`Session::admit`](crate::Session::admit) may refuse.
+    /// Above this many of them [`Session::admit`](crate::Session::admit) may refuse.
     pub limbo_max: u64,
     /// Bytes of address space that item memory was mapped for so far.
     pub mapped_bytes: u64,
@@ -24,7 +24,7 @@ pub struct Stats {
     pub table_bytes: u64,
     /// Bytes that the index's owner uses beside it, as it has said.
     pub beside_bytes: u64,
-    /// Above so many bytes of items, table and what is beside, [`Session::admit`](crate::Session::admit)
+    /// Above this many bytes of items, table and what is beside, [`Session::admit`](crate::Session::admit)
     /// refuses.
     pub memory_max: u64,
     /// Slots of the table in use.

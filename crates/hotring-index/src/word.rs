@@ -12,7 +12,7 @@
 //! ```
 //!
 //! * MARK: the item is dead; its successor never changes again (I1).
-//! * HINTED: claimed by a hint word, or by somebody about to store one (I4).
+//! * HINTED: claimed by a hint word, or by another session about to store one (I4).
 //! * UNLINKED: out of the chain, kept alive by the claim (I5).
 //! * ANCHOR: the successor is an anchor, and the successor bits are its slot number.
 //! * REPL: dead by replacement; its copy was alive when MARK was set.

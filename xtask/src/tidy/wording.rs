@@ -24,6 +24,7 @@ const CLEAN: &[&str] = &[
     "xtask/",
     "fuzz/",
     "crates/hotring/",
+    "crates/hotring-index/",
     "crates/hotring-bench/",
     "crates/hotring-cpp-peers/",
     "crates/hotring-engines/",

@@ -20,7 +20,7 @@ pub(super) const CHUNK_LEN: usize = crate::memory::HUGE_PAGE;
 /// A chunk begins with this.
 pub(super) const CHUNK_HEADER: usize = 2112;
 
-/// A span has so many blocks at least: with fewer a class would be more than an eighth longer than the last.
+/// A span has this many blocks at least: with fewer a class would be more than an eighth longer than the last.
 const BLOCKS_MIN: usize = 8;
 
 /// How long a class's spans are: as short as they can be.
@@ -88,7 +88,7 @@ const fn coarse() -> usize {
 /// A class is a number below this; 0 is none.
 pub(super) const CLASSES: usize = FINE + 1 + coarse();
 
-/// The length of each class; so many that a byte and one more is always a place in it.
+/// The length of each class; enough classes that a byte and one more is always a place in it.
 const LENS: [u32; 257] = {
     let mut lens = [0; 257];
     let mut class = 1;
@@ -103,7 +103,7 @@ const LENS: [u32; 257] = {
 /// The longest block of a class.
 pub(crate) const CLASSED_MAX: usize = LENS[CLASSES - 1] as usize;
 
-/// Sizes above 1 KiB are looked up by pieces of so many bytes: none has the ends of two classes.
+/// Sizes above 1 KiB are looked up by pieces of this many bytes: none has the ends of two classes.
 const PIECE: usize = 64;
 /// The class of the shortest size in each piece.
 static BY_PIECE: [u8; CLASSED_MAX.div_ceil(PIECE)] = {

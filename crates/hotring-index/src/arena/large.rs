@@ -29,7 +29,7 @@ impl Large {
     }
 
     /// # Safety
-    /// `block` came from `alloc(len)` and nobody uses it any more.
+    /// `block` came from `alloc(len)` and no session uses it any more.
     #[cold]
     pub(super) unsafe fn free(&self, block: NonNull<u8>, len: usize) {
         // SAFETY: mapped with this length, and the caller gives it up.

@@ -115,7 +115,7 @@ impl LocalArena {
     }
 
     /// # Safety
-    /// `block` came from `alloc(size)` of the same arena, and nobody uses it any more.
+    /// `block` came from `alloc(size)` of the same arena, and no session uses it any more.
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>, size: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.0.free_if_large(block, size) };

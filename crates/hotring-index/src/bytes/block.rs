@@ -2,7 +2,7 @@
 //! given back bit by bit.
 //!
 //! A value of more than [`LONG_LEN`] bytes does not lie in its item, which has a [`Block`] in its place. So
-//! nobody copies it but who makes it: a copy of the item (with another expiry, or elsewhere in memory) has
+//! only its maker copies it: a copy of the item (with another expiry, or elsewhere in memory) has
 //! the same block, a reader may keep it for as long as it wants ([`Entry::block`](crate::Entry::block)), and
 //! who receives a value from elsewhere receives it into a [`Buffer`], of which it becomes a part as it is.
 //!
@@ -26,16 +26,16 @@ use std::ptr::NonNull;
 /// Values of more bytes have blocks.
 pub const LONG_LEN: usize = CLASSED_MAX;
 
-/// So many bytes are given back where they become free; of more, so many at a time.
+/// This many bytes are given back where they become free; of more, this many at a time.
 const AT_ONCE: usize = 1 << 20;
 
-/// A value may be a part of a buffer if not more than one part in so many of that is not the value's.
+/// A value may be a part of a buffer if not more than one part in this many of that is not the value's.
 const PARTS: usize = 8;
 
 /// Pages of an index's buffers and blocks: how many, and which are to be given back.
 pub(crate) struct Blocks {
     bytes: TallyU64,
-    /// Of these, bytes that nobody uses any more.
+    /// Of these, bytes that no session uses any more.
     dying_bytes: TallyU64,
     dying: Mutex<Vec<Pages>>,
 }
@@ -66,7 +66,7 @@ impl Blocks {
         }
     }
 
-    /// Gives back so many bytes at once, if as many are free.
+    /// Gives back this many bytes at once, if as many are free.
     pub(crate) fn give_back(&self, bytes: u64) {
         let steps = bytes.div_ceil(AT_ONCE as u64);
         for _ in 0..steps {
@@ -93,7 +93,7 @@ impl Blocks {
         self.bytes.fetch_sub(len, Ordering::Relaxed);
     }
 
-    /// Takes pages, all in memory, that nobody uses any more.
+    /// Takes pages, all in memory, that no session uses any more.
     fn bury(&self, pages: Pages) {
         let len = pages.len as u64;
         if pages.len <= AT_ONCE {
@@ -137,7 +137,7 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         if self.len > 0 {
-            // SAFETY: mapped, and nobody else's; nobody uses it any more, since its owner goes.
+            // SAFETY: mapped, and no other session's; no session uses it any more, since its owner goes.
             unsafe { unmap_pages(self.start, self.len) };
         }
     }
@@ -176,11 +176,11 @@ impl Buffer {
             // Address space costs nothing, to move pages does.
             let wanted = wanted.max(self.pages.len + self.pages.len / 4);
             let len = wanted.checked_next_multiple_of(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
-            // SAFETY: the mapping is this one's; nobody has a reference into it.
+            // SAFETY: the mapping is this one's; no session has a reference into it.
             self.pages.start = unsafe { grow_pages(self.pages.start, self.pages.len, len) }?;
             self.pages.len = len;
         }
-        // SAFETY: mapped, readable as zeros before it is written, and nobody else's.
+        // SAFETY: mapped, readable as zeros before it is written, and no other session's.
         Ok(unsafe {
             let start = self.pages.start.add(self.len).as_ptr();
             std::slice::from_raw_parts_mut(start, self.pages.len - self.len)
@@ -233,7 +233,7 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: mapped, and changed by nobody while there is a reference to the buffer.
+        // SAFETY: mapped, and changed by no session while there is a reference to the buffer.
         unsafe { std::slice::from_raw_parts(self.pages.start.as_ptr(), self.len) }
     }
 }
@@ -253,7 +253,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// Bytes of a long value, which nobody copies and nobody changes: they stay as they are, and in memory, for
+/// Bytes of a long value, which no session copies and no session changes: they stay as they are, and in memory, for
 /// as long as anybody has them, whatever becomes of the key.
 #[derive(Clone)]
 pub struct Block {
@@ -284,7 +284,7 @@ impl Block {
         })
     }
 
-    /// Bytes of memory that are free when nobody has it any more.
+    /// Bytes of memory that are free when no session has it any more.
     pub fn footprint(&self) -> usize {
         self.buffer.footprint()
     }
@@ -344,7 +344,7 @@ struct Raw {
 /// Bytes of an item that it takes.
 pub(crate) const STORED: usize = size_of::<Raw>();
 
-/// A block that somebody else keeps for so long.
+/// A block that an owner keeps for that long.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRef<'a> {
     raw: Raw,
@@ -391,13 +391,13 @@ impl<'a> BlockRef<'a> {
     }
 
     fn buffer(self) -> &'a Buffer {
-        // SAFETY: somebody has a share for 'a.
+        // SAFETY: an owner has a share for 'a.
         unsafe { self.raw.buffer.as_ref() }
     }
 
     /// How many have it.
     fn shares(self) -> usize {
-        // SAFETY: the pointer is that of an `Arc`, of which somebody has a share for 'a; this one's is not given up.
+        // SAFETY: the pointer is that of an `Arc`, of which an owner has a share for 'a; this one's is not given up.
         let buffer = ManuallyDrop::new(unsafe { Arc::from_raw(self.raw.buffer.as_ptr()) });
         Arc::strong_count(&buffer)
     }

@@ -1,4 +1,4 @@
-//! Items by their hashes: for who remembers an item by its hash alone, as a list of what is to expire does. A
+//! Items by their hashes: for callers that know an item by its hash alone, as the list of expiries does. A
 //! hash may be that of several items, and of none any more.
 
 use crate::bytes::key::Key;

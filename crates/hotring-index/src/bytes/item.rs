@@ -182,7 +182,7 @@ impl Kind for Bytes {
         let rest = FIELDS + fields(meta(item), WORD | EXPIRY | VERSION | CHECKSUM);
         // ORDERING: Relaxed, SIGN is constant; notes of accesses that come later may be lost.
         let made = item.next().load(Ordering::Relaxed) & MADE_WITH;
-        // SAFETY: the block is fresh, 8-aligned and as large as the item, which has meta, so many
+        // SAFETY: the block is fresh, 8-aligned and as large as the item, which has meta, this many
         // words, and then bytes that never change.
         unsafe {
             block.cast::<Header>().write(Header::new(made));
@@ -224,10 +224,10 @@ impl Bytes {
 const DAMAGED: usize = FIELDS + 16;
 
 /// Writes an item that is noticed like the damaged one that it stands for, by whoever looks for the
-/// key's hash: a check, which does not hold, and a word, which nobody is handed.
+/// key's hash: a check, which does not hold, and a word, which no session is handed.
 fn copy_damaged(item: Item, block: NonNull<u8>) -> Item {
     let meta = meta(item) & HASH_MASK << HASH_SHIFT | CHECKSUM | WORD;
-    // SAFETY: the block is fresh, 8-aligned and holds so many bytes.
+    // SAFETY: the block is fresh, 8-aligned and holds this many bytes.
     unsafe {
         block.cast::<Header>().write(Header::new(0));
         block.add(META).cast::<u64>().write(meta);
@@ -537,7 +537,7 @@ impl Parts<'_> {
     }
 }
 
-/// Whether the item's time has come (or somebody has already decided so).
+/// Whether the item's time has come (or another session has already decided so).
 #[inline(always)]
 pub(crate) fn is_expired(kind: &Bytes, item: Item, now: u64) -> bool {
     // ORDERING: Acquire pairs with the AcqRel of those who change the expiry.

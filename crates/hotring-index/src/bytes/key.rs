@@ -4,7 +4,7 @@
 /// take a key by itself as well.
 ///
 /// A hash belongs to the index that it was found in. Operations of another one would look, and store,
-/// where nobody else does.
+/// where no other session does.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'k> {
     bytes: &'k [u8],

@@ -55,7 +55,7 @@ pub const FREQUENCY_NEW: u8 = 5;
 const ENTERED_MAX: usize = 1024;
 
 const BITS_SHIFT: u32 = COUNTER.trailing_zeros();
-/// From the bits that say what is to be noted down to those that say which of them count.
+/// From the bits that say what must be noted down to those that say which of them count.
 const MASK_SHIFT: u32 = 8;
 const FRESH_SHIFT: u32 = 40;
 const FACTOR_SHIFT: u32 = 8;
@@ -224,7 +224,7 @@ impl<E: Engine> Index<Bytes, E> {
     }
 
     /// Where nothing is noted of accesses ([`Noting::Off`]), has each leave this stamp in the item from now on. What
-    /// stamps mean is up to who gives them, a new one as time passes. Nothing is done under other settings, nor
+    /// stamps mean is up to the caller, a new one as time passes. Nothing is done under other settings, nor
     /// with the sampling strategy.
     pub fn set_stamp(&self, stamp: u8) {
         if self.shared.config.strategy != Strategy::Sampling {
@@ -303,7 +303,7 @@ impl<E: Engine> Session<Bytes, E> {
 }
 
 impl<E: Engine> Pinned<'_, Bytes, E> {
-    /// What is to be noted.
+    /// What must be noted.
     #[inline(always)]
     pub(crate) fn how(&self) -> How {
         self.shared.kind.marks.how()

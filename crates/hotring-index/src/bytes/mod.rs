@@ -74,7 +74,7 @@ impl<E: Engine> Session<Bytes, E> {
         Some(f(seen.entry()))
     }
 
-    /// As [`get`](Self::get), without noting the access ([`Noting`]): for who looks at an entry and does not
+    /// As [`get`](Self::get), without noting the access ([`Noting`]): for callers that look at an entry and do not
     /// use it.
     pub fn peek<'k, R>(
         &mut self,

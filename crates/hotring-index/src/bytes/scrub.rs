@@ -18,7 +18,7 @@ use crate::item::{Item, Kind};
 use crate::session::{Pinned, Session};
 use crate::sync::Ordering;
 
-/// So many bytes of an item cost as much to check as the item costs to reach.
+/// This many bytes of an item cost as much to check as the item costs to reach.
 const BYTES_AN_ITEM: usize = 1 << 10;
 
 /// An item that is not as it was written.
@@ -170,7 +170,7 @@ impl<E: Engine> Pinned<'_, Bytes, E> {
         is_any
     }
 
-    /// What is to be said of an item that a walk has met and that may not be handed out.
+    /// The report on an item that a walk has met and must not hand out.
     pub(crate) fn damage_of(&self, item: Item) -> Option<Damaged> {
         if !self.verifies() || check::state(item) == State::Sound {
             return None;
@@ -258,7 +258,7 @@ impl<E: Engine> Session<Bytes, E> {
         }
         // SAFETY: P until the pin ends, and the byte is one of the item's.
         let byte = unsafe { item.start().add(at + bit / 8) };
-        // SAFETY: as above; a test sees to it that nobody looks at this very moment.
+        // SAFETY: as above; a test sees to it that no session looks at this very moment.
         unsafe { byte.write(byte.read() ^ 1 << (bit % 8)) };
         let result = f();
         // SAFETY: as above; an item that `f` has removed is still there, because of the pin.

@@ -3,7 +3,7 @@
 //! Value and expiry are words of their own, changed by CAS. Whoever replaces or removes an item
 //! *because of* what they hold must freeze them first, or a change in between would be lost. A
 //! change that lands on an item that is marked meanwhile takes effect just before the mark, where
-//! nobody can tell.
+//! no observer can tell.
 
 use crate::bytes::item::{
     Bytes, DEAD, EXPIRY_FROZEN, EXPIRY_MAX, block_of, expiry_of, expiry_time, is_fixed, is_long,
@@ -42,7 +42,7 @@ pub(crate) fn doom(kind: &Bytes, item: Item, now: u64) -> bool {
 }
 
 /// Whether an item is live at `now` and stays so until it is marked: its expiry changes no more.
-/// Asked by who replaces or removes it whatever its value, and says whether it was there.
+/// Asked by an operation that replaces or removes it whatever its value; says whether it was there.
 pub(crate) fn stays_live(kind: &Bytes, item: Item, now: u64) -> bool {
     let Some(word) = kind.expiry(item) else { return true };
     // ORDERING: AcqRel: changes come before (we see them) or fail.

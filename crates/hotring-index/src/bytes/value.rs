@@ -107,7 +107,7 @@ impl<'a> Entry<'a> {
         Self { key, value, expire_at: None, version: None, footprint: 0, block: None }
     }
 
-    /// Where the value lies, if it is long ([`LONG_LEN`](crate::LONG_LEN)): for who wants to have it beyond
+    /// Where the value lies, if it is long ([`LONG_LEN`](crate::LONG_LEN)): for callers that need it beyond
     /// this call, without a copy.
     #[inline]
     pub fn block(&self) -> Option<BlockRef<'a>> {

@@ -87,7 +87,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     fn all_hinted(&self, index: u64, mut word: Next) -> bool {
         let mut addresses = [0u64; H];
         for (address, hint) in addresses.iter_mut().zip(&self.engine.table.slot(index).hints) {
-            // ORDERING: Acquire, for who sees the line complete (above); and the walk sees at least the
+            // ORDERING: Acquire, for a reader that sees the line complete (above); and the walk sees at least the
             // chain of that moment.
             *address = Hint(hint.load(Ordering::Acquire)).address();
         }
@@ -111,7 +111,7 @@ mod tests {
     use crate::{Config, Growth, HotRing, U64};
 
     /// A stamp that is ahead of us is none that is old enough: a line was complete as soon as it was a
-    /// candidate of who had seen a newer epoch.
+    /// candidate of a session that had seen a newer epoch.
     #[test]
     fn only_a_candidate_of_three_epochs_and_more_becomes_complete() {
         let config =

@@ -36,7 +36,7 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         config.engine.refuse()?;
         config.check_ring(H)?;
         let table = Table::new(config)?;
-        // ORDERING: Relaxed, nobody else sees the table yet. The empty ring is anchor 0 alone.
+        // ORDERING: Relaxed, no other session sees the table yet. The empty ring is anchor 0 alone.
         table.slot(0).anchor.store(Link::END.address(), Ordering::Relaxed);
         Ok(Self {
             ahead: Ahead::new(table.mask() + 1),

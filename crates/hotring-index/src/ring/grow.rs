@@ -13,7 +13,7 @@ use crate::sync::Ordering;
 
 /// Lookups, as the R-th accesses count them, that a mean must rest on.
 const LOOKUPS_MIN: i64 = 4096;
-/// After so many a mean begins again: what was long ago says nothing of what is hot now.
+/// After this many a mean begins again: what was long ago says nothing of what is hot now.
 const LOOKUPS_MAX: i64 = 4 * LOOKUPS_MIN;
 /// R-th accesses of a session between two looks at what they visited.
 const ACCESSES_A_LOOK: u32 = 64;
@@ -65,7 +65,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
                 let load = items as f64 / (mask + 1) as f64;
                 let overhead = self.overhead();
                 let crowded = load >= items_min && overhead > visits_max;
-                // Late, as it is memory that nobody uses yet; early enough to be ready in time.
+                // Late, as it is memory that no session uses yet; early enough to be ready in time.
                 let [from, to] = READY;
                 let near = ((load / items_max - from) / (to - from)).clamp(0.0, 1.0);
                 let (part, pages) =

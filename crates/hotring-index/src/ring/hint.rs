@@ -204,7 +204,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     }
 
     /// Moves hint `k` of a slot from what it holds (`hint`, possibly nothing) to `item`, unless
-    /// somebody else has changed either.
+    /// another session has changed either.
     pub(crate) fn move_hint(
         &mut self,
         slot: u64,
@@ -258,7 +258,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
 /// Changes a hint word if it still is `from`. Then the claim of what it held is the caller's.
 pub(crate) fn change_word(word: &AtomicU64, from: Hint, to: Hint) -> Result<u64, u64> {
     // ORDERING: Release publishes the item that is put in, and that the line is not complete any more
-    // to who misses the one that is taken out (I9). Acquire, because the word may have been emptied and
+    // to a reader that misses the removed one (I9). Acquire, because the word may have been emptied and
     // got the same item again since it was read: that claim, which we are going to clear, happens
     // before (I5).
     word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)

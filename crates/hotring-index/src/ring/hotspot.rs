@@ -20,7 +20,7 @@ use crate::word::{
     COMPLETE, COUNTER, COUNTER_ONE, Hint, Link, MARK, Next, VOTES_MAX, head, ring_cmp,
 };
 
-/// Buckets that are seen to in advance by one access in so many.
+/// Buckets that are seen to in advance by one access in this many.
 const AHEAD_OF_ACCESSES: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
 /// Items that one adjustment looks at; longer arcs are judged by their first part.
 const ARC_MAX: usize = 64;

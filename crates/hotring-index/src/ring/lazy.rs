@@ -18,9 +18,9 @@ pub(super) const LEFT: u64 = 15;
 
 /// Items of this size or more are unlinked at once.
 const SIZE_MAX: usize = 512;
-/// Of what items take so much may be left dead: one part in so many.
+/// The part of the items' bytes that may be left dead, as a divisor.
 const PARTS: i64 = 16;
-/// So many bytes may be left dead in any case.
+/// This many bytes may be left dead in any case.
 const FLOOR: i64 = 1 << 20;
 /// Replacements between two looks at the sum while too much is left.
 const WAIT: u32 = 256;
@@ -44,7 +44,7 @@ impl Default for Laziness {
 }
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Whether a dead item of so many bytes may stay in the chain for a while.
+    /// Whether a dead item of this many bytes may stay in the chain for a while.
     #[inline(always)]
     pub(super) fn may_leave(&mut self, hash: u64, size: usize) -> bool {
         if size >= SIZE_MAX {

@@ -19,7 +19,7 @@ use crate::word::{HINTED, Hint, Link, MADE_WITH, MARK, Next, REPL};
 /// Dead versions that writers of a hinted item may leave in the chain before one cleans up.
 const DEBT_MAX: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
-/// Buckets that are seen to in advance after so many inserts of a session: after a doubling, which
+/// Buckets that are seen to in advance after this many inserts of a session: after a doubling, which
 /// some four inserts for each bucket bring about, all are before a quarter of the next ones.
 const AHEAD_OF_INSERTS: u64 = RESIZE_INTERVAL as u64 / 2;
 
@@ -28,7 +28,7 @@ const AHEAD_OF_INSERTS: u64 = RESIZE_INTERVAL as u64 / 2;
 pub struct Reservation(Option<usize>);
 
 impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
-    /// Links a private item before `found.at`. False: somebody else changed the place; the caller finds
+    /// Links a private item before `found.at`. False: another session changed the place; the caller finds
     /// again and comes back with the same reservation.
     pub(crate) fn link(
         &mut self,

@@ -59,7 +59,7 @@
 //!
 //! A hit: its load of the item's unmarked word. A miss: the moment of P2. An insert: the CAS on the
 //! predecessor's word. A replacement or removal: the CAS that marks the item. A write in place: the
-//! CAS on the value; if the item is marked meanwhile, just before that mark, which nobody can tell
+//! CAS on the value; if the item is marked meanwhile, just before that mark, which no observer can tell
 //! apart, because whoever marks an item *because of* its value freezes the value first (I6).
 //!
 //! # Progress
@@ -67,7 +67,7 @@
 //! Readers never wait and never restart. A writer restarts only because another operation's
 //! CAS succeeded. Moving a hint and splitting a bucket are given up, not retried. Halving the table
 //! ([`shrink`]) goes on in steps of whoever comes by; each grace period that it needs waits for
-//! readers, nobody waits for it.
+//! readers, no session waits for it.
 //!
 //! # Memory orders
 //!

@@ -8,7 +8,7 @@ use crate::session::Pinned;
 use crate::sync::Ordering;
 use crate::word::{Link, MARK, Next};
 
-/// Anchors that cost as much as an item to pass: a table that has become sparse holds nobody up.
+/// Anchors that cost as much as an item to pass: a table that has become sparse holds no session up.
 const ANCHORS_AN_ITEM: usize = 8;
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {

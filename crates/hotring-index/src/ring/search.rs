@@ -96,7 +96,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         0
     }
 
-    /// The walk of writers: unlinks what is dead on its way, restarts when somebody interferes.
+    /// The walk of writers: unlinks what is dead on its way, restarts when another session interferes.
     pub(crate) fn find(&mut self, goal: &impl Goal<K>, bucket: u64) -> Found<'s> {
         self.find_from(goal, bucket, H == 1)
     }

@@ -1,21 +1,21 @@
-//! Halving the table: the upper slots are given back, readers are not disturbed, nobody waits.
+//! Halving the table: the upper slots are given back, readers are not disturbed, no session waits.
 //!
 //! FAST'20 leaves this open. A halving is a few phases, and any session takes it a step further now
 //! and then (`step_resizing`), so no operation pays for more than a bounded part:
 //!
 //! 1. *Quiet* (only with complete lines): no line becomes complete from now on. After a grace period
-//!    nobody is about to, and all lines are made incomplete: a lower one is going to be asked for the
+//!    no session is about to, and all lines are made incomplete: a lower one is going to be asked for the
 //!    arc of an upper slot, too, and an upper one is not told of inserts any more.
-//! 2. *Halved*: the mask loses its top bit. After a grace period nobody enters through an upper
+//! 2. *Halved*: the mask loses its top bit. After a grace period no session enters through an upper
 //!    slot, splits one off, or puts a hint into one. Until then the halving can be undone by giving
 //!    the bit back.
 //! 3. *Sweep*: of each upper slot the hints are taken out and released, the anchor is MARKed, so
 //!    that nothing is linked behind it any more (I1), and a walk cuts it out like a dead item.
-//! 4. *Unlinked*: after another grace period nobody holds a reference to an upper slot. They are
+//! 4. *Unlinked*: after another grace period no session holds a reference to an upper slot. They are
 //!    zeroed in steps, whole pages by giving them to the system.
 //!
-//! A doubling needs zeroed slots, so while phases 3 and 4 last the table does not grow. Who wants it
-//! to takes the halving further (`grow_if_due`): where all only insert, nobody else would.
+//! A doubling needs zeroed slots, so while phases 3 and 4 last the table does not grow. A session that needs it
+//! to takes the halving further (`grow_if_due`): where all only insert, no other session would.
 
 use crate::config::{Growth, Strategy};
 use crate::item::Kind;
@@ -66,7 +66,7 @@ const BUSY: u64 = 1;
 /// The mask is halved, and upper slots may still have hints.
 const HALVED: u64 = 2;
 
-/// Where a change of the table's size stands. Whoever changes the mask holds the lock, and nobody
+/// Where a change of the table's size stands. Whoever changes the mask holds the lock, and no session
 /// waits for it.
 pub(crate) struct Resizing {
     phase: Mutex<Phase>,
@@ -85,7 +85,7 @@ impl Resizing {
         }
     }
 
-    /// Whether a halving waits for somebody to take it on.
+    /// Whether a halving waits for a session to take it on.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         // ORDERING: Relaxed, advice.
@@ -248,7 +248,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
     }
 
-    /// Zeroes upper slots from `next` on; nobody looks at them any more.
+    /// Zeroes upper slots from `next` on; no session looks at them any more.
     fn zero(&mut self, next: u64) -> Phase {
         let slots = self.engine.table.mask() + 1;
         let end = (next + SLOTS_ZEROED).min(2 * slots);
@@ -273,7 +273,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             return;
         }
         for word in &slot.hints {
-            // ORDERING: Acquire: the item and its claim, which we clear, come before (I5). Nobody looks
+            // ORDERING: Acquire: the item and its claim, which we clear, come before (I5). No session looks
             // for items here any more.
             let hint = Hint(word.swap(0, Ordering::Acquire));
             // Where the strategy is Sampling, an empty head that counts looks reserved.

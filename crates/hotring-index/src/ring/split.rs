@@ -2,7 +2,7 @@
 //!
 //! A bucket is split off by whoever writes to it first, or *ahead* of that: where FAST'20 (section
 //! 3.4) has a thread that moves the whole table, sessions see to a few buckets each now and then.
-//! Nobody waits for it. But as long as a bucket is not there, a lookup has another line to fetch and
+//! No session waits for it. But as long as a bucket is not there, a lookup has another line to fetch and
 //! is hard to predict, and the first miss of a line that could be complete has to walk.
 
 use crate::config::Strategy;
@@ -31,17 +31,17 @@ impl Ahead {
         Self(AtomicU64::new(2 * slots))
     }
 
-    /// Goes back to where a table of so many slots is when all its buckets are split: to be called when
+    /// Goes back to where a table of this many slots is when all its buckets are split: to be called when
     /// it has got more than that, or has no more than that again.
     pub(crate) fn restart(&self, slots: u64) {
         // ORDERING: Relaxed, it only says who does what; whether that may be done is seen there.
         if self.0.load(Ordering::Relaxed) > slots {
-            // ORDERING: Relaxed, as above. What somebody takes meanwhile is done twice, or on first use.
+            // ORDERING: Relaxed, as above. What another session takes meanwhile is done twice, or on first use.
             self.0.store(slots, Ordering::Relaxed);
         }
     }
 
-    /// Takes what there is to do from `from` up to `to`, unless somebody else has begun with it.
+    /// Takes what there is to do from `from` up to `to`, unless another session has begun with it.
     fn take(&self, from: u64, to: u64) -> bool {
         // ORDERING: Relaxed, as in `restart`.
         self.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -49,7 +49,7 @@ impl Ahead {
 }
 
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
-    /// Sees to at most `count` buckets or lines, if there are some that nobody has seen to since the
+    /// Sees to at most `count` buckets or lines, if there are some that no session has seen to since the
     /// table doubled; whether there were.
     #[inline]
     pub(crate) fn go_ahead(&mut self, count: u64) -> bool {
@@ -76,7 +76,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         }
         if splits {
             self.fetching(from..to, parent, |p, bucket| {
-                // ORDERING: Relaxed, the CAS of who splits it validates.
+                // ORDERING: Relaxed, the CAS of the splitting session validates.
                 if p.engine.table.slot(bucket).anchor.load(Ordering::Relaxed) == 0 {
                     sometimes!(SplitAhead);
                     p.split(bucket);
@@ -112,7 +112,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     }
 
     /// Splits bucket `index` off its parent by linking its anchor (FAST'20 section 3.4, without
-    /// its phases: one CAS, no copying, nobody waits). False: somebody else is at it.
+    /// its phases: one CAS, no copying, no session waits). False: another session is at it.
     #[cold]
     pub(crate) fn split(&mut self, index: u64) -> bool {
         let slot = self.engine.table.slot(index);

@@ -61,10 +61,10 @@ impl<const H: usize> Slot<H> {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
     const ALL: u32 = 0x1111_1111 & ((1 << (4 * H)) - 1);
 
-    /// Makes the slot one that was never used. Nobody else has a reference to it.
+    /// Makes the slot one that was never used. No other session has a reference to it.
     fn zero(&self) {
         for word in std::iter::once(&self.anchor).chain(&self.hints) {
-            // ORDERING: Relaxed, the mask that admits somebody to the slot publishes.
+            // ORDERING: Relaxed, the mask that admits sessions to the slot publishes.
             word.store(0, Ordering::Relaxed);
         }
     }
@@ -296,7 +296,7 @@ impl<const H: usize> Table<H> {
         self.mask.value.store(mask, Ordering::Release);
     }
 
-    /// Zeroes the slots from `from` to `to`. Nobody uses them.
+    /// Zeroes the slots from `from` to `to`. No session uses them.
     pub(crate) fn give_back(&self, from: u64, to: u64) {
         self.slots.zero(from, to);
         // ORDERING: Relaxed, as in `touch_ahead`.

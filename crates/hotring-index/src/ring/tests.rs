@@ -26,7 +26,7 @@ fn table(complete_lines: bool) -> Small {
     HotRing::new(config).expect("a valid configuration")
 }
 
-/// Keys of bucket `bucket` of so many, in the ring's order.
+/// Keys of bucket `bucket` of this many, in the ring's order.
 fn keys(session: &Session<U64, Ring<3>>, n: usize, bucket: u64, buckets: u64) -> Vec<u64> {
     let hash = |key: &u64| session.shared().kind.hash(key);
     let mut keys: Vec<u64> = (0..).filter(|key| hash(key) % buckets == bucket).take(n).collect();
@@ -61,7 +61,7 @@ fn a_split_takes_hints_from_all_lines_that_served_its_keys() {
     let keys = keys(&session, 1, 3, 4);
     assert!(session.insert(keys[0], 1) && session.grow() && session.grow());
     let mut pinned = session.pin();
-    // Bucket 1 is being split off by somebody else.
+    // Bucket 1 is being split off by another session.
     let busy = Link::anchor(0).address() | BUSY;
     // ORDERING: Relaxed, there is one thread.
     pinned.engine.table.slot(1).anchor.store(busy, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use crate::item::Kind;
 use crate::sync::Ordering;
 
 /// Times that a write at the limit of all memory looks for some that can be freed: a grace period takes
-/// three, if nobody is pinned meanwhile.
+/// three, if no session is pinned meanwhile.
 const FULL_ROUNDS: usize = 8;
 
 /// Items among which it looks each time.
@@ -43,7 +43,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
         max == u64::MAX || self.used_bytes() + self.engine.table_bytes() <= max
     }
 
-    /// Looks whether memory for so many bytes more is to be had, and shows all sessions whether there is
+    /// Looks whether memory for this many bytes more is to be had, and shows all sessions whether there is
     /// any.
     pub(crate) fn look_at_memory(&self, more: u64) -> Result<(), Full> {
         if self.budget.max() == u64::MAX {
@@ -57,7 +57,7 @@ impl<K: Kind, E: Engine> Shared<K, E> {
         self.budget.check(used.saturating_add(more), limbo, waste)
     }
 
-    /// As [`look_at_memory`](Self::look_at_memory), for who wants to go on: pages that nobody uses, and that would go
+    /// As [`look_at_memory`](Self::look_at_memory), for a session that goes on: pages that no session uses, and that would go
     /// back to the system by and by, go at once as far as they are in the way.
     fn look_again(&self, more: u64) -> Result<(), Full> {
         self.look_at_memory(more).or_else(|full| {
@@ -85,7 +85,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         if self.local.participant.is_refusing() { self.admit_more(0) } else { Ok(()) }
     }
 
-    /// As [`admit`](Self::admit), for an operation that takes so many bytes. Where these are few,
+    /// As [`admit`](Self::admit), for an operation that takes this many bytes. Where these are few,
     /// `admit` does. O(sessions).
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.local.participant.is_refusing()
     }
 
-    /// As [`admit_bytes`](Self::admit_bytes), for who makes room by removing items: at the limit of all
+    /// As [`admit_bytes`](Self::admit_bytes), for a caller that makes room by removing items: at the limit of all
     /// memory it frees only what can be freed at once.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         self.compact_step(MOVED).visited > 0
     }
 
-    /// Moves items together until there is room for so many bytes, a bounded number of times: a client
+    /// Moves items together until there is room for this many bytes, a bounded number of times: a client
     /// cannot help it when its write is refused although most memory is free.
     fn gain_room(&mut self, bytes: u64) -> bool {
         for _ in 0..MOVES {
@@ -164,7 +164,7 @@ impl<K: Kind, E: Engine> Session<K, E> {
         false
     }
 
-    /// Has a part of the table let go of dead versions that nobody has come by.
+    /// Has a part of the table let go of dead versions that no session has come by.
     fn sweep_some(&mut self) {
         let mut pinned = self.pin();
         // ORDERING: Relaxed, a place to go on from; two sessions at one place do no harm.

@@ -12,7 +12,7 @@ use std::ops::{Deref, DerefMut};
 #[cfg(not(any(loom, shuttle)))]
 const SPINS: u32 = 7;
 
-/// How often somebody has waited for the same thing.
+/// How often a thread has waited for the same thing.
 #[derive(Default)]
 pub struct SpinWait {
     #[cfg(not(any(loom, shuttle)))]
@@ -53,7 +53,7 @@ pub fn is_over() -> bool {
 pub struct SpinLock(AtomicBool);
 
 impl SpinLock {
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if no session has it.
     #[inline(always)]
     pub fn try_lock(&self) -> bool {
         // Not by a swap, which stores even where it fails: loom does not order such a store and the
@@ -81,7 +81,7 @@ impl SpinLock {
         }
     }
 
-    /// By who has the lock.
+    /// Only for the holder of the lock.
     #[inline(always)]
     pub fn unlock(&self) {
         // ORDERING: Release, what the holder did comes before what the next one does.
@@ -96,7 +96,7 @@ pub struct SpinMutex<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is used by who has the lock, one thread at a time.
+// SAFETY: only the holder of the lock uses the value.
 unsafe impl<T: Send> Sync for SpinMutex<T> {}
 
 impl<T> SpinMutex<T> {
@@ -104,7 +104,7 @@ impl<T> SpinMutex<T> {
         Self { lock: SpinLock::default(), value: UnsafeCell::new(value) }
     }
 
-    /// By who has it alone.
+    /// Only for the sole owner.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }

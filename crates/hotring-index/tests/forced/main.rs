@@ -1,4 +1,4 @@
-//! Debug builds can be made to lose compare-exchanges that nobody contends for. Here every third one
+//! Debug builds can be made to lose compare-exchanges that no session contends for. Here every third one
 //! is lost, in single threads whose answers are known and in several that change the same keys, so
 //! that each way out of bad luck is taken many times, and shown to have been.
 //!

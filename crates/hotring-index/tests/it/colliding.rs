@@ -47,7 +47,7 @@ const OTHER_LENGTH: [(&str, &str); 4] = [
     ("01e3803a", "a longer key:012a0b76"),
     ("01c065bb", "a longer key:01fcf601"),
 ];
-/// The same for keys of 254 and 255 bytes, that is "x" so many times and then this: the length of
+/// The same for keys of 254 and 255 bytes, that is "x" this many times and then this: the length of
 /// the second is in a field of its own.
 const SHORT_AND_LONG: [(&str, &str); 4] = [
     ("01ca5794", "014e510a"),

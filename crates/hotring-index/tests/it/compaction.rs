@@ -1,4 +1,4 @@
-//! Compaction: memory of which little is used goes back, and nobody notices that items move.
+//! Compaction: memory of which little is used goes back, unnoticed by readers and writers.
 
 use crate::u64s::Random;
 use hotring_engines::EngineChoice;
@@ -127,7 +127,7 @@ fn items_move_with_any_engine() {
     }
 }
 
-/// Puts and removes entries at random, so that so many bytes are there.
+/// Puts and removes entries at random, so that this many bytes are there.
 struct Churn {
     session: Session<Bytes>,
     index: HotRing<Bytes>,
@@ -145,7 +145,7 @@ impl Churn {
         Self { session, index, random, keys: Vec::new(), next: 0, live, moved_bytes: 0 }
     }
 
-    /// Writes so many times as much in sizes up to `len_max`; the most that was held for one byte of items.
+    /// Writes this many times as much in sizes up to `len_max`; the most that was held for one byte of items.
     fn write(&mut self, times: u64, len_max: u64) -> f64 {
         let (mut written, mut most) = (0, 0.0f64);
         while written < times * self.live {

@@ -1,8 +1,8 @@
-//! Hash flooding: keys that somebody chose to collide under one seed are ordinary keys under
+//! Hash flooding: keys that an attacker chose to collide under one seed are ordinary keys under
 //! another. For byte strings; the u64 kind's hash is a fixed bijection behind a XOR, made for speed
 //! and not for keys that come from people one does not trust.
 //!
-//! Shown for one pair of seeds. That nobody can choose keys without knowing the seed is SipHash's
+//! Shown for one pair of seeds. That an attacker cannot choose keys without the seed is SipHash's
 //! promise, not ours.
 
 use hotring_index::{Bytes, Config, Expiry, Growth, HotRing, NewValue};

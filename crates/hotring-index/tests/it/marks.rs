@@ -74,7 +74,7 @@ fn words_that_change_in_place_are_noted() {
     });
 }
 
-/// Overwrites a key until so many bytes were written.
+/// Overwrites a key until this many bytes were written.
 fn write(session: &mut AnySession, bytes: usize) {
     for _ in 0..bytes / 1024 + 1 {
         put(session, b"filler", &[0; 1024]);

@@ -31,7 +31,7 @@ fn item_memory_goes_back_after_mass_removal() {
     assert_eq!(index.stats().mapped_bytes, full.mapped_bytes, "and serves again");
 }
 
-/// Each had up to eight dead versions in its chain, until somebody came by.
+/// Each had up to eight dead versions in its chain, until a session came by.
 #[test]
 fn overwriting_at_random_leaves_little_behind() {
     const KEYS: u64 = 100_000;

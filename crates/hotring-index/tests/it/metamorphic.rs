@@ -206,7 +206,7 @@ every_engine!(a_batch_is_as_many_single_lookups, |family| {
     }
 });
 
-/// Doublings that nobody uses leave a table of which most buckets are not split off. Which of them
+/// Doublings that no session uses leave a table of which most buckets are not split off. Which of them
 /// are then, and in what order, must not matter: also not where a bucket's keys are reached by a
 /// line whose own arc ends before them.
 fn every_key_is_found_while_buckets_split<E: Engine>(setup: &Setup, random: &mut Random) {

@@ -29,7 +29,7 @@ fn visits(before: &Stats, after: &Stats) -> f64 {
     visits as f64 / (after.lookups_sampled - before.lookups_sampled) as f64
 }
 
-/// Keys whose lookup visits so many items, in a table of the same keys that does not grow.
+/// Keys whose lookup visits this many items, in a table of the same keys that does not grow.
 fn far<const H: usize>(strategy: Strategy, load: f64, is_far: impl Fn(f64) -> bool) -> Vec<u64> {
     let config = Config { growth: Some(Growth::Fixed), ..config(strategy) };
     let (index, keys) = loaded::<H>(config, load);

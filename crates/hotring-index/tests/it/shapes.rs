@@ -140,7 +140,7 @@ pub fn strategies(family: Family) -> Vec<(Shape, Config)> {
     }
 }
 
-/// Each lock. Nobody attends to the work of a thread, so that sessions do it either way.
+/// Each lock. No session attends to the work of a thread, so that sessions do it either way.
 fn mercury_modes() -> Vec<(Shape, Config)> {
     let mut all = Vec::new();
     for shape in [Shape::MercuryTas, Shape::MercuryMutex] {

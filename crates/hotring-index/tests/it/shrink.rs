@@ -1,4 +1,4 @@
-//! The table halves after removals, its memory goes back, and nobody notices.
+//! The table halves after removals, its memory goes back, unnoticed by readers and writers.
 
 use crate::u64s::{Random, config};
 use hotring_index::{Bytes, Config, Expiry, HotRing, NewValue, Ring, Strategy, U64};
@@ -67,7 +67,7 @@ fn shrinking_by_hand_keeps_every_key_in_every_phase() {
     }
 }
 
-/// Readers, writers and somebody who keeps changing the size, on the real thing.
+/// Readers, writers and a session that keeps changing the size, on the real thing.
 #[test]
 fn nobody_notices_the_table_breathing() {
     let index = HotRing::<Bytes>::new(config(Strategy::Vote)).expect("a valid configuration");

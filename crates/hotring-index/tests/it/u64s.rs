@@ -186,7 +186,7 @@ fn settings_that_do_not_go_together_are_refused_with_a_reason() {
     assert!(refusal(shrunk).contains("slots_max"));
 }
 
-/// The bound on empty slots overflowed where somebody asked for everything at once.
+/// The bound on empty slots overflowed where a caller asked for everything at once.
 #[test]
 fn a_scan_for_any_number_of_items_gets_to_the_end() {
     let index = HotRing::<U64>::new(config(Strategy::Vote)).expect("a valid configuration");

@@ -1,4 +1,4 @@
-//! Byte strings under loom: expiries that are renewed while somebody removes what has expired, and
+//! Byte strings under loom: expiries that are renewed while another session removes what has expired, and
 //! memory that is really freed.
 
 use crate::world::{Report, Run};
@@ -59,7 +59,7 @@ fn renew(session: &mut Session<Bytes, Ring<2>>, key: &[u8], now: u64, at: u64) -
     })
 }
 
-/// Removes "k" and collects so many times; whether it was there.
+/// Removes "k" and collects this many times; whether it was there.
 fn remove_and_collect(session: &mut Session<Bytes, Ring<2>>, times: usize) -> bool {
     let removed = session.remove(b"k", 1);
     (0..times).for_each(|_| session.collect());

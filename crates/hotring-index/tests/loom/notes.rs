@@ -2,7 +2,7 @@
 //! it along, beside what claims, replaces or removes the same item. Of every engine the same is asked: the
 //! history of the key is linearizable, nothing that is dead comes back, the policy's own bits stay with the
 //! key, and a key that was removed leaves no note behind. Of the ring, and of chains that are not split,
-//! also that no note that somebody has seen is lost but by a review or a removal.
+//! also that no note that a session has seen is lost but by a review or a removal.
 
 use crate::history::{Event, Op, Outcome, State, is_linearizable};
 use crate::world::{Report, Run, explore_with};

@@ -192,7 +192,7 @@ fn line(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {
     }
 }
 
-/// The items, and a line that is a candidate so many epochs old.
+/// The items, and a line that is a candidate this many epochs old.
 fn candidate(items: &[Act], epochs: usize) -> Vec<Act> {
     let mut acts = items.to_vec();
     acts.push(Complete(10));
@@ -219,7 +219,7 @@ fn unfinished(name: &'static str, threads: Threads) -> Scenario {
     Scenario { complete_lines: false, ..settled(name, setup, threads) }
 }
 
-/// Of so many executions that the quick form has one preemption in them; the long form has three.
+/// With very many executions: the quick form has one preemption in them, the long form three.
 fn brief(scenario: Scenario) -> Scenario {
     Scenario { preemptions: 1, ..scenario }
 }

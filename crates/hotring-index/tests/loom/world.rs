@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Switches that nothing forced; `HOTRING_LOOM_PREEMPTIONS` for more.
 const PREEMPTIONS: usize = 2;
-/// Steps of one run; only a loop that never ends takes so many.
+/// Steps of one run; only a loop that never ends takes this many.
 const STEPS_MAX: usize = 20_000;
 
 /// One step of a thread. Keys are positions in the ring, 0 to 255.
@@ -38,7 +38,7 @@ pub enum Act {
     Complete(u8),
     /// Makes it a candidate, as a race with an insert may.
     Candidate(u8),
-    /// Visits everything, so many items at a time. These keys are there all the time.
+    /// Visits everything, this many items at a time. These keys are there all the time.
     Scan(usize, &'static [u8]),
 }
 

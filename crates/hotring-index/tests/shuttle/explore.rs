@@ -35,7 +35,7 @@ impl From<Shape> for Scenario {
 pub enum Order {
     /// Any thread at each access.
     Random,
-    /// Probabilistic concurrency testing: fixed priorities, but for so many changes.
+    /// Probabilistic concurrency testing: fixed priorities, but for this many changes.
     Pct(usize),
     /// A thread goes on for a while, in some runs a short one, in some a long one.
     Bursts,

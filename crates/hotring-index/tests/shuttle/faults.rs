@@ -91,7 +91,7 @@ controls! {
     DisplaceKeepsComplete => Option::None,
     TrustTag => find(two("trust-tag"), Random),
     NoDoom => Some((shapes::renewals(), Pct(3))),
-    // One epoch of two is for who retires by an old value of the epoch. By the newest it would be
+    // One of the two epochs covers a thread that retires by an old value of the epoch. By the newest it would be
     // enough: under a pin the epoch goes at most one above what it was when the pin was seen.
     FreeEarly => OLD_VALUES,
     NoPinFence => OLD_VALUES,

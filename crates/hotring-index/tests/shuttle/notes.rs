@@ -85,7 +85,7 @@ pub fn judge(shape: &Shape, plan: &Plan, now: u8) {
                     || record.history.iter().any(|event| {
                         event.key == later.key && may_remove(event) && meets(&(event.call, event.end))
                     })
-                    // Which expires at once, and then whenever somebody comes by.
+                    // Which expires at once, and then whenever a session comes by.
                     || record.history.iter().any(|event| event.key == later.key && lapses(event));
                 assert!(
                     earlier.end >= later.call

@@ -104,7 +104,7 @@ pub enum Action {
     SwapVersion(usize, u64, u64),
     ExpireStep,
     GetMany(Vec<usize>),
-    /// A scan of everything, so many at a time.
+    /// A scan of everything, this many at a time.
     Scan(usize),
     Clear,
     Grow,
@@ -113,16 +113,16 @@ pub enum Action {
     Complete(usize),
     Advance,
     NewSession,
-    /// A step that moves about so many items.
+    /// A step that moves about this many items.
     Compact(usize),
     /// Looks at what is noted of a key.
     Look(usize),
-    /// A review of everything, so many at a time.
+    /// A review of everything, this many at a time.
     Review(usize),
     SetNoting(bool),
     /// Tells those who wait, in scripts.
     Signal,
-    /// Waits for so many signals.
+    /// Waits for this many signals.
     Await(u32),
 }
 
@@ -135,7 +135,7 @@ pub enum Items {
 /// An engine, and its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// HotRing with so many hints a slot.
+    /// HotRing with this many hints a slot.
     Hints(usize),
     Chains,
     Mercury,
@@ -249,7 +249,7 @@ impl Shape {
         self.complete_after((0, 7))
     }
 
-    /// With complete lines, which at the start have gone so many steps towards it.
+    /// With complete lines, which at the start have gone this many steps towards it.
     pub fn complete_after(self, completions: (u64, u64)) -> Self {
         Self { complete_lines: true, completions, ..self }
     }

@@ -189,7 +189,7 @@ fn scripted(name: &'static str, items: Items, script: fn() -> Script) -> Shape {
     Shape { heat: 0, script: Some(script), ..small(name, items, &[]) }
 }
 
-/// An insert that looks for room before somebody makes the line a candidate, and links when it has
+/// An insert that looks for room before another session makes the line a candidate, and links when it has
 /// become complete, all as slowly as epochs allow.
 pub fn slow_stamp() -> Shape {
     let script = || Script {

@@ -61,7 +61,7 @@ pub trait Target: Kind {
         None
     }
 
-    /// A review of everything, so many at a time.
+    /// A review of everything, this many at a time.
     fn review<E: Engine>(
         _session: &mut Session<Self, E>,
         _count: usize,

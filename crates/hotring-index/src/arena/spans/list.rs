@@ -7,14 +7,14 @@ use std::ptr::{NonNull, null_mut};
 pub(super) struct FreeList {
     head: *mut u8,
     len: u32,
-    /// So many are a batch; for who keeps batches.
+    /// This many are a batch; for callers that keep batches.
     batch: u32,
 }
 
 impl FreeList {
     pub(super) const EMPTY: Self = Self::of_batch(0);
 
-    /// No block, and a batch of so many.
+    /// No block, and a batch of this many.
     pub(super) const fn of_batch(batch: u32) -> Self {
         Self { head: null_mut(), len: 0, batch }
     }

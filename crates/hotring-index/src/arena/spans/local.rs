@@ -11,7 +11,7 @@ use crate::sync::Arc;
 use std::ptr::NonNull;
 
 const RUN_LEN_MIN: u32 = 4 << 10;
-/// Blocks that go back together, or so many bytes of them if they are long.
+/// Blocks that go back together, or this many bytes of them if they are long.
 pub(super) const BATCH: u32 = 256;
 const BATCH_BYTES: u32 = 32 << 10;
 /// Blocks that are enough for a visit to the class's spans: this part of a batch.
@@ -82,7 +82,7 @@ impl LocalArena {
         }
         let number = class_of(size);
         let block = self.alloc_classed(number, number * GRAIN);
-        // SAFETY: the block is the caller's, and nobody has seen it yet.
+        // SAFETY: the block is the caller's, and no session has seen it yet.
         unsafe { poison::mark(block, size, number * GRAIN) };
         block
     }
@@ -130,7 +130,7 @@ impl LocalArena {
     }
 
     /// # Safety
-    /// `block` came from `alloc(size)` of a cache of the same arena, and nobody uses it any more.
+    /// `block` came from `alloc(size)` of a cache of the same arena, and no session uses it any more.
     #[inline]
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>, size: usize) {
         // SAFETY: the caller's promise.

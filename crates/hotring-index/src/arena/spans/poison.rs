@@ -2,12 +2,12 @@
 //! uses it wrongly. Nothing in release builds.
 //!
 //! * A free block is filled with [`POISON`] behind its link to the next one. Who takes it looks: if that
-//!   has changed, somebody wrote to it after it was free.
+//!   has changed, it was written to after it was free.
 //! * Who frees a block that is poisoned frees it twice.
-//! * What a block has beyond its item is [`CANARY`]: if that has changed when the item goes, somebody wrote past
+//! * What a block has beyond its item is [`CANARY`]: if that has changed when the item goes, a write went past
 //!   its end. An item as long as its block has none; who writes past that one is noticed if the next
 //!   block is free.
-//! * A block that is given out is filled with [`STALE`], so that nobody finds what it held.
+//! * A block that is given out is filled with [`STALE`], so that no session finds what it held.
 //!
 //! Of a long block only the first [`LOOKED_AT`] bytes are looked at.
 
@@ -35,7 +35,7 @@ static POISON: [u8; LOOKED_AT] = {
 static CANARY_BYTES: [u8; CANARIES] = [CANARY; CANARIES];
 
 /// # Safety
-/// The bytes are initialised, and nobody writes to them now.
+/// The bytes are initialised, and no session writes to them now.
 unsafe fn bytes<'a>(block: NonNull<u8>, from: usize, to: usize) -> &'a [u8] {
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(block.as_ptr().add(from), to - from) }
@@ -49,7 +49,7 @@ unsafe fn bytes<'a>(block: NonNull<u8>, from: usize, to: usize) -> &'a [u8] {
 pub(super) unsafe fn free(block: NonNull<u8>, len: usize) {
     if cfg!(debug_assertions) && len > LINK {
         let to = len.min(LOOKED_AT);
-        // SAFETY: they are the block's bytes, nobody else's, and written by `mark`.
+        // SAFETY: they are the block's bytes, no other session's, and written by `mark`.
         let is_free = unsafe { bytes(block, LINK, to) } == &POISON[LINK..to];
         assert!(!is_free, "the block of {len} bytes at {block:p} is freed twice");
         // SAFETY: the caller's promise.
@@ -75,7 +75,7 @@ pub(super) unsafe fn fill(block: NonNull<u8>, len: usize) {
 /// Takes a block of `len` bytes that was marked as free; `next` is what it linked to.
 ///
 /// # Safety
-/// It is marked so, and nobody else's.
+/// It is marked so, and no other session's.
 #[inline(always)]
 pub(super) unsafe fn take(block: NonNull<u8>, len: usize, next: *mut u8) {
     if cfg!(debug_assertions) && len > LINK {
@@ -113,7 +113,7 @@ pub(super) unsafe fn mark(block: NonNull<u8>, size: usize, len: usize) {
 pub(super) unsafe fn check_end(block: NonNull<u8>, size: usize, len: usize) {
     if cfg!(debug_assertions) {
         let to = len.min(size + CANARIES);
-        // SAFETY: written by `mark`; nobody has a reason to write there.
+        // SAFETY: written by `mark`; no session has a reason to write there.
         let is_whole = unsafe { bytes(block, size, to) } == &CANARY_BYTES[..to - size];
         assert!(is_whole, "somebody wrote past the end of the item of {size} bytes at {block:p}");
     }

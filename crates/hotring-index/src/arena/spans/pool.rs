@@ -55,8 +55,8 @@ impl Chunk {
         self.closing.store(closing, Ordering::Relaxed);
     }
 
-    /// Calls `f` with the width of each span and, of one that is used, its class and the bytes of its blocks that
-    /// nobody has and that somebody has. An estimate.
+    /// Calls `f` with the width of each span and, of one that is used, its class and the bytes of its
+    /// free blocks and of those in use. An estimate.
     fn each_span(&self, mut f: impl FnMut(Width, Option<(usize, usize, usize)>)) {
         let (used, width) = (self.used.get(), Width::ALL[self.width.get() as usize]);
         for at in (0..SPANS).step_by(width.units()) {
@@ -114,7 +114,7 @@ fn index(span: &Span) -> usize {
     offset / size_of::<Span>()
 }
 
-/// Free spans of one chunk that somebody has taken; nobody else's until they are given back.
+/// Free spans of one chunk that a session has taken; no other session's until they are given back.
 pub(super) struct Lot {
     chunk: *const Chunk,
     /// A bit for each.
@@ -308,7 +308,7 @@ impl Pool {
     /// Takes a free span back.
     ///
     /// # Safety
-    /// Nobody uses it or anything in it, and it is in no bins.
+    /// No session uses it or anything in it, and it is in no bins.
     pub(super) unsafe fn give(&self, span: &Span, width: Width) {
         let chunk = chunk_at(std::ptr::from_ref(span).addr());
         // SAFETY: the caller's promise.
@@ -319,13 +319,13 @@ impl Pool {
     pub(super) fn give_lot(&self, lot: &mut Lot) {
         let Lot { chunk, spans } = std::mem::replace(lot, Lot::EMPTY);
         if spans != 0 {
-            // SAFETY: nobody has used them since they were taken, and they are the caller's.
+            // SAFETY: no session has used them since they were taken, and they are the caller's.
             unsafe { self.release(chunk, spans) };
         }
     }
 
     /// # Safety
-    /// Spans of the chunk with these bits are not free; nobody uses them or anything in them, and
+    /// Spans of the chunk with these bits are not free; no session uses them or anything in them, and
     /// they are in no bins.
     unsafe fn release(&self, chunk: *const Chunk, spans: u32) {
         // SAFETY: a chunk is in memory as long as any span of it is not free.

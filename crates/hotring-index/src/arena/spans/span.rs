@@ -1,5 +1,5 @@
 //! Spans: memory of blocks of one class, and what of them is free. All of a class's spans are
-//! looked at and changed under the class's lock, except for one that is in nobody's bins.
+//! looked at and changed under the class's lock, except for one that is in no bins.
 
 use super::bins::{Bins, Node};
 use super::list::{FreeList, Run, link};
@@ -50,7 +50,7 @@ impl Figure {
 }
 
 impl Span {
-    /// Its class, and the bytes of the blocks that nobody has and that somebody has; an estimate where these
+    /// Its class, and the bytes of its free blocks and of those in use; an estimate where these
     /// change meanwhile.
     pub(super) fn use_of(&self) -> (usize, usize, usize) {
         let class = (self.class.get() as usize).min(CLASSES - 1);
@@ -59,7 +59,7 @@ impl Span {
         (class, free as usize * len, (all - free) as usize * len)
     }
 
-    /// Blocks that somebody has: they are in use, or in a session's cache.
+    /// Blocks that sessions have: in use, or in a session's cache.
     fn out(&self) -> u32 {
         self.blocks.get() - self.listed.get() - self.fresh.get()
     }
@@ -174,7 +174,7 @@ impl Class {
     /// Takes over a span that has begun, if there is anything left in it.
     ///
     /// # Safety
-    /// The span is of this class, in no bins, and nobody else's.
+    /// The span is of this class, in no bins, and no other session's.
     pub(super) unsafe fn adopt(&mut self, span: &Span) {
         // SAFETY: the caller's promise.
         unsafe { self.bins.place(&span.node, span.bin()) };
@@ -213,7 +213,7 @@ impl Class {
             span.fresh_at.set(at.as_ptr());
             span.fresh.set(span.fresh.get() + bytes / len as u32);
         } else {
-            // Somebody else has the blocks that follow.
+            // Another session has the blocks that follow.
             for offset in (0..bytes as usize).step_by(len).rev() {
                 // SAFETY: the offset lies inside the run, which the caller gives up.
                 unsafe {
@@ -231,7 +231,7 @@ impl Class {
     /// # Safety
     /// The span is one of this class.
     unsafe fn settle(&mut self, span: &Span, emptied: &mut Emptied) {
-        // SAFETY: the caller's promise; a free span is in nobody's bins but `emptied`.
+        // SAFETY: the caller's promise; a free span is in no bins but `emptied`.
         unsafe {
             if span.out() > 0 {
                 self.bins.place(&span.node, span.bin());

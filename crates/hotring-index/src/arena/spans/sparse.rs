@@ -17,21 +17,21 @@ use super::pool::{Chosen, Found, leaves};
 use crate::arena::classes::{CHUNK_LEN, CLASSED_MAX, Width, len_of, width_of};
 use std::ptr::NonNull;
 
-/// Up to so many bytes there is nothing to gain.
+/// Up to this many bytes there is nothing to gain.
 const WASTE_MIN: usize = CHUNK_LEN;
 
 /// How much is to be gained, and at what price.
 struct Aim {
-    /// Memory that is held may be more than what is out by one part in so many.
+    /// Memory that is held may be more than what is out by one part in this many.
     waste_parts: usize,
-    /// When it is more, it is brought down to one part in so many, and what gains less is not begun.
+    /// When it is more, it is brought down to one part in this many, and what gains less is not begun.
     goal_parts: usize,
-    /// So many bytes may be moved for one that is gained: what is in closed chunks is moved, and what is free in them is
+    /// This many bytes may be moved for one that is gained: what is in closed chunks is moved, and what is free in them is
     /// of no use meanwhile.
     price: usize,
     /// Chunks of which more than this is out are left alone.
     dense: usize,
-    /// In one round at most one part in so many of what is held is moved, and about so many chunks are taken for it: until
+    /// In one round at most one part in this many of what is held is moved, and about this many chunks are taken for it: until
     /// its end it takes memory twice.
     moved_parts: usize,
     taken_max: usize,
@@ -77,7 +77,7 @@ struct Choice {
     room: Room,
     /// Bytes that are out of these.
     moved: usize,
-    /// The first so many are to be closed, so many are gained, and what that is worth in bytes moved.
+    /// The number to close of the first ones, the number gained, and its worth in bytes moved.
     len: usize,
     gained: usize,
     worth: usize,
@@ -133,7 +133,7 @@ impl Choice {
         Self { chunks, room, ..Self::default() }
     }
 
-    /// Reckons with `count` chunks more, until so many bytes are gained. True: that was all.
+    /// Reckons with `count` chunks more, until this many bytes are gained. True: that was all.
     fn reckon(&mut self, count: usize, goal: usize, moved_max: usize, aim: &Aim) -> bool {
         for &chunk in self.chunks.iter().skip(self.reckoned).take(count) {
             let is_enough = self.gained * CHUNK_LEN >= goal

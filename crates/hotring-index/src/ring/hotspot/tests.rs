@@ -63,7 +63,7 @@ impl<K: Kind> Arc<K> {
     }
 }
 
-/// An arc of so many keys, and they in its order.
+/// An arc of this many keys, and they in its order.
 fn numbers(config: Config, count: u64) -> (Arc<U64>, Vec<u64>) {
     let mut arc = Arc::new(config);
     (0..count).for_each(|key| assert!(arc.session.insert(key, key)));
