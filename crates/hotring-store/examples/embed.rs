@@ -29,7 +29,7 @@ fn visit(store: &mut Session, visitor: u64, page: &str) -> Result<i64, StoreErro
     let expiry = SetExpiry::At(now + SESSION_MS);
     let options = SetOptions { expiry, ..SetOptions::default() };
     store.set(session.as_bytes(), page.as_bytes(), options, now)?;
-    // Nobody sees the unit in both places, or in none.
+    // No reader sees the unit in both places, or in none.
     store.exclusive(&[b"budget", b"spent"], |store| {
         store.incr_by(b"budget", -1, now)?;
         store.incr_by(b"spent", 1, now)

@@ -1,4 +1,4 @@
-//! What a session's writes have done to keys, noted for who wants to tell others, as Redis's keyspace
+//! What a session's writes have done to keys, noted for callers that tell others, as Redis's keyspace
 //! notifications do. Off by default; then nothing is noted, and writes pay nothing for it.
 //!
 //! Noted is what took effect, in its order. FLUSHALL ([`Session::clear`]) is not.

@@ -140,7 +140,7 @@ impl Default for EvictionOptions {
 const UNLIMITED: u64 = 64 << 30;
 
 impl EvictionOptions {
-    /// What is to be noted of accesses, if so much memory may be used.
+    /// What must be noted of accesses under this limit of memory.
     pub(crate) fn noting(self, memory_max: u64) -> Noting {
         match self.policy {
             Policy::Heat => Noting::Visits { fresh: YOUNG },
@@ -206,7 +206,7 @@ impl Eviction {
         EvictionOptions { policy: self.policy(), samples: self.samples(), lfu_log_factor }
     }
 
-    /// Takes the options; what is to be noted of accesses from now on.
+    /// Takes the options; returns what must be noted of accesses from now on.
     pub(crate) fn set(&self, options: EvictionOptions) -> Noting {
         let before = self.noting();
         // ORDERING: Relaxed, as in `policy`.
@@ -223,7 +223,7 @@ impl Eviction {
         self.turned(before)
     }
 
-    /// Takes the limit of all memory; what is to be noted from now on.
+    /// Takes the limit of all memory; returns what must be noted from now on.
     pub(crate) fn set_memory_max(&self, bytes: u64) -> Noting {
         let before = self.noting();
         // ORDERING: Relaxed, as in `policy`.
@@ -285,7 +285,7 @@ impl Eviction {
         self.heat_bytes.store(heat.bytes(), Ordering::Relaxed);
     }
 
-    /// All keys are gone. What this returns is to be dropped when nobody waits for that.
+    /// All keys are gone. The caller must drop the result while no client waits.
     #[must_use]
     pub(crate) fn cleared(&self) -> impl Sized + use<> {
         self.sampled().clear();

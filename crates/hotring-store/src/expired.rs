@@ -1,4 +1,4 @@
-//! Keys that have been removed because their time was over, until somebody is told of them: in the order of what
+//! Keys that have been removed because their time was over, until observers are told of them: in the order of what
 //! happened.
 //!
 //! # The order
@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// Those that nobody has been told of yet; see the header.
+/// Those that observers have not been told of yet; see the header.
 pub(crate) struct Expired(Mutex<Vec<Gone>>);
 
 /// A key that was removed.

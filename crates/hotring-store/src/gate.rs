@@ -96,7 +96,7 @@
 //! under the mutex, where it has seen the hold, and whoever changes the list wakes all that are in it. How a session
 //! sleeps is its own affair ([`Wait`]): its thread may do something else. A stalled holder blocks its keys only. A
 //! drain waits for what is in the middle of one operation: it spins, yields, and then naps.
-//! Holders, and reads of all keys, come to their turn in the order in which they asked: who wants keys that an earlier
+//! Holders, and reads of all keys, come to their turn in the order in which they asked: a session that wants keys which an earlier
 //! one waits for queues behind it. Single-key operations do not queue; they may lose to a long run of
 //! holders of one key, each time one of them is faster to take it than they are to look.
 //!
@@ -248,12 +248,12 @@ impl Gate {
         !self.holds().sleepers.is_empty()
     }
 
-    /// Whether the key is held, for who has found its stripe held, with its own announcement in place.
+    /// Whether the key is held, for a session that found its stripe held, with its own announcement in place.
     fn is_key_held(&self, hash: u64) -> bool {
         self.fault != Fault::NoLook && self.holds().of_key(hash).is_some()
     }
 
-    /// What is known of who holds the key: one load where nothing of its stripe is held.
+    /// What is known of the key's holder: one load where nothing of its stripe is held.
     #[inline]
     pub(crate) fn held_by(&self, hash: u64) -> Option<HoldInfo> {
         if !self.is_held(1 << stripe_of(hash)) {
@@ -301,7 +301,7 @@ impl GateSession {
         Reading(Some(&self.record.reading.0))
     }
 
-    /// Starts a read of a key, for who has other work; None if another session holds it.
+    /// Starts a read of a key, for a thread with other work; None if another session holds it.
     pub(crate) fn read_unless_held(&mut self, hash: u64) -> Option<Reading<'_>> {
         if self.held.is_some() {
             return Some(self.read(hash));
@@ -336,7 +336,7 @@ impl GateSession {
         !self.gate.is_held(mask)
     }
 
-    /// Takes a read's announcement back: no one is to wait for who waits.
+    /// Takes a read's announcement back: no session may wait for a waiting one.
     fn withdraw_read(&self) {
         // ORDERING: Relaxed; no read took place, there is nothing to order.
         self.record.reading.0.store(0, Relaxed);
@@ -402,7 +402,7 @@ impl GateSession {
         Writing(Some((&self.record.writes.0[stripe], even + 1)))
     }
 
-    /// Starts a write of one key, for who has other work; None if another session holds it.
+    /// Starts a write of one key, for a thread with other work; None if another session holds it.
     pub(crate) fn write_unless_held(&mut self, hash: u64) -> Option<Writing<'_>> {
         if self.held.is_some() {
             return Some(self.write(hash));
@@ -466,7 +466,7 @@ impl GateSession {
         self.held.is_none() && self.gate.is_held(STRIPES_ALL)
     }
 
-    /// What is known of who holds the key, if another session does.
+    /// What is known of the key's holder, if another session holds it.
     #[inline]
     pub(crate) fn held_by(&self, hash: u64) -> Option<HoldInfo> {
         if self.held.is_some() { None } else { self.gate.held_by(hash) }
@@ -528,7 +528,7 @@ impl GateSession {
         true
     }
 
-    /// Enters all of the keys into the list of what is held, once none of them is in it or wanted by who came before.
+    /// Enters all of the keys into the list of what is held, once none of them is in it or wanted by an earlier session.
     fn enter(&mut self, keys: &Keys) {
         let (mut ticket, mut round) = (None, 0);
         loop {
@@ -554,7 +554,7 @@ impl GateSession {
         for peer in &self.peers {
             if self.gate.fault != Fault::NoDrain {
                 for stripe in stripes_of(mask) {
-                    // Of who holds other keys of the stripe the number is odd until its hold ends, and no other
+                    // While other keys of the stripe are held the number is odd until its hold ends, and no other
                     // write of its is in flight.
                     // ORDERING: Acquire pairs with the Release in `Writing::drop`.
                     wait_until(|| {

@@ -1,7 +1,7 @@
 //! Who holds which keys at present, who waits for keys to hold, and who is to be woken: what the gate looks at,
 //! under its mutex, where the summary of its stripes says that something is held.
 //!
-//! Holders come to their turn in the order in which they asked: who asks for keys that somebody wants who came
+//! Holders come to their turn in the order in which they asked: a session that asks for keys wanted by one that came
 //! before waits behind that one.
 
 use std::collections::VecDeque;
@@ -128,7 +128,7 @@ impl Holds {
         self.held.iter().any(|held| held.keys.meets(keys))
     }
 
-    /// Whether the keys are not to be had yet: held, or wanted by who came before.
+    /// Whether the keys are not to be had yet: held, or wanted by an earlier session.
     pub(crate) fn are_wanted(&self, keys: &Keys, ticket: Option<Ticket>) -> bool {
         let is_before = |other: &Ticket| ticket.is_none_or(|own| *other < own);
         let mut before = self.queue.iter().take_while(|(other, _)| is_before(other));
@@ -171,7 +171,7 @@ impl Holds {
         self.queue.retain(|(other, _)| *other != ticket);
     }
 
-    /// Has somebody woken at the next change.
+    /// Registers a waker for the next change.
     pub(crate) fn sleep(&mut self, waker: Waker) {
         if !self.sleepers.iter().any(|other| other.will_wake(&waker)) {
             self.sleepers.push(waker);

@@ -17,7 +17,7 @@
 //! # What is told
 //! The least time that an item has been idle for. A stamp is moved to a label that ends no earlier, one that has come
 //! round looks younger, and what was in the byte before times were noted is no older than that. So errors
-//! are to one side: who removes what nobody has used for long removes nothing else.
+//! are to one side: removing keys unused for long removes nothing else.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,7 +30,7 @@ const UNIT_MS: u64 = 30_000;
 const OLD: u64 = 24;
 /// Labels that the last ring's stamps are kept within.
 const AGE_MAX: u64 = 48;
-/// In so much time a walk is to have come by each item: before labels of ring 0 that are old come round.
+/// A walk must pass each item within this time: before labels of ring 0 that are old come round.
 pub(crate) const ROUND_MS: u64 = (LABELS - OLD) * 3 / 4 * UNIT_MS;
 
 fn unit(ring: u8) -> u64 {
@@ -55,7 +55,7 @@ fn since(stamp: u8, now: u64) -> u64 {
     age(stamp, now).checked_sub(1).map_or(0, |whole| whole * unit + now % unit)
 }
 
-/// The stamp of an access so many milliseconds ago, or of the one that is remembered longest.
+/// The stamp of an access this many milliseconds ago, or of the one that is remembered longest.
 pub(crate) fn stamp_of(idle: u64, now: u64) -> u8 {
     let labels = |ring: u8| now / unit(ring) - now.saturating_sub(idle) / unit(ring);
     let ring = (0..RING_LAST).find(|ring| labels(*ring) <= OLD).unwrap_or(RING_LAST);
@@ -63,7 +63,7 @@ pub(crate) fn stamp_of(idle: u64, now: u64) -> u8 {
     ring << LABEL_BITS | (label % LABELS) as u8
 }
 
-/// The stamp of an item that nobody has accessed meanwhile.
+/// The stamp of an item without accesses meanwhile.
 pub(crate) fn aged(stamp: u8, now: u64) -> u8 {
     let ring = stamp >> LABEL_BITS;
     let label = if ring < RING_LAST && age(stamp, now) > OLD {
@@ -112,7 +112,7 @@ mod tests {
                 assert!(told <= passed, "{told} ms are told after {passed}");
                 let near = passed.min(7 * DAY_MS);
                 assert!(told + UNIT_MS >= near - near / 3, "{told} ms after {passed}");
-                // Nobody sees a key become younger by much that was not accessed.
+                // A key without accesses must not become much younger.
                 assert!(told + told / 2 + UNIT_MS >= last, "{told} ms after {last}");
                 last = told;
                 bits = aged(bits, now);

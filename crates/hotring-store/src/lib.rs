@@ -89,7 +89,7 @@ pub use history::{Earlier, History};
 pub use holds::HoldInfo;
 /// The index underneath, whose settings are part of [`Options`].
 pub use hotring_index as index;
-/// Long values, which nobody copies.
+/// Long values, which are never copied.
 pub use hotring_index::{Block, BlockRef, Buffer, LONG_LEN};
 /// A key, which may know its hash.
 pub use hotring_index::{Key, KeyHash};

@@ -14,7 +14,7 @@
 //! was lost could be half visible in the counts of later writes.)
 //!
 //! # When it begins
-//! Logging is switched on and off while nobody else is within the gate ([`Session::switch_log`]): each write is wholly
+//! Logging is switched on and off while no other session is within the gate ([`Session::switch_log`]): each write is wholly
 //! before or behind that moment. A record that has a place in the log was applied before it got it: whoever scans the
 //! store from then on meets what it did, or what came later.
 
@@ -28,7 +28,7 @@ use crate::gate::Fault;
 use crate::stripe::spread;
 use crate::sync::Arc;
 
-/// Locks that order writes. So many that two threads rarely want one of them at one time.
+/// Locks that order writes. Enough that two threads rarely want the same one at one time.
 const LOCKS: usize = 1 << LOCK_BITS;
 const LOCK_BITS: u32 = 10;
 
@@ -54,7 +54,7 @@ pub(crate) struct Parts {
 /// A session's half.
 #[derive(Default)]
 pub(crate) struct Logging {
-    /// What is to be handed over.
+    /// Records to hand over.
     pub(crate) records: Records,
     /// The last record that was, since it was asked for.
     pub(crate) last: Option<Lsn>,
@@ -81,7 +81,7 @@ impl Logged {
     /// Whether writes are logged. Asked within the gate.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
-        // ORDERING: Relaxed; it changes while nobody else is within the gate, which orders it.
+        // ORDERING: Relaxed; it changes while no other session is within the gate, which orders it.
         self.is_on.load(Ordering::Relaxed)
     }
 
@@ -135,9 +135,9 @@ pub(crate) enum Puts {
     Item,
     /// The value that was there, with another expiry.
     Same,
-    /// The value that was there, with another note: nobody is told.
+    /// The value that was there, with another note: observers are not told.
     Note,
-    /// The same, where the log need not know: of the last access, or of a number that somebody has asked for.
+    /// The same, where the log need not know: of the last access, or of a number that a client has asked for.
     Access,
     /// A new value whose time is over already: the key is removed.
     Over,

@@ -36,7 +36,7 @@ const WON: u8 = 1 << 6;
 pub struct Note {
     /// A number that clients store with a value.
     pub flags: u32,
-    /// The number of this very value for compare-and-swap, if somebody has asked for it.
+    /// The number of this very value for compare-and-swap, if a client has asked for it.
     pub cas: Option<u64>,
     /// When the value was accessed last, if that is being watched.
     pub access: Option<Access>,
@@ -161,7 +161,7 @@ pub(crate) fn split(bytes: &[u8]) -> Parts<'_> {
     Parts { note, has_history: has(HISTORY), held }
 }
 
-/// The next bytes; zeros if there are not so many.
+/// The next bytes; zeros if there are fewer.
 fn take<const N: usize>(held: &mut &[u8]) -> [u8; N] {
     let Some((taken, rest)) = held.split_first_chunk() else { return [0; N] };
     *held = rest;

@@ -86,7 +86,7 @@ impl Pins {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         let result = f(&mut names);
         // ORDERING: Relaxed, numbers; who pins holds the gate of the key (`Session::pin`), which orders
-        // it for who evicts. So for all here.
+        // it for the evicting session. So for all here.
         self.list_bytes.store(names.list_bytes, Ordering::Relaxed);
         // ORDERING: Relaxed, as above.
         self.item_bytes.store(names.item_bytes, Ordering::Relaxed);
@@ -122,7 +122,7 @@ impl Pins {
         Pinned { keys, bytes, bytes_max: self.bytes_max.load(Ordering::Relaxed) }
     }
 
-    /// Pins these keys, whose items have so many bytes, if there is room for all. Returns how many are new.
+    /// Pins these keys, whose items have this many bytes, if there is room for all. Returns how many are new.
     pub(crate) fn pin(&self, keys: &[(&[u8], usize)]) -> Result<usize, StoreError> {
         self.change(|names| {
             let Pinned { bytes, bytes_max, .. } = self.pinned();

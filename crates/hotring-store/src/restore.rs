@@ -53,7 +53,7 @@ impl Ahead {
 }
 
 impl Store {
-    /// Has the table be as large as so many items will need it, before they come, if the engine can, or until `stop` says
+    /// Has the table be as large as this many items will need it, before they come, if the engine can, or until `stop` says
     /// so. It saves the work of moving those that are there at each doubling.
     pub fn expect(&self, items: u64, stop: impl Fn() -> bool) {
         let mut session = self.session();

@@ -40,7 +40,7 @@ pub struct Session {
     pub(crate) wheels: Arc<Wheels>,
     pub(crate) logged: Arc<Logged>,
     pub(crate) logging: Logging,
-    /// What writes have done, if somebody wants to know.
+    /// What writes have done, if changes are observed.
     pub(crate) changes: Option<Vec<Change>>,
     /// The last number for compare-and-swap, shared by all sessions.
     pub(crate) cas: Arc<AtomicU64>,
@@ -100,7 +100,7 @@ impl Session {
         self.index.get(key, now, f)
     }
 
-    /// As [`Session::read`], for who looks at the key and does not use its value: that is no access.
+    /// As [`Session::read`], for callers that do not use the value: that is no access.
     pub(crate) fn peek<'k, R>(
         &mut self,
         key: impl Into<Key<'k>>,
@@ -158,7 +158,7 @@ impl Session {
         if !self.logged.is_on() {
             return f(Write { index, key, stripe, wheels, records: None, due });
         }
-        // Within a hold nobody else writes the key, and its records are handed over together at its end.
+        // Within a hold no other session writes the key, and its records are handed over together at its end.
         let is_held = writing.is_held();
         let order = if is_held { None } else { self.logged.order(key.bytes()) };
         let records = Some(&mut self.logging.records);
@@ -196,7 +196,7 @@ impl Session {
     }
 
     /// Asks whether operations that take memory are admitted. They ask by themselves; this is for
-    /// who wants to know before a series of them, as in [`Session::exclusive`].
+    /// a caller that must know before a series of them, as in [`Session::exclusive`].
     ///
     /// # Errors
     /// [`StoreError::Stalled`], [`StoreError::OutOfMemory`]
@@ -206,7 +206,7 @@ impl Session {
         if self.index.is_refusing() { self.admit_more(0) } else { Ok(()) }
     }
 
-    /// As [`admit`](Self::admit), with so many bytes more than there are now.
+    /// As [`admit`](Self::admit), with this many bytes more than there are now.
     #[cold]
     pub(crate) fn admit_more(&mut self, len: usize) -> Result<(), StoreError> {
         let evicts = self.eviction.policy() != EvictionPolicy::NoEviction;
@@ -265,13 +265,13 @@ impl Session {
         }
     }
 
-    /// Says that operations were admitted together that store up to so many bytes, until it is said that
+    /// Says that operations were admitted together that store up to this many bytes, until it is said that
     /// they are over (None): the limit of all memory ends none of them in the middle of the others.
     pub fn set_admitted(&mut self, bytes: Option<usize>) {
         self.admitted = bytes;
     }
 
-    /// As [`admit`](Self::admit), for an operation that stores so many bytes at once.
+    /// As [`admit`](Self::admit), for an operation that stores this many bytes at once.
     ///
     /// # Errors
     /// As `admit`.
@@ -322,12 +322,12 @@ impl Session {
         self.index.compact_step(budget)
     }
 
-    /// What others are told of who holds keys while this session does ([`Session::held_by`]).
+    /// What others are told of the holder while this session holds keys ([`Session::held_by`]).
     pub fn set_hold_info(&mut self, info: HoldInfo) {
         self.gate.set_info(info);
     }
 
-    /// What is known of the session that holds the key, if another one does. One load where nobody holds a key that
+    /// What is known of the session that holds the key, if another one does. One load where no session holds a key that
     /// shares a stripe with it.
     #[inline]
     pub fn held_by(&self, key: &[u8]) -> Option<HoldInfo> {

@@ -87,7 +87,7 @@ impl SnapshotWalk {
     }
 
     /// Goes on by a part. False once all have been met. The file is written between two parts of the walk, while
-    /// nobody has to wait for this session.
+    /// no session has to wait for this one.
     pub fn step(
         &mut self,
         session: &mut Session,
@@ -206,7 +206,7 @@ impl Session {
     }
 }
 
-/// A long value, shared with the store, that is handed out once nobody has to wait for this session.
+/// A long value, shared with the store, that is handed out once no session has to wait for this one.
 struct Long {
     key: Box<[u8]>,
     form: u8,

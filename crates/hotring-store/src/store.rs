@@ -295,7 +295,7 @@ impl Store {
         self.index.set_memory_beside(bytes);
     }
 
-    /// Memory for a long value that is to arrive, about so many bytes, which counts as the values do
+    /// Memory for a long value that is to arrive, about this many bytes, which counts as the values do
     /// ([`SetOptions::buffer`](crate::SetOptions::buffer)).
     ///
     /// # Errors

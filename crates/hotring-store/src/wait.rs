@@ -3,7 +3,7 @@
 use std::task::Waker;
 
 /// A session's way to wait for keys that another session holds; by itself it lets its thread sleep.
-/// For who has other work for the thread ([`crate::Session::set_wait`]).
+/// For threads with other work ([`crate::Session::set_wait`]).
 pub trait Wait: Send {
     /// Whether the thread does something else during a wait, so that one that is short pays as well.
     fn is_beside(&self) -> bool {

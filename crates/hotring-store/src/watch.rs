@@ -3,7 +3,7 @@
 //!
 //! # Picture
 //! ```text
-//!   stripes   one word; bit s: somebody waits for a key of stripe s, or all changes are observed
+//!   stripes   one word; bit s: a session waits for a key of stripe s, or all changes are observed
 //!      ^ read by every write, changed when the first comes to a stripe or the last leaves it
 //!   shards[s] under a mutex: key -> those who wait for it
 //! ```
@@ -13,10 +13,10 @@
 //!
 //! # Why no change is missed, and none is told that was seen
 //! A hold excludes the writes of its stripe (G2 in [`crate::gate`]), so that each of them is over before
-//! the first look, which then shows it, or begins after the waiter has entered. In the latter case the
+//! the first look, which then shows it, or begins after the waiter has entered. Then the
 //! write has found the stripe free after the hold: that Acquire pairs with the Release of the holder,
 //! who had set the bit before. So a write needs no barrier for this, only a Relaxed load, and it knows
-//! before it changes the key whether somebody waits. Whoever tells is within the gate too: it tells of
+//! before it changes the key whether a session waits. The telling session is within the gate too: it tells of
 //! a write that came after the first look, and never of one before.
 //!
 //! Telling sets a mark in the waiter, which stays. A value that changes and changes back before
@@ -26,8 +26,8 @@
 //! Expiry is no write. Who waits for any change looks again when the key expires.
 //!
 //! # Who is told of everything
-//! An [`Observer`] is told of all changes while somebody wants that ([`crate::Session::observe`]): then all bits
-//! are set, and stay. They are set by who holds all stripes, so that the argument above is the same: a write is
+//! An [`Observer`] is told of all changes while one is registered ([`crate::Session::observe`]): then all bits
+//! are set, and stay. They are set by a session that holds all stripes, so that the argument above is the same: a write is
 //! over before the hold, or it finds its bit. Who reads a key after the hold has thus either read what a write
 //! stored, or the observer is told of that write.
 //!
@@ -61,9 +61,9 @@ pub(crate) struct Watchers {
 
 /// Who is told of all changes while [`Session::observe`](crate::Session::observe) says so.
 pub trait Observer: Send + Sync {
-    /// The key has another value or another expiry, or is gone, by who `actor` stands for
+    /// The key has another value or another expiry, or is gone, by `actor`
     /// ([`Session::act_for`](crate::Session::act_for)). Called within the write, by its thread: it must neither
-    /// use the store nor wait for who does.
+    /// use the store nor wait for a session that does.
     fn changed(&self, key: &[u8], actor: u64);
 
     /// All keys are gone. Called as [`changed`](Self::changed) is.
@@ -172,7 +172,7 @@ impl Watchers {
         self.open_max.store(open_max, Relaxed);
     }
 
-    /// Whether somebody is to be told of a change of the key. Asked within the gate, by who is about to
+    /// Whether a waiter must be told of a change of the key. Asked within the gate, by the session about to
     /// change it.
     #[inline]
     pub(crate) fn is_watched(&self, stripe: u32, key: &[u8]) -> bool {
@@ -185,7 +185,7 @@ impl Watchers {
         self.is_observed() || self.is_waited_for(stripe, key)
     }
 
-    /// Whether somebody waits for the key. Asked as [`is_watched`](Self::is_watched) is.
+    /// Whether a session waits for the key. Asked as [`is_watched`](Self::is_watched) is.
     pub(crate) fn is_waited_for(&self, stripe: u32, key: &[u8]) -> bool {
         self.shard(stripe as usize).contains_key(key)
     }
@@ -241,7 +241,7 @@ impl Watchers {
         }
         if shard.is_empty() && !self.is_observed() {
             // ORDERING: Relaxed; the bit changes under the shard's mutex, and who misses that it is
-            // gone finds nobody in the shard.
+            // gone finds no waiter in the shard.
             self.stripes.0.fetch_and(!(1 << stripe), Relaxed);
         }
     }
@@ -280,7 +280,7 @@ impl Leave {
         Some(Leave { watchers: Arc::clone(watchers), counts: true })
     }
 
-    /// Leave for who has a limit of its own.
+    /// Permission for a waiter with a limit of its own.
     pub(crate) fn unasked(watchers: &Arc<Watchers>) -> Leave {
         Leave { watchers: Arc::clone(watchers), counts: false }
     }
@@ -346,7 +346,7 @@ impl Watch {
         self.waiter.present
     }
 
-    /// Whether it is over once the key is gone, although nobody has removed it.
+    /// Whether it is over once the key is gone, although no write has removed it.
     pub(crate) fn ends_with_the_key(&self) -> bool {
         self.waiter.present && self.waiter.expected.is_none()
     }
@@ -354,7 +354,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Who has fired was dropped from the shard by who fired it.
+        // A fired waiter was dropped from the shard by the session that fired it.
         if !self.has_fired() {
             let other = |waiter: &Arc<Waiter>| !Arc::ptr_eq(waiter, &self.waiter);
             self.leave.watchers.retain(self.stripe as usize, &self.key, other);

@@ -2,8 +2,8 @@
 //! index, with all that a write does besides, so that no operation can forget it.
 //!
 //! That is keeping the value that is replaced ([`crate::history`]), telling those who wait for the
-//! key, or observe all of them ([`crate::watch`]), noting when it is to expire ([`crate::wheel`]) and what is to be
-//! in the log ([`crate::logged`]). While the history and the log are off and there is nobody to tell, a write goes
+//! key, or observe all of them ([`crate::watch`]), noting its expiry ([`crate::wheel`]) and what must be
+//! in the log ([`crate::logged`]). While the history and the log are off and there is no observer, a write goes
 //! straight to the index.
 
 use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
@@ -34,7 +34,7 @@ pub(crate) struct Write<'a> {
 /// What a write has to do besides.
 pub(crate) struct Due<'a> {
     pub(crate) besides: &'a Besides,
-    /// Where to note what it has done, if somebody wants to know.
+    /// Where to note what it has done, if changes are observed.
     pub(crate) changes: Option<&'a mut Vec<Change>>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Besides {
 /// What a decision will have done to the key.
 enum Done {
     Nothing,
-    /// With the string, if it is one and somebody waits for the key.
+    /// With the string, if it is one and a session waits for the key.
     Stored {
         text: Option<Vec<u8>>,
         is_new: bool,
@@ -298,7 +298,7 @@ impl Due<'_> {
     }
 
     fn note(&mut self, key: &[u8], what: Changed) {
-        // That a key's time is over is nobody's doing, whoever has found out, nor that it made room.
+        // That a key's time is over is no session's doing, whichever finds out; nor is an eviction.
         let is_nobodys = matches!(what, Changed::Expired | Changed::Evicted);
         let actor = if is_nobodys { 0 } else { self.besides.actor };
         self.besides.watchers.tell_observer(key, actor);

@@ -31,6 +31,7 @@ const CLEAN: &[&str] = &[
     "crates/hotring-log/",
     "crates/hotring-protocol/",
     "crates/hotring-server/",
+    "crates/hotring-store/",
 ];
 
 /// Pages and comments must not use the phrases above. Code in pages does not count.

@@ -192,7 +192,7 @@ fn an_observer_is_told_of_the_end_of_a_keys_time() {
         set_until(&mut s, key, NOW + 10);
     }
     s.observe(|| true);
-    // A write that only looks has met it: it is nobody's doing.
+    // A write that only looks has met it: no actor did it.
     assert!(!s.set(b"a", b"x", SetOptions::if_present(), NOW + 10).unwrap().stored);
     told.expect(&[("a", 0)]);
     assert_eq!(s.version(b"d", NOW + 10).unwrap(), None);

@@ -217,7 +217,7 @@ impl Heat {
         let (all, round, none_young) = (*looks, self.round, self.queue.len() == 0);
         let (mut shown, mut last) = (0, None);
         let (hand, judged) = items.judge_next(self.hand, all, |hash, marks| {
-            // The items may ask again when somebody has changed one meanwhile; that is a look, too.
+            // The items may ask again when another session has changed one meanwhile; that is a look, too.
             shown += 1;
             let young = marks.young && !none_young && hash % ROUNDS != round % ROUNDS;
             last = Some((hash, marks.young));

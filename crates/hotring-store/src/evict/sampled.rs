@@ -137,7 +137,7 @@ impl Sampled {
         }
     }
 
-    /// Goes on with the hand that keeps ages from coming round, as so many bytes of all were written.
+    /// Goes on with the hand that keeps ages from coming round, for the bytes written since, of all bytes.
     pub(crate) fn age(
         &mut self,
         index: &mut AnySession,

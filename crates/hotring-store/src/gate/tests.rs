@@ -148,7 +148,7 @@ const FOR_A_WAIT: usize = 2_000;
 /// The same for one that is to enter: some 20 seconds, as it may be kept from running.
 const FOR_AN_ENTRY: usize = 50_000_000;
 
-/// True if a holder of stripe 3 does not enter for so many turns while the other session is there.
+/// True if a holder of stripe 3 does not enter for this many turns while the other session is there.
 fn stays_out(fault: Fault, how: Hold, in_flight: InFlight, turns: usize) -> bool {
     let gate = Arc::new(Gate::new(fault));
     let mut session = Gate::register(&gate);

@@ -76,7 +76,7 @@ impl Session {
                 let reaches =
                     |entry: &Entry<'_>| view_string(entry.value, |value| value.len() > at);
                 if old == bit && entry.as_ref().map(reaches) == Some(Ok(true)) {
-                    // As in Redis, this is no write to who watches the key.
+                    // As in Redis, this is no write for watchers of the key.
                     return (Action::Keep, Ok(old));
                 }
                 text[at] = if bit { text[at] | mask } else { text[at] & !mask };

@@ -23,7 +23,7 @@ impl Session {
     }
 
     /// Begins to tell the store's observer ([`Store::set_observer`](crate::Store::set_observer)) of all changes,
-    /// or ends it, as `wanted` says, which is asked while nobody else is at the store. Once this has returned,
+    /// or ends it, as `wanted` says, which is asked while no other session uses the store. Once this has returned,
     /// what a change has done is seen by all who read the key from now on, or the observer is told of it.
     pub fn observe(&mut self, wanted: impl FnOnce() -> bool) {
         // Exclusive, so that the reads are over that drop what they find expired.

@@ -40,7 +40,7 @@ impl Session {
         });
     }
 
-    /// In so many milliseconds [`age_some`](Self::age_some) is to have come by all keys.
+    /// [`age_some`](Self::age_some) must pass all keys within this number of milliseconds.
     pub const AGE_ROUND_MS: u64 = ROUND_MS;
 
     /// Keeps the dates of about `count` keys from `cursor` on from coming round

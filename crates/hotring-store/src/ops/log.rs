@@ -36,7 +36,7 @@ impl Session {
         }
     }
 
-    /// Does what a record says. Records are done in their order, those of different keys in any order, and nobody
+    /// Does what a record says. Records are done in their order, those of different keys in any order, and no observer
     /// writes meanwhile: what has expired stays until then, as a later record may give it more time.
     ///
     /// # Errors

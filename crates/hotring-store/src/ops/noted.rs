@@ -81,7 +81,7 @@ impl CasNumbers {
 }
 
 impl Session {
-    /// Where the numbers of [`Note::cas`] come from. Only values that somebody asks for it need one.
+    /// Where the numbers of [`Note::cas`] come from. Only values whose number a client asks for need one.
     pub fn cas_numbers(&self) -> CasNumbers {
         CasNumbers(self.cas.clone())
     }

@@ -41,7 +41,7 @@ impl Session {
         self.read(key, now, |entry| view_string(entry.value, f)).transpose()
     }
 
-    /// As [`get_string`](Self::get_string), with the block that the value lies in if it is long: who wants to
+    /// As [`get_string`](Self::get_string), with the block that the value lies in if it is long: a caller that needs to
     /// use it beyond this call keeps that ([`BlockRef::to_block`], [`Block::part`](hotring_index::Block::part))
     /// instead of a copy.
     ///

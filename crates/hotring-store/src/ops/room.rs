@@ -34,7 +34,7 @@ use crate::session::Session;
 const RESERVE: u64 = 16 << 10;
 /// Bytes that one write evicts at most besides what it is about to write.
 const BATCH: u64 = 8 * RESERVE;
-/// What may wait for readers above the limit: one part in so many of it, and a chunk of memory.
+/// What may wait for readers above the limit: one part in this many of it, and a chunk of memory.
 const SLACK: u64 = 128;
 const CHUNK: u64 = 2 << 20;
 /// Times that a write lets others go on when more than that waits: who is in the way may have been interrupted.
@@ -58,7 +58,7 @@ struct Gone {
 }
 
 impl Session {
-    /// Makes room for so many bytes, if the policy has anything go.
+    /// Makes room for this many bytes, if the policy has anything go.
     ///
     /// # Errors
     /// What is in the way.
@@ -128,7 +128,7 @@ impl Session {
         }
     }
 
-    /// Evicts while memory is above the limit, a bounded part of it: for who has time. True if there may be
+    /// Evicts while memory is above the limit, a bounded part of it: for a thread with time. True if there may be
     /// more to do.
     pub fn evict_some(&mut self) -> bool {
         if self.eviction.policy() == Policy::NoEviction {
@@ -188,8 +188,8 @@ impl Session {
         }
     }
 
-    /// Evicts items of at least so many bytes, if there are: a batch is chosen, then removed, and so on, so that
-    /// nobody waits long for the policy's lock.
+    /// Evicts items of at least this many bytes, if there are: a batch is chosen, then removed, and so on, so that
+    /// no session waits long for the policy's lock.
     fn evict(&mut self, wanted: u64, memory_max: u64) -> Gone {
         let eviction = self.eviction.clone();
         let policy = eviction.policy();

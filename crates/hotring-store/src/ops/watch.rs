@@ -16,12 +16,12 @@ pub enum Watched {
     Fired,
     /// Not yet.
     Waiting {
-        /// Look again at this Unix millisecond, when the key expires, if nobody wakes the waker before.
+        /// Look again at this Unix millisecond, when the key expires, unless the waker is woken before.
         until: Option<u64>,
     },
 }
 
-/// While its key is held, who waits for its expiry looks again after so many milliseconds.
+/// While a key is held, a waiter for its expiry looks again after this many milliseconds.
 const HELD_PAUSE_MS: u64 = 2;
 
 impl Session {
@@ -97,7 +97,7 @@ impl Session {
         match expiry {
             Some(until) => Watched::Waiting { until },
             None if self.index.damages() != damages => {
-                // Not for who looks: whoever reads the key learns of it. To repair it is a write.
+                // Not for a look: a reader of the key learns of it. To repair it is a write.
                 self.take_damage();
                 Watched::Waiting { until: None }
             }

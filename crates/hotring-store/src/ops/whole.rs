@@ -55,12 +55,12 @@ impl Session {
             session.besides.watchers.tell_cleared(session.besides.actor);
             (session.eviction.cleared(), session.wheels.clear())
         });
-        // Now that nobody waits for it.
+        // Now that no session waits for it.
         drop(before);
     }
 }
 
-/// The next key behind a place, and what has expired stays: the index's own sample removes it, and tells nobody.
+/// The next key behind a place, and what has expired stays: the index's own sample removes it, and tells no observer.
 fn some_key(index: &mut Index, from: u64, now: u64) -> Option<Vec<u8>> {
     let (mut cursor, mut rounds, mut found) = (from, 0, None);
     // Once to the end and once from the start.

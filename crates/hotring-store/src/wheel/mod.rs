@@ -2,7 +2,7 @@
 //!
 //! # Picture
 //! ```text
-//!   shards[hash % 16]   a mutex: the present wheel, and the former one while it is being replaced
+//!   shards[hash % 16]   a mutex: the present wheel, and the previous one while it is being replaced
 //!       ^ a write that gives an item an expiry enters its hash, once it has taken effect
 //!       | the expirer takes what is due, looks for the item by its hash, and removes it if its time is over
 //! ```
@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //! * **E1** Each item that expires at `e` has an entry that fires at `e` or before, or will have as soon as a step
-//!   of somebody is over that is under way now.
+//!   of another session is over that is under way now.
 //! * **E2** There are no more than `STALE_MIN`, twice as many as items that expire and a quarter of all items, and
 //!   what is entered while a wheel is replaced.
 //!
@@ -24,9 +24,9 @@
 //!
 //! # How old entries go (E2)
 //! A key that is set and removed again and again leaves entries whose times may be far away. When there are too many
-//! new wheels take all new entries, and a walk over all items enters those that expire; the former wheels
+//! new wheels take all new entries, and a walk over all items enters those that expire; the previous wheels
 //! fire as before until it is over, and then they are dropped. An item that is there from its beginning to its end
-//! is visited by the walk, others have been entered by who stored them; so E1 holds for the new wheels alone. What
+//! is visited by the walk, others have been entered by the storing session; so E1 holds for the new wheels alone. What
 //! a former wheel fires too early is entered there again. The same is done when the clock has
 //! gone back by much, as a wheel does not.
 //!
@@ -50,9 +50,9 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard};
 
 /// Shards, by the lowest bits of the hash.
 pub(crate) const SHARDS: usize = 16;
-/// So many entries of items that are gone are always allowed.
+/// This many entries of items that are gone are always allowed.
 const STALE_MIN: u64 = 65_536;
-/// By so much a clock may go back, in milliseconds, and entries wait for it.
+/// A clock may go back by this many milliseconds, and entries wait for it.
 const BACK_MAX: u64 = 1_000;
 /// No time is later: the index has no later expiries.
 const TIME_MAX: u64 = 1 << 62;
@@ -153,7 +153,7 @@ impl Wheels {
         } else if let Some(former) = &mut shard.former {
             former.enter(taken.hash, due, now.min(TIME_MAX));
         }
-        // With the former wheel gone the item has its entry in the present one.
+        // With the previous wheel gone the item has its entry in the present one.
     }
 
     /// The shard to begin with.
@@ -162,7 +162,7 @@ impl Wheels {
         self.turn.fetch_add(1, Relaxed) as usize % SHARDS
     }
 
-    /// Takes up to so many steps in a shard and adds what is due to `taken`. Returns how many it took, fewer than
+    /// Takes up to this many steps in a shard and adds what is due to `taken`. Returns how many it took, fewer than
     /// asked for if nothing is left to do.
     pub(crate) fn take(&self, shard: usize, now: u64, max: usize, taken: &mut Vec<Taken>) -> usize {
         let mut shard = self.shard(shard);
@@ -233,8 +233,8 @@ impl Wheels {
         self.lock_walk().is_some()
     }
 
-    /// Has `go` do a part of the walk, from a cursor to the one that it returns, if there is a walk and nobody else
-    /// is at it. At the end the former wheels go.
+    /// Has `go` do a part of the walk, from a cursor to the one that it returns, if there is a walk and no other session
+    /// is at it. At the end the previous wheels go.
     pub(crate) fn walk(&self, go: impl FnOnce(u64) -> u64) {
         let Ok(mut walk) = self.walk.try_lock() else { return };
         let Some(cursor) = *walk else { return };
@@ -250,7 +250,7 @@ impl Wheels {
     }
 
     /// Forgets all. Called by the holder of all stripes, when there are no items; what it returns is to be dropped when
-    /// nobody waits for that.
+    /// no session waits for that.
     #[must_use]
     pub(crate) fn clear(&self) -> [Shard; SHARDS] {
         std::array::from_fn(|shard| {

@@ -256,7 +256,7 @@ impl<'a> Runner<'a> {
         Event { begin, end: ticket.fetch_add(1, SeqCst), op, out }
     }
 
-    /// Reads everything while nobody writes.
+    /// Reads everything while no session writes.
     fn look(&mut self, ticket: &AtomicU64, events: &mut Vec<Event>) -> State {
         events.push(self.record(Op::Mget, ticket));
         let values = self.mget();

@@ -89,7 +89,7 @@ fn what_was_admitted_together_is_not_refused_in_the_middle() {
     assert!(is_full(set(&mut s, "d", 100)));
 }
 
-/// A larger table would be memory that nobody could store anything in any more.
+/// A larger table would be memory that could hold no values any more.
 #[test]
 fn a_table_does_not_grow_beyond_the_limit() {
     let store = Store::new(Options::default()).expect("the settings are good");

@@ -45,7 +45,7 @@ use sync::{Arc, AtomicU64};
 use watch::{Event, FirstLook, Leave, Observer, Watch, Watchers};
 
 const PREEMPTIONS: usize = 3;
-/// Steps of one run; only waiting takes so many.
+/// Steps of one run; only waiting takes this many.
 const STEPS_MAX: usize = 10_000;
 const BOTH: u64 = 0b11;
 

@@ -268,7 +268,7 @@ fn entries_of_what_is_gone_are_bounded() {
     }
 }
 
-/// Each SETEX once left an entry: of a few keys so many that all of a large store was walked every few seconds.
+/// Each SETEX once left an entry: a few keys left enough to walk all of a large store every few seconds.
 #[test]
 fn a_key_that_gets_later_times_again_and_again_has_one_entry() {
     for notes in [false, true] {
