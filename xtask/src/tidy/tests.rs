@@ -45,7 +45,6 @@ fn phrases_are_found_in_pages_and_comments() {
         "body waits.\n"
     );
     assert_eq!(lines(wording::phrases, "crates/hotring-log/src/a.rs", code), [1, 3]);
-    assert_eq!(lines(wording::phrases, STORE, code), [1]);
 }
 
 /// Regression test: pages named a file, settings and a command that were gone.

@@ -19,29 +19,12 @@ const PHRASES: &[(&str, &str)] = &[
     ("so much", "give the amount or its name"),
 ];
 
-/// Folders whose comments follow the rule; in all others only the first phrase is refused.
-const CLEAN: &[&str] = &[
-    "xtask/",
-    "fuzz/",
-    "crates/hotring/",
-    "crates/hotring-index/",
-    "crates/hotring-bench/",
-    "crates/hotring-cpp-peers/",
-    "crates/hotring-engines/",
-    "crates/hotring-log/",
-    "crates/hotring-protocol/",
-    "crates/hotring-server/",
-    "crates/hotring-store/",
-];
-
 /// Pages and comments must not use the phrases above. Code in pages does not count.
 pub fn phrases(source: &Source) -> Vec<Fault> {
     let is_page = source.path.ends_with(".md");
     if !is_page && !source.is_rust() {
         return Vec::new();
     }
-    let is_clean = is_page || CLEAN.iter().any(|folder| source.is_in(folder));
-    let refused = if is_clean { PHRASES } else { &PHRASES[..1] };
     let mut is_code = false;
     let mut faults = Vec::new();
     for (n, line) in source.lines() {
@@ -52,7 +35,7 @@ pub fn phrases(source: &Source) -> Vec<Fault> {
             false => line.split_once("//").map_or("", |(_, comment)| comment).to_string(),
         };
         let text = text.to_ascii_lowercase();
-        let found = refused.iter().filter(|(phrase, _)| has(&text, phrase));
+        let found = PHRASES.iter().filter(|(phrase, _)| has(&text, phrase));
         faults
             .extend(found.map(|(phrase, better)| Fault::at(n, format!("\"{phrase}\": {better}"))));
     }

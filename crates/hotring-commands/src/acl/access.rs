@@ -43,7 +43,7 @@ pub(crate) struct Access {
     user: Arc<User>,
     /// It has given a password, or began when the default user needed none.
     authenticated: bool,
-    /// It may do everything, so that nobody need look.
+    /// It may do everything, so that no check is needed.
     is_free: bool,
 }
 

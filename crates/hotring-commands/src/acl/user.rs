@@ -18,7 +18,7 @@ pub(crate) struct User {
     is_on: bool,
     /// Any password will do.
     nopass: bool,
-    /// RESTORE checks what it is given, whatever this says; it is kept for who asks.
+    /// RESTORE checks what it is given, whatever this says; it is kept for ACL LIST and ACL GETUSER.
     sanitize_payload: bool,
     passwords: Vec<Digest>,
     /// The root first.

@@ -9,10 +9,10 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::table::{Categories, CommandError, quoted, resolve, specs};
 
-/// Entries of the log that are told when nobody says how many.
+/// Entries of the log in a reply when the request gives no number.
 const LOG_COUNT_DEFAULT: usize = 10;
 
-/// Bits of a password that is made when nobody says how many, and at most.
+/// Bits of a generated password when the request gives no number, and at most.
 const PASSWORD_BITS_DEFAULT: i64 = 256;
 const PASSWORD_BITS_MAX: i64 = 4096;
 

@@ -82,7 +82,7 @@ pub(crate) fn deny(
 ) -> String {
     let user = client.access().user();
     let (reason, object) = match denied {
-        // As long as nobody has said who they are, there is nobody to tell of.
+        // Before authentication there is no user to name.
         Denied::Unauthenticated => return denied.message(user, spec),
         Denied::Command => (Reason::Command, spec.name.as_bytes()),
         Denied::Key(place) => (Reason::Key, args.at(place)),

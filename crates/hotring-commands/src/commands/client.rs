@@ -273,7 +273,7 @@ enum Filter {
     Local(String),
     Type(ClientType),
     User(String),
-    /// Of at least so many seconds.
+    /// Of at least this many seconds.
     Age(u64),
 }
 
@@ -333,7 +333,7 @@ fn victims(c: &Context<'_>, filters: &[Filter]) -> Vec<Arc<ClientShared>> {
     clients(c).into_iter().filter(|client| fits(client)).collect()
 }
 
-/// All connections, without those that somebody has ended: their threads may yet have to close them.
+/// All connections, without those that a client has ended: their threads may yet have to close them.
 fn clients(c: &Context<'_>) -> Vec<Arc<ClientShared>> {
     let mut clients = c.server.clients();
     clients.retain(|client| client.signals() & KILLED == 0);

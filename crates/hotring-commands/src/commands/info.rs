@@ -36,7 +36,7 @@ const SECTIONS: &[Section] = &[
     ("Keyspace", keyspace),
 ];
 
-/// Sections that are long, and shown only to who names them or says `all` or `everything`.
+/// Sections that are long, and shown only to requests that name them or say `all` or `everything`.
 const LONG: &[&str] = &["Commandstats", "Latencystats"];
 
 /// Keys that the section `hotkeys` has.
@@ -59,7 +59,7 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
             write_section(&facts, &mut text);
         }
     }
-    // Names of keys are for who asks for them, and may read their values.
+    // Names of keys are only for users who ask for them and may read their values.
     if says(&[b"hotkeys"]) {
         hot_keys(c, &mut text);
     }

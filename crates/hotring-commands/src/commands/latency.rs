@@ -107,7 +107,7 @@ pub(crate) fn graph(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// So many seconds in the largest unit that has one.
+/// This many seconds in the largest unit that has one.
 fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),

@@ -90,7 +90,7 @@ pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
 }
 
 /// The keys with the largest values, and those that are asked for most: these are hardly ever the same. Names are
-/// for who may read the values.
+/// for users who may read the values.
 fn notable_keys(c: &mut Context<'_>) {
     let user = c.client.access().user();
     let mut largest = c.server.big_keys.largest();

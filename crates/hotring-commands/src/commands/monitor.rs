@@ -28,7 +28,7 @@ pub(crate) fn leave(client: &mut Client, server: &Server) {
 
 fn set(client: &mut Client, monitors: bool) {
     client.monitors = monitors;
-    // ORDERING: Relaxed, shown to people and asked by who closes idle connections.
+    // ORDERING: Relaxed, shown to people, and read by the task that closes idle connections.
     client.shared.monitors.store(monitors, Ordering::Relaxed);
 }
 

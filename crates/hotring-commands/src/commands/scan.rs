@@ -55,7 +55,7 @@ impl Step {
                 self.ends.push(self.bytes.len());
             }
         });
-        // A damaged item's key is listed, so that somebody can find it; its value is not shown here.
+        // A damaged item's key is listed, so that an operator can find it; its value is not shown here.
         store.take_damage();
         next
     }

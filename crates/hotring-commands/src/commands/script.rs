@@ -1,6 +1,6 @@
 //! Scripts: EVAL, EVALSHA, their read-only forms, SCRIPT.
 //!
-//! A script runs while nobody else can look at or change its keys ([`Context::alone`]), so that all of it
+//! A script runs while no other session can read or change its keys ([`Context::alone`]), so that all of it
 //! happens at one moment. Which keys those are only it knows: Redis lets it use others than it was given.
 //! Therefore a script runs first with the whole store to itself. If it has used only keys that it was
 //! given, later runs hold only these, and others' keys do not wait. Should one of them want another key

@@ -5,7 +5,7 @@ use hotring_protocol::parse_i64;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// Requests that are told of when nobody says how many.
+/// Requests in a reply when the request gives no number.
 const COUNT_DEFAULT: usize = 10;
 
 pub(crate) fn get(c: &mut Context<'_>) -> Outcome {

@@ -237,7 +237,7 @@ pub(crate) fn caching(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Who is told in place of this connection: 0 for nobody, -1 if it keeps no copies.
+/// Who is told in place of this connection: 0 for none, -1 if it keeps no copies.
 pub(crate) fn getredir(c: &mut Context<'_>) -> Outcome {
     c.reply.int(redirect(c));
     Ok(())
@@ -252,7 +252,7 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
     let options = c.client.tracking().cloned().unwrap_or_default();
     let is_on = c.client.tracking().is_some();
     let Options { mode, no_loop, caching, .. } = options;
-    // ORDERING: Relaxed, noted by who wanted to tell the other one.
+    // ORDERING: Relaxed, noted by the thread that failed to tell the other one.
     let shown = c.client.shared.tracking.load(Ordering::Relaxed);
     let flags = [
         ("off", !is_on),

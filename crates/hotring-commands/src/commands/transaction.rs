@@ -2,7 +2,7 @@
 //!
 //! The executor queues what comes behind MULTI. EXEC takes the keys of all queued commands and of the
 //! watched ones for itself alone ([`exclusive`](hotring_store::Session::exclusive)), looks whether the watched ones have changed,
-//! and runs the queue: nobody sees a state in the middle, on no thread, and nobody writes one of the
+//! and runs the queue: no client on any thread sees a state in the middle, and none writes one of the
 //! keys between the look and the end.
 
 use std::sync::Arc;

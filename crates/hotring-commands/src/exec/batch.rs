@@ -87,7 +87,7 @@ impl Batch {
         let Batch { requests, key_hashes, .. } = self;
         // Keys are gathered first because the store's pipeline runs best over a plain slice.
         let mut keys = [Key::from(b""); BATCH_LEN];
-        // Whose first key each is, or nobody's.
+        // The request whose first key each is, if any.
         let mut owners = [usize::MAX; BATCH_LEN];
         let mut n_keys = 0;
         let mut fetch = |keys: &mut [Key<'_>], owners: &[usize]| {
@@ -124,7 +124,7 @@ impl Batch {
         self.requests[i].start
     }
 
-    /// Its command: None if there is none of that name that takes so many arguments.
+    /// Its command: None if there is none of that name that takes this number of arguments.
     #[inline]
     pub(super) fn spec(&self, i: usize) -> Option<&'static Spec> {
         self.requests[i].spec

@@ -110,7 +110,7 @@ pub struct Executor {
     config_version: u64,
     /// A script is slow: requests that need what it holds wait outside the gate, or are refused.
     is_slow: bool,
-    /// Somebody wants to know what requests do, or which there are.
+    /// Observers want to know what requests do, or which there are.
     is_watched: bool,
     limits: Limits,
     batch: Batch,
@@ -175,12 +175,12 @@ impl Executor {
         fed
     }
 
-    /// Memory for a request that is to have so many bytes, if there is any to be had.
+    /// Memory for a request of this length, if there is any.
     pub fn buffer(&self, capacity: usize) -> Option<Buffer> {
         self.server.store.buffer(capacity).ok()
     }
 
-    /// Makes room for about so many bytes that have come, as far as the policy lets items go: so a long value need
+    /// Makes room for about this many bytes that have come, as far as the policy lets items go: so a long value need
     /// not do so all at once when it is stored.
     pub fn make_room(&mut self, bytes: usize) {
         if self.server.loading.is_on() {
@@ -366,7 +366,7 @@ impl Executor {
         }
     }
 
-    /// Looks who wants to know what requests do.
+    /// Checks which observers want to know what requests do.
     fn look_around(&mut self) {
         let notes = self.config.notify.is_on();
         self.store.note_changes(notes);
@@ -498,7 +498,7 @@ impl Executor {
         }
     }
 
-    /// Tells who listens what a request has done to keys, and shows it to who is shown all.
+    /// Publishes what a request has done to keys, and shows it to monitors.
     fn tell(&mut self, i: usize, input: &[u8], client: &Client) {
         if let Some(spec) = self.batch.spec(i) {
             notify::tell(spec, &mut self.store, &self.server, &self.config);

@@ -8,7 +8,7 @@ use crate::commands::{process, save};
 use crate::state::client::{Client, Closing, Unblocked, Wait};
 use crate::state::pause::Paused;
 
-/// While the log's queue is full, a request that writes looks again after so many milliseconds.
+/// While the log's queue is full, a request that writes looks again after this many milliseconds.
 const FULL_PAUSE_MS: u64 = 2;
 
 /// So does one that waits for a sync, or for a snapshot.
@@ -113,7 +113,7 @@ impl Executor {
     }
 
     /// The pause that a request has to wait for, if there is one. What the client may not do is refused at
-    /// once, and who has yet to authenticate does not wait: nobody is to send much behind such a request.
+    /// once, and clients that have yet to authenticate do not wait: they must not queue much behind such a request.
     pub(super) fn pause_of(&mut self, i: usize, run: &Run<'_>, client: &Client) -> Option<Wait> {
         let pause = self.server.pause.lasts(run.now);
         if pause.is_none() {

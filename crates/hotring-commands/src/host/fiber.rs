@@ -115,7 +115,7 @@ pub(crate) fn give_turn() {
     }
 }
 
-/// How a batch waits for keys that somebody else holds: beside the rest of what its thread does.
+/// How a batch waits for keys that another session holds: beside the rest of what its thread does.
 pub(crate) struct Beside;
 
 impl Wait for Beside {

@@ -29,7 +29,7 @@ pub struct NewFile {
     unfinished: Option<Unfinished>,
 }
 
-/// Where a file is written, and what it will be called. The former goes away if it was not renamed.
+/// Where a file is written, and what it will be called. The temporary file is removed if it was not renamed.
 #[derive(Debug)]
 struct Unfinished {
     path: PathBuf,
@@ -67,10 +67,10 @@ impl NewFile {
         let path = end.with_file_name(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            // A process of the same number has left it, or somebody a link to another file.
+            // Left by a process with the same number, or a link planted to another file.
             _ => {}
         }
-        // Nobody else may open it before it has its rights: it may hold secrets.
+        // No other user may open it before it has its rights: it may hold secrets.
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         let unfinished = Unfinished { path, end };
         if let Some(old) = old {
@@ -84,7 +84,7 @@ impl NewFile {
     /// Appends bytes.
     ///
     /// # Errors
-    /// As the system has them: a full disk, a pipe that nobody reads any more.
+    /// As the system has them: a full disk, a pipe without a reader.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)
     }
@@ -116,7 +116,7 @@ enum Place {
     Special(PathBuf),
 }
 
-/// Follows links to what is to be written.
+/// Follows links to the file to write.
 fn place(path: &Path) -> io::Result<Place> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {

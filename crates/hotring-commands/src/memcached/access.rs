@@ -2,8 +2,8 @@
 //! meta commands.
 //!
 //! To remember that costs a write of the item for the first fetch of a second, so that it is done only where
-//! somebody wants to know. The first question begins it: from then on each item that this protocol
-//! stores carries the time, and so does each one that is asked about. Until then nobody pays for it.
+//! a client wants to know. The first question begins it: from then on each item that this protocol
+//! stores carries the time, and so does each one that is asked about. Until then it costs nothing.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ impl Context<'_> {
         wanted.then(|| Access { at: self.second(), fetched: false })
     }
 
-    /// Begins to remember, as somebody has asked.
+    /// Begins to remember, as a client has asked.
     pub(super) fn remember_accesses(&self) {
         // ORDERING: Relaxed, as above. Looked at first, so that the line stays with all threads.
         if !self.server.memcached.accesses.load(Ordering::Relaxed) {

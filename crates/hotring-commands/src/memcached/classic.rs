@@ -344,7 +344,7 @@ fn is_quiet(words: ArgsView<'_>) -> bool {
     words.len() > 1 && words.at(words.len() - 1) == NOREPLY
 }
 
-/// Runs a command; its reply is for nobody if the last word says so.
+/// Runs a command; noreply as the last word drops its reply.
 fn quietly(c: &mut Context<'_>, run: impl FnOnce(&mut Context<'_>) -> Outcome) -> Outcome {
     let start = c.reply.written();
     let outcome = run(c);

@@ -28,7 +28,7 @@ pub(super) enum Mode {
     Cas,
 }
 
-/// What is to be stored.
+/// The item to store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Put<'a> {
     pub key: &'a [u8],
@@ -94,7 +94,7 @@ impl Context<'_> {
         self.server.memcached.detail.note(put.key, Done::Set, prefixes_max);
         self.count(Count::CmdSet);
         let mut stored = self.put_once(&put, numbers.as_ref(), access)?;
-        // What takes the place of a damaged item is its repair: nobody asked for the old value.
+        // What takes the place of a damaged item is its repair: no client asked for the old value.
         if put.mode == Mode::Set && self.store.take_damage().is_some() {
             self.store.remove(put.key, self.now);
             // Who notes changes has looked at the item once more.
@@ -189,7 +189,7 @@ fn decide<'x>(
     }
 }
 
-/// What is to be added to a number, or subtracted from it.
+/// The amount to add to a number, or subtract from it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change<'a> {
     pub key: &'a [u8],

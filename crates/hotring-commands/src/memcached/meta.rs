@@ -44,7 +44,7 @@ struct Look<'a> {
     wants_access: bool,
     /// It counts as a fetch.
     fetches: bool,
-    /// What is won is remembered, so that nobody else wins it.
+    /// What is won is remembered, so that no other client wins it.
     may_win: bool,
 }
 

@@ -369,7 +369,7 @@ fn run(command: Option<Command>, c: &mut Context<'_>) -> Outcome {
     }
 }
 
-/// The command of RESP that does the same to a key, by whose name a change is told to who listens.
+/// The command of RESP that does the same to a key, whose name a notification of the change carries.
 fn event(command: Command) -> Option<&'static Spec> {
     use Command as Cmd;
     let name = match command {

@@ -64,7 +64,7 @@ impl Walk {
                 keep(found, key, bytes);
             }
         });
-        // A damaged item is found by who asks for it.
+        // A damaged item is found by the next read.
         store.take_damage();
         if self.cursor == 0 {
             self.before = std::mem::take(&mut self.found);

@@ -1,6 +1,6 @@
 //! How often requests were answered with an error, by its first word (INFO errorstats).
 //!
-//! Each thread has its own: nobody waits for the lock but who asks for the figures.
+//! Each thread has its own: only readers of the figures wait for the lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

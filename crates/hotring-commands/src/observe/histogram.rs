@@ -69,7 +69,7 @@ impl Distribution {
         self.counts.iter().sum()
     }
 
-    /// How many times were no longer than so many microseconds, for each bound of whole ones that has more than
+    /// How many times were no longer than a number of microseconds, for each bound of whole ones that has more than
     /// the one before. The last one has all the rest.
     pub(crate) fn cumulated_us(&self) -> Vec<(u64, u64)> {
         let mut cumulated: Vec<(u64, u64)> = Vec::new();

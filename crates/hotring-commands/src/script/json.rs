@@ -17,7 +17,7 @@ use super::state::State;
 /// Tables within tables that are encoded.
 const DEPTH_MAX: usize = 128;
 
-/// An array may have so many places for each of its items, beyond the first few.
+/// An array may have this many places for each of its items, beyond the first few.
 const SPARSE_RATIO: usize = 2;
 const SPARSE_SAFE: usize = 10;
 

@@ -57,7 +57,7 @@ impl<'a> Format<'a> {
         let digits = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (text, rest) = self.rest.split_at(digits);
         self.rest = rest;
-        // So many digits that it is no number ask for more than there can be.
+        // Too many digits for a number: they ask for more than there can be.
         let number = std::str::from_utf8(text).ok().map(|text| text.parse().unwrap_or(usize::MAX));
         number.filter(|_| digits > 0)
     }

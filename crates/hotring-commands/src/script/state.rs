@@ -239,7 +239,7 @@ impl State {
         if self.spend(n) { Ok(()) } else { Err(stopped()) }
     }
 
-    /// An error if there is no room for so many bytes more.
+    /// An error if there is no room for this many bytes more.
     pub(super) fn must_fit(&self, lua: &Lua, len: usize) -> mlua::Result<()> {
         if lua.used_memory().saturating_add(len) > self.memory_max.get() {
             return Err(Error::MemoryError("not enough memory".to_owned()));

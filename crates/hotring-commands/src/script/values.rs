@@ -197,7 +197,7 @@ impl Answer<'_> {
         reply: &mut Writer<'_>,
     ) -> Result<(), Failure> {
         let broken = |_| Failure::text("ERR a script's reply cannot be read");
-        // Counted before, as so many values cannot be kept: see `args`.
+        // Counted before, as not all values can be kept: see `args`.
         let len = table.pairs::<Value, Value>().count();
         if is_map {
             reply.map(len);

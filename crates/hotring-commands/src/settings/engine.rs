@@ -14,7 +14,7 @@ pub struct IndexSettings {
     pub engine: Engine,
     /// How HotRing finds hot items.
     pub strategy: IndexStrategy,
-    /// R: one access in so many may move a hint of HotRing's; 0 for what suits the strategy.
+    /// R: one access in this many may move a hint of HotRing's; 0 for what suits the strategy.
     pub period: u32,
     /// Whether sampling begins fewer rounds where they bring nothing.
     pub backoff: bool,

@@ -33,7 +33,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The value that holds when nobody sets it.
+    /// The default.
     pub fn default_text(&self) -> String {
         (self.get)(&Config::default())
     }

@@ -43,7 +43,7 @@ pub(crate) struct Context<'a> {
     pub now: u64,
     /// This thread's door to the store.
     pub store: &'a mut Session,
-    /// This thread's counters; nobody else writes them.
+    /// This thread's counters; no other thread writes them.
     pub counters: &'a Counters,
     /// What else is this thread's.
     pub own: &'a mut Own,

@@ -66,7 +66,7 @@ impl Durability {
         Some(&self.parts.get()?.log)
     }
 
-    /// Nobody writes any more: what is still unwritten is to be written and synced.
+    /// No session writes any more: the rest must be written and synced.
     pub fn close(&self) {
         if let Some(Parts { log, snapshots }) = self.parts.get() {
             snapshots.close();

@@ -1,4 +1,4 @@
-//! Long values between a connection's buffers and the store, which nobody copies: where a request has arrived,
+//! Long values between a connection's buffers and the store, which are never copied: where a request has arrived,
 //! of which the store may keep a value as it lies there, and which values a reply is to be sent with from where
 //! they lie.
 //!
@@ -62,7 +62,7 @@ impl Lent {
         reply.bulk_around(bytes.len(), |at| all.push(Attached { at, block }));
     }
 
-    /// Drops what belongs behind so many bytes of a reply: they were taken back.
+    /// Drops what belongs behind this many bytes of a reply: they were taken back.
     #[inline]
     pub(crate) fn cut(&mut self, len: usize) {
         if let Some(all) = &mut self.attached {

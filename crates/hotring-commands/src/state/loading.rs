@@ -18,7 +18,7 @@ use hotring_store::Session;
 use crate::host::clock;
 use crate::table::{CommandId, Flags, Spec};
 
-/// If the first stage is over so soon, nobody is told of it: who connects waits as long.
+/// If the first stage ends this soon, it is not reported: new connections wait that long.
 const GRACE: Duration = Duration::from_millis(250);
 const GRACE_STEP: Duration = Duration::from_millis(1);
 

@@ -62,7 +62,7 @@ impl Monitors {
     }
 }
 
-/// Shows a request that has run, unless it is one of those that are shown otherwise or to nobody.
+/// Shows a request that has run, unless it is one of those that are shown otherwise or never.
 pub(crate) fn show(spec: &Spec, args: ArgsView<'_>, from: From<'_>, server: &Server) {
     if !spec.flags.contains(Flags::SKIP_MONITOR) {
         show_always(spec, args, from, server);

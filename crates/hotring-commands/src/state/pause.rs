@@ -36,7 +36,7 @@ impl ClientPause {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Whether there is one, or has been and nobody has noted its end.
+    /// Whether there is one, or has been and its end was not noted.
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }

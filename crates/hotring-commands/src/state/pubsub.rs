@@ -4,7 +4,7 @@
 //!   PUBLISH --> Channels, under one lock --> inbox of each who listens --> its task sends it
 //! ```
 //! The lock is held until the message is in all inboxes, so that all who listen get all messages in one
-//! order, as from Redis; whoever publishes waits for nobody's network. An inbox is bounded: who does not
+//! order, as from Redis; a publisher waits for no subscriber's network. An inbox is bounded: who does not
 //! fetch its messages loses its connection ([`crate::state::client::ClientShared::deliver`]).
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,7 +23,7 @@ type Listeners = BTreeMap<u64, Arc<ClientShared>>;
 #[derive(Default)]
 pub struct PubSub {
     channels: Mutex<Channels>,
-    /// Names in `channels`: without any, nobody need be asked.
+    /// Names in `channels`: without any, no lookup is needed.
     len: AtomicUsize,
 }
 
@@ -66,7 +66,7 @@ impl PubSub {
     /// Puts a message into the inbox of everybody who listens, at most `inbox_max` bytes in each; returns
     /// how often it did.
     pub(crate) fn publish(&self, channel: &[u8], message: &[u8], inbox_max: usize) -> usize {
-        // ORDERING: Acquire pairs with the Release in `publish_len`: who was told that somebody listens
+        // ORDERING: Acquire pairs with the Release in `publish_len`: a thread that was told of a subscriber
         // finds it so here.
         if self.len.load(Ordering::Acquire) == 0 {
             return 0;
@@ -89,7 +89,7 @@ impl PubSub {
         delivered
     }
 
-    /// The channels that somebody listens to and whose names match.
+    /// The channels with subscribers whose names match.
     pub(crate) fn channels(&self, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         let fits = |name: &[u8]| pattern.is_none_or(|pattern| glob_match(pattern, name));
         self.lock().named.keys().filter(|name| fits(name)).cloned().collect()
@@ -100,7 +100,7 @@ impl PubSub {
         self.lock().named.get(channel).map_or(0, Listeners::len)
     }
 
-    /// Numbers of channels and of patterns that somebody listens to.
+    /// Numbers of channels and of patterns with subscribers.
     pub fn counts(&self) -> (usize, usize) {
         let channels = self.lock();
         (channels.named.len(), channels.patterns.len())

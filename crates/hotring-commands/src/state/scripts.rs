@@ -344,7 +344,7 @@ impl Cache {
     }
 }
 
-/// The lines that scripts write into the log: so many in a second, and of the others how many there were.
+/// The lines that scripts write into the log: a limited number a second, and of the others how many there were.
 #[derive(Debug, Default)]
 pub struct Lines(Mutex<Second>);
 
@@ -423,7 +423,7 @@ impl Running {
         };
     }
 
-    /// What it may take if all may take so much: the less, the less of that is left.
+    /// What it may take if all may take this much: the less is left, the less.
     pub(crate) fn share(&self, all_max: usize) -> usize {
         all_max.saturating_sub(self.all.load(Ordering::Relaxed)).saturating_mul(2).max(LEAST)
     }

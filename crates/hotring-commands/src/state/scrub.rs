@@ -1,7 +1,7 @@
 //! The walk that SCRUB asks for: who may begin and end it, and how far it has come.
 //!
 //! The background task takes its steps. Everybody else sees a copy of what it has found, which is
-//! changed between two steps, so that nobody waits for one.
+//! changed between two steps, so that no client waits for one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -87,7 +87,7 @@ pub struct Server {
     pub started_at: u64,
     config: RwLock<Arc<Config>>,
     config_version: AtomicU64,
-    /// Held by who changes the settings, or reads or writes a file that they name, from the look at them to
+    /// Held by a thread that changes the settings, or reads or writes a file that they name, from the look at them to
     /// the end: what is in force is what they say. Requests do not wait for it.
     changing: Mutex<()>,
     clients: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
@@ -252,7 +252,7 @@ impl Server {
         Ok(())
     }
 
-    /// Has all threads look again at the settings, and at who wants to know what they do.
+    /// Has all threads re-check the settings and the observers.
     pub fn renew(&self) {
         // ORDERING: Release pairs with the Acquire in `config_version`.
         self.config_version.fetch_add(1, Ordering::Release);
@@ -409,7 +409,7 @@ impl Server {
         kinds
     }
 
-    /// Counts from zero again. Each counter belongs to its thread, so that nobody else may set it:
+    /// Counts from zero again. Each counter belongs to its thread, so that no other thread may set it:
     /// what has been counted so far is subtracted from now on.
     pub(crate) fn reset_totals(&self) {
         self.memcached.reset(&self.threads);
@@ -464,7 +464,7 @@ impl Server {
         }
     }
 
-    /// Says in the log, now and then, that somebody gives wrong passwords. The name that was given may be
+    /// Says in the log, now and then, that a client gives wrong passwords. The name that was given may be
     /// a password in the wrong place, and is not told.
     #[cold]
     pub(crate) fn warn_of_login(&self, client: &ClientShared, now: u64) {

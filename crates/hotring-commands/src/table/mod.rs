@@ -58,11 +58,11 @@ pub struct Spec {
     pub summary: &'static str,
     /// Hints for clients that spread requests over several servers.
     pub tips: &'static [&'static str],
-    /// From so many arguments on, the name counted, it is worth the time to read a clock twice.
+    /// From this many arguments on, the name counted, it is worth the time to read a clock twice.
     timed_from: usize,
 }
 
-/// A command that is quick for one key is timed from so many arguments on: it takes some microseconds then.
+/// A command that is quick for one key is timed from this many arguments on: it takes some microseconds then.
 const TIMED_ARGS: usize = 64;
 
 /// Where the documentation files a command.
@@ -137,7 +137,7 @@ impl Spec {
         (self.sole_key > 0).then_some(self.sole_key.into())
     }
 
-    /// Whether a request of so many arguments may take long, so that its time is taken.
+    /// Whether a request of this many arguments may take long, so that its time is taken.
     #[inline]
     pub fn is_timed(&self, n_args: usize) -> bool {
         n_args >= self.timed_from

@@ -118,7 +118,7 @@ fn behind_the_end_of_a_subscription_no_message_comes() {
     );
     assert!(reply.ends_with("*2¶$4¶pong¶$0¶¶"), "{reply}");
     assert_eq!(dialogue.say("RESET"), "+RESET¶");
-    // A message to who has not been told that it listens would be taken for a reply.
+    // A message before the reply to SUBSCRIBE would be taken for a reply.
     let resp2 = |text: &str| text.replace('>', "*");
     assert_eq!(
         dialogue.say("MULTI\r\nSUBSCRIBE a\r\nPUBLISH a x\r\nUNSUBSCRIBE a\r\nEXEC"),

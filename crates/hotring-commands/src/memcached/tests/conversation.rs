@@ -203,7 +203,7 @@ fn without_memory_reads_and_removals_go_on() {
 }
 
 /// `set` looked at what it was to replace, and nothing could be stored over a damaged item; and the reply that
-/// told of it came also to who wanted none.
+/// told of it came also to clients that wanted none.
 #[test]
 fn a_damaged_item_is_told_of_and_replaced() {
     use hotring_store::index::{Checksum, Config as Index, Part};

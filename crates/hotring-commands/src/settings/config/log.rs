@@ -81,13 +81,13 @@ pub struct SnapshotSettings {
     pub rate: usize,
     /// When one is due; never if there is none.
     pub points: Vec<SavePoint>,
-    /// One is due, too, if the log since the last one is longer than so many percent of that; never if this is 0.
+    /// One is due, too, if the log since the last one exceeds this percentage of it; never if this is 0.
     pub log_percent: u64,
     /// Bytes of the log below which it is not.
     pub log_min: usize,
 }
 
-/// A snapshot is due so long after the last one, if there have been so many changes.
+/// A snapshot is due so long after the last one, if there have been this many changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavePoint {
     /// The time.

@@ -4,9 +4,9 @@ use hotring_store::EvictionPolicy;
 
 use super::Config;
 
-/// Most of it that does at once: one part in so many. So much, and a chunk, the process may be above the limit.
+/// Most of it that does at once: one part in this many. The process may be above the limit by this part, and a chunk.
 pub const WASTE_COUNTED: u64 = 32;
-/// Under policies that evict it is more for moments: one part in so many.
+/// Under policies that evict it is more for moments: one part in this many.
 const SPARE_PARTS: u64 = 16;
 
 /// Below this limit what lies free between items is not looked at so closely: classes of items have begun a piece of memory

@@ -85,7 +85,7 @@ pub struct Config {
     pub client_memory_max: usize,
     /// Unsent bytes above which a connection that listens gets no more messages and is closed; 0 never.
     pub subscriber_output_max: usize,
-    /// Which changes of keys are told to who listens.
+    /// Which changes of keys are published.
     pub notify: Notify,
     /// Channels and patterns that one connection may listen to.
     pub subscriptions_max: usize,
@@ -102,7 +102,7 @@ pub struct Config {
     pub owns_process: bool,
     /// What goes there.
     pub eviction: EvictionOptions,
-    /// Somebody has said so. Otherwise nothing goes that is in a log.
+    /// The operator has set it. Otherwise nothing in a log is evicted.
     pub policy_is_chosen: bool,
     /// Minutes after which counts of accesses are one less; 0 never.
     pub lfu_decay_min: u64,

@@ -222,7 +222,7 @@ mod tests {
         fs::write(&path, "timeout = 1\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        // Where the new text is written first, somebody has put a link to another file.
+        // Where the new text is written first, there is a link to another file.
         let other = folder.join("other");
         fs::write(&other, "precious").unwrap();
         let new = folder.join(format!(".a.toml.{}.tmp", std::process::id()));

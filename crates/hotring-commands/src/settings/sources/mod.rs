@@ -1,7 +1,7 @@
 //! The server's configuration and the places that it comes from.
 //!
 //! Later sources win: defaults, then `HOTRING_DEFAULT_...` variables, which are the defaults of a container's image,
-//! then a redis.conf that somebody brings along (`redis_conf`), then the TOML file of `--config` (`file`), then
+//! then a redis.conf, if one is named (`redis_conf`), then the TOML file of `--config` (`file`), then
 //! `HOTRING_...` variables, then flags. All of them have the same names, which are those of CONFIG GET and
 //! CONFIG SET too. A name that is no setting is refused wherever it stands: a server that does something else
 //! than was asked for is worse than none.

@@ -190,7 +190,7 @@ const NONE: &[&str] = &[""];
 const NO: &[&str] = &["no"];
 const OF_NOBODY: &[&str] = &["", "no one"];
 
-/// What Redis's CONFIG REWRITE adds to its file where nobody has changed a user.
+/// What Redis's CONFIG REWRITE adds to its file where no user was changed.
 const OPEN_USER: &[&str] =
     &["default on nopass ~* &* +@all", "default on nopass sanitize-payload ~* &* +@all"];
 

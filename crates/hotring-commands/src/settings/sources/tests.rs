@@ -79,7 +79,7 @@ fn the_image_can_be_reached_unless_a_file_says_where_to_listen() {
     assert_eq!(own.log_format, LogFormat::Human);
 }
 
-/// They once added up, so that an address which nobody wanted any more stayed open.
+/// They once added up, so that a removed address stayed open.
 #[test]
 fn addresses_come_from_the_strongest_source_alone() {
     for name in ["listen", "tls-listen", "memcached"] {
@@ -155,7 +155,7 @@ fn a_variable_that_is_no_text_is_refused() {
     );
 }
 
-/// It once opened a plain port that nobody had asked for.
+/// It once opened a plain port that was not asked for.
 #[test]
 fn port_0_beside_tls_is_tls_alone() {
     let mut config = Config { port: 0, ..Config::default() };

@@ -1,4 +1,4 @@
-//! Settings of who may connect and what they may do.
+//! Settings of access: clients, users and their permissions.
 
 use std::path::PathBuf;
 

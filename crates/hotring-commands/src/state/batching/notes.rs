@@ -12,12 +12,12 @@ use crate::host::random::Random;
 /// instructions.
 pub(crate) const NOTES_A_SECOND: f64 = 3_000.0;
 
-/// The rate of requests is looked at after so many milliseconds.
+/// The rate of requests is looked at after this many milliseconds.
 const LOOK_MS: u64 = 125;
 const LOOKS_A_SECOND: usize = 8;
 const NOTES_A_LOOK: u32 = (NOTES_A_SECOND / LOOKS_A_SECOND as f64) as u32;
 
-/// When requests suddenly become many, the chance halves after so many notes, and after each [`NOTES_A_LOOK`] more.
+/// When requests suddenly become many, the chance halves after this many notes, and after each [`NOTES_A_LOOK`] more.
 const NOTES_A_LOOK_MAX: u32 = 4 * NOTES_A_LOOK;
 
 /// Chooses a thread's requests.
@@ -27,7 +27,7 @@ pub(crate) struct Notes {
     left: u64,
     /// What `left` was in the beginning.
     drawn: u64,
-    /// One request of so many is noted.
+    /// One request of this many is noted.
     one_of: f64,
     /// When the rate was looked at, in Unix milliseconds.
     looked_at: u64,
@@ -64,7 +64,7 @@ impl Notes {
         }
     }
 
-    /// Passes over so many requests if none of them is to be noted.
+    /// Passes over this many requests if none of them must be noted.
     #[inline]
     pub(crate) fn pass(&mut self, len: usize) -> bool {
         match self.left.checked_sub(len as u64) {

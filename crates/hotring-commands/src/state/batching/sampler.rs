@@ -6,7 +6,7 @@
 
 use crate::host::random::Random;
 
-/// One in so many runs, on average.
+/// One in this many runs, on average.
 pub(crate) const SAMPLED_RUN: u32 = 256;
 
 /// Chooses a thread's runs.

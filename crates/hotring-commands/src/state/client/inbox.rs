@@ -14,7 +14,7 @@ use hotring_protocol::{Version, Writer};
 
 use super::shared::{ClientShared, MESSAGES, OVERFLOWED, USERS_CHANGED};
 
-/// What is to be sent.
+/// Messages to send.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     /// That copies are old. Never sent before a reply that was under way when it came, as that may be such a copy.
@@ -53,7 +53,7 @@ impl Inbox {
     }
 }
 
-/// So many times what is left of what all may have, each may have.
+/// Each may have this many times what is left of the total.
 const SHARE: usize = 2;
 /// What each may have in any case.
 const LEAST: usize = 4 << 10;
@@ -108,8 +108,8 @@ impl ClientShared {
         self.put(max, |inbox| write(&mut Writer::new(&mut inbox.messages, inbox.version)));
     }
 
-    /// The same of a message that copies are old. In RESP2 nothing may come unasked: there it goes to who listens,
-    /// if it may go `by_channel`, and to nobody else.
+    /// The same of a message that copies are old. In RESP2 nothing may come unasked: there it goes to subscribers,
+    /// if it may go `by_channel`, and to no other client.
     pub(crate) fn invalidate(
         &self,
         max: usize,

@@ -1,4 +1,4 @@
-//! One connection's identity and state, split by who may touch it.
+//! One connection's identity and state, split by the threads that may touch it.
 //!
 //! [`Client`] belongs to the connection's task. [`ClientShared`] is what any thread may look at
 //! (CLIENT LIST) or ask for (CLIENT KILL); the task publishes into it with relaxed stores.
@@ -154,7 +154,7 @@ pub enum Closing {
     Asked,
     /// What it sent is not the protocol.
     Protocol,
-    /// It sent what a browser sends: somebody may be attacking through one.
+    /// It sent what a browser sends: an attacker may be using one.
     CrossProtocol,
     /// A reply would have become longer than may wait for it; nothing more is sent.
     OutputLimit,
@@ -499,13 +499,13 @@ impl Client {
         self.shared.waiting.store(waiting, Ordering::Release);
     }
 
-    /// Ends it at the Unix millisecond `now`. Says if somebody else has, who counts on that.
+    /// Ends it at the Unix millisecond `now`. Says whether another thread has, which counts on that.
     pub fn end_wait(&mut self, now: u64) -> Option<Unblocked> {
         self.wait = None;
         self.publish_transaction();
         // ORDERING: Relaxed, before the Release below.
         self.shared.active_at.store(now, Ordering::Relaxed);
-        // ORDERING: Release pairs with the Acquire of who closes idle connections: who sees the end of
+        // ORDERING: Release pairs with the Acquire of the task that closes idle connections: if it sees the end of
         // the wait counts the idle time from there.
         unblocked(self.shared.waiting.swap(RUNS, Ordering::Release))
     }

@@ -13,7 +13,7 @@ use super::inbox::{Inbox, Inboxes};
 use crate::state::tracking;
 use crate::table::CommandId;
 
-/// How somebody else has ended a wait (CLIENT UNBLOCK).
+/// How another client has ended a wait (CLIENT UNBLOCK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unblocked {
     /// As if its time were over.
@@ -22,7 +22,7 @@ pub enum Unblocked {
     Failed,
 }
 
-/// Values of [`ClientShared::waiting`]: it does not, for a key, for a key until its own thread notes that somebody
+/// Values of [`ClientShared::waiting`]: it does not, for a key, for a key until its own thread notes that a client
 /// has ended it, for the end of a pause.
 pub(super) const RUNS: u8 = 0;
 pub(super) const WAITS: u8 = 1;
@@ -119,7 +119,7 @@ pub const BROADCASTS: u8 = 2;
 /// The connection has ended that should have been told in its place.
 pub const BROKEN_REDIRECT: u8 = 4;
 
-/// Somebody asked the connection to end.
+/// A client or task asked the connection to end.
 pub const KILLED: u8 = 1;
 /// There are messages in its inbox.
 pub const MESSAGES: u8 = 2;
@@ -249,7 +249,7 @@ impl ClientShared {
         self.waiting.load(Ordering::Acquire) != RUNS
     }
 
-    /// How somebody has ended its wait for a key, if that has not been noted yet.
+    /// How a client has ended its wait for a key, if that has not been noted yet.
     pub fn unblocked(&self) -> Option<Unblocked> {
         // ORDERING: Relaxed, the word says all that there is to say.
         unblocked(self.waiting.load(Ordering::Relaxed))

@@ -20,7 +20,7 @@ use crate::state::thread_shared::ThreadShared;
 pub const SPANS: usize = 10;
 const SPAN_MS: u64 = 1000;
 
-/// A key has its place in one of so many sets, and a set so many places: where 3,000 requests a second are noted, a key
+/// A key has its place in one of these sets, and a set has these places: where 3,000 requests a second are noted, a key
 /// that gets one in 1,000 has one in any case.
 const SETS: usize = 64;
 const WAYS: usize = 16;
@@ -37,7 +37,7 @@ const NOTES_MIN: u32 = 2;
 /// Bounds are this many standard deviations away: 19 shares of 20 are within.
 const DEVIATIONS: f64 = 2.0;
 
-/// From so many notes on the bounds are as far to one side as to the other.
+/// From this many notes on the bounds are as far to one side as to the other.
 const EVEN_MIN: f64 = 64.0;
 
 /// What one thread has noted. It writes; others read now and then.
@@ -99,7 +99,7 @@ impl HotKeys {
         random: u64,
         now: u64,
     ) {
-        // Somebody reads: then there is one note less.
+        // A reader has it: then there is one note less.
         let Ok(mut sketch) = self.0.try_lock() else { return };
         sketch.move_to(now);
         let at = sketch.place();
@@ -177,7 +177,7 @@ impl HotKey {
     }
 }
 
-/// Where the share is of which so many notes make this one.
+/// Where the share is of which this many notes make this one.
 fn bounds(share: f64, notes: f64) -> (f64, f64) {
     let all = notes / share;
     let square = DEVIATIONS * DEVIATIONS;

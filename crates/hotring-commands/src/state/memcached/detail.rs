@@ -1,4 +1,4 @@
-//! Counts by the prefixes of keys, up to the first colon: `stats detail on|off|dump`. Off until somebody
+//! Counts by the prefixes of keys, up to the first colon: `stats detail on|off|dump`. Off until a client
 //! asks for it.
 
 use std::collections::BTreeMap;

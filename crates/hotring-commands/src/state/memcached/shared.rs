@@ -21,7 +21,7 @@ use crate::state::thread_shared::ThreadShared;
 pub struct Shared {
     /// Where it is spoken.
     pub addresses: Vec<SocketAddr>,
-    /// Somebody wants to know when items were accessed.
+    /// A client wants to know when items were accessed.
     pub accesses: AtomicBool,
     /// Who may ask for everything; None if everybody may.
     pub users: Option<Users>,
@@ -33,7 +33,7 @@ pub struct Shared {
     pub binary_log: Throttle,
     /// Unix milliseconds of the next flush_all with a delay; 0 if there is none, or once it is done.
     flush_at: AtomicU64,
-    /// Held by who changes that or empties the store. Never asked for inside the store's gate.
+    /// Held by a thread that changes that or empties the store. Never asked for inside the store's gate.
     flushing: Mutex<()>,
     /// What is not counted any more.
     base: Mutex<Sums>,

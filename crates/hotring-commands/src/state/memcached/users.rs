@@ -16,7 +16,7 @@ struct User {
     password: Box<[u8]>,
 }
 
-/// Passwords are for nobody to see.
+/// Passwords must never be shown.
 impl fmt::Debug for Users {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} users", self.0.len())

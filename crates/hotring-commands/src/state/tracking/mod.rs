@@ -2,12 +2,12 @@
 //!
 //! # Picture
 //! ```text
-//!   a read by who keeps copies --> shards: key -> connections, before the key is looked at
+//!   a read by a tracking client --> shards: key -> connections, before the key is looked at
 //!   a change by anybody        --> shards, within the change: the key is taken out,
 //!                                  and a message goes into the inbox of each connection
 //! ```
 //! The store tells of changes ([`hotring_store::Observer`]), whatever made them: a command of either protocol, a
-//! script, a transaction, the end of a key's time, FLUSHALL. It does so while somebody tracks, and asks nothing
+//! script, a transaction, the end of a key's time, FLUSHALL. It does so while a client tracks, and asks nothing
 //! of reads. Connections that broadcast are in no shard: they are found by the prefixes that they gave.
 //!
 //! # Why no message is lost
@@ -30,11 +30,11 @@
 //!
 //! # Bounds
 //! `tracking-table-max-keys` bounds the keys, `tracking-table-max-memory` what they take together with the lists of
-//! their readers, which is a part of `maxmemory` at most. Above one of them keys are taken out, each shard in turn: by who has just entered some, as many as
+//! their readers, which is a part of `maxmemory` at most. Above one of them keys are taken out, each shard in turn: by the session that has just entered some, as many as
 //! these have taken, and by the background task, which reaches a limit that was lowered bit by bit.
 //!
-//! Who tracks no more leaves its entries behind. They mean nobody, as who begins again gets another number. A walk in
-//! the background drops them, once they may be a good part of the table, or nobody tracks: each step of it is paid for
+//! A client that stops tracking leaves its entries behind. They match no client, as each start gets a new number. A walk in
+//! the background drops them, once they may be a good part of the table, or no client tracks: each step of it is paid for
 //! by reads that entered something.
 
 mod prefixes;
@@ -60,7 +60,7 @@ const CHANNEL: &[u8] = b"__redis__:invalidate";
 /// Keys that a read takes out at most for want of room, besides twice what it enters.
 const TAKEN_OUT: usize = 16;
 
-/// The entries of who tracks no more are dropped once they may be one in so many.
+/// The entries of clients that stopped are dropped once they may be one in this many.
 const LEFT_SHARE: usize = 4;
 
 /// What a connection has asked for.
@@ -113,9 +113,9 @@ pub struct Tracking {
     registry: RwLock<Registry>,
     /// The last number that was given.
     number_last: AtomicU64,
-    /// Prefixes in the registry: without any, nobody need look for them.
+    /// Prefixes in the registry: without any, no lookup is needed.
     prefixes: AtomicUsize,
-    /// Pairs that have been entered by who tracks no more, since the last walk began that dropped them.
+    /// Pairs that have been entered by clients that stopped tracking, since the last walk began that dropped them.
     left: AtomicUsize,
     key_len_max: AtomicUsize,
     inbox_max: AtomicUsize,
@@ -135,7 +135,7 @@ struct Tracker {
     no_loop: bool,
 }
 
-/// A walk that drops the entries of who tracks no more.
+/// A walk that drops the entries of clients that stopped tracking.
 #[derive(Default)]
 pub struct Walk {
     place: Option<Place>,
@@ -190,7 +190,7 @@ impl Tracking {
         }
     }
 
-    /// A number for who begins to track.
+    /// A number for a client that begins to track.
     pub(crate) fn next_number(&self) -> u64 {
         // ORDERING: Relaxed, only uniqueness matters.
         self.number_last.fetch_add(1, Ordering::Relaxed) + 1
@@ -233,13 +233,13 @@ impl Tracking {
         }
     }
 
-    /// Goes on with dropping the entries of who tracks no more; false if there is nothing to do.
+    /// Goes on with dropping the entries of clients that stopped tracking; false if there is nothing to do.
     pub fn drop_left(&self, walk: &mut Walk) -> bool {
         if walk.place.is_none() && self.is_much_left() {
             *walk = Walk { place: Some(Place::default()), left: self.left.load(Ordering::Relaxed) };
         }
         let Some(place) = &mut walk.place else { return false };
-        // Nobody begins to track, and enters something, during this step: what it drops is nobody's.
+        // No client begins to track, and enters something, during this step: what it drops belongs to none.
         let registry = self.registry();
         let goes_on = self.table.drop_some(place, |number| registry.trackers.contains_key(&number));
         if !goes_on {

@@ -1,6 +1,6 @@
 //! Which keys are kept in mind, and for whom: the table of CLIENT TRACKING.
 //!
-//! It is in shards, each a map under a mutex. It knows readers by number and nothing else of them, and tells nobody:
+//! It is in shards, each a map under a mutex. It knows readers by number and nothing else of them, and tells no client:
 //! [`super`] does.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Threads that write at the same time rarely meet in one of so many.
+/// Threads that write at the same time rarely meet in one of this many.
 const SHARDS: usize = 64;
 
 /// What a key takes besides its own bytes and its list, in a node of the map and for the allocator: 86 to 111 bytes with

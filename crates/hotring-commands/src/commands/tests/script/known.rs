@@ -50,7 +50,7 @@ fn a_value_is_added_once() {
     assert_eq!(dialogue.say("TTL k"), ":10¶");
 }
 
-/// A fixed window: so many in so long (limits, express-rate-limit).
+/// A fixed window: a number of requests per period (limits, express-rate-limit).
 const WINDOW: &str = "
     local n = redis.call('INCRBY', KEYS[1], ARGV[2])
     if n == tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end

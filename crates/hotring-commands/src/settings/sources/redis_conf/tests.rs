@@ -90,7 +90,7 @@ fn the_files_that_come_with_redis_are_taken() {
     }
 }
 
-/// What the files of Redis 7 have as comments for who wants to say it, at the value that holds anyway, and what
+/// What the files of Redis 7 have as comments, at the value that holds anyway, and what
 /// CONFIG REWRITE and `CONFIG GET *` write. Lines that ask for nothing were once refused by their names.
 #[test]
 fn redis_defaults_ask_for_nothing() {
