@@ -206,6 +206,8 @@ fn a_log_without_a_manifest_is_an_earlier_version_s() {
     let (report, batches) = recovered(&memory, 1).unwrap();
     assert_eq!(batches, order);
     assert!(report.unguarded, "segments may have been lost with the manifest");
+    // Before the first sync there is none.
+    assert!(!recovered(&Memory::new(), 1).unwrap().0.unguarded);
     // It gets one when it continues.
     let mut running = Running::new(&memory, When::Synced, SEGMENT_LEN, &report);
     running.put(b"key", b"value");
