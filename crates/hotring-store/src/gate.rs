@@ -96,9 +96,9 @@
 //! under the mutex, where it has seen the hold, and whoever changes the list wakes all that are in it. How a session
 //! sleeps is its own affair ([`Wait`]): its thread may do something else. A stalled holder blocks its keys only. A
 //! drain waits for what is in the middle of one operation: it spins, yields, and then naps.
-//! Holders, and reads of all keys, come to their turn in the order in which they asked: a session that wants keys which an earlier
-//! one waits for queues behind it. Single-key operations do not queue; they may lose to a long run of
-//! holders of one key, each time one of them is faster to take it than they are to look.
+//! Holders, and reads of all keys, take turns in the order in which they asked: a session queues behind any
+//! earlier one that waits for one of its keys. Single-key operations do not queue; they may lose to a long run
+//! of holders of one key, each time one of them is faster to take it than they are to look.
 //!
 //! # Expiry
 //! Whoever reclaims what is due ([`crate::Session::expire_due`]) does it as a write of the key, so that an exclusive

@@ -48,6 +48,16 @@ impl Source {
     fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(i, line)| (i + 1, line))
     }
+
+    /// The lines of a page that are in no code block.
+    fn prose(&self) -> impl Iterator<Item = (usize, &str)> {
+        let mut is_code = false;
+        self.lines().filter(move |(_, line)| {
+            let is_fence = line.trim_start().starts_with("```");
+            is_code ^= is_fence;
+            !is_code && !is_fence
+        })
+    }
 }
 
 /// A fault and its line. Line 0 means the complete file.

@@ -1,6 +1,7 @@
 //! Rules for all text files: nothing unfinished, no references to outside, no dead links.
 
 use std::fs;
+use std::path::Path;
 
 use super::{Fault, Source};
 use crate::workspace::root;
@@ -53,30 +54,30 @@ pub fn links(source: &Source) -> Vec<Fault> {
     let page = root().join(&source.path);
     let folder = page.parent().expect("a file lies in a folder");
     let mut faults = Vec::new();
-    let mut code = false;
-    for (n, line) in source.lines() {
-        code ^= line.trim_start().starts_with("```");
-        for target in targets(line).filter(|_| !code) {
-            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let linked = if file.is_empty() { page.clone() } else { folder.join(file) };
-            if !file.is_empty() && !linked.exists() {
-                faults.push(Fault::at(n, format!("link to {file}, which does not exist")));
-            } else if !anchor.is_empty() && file.is_empty() {
-                faults.extend(no_heading(n, &source.text, target, anchor));
-            } else if !anchor.is_empty() && file.ends_with(".md") {
-                let text = fs::read_to_string(&linked).unwrap_or_default();
-                faults.extend(no_heading(n, &text, target, anchor));
-            }
+    for (n, line) in source.prose() {
+        for target in targets(line) {
+            let dead = dead_link(folder, &source.text, target);
+            faults.extend(dead.map(|what| Fault::at(n, format!("link to {target}, {what}"))));
         }
     }
     faults
 }
 
-fn no_heading(line: usize, page: &str, target: &str, anchor: &str) -> Option<Fault> {
-    let headings = page.lines().filter_map(|line| line.strip_prefix('#'));
-    let mut anchors = headings.map(|heading| anchor_of(heading.trim_start_matches('#')));
-    let is_missing = !anchors.any(|found| found == anchor);
-    is_missing.then(|| Fault::at(line, format!("link to {target}, but there is no such heading")))
+/// Why a link of the page `own` in `folder` leads nowhere, if so.
+fn dead_link(folder: &Path, own: &str, target: &str) -> Option<&'static str> {
+    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let path = folder.join(file);
+    if !file.is_empty() && !path.exists() {
+        return Some("which does not exist");
+    }
+    let text = match file {
+        "" => own.to_string(),
+        _ if file.ends_with(".md") => fs::read_to_string(path).unwrap_or_default(),
+        _ => return None,
+    };
+    let mut headings = text.lines().filter_map(|line| line.strip_prefix('#'));
+    let is_there = headings.any(|line| anchor_of(line.trim_start_matches('#')) == anchor);
+    (!anchor.is_empty() && !is_there).then_some("but the page has no such heading")
 }
 
 /// The anchor that GitHub gives to a heading.

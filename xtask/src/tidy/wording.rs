@@ -21,19 +21,17 @@ const PHRASES: &[(&str, &str)] = &[
 
 /// Pages and comments must not use the phrases above. Code in pages does not count.
 pub fn phrases(source: &Source) -> Vec<Fault> {
-    let is_page = source.path.ends_with(".md");
-    if !is_page && !source.is_rust() {
-        return Vec::new();
-    }
-    let mut is_code = false;
+    let texts: Vec<(usize, String)> = if source.path.ends_with(".md") {
+        let words = |line: &str| line.split('`').step_by(2).collect::<Vec<_>>().join("`");
+        source.prose().map(|(n, line)| (n, words(line))).collect()
+    } else if source.is_rust() {
+        let comments = source.lines().filter_map(|(n, line)| Some((n, line.split_once("//")?.1)));
+        comments.map(|(n, text)| (n, text.to_string())).collect()
+    } else {
+        Vec::new()
+    };
     let mut faults = Vec::new();
-    for (n, line) in source.lines() {
-        is_code ^= is_page && line.trim_start().starts_with("```");
-        let text = match is_page {
-            true if is_code => continue,
-            true => line.split('`').step_by(2).collect::<Vec<_>>().join("`"),
-            false => line.split_once("//").map_or("", |(_, comment)| comment).to_string(),
-        };
+    for (n, text) in texts {
         let text = text.to_ascii_lowercase();
         let found = PHRASES.iter().filter(|(phrase, _)| has(&text, phrase));
         faults

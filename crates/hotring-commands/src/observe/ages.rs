@@ -39,16 +39,17 @@ impl Ages {
     /// one have no dates, so older accesses get ages that grow with the logarithm of the time beyond it: keys
     /// that a new server restores must stay in the order of their idle times.
     pub(crate) fn age(&self, milliseconds: u64, now: u64) -> u8 {
-        let ended = |age| self.ended(age, now).map(|ended| (age, ended));
-        let (oldest, known) = (0..=AGE_MAX).rev().find_map(ended).unwrap_or((0, 0));
-        let Some(beyond) = milliseconds.checked_sub(known) else {
-            let is_past =
-                |age: &u8| self.ended(*age, now).is_some_and(|ended| ended <= milliseconds);
-            return (0..=oldest).rev().find(is_past).unwrap_or(0);
-        };
+        let known = (0..=AGE_MAX).rev().filter_map(|age| Some((age, self.ended(age, now)?)));
+        let mut known = known.peekable();
+        let oldest = known.peek().map_or(0, |(age, _)| *age);
+        let (age, ended) = known.find(|(_, ended)| *ended <= milliseconds).unwrap_or((0, 0));
+        if age < oldest {
+            return age;
+        }
+        let beyond = milliseconds - ended;
         let seconds = (1 + beyond / 1000) as f64;
         // At most 4 times 54, below 256.
-        oldest.saturating_add((STEPS_A_DOUBLING * seconds.log2()) as u8).min(AGE_MAX)
+        age.saturating_add((STEPS_A_DOUBLING * seconds.log2()) as u8).min(AGE_MAX)
     }
 
     /// How many milliseconds ago, at least, the tick ended that was `age` ticks ago.

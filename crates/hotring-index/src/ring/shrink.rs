@@ -14,8 +14,8 @@
 //! 4. *Unlinked*: after another grace period no session holds a reference to an upper slot. They are
 //!    zeroed in steps, whole pages by giving them to the system.
 //!
-//! A doubling needs zeroed slots, so while phases 3 and 4 last the table does not grow. A session that needs it
-//! to takes the halving further (`grow_if_due`): where all only insert, no other session would.
+//! A doubling needs zeroed slots, so while phases 3 and 4 last the table does not grow. A session that needs
+//! a doubling takes the halving further (`grow_if_due`): where all only insert, no other session would.
 
 use crate::config::{Growth, Strategy};
 use crate::item::Kind;

@@ -140,7 +140,7 @@ pub fn strategies(family: Family) -> Vec<(Shape, Config)> {
     }
 }
 
-/// Each lock. No session attends to the work of a thread, so that sessions do it either way.
+/// Each lock. There is no background thread, so sessions do its work.
 fn mercury_modes() -> Vec<(Shape, Config)> {
     let mut all = Vec::new();
     for shape in [Shape::MercuryTas, Shape::MercuryMutex] {

@@ -29,13 +29,13 @@
 //! The store's gate; the registry; a shard or an inbox. Nothing waits for the gate while it has one of the others.
 //!
 //! # Bounds
-//! `tracking-table-max-keys` bounds the keys, `tracking-table-max-memory` what they take together with the lists of
-//! their readers, which is a part of `maxmemory` at most. Above one of them keys are taken out, each shard in turn: by the session that has just entered some, as many as
-//! these have taken, and by the background task, which reaches a limit that was lowered bit by bit.
+//! `tracking-table-max-keys` bounds the keys. `tracking-table-max-memory`, at most a part of `maxmemory`, bounds
+//! their memory together with the lists of their readers. Above a limit each shard in turn gives up keys: a session
+//! takes out as many as it has just entered, and the background task reaches a lowered limit bit by bit.
 //!
-//! A client that stops tracking leaves its entries behind. They match no client, as each start gets a new number. A walk in
-//! the background drops them, once they may be a good part of the table, or no client tracks: each step of it is paid for
-//! by reads that entered something.
+//! A client that stops tracking leaves its entries behind. They match no client, as each start gets a new number.
+//! A walk in the background drops them once they may be a good part of the table, or no client tracks. Reads that
+//! entered something pay for each step of it.
 
 mod prefixes;
 mod table;
