@@ -22,9 +22,16 @@ pub use shuttle_points::one_step;
 #[cfg(shuttle)]
 pub use shuttle_points::{AtomicBool, AtomicPtr, AtomicU64, fence};
 
+#[cfg(not(hotring_plain_arena))]
+pub use std::sync::Mutex;
 #[cfg(not(any(loom, shuttle, hotring_plain_arena)))]
 pub use std::sync::atomic::AtomicU32 as TallyU32;
 pub use std::sync::atomic::{
     AtomicI64 as TallyI64, AtomicU64 as TallyU64, Ordering, compiler_fence,
 };
-pub use std::sync::{Arc, Condvar, Mutex};
+pub use std::sync::{Arc, Condvar};
+
+#[cfg(hotring_plain_arena)]
+mod instrumented;
+#[cfg(hotring_plain_arena)]
+pub use instrumented::Mutex;
