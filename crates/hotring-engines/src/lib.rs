@@ -21,14 +21,14 @@
 #![allow(unsafe_code)]
 
 mod chaining;
+mod choice;
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
-pub mod checks;
-mod choice;
+pub mod faults;
 mod gcuckoo;
-mod mercury;
 #[doc(hidden)]
-pub mod rare;
+pub mod hooks;
+mod mercury;
 mod settings;
 
 use hotring_index::Index;

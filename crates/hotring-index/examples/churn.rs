@@ -10,7 +10,9 @@
 
 use std::time::Instant;
 
-use hotring_index::{Bytes, Config, ConfigError, Entry, Expiry, HotRing, NewValue, Session, Value};
+use hotring_index::{
+    Bytes, Config, ConfigError, Entry, Expiry, HotRing, HotRingSession, NewValue, Value,
+};
 
 /// Ranges of lengths of values.
 const SIZES: [(u64, u64); 5] = [(16, 4096), (16, 128), (512, 1024), (4096, 65_536), (16, 4096)];
@@ -22,7 +24,7 @@ const BUDGET: usize = 1_000;
 
 struct Churn {
     index: HotRing<Bytes>,
-    session: Session<Bytes>,
+    session: HotRingSession<Bytes>,
     random: u64,
     keys: Vec<u64>,
     next: u64,

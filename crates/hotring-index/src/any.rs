@@ -4,20 +4,20 @@
 //! ([`ErasedIndex`]), so that a further engine costs the caller no copy of its code. One predictable
 //! branch an operation is what it costs.
 
-use crate::budget::Refused;
-use crate::bytes::{
-    Action, Buffer, Bytes, Damaged, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub,
-};
-use crate::compact::Compacted;
-use crate::config::{Checksum, Config, ConfigError};
+use crate::bytes::{Action, Bytes, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub};
+use crate::core::block::Buffer;
+use crate::core::config::{Checksum, Config, ConfigError};
+use crate::core::item::Damaged;
+use crate::core::limbo::Stalled;
+use crate::core::memory_limit::Refused;
+use crate::core::stats::Stats;
+use crate::core::sync::Arc;
 use crate::engine::Engine;
 use crate::erased::{ErasedIndex, ErasedSession, Maintain, index_operations, session_operations};
 use crate::index::Index;
-use crate::limit::Stalled;
 use crate::ring::Ring;
 use crate::session::Session;
-use crate::stats::Stats;
-use crate::sync::Arc;
+use crate::session::compact::Compacted;
 
 #[derive(Clone)]
 enum Indexes {

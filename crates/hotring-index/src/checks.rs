@@ -1,112 +1,19 @@
 //! What the suites of the model checkers need of the index beyond its API: wrong variants to be
 //! caught, the rare steps on demand, and a look at an index at rest. Not in ordinary builds.
 
+pub use crate::core::faults::{Fault, Reclaim};
+
 use crate::Index;
-use crate::config::Strategy;
+use crate::core::config::Strategy;
+use crate::core::hooks::wrong;
+use crate::core::item::{Item, Kind};
+use crate::core::sync::{AtomicU64, Ordering};
+use crate::core::word::{COMPLETE, HINTED, Hint, Link, MARK, Next};
 use crate::engine::{Engine, KeyGoal};
-use crate::item::{Item, Kind};
-use crate::rare::wrong;
 use crate::ring::Ring;
 use crate::ring::search::{Found, Goal};
 use crate::session::{Pinned, Session};
-use crate::sync::{AtomicU64, Ordering};
-use crate::word::{COMPLETE, HINTED, Hint, Link, MARK, Next};
 use std::collections::HashSet;
-
-/// A wrong variant of one step: what a shortcut, or the papers' text, would have it be. The suites
-/// must fail for each of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fault {
-    /// The real thing.
-    #[default]
-    None,
-    /// A wrong variant of an engine of another crate, by its name.
-    Engine(&'static str),
-    /// The head is moved without a claim; the deleter clears it and retires at once.
-    NaiveHead,
-    /// The same, and the mover looks again after the move and undoes it.
-    RecheckHead,
-    /// A walk starts at a dead head.
-    TrustDead,
-    /// From a dead head the walk goes on to the first live item.
-    FollowDead,
-    /// An item is retired when it leaves the chain, although a hint holds it.
-    NoUnlinkWait,
-    /// Whether a hint holds the item is read with Relaxed.
-    RelaxedUnlinked,
-    /// The value is not frozen before it is replaced or removed because of it.
-    NoFreeze,
-    /// A value is written in place by a swap.
-    StoreInPlace,
-    /// A bucket is a start before its anchor is linked.
-    NoBusy,
-    /// The bit that keeps a bucket from being a start is cleared with Relaxed.
-    RelaxedBusy,
-    /// Items are published with Relaxed.
-    RelaxedPublish,
-    /// An item is linked with Release, not AcqRel.
-    ReleaseLink,
-    /// An item is replaced by its predecessor's word alone, without a mark.
-    ReplaceDrop,
-    /// The table shrinks without grace periods.
-    NoGrace,
-    /// The table shrinks without its anchors being marked before they are unlinked.
-    NoAnchorMark,
-    /// A hint of a slot that goes is dropped without its claim being released.
-    ShrinkForgetsClaim,
-    /// The table shrinks while its lines may be complete.
-    ShrinkComplete,
-    /// A line becomes complete without a grace period.
-    CompleteNoGrace,
-    /// The stamp is one epoch old, and one grace period is enough.
-    CompleteStampEarly,
-    /// An insert without a word leaves COMPLETE alone.
-    InsertKeepsComplete,
-    /// An insert without a word clears COMPLETE, but not CANDIDATE.
-    InsertKeepsCandidate,
-    /// An item is linked before it has a word of its line.
-    LinkFirst,
-    /// Reserved words are overlooked.
-    ReservedMissed,
-    /// A replaced item's word is cleared like a removed one's.
-    ClearReplaced,
-    /// A reader does not look at the anchor again.
-    NoSecondLook,
-    /// A split hands hints over without making the parent's line incomplete.
-    SplitKeepsComplete,
-    /// A split leaves a candidate in the parent's line while its own line is not usable yet.
-    SplitTrustsCandidate,
-    /// A complete line answers for all keys whose lookups come to it.
-    ServesAll,
-    /// A line answers for a bucket split from it even where another may lie in between.
-    ServesChildren,
-    /// A displaced hint leaves COMPLETE alone.
-    DisplaceKeepsComplete,
-    /// A hint with the key's tag is taken for the key's.
-    TrustTag,
-    /// An expired item is marked without its expiry being closed first.
-    NoDoom,
-    /// Memory is freed one epoch too early.
-    FreeEarly,
-    /// A pin is not ordered before the loads that follow.
-    NoPinFence,
-    /// An item is moved without being frozen.
-    MoveUnfrozen,
-    /// An access is noted by a plain store of the word that was read.
-    NoteStored,
-    /// A review clears what was noted, and then sets the new bits.
-    NoteTorn,
-}
-
-/// What decides that memory is free.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reclaim {
-    /// The collector.
-    #[default]
-    Epochs,
-    /// Nothing is freed, and everything that epochs might not cover is complained about.
-    Oracle,
-}
 
 impl<K: Kind, E: Engine> Session<K, E> {
     /// Makes the next access one that may move a hint.
@@ -155,7 +62,7 @@ impl<K: Kind, E: Engine> Index<K, E> {
     pub fn alive(&self) -> impl Iterator<Item = u64> {
         self.shared.arena.blocks().into_iter().filter(|&address| {
             // SAFETY: P: under a checker no block is handed back, and each holds an item.
-            unsafe { Item::at(address) }.ghost().is_alive()
+            unsafe { Item::at(address) }.lifetime().is_alive()
         })
     }
 }
@@ -197,7 +104,7 @@ impl<const H: usize> Checked for Ring<H> {
                 at.slot()
             } else {
                 let item = pinned.item(at);
-                assert!(item.ghost().is_alive(), "a retired item is in the chain");
+                assert!(item.lifetime().is_alive(), "a retired item is in the chain");
                 chained.insert(at.address());
                 pinned.shared.kind.item_hash(item)
             };
@@ -242,7 +149,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             let voted = self.shared.config.strategy == Strategy::Vote;
             assert!(!(voted && hint.is_reserved()), "a reservation is left");
             let Some(item) = self.hinted(hint) else { continue };
-            assert!(item.ghost().is_alive(), "a retired item is hinted");
+            assert!(item.lifetime().is_alive(), "a retired item is hinted");
             assert!(hinted.insert(item.address()), "an item is in two hint words");
             line.insert(item.address());
         }

@@ -4,12 +4,11 @@
 //! (`bytes/`, `u64s.rs`), beside it the memory of items and their reclamation; below it is nothing.
 //! A comparison of two engines is therefore one of the index alone.
 
-use crate::config::{Config, ConfigError};
-use crate::item::{Item, Kind};
+use crate::core::config::{Config, ConfigError};
+use crate::core::item::{Item, Kind};
+use crate::core::stats::EngineStats;
+use crate::core::word::{Next, ring_cmp};
 use crate::session::Pinned;
-use crate::stats::EngineStats;
-use crate::u64s::Shortcuts;
-use crate::word::{Next, ring_cmp};
 use std::cmp;
 
 /// Inserts or removals of a session between two looks at the table's load: one number for all
@@ -75,14 +74,14 @@ pub struct Found<P> {
 /// whether it shrinks.
 ///
 /// What only some engines do has defaults and is in three further traits: [`Sizing`] (growing and
-/// shrinking), [`Hotspots`] (learning which items are hot) and [`Shortcuts`] (faster reads of `u64`
-/// items).
+/// shrinking), [`Hotspots`] (learning which items are hot) and [`FastPath`] (a lookup in few
+/// instructions).
 ///
 /// # Safety
 /// An engine hands out raw memory. Each [`Item`] that it returns must satisfy the invariant P (see
 /// there) under the pin it was found with, and each item that leaves the table must be retired once.
 #[doc(hidden)]
-pub unsafe trait Engine: Sizing + Hotspots + Shortcuts + Send + Sync + 'static {
+pub unsafe trait Engine: Sizing + Hotspots + FastPath + Send + Sync + 'static {
     /// As settings, errors and reports call it.
     const NAME: &'static str;
     /// Whether sessions take memory for items a chunk of 2 MiB at a time, for themselves only,
@@ -259,6 +258,43 @@ pub trait Sizing: Sized {
         Self: Engine,
     {
         false
+    }
+}
+
+/// What the fast path of a lookup found.
+#[doc(hidden)]
+pub enum FastLookup {
+    /// The live item.
+    Hit(Hit),
+    /// The key is absent.
+    Miss,
+    /// Neither is certain: the slow path must decide.
+    Unknown,
+}
+
+/// A fast path for lookups of small items. By default there is none.
+#[doc(hidden)]
+pub trait FastPath: Sized {
+    /// Whether [`FastPath::fast_lookup`] is worth a call.
+    const HAS_FAST_PATH: bool = false;
+
+    /// The usual case of a lookup. Counts no access and changes nothing, so that the slow path can
+    /// follow.
+    #[inline(always)]
+    fn fast_lookup<K: Kind>(_p: &Pinned<'_, K, Self>, _goal: KeyGoal<'_, K>) -> FastLookup
+    where
+        Self: Engine,
+    {
+        FastLookup::Unknown
+    }
+
+    /// The whole lookup, where the fast path did not answer. Counts as an access.
+    #[inline(always)]
+    fn slow_lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit>
+    where
+        Self: Engine,
+    {
+        Self::lookup(p, goal)
     }
 }
 

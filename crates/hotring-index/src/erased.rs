@@ -4,17 +4,17 @@
 //! costs a copy of all of that. Engines other than the ring share one copy, behind [`ErasedSession`];
 //! they pay with a virtual call for each operation and each entry.
 
-use crate::budget::Refused;
-use crate::bytes::{
-    Action, Buffer, Bytes, Damaged, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub,
-};
-use crate::compact::Compacted;
-use crate::config::ConfigError;
+use crate::bytes::{Action, Bytes, Entry, Expiry, Key, Marked, NewValue, Noting, Part, Scrub};
+use crate::core::block::Buffer;
+use crate::core::config::ConfigError;
+use crate::core::item::Damaged;
+use crate::core::limbo::Stalled;
+use crate::core::memory_limit::Refused;
+use crate::core::stats::Stats;
 use crate::engine::Engine;
 use crate::index::Index;
-use crate::limit::Stalled;
 use crate::session::Session;
-use crate::stats::Stats;
+use crate::session::compact::Compacted;
 
 /// The operations of an index that need no type parameter, for a macro that defines them somewhere.
 macro_rules! index_operations {

@@ -1,18 +1,21 @@
 //! The shared handle to an index.
 
-use crate::bytes::Buffer;
-use crate::config::{Config, ConfigError};
+use crate::core::block::Buffer;
+use crate::core::config::{Config, ConfigError};
+use crate::core::item::Kind;
+use crate::core::limbo::Stalled;
+use crate::core::reclaim;
+use crate::core::stats::Stats;
+use crate::core::sync::Arc;
 use crate::engine::Engine;
-use crate::item::Kind;
-use crate::limit::Stalled;
-use crate::reclaim;
 use crate::ring::Ring;
 use crate::session::{Session, Shared};
-use crate::stats::Stats;
-use crate::sync::Arc;
 
 /// A HotRing hash index with `H` hints a slot (see [`Ring`]).
 pub type HotRing<K, const H: usize = 7> = Index<K, Ring<H>>;
+
+/// A session of a [`HotRing`].
+pub type HotRingSession<K, const H: usize = 7> = Session<K, Ring<H>>;
 
 /// A hash index of items of kind `K`, found by the engine `E`. Cloning gives another handle to the
 /// same index.

@@ -40,61 +40,53 @@
 #![allow(unsafe_code)]
 
 mod any;
-mod arena;
-pub mod barrier;
-mod budget;
 mod bytes;
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
 pub mod checks;
-mod compact;
-mod config;
+mod core;
 mod engine;
 mod erased;
-mod ghost;
-mod guard;
 mod index;
-mod item;
-mod limit;
-#[cfg_attr(any(loom, shuttle), allow(dead_code))]
-mod memory;
-mod prefetch;
-#[doc(hidden)]
-pub mod rare;
-mod reclaim;
 mod ring;
 mod session;
-mod stats;
-#[doc(hidden)]
-pub mod sync;
 #[doc(hidden)]
 pub mod toolkit;
 mod u64s;
-mod whole;
-#[doc(hidden)]
-pub mod word;
 
-pub use any::{AnyIndex, AnySession};
+pub use crate::core::barrier;
+pub use crate::core::block::{Block, BlockRef, Buffer, LONG_LEN};
+pub use crate::core::config::{
+    Checksum, Config, ConfigError, EngineConfig, Growth, RcuCounts, Strategy,
+};
+#[cfg(any(loom, shuttle))]
 #[doc(hidden)]
-pub use budget::{Full, Refused};
+pub use crate::core::faults;
+#[doc(hidden)]
+pub use crate::core::hooks;
+pub use crate::core::item::{Damaged, Kind};
+pub use crate::core::limbo::Stalled;
+pub use crate::core::memory::trim_heap;
+#[doc(hidden)]
+pub use crate::core::memory_limit::{Full, Refused};
+#[doc(hidden)]
+pub use crate::core::prefetch::prefetch_value;
+pub use crate::core::stats::{EngineStats, Stats};
+#[doc(hidden)]
+pub use crate::core::sync;
+#[doc(hidden)]
+pub use crate::core::word;
+pub use any::{AnyIndex, AnySession};
 pub use bytes::Part;
 pub use bytes::{
-    Action, Block, BlockRef, Buffer, Bytes, Damaged, Entry, Expiry, FREQUENCY_NEW, Key, KeyHash,
-    LONG_LEN, Marked, NewValue, Noting, Scrub, ScrubCounts, Value,
+    Action, Bytes, Entry, Expiry, FREQUENCY_NEW, Key, KeyHash, Marked, NewValue, Noting, Scrub,
+    ScrubCounts, Value,
 };
-pub use compact::Compacted;
-pub use config::{Checksum, Config, ConfigError, EngineConfig, Growth, RcuCounts, Strategy};
 pub use engine::Engine;
 pub use erased::{ErasedIndex, ErasedSession, Maintain};
-pub use guard::Guard;
-pub use index::{HotRing, Index};
-
-pub use item::Kind;
-pub use limit::Stalled;
-pub use memory::trim_heap;
-#[doc(hidden)]
-pub use prefetch::prefetch_value;
+pub use index::{HotRing, HotRingSession, Index};
 pub use ring::Ring;
 pub use session::Session;
-pub use stats::{EngineStats, Stats};
+pub use session::compact::Compacted;
 pub use u64s::U64;
+pub use u64s::guard::Guard;

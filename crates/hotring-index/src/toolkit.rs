@@ -4,14 +4,14 @@
 //! Safe code cannot reach it. All of it starts from a [`Pinned`], which only the functions of
 //! [`Engine`] get, and to implement that trait takes `unsafe`.
 
-pub use crate::engine::{
-    Engine, Found, Hit, Hotspots, KeyGoal, RESIZE_INTERVAL, Reservation, Sizing,
-};
-pub use crate::item::{Item, Kind};
+pub use crate::core::item::{Item, Kind};
 #[cfg(not(any(loom, shuttle)))]
-pub use crate::memory::{HUGE_PAGE, Mapping};
-pub use crate::prefetch::{prefetch, prefetch_item};
-pub use crate::reclaim::Counter;
+pub use crate::core::memory::{HUGE_PAGE, Mapping};
+pub use crate::core::prefetch::{prefetch, prefetch_item};
+pub use crate::core::reclaim::Counter;
+pub use crate::engine::{
+    Engine, FastLookup, FastPath, Found, Hit, Hotspots, KeyGoal, RESIZE_INTERVAL, Reservation,
+    Sizing,
+};
 pub use crate::session::{Pinned, Shared};
-pub use crate::u64s::Shortcuts;
 pub use crate::{EngineStats, Index, Session, Stats};

@@ -15,8 +15,32 @@ const CYCLE_MAX: usize = 11;
 const LARGE: &[&str] = &["hotring-commands", "hotring-server"];
 const ENTRIES_MAX: usize = 12;
 
-/// The layers of each crate, from the lowest up. Modules of one layer may use each other.
+/// The layers of each crate, from the lowest up. Modules of one layer may use each other. A name
+/// covers the modules below it that have no entry of their own.
 const LAYERS: &[(&str, &[&[&str]])] = &[
+    (
+        "hotring-index",
+        &[
+            &["core::sync", "core::word", "core::memory", "core::stats", "core::faults"],
+            &["core::hooks", "core::barrier", "core::lifetime", "core::limbo", "core::config"],
+            &["core::item", "core::memory_limit", "core::arena"],
+            &["core"],
+            &["engine", "session"],
+            &["ring"],
+            &["index"],
+            &["bytes", "u64s"],
+            &["erased"],
+            &["any", "checks", "toolkit"],
+        ],
+    ),
+    (
+        "hotring-engines",
+        &[
+            &["hooks", "faults", "settings", "bucketless"],
+            &["chaining", "mercury", "gcuckoo"],
+            &["choice"],
+        ],
+    ),
     (
         "hotring-log",
         &[
@@ -100,8 +124,8 @@ fn entries(name: &str, src: &str, sources: &[Source]) -> Option<String> {
 /// Uses of a higher layer, and modules without one.
 fn crossings(name: &str, layers: &[&[&str]], graph: &Graph) -> Vec<String> {
     let layer = |module: &str| {
-        let top = module.split("::").next().unwrap_or_default();
-        layers.iter().position(|layer| layer.contains(&top))
+        let parents = std::iter::successors(Some(module), |path| Some(path.rsplit_once("::")?.0));
+        parents.filter_map(|path| layers.iter().position(|layer| layer.contains(&path))).next()
     };
     let mut faults = Vec::new();
     for (module, used) in graph {
@@ -340,6 +364,23 @@ mod tests {
             assert_eq!(of(fine), [""; 0], "{fine}");
         }
         assert_eq!(of("#[cfg(test)]\nmod tests { { } }\nuse crate::high::b;"), fault);
+    }
+
+    #[test]
+    fn a_module_may_have_a_layer_below_that_of_its_parent() {
+        let layers: &[&[&str]] = &[&["core::word"], &["core"], &["high"]];
+        let of = |word, item| {
+            let files =
+                [("core/word/mod.rs", word), ("core/item.rs", item), ("core/word/bits.rs", "")];
+            faults(layers, &files)
+        };
+        assert_eq!(of("", "use crate::core::word::X;"), [""; 0]);
+        let fault = ["x: core::word uses core::item, which is in a higher layer"];
+        assert_eq!(of("use crate::core::item::X;", ""), fault);
+        assert_eq!(
+            of("use crate::core::word::bits::X;", "use crate::core::word::bits::X;"),
+            [""; 0]
+        );
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Chaining {
             let word = Next(item.next().load(Ordering::Acquire));
             assert!(!word.is(MARK), "a dead item is still in a chain after a sweep");
             assert!(!word.is(SEALED), "an item is sealed where no split is under way");
-            assert!(item.ghost().is_alive(), "a retired item is in a chain");
+            assert!(item.lifetime().is_alive(), "a retired item is in a chain");
             assert!(head.holds(index, p.shared.kind.item_hash(item)), "an item's bucket");
             assert!(chained.insert(at), "an item is in two chains");
             at = address(word.0);

@@ -8,7 +8,7 @@ use crate::chaining::word::address;
 use hotring_index::sync::{Ordering, TallyU64};
 use hotring_index::toolkit::EngineStats;
 use hotring_index::toolkit::Pinned;
-use hotring_index::toolkit::{Engine, Found, Hit, Hotspots, KeyGoal, Shortcuts, Sizing};
+use hotring_index::toolkit::{Engine, FastPath, Found, Hit, Hotspots, KeyGoal, Sizing};
 use hotring_index::toolkit::{Item, Kind};
 use hotring_index::{Config, ConfigError, Growth};
 
@@ -203,4 +203,4 @@ impl Hotspots for Chaining {
     }
 }
 
-impl Shortcuts for Chaining {}
+impl FastPath for Chaining {}

@@ -33,7 +33,7 @@ impl Chaining {
         // SAFETY: P: the address was read from a bucket's word, or from an item of a walk, under this
         // pin, so the item is retired after it ("not too early").
         let item = unsafe { Item::at(address) };
-        item.ghost().seen(p.local.participant.since());
+        item.lifetime().check_access(p.local.participant.pinned_at());
         item
     }
 
@@ -168,7 +168,7 @@ impl Chaining {
     fn count_access<'s, K: Kind>(p: &mut Pinned<'s, K, Self>, visits: u32) {
         // At random: a fixed period can fall in step with periodic accesses.
         p.local.countdown = PERIOD / 2 + 1 + (p.local.random() >> 40) as u32 % PERIOD;
-        p.local.participant.nudge(p.engine.table.is_growing(), PERIOD);
+        p.local.participant.count_accesses(p.engine.table.is_growing(), PERIOD);
         p.record().lookups.add(1);
         p.record().visits.add(i64::from(visits));
     }

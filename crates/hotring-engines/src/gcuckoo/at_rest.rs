@@ -35,7 +35,7 @@ fn check_page<K: Kind, const S: usize>(page: &Page<S>, kind: &K, held: &mut Hash
     let mut check = |word: Entry, bucket: Option<u32>| {
         let item = view.item(word);
         let hash = kind.item_hash(item);
-        assert!(item.ghost().is_alive(), "a retired item is in the table");
+        assert!(item.lifetime().is_alive(), "a retired item is in the table");
         // ORDERING: Acquire, as for readers.
         assert!(!Next(item.next().load(Ordering::Acquire)).is(MARK), "a dead item is, too");
         assert!(held.insert(item.address()), "an item is in two places");

@@ -5,7 +5,7 @@ use super::tables::slots;
 use super::{GCuckoo, Local};
 use hotring_index::toolkit::EngineStats;
 use hotring_index::toolkit::Pinned;
-use hotring_index::toolkit::{Engine, Found, Hit, Hotspots, KeyGoal, Shortcuts, Sizing};
+use hotring_index::toolkit::{Engine, FastPath, Found, Hit, Hotspots, KeyGoal, Sizing};
 use hotring_index::toolkit::{Item, Kind};
 use hotring_index::toolkit::{prefetch, prefetch_item};
 use hotring_index::{Config, ConfigError};
@@ -172,7 +172,7 @@ impl<const S: usize> Hotspots for GCuckoo<S> {
     }
 }
 
-impl<const S: usize> Shortcuts for GCuckoo<S> {}
+impl<const S: usize> FastPath for GCuckoo<S> {}
 
 impl<const S: usize> GCuckoo<S> {
     /// Brings both buckets of up to 64 keys into the cache, then what seem to be their items.

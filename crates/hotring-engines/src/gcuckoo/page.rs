@@ -314,7 +314,7 @@ impl<K: Kind, const S: usize> View<'_, K, S> {
         // SAFETY: P: it was in the table after the pin began (V1), so it is not freed before that
         // ends.
         let item = unsafe { Item::at(word.address()) };
-        item.ghost().seen(self.since);
+        item.lifetime().check_access(self.since);
         item
     }
 

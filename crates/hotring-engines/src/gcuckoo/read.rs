@@ -30,7 +30,7 @@ impl<const S: usize> GCuckoo<S> {
 
     #[inline(always)]
     pub(crate) fn view<'s, K: Kind>(p: &Pinned<'s, K, Self>, page: &'s Page<S>) -> View<'s, K, S> {
-        let since = p.local.participant.since();
+        let since = p.local.participant.pinned_at();
         View { page, kind: &p.shared.kind, since }
     }
 
@@ -51,7 +51,7 @@ impl<const S: usize> GCuckoo<S> {
             // SAFETY: P: the copy was linked when this was marked, which was after our pin began,
             // as the item was in the table then (V1); so it was retired later still, if at all.
             item = unsafe { Item::at(word.link().address()) };
-            item.ghost().seen(p.local.participant.since());
+            item.lifetime().check_access(p.local.participant.pinned_at());
         }
     }
 
@@ -223,7 +223,7 @@ impl<const S: usize> GCuckoo<S> {
             p.local.countdown = PERIOD;
             p.record().lookups.add(1);
             p.record().visits.add(i64::from(visits));
-            p.local.participant.nudge(p.engine.directory.is_busy(), PERIOD);
+            p.local.participant.count_accesses(p.engine.directory.is_busy(), PERIOD);
         }
     }
 }

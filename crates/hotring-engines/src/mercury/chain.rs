@@ -7,7 +7,7 @@ use hotring_index::toolkit::Hit;
 use hotring_index::toolkit::Item;
 use hotring_index::word::{Link, MADE_WITH, MARK, Next, REPL};
 
-/// What no retirement is later than, for `Ghost::seen`: an item in a chain is not retired at all.
+/// What no retirement is later than, for `Lifetime::seen`: an item in a chain is not retired at all.
 const NEVER: u64 = u64::MAX - 1;
 
 /// A locked bucket. Unlocked when it is dropped.
@@ -133,7 +133,7 @@ impl Iterator for Items {
         }
         // SAFETY: P: an item is retired after it has left its chain, which takes the bucket's lock.
         let item = unsafe { Item::at(self.link.address()) };
-        item.ghost().seen(NEVER);
+        item.lifetime().check_access(NEVER);
         let word = Next(flags(item));
         self.link = word.link();
         let before = self.before.replace(item);

@@ -9,7 +9,7 @@ use crate::mercury::{Mercury, Tables};
 use hotring_index::sync::Ordering;
 use hotring_index::toolkit::EngineStats;
 use hotring_index::toolkit::Pinned;
-use hotring_index::toolkit::{Engine, Found, Hit, Hotspots, KeyGoal, Shortcuts, Sizing};
+use hotring_index::toolkit::{Engine, FastPath, Found, Hit, Hotspots, KeyGoal, Sizing};
 use hotring_index::toolkit::{Item, Kind};
 use hotring_index::toolkit::{prefetch, prefetch_item};
 use hotring_index::word::Next;
@@ -226,7 +226,7 @@ impl<L: Locking> Hotspots for Mercury<L> {
     }
 }
 
-impl<L: Locking> Shortcuts for Mercury<L> {}
+impl<L: Locking> FastPath for Mercury<L> {}
 
 impl<L: Locking> Mercury<L> {
     /// Calls `f` with the bucket of a hash, locked. It must not call anything but what the bucket
@@ -288,7 +288,7 @@ impl<L: Locking> Mercury<L> {
     fn count<K: Kind>(p: &mut Pinned<'_, K, Self>, visits: u32) {
         // At random: a fixed number can fall in step with accesses that repeat.
         p.local.countdown = SAMPLED / 2 + (p.local.random() % u64::from(SAMPLED)) as u32;
-        p.local.participant.nudge(p.engine.is_busy(), SAMPLED);
+        p.local.participant.count_accesses(p.engine.is_busy(), SAMPLED);
         p.record().lookups.add(1);
         p.record().visits.add(i64::from(visits));
     }

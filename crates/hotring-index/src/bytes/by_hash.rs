@@ -3,8 +3,8 @@
 
 use crate::bytes::key::Key;
 use crate::bytes::{Bytes, Entry};
+use crate::core::item::Kind;
 use crate::engine::Engine;
-use crate::item::Kind;
 use crate::session::Session;
 
 impl<E: Engine> Session<Bytes, E> {

@@ -18,9 +18,9 @@
 use crate::bytes::item::{
     CHECK, CHECKSUM, KEY_LEN_LONG, Layout, META, bytes, join, layout_of, meta, version_of, word_of,
 };
-use crate::item::Item;
-use crate::sync::Ordering;
-use crate::word::Next;
+use crate::core::item::Item;
+use crate::core::sync::Ordering;
+use crate::core::word::Next;
 
 /// What an item's checksum says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,8 +155,8 @@ mod tests {
     use super::*;
     use crate::bytes::item::{self, Bytes, Parts, expiry_of, value};
     use crate::bytes::value::{Content, Value};
-    use crate::item::Kind;
-    use crate::word::{FROZEN, SIGN};
+    use crate::core::item::Kind;
+    use crate::core::word::{FROZEN, SIGN};
     use std::ptr::NonNull;
 
     const PARTS: [Part; 7] =
@@ -182,7 +182,7 @@ mod tests {
                         version: field(1),
                         checksum: fields >> 2 == 1,
                     };
-                    let len = crate::arena::footprint(parts.size());
+                    let len = crate::core::arena::footprint(parts.size());
                     let mut block = vec![0u64; len / 8].into_boxed_slice();
                     // SAFETY: the block is unused, aligned and long enough.
                     let item = unsafe { parts.write(NonNull::from(&mut *block).cast()) };

@@ -14,15 +14,15 @@
 //! the item has in its place says where. `meta` and `check` (`check.rs`) never change. Bit 63 of the word is FROZEN, its real bit 63
 //! is SIGN in `next`.
 
-use crate::bytes::block::{BlockRef, STORED};
 use crate::bytes::check;
 use crate::bytes::marks::Marks;
 use crate::bytes::sip::{self, Vectors};
 use crate::bytes::value::{Content, Value};
-use crate::config::{Checksum, Config, ConfigError};
-use crate::item::{Header, Item, Kind, sealed};
-use crate::sync::{AtomicU64, Ordering, TallyU64};
-use crate::word::{FROZEN, MADE_WITH, Next, SIGN};
+use crate::core::block::{BlockRef, STORED};
+use crate::core::config::{Checksum, Config, ConfigError};
+use crate::core::item::{Header, Item, Kind, sealed};
+use crate::core::sync::{AtomicU64, Ordering, TallyU64};
+use crate::core::word::{FROZEN, MADE_WITH, Next, SIGN};
 use siphasher::sip::SipHasher13;
 use std::cmp;
 use std::ptr::NonNull;
@@ -559,7 +559,7 @@ pub(crate) fn expiry_time(expiry: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::word::Next;
+    use crate::core::word::Next;
 
     #[test]
     fn an_expiry_word_knows_its_states() {

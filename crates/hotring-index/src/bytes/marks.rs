@@ -13,14 +13,14 @@
 use crate::bytes::item::Bytes;
 use crate::bytes::seen::Seen;
 use crate::bytes::value::Entry;
-use crate::config::{ConfigError, Strategy};
+use crate::core::config::{ConfigError, Strategy};
+use crate::core::hooks::wrong;
+use crate::core::item::{Item, Kind};
+use crate::core::sync::{Ordering, TallyU64};
+use crate::core::word::{COUNTER, MARK, Next};
 use crate::engine::{Engine, Hit};
 use crate::index::Index;
-use crate::item::{Item, Kind};
-use crate::rare::wrong;
 use crate::session::{Pinned, Session};
-use crate::sync::{Ordering, TallyU64};
-use crate::word::{COUNTER, MARK, Next};
 
 /// What is noted of accesses, as an eviction policy needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

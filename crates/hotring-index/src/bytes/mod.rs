@@ -1,6 +1,5 @@
 //! Byte-string keys and values: reads without copying, one atomic read-modify-write for the rest.
 
-pub(crate) mod block;
 mod by_hash;
 mod check;
 pub(crate) mod item;
@@ -12,20 +11,19 @@ mod sip;
 mod update;
 pub(crate) mod value;
 
-pub use block::{Block, BlockRef, Buffer, LONG_LEN};
 #[doc(hidden)]
 pub use check::Part;
 pub use item::Bytes;
 pub use key::{Key, KeyHash};
 pub use marks::{FREQUENCY_NEW, Marked, Noting};
-pub use scrub::{Damaged, Scrub, ScrubCounts};
+pub use scrub::{Scrub, ScrubCounts};
 pub use value::{Action, Entry, Expiry, NewValue, Value};
 
+use crate::core::hooks::wrong;
+use crate::core::item::Kind;
+use crate::core::sync::Ordering;
 use crate::engine::{Engine, Hit, KeyGoal};
-use crate::item::Kind;
-use crate::rare::wrong;
 use crate::session::{Pinned, Session};
-use crate::sync::Ordering;
 use check::State;
 use item::is_expired;
 use seen::{Seen, doom};

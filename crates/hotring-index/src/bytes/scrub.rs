@@ -12,22 +12,14 @@ use crate::bytes::check::{self, Part, State};
 use crate::bytes::item::{Bytes, Layout, bytes};
 use crate::bytes::update::Goal;
 use crate::bytes::{PIECE, POSITION};
-use crate::config::Checksum;
+use crate::core::config::Checksum;
+use crate::core::item::{Damaged, Item, Kind};
+use crate::core::sync::Ordering;
 use crate::engine::{Engine, Hit};
-use crate::item::{Item, Kind};
 use crate::session::{Pinned, Session};
-use crate::sync::Ordering;
 
 /// This many bytes of an item cost as much to check as the item costs to reach.
 const BYTES_AN_ITEM: usize = 1 << 10;
-
-/// An item that is not as it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damaged {
-    /// Its key, or that of the read that met it. A walk cannot tell where the key is, if what is
-    /// damaged are the item's flags or lengths; else it tells what is stored, which may be the damage.
-    pub key: Option<Box<[u8]>>,
-}
 
 /// What a walk has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

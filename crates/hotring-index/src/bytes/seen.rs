@@ -10,11 +10,11 @@ use crate::bytes::item::{
     is_past, kind_of, size, value, version_of, word_of,
 };
 use crate::bytes::value::{Content, Entry, Expiry, Value};
+use crate::core::hooks::{lost, sometimes};
+use crate::core::item::{Item, Kind};
+use crate::core::sync::Ordering;
+use crate::core::word::{FROZEN, SIGN};
 use crate::engine::Hit;
-use crate::item::{Item, Kind};
-use crate::rare::{lost, sometimes};
-use crate::sync::Ordering;
-use crate::word::{FROZEN, SIGN};
 
 /// What a read-modify-write saw of an item.
 #[derive(Clone, Copy)]
@@ -109,7 +109,7 @@ impl Seen {
             value: value(item, self.hit.word, self.word),
             expire_at: self.expiry.and_then(expiry_time),
             version: version_of(item),
-            footprint: crate::arena::footprint(size(item)),
+            footprint: crate::core::arena::footprint(size(item)),
             block: None,
         }
     }
@@ -125,7 +125,7 @@ impl Seen {
             value: Value::Bytes { kind: kind_of(item), bytes: block.bytes() },
             expire_at: self.expiry.and_then(expiry_time),
             version: version_of(item),
-            footprint: crate::arena::footprint(size(item)) + block.fair_share(),
+            footprint: crate::core::arena::footprint(size(item)) + block.fair_share(),
             block: Some(block),
         }
     }

@@ -1,15 +1,15 @@
 //! The operations on byte-string items.
 
-use crate::bytes::block::{Block, BlockRef, LONG_LEN};
 use crate::bytes::item::{Bytes, Parts, is_expired, version_of};
 use crate::bytes::key::Key;
 use crate::bytes::seen::{Seen, Written, doom, stays_live, write_word};
 use crate::bytes::value::{Action, Content, Entry, Expiry};
-use crate::config::{Checksum, RcuCounts, Strategy};
+use crate::core::block::{Block, BlockRef, LONG_LEN};
+use crate::core::config::{Checksum, RcuCounts, Strategy};
+use crate::core::hooks::wrong;
+use crate::core::item::{Item, Kind};
+use crate::core::memory::PAGE;
 use crate::engine::{Engine, Found, Hit, KeyGoal, Reservation};
-use crate::item::{Item, Kind};
-use crate::memory::PAGE;
-use crate::rare::wrong;
 use crate::session::Pinned;
 use std::alloc::{Layout, handle_alloc_error};
 

@@ -1,6 +1,6 @@
 //! What goes into and comes out of a byte-string index.
 
-use crate::bytes::block::{Block, BlockRef};
+use crate::core::block::{Block, BlockRef};
 use std::borrow::Cow;
 
 /// A stored value. `kind` is 0 to 15 and means nothing to the index.

@@ -20,12 +20,12 @@
 //! throughout, since setting it again takes a grace period that the pinned reader holds up; so the
 //! word that covered a live key was seen, and a miss is certain.
 
-use crate::item::Kind;
-use crate::rare::{sometimes, wrong};
+use crate::core::hooks::{sometimes, wrong};
+use crate::core::item::Kind;
+use crate::core::sync::Ordering;
+use crate::core::word::{CANDIDATE, COMPLETE, CONTROL, Hint, Link, MARK, Next, STAMPS};
 use crate::ring::Ring;
 use crate::session::Pinned;
-use crate::sync::Ordering;
-use crate::word::{CANDIDATE, COMPLETE, CONTROL, Hint, Link, MARK, Next, STAMPS};
 
 const GRACE: u64 = 3;
 /// Distances beyond this may come from a stamp that is ahead of us: stamp again.

@@ -1,21 +1,19 @@
 //! The ring as an engine: which of its steps is which of [`Engine`]'s.
 
-use crate::config::{Config, ConfigError, Growth};
-use crate::engine::{self, Engine, Found, Hit, Hotspots, KeyGoal, Sizing};
-use crate::item::{Item, Kind};
+use crate::core::config::{Config, ConfigError, Growth};
+use crate::core::item::{Item, Kind};
+use crate::core::stats::EngineStats;
+use crate::core::sync::{AtomicU64, Ordering, TallyI64, TallyU64};
+use crate::core::word::{Hint, Link, Next, UNLINKED};
+use crate::engine::{self, Engine, FastLookup, FastPath, Found, Hit, Hotspots, KeyGoal, Sizing};
 use crate::ring::grow::Seen;
 use crate::ring::lazy::Laziness;
 use crate::ring::link::Reservation;
-use crate::ring::lookup::Glance;
 use crate::ring::shrink::Resizing;
 use crate::ring::split::Ahead;
 use crate::ring::table::{Slot, Table};
 use crate::ring::{Ring, search};
 use crate::session::Pinned;
-use crate::stats::EngineStats;
-use crate::sync::{AtomicU64, Ordering, TallyI64, TallyU64};
-use crate::u64s::{self, Shortcuts, U64};
-use crate::word::{Hint, Link, Next, UNLINKED};
 
 /// What a session keeps for the ring.
 #[derive(Default)]
@@ -243,23 +241,18 @@ impl<const H: usize> Hotspots for Ring<H> {
     }
 }
 
-impl<const H: usize> Shortcuts for Ring<H> {
-    // A checker would see many lookups twice, of which `lookup` does all that there is in one go.
-    const GLANCES: bool = H > 1 && !cfg!(any(loom, shuttle));
+impl<const H: usize> FastPath for Ring<H> {
+    // Without a fast path a checker sees each lookup once.
+    const HAS_FAST_PATH: bool = H > 1 && !cfg!(any(loom, shuttle));
 
     #[inline(always)]
-    fn glance(p: &Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<Option<u64>> {
-        match p.glance(goal) {
-            Glance::Hit(hit) => Some(Some(u64s::load(hit))),
-            Glance::Miss => Some(None),
-            Glance::Unsure => None,
-        }
+    fn fast_lookup<K: Kind>(p: &Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> FastLookup {
+        p.fast_lookup(goal)
     }
 
     #[inline(always)]
-    fn get(p: &mut Pinned<'_, U64, Self>, goal: KeyGoal<'_, U64>) -> Option<u64> {
-        let hit = if Self::GLANCES { p.lookup_in_full(goal) } else { p.lookup(goal) };
-        hit.map(u64s::load)
+    fn slow_lookup<K: Kind>(p: &mut Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit> {
+        p.slow_lookup(goal)
     }
 }
 
@@ -311,7 +304,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         assert!(link.address() != 0, "a walk leads into a slot that is not in use");
         // SAFETY: P: the link was read from a node of a walk under this pin (P1, P3).
         let item = unsafe { Item::at(link.address()) };
-        item.ghost().seen(self.local.participant.since());
+        item.lifetime().check_access(self.local.participant.pinned_at());
         item
     }
 
@@ -323,7 +316,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         }
         // SAFETY: P: what a hint word contains is claimed, hence not freed under our pin (P4).
         let item = unsafe { Item::at(hint.address()) };
-        item.ghost().seen(self.local.participant.since());
+        item.lifetime().check_access(self.local.participant.pinned_at());
         Some(item)
     }
 }

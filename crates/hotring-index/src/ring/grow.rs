@@ -4,12 +4,12 @@
 //! is only read has as well. So each session adds up what its own R-th accesses visited, and looks at
 //! everybody's figures when its own are bad: a session whose lookups are short never does.
 
-use crate::config::Growth;
+use crate::core::config::Growth;
+use crate::core::item::Kind;
+use crate::core::sync::Ordering;
 use crate::engine::Sizing;
-use crate::item::Kind;
 use crate::ring::Ring;
 use crate::session::Pinned;
-use crate::sync::Ordering;
 
 /// Lookups, as the R-th accesses count them, that a mean must rest on.
 const LOOKUPS_MIN: i64 = 4096;
@@ -82,7 +82,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
             let (lookups, visits) = self.lookups();
             self.measure_from(lookups, visits);
         } else if self.engine.resizing.is_busy() {
-            self.local.participant.hurry();
+            self.local.participant.request_collection();
         }
     }
 

@@ -5,16 +5,16 @@
 //! it out of the chain sets UNLINKED if the bit is set, and the second of the two retires it (I5).
 //! All of it is decided on the item's one word, so no generation counter and no re-check is needed.
 
-use crate::config::Strategy;
+use crate::core::config::Strategy;
+use crate::core::hooks::{lost, sometimes, wrong};
+use crate::core::item::{Item, Kind};
+use crate::core::sync::{AtomicU64, Ordering};
+use crate::core::word::{COMPLETE, CONTROL, HINTED, Hint, MARK, Next, REPL, UNLINKED};
 use crate::engine::Hit;
-use crate::item::{Item, Kind};
-use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
 use crate::ring::lazy::LEFT;
 use crate::ring::search::parent;
 use crate::session::Pinned;
-use crate::sync::{AtomicU64, Ordering};
-use crate::word::{COMPLETE, CONTROL, HINTED, Hint, MARK, Next, REPL, UNLINKED};
 
 /// Votes of an item that was given a free word.
 pub(crate) const VOTES_NEW: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 1 };

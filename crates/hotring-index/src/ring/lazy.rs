@@ -8,7 +8,7 @@
 //! only keys that the session has replaced a moment ago go on as before: there are at most as many as
 //! it remembers, and what they leave is counted too.
 
-use crate::item::{Item, Kind};
+use crate::core::item::{Item, Kind};
 use crate::ring::Ring;
 use crate::session::Pinned;
 

@@ -4,17 +4,17 @@
 //! cleared, which makes others wait for a thread that stops in between; here a dead item's own
 //! word carries the mark (Harris 2001), and everybody can finish what another has begun.
 
-use crate::config::Strategy;
+use crate::core::config::Strategy;
+use crate::core::hooks::{lost, sometimes, wrong};
+use crate::core::item::{Item, Kind};
+use crate::core::sync::{AtomicU64, Ordering};
+use crate::core::word::{HINTED, Hint, Link, MADE_WITH, MARK, Next, REPL};
 use crate::engine::RESIZE_INTERVAL;
-use crate::item::{Item, Kind};
-use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
 use crate::ring::hint::VOTES_NEW;
 use crate::ring::lazy::LEFT;
 use crate::ring::search::{Found, Goal};
 use crate::session::Pinned;
-use crate::sync::{AtomicU64, Ordering};
-use crate::word::{HINTED, Hint, Link, MADE_WITH, MARK, Next, REPL};
 
 /// Dead versions that writers of a hinted item may leave in the chain before one cleans up.
 const DEBT_MAX: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };

@@ -9,15 +9,15 @@
 //! The paper's three conditions for a miss become one, because an anchor bounds every arc: the first
 //! node that is not before the target ends the search (P2).
 
-use crate::engine::{Hit, KeyGoal};
-use crate::item::Kind;
-use crate::rare::{sometimes, wrong};
+use crate::core::hooks::{sometimes, wrong};
+use crate::core::item::Kind;
+use crate::core::sync::Ordering;
+use crate::core::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next, REPL};
+use crate::engine::{FastLookup, Hit, KeyGoal};
 use crate::ring::Ring;
 use crate::ring::search::{Goal, parent};
 use crate::ring::table::{HintAt, Matches, Slot};
 use crate::session::Pinned;
-use crate::sync::Ordering;
-use crate::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next, REPL};
 use std::cmp;
 
 /// Lookups of an unsplit bucket of which one splits it, a power of two. The others look at its
@@ -29,14 +29,6 @@ const READS_A_SPLIT: u64 = match () {
     () => 8,
 };
 
-/// What a glance at a key's line says.
-pub(crate) enum Glance {
-    Hit(Hit),
-    Miss,
-    /// Neither for certain.
-    Unsure,
-}
-
 impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// The live item with this key. Counts as an access.
     #[inline(always)]
@@ -44,10 +36,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         if H == 1 {
             return self.lookup_from_head(goal);
         }
-        let (hit, visits) = match self.glance(goal) {
-            Glance::Hit(hit) => (Some(hit), 1),
-            Glance::Miss => (None, 0),
-            Glance::Unsure => return self.again().lookup_in_full(goal),
+        let (hit, visits) = match self.fast_lookup(goal) {
+            FastLookup::Hit(hit) => (Some(hit), 1),
+            FastLookup::Miss => (None, 0),
+            FastLookup::Unknown => return self.again().slow_lookup(goal),
         };
         self.access(goal.hash, hit, visits);
         hit
@@ -56,7 +48,7 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
     /// The usual cases of a lookup, kept free of everything else: the first hint with the tag is the
     /// key's, or no hint of a complete line has it. Counts nothing.
     #[inline(always)]
-    pub(crate) fn glance(&self, goal: KeyGoal<'_, K>) -> Glance {
+    pub(crate) fn fast_lookup(&self, goal: KeyGoal<'_, K>) -> FastLookup {
         let table = &self.engine.table;
         let slot = table.slot(goal.hash & table.mask());
         // Before the hints: a line that answers for a miss must be complete before and after.
@@ -65,17 +57,17 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
         let judge = |place: Option<HintAt<H>>| {
             let Some(place) = place else {
                 let is_miss = control.is(COMPLETE) && self.is_complete(slot);
-                return if is_miss { Glance::Miss } else { Glance::Unsure };
+                return if is_miss { FastLookup::Miss } else { FastLookup::Unknown };
             };
             // ORDERING: Acquire pairs with the AcqRel CAS (or Release store) that put the hint.
             let hint = Hint(slot.hint_at(place).load(Ordering::Acquire));
-            let Some(item) = self.hinted(hint) else { return Glance::Unsure };
+            let Some(item) = self.hinted(hint) else { return FastLookup::Unknown };
             // ORDERING: Acquire pairs with the CAS that linked or marked the item. For a hit this load is
             // the linearization point.
             let word = Next(item.next().load(Ordering::Acquire));
             let same = self.shared.kind.is(item, goal.hash, goal.key) || wrong!(self, TrustTag);
             let is_hit = !word.is(MARK) && same;
-            if is_hit { Glance::Hit(Hit { item, word }) } else { Glance::Unsure }
+            if is_hit { FastLookup::Hit(Hit { item, word }) } else { FastLookup::Unknown }
         };
         // Each way by itself: what they have in common is shorter without a choice before it.
         if table.is_wide() {
@@ -102,10 +94,10 @@ impl<K: Kind, const H: usize> Pinned<'_, K, Ring<H>> {
 
     /// The whole of a lookup, for what a glance leaves.
     #[inline(never)]
-    pub(crate) fn lookup_in_full(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
+    pub(crate) fn slow_lookup(&mut self, goal: KeyGoal<'_, K>) -> Option<Hit> {
         let (bucket, serves) = self.bucket_to_read(goal.hash);
         let slot = self.engine.table.slot(bucket);
-        // Before the hints, as in `glance`.
+        // Before the hints, as in `fast_lookup`.
         // ORDERING: Acquire pairs with the CASes that link into this arc.
         let control = Next(slot.anchor.load(Ordering::Acquire));
         let (mut certain, mut stale, mut visits) = (serves, None, 0);

@@ -79,7 +79,7 @@
 //! happens before it. Votes, claims and counters are Relaxed: a read-modify-write passes on what the
 //! ones before it published.
 //! Nothing in the ring is SeqCst; the one store-load order that is needed, between a pin and the
-//! first load, is in [`crate::barrier`].
+//! first load, is in [`crate::core::barrier`].
 
 mod complete;
 mod engine;
@@ -98,8 +98,8 @@ mod table;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-use crate::config::Growth;
-use crate::sync::{TallyI64, TallyU64};
+use crate::core::config::Growth;
+use crate::core::sync::{TallyI64, TallyU64};
 use shrink::Resizing;
 use split::Ahead;
 use table::Table;

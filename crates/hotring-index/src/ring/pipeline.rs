@@ -6,16 +6,16 @@
 //! each in a short loop. The rest, which must walk, are collected and *fly*: each is a small state
 //! machine that asks for its next line and gives way to the others while that line is on its way.
 
+use crate::core::hooks::sometimes;
+use crate::core::item::{Item, Kind};
+use crate::core::prefetch::{prefetch, prefetch_item};
+use crate::core::sync::Ordering;
+use crate::core::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next};
 use crate::engine::{Hit, KeyGoal};
-use crate::item::{Item, Kind};
-use crate::prefetch::{prefetch, prefetch_item};
-use crate::rare::sometimes;
 use crate::ring::Ring;
 use crate::ring::search::parent;
 use crate::ring::table::{HintAt, Slot};
 use crate::session::Pinned;
-use crate::sync::Ordering;
-use crate::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next};
 use std::cmp;
 
 /// The most lookups that can be in flight.
@@ -239,7 +239,7 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     fn settle(&mut self, goal: KeyGoal<'_, K>, step: Step, visits: u32) -> Option<Hit> {
         let Step::Land(hit) = step else {
             sometimes!(Diverted);
-            return if H == 1 { self.lookup(goal) } else { self.lookup_in_full(goal) };
+            return if H == 1 { self.lookup(goal) } else { self.slow_lookup(goal) };
         };
         self.access(goal.hash, hit, visits);
         if hit.is_none() && self.engine.completes {

@@ -1,12 +1,12 @@
 //! Walking the whole ring with a cursor.
 
+use crate::core::item::Kind;
+use crate::core::sync::Ordering;
+use crate::core::word::{Link, MARK, Next};
 use crate::engine::Hit;
-use crate::item::Kind;
 use crate::ring::Ring;
 use crate::ring::search::AnchorGoal;
 use crate::session::Pinned;
-use crate::sync::Ordering;
-use crate::word::{Link, MARK, Next};
 
 /// Anchors that cost as much as an item to pass: a table that has become sparse holds no session up.
 const ANCHORS_AN_ITEM: usize = 8;

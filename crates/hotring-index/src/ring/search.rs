@@ -1,12 +1,12 @@
 //! The walk of writers, which takes out what is dead on its way, and where it begins.
 
+use crate::core::hooks::{lost, sometimes, wrong};
+use crate::core::item::{Item, Kind};
+use crate::core::sync::{AtomicU64, Ordering};
+use crate::core::word::{Hint, Link, MARK, Next, REPL, ring_cmp};
 use crate::engine::KeyGoal;
-use crate::item::{Item, Kind};
-use crate::rare::{lost, sometimes, wrong};
 use crate::ring::Ring;
 use crate::session::Pinned;
-use crate::sync::{AtomicU64, Ordering};
-use crate::word::{Hint, Link, MARK, Next, REPL, ring_cmp};
 use std::cmp;
 
 /// A position in the ring's order.

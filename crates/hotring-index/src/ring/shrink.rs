@@ -17,14 +17,14 @@
 //! A doubling needs zeroed slots, so while phases 3 and 4 last the table does not grow. A session that needs
 //! a doubling takes the halving further (`grow_if_due`): where all only insert, no other session would.
 
-use crate::config::{Growth, Strategy};
-use crate::item::Kind;
-use crate::rare::{sometimes, wrong};
+use crate::core::config::{Growth, Strategy};
+use crate::core::hooks::{sometimes, wrong};
+use crate::core::item::Kind;
+use crate::core::sync::{AtomicBool, Mutex, Ordering, TallyU64};
+use crate::core::word::{Hint, MARK};
 use crate::ring::Ring;
 use crate::ring::search::AnchorGoal;
 use crate::session::Pinned;
-use crate::sync::{AtomicBool, Mutex, Ordering, TallyU64};
-use crate::word::{Hint, MARK};
 
 /// Slots looked at in one step: some 20 microseconds.
 const SLOTS_A_STEP: u64 = if cfg!(any(loom, shuttle)) { 8 } else { 1024 };

@@ -5,16 +5,16 @@
 //! No session waits for it. But as long as a bucket is not there, a lookup has another line to fetch and
 //! is hard to predict, and the first miss of a line that could be complete has to walk.
 
-use crate::config::Strategy;
-use crate::item::Kind;
-use crate::prefetch::prefetch_item;
-use crate::rare::{lost, sometimes, wrong};
+use crate::core::config::Strategy;
+use crate::core::hooks::{lost, sometimes, wrong};
+use crate::core::item::Kind;
+use crate::core::prefetch::prefetch_item;
+use crate::core::sync::{AtomicU64, Ordering};
+use crate::core::word::{BUSY, HINTED, Hint, Link, MARK, Next};
 use crate::ring::Ring;
 use crate::ring::hint::{VOTES_NEW, change_word};
 use crate::ring::search::{AnchorGoal, parent};
 use crate::session::Pinned;
-use crate::sync::{AtomicU64, Ordering};
-use crate::word::{BUSY, HINTED, Hint, Link, MARK, Next};
 use std::ops::Range;
 
 /// Buckets whose memory is asked for before it is their turn.

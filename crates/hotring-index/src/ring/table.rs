@@ -1,10 +1,10 @@
 //! The table: one reserved range of slots, of which the lower `mask + 1` are in use.
 
-use crate::config::{Config, ConfigError};
+use crate::core::config::{Config, ConfigError};
 #[cfg(not(any(loom, shuttle)))]
-use crate::memory::{HUGE_PAGE, Mapping};
-use crate::sync::{AtomicU64, Ordering, TallyU64};
-use crate::word::Hint;
+use crate::core::memory::{HUGE_PAGE, Mapping};
+use crate::core::sync::{AtomicU64, Ordering, TallyU64};
+use crate::core::word::Hint;
 use std::io;
 
 /// A bucket's anchor and its hints (FAST'20's head pointer, several of them). 16, 32 or 64 bytes,

@@ -3,11 +3,11 @@
 
 use super::Ring;
 use super::hint::VOTES_NEW;
-use crate::config::{Config, Growth};
-use crate::item::Kind;
-use crate::sync::Ordering;
-use crate::word::{BUSY, Hint, Link};
-use crate::{Bytes, Expiry, HotRing, NewValue, Session, U64};
+use crate::core::config::{Config, Growth};
+use crate::core::item::Kind;
+use crate::core::sync::Ordering;
+use crate::core::word::{BUSY, Hint, Link};
+use crate::{Bytes, Expiry, HotRing, HotRingSession, NewValue, Session, U64};
 use std::borrow::Cow;
 
 type Small = HotRing<U64, 3>;
@@ -130,11 +130,12 @@ fn a_new_item_takes_the_hint_of_the_first_unless_that_is_hot() {
 fn dead_versions_that_are_left_are_small_and_counted_until_they_are_out() {
     let index = HotRing::<Bytes>::new(Config::default()).expect("a valid configuration");
     let mut session = index.session();
-    let put = |session: &mut Session<Bytes>, size: usize| {
+    let put = |session: &mut HotRingSession<Bytes>, size: usize| {
         let bytes = Cow::Owned(vec![b'x'; size]);
         session.put(b"k", NewValue::Bytes { kind: 0, bytes }, Expiry::Never, 1);
     };
-    let left = |session: &Session<Bytes>| session.shared().sum(|record| record.left_bytes.load());
+    let left =
+        |session: &HotRingSession<Bytes>| session.shared().sum(|record| record.left_bytes.load());
     (100..104).for_each(|size| put(&mut session, size));
     assert!(left(&session) > 300, "three versions of 100 bytes wait for a walk");
     assert!(session.remove(b"k", 1));

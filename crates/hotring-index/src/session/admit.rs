@@ -1,10 +1,10 @@
-//! Whether what takes memory may begin ([`budget`](crate::budget)), and what a session does for it.
+//! Whether what takes memory may begin ([`budget`](crate::core::memory_limit)), and what a session does for it.
 
 use super::{Session, Shared};
-use crate::budget::{Full, Refused};
+use crate::core::item::Kind;
+use crate::core::memory_limit::{Full, Refused};
+use crate::core::sync::Ordering;
 use crate::engine::Engine;
-use crate::item::Kind;
-use crate::sync::Ordering;
 
 /// Times that a write at the limit of all memory looks for some that can be freed: a grace period takes
 /// three, if no session is pinned meanwhile.

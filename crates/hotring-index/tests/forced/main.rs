@@ -6,8 +6,8 @@
 #![cfg(debug_assertions)]
 
 use hotring_engines::Chaining;
-use hotring_engines::rare as engines;
-use hotring_index::rare::{Step, force, taken};
+use hotring_engines::hooks as engines;
+use hotring_index::hooks::{Step, force, taken};
 use hotring_index::{
     Action, Bytes, Config, Engine, Expiry, Growth, Index, NewValue, RcuCounts, Ring, Session,
     Strategy, U64,

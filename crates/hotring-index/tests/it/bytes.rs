@@ -99,7 +99,7 @@ fn versions_are_unique_and_end_with_the_next_write() {
     });
     assert_eq!(seen, Some((Some(first), Some(50))), "value and expiry are kept");
 
-    let if_version = |s: &mut hotring_index::Session<Bytes>, version: u64| {
+    let if_version = |s: &mut hotring_index::HotRingSession<Bytes>, version: u64| {
         s.update(b"k", 1, |old| match old {
             Some(entry) if entry.version == Some(version) => (
                 Action::Put { value: NewValue::Word { kind: 2, word: 9 }, expiry: Expiry::Never },

@@ -3,8 +3,8 @@
 use crate::u64s::Random;
 use hotring_engines::EngineChoice;
 use hotring_index::{
-    Action, AnySession, Bytes, Checksum, Config, Entry, Expiry, HotRing, NewValue, Session, Stats,
-    Value,
+    Action, AnySession, Bytes, Checksum, Config, Entry, Expiry, HotRing, HotRingSession, NewValue,
+    Stats, Value,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,7 +129,7 @@ fn items_move_with_any_engine() {
 
 /// Puts and removes entries at random, so that this many bytes are there.
 struct Churn {
-    session: Session<Bytes>,
+    session: HotRingSession<Bytes>,
     index: HotRing<Bytes>,
     random: Random,
     keys: Vec<u64>,

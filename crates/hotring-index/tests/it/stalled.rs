@@ -1,11 +1,13 @@
 //! A session that stays pinned: what waits for it is bounded for those who ask, it is named, and
 //! when it goes on so does everybody else. One thread is enough: the others work in its callback.
 
-use hotring_index::{Bytes, Config, Expiry, HotRing, NewValue, Refused, Session, Stalled, U64};
+use hotring_index::{
+    Bytes, Config, Expiry, HotRing, HotRingSession, NewValue, Refused, Stalled, U64,
+};
 
 const LIMIT: u64 = 2 << 20;
 const KEYS: u64 = 64;
-/// What one session may retire before it looks: see `limit.rs`.
+/// What one session may retire before it looks: see `limbo.rs`.
 const SLACK: u64 = 256 << 10;
 /// Bytes of an item here, header and key included; two of them are more than an operation takes.
 const ITEM: u64 = 136;
@@ -15,7 +17,7 @@ fn index() -> HotRing<Bytes> {
     HotRing::new(config).expect("a valid configuration")
 }
 
-fn put(session: &mut Session<Bytes>, key: u64) -> Result<(), Box<Stalled>> {
+fn put(session: &mut HotRingSession<Bytes>, key: u64) -> Result<(), Box<Stalled>> {
     session.admit().map_err(|refused| match refused {
         Refused::Stalled(stalled) => stalled,
         Refused::Full(full) => panic!("there is no limit of memory: {full}"),
@@ -26,7 +28,7 @@ fn put(session: &mut Session<Bytes>, key: u64) -> Result<(), Box<Stalled>> {
 }
 
 /// Overwrites until that is refused; returns how often it was not, and why it was.
-fn put_until_refused(session: &mut Session<Bytes>) -> (u64, Box<Stalled>) {
+fn put_until_refused(session: &mut HotRingSession<Bytes>) -> (u64, Box<Stalled>) {
     // Far more than any limit here lets through.
     for i in 0..1_000_000 {
         if let Err(stalled) = put(session, i) {

@@ -7,7 +7,7 @@ use crate::history::Op;
 use crate::scenarios::{Threads, del, flip, get, incr, ins, put, rcu, take};
 use crate::world::Act::{self, Collect, Do, Grow, Scan};
 use crate::world::Scenario;
-use hotring_engines::checks::Fault as Chains;
+use hotring_engines::faults::Fault as Chains;
 use hotring_index::checks::{Fault, Reclaim};
 
 fn chain(name: &'static str, setup: Vec<Act>, threads: Threads) -> Scenario {

@@ -7,7 +7,7 @@ use crate::history::Op;
 use crate::scenarios::{del, get, ins, put, rcu};
 use crate::world::Act::{Collect, Do, Grow};
 use crate::world::{Act, Scenario};
-use hotring_engines::checks::Fault;
+use hotring_engines::faults::Fault;
 
 fn scenario(name: &'static str, setup: Vec<Act>, threads: Vec<Vec<Act>>) -> Scenario {
     Scenario { sessions_first: true, ..Scenario::new(name, setup, threads) }

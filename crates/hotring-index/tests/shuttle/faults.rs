@@ -5,7 +5,7 @@ use crate::explore::{Scenario, explore, fails};
 use crate::gcuckoo;
 use crate::plan::{Items, Shape};
 use crate::shapes::{self, one, two};
-use hotring_engines::checks::Fault as EngineFault;
+use hotring_engines::faults::Fault as EngineFault;
 use hotring_index::Strategy::{Random as Eager, Vote};
 use hotring_index::checks::Fault;
 

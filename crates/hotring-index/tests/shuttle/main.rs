@@ -38,8 +38,8 @@ mod shapes;
 mod target;
 
 use explore::{ORDERS, explore, replay};
-use hotring_engines::rare as engines;
-use hotring_index::rare::{Step, taken};
+use hotring_engines::hooks as engines;
+use hotring_index::hooks::{Step, taken};
 use std::time::{Duration, Instant};
 
 fn variable(name: &str) -> Option<u64> {

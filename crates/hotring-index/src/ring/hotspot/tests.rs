@@ -2,7 +2,7 @@
 //! otherwise: all of this could be wrong, and every lookup still found its key.
 
 use super::*;
-use crate::config::{Config, Growth};
+use crate::core::config::{Config, Growth};
 use crate::{Bytes, Expiry, HotRing, NewValue, Session, U64};
 
 /// No R-th access but those that a test asks for.

@@ -1,0 +1,187 @@
+//! Sizes of blocks: which length serves an item, in which kind of span, and how many a session keeps.
+//!
+//! Up to 1 KiB there is a class for each multiple of 8 bytes. Above, each class is an eighth longer than
+//! the one before, or a bit less, and so that its blocks fill a span: a block is at most 11 % longer
+//! than its item, and nothing is left at the end of a span. Above the last class, of nearly 256 KiB,
+//! items have whole pages of their own.
+
+use crate::core::memory::PAGE;
+
+/// Sizes are multiples of this, and addresses too.
+pub(super) const GRAIN: usize = 8;
+/// Up to here each multiple of `GRAIN` is a class.
+pub(super) const FINE_MAX: usize = 1 << 10;
+const FINE: usize = FINE_MAX / GRAIN;
+
+/// Length and alignment of the shortest spans.
+pub(super) const UNIT: usize = 64 << 10;
+/// Length and alignment of a chunk, which is the longest span.
+pub(super) const CHUNK_LEN: usize = crate::core::memory::HUGE_PAGE;
+/// A chunk begins with this.
+pub(super) const CHUNK_HEADER: usize = 2112;
+
+/// A span has this many blocks at least: with fewer a class would be more than an eighth longer than the last.
+const BLOCKS_MIN: usize = 8;
+
+/// How long a class's spans are: as short as they can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    /// 64 KiB.
+    Narrow,
+    /// 256 KiB.
+    Wide,
+    /// A chunk.
+    Whole,
+}
+
+impl Width {
+    pub(super) const ALL: [Self; 3] = [Self::Narrow, Self::Wide, Self::Whole];
+
+    /// Units of 64 KiB that it has.
+    pub(super) const fn units(self) -> usize {
+        match self {
+            Self::Narrow => 1,
+            Self::Wide => 4,
+            Self::Whole => CHUNK_LEN / UNIT,
+        }
+    }
+
+    /// Bytes of a span.
+    pub(super) const fn len(self) -> usize {
+        self.units() * UNIT
+    }
+
+    /// Bytes for blocks.
+    const fn room(self) -> usize {
+        match self {
+            Self::Whole => CHUNK_LEN - CHUNK_HEADER,
+            _ => self.len(),
+        }
+    }
+}
+
+/// The length of the class after the one of length `len`, from 1 KiB on; 0 if that is the last one.
+const fn after(len: usize) -> usize {
+    // Lengths are rounded down.
+    let most = len + len / 8 + GRAIN;
+    let mut i = 0;
+    while i < Width::ALL.len() {
+        let width = Width::ALL[i];
+        let blocks = width.room().div_ceil(most);
+        let next = width.room() / blocks / GRAIN * GRAIN;
+        if blocks >= BLOCKS_MIN && next > len {
+            return next;
+        }
+        i += 1;
+    }
+    0
+}
+
+const fn coarse() -> usize {
+    let (mut len, mut n) = (after(FINE_MAX), 0);
+    while len > 0 {
+        (len, n) = (after(len), n + 1);
+    }
+    n
+}
+
+/// A class is a number below this; 0 is none.
+pub(super) const CLASSES: usize = FINE + 1 + coarse();
+
+/// The length of each class; enough classes that a byte and one more is always a place in it.
+const LENS: [u32; 257] = {
+    let mut lens = [0; 257];
+    let mut class = 1;
+    while class < CLASSES {
+        let len = if class <= FINE { class * GRAIN } else { after(lens[class - 1] as usize) };
+        lens[class] = len as u32;
+        class += 1;
+    }
+    lens
+};
+
+/// The longest block of a class.
+pub(crate) const CLASSED_MAX: usize = LENS[CLASSES - 1] as usize;
+
+/// Sizes above 1 KiB are looked up by pieces of this many bytes: none has the ends of two classes.
+const PIECE: usize = 64;
+/// The class of the shortest size in each piece.
+static BY_PIECE: [u8; CLASSED_MAX.div_ceil(PIECE)] = {
+    assert!(CLASSES <= 256, "a byte");
+    let mut by_piece = [0; CLASSED_MAX.div_ceil(PIECE)];
+    let mut class = FINE;
+    let mut piece = FINE_MAX / PIECE;
+    while piece < by_piece.len() {
+        while (LENS[class] as usize) <= piece * PIECE {
+            class += 1;
+        }
+        by_piece[piece] = class as u8;
+        piece += 1;
+    }
+    by_piece
+};
+
+/// The class of blocks that hold `size` bytes, `CLASSED_MAX` at most.
+#[inline(always)]
+pub(super) fn class_of(size: usize) -> usize {
+    if size <= FINE_MAX { size.div_ceil(GRAIN) } else { coarse_class_of(size) }
+}
+
+#[inline]
+fn coarse_class_of(size: usize) -> usize {
+    let class = usize::from(BY_PIECE[(size - 1) / PIECE]);
+    class + usize::from(len_of(class) < size)
+}
+
+/// The length of a class's blocks.
+#[inline(always)]
+pub(super) fn len_of(class: usize) -> usize {
+    static TABLE: [u32; 257] = LENS;
+    TABLE[class] as usize
+}
+
+/// In which spans a class's blocks are.
+pub(super) fn width_of(class: usize) -> Width {
+    let fits = |width: &&Width| len_of(class) * BLOCKS_MIN <= width.room();
+    *Width::ALL.iter().find(fits).expect("the longest block fits")
+}
+
+/// Bytes that an item of `size` bytes occupies: the length of its block. Where it is not used, the
+/// compiler is to see that it need not be asked for.
+#[inline(always)]
+pub(crate) fn footprint(size: usize) -> usize {
+    if size <= FINE_MAX { size.next_multiple_of(GRAIN) } else { coarse_footprint(size) }
+}
+
+#[inline]
+fn coarse_footprint(size: usize) -> usize {
+    if size <= CLASSED_MAX { len_of(coarse_class_of(size)) } else { size.next_multiple_of(PAGE) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_size_has_the_shortest_block_that_holds_it() {
+        assert_eq!((footprint(1), footprint(8), footprint(1021)), (8, 8, 1024));
+        for size in 1..=CLASSED_MAX {
+            let class = class_of(size);
+            let (len, shorter) = (len_of(class), len_of(class - 1));
+            assert!(shorter < size && size <= len, "{size} in {len}");
+            assert_eq!((footprint(size), footprint(len)), (len, len));
+            assert!(size < 64 || len - size <= len / 8 + GRAIN, "{size} in {len}");
+        }
+        assert_eq!(footprint(CLASSED_MAX + 1) % PAGE, 0);
+        assert!((255 << 10..=256 << 10).contains(&CLASSED_MAX));
+    }
+
+    #[test]
+    fn blocks_fill_their_spans() {
+        for class in FINE + 1..CLASSES {
+            let room = width_of(class).room();
+            let left = room % len_of(class);
+            assert!(left < room / 100, "{left} of {room} are left by blocks of {}", len_of(class));
+        }
+    }
+}

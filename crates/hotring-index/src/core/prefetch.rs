@@ -1,0 +1,30 @@
+//! The one instruction by which memory is asked for before it is wanted.
+
+use crate::core::item::Kind;
+
+/// Asks for the cache line at `at`; does nothing where there is no such instruction.
+#[inline(always)]
+pub fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing into the program and cannot fault.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// Asks for the first cache line of a value. For measurements of what memory can do.
+#[inline(always)]
+pub fn prefetch_value<T>(value: &T) {
+    prefetch(std::ptr::from_ref(value).cast());
+}
+
+/// Asks for what a lookup is going to read of the item at `address` (0: of nothing). That may be two
+/// lines: items begin at any multiple of 8.
+#[inline(always)]
+pub fn prefetch_item<K: Kind>(address: u64) {
+    let start = std::ptr::without_provenance::<u8>(address as usize);
+    prefetch(start);
+    prefetch(start.wrapping_add(K::LOOKED_AT - 1));
+}

@@ -1,0 +1,77 @@
+//! The whole index: random picks, and the removal of everything.
+
+use crate::core::item::Kind;
+use crate::core::sync::Ordering;
+use crate::core::word::{Next, REPL};
+use crate::engine::{Engine, Hit, KeyGoal};
+use crate::session::{Pinned, Session};
+
+/// Items handled under one pin.
+pub(crate) const STEP: usize = 1024;
+
+impl<'s, K: Kind, E: Engine> Pinned<'s, K, E> {
+    /// One of the next few items from `cursor` on that `usable` accepts, if there is one within a
+    /// step, and where that step ended.
+    pub(crate) fn pick(
+        &mut self,
+        cursor: u64,
+        random: u64,
+        usable: impl Fn(&mut Self, Hit) -> bool,
+    ) -> (u64, Option<Hit>) {
+        // Not always the first one: an item after a gap would be picked more often than others.
+        let mut skip = random.rotate_right(17) % 8;
+        let mut picked = None;
+        let mut done = false;
+        let (next, _) = E::scan(self, cursor, STEP, |pinned, hit| {
+            if done || !usable(pinned, hit) {
+                return 1;
+            }
+            picked = Some(hit);
+            if skip == 0 {
+                done = true;
+                return STEP;
+            }
+            skip -= 1;
+            1
+        });
+        (next, picked)
+    }
+
+    /// Kills the item, or the version that has replaced it meanwhile.
+    fn kill_present(&mut self, mut hit: Hit) {
+        while !E::kill_at(self, hit) {
+            // ORDERING: Acquire pairs with the step that marked it.
+            let dead = Next(hit.item.next().load(Ordering::Acquire));
+            if !dead.is(REPL) {
+                return;
+            }
+            let key = K::key(hit.item);
+            let goal = KeyGoal { hash: self.shared.kind.item_hash(hit.item), key };
+            let bucket = E::bucket(self, goal.hash);
+            match E::find(self, goal, bucket).hit {
+                Some(live) => hit = live,
+                None => return,
+            }
+        }
+    }
+}
+
+impl<K: Kind, E: Engine> Session<K, E> {
+    /// Removes every item that is present when its place is reached. O(n).
+    pub fn clear(&mut self) {
+        let mut cursor = 0u64;
+        loop {
+            let mut pinned = self.pin();
+            let from = E::bucket(&mut pinned, cursor.reverse_bits());
+            (cursor, _) = E::scan(&mut pinned, cursor, STEP, |pinned, hit| {
+                pinned.kill_present(hit);
+                1
+            });
+            E::sweep(&mut pinned, from, cursor);
+            drop(pinned);
+            if cursor == 0 {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Moving items out of memory of which little is in use, so that it goes back to the system.
+//!
+//! Blocks of one class are together in spans, spans in chunks, and only a chunk that is free goes back. Where
+//! items of all ages are removed, every chunk keeps a few. [`arena`](crate::core::arena) says when that wastes much,
+//! and closes the chunks that have least; a walk over the table then replaces each item in them by a copy
+//! elsewhere, as a write does that needs a copy: the item is frozen, copied, and replaced by one CAS, which
+//! fails if anybody else was first. Readers and writers notice nothing. Sign, expiry, version and checksum are the
+//! copy's, too. Old items are retired like any others.
+//!
+//! One session at a time does it, in steps: a look at the chunks, a walk, and from the start as long as too much
+//! is wasted. What cannot be gained does not count: what classes with few items have free of their spans. Items
+//! that were removed and wait for readers, and free blocks in sessions' caches, keep their chunk until they
+//! come back; after a walk by which nothing was gained it waits for that.
+
+use crate::core::arena::{Compaction, CompactionPhase, CompactionWalk, Survey, footprint};
+use crate::core::hooks::{sometimes, wrong};
+use crate::core::item::{Item, Kind};
+use crate::engine::{Engine, Hit, KeyGoal};
+use crate::session::{Pinned, Session};
+use std::sync::MutexGuard;
+
+/// Items looked at under one pin.
+const PIECE: usize = 256;
+/// Chunks, which cost as much as an item each.
+const CHUNKS: usize = 64;
+/// Bytes moved under one pin: what is moved takes memory twice until it is freed.
+const PIECE_BYTES: usize = 256 << 10;
+/// Times that a move is tried again, because an item beside this one came or went.
+const TRIES: usize = 3;
+/// Collections after which all is free that was retired before them, if no session is pinned.
+const GRACE: usize = 4;
+/// Steps of a pause that one step counts for where memory is tight.
+const TIGHT_STEPS: u32 = 8;
+
+/// What a step of compaction has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Items (and pieces of memory) looked at: what the step has cost. 0: there was nothing to do.
+    pub visited: usize,
+    /// Items moved.
+    pub moved: usize,
+    /// Bytes of these.
+    pub moved_bytes: usize,
+}
+
+impl<K: Kind, E: Engine> Session<K, E> {
+    /// Does a part of what brings item memory together where much of it is held and not used (more than an
+    /// eighth, and 2 MiB, as far as that can be gained; where more is held than may be used, a thirty-second): looks at up to about `budget` items. Call it now and then, more often while it
+    /// has something to do; calls by several sessions at once do no harm, and only one of them does anything.
+    ///
+    /// Moved items take memory twice until [`Session::collect`] frees them, 256 KiB for each piece of 256
+    /// items, after which it is called.
+    pub fn compact_step(&mut self, budget: usize) -> Compacted {
+        let mut done = Compacted::default();
+        if self.local().participant.is_over_limit() {
+            // What is moved would only wait for whoever stays pinned.
+            return done;
+        }
+        let taken = self.compaction().take();
+        let Some(mut compaction) = taken else { return done };
+        while done.visited < budget && self.compact_piece(&mut compaction, budget, &mut done) {}
+        *self.compaction() = Some(compaction);
+        done
+    }
+
+    fn compaction(&self) -> MutexGuard<'_, Option<Compaction>> {
+        self.shared().compaction.lock().expect("no code panics under this lock")
+    }
+
+    /// False: that was the last piece for now.
+    fn compact_piece(
+        &mut self,
+        compaction: &mut Compaction,
+        budget: usize,
+        done: &mut Compacted,
+    ) -> bool {
+        let arena = &self.shared().arena;
+        let items = self.shared().item_bytes() as usize;
+        let is_tight = self.shared().is_tight();
+        match &mut compaction.phase {
+            CompactionPhase::Idle => {
+                let steps = if is_tight { TIGHT_STEPS } else { 1 };
+                compaction.pause = compaction.pause.saturating_sub(steps);
+                let Some(waste) = arena.waste(items, is_tight) else { return false };
+                if compaction.pause > 0 && waste < compaction.futile_waste {
+                    return false;
+                }
+                compaction.phase = CompactionPhase::Survey(Survey::default());
+            }
+            CompactionPhase::Survey(survey) => {
+                done.visited += CHUNKS;
+                if arena.survey(survey, CHUNKS, items, is_tight) {
+                    let Some(held) = arena.close(std::mem::take(survey), items, is_tight) else {
+                        compaction.pause(arena.waste(items, is_tight).unwrap_or(0));
+                        return false;
+                    };
+                    compaction.phase = CompactionPhase::Walk(CompactionWalk { cursor: 0, held });
+                }
+            }
+            CompactionPhase::Walk(walk) => {
+                self.leave_caches();
+                let count = (budget - done.visited).min(PIECE);
+                walk.cursor = self.move_piece(walk.cursor, count, done);
+                if walk.cursor == 0 {
+                    // What was moved last is freed, if no session is in the way.
+                    (0..GRACE).for_each(|_| self.leave_caches());
+                    let arena = &self.shared().arena;
+                    if arena.has_gained(walk.held) {
+                        *compaction = Compaction::default();
+                    } else {
+                        compaction.pause(arena.waste(items, is_tight).unwrap_or(0));
+                    }
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Moves what is to move of about `count` items from `cursor` on, and returns where to go on.
+    fn move_piece(&mut self, cursor: u64, count: usize, done: &mut Compacted) -> u64 {
+        let mut pinned = self.pin();
+        let from = E::bucket(&mut pinned, cursor.reverse_bits());
+        let mut items = Vec::new();
+        let (next, work) = E::scan(&mut pinned, cursor, count, |pinned, hit: Hit| {
+            let size = pinned.shared.kind.size(hit.item);
+            if size == 0 || !pinned.shared.arena.leaves(hit.item.start(), size) {
+                return 1;
+            }
+            items.push(hit.item);
+            // Where there is much to move the piece is a short one.
+            1 + count * size / PIECE_BYTES
+        });
+        for item in items {
+            let moved = pinned.move_item(item);
+            done.moved += usize::from(moved > 0);
+            done.moved_bytes += moved;
+        }
+        // Dead versions that no session has come by are there, too.
+        E::sweep(&mut pinned, from, next);
+        drop(pinned);
+        done.visited += work.clamp(1, count);
+        // Back it goes only to an item whose hash is damaged.
+        if next <= cursor { 0 } else { next }
+    }
+}
+
+impl<K: Kind, E: Engine> Pinned<'_, K, E> {
+    /// Replaces an item by a copy, if it is still there; the bytes that it takes.
+    fn move_item(&mut self, item: Item) -> usize {
+        let kind = &self.shared.kind;
+        let goal = KeyGoal { hash: kind.item_hash(item), key: K::key(item) };
+        let bucket = E::bucket(self, goal.hash);
+        for _ in 0..TRIES {
+            let found = E::find(self, goal, bucket);
+            let Some(hit) = found.hit.filter(|hit| hit.item == item) else { return 0 };
+            if !wrong!(self, MoveUnfrozen) {
+                kind.freeze(item);
+            }
+            let copy = kind.copy_of(item, |size| self.alloc(size));
+            if E::replace(self, goal, bucket, hit, copy, Some(&found)) {
+                sometimes!(Moved);
+                return footprint(kind.size(copy));
+            }
+            self.discard(copy);
+        }
+        0
+    }
+}

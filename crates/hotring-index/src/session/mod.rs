@@ -1,0 +1,530 @@
+//! The shared state of an index, and what a session adds to it.
+
+mod admit;
+mod clear;
+pub(crate) mod compact;
+
+use crate::core::arena::{Arena, Compaction, LocalArena, footprint};
+use crate::core::block::Blocks;
+use crate::core::config::{Config, ConfigError};
+use crate::core::item::{Damaged, Item, Kind};
+use crate::core::limbo::ADMIT_ROUNDS;
+use crate::core::memory_limit::{Budget, LOOK, LOOK_SHORT, Refused};
+use crate::core::reclaim::{Collector, Participant, Record, Retired};
+use crate::core::sync::{Arc, Mutex, Ordering, TallyU64};
+use crate::engine::Engine;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+/// The size with which an item is retired that has something elsewhere is odd, which footprints are not.
+const HAS_MORE: usize = 1;
+
+/// Gives up what a retired item has elsewhere; bytes of its block.
+#[inline(always)]
+fn released<K: Kind>(kind: &K, retired: &Retired) -> usize {
+    if retired.size & HAS_MORE == 0 { retired.size } else { release_more(kind, retired) }
+}
+
+#[cold]
+#[inline(never)]
+fn release_more<K: Kind>(kind: &K, retired: &Retired) -> usize {
+    // SAFETY: P: no session has freed it.
+    let item = unsafe { Item::new(retired.block) };
+    K::release(item);
+    footprint(kind.size(item))
+}
+
+/// Versions that a session draws from the shared counter at a time.
+const VERSION_BLOCK: u64 = 1024;
+
+/// What all sessions of an index share.
+pub struct Shared<K: Kind, E: Engine> {
+    /// The kind of items.
+    pub kind: K,
+    /// The engine.
+    pub engine: E,
+    /// The settings.
+    pub config: Config,
+    /// What frees removed memory.
+    pub collector: Arc<Collector>,
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) blocks: Arc<Blocks>,
+    pub(crate) budget: Budget,
+    /// Nothing while a session is at it.
+    pub(crate) compaction: Mutex<Option<Compaction>>,
+    /// Where `expire_step` goes on.
+    pub(crate) expire_cursor: TallyU64,
+    /// Where `sweep_some` goes on.
+    sweep_cursor: TallyU64,
+    versions: TallyU64,
+    sessions: TallyU64,
+}
+
+impl<K: Kind, E: Engine> Shared<K, E> {
+    pub(crate) fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check(E::NAME)?;
+        Ok(Self {
+            kind: K::new(&config)?,
+            engine: E::new(&config)?,
+            collector: Arc::new(collector(&config)),
+            arena: Arc::new(Arena::new(config.huge_pages, E::WHOLE_CHUNKS)),
+            blocks: Arc::new(Blocks::new()),
+            budget: Budget::new(),
+            compaction: Mutex::new(Some(Compaction::default())),
+            expire_cursor: TallyU64::new(0),
+            sweep_cursor: TallyU64::new(0),
+            versions: TallyU64::new(1),
+            sessions: TallyU64::new(0),
+            config,
+        })
+    }
+
+    pub(crate) fn sum(&self, counter: impl Fn(&Record) -> i64) -> i64 {
+        self.collector.records().map(counter).sum()
+    }
+
+    /// Items present, as far as the sessions' own counts tell.
+    pub fn items(&self) -> i64 {
+        self.sum(|record| record.items.load())
+    }
+
+    /// Bytes of all items, those included that wait for readers.
+    pub(crate) fn item_bytes(&self) -> u64 {
+        self.sum(|record| record.item_bytes.load()).max(0).cast_unsigned()
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+fn collector(config: &Config) -> Collector {
+    Collector::new(config.limbo_max)
+}
+
+#[cfg(any(loom, shuttle))]
+fn collector(config: &Config) -> Collector {
+    let mut collector = match config.reclaim {
+        crate::core::faults::Reclaim::Epochs => Collector::new(config.limbo_max),
+        crate::core::faults::Reclaim::Oracle => Collector::oracle(),
+    };
+    collector.fault = config.fault;
+    collector
+}
+
+impl<K: Kind, E: Engine> Drop for Shared<K, E> {
+    /// Classed memory goes with the arena; large items must be found one by one: those that wait
+    /// for readers, and those that the engine still holds.
+    fn drop(&mut self) {
+        let orphans = self.collector.take_orphans();
+        if !self.arena.has_large() && self.blocks.bytes() == 0 {
+            return;
+        }
+        // SAFETY: sessions hold the index, so none is left; an item is either an orphan or still
+        // held by the engine, which hands each out once.
+        let free = |block: NonNull<u8>, size| unsafe { self.arena.free_if_large(block, size) };
+        for orphan in orphans {
+            free(orphan.block, released(&self.kind, &orphan));
+        }
+        self.engine.drain::<K>(|item| {
+            let (size, has_more) = self.kind.extent(item);
+            if has_more {
+                K::release(item);
+            }
+            free(item.start(), size);
+        });
+    }
+}
+
+/// A thread's access to an index: its pin, its memory, its luck.
+///
+/// Sessions are cheap to keep and meant to be kept: one per thread, not one per operation. A
+/// session may move between threads but serves one at a time.
+pub struct Session<K: Kind, E: Engine> {
+    /// Before the index, whose drop wants what the session leaves behind.
+    local: Local<E>,
+    shared: Arc<Shared<K, E>>,
+}
+
+pub struct Local<E: Engine> {
+    pub participant: Participant,
+    pub(crate) arena: LocalArena,
+    /// Accesses until the next R-th one.
+    pub countdown: u32,
+    /// How often nothing was to be decided, one after the other: the next R is as many doublings longer.
+    pub(crate) calm: u32,
+    /// Operations until a guard pins again.
+    pub(crate) guarded: u32,
+    /// Inserts since growth was last considered.
+    pub inserts: u32,
+    /// Removals since shrinking was last considered.
+    pub(crate) removals: u32,
+    /// Bytes that may be taken before the next look at how much memory is used.
+    until_look: i64,
+    /// What it was after the last one.
+    look: i64,
+    random: u64,
+    versions: std::ops::Range<u64>,
+    /// Whether accesses are noted in items.
+    pub(crate) noted: bool,
+    /// The hashes of new keys, for an eviction policy.
+    pub(crate) entered: Vec<u64>,
+    /// The first damaged item that was met and not yet asked for, and how many there were.
+    pub(crate) damage: Option<Box<Damaged>>,
+    pub(crate) damages: u64,
+    /// What the engine keeps here.
+    pub engine: E::Local,
+}
+
+impl<K: Kind, E: Engine> Session<K, E> {
+    /// An unnamed session is called by its number.
+    pub(crate) fn new(shared: Arc<Shared<K, E>>, name: Option<&str>) -> Result<Self, ConfigError> {
+        // ORDERING: Relaxed, a number that only has to be unique.
+        let number = shared.sessions.fetch_add(1, Ordering::Relaxed);
+        let seed = shared.config.seed[0] ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let name = name.map_or_else(|| format!("session {number}"), str::to_string);
+        let local = Local {
+            participant: Participant::new(shared.collector.clone(), &name),
+            arena: LocalArena::new(shared.arena.clone()),
+            countdown: shared.config.period(),
+            calm: 0,
+            guarded: 0,
+            inserts: 0,
+            removals: 0,
+            until_look: LOOK as i64,
+            look: LOOK as i64,
+            random: seed | 1,
+            versions: 0..0,
+            noted: true,
+            entered: Vec::new(),
+            damage: None,
+            damages: 0,
+            engine: shared.engine.local()?,
+        };
+        let mut session = Self { local, shared };
+        // What ended sessions left is freed by those that begin, or by those that go on.
+        session.collect();
+        Ok(session)
+    }
+
+    pub(crate) fn local(&mut self) -> &mut Local<E> {
+        &mut self.local
+    }
+
+    pub(crate) fn shared(&self) -> &Shared<K, E> {
+        &self.shared
+    }
+
+    fn admit_over_limit(&mut self) -> Result<(), Refused> {
+        for _ in 0..ADMIT_ROUNDS {
+            let freed = self.collect_garbage();
+            if !self.shared.collector.weighs_too_much() {
+                return Ok(());
+            }
+            if freed == 0
+                && let Some(stalled) = self.shared.collector.stalled()
+            {
+                return Err(Refused::Stalled(Box::new(stalled)));
+            }
+        }
+        // No session is stalled: it is a backlog, and it gets smaller.
+        Ok(())
+    }
+
+    /// Frees removed memory as far as no session can see it any more, a bounded part at a time.
+    /// Busy sessions do so by themselves; call this where a session goes idle. It also gives up
+    /// the free memory that it has kept for itself, so that it can go back to the system.
+    pub fn collect(&mut self) {
+        if self.local.participant.has_garbage() || self.shared.engine.is_busy() {
+            self.collect_garbage();
+        }
+        self.shared.blocks.step();
+        self.local.arena.give_back();
+    }
+
+    /// Frees what can be freed, and gives up the session's free memory, so that what is taken next is what
+    /// is to be taken first.
+    pub(crate) fn leave_caches(&mut self) {
+        if self.local.participant.has_garbage() {
+            self.collect_garbage();
+        }
+        self.local.arena.give_back();
+    }
+
+    /// Pins the session: until the guard drops, what it finds stays in memory.
+    #[inline(always)]
+    pub(crate) fn pin(&mut self) -> Pinned<'_, K, E> {
+        if !self.pins_at_once() {
+            self.pin_in_full();
+        }
+        self.pinned()
+    }
+
+    /// Pins the session for a guard: until `end_guard` of the participant.
+    pub(crate) fn begin_guard(&mut self) {
+        if self.local.participant.is_collection_due() {
+            self.collect_garbage();
+        }
+        self.local.participant.begin_guard();
+    }
+
+    /// Pins again for the guard that there is, with a collection in between if one is due.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn renew_guard(&mut self) {
+        /// Pins again in any case: if the collection panics, the guard may still be used.
+        struct Pins<'s, K: Kind, E: Engine>(&'s mut Session<K, E>);
+        impl<K: Kind, E: Engine> Drop for Pins<'_, K, E> {
+            fn drop(&mut self) {
+                self.0.local.participant.begin_guard();
+            }
+        }
+        self.local.participant.end_guard();
+        let pins = Pins(self);
+        if pins.0.local.participant.is_collection_due() {
+            pins.0.collect_garbage();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pin_in_full(&mut self) {
+        self.local.participant.end_forgotten_guard();
+        if self.local.participant.is_collection_due() {
+            self.collect_garbage();
+        }
+        self.local.participant.pin();
+    }
+
+    /// Pins the session, unless there is other work to do first: then `pin` is to be called.
+    #[inline(always)]
+    pub(crate) fn pins_at_once(&mut self) -> bool {
+        let at_once = self.local.participant.can_pin_fast();
+        if at_once {
+            self.local.participant.pin_fast();
+        }
+        at_once
+    }
+
+    /// The session as it is, which was pinned before.
+    #[inline(always)]
+    pub(crate) fn pinned(&mut self) -> Pinned<'_, K, E> {
+        Pinned { shared: &self.shared, engine: &self.shared.engine, local: &mut self.local }
+    }
+
+    /// As `pin`, without looking for other work first.
+    #[inline(always)]
+    pub(crate) fn pin_only(&mut self) -> Pinned<'_, K, E> {
+        self.local.participant.pin();
+        self.pinned()
+    }
+
+    /// Returns how many bytes became free.
+    #[cold]
+    fn collect_garbage(&mut self) -> i64 {
+        let Local { participant, arena, .. } = &mut self.local;
+        participant.end_forgotten_guard();
+        let (kind, mut freed) = (&self.shared.kind, 0);
+        participant.collect(|retired| {
+            let size = released(kind, &retired);
+            freed += size as i64;
+            // SAFETY: the collector hands out a block once, after its last reader (E3).
+            unsafe { arena.free(retired.block, size) };
+        });
+        self.shared.blocks.step();
+        participant.record().item_bytes.add(-freed);
+        arena.age();
+        if self.shared.engine.is_busy() {
+            E::step(&mut self.pin_only());
+        }
+        freed
+    }
+
+    /// Does a part of what the growth of the table has left for later operations; false if there is
+    /// nothing that can be done now. `buckets` buckets (at least one) are seen to, under one pin, some
+    /// 100 ns each.
+    ///
+    /// Operations do this work, too, a little now and then. Call it after a bulk load, until it returns
+    /// false, or where a thread is idle: lookups are faster when it is done.
+    pub fn work_ahead(&mut self, buckets: u32) -> bool {
+        if self.shared.engine.is_busy() {
+            self.collect_garbage();
+        }
+        E::go_ahead(&mut self.pin(), u64::from(buckets.max(1)))
+    }
+
+    /// Doubles the table now, if the engine can and nothing else is under way with it; true if it
+    /// did. Where the engine grows in steps it begins to, and later operations and
+    /// [`Session::collect`] do the rest.
+    ///
+    /// Tables grow by themselves ([`crate::Growth`]); this is for those who know what is to come.
+    pub fn grow(&mut self) -> bool {
+        E::grow(&mut self.pin())
+    }
+
+    /// Whether the table would grow for this many items by its load alone: the caller may [`Session::grow`] it
+    /// before. False for engines that grow by what else they see.
+    pub fn is_small_for(&mut self, items: u64) -> bool {
+        self.pin().engine.is_small_for(items)
+    }
+
+    /// Begins to halve the table, if the engine can, it has more than its initial slots, and nothing
+    /// else is under way with it; true if it did. The rest is done in small steps by later operations
+    /// and [`Session::collect`].
+    ///
+    /// Tables that can shrink do so by themselves ([`crate::Growth`]); this is for those who know
+    /// what is to come.
+    pub fn shrink(&mut self) -> bool {
+        E::shrink(&mut self.pin())
+    }
+}
+
+impl<E: Engine> Local<E> {
+    /// Notes an access, unless it is the R-th: of that more is to be noted, after `not_counted`.
+    #[inline(always)]
+    pub(crate) fn count_down(&mut self) -> bool {
+        self.countdown -= 1;
+        self.countdown != 0
+    }
+
+    /// Takes back a count that came to the R-th access.
+    #[inline(always)]
+    pub(crate) fn not_counted(&mut self) {
+        self.countdown = self.countdown.max(1);
+    }
+
+    /// A xorshift generator: chooses victims and intervals, nothing that needs more.
+    pub fn random(&mut self) -> u64 {
+        let mut x = self.random;
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.random = x;
+        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+/// A pinned session: the context of every operation.
+pub struct Pinned<'s, K: Kind, E: Engine> {
+    /// The index.
+    pub shared: &'s Shared<K, E>,
+    /// Its engine.
+    pub engine: &'s E,
+    /// The session's own part.
+    pub local: &'s mut Local<E>,
+}
+
+impl<K: Kind, E: Engine> Drop for Pinned<'_, K, E> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.local.participant.unpin();
+    }
+}
+
+impl<K: Kind, E: Engine> Pinned<'_, K, E> {
+    /// The same session, pinned once, for what is called rarely: so the common path's own need not
+    /// have an address.
+    #[inline(always)]
+    pub(crate) fn again(&mut self) -> ManuallyDrop<Pinned<'_, K, E>> {
+        ManuallyDrop::new(Pinned { shared: self.shared, engine: self.engine, local: self.local })
+    }
+
+    /// The session's counts.
+    #[inline(always)]
+    pub fn record(&self) -> &Record {
+        self.local.participant.record()
+    }
+
+    /// Memory for an item, 8-aligned.
+    pub fn alloc(&mut self, size: usize) -> NonNull<u8> {
+        let len = footprint(size) as i64;
+        self.record().item_bytes.add(len);
+        self.local.until_look -= len;
+        if self.local.until_look < 0 {
+            self.look_at_memory();
+        }
+        self.local.arena.alloc(size)
+    }
+
+    /// Takes note of memory that the next item has elsewhere.
+    pub(crate) fn took(&mut self, bytes: usize) {
+        self.local.until_look -= bytes as i64;
+    }
+
+    #[cold]
+    fn look_at_memory(&mut self) {
+        self.shared.kind.wrote((self.local.look - self.local.until_look).cast_unsigned());
+        self.local.look = LOOK as i64;
+        if self.shared.budget.is_short(self.shared.held_bytes()) {
+            // A block in a cache keeps its chunk, and a few items may begin a new one.
+            self.local.arena.give_back();
+            self.local.look = LOOK_SHORT as i64;
+        }
+        self.local.until_look = self.local.look;
+        // Who asks to be admitted next is told.
+        let _ = self.shared.look_at_memory(0);
+    }
+
+    /// Frees an item that was never published.
+    pub fn discard(&mut self, item: Item) {
+        let (size, has_more) = self.shared.kind.extent(item);
+        self.record().item_bytes.add(-(footprint(size) as i64));
+        item.lifetime().free();
+        // As in `retire`: a copy of what is damaged is, too.
+        if size > 0 {
+            // SAFETY: as below.
+            unsafe { self.shared.arena.check_end(item.start(), size) };
+            if has_more {
+                K::release(item);
+            }
+            // SAFETY: the item is its maker's alone, who gives it up here.
+            unsafe { self.local.arena.free(item.start(), size) };
+        }
+    }
+
+    /// Hands an item that no session can find any more to the collector, once.
+    pub fn retire(&mut self, item: Item) {
+        let (size, has_more) = self.shared.kind.extent(item);
+        if size > 0 {
+            // SAFETY: allocated with this size, and freed by the collector, later.
+            unsafe { self.shared.arena.check_end(item.start(), size) };
+        }
+        let size = footprint(size);
+        // What is damaged beyond knowing its size is lost: better than giving it back with another.
+        if size > 0 {
+            let size = if has_more { size + K::elsewhere(item) + HAS_MORE } else { size };
+            self.local.participant.retire(item, size);
+        }
+    }
+
+    /// Notes that an item is in the table now.
+    pub fn count_in(&self, item: Item) {
+        self.record().items.add(1);
+        if K::expires(item) {
+            self.record().expiring.add(1);
+        }
+    }
+
+    /// Notes that an item is in the table no more.
+    pub fn count_out(&self, item: Item) {
+        self.record().items.add(-1);
+        if K::expires(item) {
+            self.record().expiring.add(-1);
+        }
+    }
+
+    /// Notes that `copy` is in the table in the place of `old`.
+    pub fn count_replaced(&self, old: Item, copy: Item) {
+        let expiring = i64::from(K::expires(copy)) - i64::from(K::expires(old));
+        if expiring != 0 {
+            self.record().expiring.add(expiring);
+        }
+    }
+
+    /// A number that no earlier call on this index returned.
+    pub(crate) fn fresh_version(&mut self) -> u64 {
+        if self.local.versions.is_empty() {
+            // ORDERING: Relaxed, only uniqueness is asked for.
+            let start = self.shared.versions.fetch_add(VERSION_BLOCK, Ordering::Relaxed);
+            self.local.versions = start..start + VERSION_BLOCK;
+        }
+        self.local.versions.next().expect("the block was refilled")
+    }
+}
