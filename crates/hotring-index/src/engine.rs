@@ -73,15 +73,17 @@ pub struct Found<P> {
 /// Where they differ, the engine's own page says so: whether readers ever wait, how the table grows,
 /// whether it shrinks.
 ///
-/// What only some engines do has defaults and is in three further traits: [`Sizing`] (growing and
-/// shrinking), [`Hotspots`] (learning which items are hot) and [`FastPath`] (a lookup in few
-/// instructions).
+/// Further traits hold [`Scan`] (visiting all items), [`Batch`] (many keys at once), and with defaults, as
+/// only some engines do it, [`Sizing`] (growing and shrinking), [`Hotspots`] (learning which items are
+/// hot) and [`FastPath`] (a lookup in few instructions).
 ///
 /// # Safety
 /// An engine hands out raw memory. Each [`Item`] that it returns must satisfy the invariant P (see
 /// there) under the pin it was found with, and each item that leaves the table must be retired once.
 #[doc(hidden)]
-pub unsafe trait Engine: Sizing + Hotspots + FastPath + Send + Sync + 'static {
+pub unsafe trait Engine:
+    Scan + Batch + Sizing + Hotspots + FastPath + Send + Sync + 'static
+{
     /// As settings, errors and reports call it.
     const NAME: &'static str;
     /// Whether sessions take memory for items a chunk of 2 MiB at a time, for themselves only,
@@ -154,41 +156,6 @@ pub unsafe trait Engine: Sizing + Hotspots + FastPath + Send + Sync + 'static {
     /// As `kill`, for an item that a scan has met. False: it was dead already.
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool;
 
-    /// Visits live items from the position `cursor` on until `f`'s returns add up to `count`, and
-    /// then the rest of the unit; or fewer, where the table is sparse. Returns where to go on, 0 at
-    /// the end, and the work that it was, in items. `f` may take out what it is given.
-    ///
-    /// A position is a hash with its bits reversed. Growth leaves that order alone: what a bucket is
-    /// split into are the two halves of its range.
-    fn scan<'s, K: Kind>(
-        p: &mut Pinned<'s, K, Self>,
-        cursor: u64,
-        count: usize,
-        f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
-    ) -> (u64, usize);
-
-    /// Unlinks what `kill_at` has left between `from` and the position `to`.
-    #[inline(always)]
-    fn sweep<K: Kind>(_p: &mut Pinned<'_, K, Self>, _from: Self::Bucket, _to: u64) {}
-
-    /// Looks up `n` keys with many memory accesses in flight, and hands each result to `land`, in
-    /// any order.
-    fn pipeline<'k, K: Kind>(
-        p: &mut Pinned<'_, K, Self>,
-        n: usize,
-        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-        land: impl FnMut(usize, Option<Hit>),
-    ) where
-        K::Key: 'k;
-
-    /// Brings into the cache what operations on up to 64 keys will touch.
-    fn warm<'k, K: Kind>(
-        p: &mut Pinned<'_, K, Self>,
-        n: usize,
-        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-    ) where
-        K::Key: 'k;
-
     /// What only this engine counts.
     fn stats(&self) -> EngineStats;
 
@@ -206,6 +173,69 @@ pub trait Reservation<E: Engine>: Default {
 impl<E: Engine> Reservation<E> for () {
     #[inline(always)]
     fn give_back<K: Kind>(self, _p: &mut Pinned<'_, K, E>, _bucket: E::Bucket) {}
+}
+
+/// Visits all items of an engine with a cursor.
+#[doc(hidden)]
+pub trait Scan: Sized {
+    /// Visits live items from the position `cursor` on until `f`'s returns add up to `count`, and
+    /// then the rest of the unit; or fewer, where the table is sparse. Returns the position to continue
+    /// at, 0 at the end, and the work done, in items. `f` may kill the items that it gets.
+    ///
+    /// A position is a hash with its bits reversed. Growth keeps that order: a bucket is split into the
+    /// two halves of its range.
+    fn scan<'s, K: Kind>(
+        p: &mut Pinned<'s, K, Self>,
+        cursor: u64,
+        count: usize,
+        f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
+    ) -> (u64, usize)
+    where
+        Self: Engine;
+
+    /// Unlinks the items that `kill_at` has left between `from` and the position `to`.
+    #[inline(always)]
+    fn sweep<K: Kind>(_p: &mut Pinned<'_, K, Self>, _from: Self::Bucket, _to: u64)
+    where
+        Self: Engine,
+    {
+    }
+}
+
+/// Operations on many keys at once.
+#[doc(hidden)]
+pub trait Batch: Sized {
+    /// Looks up `n` keys with many memory accesses in flight, and hands each result to `land`, in
+    /// any order. By default groups of keys are prefetched, then looked up one after the other.
+    #[inline(always)]
+    fn pipeline<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+        mut land: impl FnMut(usize, Option<Hit>),
+    ) where
+        K::Key: 'k,
+        Self: Engine,
+    {
+        let depth = p.shared.config.pipeline_depth;
+        for from in (0..n).step_by(depth) {
+            let to = n.min(from + depth);
+            Self::warm(p, to - from, |kind, i| goal(kind, from + i));
+            for i in from..to {
+                let hit = Self::lookup(p, goal(&p.shared.kind, i));
+                land(i, hit);
+            }
+        }
+    }
+
+    /// Prefetches the memory that operations on up to 64 keys will touch.
+    fn warm<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+    ) where
+        K::Key: 'k,
+        Self: Engine;
 }
 
 /// The size of an engine's table, and how it changes. By default it does not.

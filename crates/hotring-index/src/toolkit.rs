@@ -10,8 +10,8 @@ pub use crate::core::memory::{HUGE_PAGE, Mapping};
 pub use crate::core::prefetch::{prefetch, prefetch_item};
 pub use crate::core::reclaim::Counter;
 pub use crate::engine::{
-    Engine, FastLookup, FastPath, Found, Hit, Hotspots, KeyGoal, RESIZE_INTERVAL, Reservation,
-    Sizing,
+    Batch, Engine, FastLookup, FastPath, Found, Hit, Hotspots, KeyGoal, RESIZE_INTERVAL,
+    Reservation, Scan, Sizing,
 };
 pub use crate::session::{Pinned, Shared};
 pub use crate::{EngineStats, Index, Session, Stats};

@@ -35,11 +35,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     ),
     (
         "hotring-engines",
-        &[
-            &["hooks", "faults", "settings", "bucketless"],
-            &["chaining", "mercury", "gcuckoo"],
-            &["choice"],
-        ],
+        &[&["hooks", "faults", "settings"], &["chaining", "mercury", "gcuckoo"], &["choice"]],
     ),
     (
         "hotring-log",

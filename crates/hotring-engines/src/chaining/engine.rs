@@ -106,42 +106,6 @@ unsafe impl Engine for Chaining {
         Self::kill_item(p, hit)
     }
 
-    fn scan<'s, K: Kind>(
-        p: &mut Pinned<'s, K, Self>,
-        cursor: u64,
-        count: usize,
-        f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
-    ) -> (u64, usize) {
-        Self::scan_buckets(p, cursor, count, f)
-    }
-
-    fn sweep<K: Kind>(p: &mut Pinned<'_, K, Self>, from: u64, to: u64) {
-        Self::tidy_between(p, from.reverse_bits(), to);
-    }
-
-    #[inline(always)]
-    fn pipeline<'k, K: Kind>(
-        p: &mut Pinned<'_, K, Self>,
-        n: usize,
-        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-        land: impl FnMut(usize, Option<Hit>),
-    ) where
-        K::Key: 'k,
-    {
-        Self::read_many(p, n, goal, land);
-    }
-
-    #[inline(always)]
-    fn warm<'k, K: Kind>(
-        p: &mut Pinned<'_, K, Self>,
-        n: usize,
-        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-    ) where
-        K::Key: 'k,
-    {
-        Self::prefetch_all(p, n, goal);
-    }
-
     fn stats(&self) -> EngineStats {
         let (doublings, buckets_split) = self.table.history();
         // ORDERING: Relaxed, statistics.

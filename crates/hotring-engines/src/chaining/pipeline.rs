@@ -9,7 +9,7 @@ use crate::chaining::search::Home;
 use crate::chaining::word::Head;
 use hotring_index::toolkit::Kind;
 use hotring_index::toolkit::Pinned;
-use hotring_index::toolkit::{Hit, KeyGoal};
+use hotring_index::toolkit::{Batch, Hit, KeyGoal};
 use hotring_index::toolkit::{prefetch, prefetch_item};
 
 /// The most lookups that can be in flight.
@@ -51,9 +51,9 @@ impl Walks {
 /// What a step of a walk came to.
 type Landed = Option<Option<Hit>>;
 
-impl Chaining {
-    /// Looks up `n` keys and hands each result to `land` as it is there, in any order.
-    pub(crate) fn read_many<'k, K: Kind>(
+impl Batch for Chaining {
+    #[inline(always)]
+    fn pipeline<'k, K: Kind>(
         p: &mut Pinned<'_, K, Self>,
         n: usize,
         goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
@@ -87,9 +87,9 @@ impl Chaining {
         Self::go_on(p, &mut walks, &goal, &mut land);
     }
 
-    /// Brings into the cache what operations on up to 64 keys will touch.
-    pub(crate) fn prefetch_all<'k, K: Kind>(
-        p: &Pinned<'_, K, Self>,
+    #[inline(always)]
+    fn warm<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
         n: usize,
         goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
     ) where
@@ -107,7 +107,9 @@ impl Chaining {
             Self::round(p, &mut walks, &goal, |_, _| {});
         }
     }
+}
 
+impl Chaining {
     /// Asks for the word of a hash's bucket.
     #[inline(always)]
     fn ask<K: Kind>(p: &Pinned<'_, K, Self>, hash: u64) {

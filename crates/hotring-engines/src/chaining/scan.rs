@@ -10,9 +10,9 @@ use crate::chaining::search::Home;
 use crate::chaining::word::{SEALED, address, low_bits};
 use hotring_index::sometimes;
 use hotring_index::sync::Ordering;
-use hotring_index::toolkit::Hit;
 use hotring_index::toolkit::Kind;
 use hotring_index::toolkit::Pinned;
+use hotring_index::toolkit::{Engine, Hit, Scan};
 use hotring_index::word::{MARK, Next};
 
 /// Buckets that cost as much as an item to pass: a sparse table must not hold other sessions up.
@@ -24,11 +24,8 @@ fn end_of(index: u64, level: u32) -> u64 {
     index.reverse_bits().wrapping_add(len)
 }
 
-impl Chaining {
-    /// Visits live items from the position `cursor` on until `f`'s returns add up to `count`, and
-    /// then the rest of the bucket; or fewer, where the table is sparse. Returns where to go on, 0
-    /// at the end, and the work that it was, in items.
-    pub(crate) fn scan_buckets<'s, K: Kind>(
+impl Scan for Chaining {
+    fn scan<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         cursor: u64,
         count: usize,
@@ -50,6 +47,22 @@ impl Chaining {
         }
     }
 
+    fn sweep<K: Kind>(p: &mut Pinned<'_, K, Self>, from: <Self as Engine>::Bucket, to: u64) {
+        let mut position = from.reverse_bits();
+        loop {
+            let home = Self::home(p, position.reverse_bits());
+            if home.head.first() != 0 {
+                Self::tidy(p, home.index);
+            }
+            position = end_of(home.index, home.head.level());
+            if position == 0 || to != 0 && position >= to {
+                return;
+            }
+        }
+    }
+}
+
+impl Chaining {
     /// Collects the live items of the bucket at a position, from that on, and returns where the
     /// bucket ends.
     fn take_down<K: Kind>(p: &Pinned<'_, K, Self>, position: u64, unit: &mut Vec<Hit>) -> u64 {
@@ -95,21 +108,6 @@ impl Chaining {
             let is_due = hash.reverse_bits() >= position;
             if is_live && if is_ours { is_due } else { position == home.index.reverse_bits() } {
                 unit.push(Hit { item, word });
-            }
-        }
-    }
-
-    /// Takes dead items out of the chains from one position up to another, 0 for the end.
-    pub(crate) fn tidy_between<K: Kind>(p: &mut Pinned<'_, K, Self>, from: u64, to: u64) {
-        let mut position = from;
-        loop {
-            let home = Self::home(p, position.reverse_bits());
-            if home.head.first() != 0 {
-                Self::tidy(p, home.index);
-            }
-            position = end_of(home.index, home.head.level());
-            if position == 0 || to != 0 && position >= to {
-                return;
             }
         }
     }

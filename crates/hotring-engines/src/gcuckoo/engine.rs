@@ -5,7 +5,7 @@ use super::tables::slots;
 use super::{GCuckoo, Local};
 use hotring_index::toolkit::EngineStats;
 use hotring_index::toolkit::Pinned;
-use hotring_index::toolkit::{Engine, FastPath, Found, Hit, Hotspots, KeyGoal, Sizing};
+use hotring_index::toolkit::{Batch, Engine, FastPath, Found, Hit, Hotspots, KeyGoal, Sizing};
 use hotring_index::toolkit::{Item, Kind};
 use hotring_index::toolkit::{prefetch, prefetch_item};
 use hotring_index::{Config, ConfigError};
@@ -39,7 +39,7 @@ unsafe impl<const S: usize> Engine for GCuckoo<S> {
 
     #[inline(always)]
     fn probe<K: Kind>(p: &Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit> {
-        Self::glance(p, goal)
+        Self::probe_item(p, goal)
     }
 
     fn find<'s, K: Kind>(
@@ -86,45 +86,6 @@ unsafe impl<const S: usize> Engine for GCuckoo<S> {
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
         let hash = p.shared.kind.item_hash(hit.item);
         Self::kill_item(p, hash, hit.item)
-    }
-
-    fn scan<'s, K: Kind>(
-        p: &mut Pinned<'s, K, Self>,
-        cursor: u64,
-        count: usize,
-        f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
-    ) -> (u64, usize) {
-        Self::scan_buckets(p, cursor, count, f)
-    }
-
-    fn pipeline<'k, K: Kind>(
-        p: &mut Pinned<'_, K, Self>,
-        n: usize,
-        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-        mut land: impl FnMut(usize, Option<Hit>),
-    ) where
-        K::Key: 'k,
-    {
-        let depth = p.shared.config.pipeline_depth;
-        for start in (0..n).step_by(depth) {
-            let end = (start + depth).min(n);
-            Self::prefetch_all(p, end - start, |kind, i| goal(kind, start + i));
-            for i in start..end {
-                let goal = goal(&p.shared.kind, i);
-                let hit = Self::read_item(p, goal);
-                land(i, hit);
-            }
-        }
-    }
-
-    fn warm<'k, K: Kind>(
-        p: &mut Pinned<'_, K, Self>,
-        n: usize,
-        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-    ) where
-        K::Key: 'k,
-    {
-        Self::prefetch_all(p, n, goal);
     }
 
     fn stats(&self) -> EngineStats {
@@ -174,25 +135,25 @@ impl<const S: usize> Hotspots for GCuckoo<S> {
 
 impl<const S: usize> FastPath for GCuckoo<S> {}
 
-impl<const S: usize> GCuckoo<S> {
-    /// Brings both buckets of up to 64 keys into the cache, then what seem to be their items.
-    fn prefetch_all<'k, K: Kind>(
-        p: &Pinned<'_, K, Self>,
+impl<const S: usize> Batch for GCuckoo<S> {
+    /// Prefetches both buckets of each key, then the items with its tag.
+    fn warm<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
         n: usize,
         goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
     ) where
         K::Key: 'k,
     {
-        let mut known = [(0u64, Places { one: 0, two: 0 }); CHUNK];
-        for (i, known) in known[..n].iter_mut().enumerate() {
+        let mut found = [(0u64, Places { one: 0, two: 0 }); CHUNK];
+        for (i, found) in found[..n].iter_mut().enumerate() {
             let hash = goal(&p.shared.kind, i).hash;
             let page = Self::page(p, hash);
-            *known = (hash, page.places(hash));
-            for bucket in [known.1.one, known.1.two] {
+            *found = (hash, page.places(hash));
+            for bucket in [found.1.one, found.1.two] {
                 prefetch(std::ptr::from_ref(page.slot(bucket * S as u32)).cast());
             }
         }
-        for &(hash, at) in &known[..n] {
+        for &(hash, at) in &found[..n] {
             let page = Self::page(p, hash);
             let tag = tag_of(hash, page.depth);
             for slot in [at.one, at.two].into_iter().flat_map(slots::<S>) {

@@ -137,9 +137,12 @@ impl<const S: usize> GCuckoo<S> {
         Some(hit)
     }
 
-    /// A look without certainty: what it finds is there, what it misses may be, too.
+    /// As `seek`, without certainty: it may miss an item that is present.
     #[inline(always)]
-    pub(crate) fn glance<K: Kind>(p: &Pinned<'_, K, Self>, goal: KeyGoal<'_, K>) -> Option<Hit> {
+    pub(crate) fn probe_item<K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        goal: KeyGoal<'_, K>,
+    ) -> Option<Hit> {
         let page = Self::page(p, goal.hash);
         let found = Self::examine(p, page, page.places(goal.hash), goal, &mut 0);
         found.map(|(hit, ..)| hit)

@@ -9,9 +9,9 @@ use super::lock::{Frozen, LOCKED};
 use super::page::Page;
 use super::place::{Entry, TAG_BITS};
 use crate::settings::Atomicity;
-use hotring_index::toolkit::Hit;
 use hotring_index::toolkit::Kind;
 use hotring_index::toolkit::Pinned;
+use hotring_index::toolkit::{Hit, Scan};
 use hotring_index::{sometimes, wrong};
 use std::ops::Range;
 
@@ -28,8 +28,8 @@ const POSITION_SHIFT: u32 = 48;
 /// Positions of a page, as far as tags tell.
 const POSITIONS: u64 = 1 << TAG_BITS;
 
-impl<const S: usize> GCuckoo<S> {
-    pub(crate) fn scan_buckets<'s, K: Kind>(
+impl<const S: usize> Scan for GCuckoo<S> {
+    fn scan<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         cursor: u64,
         count: usize,
@@ -62,7 +62,9 @@ impl<const S: usize> GCuckoo<S> {
             }
         }
     }
+}
 
+impl<const S: usize> GCuckoo<S> {
     /// Visits items from the position `from` on, until `f` says that it is enough, and then those
     /// with the same tag. Returns where to go on, if it did not visit all. `f` gets None for an item
     /// that is gone.

@@ -1,6 +1,6 @@
 //! Mercury as an engine: each step under the lock of one bucket.
 
-use crate::mercury::chain::{Held, Items};
+use crate::mercury::chain::{Held, Items, Spot};
 use crate::mercury::expand::Mover;
 use crate::mercury::locking::{HASMOVED, Locking};
 use crate::mercury::table::Table;
@@ -9,7 +9,7 @@ use crate::mercury::{Mercury, Tables};
 use hotring_index::sync::Ordering;
 use hotring_index::toolkit::EngineStats;
 use hotring_index::toolkit::Pinned;
-use hotring_index::toolkit::{Engine, FastPath, Found, Hit, Hotspots, KeyGoal, Sizing};
+use hotring_index::toolkit::{Batch, Engine, FastPath, Found, Hit, Hotspots, KeyGoal, Sizing};
 use hotring_index::toolkit::{Item, Kind};
 use hotring_index::toolkit::{prefetch, prefetch_item};
 use hotring_index::word::Next;
@@ -94,13 +94,8 @@ unsafe impl<L: Locking> Engine for Mercury<L> {
         copy: Item,
         _found: Option<&Found<()>>,
     ) -> bool {
-        let replaced = Self::with_bucket(p, goal.hash, |held| {
-            let spot = held.search(|item| item == old.item).0;
-            if let Some(spot) = &spot {
-                held.replace(spot, copy);
-            }
-            spot.is_some()
-        });
+        let replaced =
+            Self::change_item(p, goal.hash, old.item, |held, spot| held.replace(spot, copy));
         if replaced {
             p.count_replaced(old.item, copy);
             p.retire(old.item);
@@ -121,13 +116,7 @@ unsafe impl<L: Locking> Engine for Mercury<L> {
 
     fn kill_at<K: Kind>(p: &mut Pinned<'_, K, Self>, hit: Hit) -> bool {
         let hash = p.shared.kind.item_hash(hit.item);
-        let killed = Self::with_bucket(p, hash, |held| {
-            let spot = held.search(|item| item == hit.item).0;
-            if let Some(spot) = &spot {
-                held.remove(spot);
-            }
-            spot.is_some()
-        });
+        let killed = Self::change_item(p, hash, hit.item, |held, spot| held.remove(spot));
         if killed {
             p.count_out(hit.item);
             p.retire(hit.item);
@@ -135,46 +124,6 @@ unsafe impl<L: Locking> Engine for Mercury<L> {
             sometimes!(KillLost);
         }
         killed
-    }
-
-    fn scan<'s, K: Kind>(
-        p: &mut Pinned<'s, K, Self>,
-        cursor: u64,
-        count: usize,
-        f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
-    ) -> (u64, usize) {
-        Self::scan_buckets(p, cursor, count, f)
-    }
-
-    /// Prefetches the lines of a group of keys, and then looks up one after the other.
-    #[inline(always)]
-    fn pipeline<'k, K: Kind>(
-        p: &mut Pinned<'_, K, Self>,
-        n: usize,
-        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-        mut land: impl FnMut(usize, Option<Hit>),
-    ) where
-        K::Key: 'k,
-    {
-        let depth = p.shared.config.pipeline_depth;
-        for from in (0..n).step_by(depth) {
-            let to = n.min(from + depth);
-            Self::fetch(p, to - from, |kind, i| goal(kind, from + i).hash);
-            for i in from..to {
-                let hit = Self::lookup(p, goal(&p.shared.kind, i));
-                land(i, hit);
-            }
-        }
-    }
-
-    fn warm<'k, K: Kind>(
-        p: &mut Pinned<'_, K, Self>,
-        n: usize,
-        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-    ) where
-        K::Key: 'k,
-    {
-        Self::fetch(p, n, |kind, i| goal(kind, i).hash);
     }
 
     fn stats(&self) -> EngineStats {
@@ -241,6 +190,22 @@ impl<L: Locking> Mercury<L> {
         f(&mut Self::hold(p, p.engine.tables(&inside), hash).0)
     }
 
+    /// Calls `change` with the place of an item in its locked bucket. False: it is no longer there.
+    fn change_item<K: Kind>(
+        p: &Pinned<'_, K, Self>,
+        hash: u64,
+        item: Item,
+        change: impl FnOnce(&mut Held<'_, L>, &Spot),
+    ) -> bool {
+        Self::with_bucket(p, hash, |held| {
+            let spot = held.search(|other| other == item).0;
+            if let Some(spot) = &spot {
+                change(held, spot);
+            }
+            spot.is_some()
+        })
+    }
+
     /// The bucket that a hash belongs to (M2), locked, and its table.
     #[inline(always)]
     pub(crate) fn hold<'w, K: Kind>(
@@ -292,15 +257,23 @@ impl<L: Locking> Mercury<L> {
         p.record().lookups.add(1);
         p.record().visits.add(i64::from(visits));
     }
+}
 
-    /// Asks for the buckets of hashes, and then for the first item of each.
-    fn fetch<K: Kind>(p: &Pinned<'_, K, Self>, n: usize, hash: impl Fn(&K, usize) -> u64) {
+impl<L: Locking> Batch for Mercury<L> {
+    /// Prefetches the buckets, then the first item of each.
+    fn warm<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+    ) where
+        K::Key: 'k,
+    {
         debug_assert!(n <= FLIGHTS_MAX, "no more fit into the nearest cache");
         let inside = p.local.engine.enter();
         let tables = p.engine.tables(&inside);
         let mut buckets = [tables.current.bucket(0); FLIGHTS_MAX];
         for (i, place) in buckets.iter_mut().enumerate().take(n) {
-            let hash = hash(&p.shared.kind, i);
+            let hash = goal(&p.shared.kind, i).hash;
             *place = tables.current.bucket(hash);
             if let Some(next) = tables.next
                 // ORDERING: Relaxed, a guess which one is going to be wanted.

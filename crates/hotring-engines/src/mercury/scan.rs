@@ -8,9 +8,9 @@ use crate::mercury::locking::{Bucket, HASMOVED, Locking};
 use crate::mercury::table::Table;
 use crate::mercury::{Mercury, Tables};
 use hotring_index::sync::Ordering;
-use hotring_index::toolkit::Hit;
 use hotring_index::toolkit::Kind;
 use hotring_index::toolkit::Pinned;
+use hotring_index::toolkit::{Hit, Scan};
 use hotring_index::word::{Link, Next};
 
 /// Empty buckets that cost as much as an item to pass, a few lines in a row: a sparse table must
@@ -19,9 +19,9 @@ const BUCKETS_AN_ITEM: usize = 32;
 /// Empty buckets passed before the thread lock is given back.
 const BUCKETS_A_STEP: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
-impl<L: Locking> Mercury<L> {
-    /// See `Engine::scan`. The items of a bucket are collected under its lock, and visited after.
-    pub(crate) fn scan_buckets<'s, K: Kind>(
+impl<L: Locking> Scan for Mercury<L> {
+    /// Collects the items of a bucket under its lock, and visits them after.
+    fn scan<'s, K: Kind>(
         p: &mut Pinned<'s, K, Self>,
         mut cursor: u64,
         count: usize,
@@ -41,7 +41,9 @@ impl<L: Locking> Mercury<L> {
             }
         }
     }
+}
 
+impl<L: Locking> Mercury<L> {
     /// Collects what is in the next bucket that is not empty, if there is one nearby, from the
     /// position `cursor` on. Returns the first position that is not covered.
     fn collect_bucket<K: Kind>(

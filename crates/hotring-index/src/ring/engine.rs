@@ -116,42 +116,6 @@ unsafe impl<const H: usize> Engine for Ring<H> {
         p.kill_at(hit)
     }
 
-    fn scan<'s, K: Kind>(
-        p: &mut Pinned<'s, K, Self>,
-        cursor: u64,
-        count: usize,
-        f: impl FnMut(&mut Pinned<'s, K, Self>, Hit) -> usize,
-    ) -> (u64, usize) {
-        p.scan(cursor, count, f)
-    }
-
-    fn sweep<K: Kind>(p: &mut Pinned<'_, K, Self>, from: u64, to: u64) {
-        p.sweep(from, to);
-    }
-
-    #[inline(always)]
-    fn pipeline<'k, K: Kind>(
-        p: &mut Pinned<'_, K, Self>,
-        n: usize,
-        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-        land: impl FnMut(usize, Option<Hit>),
-    ) where
-        K::Key: 'k,
-    {
-        p.pipeline(n, goal, land);
-    }
-
-    #[inline(always)]
-    fn warm<'k, K: Kind>(
-        p: &mut Pinned<'_, K, Self>,
-        n: usize,
-        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
-    ) where
-        K::Key: 'k,
-    {
-        p.warm(n, goal);
-    }
-
     fn stats(&self) -> EngineStats {
         // ORDERING: Relaxed, statistics.
         let slots_split = self.splits.load(Ordering::Relaxed);

@@ -11,7 +11,7 @@ use crate::core::item::{Item, Kind};
 use crate::core::prefetch::{prefetch, prefetch_item};
 use crate::core::sync::Ordering;
 use crate::core::word::{CANDIDATE, COMPLETE, Hint, Link, MARK, Next};
-use crate::engine::{Hit, KeyGoal};
+use crate::engine::{Batch, Hit, KeyGoal};
 use crate::ring::Ring;
 use crate::ring::search::parent;
 use crate::ring::table::{HintAt, Slot};
@@ -71,10 +71,10 @@ enum Step {
     Divert,
 }
 
-impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
-    /// Looks up `n` keys and hands each result to `land` as it is there, in any order.
-    pub(crate) fn pipeline<'k>(
-        &mut self,
+impl<const H: usize> Batch for Ring<H> {
+    #[inline(always)]
+    fn pipeline<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
         n: usize,
         goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
         mut land: impl FnMut(usize, Option<Hit>),
@@ -82,9 +82,9 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
         K::Key: 'k,
     {
         let mut walkers = Walkers::default();
-        let block = if H == 1 { 0 } else { self.shared.config.pipeline_depth / 2 };
+        let block = if H == 1 { 0 } else { p.shared.config.pipeline_depth / 2 };
         if block == 0 {
-            self.fly(n, &goal, &mut |pinned: &mut Self, key, goal, step, visits| {
+            p.fly(n, &goal, &mut |pinned: &mut Pinned<'_, K, Self>, key, goal, step, visits| {
                 land(key, pinned.settle(goal, step, visits));
             });
             return;
@@ -94,41 +94,44 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             if let Some(from) = at.checked_sub(2 * block) {
                 for key in from..n.min(from + block) {
                     let address = belt[key % FLIGHTS_MAX];
-                    let goal_of_key = goal(&self.shared.kind, key);
-                    let is_landed = self.look_at(goal_of_key, address, |hit| land(key, hit));
+                    let goal_of_key = goal(&p.shared.kind, key);
+                    let is_landed = p.look_at(goal_of_key, address, |hit| land(key, hit));
                     if !is_landed && walkers.push(key) {
-                        self.fly_walkers(&mut walkers, &goal, &mut land);
+                        p.fly_walkers(&mut walkers, &goal, &mut land);
                     }
                 }
             }
             if let Some(from) = at.checked_sub(block) {
-                let is_wide = self.engine.table.is_wide();
+                let is_wide = p.engine.table.is_wide();
                 for key in from..n.min(from + block) {
-                    let hash = goal(&self.shared.kind, key).hash;
-                    belt[key % FLIGHTS_MAX] = self.ask_for_item(hash, is_wide);
+                    let hash = goal(&p.shared.kind, key).hash;
+                    belt[key % FLIGHTS_MAX] = p.ask_for_item(hash, is_wide);
                 }
             }
             for key in at..n.min(at + block) {
-                let slot = self.slot_of(goal(&self.shared.kind, key).hash);
+                let slot = p.slot_of(goal(&p.shared.kind, key).hash);
                 prefetch(std::ptr::from_ref(slot).cast());
             }
         }
-        self.fly_walkers(&mut walkers, &goal, &mut land);
+        p.fly_walkers(&mut walkers, &goal, &mut land);
     }
 
-    /// Brings into the cache what operations on up to 64 keys will touch.
-    pub(crate) fn warm<'k>(&mut self, n: usize, goal: impl Fn(&K, usize) -> KeyGoal<'k, K>)
-    where
+    #[inline(always)]
+    fn warm<'k, K: Kind>(
+        p: &mut Pinned<'_, K, Self>,
+        n: usize,
+        goal: impl Fn(&K, usize) -> KeyGoal<'k, K>,
+    ) where
         K::Key: 'k,
     {
         debug_assert!(n <= FLIGHTS_MAX);
         for i in 0..n {
-            prefetch(std::ptr::from_ref(self.slot_of(goal(&self.shared.kind, i).hash)).cast());
+            prefetch(std::ptr::from_ref(p.slot_of(goal(&p.shared.kind, i).hash)).cast());
         }
         let mut walkers = Walkers::default();
         for i in 0..n {
-            let hash = goal(&self.shared.kind, i).hash;
-            match self.candidate(self.slot_of(hash), hash) {
+            let hash = goal(&p.shared.kind, i).hash;
+            match p.candidate(p.slot_of(hash), hash) {
                 Some(item) => prefetch_item::<K>(item.address()),
                 None => {
                     walkers.push(i);
@@ -136,9 +139,11 @@ impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
             }
         }
         let (keys, n) = (walkers.keys, walkers.n);
-        self.fly(n, &|kind, i| goal(kind, keys[i]), &mut |_, _, _, _, _| {});
+        p.fly(n, &|kind, i| goal(kind, keys[i]), &mut |_, _, _, _, _| {});
     }
+}
 
+impl<'s, K: Kind, const H: usize> Pinned<'s, K, Ring<H>> {
     #[inline(always)]
     fn slot_of(&self, hash: u64) -> &'s Slot<H> {
         self.engine.table.slot(hash & self.engine.table.mask())
