@@ -96,6 +96,7 @@ pub use hotring_index::{Key, KeyHash};
 pub use logged::UnknownForm;
 pub use note::{Access, Note};
 pub use ops::bits::{BitOp, BitRange};
+pub use ops::content::{Content, Field};
 pub use ops::counter::{Counted, CounterExpiry, CounterOptions, Decimal};
 pub use ops::due::Due;
 pub use ops::expire::{ExpireCondition, TtlChange};

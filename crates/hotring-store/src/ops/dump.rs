@@ -1,11 +1,9 @@
 //! DUMP and RESTORE: a single-key read, and a single-key write that takes place of all that was there.
 
-use hotring_index::{Action, Expiry};
-
-use crate::dump;
+use crate::dump::{self, Undumped};
 use crate::error::StoreError;
 use crate::session::Session;
-use crate::value::{len_of, reborrow, view};
+use crate::value::view;
 
 impl Session {
     /// The value as bytes that [`restore`](Self::restore) takes, and Redis's RESTORE too. None if the
@@ -28,18 +26,12 @@ impl Session {
         replace: bool,
         now: u64,
     ) -> Result<bool, StoreError> {
-        self.check_key(key)?;
-        let value = dump::restore(payload, self.limits)?;
-        self.admit_bytes(len_of(&value))?;
-        self.write(key, |key| {
-            key.update(now, |entry| match expire_at {
-                _ if entry.is_some() && !replace => (Action::Keep, false),
-                Some(at) if at <= now => (Action::Remove, true),
-                at => {
-                    let expiry = at.map_or(Expiry::Never, Expiry::At);
-                    (Action::Put { value: reborrow(&value), expiry }, true)
-                }
-            })
-        })
+        let len_max = self.limits.value_len_max;
+        let content = dump::undump(payload, len_max).map_err(|why| match why {
+            Undumped::Sum => StoreError::DumpSum,
+            Undumped::Format => StoreError::DumpFormat,
+            Undumped::TooLong { len } => StoreError::ValueTooLong { len, len_max },
+        })?;
+        self.put_content(key, content, expire_at, replace, now)
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod bits;
 mod changes;
+pub(crate) mod content;
 pub(crate) mod counter;
 pub(crate) mod due;
 mod dump;
