@@ -25,10 +25,6 @@ pub enum StoreError {
     },
     /// The bit lies where no value reaches.
     BitOffset,
-    /// The sum of a dumped value is wrong, or it is of a later version.
-    DumpSum,
-    /// A dumped value is malformed, or of a type that is not known.
-    DumpFormat,
     /// The value is of another type than the operation is for.
     WrongType,
     /// The value of a hash's field is not the canonical decimal text of a 64-bit integer.
@@ -92,8 +88,6 @@ impl fmt::Display for StoreError {
                 f.write_str("string exceeds maximum allowed size (proto-max-bulk-len)")
             }
             Self::BitOffset => f.write_str("bit offset is not an integer or out of range"),
-            Self::DumpSum => f.write_str("DUMP payload version or checksum are wrong"),
-            Self::DumpFormat => f.write_str("Bad data format"),
             Self::WrongType => {
                 f.write_str("Operation against a key holding the wrong kind of value")
             }

@@ -47,7 +47,6 @@
 
 mod changes;
 mod decimal;
-mod dump;
 mod error;
 #[doc(hidden)]
 pub mod evict;
@@ -66,7 +65,6 @@ mod logged;
 mod note;
 mod ops;
 mod pins;
-pub mod rdb;
 mod restore;
 mod session;
 mod snapshot;

@@ -372,6 +372,11 @@ impl Session {
         keys
     }
 
+    /// The longest value that is accepted ([`Options::value_len_max`](crate::Options::value_len_max)).
+    pub fn value_len_max(&self) -> usize {
+        self.limits.value_len_max
+    }
+
     pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), StoreError> {
         let len_max = self.limits.key_len_max;
         if key.len() > len_max {

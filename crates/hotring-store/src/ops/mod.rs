@@ -5,7 +5,6 @@ mod changes;
 pub(crate) mod content;
 pub(crate) mod counter;
 pub(crate) mod due;
-mod dump;
 pub(crate) mod expire;
 mod hash;
 mod history;

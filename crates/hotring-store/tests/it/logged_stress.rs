@@ -14,7 +14,7 @@ use hotring_log::storage::Memory;
 use hotring_log::{ALL, Snapshot, SnapshotWriter, Storage, When, clean, recover_behind};
 use hotring_store::{
     EvictionOptions, EvictionPolicy, ExpireCondition, Fault, Note, NotedAction, Options, Session,
-    SetExpiry, SetOptions, SnapshotWalk, Store,
+    SetExpiry, SetOptions, SnapshotWalk, Store, ValueRef,
 };
 
 use super::logged::{ID, Logged, NOW};
@@ -106,9 +106,9 @@ fn operate(session: &mut Session, random: &mut Random, now: u64, met: &Met) {
     }
 }
 
-/// Each key's value in the form of DUMP, which tells types apart, its note and its expiry: those that are over but
-/// still there, too.
-type State = BTreeMap<Vec<u8>, (Option<Vec<u8>>, Option<Note>, Option<u64>)>;
+/// Each key's value with whether it is a hash, its note and its expiry, including keys that have expired but are
+/// still there.
+type State = BTreeMap<Vec<u8>, (Option<(bool, Vec<u8>)>, Option<Note>, Option<u64>)>;
 
 fn state(store: &Store) -> State {
     let mut session = store.session();
@@ -121,7 +121,9 @@ fn state(store: &Store) -> State {
     }
     let mut entry = |key: &Vec<u8>| {
         let note = session.noted(key, BEFORE, |noted| noted.note);
-        (session.dump(key, BEFORE), note, session.expiry(key, BEFORE).flatten())
+        let value =
+            session.get(key, BEFORE, |value| (matches!(value, ValueRef::Hash(_)), value.to_vec()));
+        (value, note, session.expiry(key, BEFORE).flatten())
     };
     keys.iter().map(|key| (key.clone(), entry(key))).collect()
 }

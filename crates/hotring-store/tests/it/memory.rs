@@ -1,7 +1,7 @@
 //! The limit of all memory: which operations it refuses, and which go on.
 
 use hotring_store::{
-    BitOp, ExpireCondition, Options, Session, SetExpiry, SetOptions, Store, StoreError,
+    BitOp, Content, ExpireCondition, Options, Session, SetExpiry, SetOptions, Store, StoreError,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -61,8 +61,8 @@ fn a_long_value_has_to_fit() {
     assert!(is_full(s.set_range(b"b", HALF, b"v", NOW)));
     assert!(is_full(s.set_bit(b"b", 8 * HALF as u64, true, NOW)));
     assert!(is_full(s.bit_op(BitOp::Not, b"b", &[b"a"], NOW)));
-    let dump = s.dump(b"a", NOW).expect("it is there");
-    assert!(is_full(s.restore(b"b", &dump, None, false, NOW)));
+    let content = Content::String(vec![b'v'; HALF].into());
+    assert!(is_full(s.put_content(b"b", content, None, false, NOW)));
     assert_eq!(store.stats().index.bytes, bytes, "nothing was taken");
     // A copy has the value together with its original.
     assert_eq!(s.copy(b"a", b"b", false, NOW), Ok(true));

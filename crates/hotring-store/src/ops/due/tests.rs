@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    CounterExpiry, CounterOptions, Decimal, ExpireCondition, MSetCondition, Note, NotedAction,
-    Options, SetExpiry, SetOptions, Store, TtlChange,
+    Content, CounterExpiry, CounterOptions, Decimal, ExpireCondition, MSetCondition, Note,
+    NotedAction, Options, SetExpiry, SetOptions, Store, TtlChange,
 };
 use hotring_engines::EngineChoice;
 
@@ -123,10 +123,9 @@ const WAYS: &[(&str, Operation)] = &[
         s.copy(b"from", b"k", true, NOW).unwrap();
         s.remove(b"from", NOW);
     }),
-    ("restore", |s| {
-        set(s, b"from");
-        let dump = s.dump(b"from", NOW).unwrap();
-        s.restore(b"k", &dump, Some(DUE), true, NOW).unwrap();
+    ("put_content", |s| {
+        let content = Content::String(b"v".into());
+        s.put_content(b"k", content, Some(DUE), true, NOW).unwrap();
     }),
     ("append to it", |s| {
         set_until(s, b"k", DUE);

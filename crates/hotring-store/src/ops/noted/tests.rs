@@ -2,8 +2,8 @@
 //! given twice. All of it with and without a history.
 
 use crate::{
-    Access, Changed, CounterExpiry, CounterOptions, ExpireCondition, Note, NotedAction, Options,
-    Session, SetExpiry, SetOptions, Store, StoreError, ValueRef,
+    Access, Changed, Content, CounterExpiry, CounterOptions, ExpireCondition, Note, NotedAction,
+    Options, Session, SetExpiry, SetOptions, Store, StoreError, ValueRef,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -44,8 +44,8 @@ fn a_note_is_seen_by_those_who_ask_and_by_nobody_else() {
             assert_eq!(s.strlen(b"k", NOW), Ok(value.len()));
             let is_int = s.get(b"k", NOW, |value| matches!(value, ValueRef::Int(12)));
             assert_eq!(is_int, Some(value == "12"));
-            let dumped = s.dump(b"k", NOW).unwrap();
-            assert_eq!(s.restore(b"r", &dumped, None, true, NOW), Ok(true));
+            let content = Content::String(text(&mut s, b"k").into_bytes().into());
+            assert_eq!(s.put_content(b"r", content, None, true, NOW), Ok(true));
             assert_eq!(
                 (text(&mut s, b"r"), note(&mut s, b"r")),
                 (value.into(), Some(Note::default()))

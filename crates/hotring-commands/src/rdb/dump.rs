@@ -12,12 +12,12 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::ops::content::{Content, Field};
-use crate::rdb::{
+use hotring_store::{Content, Field, ValueRef};
+
+use super::{
     SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_STRING, crc64, listpack, push_len, push_string,
     seal, text, unpack,
 };
-use crate::value::ValueRef;
 
 /// The latest version that is read: Redis 7.4's.
 const VERSION_MAX: u16 = 12;
@@ -57,7 +57,7 @@ fn push_int(out: &mut Vec<u8>, n: i64) {
         out.push(0xc2);
         out.extend_from_slice(&n.to_le_bytes());
     } else {
-        push_string(out, itoa::Buffer::new().format(n).as_bytes());
+        push_string(out, n.to_string().as_bytes());
     }
 }
 
@@ -189,7 +189,7 @@ impl<'a> Input<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Options, Store};
+    use hotring_store::{Options, Store};
 
     fn restored(payload: &[u8]) -> Result<Content<'_>, Undumped> {
         undump(payload, 1 << 20)
