@@ -78,7 +78,7 @@ mod wheel;
 mod write;
 
 pub use changes::{Change, Changed};
-pub use error::StoreError;
+pub use error::{NumberKind, StoreError};
 pub use evict::{EvictionOptions, EvictionPolicy};
 #[doc(hidden)]
 pub use gate::Fault;

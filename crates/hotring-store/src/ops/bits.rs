@@ -163,15 +163,14 @@ impl Session {
         })
     }
 
-    /// The byte that holds a bit, unless values cannot be that long.
+    /// The byte that holds a bit.
     ///
     /// # Errors
-    /// [`StoreError::BitOffset`]
-    pub fn byte_of_bit(&self, offset: u64) -> Result<usize, StoreError> {
-        usize::try_from(offset / 8)
-            .ok()
-            .filter(|at| *at < self.limits.value_len_max)
-            .ok_or(StoreError::BitOffset)
+    /// [`StoreError::ValueTooLong`] if no value may be that long.
+    fn byte_of_bit(&self, offset: u64) -> Result<usize, StoreError> {
+        let at = usize::try_from(offset / 8).unwrap_or(usize::MAX);
+        self.limits.check_value(at.saturating_add(1))?;
+        Ok(at)
     }
 }
 

@@ -3,7 +3,7 @@
 use hotring_index::{Action, Expiry, Key};
 
 use crate::decimal;
-use crate::error::StoreError;
+use crate::error::{NumberKind, StoreError};
 use crate::note::carried;
 use crate::session::Session;
 use crate::value::{ValueRef, encode_owned, int, view, view_string};
@@ -24,11 +24,13 @@ impl Session {
                     view(entry.value, |value| match value {
                         ValueRef::Int(n) => Ok(n),
                         // Had it been a canonical integer it would be held as one.
-                        ValueRef::Bytes(_) => Err(StoreError::NotAnInteger),
+                        ValueRef::Bytes(_) => Err(StoreError::NotANumber(NumberKind::Integer)),
                         ValueRef::Hash(_) => Err(StoreError::WrongType),
                     })
                 });
-                match old.and_then(|n| n.checked_add(delta).ok_or(StoreError::Overflow)) {
+                match old.and_then(|n| {
+                    n.checked_add(delta).ok_or(StoreError::Overflow(NumberKind::Integer))
+                }) {
                     Ok(sum) => {
                         let value = carried(entry, int(sum));
                         (Action::Put { value, expiry: Expiry::Keep }, Ok(sum))

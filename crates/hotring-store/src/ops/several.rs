@@ -57,7 +57,7 @@ impl Session {
     /// ([`get_shared`](Self::get_shared)).
     ///
     /// # Errors
-    /// [`StoreError::ReplyTooLong`] if the values of several keys are longer than that together;
+    /// [`StoreError::ValuesTooLong`] if the values of several keys are longer than that together;
     /// `f` has not been called then.
     pub fn mget_within(
         &mut self,
@@ -85,7 +85,7 @@ impl Session {
         if gathered.shared_len == 0 && gathered.bytes.capacity() <= SNAPSHOT_LEN_KEPT {
             self.gathered = gathered;
         }
-        if fits { Ok(()) } else { Err(StoreError::ReplyTooLong { len_max: bytes_max }) }
+        if fits { Ok(()) } else { Err(StoreError::ValuesTooLong { len_max: bytes_max }) }
     }
 
     /// How many of the keys are present at one moment; a key that is named twice counts twice.

@@ -7,8 +7,8 @@ use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use crate::{
-    ExpireCondition, Options, Session, SetCondition, SetExpiry, SetOptions, Store, StoreError,
-    TtlChange, Watch, Watched,
+    ExpireCondition, NumberKind, Options, Session, SetCondition, SetExpiry, SetOptions, Store,
+    StoreError, TtlChange, Watch, Watched,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -169,7 +169,7 @@ fn numbers_and_rollbacks_are_writes_too() {
     }
     let watch = watch(&mut s, b"k", None);
     set(&mut s, b"x", b"text");
-    assert_eq!(s.incr_by(b"x", 1, NOW), Err(StoreError::NotAnInteger));
+    assert_eq!(s.incr_by(b"x", 1, NOW), Err(StoreError::NotANumber(NumberKind::Integer)));
     assert!(!watch.has_fired());
 }
 
