@@ -12,7 +12,7 @@ use crate::value::{ValueRef, view, view_string};
 pub enum Accesses {
     /// Nothing that could be told.
     Unknown,
-    /// About the logarithm of their number, as Redis's LFU has it.
+    /// About the logarithm of their number.
     Frequency(u8),
     /// For how many milliseconds there was none, at least ([`Store::date_accesses`](crate::Store::date_accesses)).
     Idle(u64),

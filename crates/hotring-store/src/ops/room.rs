@@ -150,9 +150,8 @@ impl Session {
         self.index.review(cursor, count, |_, _| (0, true))
     }
 
-    /// Takes one from the frequencies of about `count` keys from `cursor` on, as Redis does with those that are
-    /// idle for `lfu-decay-time`: a walk over all keys in that time does the same. Returns where to go on, 0 at the
-    /// end, or where the policy does not go by frequencies.
+    /// Takes one from the frequencies of about `count` keys from `cursor` on, so that they come down with time.
+    /// Returns where to go on, 0 at the end, or where the policy does not go by frequencies.
     pub fn decay_some(&mut self, cursor: u64, count: usize) -> u64 {
         if !self.eviction.policy().is_lfu() {
             return 0;
@@ -259,7 +258,7 @@ impl Session {
         }
         let freed = self.change(key, |write| {
             // Within the gate: who pins waits for those that are in it.
-            if eviction.pins.has(key) { 0 } else { write.evict(policy.is_volatile()) }
+            if eviction.pins.has(key) { 0 } else { write.evict(policy.takes_expiring_only()) }
         });
         eviction.count_evicted(freed > 0);
         freed as u64

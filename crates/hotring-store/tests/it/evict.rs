@@ -82,7 +82,7 @@ fn nothing_goes_by_noeviction_and_nothing_but_volatile_keys_by_volatile_policies
         let store = hotring(policy, 1 << 20);
         let mut session = store.session();
         let refused = (0..8_000).find_map(|key| set(&mut session, key).err());
-        let refuses = policy == EvictionPolicy::NoEviction || policy.is_volatile();
+        let refuses = policy == EvictionPolicy::NoEviction || policy.takes_expiring_only();
         assert_eq!(refused.is_some(), refuses, "{policy:?}: {refused:?}");
         assert!(refused.is_none_or(|why| matches!(why, StoreError::OutOfMemory(_))));
         assert_eq!(store.stats().evicted == 0, refuses);
@@ -92,7 +92,7 @@ fn nothing_goes_by_noeviction_and_nothing_but_volatile_keys_by_volatile_policies
 
 #[test]
 fn volatile_policies_leave_the_others() {
-    for policy in evicting().filter(|policy| policy.is_volatile()) {
+    for policy in evicting().filter(|policy| policy.takes_expiring_only()) {
         let store = hotring(policy, 1 << 20);
         let mut session = store.session();
         (0..1000).for_each(|key| set(&mut session, key).unwrap());
@@ -106,7 +106,7 @@ fn volatile_policies_leave_the_others() {
 /// A key may lose its expiry between the choice and the removal, and long before, as choices are kept.
 #[test]
 fn volatile_policies_leave_what_has_become_persistent() {
-    for policy in evicting().filter(|policy| policy.is_volatile()) {
+    for policy in evicting().filter(|policy| policy.takes_expiring_only()) {
         let store = hotring(policy, 1 << 20);
         let mut session = store.session();
         let expiry = SetExpiry::At(NOW + 1_000);
@@ -123,7 +123,7 @@ fn volatile_policies_leave_what_has_become_persistent() {
 
 #[test]
 fn ttl_takes_those_that_expire_first() {
-    let store = hotring(EvictionPolicy::VolatileTtl, 1 << 20);
+    let store = hotring(EvictionPolicy::ExpiringTtl, 1 << 20);
     let mut session = store.session();
     for key in 0..10_000u32 {
         // Odd keys much later.
@@ -248,8 +248,8 @@ fn accesses_can_be_asked_for() {
 #[test]
 fn idle_times_are_told_where_no_policy_needs_the_bits() {
     const MINUTE: u64 = 60_000;
-    use EvictionPolicy::{AllKeysRandom, Heat, NoEviction, VolatileTtl};
-    for policy in [NoEviction, Heat, AllKeysRandom, VolatileTtl] {
+    use EvictionPolicy::{AllKeysRandom, ExpiringTtl, Heat, NoEviction};
+    for policy in [NoEviction, Heat, AllKeysRandom, ExpiringTtl] {
         let store = Store::new(Options::default()).unwrap();
         store.set_eviction(EvictionOptions { policy, ..EvictionOptions::default() }).unwrap();
         let mut session = store.session();

@@ -188,7 +188,7 @@ fn round(seed: u64, met: &Met) {
     let choice = engine.parse().expect("its name");
     let logged = Logged::on(choice, Options::default(), Fault::None, &storage);
     logged.log.set_when(When::Synced);
-    let policies = [EvictionPolicy::AllKeysLru, EvictionPolicy::Heat, EvictionPolicy::VolatileTtl];
+    let policies = [EvictionPolicy::AllKeysLru, EvictionPolicy::Heat, EvictionPolicy::ExpiringTtl];
     let eviction = EvictionOptions { policy: random.pick(&policies), ..EvictionOptions::default() };
     logged.store.set_eviction(eviction).expect("every engine knows them");
     logged.store.set_memory_max(logged.store.stats().index.used_bytes() + MEMORY);
