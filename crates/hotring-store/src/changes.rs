@@ -1,7 +1,7 @@
 //! What a session's writes have done to keys, noted for callers that tell others, as Redis's keyspace
 //! notifications do. Off by default; then nothing is noted, and writes pay nothing for it.
 //!
-//! Noted is what took effect, in its order. FLUSHALL ([`Session::clear`]) is not.
+//! Item is what took effect, in its order. FLUSHALL ([`Session::clear`]) is not.
 //!
 //! An [`Observer`](crate::Observer) is told at once instead, within the write, whatever session it is of.
 

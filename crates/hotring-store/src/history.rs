@@ -14,8 +14,8 @@
 
 use hotring_index::{NewValue, Value};
 
-use crate::note::{self, Note};
-use crate::value::{KIND_HISTORY, KIND_NOTED, view};
+use crate::metadata::{self, Metadata};
+use crate::value::{KIND_HISTORY, KIND_METADATA, view};
 
 /// Length of what stands before the value: its version and length.
 pub(crate) const HEAD_LEN: usize = 12;
@@ -73,7 +73,7 @@ impl<'a> History<'a> {
     pub(crate) fn of(value: Value<'a>) -> Self {
         let held = match value {
             Value::Bytes { kind: KIND_HISTORY, bytes } => Some(bytes),
-            Value::Bytes { kind: KIND_NOTED, bytes } => note::split(bytes).history(),
+            Value::Bytes { kind: KIND_METADATA, bytes } => metadata::split(bytes).history(),
             _ => None,
         };
         let (version, _, held) = held.and_then(split).unwrap_or((1, b"", b""));
@@ -116,7 +116,7 @@ impl Kept {
     }
 
     /// The form of `new` that keeps `old`, which it replaces at the Unix millisecond `now`. The
-    /// oldest values go first, where there are too many or too long ones. A note of `new` stays.
+    /// oldest values go first, where there are too many or too long ones. Metadata of `new` stays.
     pub(crate) fn keep(self, old: Value<'_>, new: Value<'_>, now: u64) -> NewValue<'static> {
         let build = |old_text: &[u8], new_text: &[u8]| {
             let history = History::of(old);
@@ -138,9 +138,9 @@ impl Kept {
         let kept = view(old, |old| {
             view(new, |new| old.with_bytes(|old| new.with_bytes(|new| build(old, new))))
         });
-        match Note::of(new) {
-            note if note.is_empty() => kept,
-            note => note.amend(kept.as_value()),
+        match Metadata::of(new) {
+            metadata if metadata.is_empty() => kept,
+            metadata => metadata.amend(kept.as_value()),
         }
     }
 }

@@ -42,8 +42,8 @@ pub struct Session {
     pub(crate) logging: Logging,
     /// What writes have done, if changes are observed.
     pub(crate) changes: Option<Vec<Change>>,
-    /// The last number for compare-and-swap, shared by all sessions.
-    pub(crate) cas: Arc<AtomicU64>,
+    /// The last unique number, shared by all sessions.
+    pub(crate) unique: Arc<AtomicU64>,
     seed: u64,
     /// See [`Session::set_noted`].
     pub(crate) noted: bool,
@@ -63,7 +63,7 @@ impl Session {
         besides: Besides,
         (eviction, wheels, logged): (Arc<Eviction>, Arc<Wheels>, Arc<Logged>),
         store: AnyIndex,
-        cas: Arc<AtomicU64>,
+        unique: Arc<AtomicU64>,
         seed: u64,
     ) -> Session {
         Session {
@@ -77,7 +77,7 @@ impl Session {
             logged,
             logging: Logging::default(),
             changes: None,
-            cas,
+            unique,
             seed,
             noted: true,
             admitted: None,

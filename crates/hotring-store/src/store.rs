@@ -12,7 +12,7 @@ use crate::evict::{Eviction, EvictionOptions};
 use crate::gate::{Fault, Gate};
 use crate::history::{HEAD_LEN, Kept};
 use crate::logged::Logged;
-use crate::note;
+use crate::metadata;
 use crate::pins::Pinned;
 use crate::session::{Limits, Session};
 use crate::watch::{Observer, Watchers};
@@ -38,9 +38,9 @@ pub struct Options {
     pub history_bytes_max: usize,
     /// Watches ([`Session::watch`]) that may be open at one time.
     pub watches_max: u64,
-    /// What [`CasNumbers`](crate::CasNumbers) begin behind: clients keep them for longer than a store lasts,
-    /// so that one store's are best greater than those of the one before.
-    pub cas_base: u64,
+    /// [`UniqueNumbers`](crate::UniqueNumbers) begin after this. Clients keep such numbers longer than a store lasts:
+    /// choose it greater than all numbers of earlier stores.
+    pub unique_base: u64,
     /// Settings of the index underneath. What the engine has no use for must be left at its default.
     pub index: Config,
 }
@@ -54,7 +54,7 @@ impl Default for Options {
             history: 0,
             history_bytes_max: 1 << 20,
             watches_max: 1_000,
-            cas_base: 0,
+            unique_base: 0,
             index: Config::default(),
         }
     }
@@ -147,8 +147,8 @@ pub struct Store {
     pub(crate) eviction: Arc<Eviction>,
     wheels: Arc<Wheels>,
     logged: Arc<Logged>,
-    /// The last number that [`CasNumbers`](crate::CasNumbers) gave.
-    cas: Arc<AtomicU64>,
+    /// The last number that [`UniqueNumbers`](crate::UniqueNumbers) gave.
+    unique: Arc<AtomicU64>,
     checksum: Checksum,
     /// Of the stripes.
     seed: u64,
@@ -201,11 +201,11 @@ impl Store {
         let gate = Arc::new(Gate::new(fault));
         let watchers = Arc::new(Watchers::new(options.watches_max));
         let besides = Besides::new(kept, watchers);
-        let cas = Arc::new(AtomicU64::new(options.cas_base));
+        let unique = Arc::new(AtomicU64::new(options.unique_base));
         let eviction = Arc::new(Eviction::new(seed));
         let wheels = Arc::new(Wheels::new());
         let logged = Arc::new(Logged::new(seed, fault));
-        Ok(Store { index, gate, limits, besides, eviction, wheels, logged, cas, checksum, seed })
+        Ok(Store { index, gate, limits, besides, eviction, wheels, logged, unique, checksum, seed })
     }
 
     /// Opens a session for one thread.
@@ -229,7 +229,7 @@ impl Store {
             self.besides.clone(),
             (self.eviction.clone(), self.wheels.clone(), self.logged.clone()),
             self.index.clone(),
-            self.cas.clone(),
+            self.unique.clone(),
             self.seed,
         )
     }
@@ -379,7 +379,7 @@ impl Store {
 /// An item holds the value and the earlier ones together.
 fn check_history(kept: Kept, limits: Limits) -> Result<(), OpenError> {
     let Kept { values, bytes_max } = kept;
-    let heads = HEAD_LEN + note::LEN_MAX;
+    let heads = HEAD_LEN + metadata::LEN_MAX;
     let longest = heads.saturating_add(limits.value_len_max).saturating_add(bytes_max);
     if values > HISTORY_MAX || (values > 0 && u32::try_from(longest).is_err()) {
         return Err(OpenError::History { values, bytes_max });

@@ -408,7 +408,7 @@ impl<'a> Notes<'a> {
                 let expires = matches!(expiry, Expiry::At(_));
                 let done = match puts {
                     Puts::Same => Done::Expiry { expires },
-                    Puts::Note | Puts::Access => Done::Nothing,
+                    Puts::Metadata | Puts::Access => Done::Nothing,
                     _ => {
                         let text = self.is_watched.then(|| string(value.as_value())).flatten();
                         Done::Stored { text, is_new: old.is_none(), expires }

@@ -33,7 +33,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         &[
             &["sync", "stripe", "wait", "error", "decimal"],
             &["gate", "holds", "in_flight"],
-            &["value", "hash", "history", "note", "gathered"],
+            &["value", "hash", "history", "metadata", "gathered"],
             &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged"],
             &["write"],
             &["session"],

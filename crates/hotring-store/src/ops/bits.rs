@@ -4,7 +4,7 @@
 use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
-use crate::note::carried;
+use crate::metadata::carried;
 use crate::ops::text::grown;
 use crate::session::Session;
 use crate::value::{encode_owned, view_string};

@@ -5,7 +5,7 @@ use hotring_index::{Action, Entry, Expiry, NewValue};
 
 use crate::decimal::{self, Number};
 use crate::error::{NumberKind, StoreError};
-use crate::note::carried;
+use crate::metadata::carried;
 use crate::session::Session;
 use crate::value::{ValueRef, encode_owned, int, view_string};
 

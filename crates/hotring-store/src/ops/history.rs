@@ -5,7 +5,7 @@ use hotring_index::{Action, Expiry};
 
 use crate::error::StoreError;
 use crate::history::History;
-use crate::note::carried;
+use crate::metadata::carried;
 use crate::session::Session;
 use crate::value::encode_owned;
 

@@ -4,7 +4,7 @@ use hotring_index::{Action, Expiry, Key};
 
 use crate::decimal;
 use crate::error::{NumberKind, StoreError};
-use crate::note::carried;
+use crate::metadata::carried;
 use crate::session::Session;
 use crate::value::{ValueRef, encode_owned, int, view, view_string};
 

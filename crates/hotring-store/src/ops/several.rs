@@ -197,7 +197,7 @@ impl Session {
         }
         self.admit()?;
         self.hold_keys([from, to], |session| {
-            let Some((value, expiry)) = session.item(from, now) else { return Ok(false) };
+            let Some((value, expiry)) = session.detached(from, now) else { return Ok(false) };
             if !replace && !session.is_free(to, now) {
                 return Ok(false);
             }
@@ -264,7 +264,7 @@ impl Session {
         }
         self.admit_little()?;
         self.hold_keys([from, to], |session| {
-            let (value, expiry) = session.item(from, now).ok_or(StoreError::NoSuchKey)?;
+            let (value, expiry) = session.detached(from, now).ok_or(StoreError::NoSuchKey)?;
             if !replace && !session.is_free(to, now) {
                 return Ok(false);
             }
@@ -281,7 +281,7 @@ impl Session {
     }
 
     /// What a key holds, ready to be put under another.
-    fn item(&mut self, key: &[u8], now: u64) -> Option<(NewValue<'static>, Expiry)> {
+    fn detached(&mut self, key: &[u8], now: u64) -> Option<(NewValue<'static>, Expiry)> {
         self.read(key, now, |entry| {
             (detach_entry(&entry), entry.expire_at.map_or(Expiry::Never, Expiry::At))
         })

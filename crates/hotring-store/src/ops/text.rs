@@ -3,7 +3,7 @@
 use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
-use crate::note::carried;
+use crate::metadata::carried;
 use crate::session::Session;
 use crate::value::{encode, encode_owned, reborrow, view_string};
 

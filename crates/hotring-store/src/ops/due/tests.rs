@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    Content, CounterExpiry, CounterOptions, Decimal, ExpireCondition, MSetCondition, Note,
-    NotedAction, Options, SetExpiry, SetOptions, Store, TtlChange,
+    Content, CounterExpiry, CounterOptions, Decimal, ExpireCondition, ItemAction, MSetCondition,
+    Metadata, Options, SetExpiry, SetOptions, Store, TtlChange,
 };
 use hotring_engines::EngineChoice;
 
@@ -38,8 +38,8 @@ fn due(s: &mut Session, now: u64) -> Vec<(Vec<u8>, u64)> {
     keys
 }
 
-fn noted(s: &mut Session, action: NotedAction<'_>) {
-    s.update_noted(b"k", NOW, |_| (action.clone(), ())).unwrap();
+fn update(s: &mut Session, action: ItemAction<'_>) {
+    s.update_item(b"k", NOW, |_| (action.clone(), ())).unwrap();
 }
 
 type Operation = fn(&mut Session);
@@ -136,19 +136,19 @@ const WAYS: &[(&str, Operation)] = &[
         expire(s, b"k", DUE);
         s.hash_set(b"k", &[(b"g", b"v")], NOW).unwrap();
     }),
-    ("put with a note", |s| {
-        let (value, note) = (b"v".into(), Note { flags: 1, ..Note::default() });
-        noted(s, NotedAction::Put { value, note, expiry: SetExpiry::At(DUE) });
+    ("put with metadata", |s| {
+        let (value, metadata) = (b"v".into(), Metadata { flags: 1, ..Metadata::default() });
+        update(s, ItemAction::Put { value, metadata, expiry: SetExpiry::At(DUE) });
     }),
     ("touch", |s| {
         set(s, b"k");
-        let note = Note::default();
-        noted(s, NotedAction::Amend { note, expiry: SetExpiry::At(DUE) });
+        let metadata = Metadata::default();
+        update(s, ItemAction::Amend { metadata, expiry: SetExpiry::At(DUE) });
     }),
-    ("touch with a note", |s| {
+    ("touch with metadata", |s| {
         set(s, b"k");
-        let note = Note { flags: 1, ..Note::default() };
-        noted(s, NotedAction::Amend { note, expiry: SetExpiry::At(DUE) });
+        let metadata = Metadata { flags: 1, ..Metadata::default() };
+        update(s, ItemAction::Amend { metadata, expiry: SetExpiry::At(DUE) });
     }),
     ("version", |s| {
         set_until(s, b"k", DUE);
