@@ -1,13 +1,44 @@
-//! What a session's writes have done to keys, noted for callers that tell others, as Redis's keyspace
-//! notifications do. Off by default; then nothing is noted, and writes pay nothing for it.
+//! For whom a session acts ([`Origin`]), and what its operations leave for the caller to pass on ([`Effects`]).
 //!
-//! Item is what took effect, in its order. FLUSHALL ([`Session::clear`]) is not.
-//!
-//! An [`Observer`](crate::Observer) is told at once instead, within the write, whatever session it is of.
+//! Changes of keys are recorded only if the origin asks for them; otherwise writes pay nothing for it. They are recorded
+//! once they have taken effect, in order. [`Session::clear`](crate::Session::clear) is not recorded. An
+//! [`Observer`](crate::Observer) is told at once instead, within the write, by every session.
 
-use hotring_index::Action;
+use hotring_index::{Action, Damaged};
+use hotring_log::Lsn;
 
 use hotring_index::AnySession as Index;
+
+/// For whom the operations of a session are. It stays until the next one ([`Session::act`](crate::Session::act)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Who makes the changes, as the [`Observer`](crate::Observer) is told.
+    pub actor: u64,
+    /// Operations count as accesses to their keys for the eviction policy.
+    pub marks_accesses: bool,
+    /// Changes are recorded for [`Effects::changes`].
+    pub records_changes: bool,
+}
+
+impl Default for Origin {
+    /// The store's owner: marks accesses, and records no changes.
+    fn default() -> Self {
+        Origin { actor: 0, marks_accesses: true, records_changes: false }
+    }
+}
+
+/// What operations have left for the caller to pass on.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Effects {
+    /// The last record of the log, if writes are logged: [`hotring_log::Log::poll_reached`] tells when the writes may be
+    /// acknowledged.
+    pub logged: Option<Lsn>,
+    /// The first damaged item that was met, if items are verified.
+    pub damage: Option<Damaged>,
+    /// What has become of keys, in order, if the origin records it.
+    pub changes: Vec<Change>,
+}
 
 /// One write that took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]

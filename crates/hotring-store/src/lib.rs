@@ -77,7 +77,7 @@ mod watch;
 mod wheel;
 mod write;
 
-pub use changes::{Change, Changed};
+pub use changes::{Change, Changed, Effects, Origin};
 pub use error::{NumberKind, StoreError};
 pub use evict::{EvictionOptions, EvictionPolicy};
 #[doc(hidden)]

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use hotring_index::AnySession as Index;
-use hotring_index::{AnyIndex, Compacted, Damaged, Entry, Key, Part, Refused};
+use hotring_index::{AnyIndex, Compacted, Entry, Key, Part, Refused};
 
-use crate::changes::Change;
+use crate::changes::{Change, Origin};
 use crate::error::StoreError;
 use crate::evict::{Eviction, EvictionPolicy};
 use crate::gate::{GateSession, Hold, stripe_of};
@@ -45,9 +45,12 @@ pub struct Session {
     /// The last unique number, shared by all sessions.
     pub(crate) unique: Arc<AtomicU64>,
     seed: u64,
-    /// See [`Session::set_noted`].
-    pub(crate) noted: bool,
-    /// See [`Session::set_admitted`].
+    /// Changed by [`Session::act`] only.
+    pub(crate) origin: Origin,
+    /// Items are verified, or changes are recorded: there may be more effects than a position of the log.
+    pub(crate) has_rare_effects: bool,
+    pub(crate) verifies: bool,
+    /// See [`Session::admitted`].
     admitted: Option<usize>,
     /// Reused by `mget`.
     pub(crate) gathered: crate::gathered::Gathered,
@@ -64,6 +67,7 @@ impl Session {
         (eviction, wheels, logged): (Arc<Eviction>, Arc<Wheels>, Arc<Logged>),
         store: AnyIndex,
         unique: Arc<AtomicU64>,
+        verifies: bool,
         seed: u64,
     ) -> Session {
         Session {
@@ -79,7 +83,9 @@ impl Session {
             changes: None,
             unique,
             seed,
-            noted: true,
+            origin: Origin::default(),
+            has_rare_effects: verifies,
+            verifies,
             admitted: None,
             gathered: Default::default(),
             hashes: Vec::new(),
@@ -224,15 +230,6 @@ impl Session {
         }
     }
 
-    /// Whether what this session does counts as access to keys for the eviction policy, as it does at first.
-    #[inline]
-    pub fn set_noted(&mut self, noted: bool) {
-        if noted != self.noted {
-            self.noted = noted;
-            self.index.set_noted(noted);
-        }
-    }
-
     /// Items that there are.
     pub(crate) fn index_len(&self) -> usize {
         self.store.len()
@@ -265,10 +262,18 @@ impl Session {
         }
     }
 
-    /// Says that operations were admitted together that store up to this many bytes, until it is said that
-    /// they are over (None): the limit of all memory ends none of them in the middle of the others.
-    pub fn set_admitted(&mut self, bytes: Option<usize>) {
-        self.admitted = bytes;
+    /// Runs `f`, whose operations were admitted together to store up to this many bytes: the limit of all memory
+    /// refuses none of them, and nothing is evicted between them.
+    pub fn admitted<R>(&mut self, bytes: usize, f: impl FnOnce(&mut Session) -> R) -> R {
+        /// Ends it also when `f` panics.
+        struct Admitted<'a>(&'a mut Session);
+        impl Drop for Admitted<'_> {
+            fn drop(&mut self) {
+                self.0.admitted = None;
+            }
+        }
+        self.admitted = Some(bytes);
+        f(Admitted(self).0)
     }
 
     /// As [`admit`](Self::admit), for an operation that stores this many bytes at once.
@@ -286,15 +291,6 @@ impl Session {
     /// Whether the whole store is this session's alone ([`Session::exclusive`]).
     pub fn is_alone(&self) -> bool {
         self.gate.holds_all()
-    }
-
-    /// The first damaged item that this session's operations have met since it was last asked for;
-    /// only with `Options::index.checksum` at `Verify`. For the operation that met it the key was absent,
-    /// and what it would have done on that was left undone. To set the key or to remove it, without
-    /// looking at its value, is the repair. Costs a look at one word.
-    #[inline(always)]
-    pub fn take_damage(&mut self) -> Option<Damaged> {
-        self.index.take_damage()
     }
 
     /// Flips one bit of a key's item while `f` runs: for tests of what notices it.

@@ -94,16 +94,14 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
         note_refusal(c, &refusal);
         return Err(aborted(&refusal.message()).into());
     }
-    c.store.set_admitted(Some(queue.memory()));
-    match scope(&queue, &watched) {
+    c.admitted(queue.memory(), |c| match scope(&queue, &watched) {
         Scope::Nothing => run(&queue, &watched, c),
         Scope::Keys(keys) => {
             c.store.prefetch(&mut keys.iter().map(Key::from).collect::<Vec<_>>());
             c.alone(&keys, |c| run(&queue, &watched, c));
         }
         Scope::Everything => c.alone(&[], |c| run(&queue, &watched, c)),
-    }
-    c.store.set_admitted(None);
+    });
     c.client.last = Some(CommandId::Exec);
     Ok(())
 }
@@ -166,7 +164,7 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
             tracking::before(spec, args, inner.client, inner.server);
             answer(spec, &mut inner);
         }
-        if inner.store.notes_changes() {
+        if inner.store.origin().records_changes {
             notify::tell(spec, inner.store, inner.server, &inner.server.config());
         }
         monitors::show(spec, args, monitors::From::Client(&inner.client.shared), inner.server);

@@ -114,11 +114,9 @@ impl Session {
 
     /// As [`exists_many`](Self::exists_many), and counts as an access, as every read does.
     pub fn touch_many(&mut self, keys: &[&[u8]], now: u64) -> usize {
-        let noted = self.noted;
-        self.set_noted(true);
-        let found = self.count_many(keys, |index, key| index.get(key, now, |_| ()).is_some());
-        self.set_noted(noted);
-        found
+        self.mark_accesses(|session| {
+            session.count_many(keys, |index, key| index.get(key, now, |_| ()).is_some())
+        })
     }
 
     /// Removes the keys and returns how many were present.

@@ -5,8 +5,8 @@ use std::thread;
 
 use hotring_engines::EngineChoice;
 use hotring_store::{
-    Accesses, Changed, EvictionOptions, EvictionPolicy, Options, Session, SetExpiry, SetOptions,
-    Store, StoreError,
+    Accesses, Changed, EvictionOptions, EvictionPolicy, Options, Origin, Session, SetExpiry,
+    SetOptions, Store, StoreError,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -221,7 +221,7 @@ fn pins_have_a_quota_and_a_list() {
 fn evictions_are_changes() {
     let store = hotring(EvictionPolicy::Heat, 1 << 20);
     let mut session = store.session();
-    session.note_changes(true);
+    session.act(Origin { records_changes: true, ..Origin::default() });
     (0..10_000).for_each(|key| set(&mut session, key).unwrap());
     let evicted =
         session.take_changes().into_iter().filter(|change| change.what == Changed::Evicted).count();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     Content, CounterExpiry, CounterOptions, Decimal, ExpireCondition, ItemAction, MSetCondition,
-    Metadata, Options, SetExpiry, SetOptions, Store, TtlChange,
+    Metadata, Options, Origin, SetExpiry, SetOptions, Store, TtlChange,
 };
 use hotring_engines::EngineChoice;
 
@@ -174,7 +174,7 @@ fn whatever_gives_a_key_a_time_it_is_removed_then() {
             for (name, way) in WAYS {
                 let store = Store::new(Options { history, ..Options::default() }).unwrap();
                 let mut s = store.session();
-                s.note_changes(notes);
+                s.act(Origin { records_changes: notes, ..Origin::default() });
                 way(&mut s);
                 let len = store.len();
                 assert_eq!(due(&mut s, DUE - 1), [], "{name}, history {history}");
@@ -273,7 +273,7 @@ fn a_key_that_gets_later_times_again_and_again_has_one_entry() {
     for notes in [false, true] {
         let store = Store::new(Options::default()).unwrap();
         let mut s = store.session();
-        s.note_changes(notes);
+        s.act(Origin { records_changes: notes, ..Origin::default() });
         for i in 0..100_000u64 {
             set_until(&mut s, &[(i % 10) as u8], DUE + i);
             s.take_changes();

@@ -3,7 +3,7 @@
 
 use crate::{
     Access, Changed, Content, CounterExpiry, CounterOptions, ExpireCondition, ItemAction, Metadata,
-    Options, Session, SetExpiry, SetOptions, Store, StoreError, ValueRef,
+    Options, Origin, Session, SetExpiry, SetOptions, Store, StoreError, ValueRef,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -150,7 +150,7 @@ fn amending_changes_note_and_expiry_and_never_the_value() {
 #[test]
 fn another_note_is_no_change_to_tell_and_another_expiry_is_one() {
     let mut s = sessions().remove(0);
-    s.note_changes(true);
+    s.act(Origin { records_changes: true, ..Origin::default() });
     put(&mut s, b"k", b"v", full());
     let amend = |metadata, expiry| ItemAction::Amend { metadata, expiry };
     s.update_item(b"k", NOW, |_| (amend(Metadata::default(), SetExpiry::Keep), ())).unwrap();
