@@ -218,6 +218,30 @@ fn pins_have_a_quota_and_a_list() {
 }
 
 #[test]
+fn an_origin_says_whether_accesses_count() {
+    let store = hotring(EvictionPolicy::AllKeysLfu, 4 << 20);
+    let mut session = store.session();
+    set(&mut session, 1).unwrap();
+    let key = 1u32.to_le_bytes();
+    let count = |session: &mut Session| match session.accesses(&key, NOW) {
+        Some(Accesses::Frequency(count)) => count,
+        other => panic!("{other:?} is no frequency"),
+    };
+    let before = count(&mut session);
+    session.act(Origin { marks_accesses: false, ..Origin::default() });
+    (0..1000).for_each(|_| _ = session.get(&key, NOW, |_| ()));
+    assert_eq!(count(&mut session), before);
+    (0..1000).for_each(|_| _ = session.touch(&key, NOW));
+    let touched = count(&mut session);
+    assert!(touched > before);
+    (0..1000).for_each(|_| _ = session.get(&key, NOW, |_| ()));
+    assert_eq!(count(&mut session), touched, "a touch is an access, and ends as one");
+    session.act(Origin::default());
+    (0..10_000).for_each(|_| _ = session.get(&key, NOW, |_| ()));
+    assert!(count(&mut session) > touched);
+}
+
+#[test]
 fn evictions_are_changes() {
     let store = hotring(EvictionPolicy::Heat, 1 << 20);
     let mut session = store.session();
