@@ -456,11 +456,6 @@ impl GateSession {
         }
     }
 
-    /// Whether another session holds the key at this moment.
-    pub(crate) fn is_held_by_others(&self, hash: u64) -> bool {
-        self.held.is_none() && self.gate.held_by(hash).is_some()
-    }
-
     /// Whether another session holds any key.
     pub(crate) fn is_any_held_by_others(&self) -> bool {
         self.held.is_none() && self.gate.is_held(STRIPES_ALL)

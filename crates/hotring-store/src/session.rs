@@ -15,7 +15,7 @@ use hotring_index::{AnyIndex, Compacted, Entry, Key, Part, Refused};
 use crate::changes::{Change, Origin};
 use crate::error::StoreError;
 use crate::evict::{Eviction, EvictionPolicy};
-use crate::gate::{GateSession, Hold, stripe_of};
+use crate::gate::{GateSession, Hold, Writing, stripe_of};
 use crate::holds::{HoldInfo, Keys};
 use crate::logged::{Logged, Logging};
 use crate::stripe::spread;
@@ -67,8 +67,7 @@ impl Session {
         (eviction, wheels, logged): (Arc<Eviction>, Arc<Wheels>, Arc<Logged>),
         store: AnyIndex,
         unique: Arc<AtomicU64>,
-        verifies: bool,
-        seed: u64,
+        (verifies, seed): (bool, u64),
     ) -> Session {
         Session {
             index,
@@ -151,10 +150,29 @@ impl Session {
         key: impl Into<Key<'k>>,
         f: impl FnOnce(Write<'_>) -> R,
     ) -> R {
-        let key = key.into();
+        let changed = self.change_if(key.into(), |gate, hash| Some(gate.write(hash)), f);
+        changed.expect("`write` waits until it may enter")
+    }
+
+    /// As [`Session::change`], for a thread with other work; None if another session holds the key.
+    pub(crate) fn change_unless_held<R>(
+        &mut self,
+        key: &[u8],
+        f: impl FnOnce(Write<'_>) -> R,
+    ) -> Option<R> {
+        self.change_if(key.into(), |gate, hash| gate.write_unless_held(hash), f)
+    }
+
+    #[inline(always)]
+    fn change_if<R>(
+        &mut self,
+        key: Key<'_>,
+        enter: impl FnOnce(&mut GateSession, u64) -> Option<Writing<'_>>,
+        f: impl FnOnce(Write<'_>) -> R,
+    ) -> Option<R> {
         let hash = spread(self.seed, key.bytes());
         let stripe = stripe_of(hash) as u32;
-        let writing = self.gate.write(hash);
+        let writing = enter(&mut self.gate, hash)?;
         let due = if self.besides.is_due(stripe, key.bytes()) {
             Some(Due { besides: &self.besides, changes: self.changes.as_mut() })
         } else {
@@ -162,7 +180,7 @@ impl Session {
         };
         let (index, wheels) = (&mut self.index, &*self.wheels);
         if !self.logged.is_on() {
-            return f(Write { index, key, stripe, wheels, records: None, due });
+            return Some(f(Write { index, key, stripe, wheels, records: None, due }));
         }
         // Within a hold no other session writes the key, and its records are handed over together at its end.
         let is_held = writing.is_held();
@@ -173,7 +191,7 @@ impl Session {
             self.logging.hand_over(&self.logged);
         }
         drop(order);
-        result
+        Some(result)
     }
 
     /// Runs `f` while this session alone holds the keys.

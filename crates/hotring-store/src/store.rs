@@ -230,8 +230,7 @@ impl Store {
             (self.eviction.clone(), self.wheels.clone(), self.logged.clone()),
             self.index.clone(),
             self.unique.clone(),
-            self.checksum == Checksum::Verify,
-            self.seed,
+            (self.checksum == Checksum::Verify, self.seed),
         )
     }
 

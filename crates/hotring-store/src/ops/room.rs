@@ -250,16 +250,14 @@ impl Session {
         victims
     }
 
-    /// Removes a key that was chosen, unless it has been pinned. Returns the bytes that were its item's.
+    /// Removes a key that was chosen, unless it has been pinned or another session holds it. Returns the bytes that were its item's.
     fn evict_key(&mut self, eviction: &Eviction, policy: Policy, key: &[u8]) -> u64 {
-        if self.gate.is_held_by_others(self.gate_hash(key)) {
-            // Who makes room is not to wait for a script that holds this one.
-            return 0;
-        }
-        let freed = self.change(key, |write| {
+        let freed = self.change_unless_held(key, |write| {
             // Within the gate: who pins waits for those that are in it.
             if eviction.pins.has(key) { 0 } else { write.evict(policy.takes_expiring_only()) }
         });
+        // A session that makes room must not wait for one that holds the key.
+        let freed = freed.unwrap_or(0);
         eviction.count_evicted(freed > 0);
         freed as u64
     }
