@@ -1,5 +1,5 @@
 //! Which items go when memory is short. Policies know hashes and a few bits of each item, and own neither
-//! items nor memory: [`heat`], and those of `sampled`, which compare a few keys. `ops/room.rs` makes room with
+//! items nor memory: [`heat`], and those of `sampled`, which compare a few keys. `ops/evict.rs` makes room with
 //! them; keys that never go are in `pins.rs`.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
