@@ -47,7 +47,7 @@ pub enum StoreError {
         /// The limit.
         max: u64,
     },
-    /// More removed memory waits for a session that stays pinned than
+    /// More removed memory waits for a session that stays in one operation than
     /// [`Config::limbo_max`](hotring_index::Config::limbo_max) allows, so that nothing may be
     /// written that takes more. Reads and removals go on; so do writes, once that session does.
     Stalled(Box<Stalled>),

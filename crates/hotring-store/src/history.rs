@@ -24,7 +24,7 @@ const EARLIER_HEAD_LEN: usize = 12;
 
 /// How much of a key's history is kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct HistoryLimits {
     /// Earlier values; 0 turns the history off.
     pub(crate) values: usize,
     /// Bytes that they take together.
@@ -110,7 +110,7 @@ fn push(bytes: &mut Vec<u8>, number: u64, value: &[u8]) {
     bytes.extend_from_slice(value);
 }
 
-impl Kept {
+impl HistoryLimits {
     pub(crate) fn is_off(self) -> bool {
         self.values == 0
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     /// What is held after writing these values at the times 10, 20, ...
-    fn written(kept: Kept, values: &[&'static str]) -> NewValue<'static> {
+    fn written(kept: HistoryLimits, values: &[&'static str]) -> NewValue<'static> {
         let mut held = encode(values[0].as_bytes());
         for (i, value) in values.iter().enumerate().skip(1) {
             let new = encode(value.as_bytes());
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_newest_values_are_kept_with_their_versions() {
-        let kept = Kept { values: 2, bytes_max: 1 << 20 };
+        let kept = HistoryLimits { values: 2, bytes_max: 1 << 20 };
         let long = "a value that is longer than a word";
         let held = written(kept, &["1", "", long, "-7"]);
         let earlier = vec![(3, 30, long.to_string()), (2, 20, String::new())];
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn an_integer_with_a_history_is_still_one() {
-        let kept = Kept { values: 1, bytes_max: 1 << 20 };
+        let kept = HistoryLimits { values: 1, bytes_max: 1 << 20 };
         let is_int = |held: &NewValue<'_>| view(held.as_value(), |v| matches!(v, ValueRef::Int(_)));
         assert!(is_int(&written(kept, &["a", "-12"])));
         assert!(!is_int(&written(kept, &["1", "012"])));
@@ -188,7 +188,8 @@ mod tests {
     #[test]
     fn the_oldest_go_when_there_is_no_room() {
         let texts_within = |bytes_max| {
-            let held = written(Kept { values: 16, bytes_max }, &["aaaa", "bbb", "cccccc", "d"]);
+            let held =
+                written(HistoryLimits { values: 16, bytes_max }, &["aaaa", "bbb", "cccccc", "d"]);
             let (value, version, earlier) = texts(&held);
             assert_eq!((value.as_str(), version), ("d", 4));
             earlier.into_iter().map(|(version, _, text)| format!("{version}{text}")).collect()
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn damaged_bytes_are_no_panic() {
         let NewValue::Bytes { bytes, .. } =
-            written(Kept { values: 3, bytes_max: 1 << 20 }, &["one", "two", "three"])
+            written(HistoryLimits { values: 3, bytes_max: 1 << 20 }, &["one", "two", "three"])
         else {
             panic!("a history is held as bytes")
         };

@@ -170,7 +170,7 @@ fn take<const N: usize>(held: &mut &[u8]) -> [u8; N] {
 
 /// The form that a string takes which was made from that of `old`: its flags stay.
 #[inline]
-pub(crate) fn carried<'a>(old: Option<Entry<'_>>, new: NewValue<'a>) -> NewValue<'a> {
+pub(crate) fn with_flags_of<'a>(old: Option<Entry<'_>>, new: NewValue<'a>) -> NewValue<'a> {
     match old {
         Some(Entry { value: Value::Bytes { kind: KIND_METADATA, bytes }, .. }) => {
             carry(split(bytes).metadata, new)

@@ -21,7 +21,7 @@ use crate::logged::{Logged, Logging};
 use crate::stripe::spread;
 use crate::wait::Wait;
 use crate::wheel::Wheels;
-use crate::write::{Besides, Due, Write};
+use crate::write::{ActiveHooks, Hooks, Write};
 
 /// One thread's access to a [`Store`](crate::Store).
 ///
@@ -33,7 +33,7 @@ pub struct Session {
     pub(crate) index: Index,
     pub(crate) gate: GateSession,
     pub(crate) limits: Limits,
-    pub(crate) besides: Besides,
+    pub(crate) hooks: Hooks,
     pub(crate) eviction: Arc<Eviction>,
     /// For what belongs to all sessions.
     store: AnyIndex,
@@ -63,7 +63,7 @@ impl Session {
     pub(crate) fn new(
         (index, gate): (Index, GateSession),
         limits: Limits,
-        besides: Besides,
+        hooks: Hooks,
         (eviction, wheels, logged): (Arc<Eviction>, Arc<Wheels>, Arc<Logged>),
         store: AnyIndex,
         unique: Arc<AtomicU64>,
@@ -73,7 +73,7 @@ impl Session {
             index,
             gate,
             limits,
-            besides,
+            hooks,
             eviction,
             store,
             wheels,
@@ -173,20 +173,20 @@ impl Session {
         let hash = spread(self.seed, key.bytes());
         let stripe = stripe_of(hash) as u32;
         let writing = enter(&mut self.gate, hash)?;
-        let due = if self.besides.is_due(stripe, key.bytes()) {
-            Some(Due { besides: &self.besides, changes: self.changes.as_mut() })
+        let active = if self.hooks.have_work(stripe, key.bytes()) {
+            Some(ActiveHooks { all: &self.hooks, changes: self.changes.as_mut() })
         } else {
             None
         };
         let (index, wheels) = (&mut self.index, &*self.wheels);
         if !self.logged.is_on() {
-            return Some(f(Write { index, key, stripe, wheels, records: None, due }));
+            return Some(f(Write { index, key, stripe, wheels, records: None, hooks: active }));
         }
         // Within a hold no other session writes the key, and its records are handed over together at its end.
         let is_held = writing.is_held();
         let order = if is_held { None } else { self.logged.order(key.bytes()) };
         let records = Some(&mut self.logging.records);
-        let result = f(Write { index, key, stripe, wheels, records, due });
+        let result = f(Write { index, key, stripe, wheels, records, hooks: active });
         if !is_held {
             self.logging.hand_over(&self.logged);
         }
@@ -244,7 +244,7 @@ impl Session {
         };
         match admitted {
             Ok(()) => Ok(()),
-            Err(refused) => self.excuse(refused, len),
+            Err(refused) => self.refuse(refused, len),
         }
     }
 
@@ -273,7 +273,7 @@ impl Session {
     }
 
     #[cold]
-    fn excuse(&self, refused: Refused, len: usize) -> Result<(), StoreError> {
+    fn refuse(&self, refused: Refused, len: usize) -> Result<(), StoreError> {
         match refused {
             Refused::Full(_) if self.admitted.is_some_and(|admitted| len <= admitted) => Ok(()),
             refused => Err(refused.into()),

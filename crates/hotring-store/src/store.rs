@@ -10,14 +10,14 @@ use hotring_log::Log;
 
 use crate::evict::{Eviction, EvictionOptions};
 use crate::gate::{Fault, Gate};
-use crate::history::{HEAD_LEN, Kept};
+use crate::history::{HEAD_LEN, HistoryLimits};
 use crate::logged::Logged;
 use crate::metadata;
 use crate::pins::Pinned;
 use crate::session::{Limits, Session};
 use crate::watch::{Observer, Watchers};
 use crate::wheel::Wheels;
-use crate::write::Besides;
+use crate::write::Hooks;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub struct Options {
     /// [`Session::roll_back`], at most 16. 0 keeps none and costs nothing. With more, a write copies
     /// the values that are kept, and integers are no longer updated in place.
     pub history: usize,
-    /// Bytes that the earlier values of one key take, 12 for each besides its length; the oldest go
+    /// Bytes that the earlier values of one key take, 12 for each hooks its length; the oldest go
     /// first. A value that is too long alone leaves none.
     pub history_bytes_max: usize,
     /// Watches ([`Session::watch`]) that may be open at one time.
@@ -143,7 +143,7 @@ pub struct Store {
     pub(crate) index: AnyIndex,
     gate: Arc<Gate>,
     limits: Limits,
-    besides: Besides,
+    hooks: Hooks,
     pub(crate) eviction: Arc<Eviction>,
     wheels: Arc<Wheels>,
     logged: Arc<Logged>,
@@ -192,20 +192,21 @@ impl Store {
                 return Err(OpenError::Limit { name, value });
             }
         }
-        let kept = Kept { values: options.history, bytes_max: options.history_bytes_max };
-        check_history(kept, limits)?;
+        let history =
+            HistoryLimits { values: options.history, bytes_max: options.history_bytes_max };
+        check_history(history, limits)?;
         let config = Config { seed: options.seed, ..options.index };
         let checksum = config.checksum;
         let index = open(config).map_err(OpenError::Index)?;
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
         let gate = Arc::new(Gate::new(fault));
         let watchers = Arc::new(Watchers::new(options.watches_max));
-        let besides = Besides::new(kept, watchers);
+        let hooks = Hooks::new(history, watchers);
         let unique = Arc::new(AtomicU64::new(options.unique_base));
         let eviction = Arc::new(Eviction::new(seed));
         let wheels = Arc::new(Wheels::new());
         let logged = Arc::new(Logged::new(seed, fault));
-        Ok(Store { index, gate, limits, besides, eviction, wheels, logged, unique, checksum, seed })
+        Ok(Store { index, gate, limits, hooks, eviction, wheels, logged, unique, checksum, seed })
     }
 
     /// Opens a session for one thread.
@@ -226,7 +227,7 @@ impl Store {
         Session::new(
             (index, gate),
             self.limits,
-            self.besides.clone(),
+            self.hooks.clone(),
             (self.eviction.clone(), self.wheels.clone(), self.logged.clone()),
             self.index.clone(),
             self.unique.clone(),
@@ -311,13 +312,13 @@ impl Store {
 
     /// Changes [`Options::watches_max`]. Watches that are open stay.
     pub fn set_watches_max(&self, watches_max: u64) {
-        self.besides.watchers.set_open_max(watches_max);
+        self.hooks.watchers.set_open_max(watches_max);
     }
 
     /// Takes who is told of all changes while [`Session::observe`] says so. There is one for good: false, and
     /// nothing changes, if there is one already.
     pub fn set_observer(&self, observer: Arc<dyn Observer>) -> bool {
-        self.besides.watchers.set_observer(observer)
+        self.hooks.watchers.set_observer(observer)
     }
 
     /// Takes who is woken when a key is to expire before the time for which
@@ -366,7 +367,7 @@ impl Store {
             index: self.index.stats(),
             exclusions: self.gate.exclusions(),
             sessions: self.gate.sessions(),
-            watches: self.besides.watchers.open(),
+            watches: self.hooks.watchers.open(),
             evicted: self.eviction.evicted(),
             pinned: self.eviction.pins.pinned(),
             eviction_bytes: self.eviction.bytes(),
@@ -377,8 +378,8 @@ impl Store {
 }
 
 /// An item holds the value and the earlier ones together.
-fn check_history(kept: Kept, limits: Limits) -> Result<(), OpenError> {
-    let Kept { values, bytes_max } = kept;
+fn check_history(history: HistoryLimits, limits: Limits) -> Result<(), OpenError> {
+    let HistoryLimits { values, bytes_max } = history;
     let heads = HEAD_LEN + metadata::LEN_MAX;
     let longest = heads.saturating_add(limits.value_len_max).saturating_add(bytes_max);
     if values > HISTORY_MAX || (values > 0 && u32::try_from(longest).is_err()) {

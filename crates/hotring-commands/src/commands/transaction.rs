@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use hotring_protocol::Writer;
-use hotring_store::{Key, KeyHash, Stamp};
+use hotring_store::{Key, KeyHash, KeyState};
 
 use crate::acl::{Denied, Origin};
 use crate::commands::answer::{answer, deny, note_refusal};
@@ -64,7 +64,7 @@ fn watch_all(c: &mut Context<'_>) -> Outcome {
                 "ERR {watched_max} keys are watched already (max-watched-keys)"
             )));
         }
-        watched.push(Arc::new(c.store.stamp(key, c.now)?));
+        watched.push(Arc::new(c.store.key_state(key, c.now)?));
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ enum Scope<'a> {
     Everything,
 }
 
-fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<Stamp>]) -> Scope<'a> {
+fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<KeyState>]) -> Scope<'a> {
     if watched.is_empty() && queue.len() <= 1 {
         return Scope::Nothing;
     }
@@ -136,7 +136,7 @@ pub(crate) fn may_touch_any_key(spec: &Spec) -> bool {
 }
 
 /// Runs the queue unless a watched key has changed.
-fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
+fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) {
     if watched.iter().any(|stamp| !c.store.is_unchanged(stamp, c.now)) {
         c.reply.null_array();
         return;

@@ -106,14 +106,14 @@ fn expired_keys_are_shown_once_and_stamps_do_not_notice() {
     for i in 0..100u32 {
         set_until(&mut s, &i.to_le_bytes(), NOW + u64::from(i % 2) * 10 + 10);
     }
-    let stamp = s.stamp(&0u32.to_le_bytes(), NOW + 10).unwrap();
+    let state = s.key_state(&0u32.to_le_bytes(), NOW + 10).unwrap();
     for (now, expected) in [(NOW + 9, 0), (NOW + 19, 50), (NOW + 20, 50), (NOW + 30, 0)] {
         let mut shown = 0;
         let removed = s.expire_due(now, 1_000, |_, _| shown += 1).removed;
         // The stamp has looked at one of them, and may have dropped it.
         assert!(shown == removed && (expected == 50) == (removed >= 49), "{now}: {removed}");
     }
-    assert!(s.is_unchanged(&stamp, NOW + 30));
+    assert!(s.is_unchanged(&state, NOW + 30));
     assert!(store.is_empty());
 }
 

@@ -19,7 +19,7 @@ use crate::pins::Pins;
 const POOL: usize = 16;
 /// Keys among which chance chooses.
 const RANDOM_SAMPLES: usize = 16;
-/// Items looked at under one pin.
+/// Items looked at in one call of the index.
 const PIECE: usize = 256;
 /// Looks of a draw: some 30 ms of them where hardly any key may go. The next draw goes on behind them.
 const PIECES: usize = 4096;

@@ -4,7 +4,7 @@
 use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
-use crate::metadata::carried;
+use crate::metadata::with_flags_of;
 use crate::ops::text::grown;
 use crate::session::Session;
 use crate::value::{encode_owned, view_string};
@@ -80,7 +80,7 @@ impl Session {
                     return (Action::Keep, Ok(old));
                 }
                 text[at] = if bit { text[at] | mask } else { text[at] & !mask };
-                let value = carried(entry, encode_owned(text));
+                let value = with_flags_of(entry, encode_owned(text));
                 (Action::Put { value, expiry: Expiry::Keep }, Ok(old))
             })
         })?

@@ -16,13 +16,13 @@ impl Session {
     }
 
     fn change_origin(&mut self, origin: Origin) {
-        self.besides.actor = origin.actor;
+        self.hooks.actor = origin.actor;
         if origin.marks_accesses != self.origin.marks_accesses {
             self.index.set_noted(origin.marks_accesses);
         }
         if origin.records_changes != self.origin.records_changes {
             self.changes = origin.records_changes.then(Vec::new);
-            self.besides.set_noting(origin.records_changes);
+            self.hooks.set_recording(origin.records_changes);
             self.has_rare_effects = self.verifies || origin.records_changes;
         }
         self.origin = origin;
@@ -88,12 +88,12 @@ impl Session {
     pub fn observe(&mut self, wanted: impl FnOnce() -> bool) {
         // Exclusive, so that the reads are over that drop what they find expired.
         self.hold(&Keys::All, Hold::Exclusive, |session| {
-            session.besides.watchers.observe(wanted());
+            session.hooks.watchers.observe(wanted());
         });
     }
 
     /// Whether the observer is told of all changes.
     pub fn is_observed(&self) -> bool {
-        self.besides.watchers.is_observed()
+        self.hooks.watchers.is_observed()
     }
 }

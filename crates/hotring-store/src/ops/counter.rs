@@ -5,7 +5,7 @@ use hotring_index::{Action, Entry, Expiry, NewValue};
 
 use crate::decimal::{self, Number};
 use crate::error::{NumberKind, StoreError};
-use crate::metadata::carried;
+use crate::metadata::with_flags_of;
 use crate::session::Session;
 use crate::value::{ValueRef, encode_owned, int, view_string};
 
@@ -139,7 +139,7 @@ fn decide<T: Count>(
     let applied = value.since(old)?;
     let has_expiry = entry.is_some_and(|entry| entry.expire_at.is_some());
     let action = match options.expiry.of_item(has_expiry, now) {
-        Some(expiry) => Action::Put { value: carried(entry, value.stored()?), expiry },
+        Some(expiry) => Action::Put { value: with_flags_of(entry, value.stored()?), expiry },
         None => Action::Remove,
     };
     Ok((action, value, applied))

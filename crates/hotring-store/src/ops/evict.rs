@@ -50,7 +50,7 @@ const ENTERED: usize = 64;
 
 /// What became of an eviction.
 #[derive(Default)]
-struct Gone {
+struct Evicted {
     /// Keys that were to go, whether they were still there or not.
     chosen: usize,
     /// Bytes of those that went.
@@ -83,9 +83,9 @@ impl Session {
             if wanted > 0 {
                 // What is free between items is not less at once for what goes: it goes on by and by.
                 let most = if is_waste(full) { 2 * RESERVE } else { bytes as u64 + BATCH };
-                let gone = self.evict(wanted.min(most), full.max);
-                evicted += gone.bytes;
-                if gone.chosen == 0 && live(full) > full.max {
+                let round = self.evict(wanted.min(most), full.max);
+                evicted += round.bytes;
+                if round.chosen == 0 && live(full) > full.max {
                     break;
                 }
             }
@@ -189,10 +189,10 @@ impl Session {
 
     /// Evicts items of at least this many bytes, if there are: a batch is chosen, then removed, and so on, so that
     /// no session waits long for the policy's lock.
-    fn evict(&mut self, wanted: u64, memory_max: u64) -> Gone {
+    fn evict(&mut self, wanted: u64, memory_max: u64) -> Evicted {
         let eviction = self.eviction.clone();
         let policy = eviction.policy();
-        let (mut gone, mut claimed) = (Gone::default(), 0);
+        let (mut round, mut claimed) = (Evicted::default(), 0);
         while claimed < wanted && policy != Policy::NoEviction {
             let batch = (wanted - claimed).min(BATCH);
             let victims = if policy == Policy::Heat {
@@ -204,13 +204,13 @@ impl Session {
             if victims.is_empty() {
                 break;
             }
-            gone.chosen += victims.len();
+            round.chosen += victims.len();
             for victim in victims {
                 claimed += victim.footprint;
-                gone.bytes += self.evict_key(&eviction, policy, &victim.key);
+                round.bytes += self.evict_key(&eviction, policy, &victim.key);
             }
         }
-        gone
+        round
     }
 
     fn choose_by_heat(&mut self, eviction: &Eviction, wanted: u64) -> Vec<Victim> {

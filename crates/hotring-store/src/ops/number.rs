@@ -4,7 +4,7 @@ use hotring_index::{Action, Expiry, Key};
 
 use crate::decimal;
 use crate::error::{NumberKind, StoreError};
-use crate::metadata::carried;
+use crate::metadata::with_flags_of;
 use crate::session::Session;
 use crate::value::{ValueRef, encode_owned, int, view, view_string};
 
@@ -32,7 +32,7 @@ impl Session {
                     n.checked_add(delta).ok_or(StoreError::Overflow(NumberKind::Integer))
                 }) {
                     Ok(sum) => {
-                        let value = carried(entry, int(sum));
+                        let value = with_flags_of(entry, int(sum));
                         (Action::Put { value, expiry: Expiry::Keep }, Ok(sum))
                     }
                     Err(error) => (Action::Keep, Err(error)),
@@ -65,7 +65,7 @@ impl Session {
                 let sum = old.and_then(|old| decimal::add_to_text(old, delta));
                 match sum.and_then(|text| limits.check_value(text.len()).map(|()| text)) {
                     Ok(text) => {
-                        let value = carried(entry, encode_owned(text.clone()));
+                        let value = with_flags_of(entry, encode_owned(text.clone()));
                         (Action::Put { value, expiry: Expiry::Keep }, Ok(text))
                     }
                     Err(error) => (Action::Keep, Err(error)),

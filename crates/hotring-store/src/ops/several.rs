@@ -103,9 +103,9 @@ impl Session {
     ) -> usize {
         self.read_many(keys, |index| {
             let mut present = 0;
-            let mut room = no_keys();
+            let mut space = no_keys();
             for batch in keys.chunks(PREFETCH_KEYS) {
-                let keys = prefetched(index, batch, &mut room).iter();
+                let keys = prefetched(index, batch, &mut space).iter();
                 present += keys.filter(|key| is_there(index, **key)).count();
             }
             present
@@ -242,9 +242,10 @@ impl Session {
         f: impl FnOnce(&mut Session) -> R,
     ) -> R {
         // Before the hold, to keep it short.
-        let mut ahead = no_keys();
-        let n = ahead.iter_mut().zip(keys.clone()).map(|(place, key)| *place = key.into()).count();
-        self.index.prefetch(&mut ahead[..n]);
+        let mut prefetched = no_keys();
+        let n =
+            prefetched.iter_mut().zip(keys.clone()).map(|(place, key)| *place = key.into()).count();
+        self.index.prefetch(&mut prefetched[..n]);
         let keys = self.keys(keys);
         self.hold(&keys, Hold::WriteOnce, f)
     }

@@ -3,8 +3,8 @@
 
 use super::HISTORY;
 use crate::{
-    Due, ExpireCondition, NumberKind, Options, Session, SetCondition, SetExpiry, SetOptions, Store,
-    StoreError, TtlChange,
+    ExpireCondition, ExpiryStep, NumberKind, Options, Session, SetCondition, SetExpiry, SetOptions,
+    Store, StoreError, TtlChange,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -599,7 +599,7 @@ fn scan_visits_every_key_once() {
     seen.dedup();
     assert_eq!(seen.len(), 1000);
     assert_eq!(store.len(), 1001, "expired, not reclaimed");
-    assert_eq!(s.expire_due(NOW + 1, 100, |_, _| {}), Due { removed: 1, next: None });
+    assert_eq!(s.expire_due(NOW + 1, 100, |_, _| {}), ExpiryStep { removed: 1, next: None });
     assert_eq!(store.len(), 1000);
     assert!(s.random_key(12_345, NOW).unwrap().starts_with(b"key "));
     s.clear();

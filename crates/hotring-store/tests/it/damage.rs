@@ -1,4 +1,4 @@
-//! Damaged items under every operation of the store: nothing wrong is handed out, nothing is carried
+//! Damaged items under every operation of the store: nothing wrong is handed out, nothing is with_flags_of
 //! out because of it, and writing or removing the key repairs.
 
 use std::task::Waker;

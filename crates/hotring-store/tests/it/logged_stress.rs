@@ -210,7 +210,7 @@ fn round(seed: u64, met: &Met) {
             });
         }
         let mut session = logged.store.session();
-        // Ahead of most, so that it removes keys that others still see.
+        // KeyFates of most, so that it removes keys that others still see.
         let mut clock = Clock(NOW + 20_000);
         let as_storage: Arc<dyn Storage> = Arc::new(storage.clone());
         while Instant::now() < end {
