@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use hotring_index::AnySession as Index;
 use hotring_index::{AnyIndex, Compacted, Entry, Key, Part, Refused};
 
-use crate::changes::{Change, Origin};
+use crate::changes::Change;
 use crate::error::StoreError;
 use crate::evict::{Eviction, EvictionPolicy};
 use crate::gate::{GateSession, Hold, Writing, stripe_of};
@@ -45,8 +45,6 @@ pub struct Session {
     /// The last unique number, shared by all sessions.
     pub(crate) unique: Arc<AtomicU64>,
     seed: u64,
-    /// Changed by [`Session::act`] only.
-    pub(crate) origin: Origin,
     /// Items are verified, or changes are recorded: there may be more effects than a position of the log.
     pub(crate) has_rare_effects: bool,
     pub(crate) verifies: bool,
@@ -82,7 +80,6 @@ impl Session {
             changes: None,
             unique,
             seed,
-            origin: Origin::default(),
             has_rare_effects: verifies,
             verifies,
             admitted: None,

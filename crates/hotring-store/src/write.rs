@@ -9,7 +9,7 @@
 use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
 use hotring_log::{Effect, Mark, Records};
 
-use crate::changes::{Change, Changed, remove_expired};
+use crate::changes::{Change, Changed, Origin, remove_expired};
 use crate::history::HistoryLimits;
 use crate::logged::{self, Puts};
 use crate::sync::Arc;
@@ -31,22 +31,22 @@ pub(crate) struct Write<'a> {
     pub(crate) hooks: Option<ActiveHooks<'a>>,
 }
 
-/// What a write has to do besides.
+/// What a write has to do besides changing the index.
 pub(crate) struct ActiveHooks<'a> {
     pub(crate) all: &'a Hooks,
-    /// Where to note what it has done, if changes are observed.
+    /// Where to record what it has done, if the origin asks for that.
     pub(crate) changes: Option<&'a mut Vec<Change>>,
 }
 
-/// What the store's writes do besides.
+/// What writes do besides changing the index: keep earlier values, tell those who wait or observe, record changes.
 #[derive(Clone)]
 pub(crate) struct Hooks {
     pub(crate) history: HistoryLimits,
     pub(crate) watchers: Arc<Watchers>,
     /// Every write has something to do: values are kept, or changes are recorded.
     always: bool,
-    /// Who writes, as the observer knows it.
-    pub(crate) actor: u64,
+    /// For whom the session acts. Changed by [`Session::act`](crate::Session::act) only.
+    pub(crate) origin: Origin,
 }
 
 /// What a decision will have done to the key.
@@ -300,7 +300,7 @@ impl ActiveHooks<'_> {
     fn record(&mut self, key: &[u8], what: Changed) {
         // That a key's time is over is no session's doing, whichever finds out; nor is an eviction.
         let is_nobodys = matches!(what, Changed::Expired | Changed::Evicted);
-        let actor = if is_nobodys { 0 } else { self.all.actor };
+        let actor = if is_nobodys { 0 } else { self.all.origin.actor };
         self.all.watchers.tell_observer(key, actor);
         if let Some(changes) = &mut self.changes {
             changes.push(Change { key: key.into(), what });
@@ -319,12 +319,12 @@ impl ActiveHooks<'_> {
 
 impl Hooks {
     pub(crate) fn new(history: HistoryLimits, watchers: Arc<Watchers>) -> Hooks {
-        Hooks { history, watchers, always: !history.is_off(), actor: 0 }
+        Hooks { history, watchers, always: !history.is_off(), origin: Origin::default() }
     }
 
-    /// Whether changes are noted.
-    pub(crate) fn set_recording(&mut self, recording: bool) {
-        self.always = recording || !self.history.is_off();
+    /// Takes into account whether the origin records changes.
+    pub(crate) fn refresh(&mut self) {
+        self.always = self.origin.records_changes || !self.history.is_off();
     }
 
     /// Whether a write of this key has something to do besides. Asked within its gate.

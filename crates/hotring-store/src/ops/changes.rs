@@ -10,28 +10,30 @@ impl Session {
     /// Makes all operations from now on those of `origin`. At first they are those of the default origin.
     #[inline]
     pub fn act(&mut self, origin: Origin) {
-        if origin != self.origin {
-            self.change_origin(origin);
+        let before = std::mem::replace(&mut self.hooks.origin, origin);
+        let marks_differ = origin.marks_accesses != before.marks_accesses;
+        let records_differ = origin.records_changes != before.records_changes;
+        // Mostly the next client acts, and nothing else differs.
+        if marks_differ || records_differ {
+            self.follow_origin(records_differ);
         }
     }
 
-    fn change_origin(&mut self, origin: Origin) {
-        self.hooks.actor = origin.actor;
-        if origin.marks_accesses != self.origin.marks_accesses {
-            self.index.set_noted(origin.marks_accesses);
+    #[cold]
+    fn follow_origin(&mut self, records_differ: bool) {
+        let Origin { marks_accesses, records_changes, .. } = self.hooks.origin;
+        self.index.set_noted(marks_accesses);
+        if records_differ {
+            self.changes = records_changes.then(Vec::new);
+            self.has_rare_effects = self.verifies || records_changes;
+            self.hooks.refresh();
         }
-        if origin.records_changes != self.origin.records_changes {
-            self.changes = origin.records_changes.then(Vec::new);
-            self.hooks.set_recording(origin.records_changes);
-            self.has_rare_effects = self.verifies || origin.records_changes;
-        }
-        self.origin = origin;
     }
 
     /// Whose operations these are.
     #[inline]
     pub fn origin(&self) -> Origin {
-        self.origin
+        self.hooks.origin
     }
 
     /// Runs `f` as `origin`, and returns its effects.
@@ -40,7 +42,7 @@ impl Session {
         origin: Origin,
         f: impl FnOnce(&mut Session) -> R,
     ) -> (R, Effects) {
-        let before = self.origin;
+        let before = self.origin();
         self.act(origin);
         let result = f(self);
         let effects = self.take_effects();
@@ -75,7 +77,7 @@ impl Session {
 
     /// Runs `f` so that all of its reads count as accesses.
     pub(crate) fn mark_accesses<R>(&mut self, f: impl FnOnce(&mut Session) -> R) -> R {
-        let before = self.origin;
+        let before = self.origin();
         self.act(Origin { marks_accesses: true, ..before });
         let result = f(self);
         self.act(before);
