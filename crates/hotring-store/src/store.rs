@@ -33,7 +33,7 @@ pub struct Options {
     /// [`Session::roll_back`], at most 16. 0 keeps none and costs nothing. With more, a write copies
     /// the values that are kept, and integers are no longer updated in place.
     pub history: usize,
-    /// Bytes that the earlier values of one key take, 12 for each hooks its length; the oldest go
+    /// Bytes that the earlier values of one key take, 12 for each besides its length; the oldest go
     /// first. A value that is too long alone leaves none.
     pub history_bytes_max: usize,
     /// Watches ([`Session::watch`]) that may be open at one time.

@@ -24,7 +24,9 @@ pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
     };
     if let Some(damaged) = c.store.take_damage() {
         // Whatever was answered took the key for absent.
-        let key = c.server.note_damage(damaged, c.counters, c.now);
+        let key = damaged.key.unwrap_or_default();
+        c.counters.damaged_reads.add(1);
+        c.server.warn_of_damage(&key, c.now);
         outcome = Err(Failure::Damaged(key));
     }
     if let Err(failure) = outcome {

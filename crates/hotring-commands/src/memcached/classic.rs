@@ -352,7 +352,7 @@ fn quietly(c: &mut Context<'_>, run: impl FnOnce(&mut Context<'_>) -> Outcome) -
     if !is_quiet(c.args) {
         return outcome;
     }
-    // Here, as what is item later is replied.
+    // Here, as what is noted later is replied.
     if let Err(refusal) = c.damage().map_or(outcome, Err) {
         c.refuse(start, refusal);
     }

@@ -111,7 +111,8 @@ impl Context<'_> {
     /// Notes a damaged item that the command has met: whatever it answered took the key for absent.
     pub(super) fn damage(&mut self) -> Option<Refusal> {
         let damaged = self.store.take_damage()?;
-        self.server.note_damage(damaged, self.counters, self.now);
+        self.counters.damaged_reads.add(1);
+        self.server.warn_of_damage(&damaged.key.unwrap_or_default(), self.now);
         Some(Refusal::Damaged)
     }
 

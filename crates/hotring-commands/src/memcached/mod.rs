@@ -93,7 +93,7 @@ pub(crate) struct Means<'a> {
     pub store: &'a mut Session,
     pub counters: &'a Counters,
     pub counts: &'a Counts,
-    /// Where keys are item, and what chooses them.
+    /// Where keys are noted, and what chooses them.
     pub hot_keys: (&'a HotKeys, &'a mut Notes, &'a mut Random),
     /// Unix milliseconds.
     pub now: u64,

@@ -10,7 +10,7 @@ use std::thread::Thread;
 use std::time::Instant;
 
 use hotring_store::Store;
-use hotring_store::index::{Damaged, Full, Stalled};
+use hotring_store::index::{Full, Stalled};
 use tokio::sync::watch;
 
 use crate::acl::{Acl, Reason};
@@ -479,20 +479,16 @@ impl Server {
         }
     }
 
-    /// Counts a damaged item that a thread with these counters has met, and now and then reports it in the log. Returns
-    /// its key, if that is known.
+    /// Says in the log, now and then, that a command has met a damaged item.
     #[cold]
-    pub fn note_damage(&self, damaged: Damaged, counters: &Counters, now: u64) -> Box<[u8]> {
-        counters.damaged_reads.add(1);
-        let key = damaged.key.unwrap_or_default();
+    pub fn warn_of_damage(&self, key: &[u8], now: u64) {
         if self.damage_log.allows(now) {
             tracing::error!(
-                key = %quoted(&key).to_string().escape_debug(),
+                key = %quoted(key).to_string().escape_debug(),
                 "an item fails its checksum: its memory has changed since it was written; SCRUB finds \
                  all such items"
             );
         }
-        key
     }
 
     /// Asks all threads to finish what they have received and end.

@@ -80,8 +80,9 @@ fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64
             server.expirer.note(clock::since(now - late));
         });
         server.background.expired_keys.add(due.removed as u64);
-        if let Some(damaged) = store.take_effects().damage {
-            server.note_damage(damaged, &server.background, now);
+        if let Some(damaged) = store.take_damage() {
+            server.background.damaged_reads.add(1);
+            server.warn_of_damage(&damaged.key.unwrap_or_default(), now);
         }
         let is_behind = due.next.is_some_and(|next| next <= now);
         if !is_behind || clock::monotonic() >= deadline {
