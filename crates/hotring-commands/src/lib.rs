@@ -17,6 +17,7 @@ pub mod exec;
 pub mod host;
 pub mod memcached;
 pub mod observe;
+pub mod rdb;
 pub mod script;
 pub mod settings;
 pub mod state;

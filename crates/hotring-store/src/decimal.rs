@@ -5,7 +5,7 @@
 //! 0.30000000000000004. So numbers are kept as `digits * 10^-scale` with 128-bit digits and added
 //! exactly; only where that does not fit (some 38 digits) does f64 take over.
 
-use crate::error::StoreError;
+use crate::error::{NumberKind, StoreError};
 
 /// Digits after the point that a result keeps.
 const SCALE_MAX: u32 = 17;
@@ -28,7 +28,7 @@ pub(crate) const ZERO: Number = Number::Exact { digits: 0, scale: 0 };
 /// Reads `[+-] digits [. digits] [e [+-] digits]`, or an infinity, and nothing around it.
 pub(crate) fn parse(text: &[u8]) -> Result<Number, StoreError> {
     if text.len() > TEXT_LEN_MAX {
-        return Err(StoreError::NotAFloat);
+        return Err(StoreError::NotANumber(NumberKind::Decimal));
     }
     let (negative, unsigned) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -39,21 +39,22 @@ pub(crate) fn parse(text: &[u8]) -> Result<Number, StoreError> {
         let infinity = f64::INFINITY;
         return Ok(Number::Float(if negative { -infinity } else { infinity }));
     }
-    let (mantissa, exponent) = split_exponent(unsigned).ok_or(StoreError::NotAFloat)?;
+    let (mantissa, exponent) =
+        split_exponent(unsigned).ok_or(StoreError::NotANumber(NumberKind::Decimal))?;
     let (whole, fraction) = match mantissa.iter().position(|byte| *byte == b'.') {
         Some(point) => (&mantissa[..point], &mantissa[point + 1..]),
         None => (mantissa, &b""[..]),
     };
     let is_digits = |text: &[u8]| text.iter().all(u8::is_ascii_digit);
     if whole.len() + fraction.len() == 0 || !is_digits(whole) || !is_digits(fraction) {
-        return Err(StoreError::NotAFloat);
+        return Err(StoreError::NotANumber(NumberKind::Decimal));
     }
     if let Some(exact) = exact(negative, whole, fraction, exponent) {
         return Ok(exact);
     }
     // Checked to be ASCII of a form that Rust reads too.
-    let text = str::from_utf8(text).map_err(|_| StoreError::NotAFloat)?;
-    text.parse().map(Number::Float).map_err(|_| StoreError::NotAFloat)
+    let text = str::from_utf8(text).map_err(|_| StoreError::NotANumber(NumberKind::Decimal))?;
+    text.parse().map(Number::Float).map_err(|_| StoreError::NotANumber(NumberKind::Decimal))
 }
 
 /// The part before `e` and the exponent after it, 0 without one.
@@ -112,7 +113,7 @@ pub(crate) fn text(number: Number) -> Result<Vec<u8>, StoreError> {
     match number {
         Number::Exact { digits, scale } => Ok(exact_text(digits, scale)),
         Number::Float(float) if float.is_finite() => Ok(trimmed(format!("{float:.17}"))),
-        Number::Float(_) => Err(StoreError::NaNOrInfinity),
+        Number::Float(_) => Err(StoreError::Overflow(NumberKind::Decimal)),
     }
 }
 
@@ -255,16 +256,23 @@ mod tests {
             "-nan", "--1", "1_000", "1,5", "abc", "in", "infinit",
         ];
         for text in not {
-            assert_eq!(parse(text.as_bytes()), Err(StoreError::NotAFloat), "{text:?}");
+            assert_eq!(
+                parse(text.as_bytes()),
+                Err(StoreError::NotANumber(NumberKind::Decimal)),
+                "{text:?}"
+            );
         }
-        assert_eq!(parse("1".repeat(TEXT_LEN_MAX + 1).as_bytes()), Err(StoreError::NotAFloat));
+        assert_eq!(
+            parse("1".repeat(TEXT_LEN_MAX + 1).as_bytes()),
+            Err(StoreError::NotANumber(NumberKind::Decimal))
+        );
     }
 
     #[test]
     fn sums_without_a_finite_value_are_refused() {
         for (a, b) in [("inf", "1"), ("1", "-Infinity"), ("inf", "-inf"), ("1e400", "0")] {
-            assert_eq!(sum(a, b), Err(StoreError::NaNOrInfinity), "{a} + {b}");
+            assert_eq!(sum(a, b), Err(StoreError::Overflow(NumberKind::Decimal)), "{a} + {b}");
         }
-        assert_eq!(sum("1.7e308", "1.7e308"), Err(StoreError::NaNOrInfinity));
+        assert_eq!(sum("1.7e308", "1.7e308"), Err(StoreError::Overflow(NumberKind::Decimal)));
     }
 }

@@ -1,4 +1,4 @@
-//! What an operation can refuse, as one small enum; the texts are Redis's where Redis has one.
+//! Why an operation refuses. Protocols have texts of their own for most of these.
 
 use std::fmt;
 
@@ -23,38 +23,22 @@ pub enum StoreError {
         /// The limit.
         len_max: usize,
     },
-    /// The bit lies where no value reaches.
-    BitOffset,
-    /// The sum of a dumped value is wrong, or it is of a later version.
-    DumpSum,
-    /// A dumped value is malformed, or of a type that is not known.
-    DumpFormat,
     /// The value is of another type than the operation is for.
     WrongType,
-    /// The value of a hash's field is not the canonical decimal text of a 64-bit integer.
-    FieldNotAnInteger,
-    /// The value of a hash's field is not a decimal number.
-    FieldNotAFloat,
-    /// The value is not the canonical decimal text of a 64-bit integer.
-    NotAnInteger,
-    /// The value or the increment is not a decimal number.
-    NotAFloat,
+    /// A string that was to be read as a number is none.
+    NotANumber(NumberKind),
     /// The value of a bounded counter is an infinity.
     InfiniteValue,
-    /// What a bounded counter would have to take on does not fit 64 bits.
-    AppliedOverflow,
-    /// What a bounded counter would have to take on is an infinity.
-    AppliedInfinity,
-    /// The sum does not fit 64 bits.
-    Overflow,
-    /// The sum is not a finite number.
-    NaNOrInfinity,
+    /// The sum is out of range.
+    Overflow(NumberKind),
+    /// The change that a bounded counter would have to make is out of range.
+    AppliedOverflow(NumberKind),
     /// There is no history to restore from: [`Options::history`](crate::Options::history) is 0.
     HistoryOff,
     /// The source key is absent.
     NoSuchKey,
     /// The values of an `mget` are longer, together, than the caller can take.
-    ReplyTooLong {
+    ValuesTooLong {
         /// The limit.
         len_max: usize,
     },
@@ -63,7 +47,7 @@ pub enum StoreError {
         /// The limit.
         max: u64,
     },
-    /// More removed memory waits for a session that stays pinned than
+    /// More removed memory waits for a session that stays in one operation than
     /// [`Config::limbo_max`](hotring_index::Config::limbo_max) allows, so that nothing may be
     /// written that takes more. Reads and removals go on; so do writes, once that session does.
     Stalled(Box<Stalled>),
@@ -82,39 +66,36 @@ pub enum StoreError {
     },
 }
 
+/// How a string is read as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberKind {
+    /// The canonical decimal text of a 64-bit integer.
+    Integer,
+    /// A finite decimal number.
+    Decimal,
+}
+
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KeyTooLong { len, len_max } => {
                 write!(f, "key of {len} bytes exceeds the maximum of {len_max}")
             }
-            Self::ValueTooLong { .. } => {
-                f.write_str("string exceeds maximum allowed size (proto-max-bulk-len)")
+            Self::ValueTooLong { len, len_max } => {
+                write!(f, "value of {len} bytes exceeds the maximum of {len_max}")
             }
-            Self::BitOffset => f.write_str("bit offset is not an integer or out of range"),
-            Self::DumpSum => f.write_str("DUMP payload version or checksum are wrong"),
-            Self::DumpFormat => f.write_str("Bad data format"),
-            Self::WrongType => {
-                f.write_str("Operation against a key holding the wrong kind of value")
-            }
-            Self::FieldNotAnInteger => f.write_str("hash value is not an integer"),
-            Self::FieldNotAFloat => f.write_str("hash value is not a float"),
-            Self::NotAnInteger => f.write_str("value is not an integer or out of range"),
-            Self::NotAFloat => f.write_str("value is not a valid float"),
-            Self::InfiniteValue => f.write_str("value cannot be Infinity"),
-            Self::AppliedOverflow => f.write_str("applied increment would overflow"),
-            Self::AppliedInfinity => f.write_str("applied increment would be Infinity"),
-            Self::Overflow => f.write_str("increment or decrement would overflow"),
-            Self::NaNOrInfinity => f.write_str("increment would produce NaN or Infinity"),
-            Self::HistoryOff => {
-                f.write_str("no earlier values are kept; the setting 'history' says how many")
-            }
-            Self::NoSuchKey => f.write_str("no such key"),
-            Self::ReplyTooLong { len_max } => {
+            Self::WrongType => f.write_str("the value is of another type"),
+            Self::NotANumber(kind) => write!(f, "not {kind}"),
+            Self::InfiniteValue => f.write_str("the value is an infinity"),
+            Self::Overflow(kind) => write!(f, "the sum is not {kind}"),
+            Self::AppliedOverflow(kind) => write!(f, "the change is not {kind}"),
+            Self::HistoryOff => f.write_str("no earlier values are kept"),
+            Self::NoSuchKey => f.write_str("the key is absent"),
+            Self::ValuesTooLong { len_max } => {
                 write!(f, "the values are longer than {len_max} bytes together")
             }
             Self::TooManyWatches { max } => {
-                write!(f, "no more than {max} may wait for keys at one time")
+                write!(f, "{max} watches are open, no more may be")
             }
             Self::Stalled(stalled) => stalled.fmt(f),
             Self::OutOfMemory(full) => full.fmt(f),
@@ -128,6 +109,15 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+impl fmt::Display for NumberKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Integer => "a 64-bit integer",
+            Self::Decimal => "a finite decimal number",
+        })
+    }
+}
 
 impl From<Refused> for StoreError {
     fn from(refused: Refused) -> Self {

@@ -38,9 +38,9 @@ impl Gathered {
         self.parts.clear();
         self.bytes.clear();
         self.shared_len = 0;
-        let mut room = no_keys();
+        let mut space = no_keys();
         for batch in keys.chunks(PREFETCH_KEYS) {
-            for &key in prefetched(index, batch, &mut room) {
+            for &key in prefetched(index, batch, &mut space) {
                 let part = index.get(key, now, |entry| {
                     view(entry.value, |value| self.push(value, entry.block()))
                 });
@@ -89,9 +89,9 @@ pub(crate) fn no_keys<'k>() -> [Key<'k>; PREFETCH_KEYS] {
 pub(crate) fn prefetched<'r, 'k>(
     index: &mut Index,
     batch: &[&'k [u8]],
-    room: &'r mut [Key<'k>; PREFETCH_KEYS],
+    space: &'r mut [Key<'k>; PREFETCH_KEYS],
 ) -> &'r [Key<'k>] {
-    let keys = &mut room[..batch.len()];
+    let keys = &mut space[..batch.len()];
     keys.iter_mut().zip(batch).for_each(|(place, &key)| *place = key.into());
     if keys.len() >= PREFETCH_KEYS_MIN {
         index.prefetch(keys);

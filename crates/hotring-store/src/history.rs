@@ -14,8 +14,8 @@
 
 use hotring_index::{NewValue, Value};
 
-use crate::note::{self, Note};
-use crate::value::{KIND_HISTORY, KIND_NOTED, view};
+use crate::metadata::{self, Metadata};
+use crate::value::{KIND_HISTORY, KIND_METADATA, view};
 
 /// Length of what stands before the value: its version and length.
 pub(crate) const HEAD_LEN: usize = 12;
@@ -24,7 +24,7 @@ const EARLIER_HEAD_LEN: usize = 12;
 
 /// How much of a key's history is kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct HistoryLimits {
     /// Earlier values; 0 turns the history off.
     pub(crate) values: usize,
     /// Bytes that they take together.
@@ -73,7 +73,7 @@ impl<'a> History<'a> {
     pub(crate) fn of(value: Value<'a>) -> Self {
         let held = match value {
             Value::Bytes { kind: KIND_HISTORY, bytes } => Some(bytes),
-            Value::Bytes { kind: KIND_NOTED, bytes } => note::split(bytes).history(),
+            Value::Bytes { kind: KIND_METADATA, bytes } => metadata::split(bytes).history(),
             _ => None,
         };
         let (version, _, held) = held.and_then(split).unwrap_or((1, b"", b""));
@@ -110,13 +110,13 @@ fn push(bytes: &mut Vec<u8>, number: u64, value: &[u8]) {
     bytes.extend_from_slice(value);
 }
 
-impl Kept {
+impl HistoryLimits {
     pub(crate) fn is_off(self) -> bool {
         self.values == 0
     }
 
     /// The form of `new` that keeps `old`, which it replaces at the Unix millisecond `now`. The
-    /// oldest values go first, where there are too many or too long ones. A note of `new` stays.
+    /// oldest values go first, where there are too many or too long ones. Metadata of `new` stays.
     pub(crate) fn keep(self, old: Value<'_>, new: Value<'_>, now: u64) -> NewValue<'static> {
         let build = |old_text: &[u8], new_text: &[u8]| {
             let history = History::of(old);
@@ -138,9 +138,9 @@ impl Kept {
         let kept = view(old, |old| {
             view(new, |new| old.with_bytes(|old| new.with_bytes(|new| build(old, new))))
         });
-        match Note::of(new) {
-            note if note.is_empty() => kept,
-            note => note.amend(kept.as_value()),
+        match Metadata::of(new) {
+            metadata if metadata.is_empty() => kept,
+            metadata => metadata.amend(kept.as_value()),
         }
     }
 }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     /// What is held after writing these values at the times 10, 20, ...
-    fn written(kept: Kept, values: &[&'static str]) -> NewValue<'static> {
+    fn written(kept: HistoryLimits, values: &[&'static str]) -> NewValue<'static> {
         let mut held = encode(values[0].as_bytes());
         for (i, value) in values.iter().enumerate().skip(1) {
             let new = encode(value.as_bytes());
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_newest_values_are_kept_with_their_versions() {
-        let kept = Kept { values: 2, bytes_max: 1 << 20 };
+        let kept = HistoryLimits { values: 2, bytes_max: 1 << 20 };
         let long = "a value that is longer than a word";
         let held = written(kept, &["1", "", long, "-7"]);
         let earlier = vec![(3, 30, long.to_string()), (2, 20, String::new())];
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn an_integer_with_a_history_is_still_one() {
-        let kept = Kept { values: 1, bytes_max: 1 << 20 };
+        let kept = HistoryLimits { values: 1, bytes_max: 1 << 20 };
         let is_int = |held: &NewValue<'_>| view(held.as_value(), |v| matches!(v, ValueRef::Int(_)));
         assert!(is_int(&written(kept, &["a", "-12"])));
         assert!(!is_int(&written(kept, &["1", "012"])));
@@ -188,7 +188,8 @@ mod tests {
     #[test]
     fn the_oldest_go_when_there_is_no_room() {
         let texts_within = |bytes_max| {
-            let held = written(Kept { values: 16, bytes_max }, &["aaaa", "bbb", "cccccc", "d"]);
+            let held =
+                written(HistoryLimits { values: 16, bytes_max }, &["aaaa", "bbb", "cccccc", "d"]);
             let (value, version, earlier) = texts(&held);
             assert_eq!((value.as_str(), version), ("d", 4));
             earlier.into_iter().map(|(version, _, text)| format!("{version}{text}")).collect()
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn damaged_bytes_are_no_panic() {
         let NewValue::Bytes { bytes, .. } =
-            written(Kept { values: 3, bytes_max: 1 << 20 }, &["one", "two", "three"])
+            written(HistoryLimits { values: 3, bytes_max: 1 << 20 }, &["one", "two", "three"])
         else {
             panic!("a history is held as bytes")
         };

@@ -22,7 +22,7 @@ impl Drop for Reading<'_> {
         let Some(reading) = self.0 else { return };
         // ORDERING: the Acquire fence makes this session's later look at `held` see the bit of a
         // holder whose change was just read, whatever order the index read it with; it pairs with
-        // the Release fence in `gate.rs`, `acquire`.
+        // the Release fence in `gate/acquire.rs`, `acquire`.
         fence(Acquire);
         // ORDERING: Release pairs with the Acquire in `drain`: the read is over.
         reading.store(0, Release);

@@ -47,7 +47,6 @@
 
 mod changes;
 mod decimal;
-mod dump;
 mod error;
 #[doc(hidden)]
 pub mod evict;
@@ -63,10 +62,9 @@ mod holds;
 mod idle;
 mod in_flight;
 mod logged;
-mod note;
+mod metadata;
 mod ops;
 mod pins;
-pub mod rdb;
 mod restore;
 mod session;
 mod snapshot;
@@ -79,8 +77,8 @@ mod watch;
 mod wheel;
 mod write;
 
-pub use changes::{Change, Changed};
-pub use error::StoreError;
+pub use changes::{Change, Changed, Effects, Origin};
+pub use error::{NumberKind, StoreError};
 pub use evict::{EvictionOptions, EvictionPolicy};
 #[doc(hidden)]
 pub use gate::Fault;
@@ -94,19 +92,20 @@ pub use hotring_index::{Block, BlockRef, Buffer, LONG_LEN};
 /// A key, which may know its hash.
 pub use hotring_index::{Key, KeyHash};
 pub use logged::UnknownForm;
-pub use note::{Access, Note};
+pub use metadata::{Access, Metadata};
 pub use ops::bits::{BitOp, BitRange};
+pub use ops::content::{Content, Field};
 pub use ops::counter::{Counted, CounterExpiry, CounterOptions, Decimal};
-pub use ops::due::Due;
 pub use ops::expire::{ExpireCondition, TtlChange};
-pub use ops::noted::{CasNumbers, Noted, NotedAction};
+pub use ops::expire_due::ExpiryStep;
+pub use ops::item::{Item, ItemAction, UniqueNumbers};
+pub use ops::key_state::KeyState;
 pub use ops::read::Accesses;
 pub use ops::set::{SetCondition, SetExpiry, SetOptions, SetOutcome, digest};
 pub use ops::several::MSetCondition;
-pub use ops::stamp::Stamp;
 pub use ops::watch::Watched;
 pub use pins::Pinned;
-pub use restore::Ahead;
+pub use restore::KeyFates;
 pub use session::Session;
 pub use snapshot::{SnapshotFailed, SnapshotWalk};
 pub use store::{OpenError, Options, Stats, Store};

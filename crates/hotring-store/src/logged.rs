@@ -135,9 +135,9 @@ pub(crate) enum Puts {
     Item,
     /// The value that was there, with another expiry.
     Same,
-    /// The value that was there, with another note: observers are not told.
-    Note,
-    /// The same, where the log need not know: of the last access, or of a number that a client has asked for.
+    /// The value that was there, with other metadata: observers are not told.
+    Metadata,
+    /// The same, where the log need not know: of the last access, or of a number that a caller has asked for.
     Access,
     /// A new value whose time is over already: the key is removed.
     Over,

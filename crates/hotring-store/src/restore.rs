@@ -1,14 +1,13 @@
-//! Reading a snapshot in two parts, with the log between them: who is asked early for what is asked for most can answer
-//! then.
+//! Loads a snapshot in two parts with the log replayed in between, so that the hottest keys can be served before the
+//! rest has loaded.
 //!
-//! In order would be the whole snapshot first, and then the log. Here the hottest part of the snapshot is read, then
-//! the log, and then the rest of the snapshot. A key that is there by then has the value that it is to have: the log
-//! gave it, or it is of the first part and the log has changed it since. So of the rest only those keys are put that are
-//! not there, and what the log said of them before they were, [`Ahead`] remembers: that a key is removed, or expires at
-//! another time.
+//! The plain order is the complete snapshot and then the log. Here the hottest part of the snapshot is loaded first, then
+//! the log, and then the rest of the snapshot. A key that is there when the rest is loaded already has its value: from the
+//! log, or from the first part as the log has changed it. So only absent keys are taken from the rest, with what the log
+//! said of them: [`KeyFates`] remembers that a key was removed, or got another expiry.
 //!
-//! Until the rest is there nothing else may change the store. What has expired stays, too: the rest may have an
-//! earlier version of it that never would.
+//! Nothing else may change the store until the rest is loaded. Expired keys must stay, too: the rest may have an earlier
+//! version of a key that never expires.
 
 use std::collections::HashMap;
 
@@ -22,8 +21,8 @@ use crate::stripe::spread;
 
 /// What the log has said of keys that the rest of the snapshot may have.
 #[derive(Debug)]
-pub struct Ahead {
-    fates: HashMap<Box<[u8]>, Fate>,
+pub struct KeyFates {
+    by_key: HashMap<Box<[u8]>, Fate>,
     /// There is no rest, or all of it was removed later.
     is_over: bool,
 }
@@ -35,15 +34,15 @@ enum Fate {
     Expires(Option<u64>),
 }
 
-impl Ahead {
+impl KeyFates {
     /// Of a log behind a snapshot that has a rest, or is all there.
-    pub fn new(has_rest: bool) -> Ahead {
-        Ahead { fates: HashMap::new(), is_over: !has_rest }
+    pub fn new(has_rest: bool) -> KeyFates {
+        KeyFates { by_key: HashMap::new(), is_over: !has_rest }
     }
 
     /// All keys were removed: of the rest none is needed.
     pub fn clear(&mut self) {
-        *self = Ahead::new(false);
+        *self = KeyFates::new(false);
     }
 
     /// Whether nothing of the rest is needed.
@@ -72,30 +71,30 @@ impl Session {
         self.peek(key, now, |_| ()).is_some()
     }
 
-    /// Does what records say, as [`replay`](Self::replay), while the rest of the snapshot is still to be read. Records of a
-    /// key are done in their order, with the same `ahead`. If `Clear` comes there, the others' is to be cleared by hand.
+    /// Does what records say, as [`replay`](Self::replay), before the rest of the snapshot is loaded. Records of a key must
+    /// be replayed in order, with the same `fates`. On `Clear` the caller must also clear the fates of the other parts.
     ///
     /// # Errors
     /// A value has no form that this version knows.
-    pub fn replay_ahead(
+    pub fn replay_before_rest(
         &mut self,
         effects: &[Effect<'_>],
         now: u64,
-        ahead: &mut Ahead,
+        fates: &mut KeyFates,
     ) -> Result<(), UnknownForm> {
         self.fetch(effects);
         for effect in effects {
             match *effect {
-                _ if ahead.is_over => {}
-                Effect::Put { key, .. } if !ahead.fates.is_empty() => _ = ahead.fates.remove(key),
-                Effect::Remove { key } => _ = ahead.fates.insert(key.into(), Fate::Removed),
+                _ if fates.is_over => {}
+                Effect::Put { key, .. } if !fates.by_key.is_empty() => _ = fates.by_key.remove(key),
+                Effect::Remove { key } => _ = fates.by_key.insert(key.into(), Fate::Removed),
                 Effect::Expire { key, expire_at } if !self.is_stored(key, 0) => {
-                    let fate = ahead.fates.entry(key.into()).or_insert(Fate::Expires(expire_at));
+                    let fate = fates.by_key.entry(key.into()).or_insert(Fate::Expires(expire_at));
                     if *fate != Fate::Removed {
                         *fate = Fate::Expires(expire_at);
                     }
                 }
-                Effect::Clear => ahead.clear(),
+                Effect::Clear => fates.clear(),
                 _ => {}
             }
             self.replay(effect, now)?;
@@ -103,7 +102,7 @@ impl Session {
         Ok(())
     }
 
-    /// Has items of the rest, with what the log has said since. `aheads` are those of all parts of the keys.
+    /// Stores items of the rest, with what the log has said since. `fates` are those of all parts of the keys.
     ///
     /// # Errors
     /// A value has no form that this version knows.
@@ -111,7 +110,7 @@ impl Session {
         &mut self,
         effects: &[Effect<'_>],
         now: u64,
-        aheads: &[Ahead],
+        fates: &[KeyFates],
     ) -> Result<(), UnknownForm> {
         self.fetch(effects);
         for effect in effects {
@@ -120,10 +119,10 @@ impl Session {
                 continue;
             };
             let value = from_form(form, value).ok_or(UnknownForm { form })?;
-            let ahead = &aheads[self.part(key, aheads.len())];
-            let fate = if ahead.fates.is_empty() { None } else { ahead.fates.get(key) };
+            let of_part = &fates[self.part(key, fates.len())];
+            let fate = if of_part.by_key.is_empty() { None } else { of_part.by_key.get(key) };
             let expire_at = match fate {
-                _ if ahead.is_over => continue,
+                _ if of_part.is_over => continue,
                 Some(Fate::Removed) => continue,
                 Some(Fate::Expires(at)) => *at,
                 None => expire_at,

@@ -10,18 +10,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use hotring_index::AnySession as Index;
-use hotring_index::{AnyIndex, Compacted, Damaged, Entry, Key, Part, Refused};
+use hotring_index::{AnyIndex, Compacted, Entry, Key, Part, Refused};
 
 use crate::changes::Change;
 use crate::error::StoreError;
 use crate::evict::{Eviction, EvictionPolicy};
-use crate::gate::{GateSession, Hold, stripe_of};
+use crate::gate::{GateSession, Hold, Writing, stripe_of};
 use crate::holds::{HoldInfo, Keys};
 use crate::logged::{Logged, Logging};
 use crate::stripe::spread;
 use crate::wait::Wait;
 use crate::wheel::Wheels;
-use crate::write::{Besides, Due, Write};
+use crate::write::{ActiveHooks, Hooks, Write};
 
 /// One thread's access to a [`Store`](crate::Store).
 ///
@@ -33,7 +33,7 @@ pub struct Session {
     pub(crate) index: Index,
     pub(crate) gate: GateSession,
     pub(crate) limits: Limits,
-    pub(crate) besides: Besides,
+    pub(crate) hooks: Hooks,
     pub(crate) eviction: Arc<Eviction>,
     /// For what belongs to all sessions.
     store: AnyIndex,
@@ -42,12 +42,13 @@ pub struct Session {
     pub(crate) logging: Logging,
     /// What writes have done, if changes are observed.
     pub(crate) changes: Option<Vec<Change>>,
-    /// The last number for compare-and-swap, shared by all sessions.
-    pub(crate) cas: Arc<AtomicU64>,
+    /// The last unique number, shared by all sessions.
+    pub(crate) unique: Arc<AtomicU64>,
     seed: u64,
-    /// See [`Session::set_noted`].
-    pub(crate) noted: bool,
-    /// See [`Session::set_admitted`].
+    /// Items are verified, or changes are recorded: there may be more effects than a position of the log.
+    pub(crate) has_rare_effects: bool,
+    pub(crate) verifies: bool,
+    /// See [`Session::admitted`].
     admitted: Option<usize>,
     /// Reused by `mget`.
     pub(crate) gathered: crate::gathered::Gathered,
@@ -60,26 +61,27 @@ impl Session {
     pub(crate) fn new(
         (index, gate): (Index, GateSession),
         limits: Limits,
-        besides: Besides,
+        hooks: Hooks,
         (eviction, wheels, logged): (Arc<Eviction>, Arc<Wheels>, Arc<Logged>),
         store: AnyIndex,
-        cas: Arc<AtomicU64>,
-        seed: u64,
+        unique: Arc<AtomicU64>,
+        (verifies, seed): (bool, u64),
     ) -> Session {
         Session {
             index,
             gate,
             limits,
-            besides,
+            hooks,
             eviction,
             store,
             wheels,
             logged,
             logging: Logging::default(),
             changes: None,
-            cas,
+            unique,
             seed,
-            noted: true,
+            has_rare_effects: verifies,
+            verifies,
             admitted: None,
             gathered: Default::default(),
             hashes: Vec::new(),
@@ -145,29 +147,48 @@ impl Session {
         key: impl Into<Key<'k>>,
         f: impl FnOnce(Write<'_>) -> R,
     ) -> R {
-        let key = key.into();
+        let changed = self.change_if(key.into(), |gate, hash| Some(gate.write(hash)), f);
+        changed.expect("`write` waits until it may enter")
+    }
+
+    /// As [`Session::change`], for a thread with other work; None if another session holds the key.
+    pub(crate) fn change_unless_held<R>(
+        &mut self,
+        key: &[u8],
+        f: impl FnOnce(Write<'_>) -> R,
+    ) -> Option<R> {
+        self.change_if(key.into(), |gate, hash| gate.write_unless_held(hash), f)
+    }
+
+    #[inline(always)]
+    fn change_if<R>(
+        &mut self,
+        key: Key<'_>,
+        enter: impl FnOnce(&mut GateSession, u64) -> Option<Writing<'_>>,
+        f: impl FnOnce(Write<'_>) -> R,
+    ) -> Option<R> {
         let hash = spread(self.seed, key.bytes());
         let stripe = stripe_of(hash) as u32;
-        let writing = self.gate.write(hash);
-        let due = if self.besides.is_due(stripe, key.bytes()) {
-            Some(Due { besides: &self.besides, changes: self.changes.as_mut() })
+        let writing = enter(&mut self.gate, hash)?;
+        let active = if self.hooks.have_work(stripe, key.bytes()) {
+            Some(ActiveHooks { all: &self.hooks, changes: self.changes.as_mut() })
         } else {
             None
         };
         let (index, wheels) = (&mut self.index, &*self.wheels);
         if !self.logged.is_on() {
-            return f(Write { index, key, stripe, wheels, records: None, due });
+            return Some(f(Write { index, key, stripe, wheels, records: None, hooks: active }));
         }
         // Within a hold no other session writes the key, and its records are handed over together at its end.
         let is_held = writing.is_held();
         let order = if is_held { None } else { self.logged.order(key.bytes()) };
         let records = Some(&mut self.logging.records);
-        let result = f(Write { index, key, stripe, wheels, records, due });
+        let result = f(Write { index, key, stripe, wheels, records, hooks: active });
         if !is_held {
             self.logging.hand_over(&self.logged);
         }
         drop(order);
-        result
+        Some(result)
     }
 
     /// Runs `f` while this session alone holds the keys.
@@ -220,16 +241,7 @@ impl Session {
         };
         match admitted {
             Ok(()) => Ok(()),
-            Err(refused) => self.excuse(refused, len),
-        }
-    }
-
-    /// Whether what this session does counts as access to keys for the eviction policy, as it does at first.
-    #[inline]
-    pub fn set_noted(&mut self, noted: bool) {
-        if noted != self.noted {
-            self.noted = noted;
-            self.index.set_noted(noted);
+            Err(refused) => self.refuse(refused, len),
         }
     }
 
@@ -258,17 +270,25 @@ impl Session {
     }
 
     #[cold]
-    fn excuse(&self, refused: Refused, len: usize) -> Result<(), StoreError> {
+    fn refuse(&self, refused: Refused, len: usize) -> Result<(), StoreError> {
         match refused {
             Refused::Full(_) if self.admitted.is_some_and(|admitted| len <= admitted) => Ok(()),
             refused => Err(refused.into()),
         }
     }
 
-    /// Says that operations were admitted together that store up to this many bytes, until it is said that
-    /// they are over (None): the limit of all memory ends none of them in the middle of the others.
-    pub fn set_admitted(&mut self, bytes: Option<usize>) {
-        self.admitted = bytes;
+    /// Runs `f`, whose operations were admitted together to store up to this many bytes: the limit of all memory
+    /// refuses none of them, and nothing is evicted between them.
+    pub fn admitted<R>(&mut self, bytes: usize, f: impl FnOnce(&mut Session) -> R) -> R {
+        /// Ends it also when `f` panics.
+        struct Admitted<'a>(&'a mut Session);
+        impl Drop for Admitted<'_> {
+            fn drop(&mut self) {
+                self.0.admitted = None;
+            }
+        }
+        self.admitted = Some(bytes);
+        f(Admitted(self).0)
     }
 
     /// As [`admit`](Self::admit), for an operation that stores this many bytes at once.
@@ -286,15 +306,6 @@ impl Session {
     /// Whether the whole store is this session's alone ([`Session::exclusive`]).
     pub fn is_alone(&self) -> bool {
         self.gate.holds_all()
-    }
-
-    /// The first damaged item that this session's operations have met since it was last asked for;
-    /// only with `Options::index.checksum` at `Verify`. For the operation that met it the key was absent,
-    /// and what it would have done on that was left undone. To set the key or to remove it, without
-    /// looking at its value, is the repair. Costs a look at one word.
-    #[inline(always)]
-    pub fn take_damage(&mut self) -> Option<Damaged> {
-        self.index.take_damage()
     }
 
     /// Flips one bit of a key's item while `f` runs: for tests of what notices it.
@@ -370,6 +381,11 @@ impl Session {
         let keys = Keys::new(&mut hashes);
         self.hashes = hashes;
         keys
+    }
+
+    /// The longest value that is accepted ([`Options::value_len_max`](crate::Options::value_len_max)).
+    pub fn value_len_max(&self) -> usize {
+        self.limits.value_len_max
     }
 
     pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), StoreError> {

@@ -10,14 +10,14 @@ use hotring_log::Log;
 
 use crate::evict::{Eviction, EvictionOptions};
 use crate::gate::{Fault, Gate};
-use crate::history::{HEAD_LEN, Kept};
+use crate::history::{HEAD_LEN, HistoryLimits};
 use crate::logged::Logged;
-use crate::note;
+use crate::metadata;
 use crate::pins::Pinned;
 use crate::session::{Limits, Session};
 use crate::watch::{Observer, Watchers};
 use crate::wheel::Wheels;
-use crate::write::Besides;
+use crate::write::Hooks;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -38,9 +38,9 @@ pub struct Options {
     pub history_bytes_max: usize,
     /// Watches ([`Session::watch`]) that may be open at one time.
     pub watches_max: u64,
-    /// What [`CasNumbers`](crate::CasNumbers) begin behind: clients keep them for longer than a store lasts,
-    /// so that one store's are best greater than those of the one before.
-    pub cas_base: u64,
+    /// [`UniqueNumbers`](crate::UniqueNumbers) begin after this. Clients keep such numbers longer than a store lasts:
+    /// choose it greater than all numbers of earlier stores.
+    pub unique_base: u64,
     /// Settings of the index underneath. What the engine has no use for must be left at its default.
     pub index: Config,
 }
@@ -54,7 +54,7 @@ impl Default for Options {
             history: 0,
             history_bytes_max: 1 << 20,
             watches_max: 1_000,
-            cas_base: 0,
+            unique_base: 0,
             index: Config::default(),
         }
     }
@@ -143,12 +143,12 @@ pub struct Store {
     pub(crate) index: AnyIndex,
     gate: Arc<Gate>,
     limits: Limits,
-    besides: Besides,
+    hooks: Hooks,
     pub(crate) eviction: Arc<Eviction>,
     wheels: Arc<Wheels>,
     logged: Arc<Logged>,
-    /// The last number that [`CasNumbers`](crate::CasNumbers) gave.
-    cas: Arc<AtomicU64>,
+    /// The last number that [`UniqueNumbers`](crate::UniqueNumbers) gave.
+    unique: Arc<AtomicU64>,
     checksum: Checksum,
     /// Of the stripes.
     seed: u64,
@@ -192,20 +192,21 @@ impl Store {
                 return Err(OpenError::Limit { name, value });
             }
         }
-        let kept = Kept { values: options.history, bytes_max: options.history_bytes_max };
-        check_history(kept, limits)?;
+        let history =
+            HistoryLimits { values: options.history, bytes_max: options.history_bytes_max };
+        check_history(history, limits)?;
         let config = Config { seed: options.seed, ..options.index };
         let checksum = config.checksum;
         let index = open(config).map_err(OpenError::Index)?;
         let seed = options.seed[0].rotate_left(32) ^ options.seed[1];
         let gate = Arc::new(Gate::new(fault));
         let watchers = Arc::new(Watchers::new(options.watches_max));
-        let besides = Besides::new(kept, watchers);
-        let cas = Arc::new(AtomicU64::new(options.cas_base));
+        let hooks = Hooks::new(history, watchers);
+        let unique = Arc::new(AtomicU64::new(options.unique_base));
         let eviction = Arc::new(Eviction::new(seed));
         let wheels = Arc::new(Wheels::new());
         let logged = Arc::new(Logged::new(seed, fault));
-        Ok(Store { index, gate, limits, besides, eviction, wheels, logged, cas, checksum, seed })
+        Ok(Store { index, gate, limits, hooks, eviction, wheels, logged, unique, checksum, seed })
     }
 
     /// Opens a session for one thread.
@@ -226,11 +227,11 @@ impl Store {
         Session::new(
             (index, gate),
             self.limits,
-            self.besides.clone(),
+            self.hooks.clone(),
             (self.eviction.clone(), self.wheels.clone(), self.logged.clone()),
             self.index.clone(),
-            self.cas.clone(),
-            self.seed,
+            self.unique.clone(),
+            (self.checksum == Checksum::Verify, self.seed),
         )
     }
 
@@ -311,13 +312,13 @@ impl Store {
 
     /// Changes [`Options::watches_max`]. Watches that are open stay.
     pub fn set_watches_max(&self, watches_max: u64) {
-        self.besides.watchers.set_open_max(watches_max);
+        self.hooks.watchers.set_open_max(watches_max);
     }
 
     /// Takes who is told of all changes while [`Session::observe`] says so. There is one for good: false, and
     /// nothing changes, if there is one already.
     pub fn set_observer(&self, observer: Arc<dyn Observer>) -> bool {
-        self.besides.watchers.set_observer(observer)
+        self.hooks.watchers.set_observer(observer)
     }
 
     /// Takes who is woken when a key is to expire before the time for which
@@ -366,7 +367,7 @@ impl Store {
             index: self.index.stats(),
             exclusions: self.gate.exclusions(),
             sessions: self.gate.sessions(),
-            watches: self.besides.watchers.open(),
+            watches: self.hooks.watchers.open(),
             evicted: self.eviction.evicted(),
             pinned: self.eviction.pins.pinned(),
             eviction_bytes: self.eviction.bytes(),
@@ -377,9 +378,9 @@ impl Store {
 }
 
 /// An item holds the value and the earlier ones together.
-fn check_history(kept: Kept, limits: Limits) -> Result<(), OpenError> {
-    let Kept { values, bytes_max } = kept;
-    let heads = HEAD_LEN + note::LEN_MAX;
+fn check_history(history: HistoryLimits, limits: Limits) -> Result<(), OpenError> {
+    let HistoryLimits { values, bytes_max } = history;
+    let heads = HEAD_LEN + metadata::LEN_MAX;
     let longest = heads.saturating_add(limits.value_len_max).saturating_add(bytes_max);
     if values > HISTORY_MAX || (values > 0 && u32::try_from(longest).is_err()) {
         return Err(OpenError::History { values, bytes_max });

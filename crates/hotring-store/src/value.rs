@@ -7,9 +7,9 @@
 //! | 0 | bytes | any other string |
 //! | 1 | bytes | a string and earlier ones of the same key: [`crate::history`] |
 //! | 2 | bytes | a hash: [`crate::hash`] |
-//! | 3 | bytes | a string with a note: [`crate::note`] |
+//! | 3 | bytes | a string with metadata: [`crate::metadata`] |
 //!
-//! One string has exactly one form without a history or a note: [`encode`] picks integer, then short, then
+//! One string has exactly one form without a history or metadata: [`encode`] picks integer, then short, then
 //! bytes. So equal strings have equal forms, and a value that [`view`] does not show as an integer is
 //! not one for INCR. The remaining kinds (10..=15 as a word, 4..=15 as bytes) are free for later types.
 
@@ -21,7 +21,7 @@ use hotring_index::{Block, BlockRef, Entry, NewValue, Value};
 use crate::error::StoreError;
 use crate::hash::HashRef;
 use crate::history;
-use crate::note;
+use crate::metadata;
 
 /// Longest string that fits a word.
 const SHORT_LEN_MAX: usize = 8;
@@ -33,8 +33,8 @@ const KIND_STRING: u8 = 0;
 pub(crate) const KIND_HISTORY: u8 = 1;
 /// Bytes kind of a hash.
 pub(crate) const KIND_HASH: u8 = 2;
-/// Bytes kind of a string with a note.
-pub(crate) const KIND_NOTED: u8 = 3;
+/// Bytes kind of a string with metadata.
+pub(crate) const KIND_METADATA: u8 = 3;
 
 /// A value as an operation hands it out, borrowed for the length of a closure.
 #[derive(Clone, Copy, Debug)]
@@ -150,12 +150,12 @@ pub(crate) fn view<R>(value: Value<'_>, f: impl FnOnce(ValueRef<'_>) -> R) -> R 
     })
 }
 
-/// Shows a hash, or a value that has a history or a note: that is held as text, whatever it is.
+/// Shows a hash, or a value that has a history or metadata: that is held as text, whatever it is.
 #[cold]
 fn show_rare(kind: u8, held: &[u8]) -> ValueRef<'_> {
     let text = match kind {
         KIND_HASH => return ValueRef::Hash(HashRef::new(held)),
-        KIND_NOTED => note::split(held).text(),
+        KIND_METADATA => metadata::split(held).text(),
         _ => history::current(held),
     };
     parse_int(text).map_or(ValueRef::Bytes(text), ValueRef::Int)

@@ -62,7 +62,7 @@ pub(crate) struct Watchers {
 /// Who is told of all changes while [`Session::observe`](crate::Session::observe) says so.
 pub trait Observer: Send + Sync {
     /// The key has another value or another expiry, or is gone, by `actor`
-    /// ([`Session::act_for`](crate::Session::act_for)). Called within the write, by its thread: it must neither
+    /// ([`Origin::actor`](crate::Origin::actor)). Called within the write, by its thread: it must neither
     /// use the store nor wait for a session that does.
     fn changed(&self, key: &[u8], actor: u64);
 

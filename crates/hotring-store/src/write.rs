@@ -2,15 +2,15 @@
 //! index, with all that a write does besides, so that no operation can forget it.
 //!
 //! That is keeping the value that is replaced ([`crate::history`]), telling those who wait for the
-//! key, or observe all of them ([`crate::watch`]), noting its expiry ([`crate::wheel`]) and what must be
+//! key, or observe all of them ([`crate::watch`]), recording its expiry ([`crate::wheel`]) and what must be
 //! in the log ([`crate::logged`]). While the history and the log are off and there is no observer, a write goes
 //! straight to the index.
 
 use hotring_index::{Action, Entry, Expiry, Key, NewValue, Value};
 use hotring_log::{Effect, Mark, Records};
 
-use crate::changes::{Change, Changed, remove_expired};
-use crate::history::Kept;
+use crate::changes::{Change, Changed, Origin, remove_expired};
+use crate::history::HistoryLimits;
 use crate::logged::{self, Puts};
 use crate::sync::Arc;
 use crate::value::{is_hash, reborrow, view_string};
@@ -28,25 +28,25 @@ pub(crate) struct Write<'a> {
     /// Where to note for the log what it has done, if there is one.
     pub(crate) records: Option<&'a mut Records>,
     /// None if there is nothing to do besides.
-    pub(crate) due: Option<Due<'a>>,
+    pub(crate) hooks: Option<ActiveHooks<'a>>,
 }
 
-/// What a write has to do besides.
-pub(crate) struct Due<'a> {
-    pub(crate) besides: &'a Besides,
-    /// Where to note what it has done, if changes are observed.
+/// What a write has to do besides changing the index.
+pub(crate) struct ActiveHooks<'a> {
+    pub(crate) all: &'a Hooks,
+    /// Where to record what it has done, if the origin asks for that.
     pub(crate) changes: Option<&'a mut Vec<Change>>,
 }
 
-/// What the store's writes do besides.
+/// What writes do besides changing the index: keep earlier values, tell those who wait or observe, record changes.
 #[derive(Clone)]
-pub(crate) struct Besides {
-    pub(crate) kept: Kept,
+pub(crate) struct Hooks {
+    pub(crate) history: HistoryLimits,
     pub(crate) watchers: Arc<Watchers>,
-    /// Every write has something to do: values are kept, or changes are noted.
+    /// Every write has something to do: values are kept, or changes are recorded.
     always: bool,
-    /// Who writes, as the observer knows it.
-    pub(crate) actor: u64,
+    /// For whom the session acts. Changed by [`Session::act`](crate::Session::act) only.
+    pub(crate) origin: Origin,
 }
 
 /// What a decision will have done to the key.
@@ -83,8 +83,8 @@ impl Write<'_> {
     #[inline(always)]
     fn put_as(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
         match (expiry, self.records) {
-            (_, records) if self.due.is_some() => {
-                Write { records, ..self }.put_noted(puts, value, expiry, now);
+            (_, records) if self.hooks.is_some() => {
+                Write { records, ..self }.put_with_hooks(puts, value, expiry, now);
             }
             (Expiry::At(at), records) => Write { records, ..self }.put_until(value, at, now),
             (_, None) => _ = self.index.put(self.key, value, expiry, now),
@@ -94,7 +94,7 @@ impl Write<'_> {
             }
             // What is logged is the expiry that the key had.
             (Expiry::Keep, records) => {
-                Write { records, ..self }.put_noted(puts, value, expiry, now)
+                Write { records, ..self }.put_with_hooks(puts, value, expiry, now)
             }
         }
     }
@@ -102,10 +102,10 @@ impl Write<'_> {
     /// Stores a value that expires, by a decision: that shows the time which the key had, and a key that gets later ones
     /// again and again needs no entry for each.
     fn put_until(self, value: NewValue<'_>, at: u64, now: u64) {
-        let Write { index, key, stripe, wheels, mut records, due } = self;
+        let Write { index, key, stripe, wheels, mut records, hooks } = self;
         let (damages, expiry) = (index.damages(), Expiry::At(at));
         let again = records.as_deref_mut();
-        let write = Write { index: &mut *index, key, stripe, wheels, records: again, due };
+        let write = Write { index: &mut *index, key, stripe, wheels, records: again, hooks };
         write.update(now, |_| (Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
             // This write is the repair.
@@ -119,17 +119,17 @@ impl Write<'_> {
     }
 
     #[cold]
-    fn put_noted(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
-        let Write { index, key, stripe, wheels, mut records, mut due } = self;
+    fn put_with_hooks(self, puts: Puts, value: NewValue<'_>, expiry: Expiry, now: u64) {
+        let Write { index, key, stripe, wheels, mut records, mut hooks } = self;
         let damages = index.damages();
-        let again = due.as_mut().map(Due::again);
+        let again = hooks.as_mut().map(ActiveHooks::again);
         let write = Write {
             index: &mut *index,
             key,
             stripe,
             wheels,
             records: records.as_deref_mut(),
-            due: again,
+            hooks: again,
         };
         write.run(now, |_| (puts, Action::Put { value: reborrow(&value), expiry }, ()));
         if index.damages() != damages {
@@ -146,10 +146,10 @@ impl Write<'_> {
             if let Some(at) = at {
                 enter(wheels, index, key, at, now);
             }
-            let Some(mut due) = due else { return };
+            let Some(mut hooks) = hooks else { return };
             let text = string(value.as_value());
-            due.besides.watchers.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
-            due.note(key.bytes(), Changed::Stored { is_new: false, expires: at.is_some() });
+            hooks.all.watchers.tell(stripe, key.bytes(), &Event::Stored(text.as_deref()));
+            hooks.record(key.bytes(), Changed::Stored { is_new: false, expires: at.is_some() });
         }
     }
 
@@ -187,17 +187,17 @@ impl Write<'_> {
         now: u64,
         mut decide: impl FnMut(Option<Entry<'_>>) -> (Puts, Action<'x>, R),
     ) -> R {
-        let Write { index, key, stripe, wheels, records, mut due } = self;
-        if let Some(due) = &mut due {
-            due.expire(index, key.bytes(), now);
+        let Write { index, key, stripe, wheels, records, mut hooks } = self;
+        if let Some(hooks) = &mut hooks {
+            hooks.expire(index, key.bytes(), now);
         }
         let mut recording = records.map(|records| Recording::begin(records, index));
         let mut expires_at = None;
-        let mut notes = due.map(|due| Notes::begin(due, index, stripe, key.bytes()));
+        let mut report = hooks.map(|hooks| Report::begin(hooks, index, stripe, key.bytes()));
         let result = index.update(key, now, |entry| {
             let (puts, mut action, result) = decide(entry);
-            if let Some(notes) = &mut notes {
-                notes.decided(puts, entry.map(|entry| entry.value), &mut action, now);
+            if let Some(report) = &mut report {
+                report.decided(puts, entry.map(|entry| entry.value), &mut action, now);
             }
             if let Some(recording) = &mut recording {
                 recording.decided(key.bytes(), puts, entry.as_ref(), &action);
@@ -211,8 +211,8 @@ impl Write<'_> {
         if let Some(at) = expires_at {
             enter(wheels, index, key, at, now);
         }
-        if let Some(notes) = notes {
-            notes.tell(index, stripe, key.bytes());
+        if let Some(report) = report {
+            report.tell(index, stripe, key.bytes());
         }
         result
     }
@@ -244,7 +244,7 @@ impl Write<'_> {
 
     /// Removes the key; true if it was present.
     pub(crate) fn remove(self, now: u64) -> bool {
-        let Write { index, key, stripe, records, due, .. } = self;
+        let Write { index, key, stripe, records, hooks, .. } = self;
         let removes = |index: &mut Index| {
             let removed = index.remove(key, now);
             if let Some(records) = records.filter(|_| removed) {
@@ -252,12 +252,12 @@ impl Write<'_> {
             }
             removed
         };
-        let Some(mut due) = due else { return removes(index) };
-        due.expire(index, key.bytes(), now);
+        let Some(mut hooks) = hooks else { return removes(index) };
+        hooks.expire(index, key.bytes(), now);
         let removed = removes(index);
         if removed {
-            due.besides.watchers.tell(stripe, key.bytes(), &Event::Removed);
-            due.note(key.bytes(), Changed::Removed);
+            hooks.all.watchers.tell(stripe, key.bytes(), &Event::Removed);
+            hooks.record(key.bytes(), Changed::Removed);
         }
         removed
     }
@@ -265,7 +265,7 @@ impl Write<'_> {
     /// Removes the key to make room, if asked so only if it has an expiry. Returns the bytes of its item, 0 if it
     /// stays or was absent.
     pub(crate) fn evict(self, must_expire: bool) -> usize {
-        let Write { index, key, stripe, records, due, .. } = self;
+        let Write { index, key, stripe, records, hooks, .. } = self;
         // At time 0 nothing has expired: what has may go as well.
         let freed = index.update(key, 0, |entry| {
             let goes = entry.filter(|entry| !must_expire || entry.expire_at.is_some());
@@ -274,67 +274,67 @@ impl Write<'_> {
         if let Some(records) = records.filter(|_| freed > 0) {
             records.push(&Effect::Remove { key: key.bytes() });
         }
-        if let Some(mut due) = due.filter(|_| freed > 0) {
-            due.besides.watchers.tell(stripe, key.bytes(), &Event::Removed);
-            due.note(key.bytes(), Changed::Evicted);
+        if let Some(mut hooks) = hooks.filter(|_| freed > 0) {
+            hooks.all.watchers.tell(stripe, key.bytes(), &Event::Removed);
+            hooks.record(key.bytes(), Changed::Evicted);
         }
         freed
     }
 
     /// The version of the key's entry in the index, given to it now if it has none.
     pub(crate) fn version(self, now: u64) -> Option<u64> {
-        let Write { index, key, due, .. } = self;
-        if let Some(mut due) = due {
-            due.expire(index, key.bytes(), now);
+        let Write { index, key, hooks, .. } = self;
+        if let Some(mut hooks) = hooks {
+            hooks.expire(index, key.bytes(), now);
         }
         index.version(key, now)
     }
 }
 
-impl Due<'_> {
+impl ActiveHooks<'_> {
     /// For another attempt.
-    fn again(&mut self) -> Due<'_> {
-        Due { besides: self.besides, changes: self.changes.as_deref_mut() }
+    fn again(&mut self) -> ActiveHooks<'_> {
+        ActiveHooks { all: self.all, changes: self.changes.as_deref_mut() }
     }
 
-    fn note(&mut self, key: &[u8], what: Changed) {
+    fn record(&mut self, key: &[u8], what: Changed) {
         // That a key's time is over is no session's doing, whichever finds out; nor is an eviction.
         let is_nobodys = matches!(what, Changed::Expired | Changed::Evicted);
-        let actor = if is_nobodys { 0 } else { self.besides.actor };
-        self.besides.watchers.tell_observer(key, actor);
+        let actor = if is_nobodys { 0 } else { self.all.origin.actor };
+        self.all.watchers.tell_observer(key, actor);
         if let Some(changes) = &mut self.changes {
             changes.push(Change { key: key.into(), what });
         }
     }
 
-    /// Notes that the key has expired, if it has, before the write takes it for absent.
+    /// Records that the key has expired, if it has, before the write takes it for absent.
     #[cold]
     fn expire(&mut self, index: &mut Index, key: &[u8], now: u64) {
-        let is_told = self.changes.is_some() || self.besides.watchers.is_observed();
+        let is_told = self.changes.is_some() || self.all.watchers.is_observed();
         if is_told && remove_expired(index, key, now).is_some_and(|at| at <= now) {
-            self.note(key, Changed::Expired);
+            self.record(key, Changed::Expired);
         }
     }
 }
 
-impl Besides {
-    pub(crate) fn new(kept: Kept, watchers: Arc<Watchers>) -> Besides {
-        Besides { kept, watchers, always: !kept.is_off(), actor: 0 }
+impl Hooks {
+    pub(crate) fn new(history: HistoryLimits, watchers: Arc<Watchers>) -> Hooks {
+        Hooks { history, watchers, always: !history.is_off(), origin: Origin::default() }
     }
 
-    /// Whether changes are noted.
-    pub(crate) fn set_noting(&mut self, noting: bool) {
-        self.always = noting || !self.kept.is_off();
+    /// Takes into account whether the origin records changes.
+    pub(crate) fn refresh(&mut self) {
+        self.always = self.origin.records_changes || !self.history.is_off();
     }
 
     /// Whether a write of this key has something to do besides. Asked within its gate.
     #[inline(always)]
-    pub(crate) fn is_due(&self, stripe: u32, key: &[u8]) -> bool {
+    pub(crate) fn have_work(&self, stripe: u32, key: &[u8]) -> bool {
         self.always || self.watchers.is_watched(stripe, key)
     }
 }
 
-/// Notes when the key expires, which it does from now on.
+/// Enters when the key expires, which it does from now on.
 fn enter(wheels: &Wheels, index: &Index, key: Key<'_>, at: u64, now: u64) {
     wheels.enter(index.key_hash(key), at, now);
 }
@@ -357,7 +357,7 @@ fn string(value: Value<'_>) -> Option<Vec<u8>> {
     view_string(value, |value| value.to_vec()).ok()
 }
 
-/// What one write notes for the log, while it decides: several times, if others write the key meanwhile.
+/// What one write records for the log, while it decides: several times, if others write the key meanwhile.
 struct Recording<'a> {
     records: &'a mut Records,
     before: Mark,
@@ -383,23 +383,23 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// What one write notes, to be told when it has taken effect.
-struct Notes<'a> {
-    due: Due<'a>,
+/// What one write has to report once it has taken effect.
+struct Report<'a> {
+    hooks: ActiveHooks<'a>,
     is_watched: bool,
     done: Done,
     /// Damaged items that had been met before.
     damages: u64,
 }
 
-impl<'a> Notes<'a> {
+impl<'a> Report<'a> {
     #[cold]
-    fn begin(due: Due<'a>, index: &mut Index, stripe: u32, key: &[u8]) -> Notes<'a> {
-        let is_watched = due.besides.watchers.is_waited_for(stripe, key);
-        Notes { due, is_watched, done: Done::Nothing, damages: index.damages() }
+    fn begin(hooks: ActiveHooks<'a>, index: &mut Index, stripe: u32, key: &[u8]) -> Report<'a> {
+        let is_watched = hooks.all.watchers.is_waited_for(stripe, key);
+        Report { hooks, is_watched, done: Done::Nothing, damages: index.damages() }
     }
 
-    /// Has the value that is to be stored keep the one that it replaces, and notes what there is to
+    /// Has the value that is to be stored keep the one that it replaces, and records what there is to
     /// tell once the decision has taken effect.
     #[cold]
     fn decided(&mut self, puts: Puts, old: Option<Value<'_>>, action: &mut Action<'_>, now: u64) {
@@ -408,16 +408,16 @@ impl<'a> Notes<'a> {
                 let expires = matches!(expiry, Expiry::At(_));
                 let done = match puts {
                     Puts::Same => Done::Expiry { expires },
-                    Puts::Note | Puts::Access => Done::Nothing,
+                    Puts::Metadata | Puts::Access => Done::Nothing,
                     _ => {
                         let text = self.is_watched.then(|| string(value.as_value())).flatten();
                         Done::Stored { text, is_new: old.is_none(), expires }
                     }
                 };
-                let kept = self.due.besides.kept;
-                let keeps = |old| !kept.is_off() && !is_hash(old) && !is_hash(value.as_value());
+                let history = self.hooks.all.history;
+                let keeps = |old| !history.is_off() && !is_hash(old) && !is_hash(value.as_value());
                 if let (Puts::Value, Some(old)) = (puts, old.filter(|old| keeps(*old))) {
-                    *value = kept.keep(old, value.as_value(), now);
+                    *value = history.keep(old, value.as_value(), now);
                 }
                 done
             }
@@ -442,17 +442,17 @@ impl<'a> Notes<'a> {
             ),
             Done::Removed => (Event::Removed, Changed::Removed),
             Done::Over { is_new } => {
-                self.due.note(key, Changed::Stored { is_new: *is_new, expires: true });
+                self.hooks.record(key, Changed::Stored { is_new: *is_new, expires: true });
                 if *is_new {
-                    return self.due.note(key, Changed::Expired);
+                    return self.hooks.record(key, Changed::Expired);
                 }
                 (Event::Removed, Changed::Expired)
             }
             Done::Expiry { expires } => (Event::Expiry, Changed::Expiry { expires: *expires }),
         };
         if self.is_watched {
-            self.due.besides.watchers.tell(stripe, key, &event);
+            self.hooks.all.watchers.tell(stripe, key, &event);
         }
-        self.due.note(key, what);
+        self.hooks.record(key, what);
     }
 }

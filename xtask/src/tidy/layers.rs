@@ -51,20 +51,20 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "hotring-store",
         &[
-            &["sync", "stripe", "wait", "error", "decimal", "rdb"],
+            &["sync", "stripe", "wait", "error", "decimal"],
             &["gate", "holds", "in_flight"],
-            &["value", "hash", "history", "note", "gathered"],
+            &["value", "hash", "history", "metadata", "gathered"],
             &["wheel", "expired", "watch", "changes", "idle", "pins", "evict", "logged"],
             &["write"],
             &["session"],
-            &["store", "dump"],
+            &["store"],
             &["ops", "snapshot", "restore"],
         ],
     ),
     (
         "hotring-commands",
         &[
-            &["host", "table"],
+            &["host", "table", "rdb"],
             &["observe"],
             &["settings"],
             &["acl"],

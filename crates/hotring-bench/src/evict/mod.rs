@@ -27,6 +27,7 @@ use crate::workload::trace::Format;
 use policies::CONTESTANTS;
 use policy::{Contestant, Setting};
 use source::{Named, Source};
+use stored::POLICIES;
 
 /// Replay traces against caches of limited size, by every eviction policy, and count hits
 #[derive(Debug, Args)]
@@ -131,16 +132,16 @@ impl EvictArgs {
         for contestant in contestants {
             each.push((contestant.name.into(), Box::new(|setting| Ok(setting.hits(contestant)))));
         }
-        for policy in stored::policies().filter(|_| self.store) {
+        for (name, policy) in POLICIES.into_iter().filter(|_| self.store) {
             let hits = move |setting: &Setting<'_>| stored::in_store(setting, policy, self.value);
-            each.push((format!("store {}", policy.name()), Box::new(hits)));
+            each.push((format!("store {name}"), Box::new(hits)));
         }
-        for (policy, address) in stored::policies().zip(std::iter::repeat(&self.server)) {
+        for ((name, policy), address) in POLICIES.into_iter().zip(std::iter::repeat(&self.server)) {
             let Some(address) = address else { break };
             let hits = move |setting: &Setting<'_>| {
-                stored::in_server(setting, policy, self.value, address)
+                stored::in_server(setting, (name, policy), self.value, address)
             };
-            each.push((format!("server {}", policy.name()), Box::new(hits)));
+            each.push((format!("server {name}"), Box::new(hits)));
         }
         let bar = report::progress((each.len() * self.sizes.len()) as u64, name);
         let accesses = trace.accesses().len() as u64;

@@ -12,10 +12,17 @@ use super::policy::Setting;
 use crate::address::Address;
 use crate::resp::{Client, Reply, info_field};
 
-/// All that evict.
-pub fn policies() -> impl Iterator<Item = EvictionPolicy> {
-    EvictionPolicy::ALL.into_iter().filter(|policy| *policy != EvictionPolicy::NoEviction)
-}
+/// All that evict, by the names that a server has for them.
+pub const POLICIES: [(&str, EvictionPolicy); 8] = [
+    ("heat", EvictionPolicy::Heat),
+    ("allkeys-lru", EvictionPolicy::AllKeysLru),
+    ("allkeys-lfu", EvictionPolicy::AllKeysLfu),
+    ("allkeys-random", EvictionPolicy::AllKeysRandom),
+    ("volatile-lru", EvictionPolicy::ExpiringLru),
+    ("volatile-lfu", EvictionPolicy::ExpiringLfu),
+    ("volatile-random", EvictionPolicy::ExpiringRandom),
+    ("volatile-ttl", EvictionPolicy::ExpiringTtl),
+];
 
 /// When the first key is stored, in Unix milliseconds.
 const NOW: u64 = 1_700_000_000_000;
@@ -60,8 +67,11 @@ fn put(
     value: &[u8],
     n: u64,
 ) -> Result<()> {
-    let expiry =
-        if policy.is_volatile() { SetExpiry::At(NOW + LIFE_MS + n) } else { SetExpiry::Clear };
+    let expiry = if policy.takes_expiring_only() {
+        SetExpiry::At(NOW + LIFE_MS + n)
+    } else {
+        SetExpiry::Clear
+    };
     session.set(key, value, SetOptions { expiry, ..SetOptions::default() }, NOW)?;
     Ok(())
 }
@@ -70,7 +80,7 @@ fn put(
 /// settings of memory are others afterwards.
 pub fn in_server(
     setting: &Setting<'_>,
-    policy: EvictionPolicy,
+    (name, policy): (&str, EvictionPolicy),
     value_len: usize,
     address: &Address,
 ) -> Result<u64> {
@@ -88,7 +98,7 @@ pub fn in_server(
     // With the buffers that the connection has now.
     let empty = settled(&mut client)?;
     let max = empty + setting.items as u64 * item as u64;
-    set(&mut client, &[b"maxmemory-policy", policy.name().as_bytes()])?;
+    set(&mut client, &[b"maxmemory-policy", name.as_bytes()])?;
     set(&mut client, &[b"maxmemory", max.to_string().as_bytes()])?;
     let mut hits = 0;
     for (n, key) in setting.trace.accesses().iter().enumerate() {
@@ -112,7 +122,7 @@ fn put_by(
 ) -> Result<()> {
     let seconds = ((LIFE_MS + n) / 1000).to_string();
     let request: [&[u8]; 5] = [b"SET", key, value, b"EX", seconds.as_bytes()];
-    client.call(if policy.is_volatile() { &request } else { &request[..3] })?;
+    client.call(if policy.takes_expiring_only() { &request } else { &request[..3] })?;
     Ok(())
 }
 

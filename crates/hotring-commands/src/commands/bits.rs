@@ -1,16 +1,15 @@
 //! Bits of strings: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP.
 
 use hotring_protocol::{ArgsView, parse_i64};
-use hotring_store::{BitOp, BitRange, StoreError};
+use hotring_store::{BitOp, BitRange};
 
 use super::multi::with_keys;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
 pub(crate) fn setbit(c: &mut Context<'_>) -> Outcome {
-    let offset = offset(&c.args[2])?;
     // Refused before the bit is looked at, as in Redis.
-    c.store.byte_of_bit(offset)?;
+    let offset = offset(c)?;
     let bit = match &c.args[3] {
         b"0" => false,
         b"1" => true,
@@ -22,15 +21,18 @@ pub(crate) fn setbit(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn getbit(c: &mut Context<'_>) -> Outcome {
-    let offset = offset(&c.args[2])?;
+    let offset = offset(c)?;
     let bit = c.store.bit(&c.args[1], offset, c.now)?;
     c.reply.int(bit.into());
     Ok(())
 }
 
-fn offset(text: &[u8]) -> Result<u64, Failure> {
-    let offset = parse_i64(text).and_then(|offset| u64::try_from(offset).ok());
-    offset.ok_or(StoreError::BitOffset.into())
+/// The argument that names a bit, which a value must be able to have.
+fn offset(c: &Context<'_>) -> Result<u64, Failure> {
+    let offset = parse_i64(&c.args[2]).and_then(|offset| u64::try_from(offset).ok());
+    offset
+        .filter(|offset| offset / 8 < c.store.value_len_max() as u64)
+        .ok_or(Failure::text("ERR bit offset is not an integer or out of range"))
 }
 
 pub(crate) fn bitcount(c: &mut Context<'_>) -> Outcome {

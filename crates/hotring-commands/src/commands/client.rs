@@ -80,7 +80,7 @@ pub(crate) fn no_touch(c: &mut Context<'_>) -> Outcome {
     let on = on_off(&c.args[2])?;
     // ORDERING: Relaxed, only this connection's thread acts on it.
     c.client.shared.no_touch.store(on, Ordering::Relaxed);
-    c.store.set_noted(!on);
+    c.mark_accesses(!on);
     c.reply.ok();
     Ok(())
 }

@@ -66,7 +66,7 @@ pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
     c.client.shared.relabel(|labels| labels.name = Box::default());
     c.client.shared.no_evict.store(false, std::sync::atomic::Ordering::Relaxed);
     c.client.shared.no_touch.store(false, std::sync::atomic::Ordering::Relaxed);
-    c.store.set_noted(true);
+    c.mark_accesses(true);
     c.reply.simple("RESET");
     Ok(())
 }

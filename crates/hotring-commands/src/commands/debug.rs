@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::object::encoding_name;
+use crate::rdb::dump::dump;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
@@ -61,7 +62,7 @@ fn object(c: &mut Context<'_>) -> Outcome {
     let encoding = c.store.get(&c.args[2], c.now, encoding_name);
     let encoding = encoding.ok_or(Failure::text("ERR no such key"))?;
     // Without what DUMP puts around it: type, version and checksum.
-    let len = c.store.dump(&c.args[2], c.now).map_or(0, |dump| dump.len() - 11);
+    let len = c.store.get(&c.args[2], c.now, dump).map_or(0, |dump| dump.len() - 11);
     let line = format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{len} lru:0 lru_seconds_idle:0"
     );

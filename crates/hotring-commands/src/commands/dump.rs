@@ -1,15 +1,16 @@
 //! DUMP and RESTORE: values as bytes, to carry them to another server.
 
 use hotring_protocol::parse_i64;
-use hotring_store::Accesses;
+use hotring_store::{Accesses, StoreError};
 
+use crate::rdb::dump::{Undumped, dump as dumped, undump};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
 const BUSY: Failure = Failure::text("BUSYKEY Target key name already exists.");
 
 pub(crate) fn dump(c: &mut Context<'_>) -> Outcome {
-    match c.store.dump(&c.args[1], c.now) {
+    match c.store.get(&c.args[1], c.now, dumped) {
         Some(payload) => {
             c.hit();
             c.reply.bulk(&payload);
@@ -56,7 +57,8 @@ pub(crate) fn restore(c: &mut Context<'_>) -> Outcome {
     let base = if is_absolute { 0 } else { c.now };
     // No overflow: both are below 2^63.
     let expire_at = (ttl > 0).then_some(base + ttl);
-    if !c.store.restore(&c.args[1], &c.args[3], expire_at, replace, c.now)? {
+    let content = undump(&c.args[3], c.store.value_len_max()).map_err(|why| refused(why, c))?;
+    if !c.store.put_content(&c.args[1], content, expire_at, replace, c.now)? {
         return Err(BUSY);
     }
     if idle_seconds.is_some() || frequency.is_some() {
@@ -64,6 +66,17 @@ pub(crate) fn restore(c: &mut Context<'_>) -> Outcome {
     }
     c.reply.ok();
     Ok(())
+}
+
+/// What is wrong with a payload, as Redis says it.
+fn refused(why: Undumped, c: &Context<'_>) -> Failure {
+    match why {
+        Undumped::Sum => Failure::text("ERR DUMP payload version or checksum are wrong"),
+        Undumped::Format => Failure::text("ERR Bad data format"),
+        Undumped::TooLong { len } => {
+            StoreError::ValueTooLong { len, len_max: c.store.value_len_max() }.into()
+        }
+    }
 }
 
 /// Says how long ago the key was used, or how often, as the policy for evictions counts it. By one that goes by neither

@@ -1,7 +1,7 @@
 //! Hashes: HSET and its kin.
 
 use hotring_protocol::{ArgsView, glob_match, parse_i64};
-use hotring_store::{Decimal, HashRef};
+use hotring_store::{Decimal, HashRef, NumberKind, StoreError};
 
 use super::multi::{with_keys, with_pairs};
 use super::scan;
@@ -138,18 +138,32 @@ pub(crate) fn hdel(c: &mut Context<'_>) -> Outcome {
 
 pub(crate) fn hincrby(c: &mut Context<'_>) -> Outcome {
     let delta = parse_i64(&c.args[3]).ok_or(Failure::NotAnInteger)?;
-    let sum = c.store.hash_incr_by(&c.args[1], &c.args[2], delta, c.now)?;
+    let sum = c.store.hash_incr_by(&c.args[1], &c.args[2], delta, c.now).map_err(of_field)?;
     c.reply.int(sum);
     Ok(())
 }
 
 pub(crate) fn hincrbyfloat(c: &mut Context<'_>) -> Outcome {
-    if Decimal::parse(&c.args[3])?.is_infinite() {
+    let delta = Decimal::parse(&c.args[3])?;
+    if delta.is_infinite() {
         return Err(Failure::text("ERR value is NaN or Infinity"));
     }
-    let sum = c.store.hash_incr_by_float(&c.args[1], &c.args[2], &c.args[3], c.now)?;
+    let sum = c.store.hash_incr_by_float(&c.args[1], &c.args[2], delta, c.now).map_err(of_field)?;
     c.reply.bulk(&sum);
     Ok(())
+}
+
+/// Redis has texts of its own for a field that is no number.
+fn of_field(error: StoreError) -> Failure {
+    match error {
+        StoreError::NotANumber(NumberKind::Integer) => {
+            Failure::text("ERR hash value is not an integer")
+        }
+        StoreError::NotANumber(NumberKind::Decimal) => {
+            Failure::text("ERR hash value is not a float")
+        }
+        error => error.into(),
+    }
 }
 
 /// What HSCAN shows.

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use super::connection::REDIS_VERSION;
 use crate::acl::Reason;
 use crate::host::clock;
+use crate::settings::policy_name;
 use crate::state::client::ClientShared;
 use crate::state::context::Context;
 use crate::state::facts::{Facts, cpu_seconds, human, rss_bytes};
@@ -170,7 +171,7 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     field(text, "used_memory_unexplained", f.server.bound.unexplained());
     field(text, "maxmemory", f.config.memory_max);
     field(text, "maxmemory_human", human(f.config.memory_max as u64));
-    field(text, "maxmemory_policy", f.config.eviction.policy.name());
+    field(text, "maxmemory_policy", policy_name(f.config.eviction.policy));
     let pinned = f.store.pinned;
     field(text, "pinned_keys", pinned.keys);
     field(text, "used_memory_pinned", pinned.bytes);

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use hotring_protocol::Writer;
-use hotring_store::{Key, KeyHash, Stamp};
+use hotring_store::{Key, KeyHash, KeyState};
 
 use crate::acl::{Denied, Origin};
 use crate::commands::answer::{answer, deny, note_refusal};
@@ -64,7 +64,7 @@ fn watch_all(c: &mut Context<'_>) -> Outcome {
                 "ERR {watched_max} keys are watched already (max-watched-keys)"
             )));
         }
-        watched.push(Arc::new(c.store.stamp(key, c.now)?));
+        watched.push(Arc::new(c.store.key_state(key, c.now)?));
     }
     Ok(())
 }
@@ -94,16 +94,14 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
         note_refusal(c, &refusal);
         return Err(aborted(&refusal.message()).into());
     }
-    c.store.set_admitted(Some(queue.memory()));
-    match scope(&queue, &watched) {
+    c.admitted(queue.memory(), |c| match scope(&queue, &watched) {
         Scope::Nothing => run(&queue, &watched, c),
         Scope::Keys(keys) => {
             c.store.prefetch(&mut keys.iter().map(Key::from).collect::<Vec<_>>());
             c.alone(&keys, |c| run(&queue, &watched, c));
         }
         Scope::Everything => c.alone(&[], |c| run(&queue, &watched, c)),
-    }
-    c.store.set_admitted(None);
+    });
     c.client.last = Some(CommandId::Exec);
     Ok(())
 }
@@ -116,7 +114,7 @@ enum Scope<'a> {
     Everything,
 }
 
-fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<Stamp>]) -> Scope<'a> {
+fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<KeyState>]) -> Scope<'a> {
     if watched.is_empty() && queue.len() <= 1 {
         return Scope::Nothing;
     }
@@ -138,7 +136,7 @@ pub(crate) fn may_touch_any_key(spec: &Spec) -> bool {
 }
 
 /// Runs the queue unless a watched key has changed.
-fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
+fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) {
     if watched.iter().any(|stamp| !c.store.is_unchanged(stamp, c.now)) {
         c.reply.null_array();
         return;
@@ -166,7 +164,7 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
             tracking::before(spec, args, inner.client, inner.server);
             answer(spec, &mut inner);
         }
-        if inner.store.notes_changes() {
+        if inner.store.origin().records_changes {
             notify::tell(spec, inner.store, inner.server, &inner.server.config());
         }
         monitors::show(spec, args, monitors::From::Client(&inner.client.shared), inner.server);

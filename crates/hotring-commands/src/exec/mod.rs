@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use hotring_log::Lsn;
 use hotring_protocol::{ArgsView, Decoder, Limits, Writer};
-use hotring_store::{Buffer, KeyHash, Session};
+use hotring_store::{Buffer, Effects, KeyHash, Session};
 
 use crate::acl::{Access, Origin};
 use crate::commands;
@@ -188,14 +188,22 @@ impl Executor {
         }
         let steps = bytes.div_ceil(ROOM_STEP);
         (0..steps).all(|_| self.store.evict_some());
-        // No reply tells of that.
-        self.store.take_logged();
         notify::tell_evicted(&mut self.store, &self.server, &self.config);
+        // No reply tells of that.
+        self.take_logged();
     }
 
     /// The last record of the log with what this thread's commands have done since it was last asked for, if any.
+    #[inline]
     pub fn take_logged(&mut self) -> Option<Lsn> {
-        self.store.take_logged()
+        let Effects { logged, damage, changes } = self.store.take_effects();
+        debug_assert!(changes.is_empty(), "each request has told of its changes: {changes:?}");
+        if let Some(damaged) = damage {
+            // None of the commands has met it.
+            self.server.threads[self.thread].counters.damaged_reads.add(1);
+            self.server.warn_of_damage(&damaged.key.unwrap_or_default(), clock::unix_ms());
+        }
+        logged
     }
 
     /// Gives back a part of the memory that this thread's commands have removed. Busy threads do so
@@ -223,12 +231,15 @@ impl Executor {
             return Fed { consumed: input.len(), stalled: false };
         }
         self.refresh_config();
-        self.store.act_for(client.shared.id);
-        // ORDERING: Relaxed, only this thread changes it.
-        self.store.set_noted(!client.shared.no_touch.load(Ordering::Relaxed));
+        self.store.act(hotring_store::Origin {
+            actor: client.shared.id,
+            // ORDERING: Relaxed, only this thread changes it.
+            marks_accesses: !client.shared.no_touch.load(Ordering::Relaxed),
+            records_changes: self.config.notify.is_on(),
+        });
         let is_flushed = self.flush_if_due(now);
         // No reply tells of that.
-        self.store.take_logged();
+        self.take_logged();
         if self.server.durability.is_full() || is_flushed {
             // It comes before the first request that meets no pause.
             self.is_watched = true;
@@ -369,7 +380,7 @@ impl Executor {
     /// Checks which observers want to know what requests do.
     fn look_around(&mut self) {
         let notes = self.config.notify.is_on();
-        self.store.note_changes(notes);
+        self.store.act(hotring_store::Origin { records_changes: notes, ..self.store.origin() });
         let is_held_up = self.is_slow
             || self.server.pause.is_set()
             || self.server.loading.is_on()

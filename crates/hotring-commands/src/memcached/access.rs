@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hotring_store::{Access, Note, NotedAction, SetExpiry};
+use hotring_store::{Access, ItemAction, Metadata, SetExpiry};
 
 use super::context::Context;
 
@@ -31,12 +31,13 @@ impl Context<'_> {
     #[cold]
     pub(super) fn mark_fetched(&mut self, key: &[u8]) {
         let second = self.second();
-        let marked = self.store.update_noted(key, self.now, |item| match item {
-            Some(item) if is_due(item.note, second) => {
-                let note = Note { access: fetched(item.note.access, second), ..item.note };
-                (NotedAction::Amend { note, expiry: SetExpiry::Keep }, ())
+        let marked = self.store.update_item(key, self.now, |item| match item {
+            Some(item) if is_due(item.metadata, second) => {
+                let metadata =
+                    Metadata { access: fetched(item.metadata.access, second), ..item.metadata };
+                (ItemAction::Amend { metadata, expiry: SetExpiry::Keep }, ())
             }
-            _ => (NotedAction::Keep, ()),
+            _ => (ItemAction::Keep, ()),
         });
         if let Err(error) = marked {
             tracing::debug!(%error, "an access is not remembered");
@@ -46,8 +47,8 @@ impl Context<'_> {
 
 /// Whether a fetch of the item changes what is remembered of it.
 #[inline]
-pub(super) fn is_due(note: Note, second: u32) -> bool {
-    note.access.is_some_and(|access| !access.fetched || access.at != second)
+pub(super) fn is_due(metadata: Metadata, second: u32) -> bool {
+    metadata.access.is_some_and(|access| !access.fetched || access.at != second)
 }
 
 /// What is remembered of an item after a fetch, if anything is.

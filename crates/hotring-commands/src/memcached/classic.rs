@@ -2,7 +2,7 @@
 
 use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{Command, parse_i32, parse_u32, parse_u64};
-use hotring_store::{Note, NotedAction, SetExpiry, StoreError, ValueRef};
+use hotring_store::{ItemAction, Metadata, SetExpiry, StoreError, ValueRef};
 
 use super::access::{fetched, is_due};
 use super::context::{Context, Outcome, Refusal, check_key};
@@ -54,8 +54,8 @@ enum Shown {
 fn show(c: &mut Context<'_>, key: &[u8], with_cas: bool) -> Result<bool, Refusal> {
     let second = c.second();
     let reply = &mut c.reply;
-    let shown = c.store.noted(key, c.now, |item| {
-        let Note { flags, cas, .. } = item.note;
+    let shown = c.store.item(key, c.now, |item| {
+        let Metadata { flags, unique: cas, .. } = item.metadata;
         if matches!(item.value, ValueRef::Hash(_)) {
             return Shown::Unknown;
         }
@@ -64,7 +64,7 @@ fn show(c: &mut Context<'_>, key: &[u8], with_cas: bool) -> Result<bool, Refusal
         }
         let cas = cas.filter(|_| with_cas);
         item.value.with_bytes(|value| reply.value(key, flags, value, cas));
-        if is_due(item.note, second) { Shown::AndFetched } else { Shown::Yes }
+        if is_due(item.metadata, second) { Shown::AndFetched } else { Shown::Yes }
     });
     match shown {
         Some(Shown::Yes) => Ok(true),
@@ -85,20 +85,21 @@ fn show_changed(
     expiry: SetExpiry,
 ) -> Result<bool, Refusal> {
     let second = c.second();
-    let numbers = with_cas.then(|| c.store.cas_numbers());
+    let numbers = with_cas.then(|| c.store.unique_numbers());
     let start = c.reply.written();
     let reply = &mut c.reply;
-    let shown = c.store.update_noted(key, c.now, |item| {
+    let shown = c.store.update_item(key, c.now, |item| {
         // This may be a further try.
         reply.forget(start);
         let Some(item) = item.filter(|item| !matches!(item.value, ValueRef::Hash(_))) else {
-            return (NotedAction::Keep, false);
+            return (ItemAction::Keep, false);
         };
-        let cas = numbers.as_ref().map(|numbers| item.note.cas.unwrap_or_else(|| numbers.next()));
-        let access = fetched(item.note.access, second);
-        let note = Note { cas: cas.or(item.note.cas), access, ..item.note };
-        item.value.with_bytes(|value| reply.value(key, note.flags, value, cas));
-        (NotedAction::Amend { note, expiry }, true)
+        let cas =
+            numbers.as_ref().map(|numbers| item.metadata.unique.unwrap_or_else(|| numbers.next()));
+        let access = fetched(item.metadata.access, second);
+        let metadata = Metadata { unique: cas.or(item.metadata.unique), access, ..item.metadata };
+        item.value.with_bytes(|value| reply.value(key, metadata.flags, value, cas));
+        (ItemAction::Amend { metadata, expiry }, true)
     })?;
     Ok(shown)
 }
@@ -126,10 +127,10 @@ pub(super) fn touch(c: &mut Context<'_>) -> Outcome {
         let key = check_key(words.at(1))?;
         let expiry = c.expiry(parse_i32(words.at(2)).ok_or(BAD_TIME)?);
         let second = c.second();
-        let found = c.store.update_noted(key, c.now, |item| {
-            let Some(item) = item else { return (NotedAction::Keep, false) };
-            let access = fetched(item.note.access, second);
-            (NotedAction::Amend { note: Note { access, ..item.note }, expiry }, true)
+        let found = c.store.update_item(key, c.now, |item| {
+            let Some(item) = item else { return (ItemAction::Keep, false) };
+            let access = fetched(item.metadata.access, second);
+            (ItemAction::Amend { metadata: Metadata { access, ..item.metadata }, expiry }, true)
         })?;
         c.count(Count::CmdTouch);
         c.count(if found { Count::TouchHits } else { Count::TouchMisses });

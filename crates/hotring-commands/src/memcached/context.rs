@@ -7,6 +7,7 @@ use hotring_store::{Session, SetExpiry, StoreError};
 use crate::observe::counters::Counters;
 use crate::settings::config::Config;
 use crate::state::client::{Client, Closing};
+use crate::state::failure::text_of;
 use crate::state::loading::LOADING;
 use crate::state::memcached::{Count, Counts};
 use crate::state::server::Server;
@@ -140,7 +141,7 @@ impl Context<'_> {
                 self.server.warn_of_maxmemory(&full, self.now);
                 self.reply.line("SERVER_ERROR out of memory storing object");
             }
-            Refusal::Store(error) => self.reply.line(format!("SERVER_ERROR {error}")),
+            Refusal::Store(error) => self.reply.line(format!("SERVER_ERROR {}", text_of(&error))),
             Refusal::ReplyTooLong => self.client.closing = Some(Closing::OutputLimit),
         }
     }

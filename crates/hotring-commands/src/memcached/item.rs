@@ -2,7 +2,7 @@
 //! command of one name differ in their words alone.
 
 use hotring_store::{
-    Access, CasNumbers, Note, Noted, NotedAction, SetExpiry, StoreError, ValueRef,
+    Access, Item, ItemAction, Metadata, SetExpiry, StoreError, UniqueNumbers, ValueRef,
 };
 
 use hotring_protocol::memcached::parse_u64;
@@ -73,8 +73,8 @@ enum Compared {
     Other,
 }
 
-fn compare(given: u64, note: Note, numbers: Option<&CasNumbers>) -> Compared {
-    match note.cas {
+fn compare(given: u64, metadata: Metadata, numbers: Option<&UniqueNumbers>) -> Compared {
+    match metadata.unique {
         _ if given == 0 => Compared::NotAsked,
         Some(cas) if cas == given => Compared::Same,
         Some(cas) if given < cas => Compared::Older,
@@ -88,7 +88,7 @@ impl Context<'_> {
     /// Stores a value, or does not.
     pub(super) fn put(&mut self, put: Put<'_>) -> Result<Stored, Refusal> {
         // Shared by all threads, so that who needs none does not ask for them.
-        let numbers = (put.wants_cas || put.cas != 0).then(|| self.store.cas_numbers());
+        let numbers = (put.wants_cas || put.cas != 0).then(|| self.store.unique_numbers());
         let access = self.stored();
         let prefixes_max = self.config.memcached.prefixes_max;
         self.server.memcached.detail.note(put.key, Done::Set, prefixes_max);
@@ -108,17 +108,17 @@ impl Context<'_> {
     fn put_once(
         &mut self,
         put: &Put<'_>,
-        numbers: Option<&CasNumbers>,
+        numbers: Option<&UniqueNumbers>,
         access: Option<Access>,
     ) -> Result<Stored, StoreError> {
         let drawn = |old| numbers.filter(|_| put.wants_cas).map(|numbers| numbers.next_after(old));
         self.store.admit_bytes(put.value.len())?;
-        self.store.update_noted(put.key, self.now, |item| {
-            let old = item.as_ref().and_then(|item| item.note.cas);
-            let item = item.as_ref().map(|item| (item, compare(put.cas, item.note, numbers)));
+        self.store.update_item(put.key, self.now, |item| {
+            let old = item.as_ref().and_then(|item| item.metadata.unique);
+            let item = item.as_ref().map(|item| (item, compare(put.cas, item.metadata, numbers)));
             let cas = || put.new_cas.or_else(|| drawn(old));
-            let note = Note { flags: put.flags, access, ..Note::default() };
-            decide(put, item, note, cas)
+            let metadata = Metadata { flags: put.flags, access, ..Metadata::default() };
+            decide(put, item, metadata, cas)
         })?
     }
 
@@ -137,42 +137,43 @@ impl Context<'_> {
     }
 }
 
-type Decision<'x, T> = (NotedAction<'x>, Result<T, StoreError>);
+type Decision<'x, T> = (ItemAction<'x>, Result<T, StoreError>);
 
 fn decide<'x>(
     put: &Put<'x>,
-    item: Option<(&Noted<'_>, Compared)>,
-    note: Note,
+    item: Option<(&Item<'_>, Compared)>,
+    metadata: Metadata,
     cas: impl Fn() -> Option<u64>,
 ) -> Decision<'x, Stored> {
-    let leave = |stored| (NotedAction::Keep, Ok(stored));
-    let store = |note: Note, expiry| {
-        let note = Note { cas: cas(), ..note };
-        let stored = Stored::Yes { cas: note.cas.unwrap_or(0), len: put.value.len() };
-        (NotedAction::Put { value: put.value.into(), note, expiry }, Ok(stored))
+    let leave = |stored| (ItemAction::Keep, Ok(stored));
+    let store = |metadata: Metadata, expiry| {
+        let metadata = Metadata { unique: cas(), ..metadata };
+        let stored = Stored::Yes { cas: metadata.unique.unwrap_or(0), len: put.value.len() };
+        (ItemAction::Put { value: put.value.into(), metadata, expiry }, Ok(stored))
     };
     let Some((item, compared)) = item else {
         return match put.mode {
-            Mode::Set | Mode::Add => store(note, put.expiry),
-            Mode::Append(Some(expiry)) | Mode::Prepend(Some(expiry)) => store(note, expiry),
+            Mode::Set | Mode::Add => store(metadata, put.expiry),
+            Mode::Append(Some(expiry)) | Mode::Prepend(Some(expiry)) => store(metadata, expiry),
             Mode::Cas => leave(Stored::NotFound),
             Mode::Replace | Mode::Append(None) | Mode::Prepend(None) => leave(Stored::No),
         };
     };
     match put.mode {
         Mode::Add => leave(Stored::No),
-        Mode::Set | Mode::Replace => store(note, put.expiry),
-        Mode::Cas if compared == Compared::Same => store(note, put.expiry),
-        Mode::Cas if compared == Compared::Older && put.takes_stale => {
-            store(Note { stale: true, won: item.note.won, ..note }, SetExpiry::Keep)
-        }
+        Mode::Set | Mode::Replace => store(metadata, put.expiry),
+        Mode::Cas if compared == Compared::Same => store(metadata, put.expiry),
+        Mode::Cas if compared == Compared::Older && put.takes_stale => store(
+            Metadata { stale: true, claimed: item.metadata.claimed, ..metadata },
+            SetExpiry::Keep,
+        ),
         Mode::Cas => leave(Stored::Exists),
         Mode::Append(_) | Mode::Prepend(_) => {
             if matches!(compared, Compared::Older | Compared::Other) {
                 return leave(Stored::Exists);
             }
             if matches!(item.value, ValueRef::Hash(_)) {
-                return (NotedAction::Keep, Err(StoreError::WrongType));
+                return (ItemAction::Keep, Err(StoreError::WrongType));
             }
             // Before both are copied. As memcached has it: no error.
             if item.value.len().saturating_add(put.value.len()) > put.len_max {
@@ -182,9 +183,9 @@ fn decide<'x>(
                 Mode::Append(_) => [old, put.value].concat(),
                 _ => [put.value, old].concat(),
             });
-            let note = Note { cas: cas(), flags: item.note.flags, ..note };
-            let stored = Stored::Yes { cas: note.cas.unwrap_or(0), len: value.len() };
-            (NotedAction::Put { value: value.into(), note, expiry: SetExpiry::Keep }, Ok(stored))
+            let metadata = Metadata { unique: cas(), flags: item.metadata.flags, ..metadata };
+            let stored = Stored::Yes { cas: metadata.unique.unwrap_or(0), len: value.len() };
+            (ItemAction::Put { value: value.into(), metadata, expiry: SetExpiry::Keep }, Ok(stored))
         }
     }
 }
@@ -229,35 +230,35 @@ pub(super) enum Changed {
 impl Context<'_> {
     /// Adds to a number, or subtracts from it; below 0 nothing is, above 64 bits it restarts.
     pub(super) fn change(&mut self, change: Change<'_>) -> Result<Changed, Refusal> {
-        let numbers = change.wants_cas.then(|| self.store.cas_numbers());
+        let numbers = change.wants_cas.then(|| self.store.unique_numbers());
         let drawn = |old| numbers.as_ref().map(|numbers| numbers.next_after(old));
         let access = self.stored();
         let value_len_max = self.config.memcached.value_len_max;
-        let changed = self.store.update_noted(change.key, self.now, |item| {
-            let old = item.as_ref().and_then(|item| item.note.cas);
+        let changed = self.store.update_item(change.key, self.now, |item| {
+            let old = item.as_ref().and_then(|item| item.metadata.unique);
             let cas = || change.new_cas.or_else(|| drawn(old));
             let Some(item) = item else {
                 let Some((number, expiry)) = change.vivify else {
-                    return (NotedAction::Keep, Changed::NotFound);
+                    return (ItemAction::Keep, Changed::NotFound);
                 };
-                let note = Note { cas: cas(), access, ..Note::default() };
-                return store_number(number, note, expiry, None, true);
+                let metadata = Metadata { unique: cas(), access, ..Metadata::default() };
+                return store_number(number, metadata, expiry, None, true);
             };
-            if change.cas != 0 && item.note.cas != Some(change.cas) {
-                return (NotedAction::Keep, Changed::Exists);
+            if change.cas != 0 && item.metadata.unique != Some(change.cas) {
+                return (ItemAction::Keep, Changed::Exists);
             }
             let old = match item.value {
                 ValueRef::Hash(_) => None,
                 value if value.len() > value_len_max => None,
                 value => value.with_bytes(parse_u64),
             };
-            let Some(old) = old else { return (NotedAction::Keep, Changed::NotANumber) };
+            let Some(old) = old else { return (ItemAction::Keep, Changed::NotANumber) };
             let number = match change.subtracts {
                 true => old.saturating_sub(change.delta),
                 false => old.wrapping_add(change.delta),
             };
-            let note = Note { cas: cas(), ..item.note };
-            store_number(number, note, change.expiry, item.expire_at, false)
+            let metadata = Metadata { unique: cas(), ..item.metadata };
+            store_number(number, metadata, change.expiry, item.expire_at, false)
         })?;
         if let Changed::To { is_new: true, .. } = changed {
             self.count(Count::TotalItems);
@@ -268,12 +269,12 @@ impl Context<'_> {
 
 fn store_number(
     number: u64,
-    note: Note,
+    metadata: Metadata,
     expiry: SetExpiry,
     expire_at: Option<u64>,
     is_new: bool,
-) -> (NotedAction<'static>, Changed) {
-    let cas = note.cas.unwrap_or(0);
+) -> (ItemAction<'static>, Changed) {
+    let cas = metadata.unique.unwrap_or(0);
     let value = number.to_string().into_bytes().into();
-    (NotedAction::Put { value, note, expiry }, Changed::To { number, cas, expire_at, is_new })
+    (ItemAction::Put { value, metadata, expiry }, Changed::To { number, cas, expire_at, is_new })
 }

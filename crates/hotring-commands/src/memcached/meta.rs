@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use hotring_protocol::memcached::{MetaFlags, MetaKey, Writer, parse_i32};
-use hotring_store::{Access, Note, NotedAction, SetExpiry, StoreError, ValueRef};
+use hotring_store::{Access, ItemAction, Metadata, SetExpiry, StoreError, ValueRef};
 
 use super::access::{fetched, is_due};
 use super::block;
@@ -23,7 +23,7 @@ fn parse<'a>(c: &Context<'a>, first: usize) -> Result<(MetaKey<'a>, MetaFlags<'a
 /// What an item is to the reply of mg, and what becomes of it.
 struct Item<'a> {
     value: ValueRef<'a>,
-    note: Note,
+    metadata: Metadata,
     /// Unix milliseconds.
     expire_at: Option<u64>,
     is_new: bool,
@@ -66,18 +66,18 @@ impl<'a> Look<'a> {
     }
 
     /// Whether an item has to be written before it can be shown.
-    fn writes(&self, note: Note) -> bool {
-        let numbers = self.flags.has(b'c') && note.cas.is_none();
-        let remembers = self.wants_access && note.access.is_none();
-        numbers || remembers || (note.stale && !note.won)
+    fn writes(&self, metadata: Metadata) -> bool {
+        let numbers = self.flags.has(b'c') && metadata.unique.is_none();
+        let remembers = self.wants_access && metadata.access.is_none();
+        numbers || remembers || (metadata.stale && !metadata.claimed)
     }
 
     /// Writes the reply for an item; what the flags do to it, they do in their order.
     fn answer(&self, reply: &mut Writer<'_>, item: &mut Item<'_>) {
-        let was_won = item.note.won;
+        let was_won = item.metadata.claimed;
         let mut wins = false;
         // C asks for what the client does not have yet.
-        let is_known = self.flags.cas.is_some() && self.flags.cas == item.note.cas;
+        let is_known = self.flags.cas.is_some() && self.flags.cas == item.metadata.unique;
         let shows = self.flags.has(b'v') && !is_known;
         reply.text(if shows { "VA " } else { "HD" });
         if shows {
@@ -90,14 +90,14 @@ impl<'a> Look<'a> {
                 b'R' => wins |= !was_won && !item.is_new && self.is_to_renew(item.expire_at),
                 b's' => reply.flag(b's', item.value.len()),
                 b't' => ttl(reply, item.expire_at, self.now),
-                b'c' => reply.flag(b'c', item.note.cas.unwrap_or(0)),
-                b'f' => reply.flag(b'f', item.note.flags),
+                b'c' => reply.flag(b'c', item.metadata.unique.unwrap_or(0)),
+                b'f' => reply.flag(b'f', item.metadata.flags),
                 b'l' => {
-                    let at = item.note.access.map_or(self.second, |access| access.at);
+                    let at = item.metadata.access.map_or(self.second, |access| access.at);
                     reply.flag(b'l', self.second.saturating_sub(at));
                 }
                 b'h' => {
-                    let fetched = item.note.access.is_some_and(|access| access.fetched);
+                    let fetched = item.metadata.access.is_some_and(|access| access.fetched);
                     reply.flag(b'h', u8::from(fetched));
                 }
                 _ => echo(reply, word, &self.key),
@@ -106,13 +106,13 @@ impl<'a> Look<'a> {
         if was_won {
             reply.text(" Z");
         }
-        if item.note.stale {
+        if item.metadata.stale {
             reply.text(" X");
             wins |= !was_won;
         }
         if wins && self.may_win {
             reply.text(" W");
-            item.note.won = true;
+            item.metadata.claimed = true;
         }
         reply.end();
         if shows {
@@ -206,16 +206,20 @@ pub(super) fn get(c: &mut Context<'_>) -> Outcome {
 /// Shows an item without a write, if that can be; false if there is none.
 fn get_plainly(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
     let reply = &mut c.reply;
-    let looked = c.store.noted(look.key.bytes(), c.now, |noted| {
-        if matches!(noted.value, ValueRef::Hash(_)) {
+    let looked = c.store.item(look.key.bytes(), c.now, |item| {
+        if matches!(item.value, ValueRef::Hash(_)) {
             return Looked::Unknown;
         }
-        if look.writes(noted.note) {
+        if look.writes(item.metadata) {
             return Looked::Writes;
         }
-        let (value, note, expire_at) = (noted.value, noted.note, noted.expire_at);
-        look.answer(reply, &mut Item { value, note, expire_at, is_new: false });
-        if look.fetches && is_due(note, look.second) { Looked::AndFetched } else { Looked::Shown }
+        let (value, metadata, expire_at) = (item.value, item.metadata, item.expire_at);
+        look.answer(reply, &mut Item { value, metadata, expire_at, is_new: false });
+        if look.fetches && is_due(metadata, look.second) {
+            Looked::AndFetched
+        } else {
+            Looked::Shown
+        }
     });
     match looked {
         Some(Looked::Shown) => Ok(true),
@@ -231,41 +235,43 @@ fn get_plainly(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
 /// Shows an item and changes it; false if there is none and none is made.
 fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal> {
     let flags = &look.flags;
-    let numbers = flags.has(b'c').then(|| c.store.cas_numbers());
+    let numbers = flags.has(b'c').then(|| c.store.unique_numbers());
     let stored = c.stored();
     let start = c.reply.written();
     let reply = &mut c.reply;
-    let shown = c.store.update_noted(look.key.bytes(), c.now, |noted| {
+    let shown = c.store.update_item(look.key.bytes(), c.now, |item| {
         // This may be a further try.
         reply.forget(start);
-        let mut item = match noted {
-            Some(noted) if !matches!(noted.value, ValueRef::Hash(_)) => {
-                let (value, note, expire_at) = (noted.value, noted.note, noted.expire_at);
-                Item { value, note, expire_at, is_new: false }
+        let mut item = match item {
+            Some(item) if !matches!(item.value, ValueRef::Hash(_)) => {
+                let (value, metadata, expire_at) = (item.value, item.metadata, item.expire_at);
+                Item { value, metadata, expire_at, is_new: false }
             }
             None if flags.vivify.is_some() => {
-                let note = Note { cas: flags.new_cas, access: stored, ..Note::default() };
-                Item { value: ValueRef::Bytes(b""), note, expire_at: None, is_new: true }
+                let metadata =
+                    Metadata { unique: flags.new_cas, access: stored, ..Metadata::default() };
+                Item { value: ValueRef::Bytes(b""), metadata, expire_at: None, is_new: true }
             }
-            _ => return (NotedAction::Keep, false),
+            _ => return (ItemAction::Keep, false),
         };
-        let note = &mut item.note;
-        note.cas = note.cas.or_else(|| numbers.as_ref().map(|numbers| numbers.next()));
+        let metadata = &mut item.metadata;
+        metadata.unique =
+            metadata.unique.or_else(|| numbers.as_ref().map(|numbers| numbers.next()));
         let unknown = Access { at: look.second, fetched: false };
-        note.access = note.access.or(look.wants_access.then_some(unknown));
+        metadata.access = metadata.access.or(look.wants_access.then_some(unknown));
         look.answer(reply, &mut item);
         if look.fetches {
-            item.note.access = fetched(item.note.access, look.second);
+            item.metadata.access = fetched(item.metadata.access, look.second);
         }
         let changes_expiry = item.is_new || flags.ttl.is_some();
         let expiry = match changes_expiry {
             true => item.expire_at.map_or(SetExpiry::Clear, SetExpiry::At),
             false => SetExpiry::Keep,
         };
-        let note = item.note;
+        let metadata = item.metadata;
         let action = match item.is_new {
-            true => NotedAction::Put { value: Cow::Borrowed(b""), note, expiry },
-            false => NotedAction::Amend { note, expiry },
+            true => ItemAction::Put { value: Cow::Borrowed(b""), metadata, expiry },
+            false => ItemAction::Amend { metadata, expiry },
         };
         (action, true)
     });
@@ -276,12 +282,12 @@ fn get_and_change(c: &mut Context<'_>, look: &Look<'_>) -> Result<bool, Refusal>
         {
             reply.forget(start);
             let look = Look { may_win: false, ..*look };
-            let shown = c.store.noted(look.key.bytes(), c.now, |noted| {
-                if matches!(noted.value, ValueRef::Hash(_)) {
+            let shown = c.store.item(look.key.bytes(), c.now, |item| {
+                if matches!(item.value, ValueRef::Hash(_)) {
                     return false;
                 }
-                let (value, note, expire_at) = (noted.value, noted.note, noted.expire_at);
-                look.answer(reply, &mut Item { value, note, expire_at, is_new: false });
+                let (value, metadata, expire_at) = (item.value, item.metadata, item.expire_at);
+                look.answer(reply, &mut Item { value, metadata, expire_at, is_new: false });
                 true
             });
             Ok(shown.unwrap_or(false))
@@ -356,26 +362,31 @@ pub(super) fn delete(c: &mut Context<'_>) -> Outcome {
     let (key, flags) = parse(c, 2)?;
     let expiry = flags.ttl.map(|time| c.expiry(time));
     let access = c.stored();
-    let deleted = c.store.update_noted(key.bytes(), c.now, |item| {
-        let Some(item) = item else { return (NotedAction::Keep, Deleted::NotFound) };
-        if flags.cas.is_some() && flags.cas != item.note.cas {
-            return (NotedAction::Keep, Deleted::Exists);
+    let deleted = c.store.update_item(key.bytes(), c.now, |item| {
+        let Some(item) = item else { return (ItemAction::Keep, Deleted::NotFound) };
+        if flags.cas.is_some() && flags.cas != item.metadata.unique {
+            return (ItemAction::Keep, Deleted::Exists);
         }
         let (empties, is_stale) = (flags.has(b'x'), flags.has(b'I'));
         // A hash can be neither.
         let removes = !(empties || is_stale) || matches!(item.value, ValueRef::Hash(_));
         if removes {
-            return (NotedAction::Remove, Deleted::Yes);
+            return (ItemAction::Remove, Deleted::Yes);
         }
-        let kept = if is_stale { None } else { item.note.cas };
-        let note = Note { cas: flags.new_cas.or(kept), stale: is_stale, won: false, ..item.note };
+        let kept = if is_stale { None } else { item.metadata.unique };
+        let metadata = Metadata {
+            unique: flags.new_cas.or(kept),
+            stale: is_stale,
+            claimed: false,
+            ..item.metadata
+        };
         let action = match empties {
             true => {
-                let note = Note { flags: flags.client_flags, access, ..note };
+                let metadata = Metadata { flags: flags.client_flags, access, ..metadata };
                 let expiry = expiry.unwrap_or(SetExpiry::Clear);
-                NotedAction::Put { value: Cow::Borrowed(b""), note, expiry }
+                ItemAction::Put { value: Cow::Borrowed(b""), metadata, expiry }
             }
-            false => NotedAction::Amend { note, expiry: expiry.unwrap_or(SetExpiry::Keep) },
+            false => ItemAction::Amend { metadata, expiry: expiry.unwrap_or(SetExpiry::Keep) },
         };
         (action, Deleted::Yes)
     })?;
@@ -472,16 +483,16 @@ pub(super) fn debug(c: &mut Context<'_>) -> Outcome {
     let key = MetaKey::parse(word, c.args.get(2) == Some(b"b")).map_err(|_| Refusal::BAD_LINE)?;
     let (second, now) = (c.second(), c.now);
     let reply = &mut c.reply;
-    let found = c.store.noted(key.bytes(), now, |item| {
+    let found = c.store.item(key.bytes(), now, |item| {
         // As memcached has it: seconds since the end, which is still to come.
         let past = item.expire_at.map_or(-1, |at| -seconds_left(at, now).cast_signed());
-        let access = item.note.access.unwrap_or(Access { at: second, fetched: false });
+        let access = item.metadata.access.unwrap_or(Access { at: second, fetched: false });
         reply.text("ME ");
         reply.text(key.word());
         reply.line(format!(
             " exp={past} la={} cas={} fetch={} cls=1 size={}",
             second.saturating_sub(access.at),
-            item.note.cas.unwrap_or(0),
+            item.metadata.unique.unwrap_or(0),
             if access.fetched { "yes" } else { "no" },
             item.memory,
         ));

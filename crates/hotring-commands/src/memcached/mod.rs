@@ -3,7 +3,11 @@
 //!
 //! Requests are taken in batches as those of RESP are ([`crate::exec`]): decoded first, their keys
 //! fetched side by side, then run in order. The commands are in a file for each family: [`classic`],
-//! [`meta`], [`stats`]; both protocols' commands on items share what [`item`] does to the store.
+//! [`meta`], [`stats`]; classic and meta commands share what [`item`] does to the store.
+//!
+//! The store keeps metadata with a value ([`hotring_store::Metadata`]). Here `flags` are the client's flags, the
+//! unique number is the CAS number, a stale value was invalidated (`X` in replies), and a claimed one was won (`Z`):
+//! one client was told to renew it (`W`).
 
 mod access;
 mod auth;

@@ -202,7 +202,7 @@ fn cachedump(c: &mut Context<'_>) -> Outcome {
 /// Writes one line of a dump, unless the key has gone meanwhile or has no string.
 fn dump_item(c: &mut Context<'_>, key: &[u8]) -> bool {
     let reply = &mut c.reply;
-    let shown = c.store.noted(key, c.now, |item| {
+    let shown = c.store.item(key, c.now, |item| {
         if matches!(item.value, ValueRef::Hash(_)) {
             return false;
         }

@@ -155,7 +155,7 @@ impl<'a, 'c> Caller<'a, 'c> {
         let mut inner = context.inner(args, reply, state.version(), len_max);
         tracking::before(spec, args, inner.client, inner.server);
         answer(spec, &mut inner);
-        if inner.store.notes_changes() {
+        if inner.store.origin().records_changes {
             notify::tell(spec, inner.store, inner.server, &inner.server.config());
         }
         monitors::show(spec, args, monitors::From::Script, inner.server);

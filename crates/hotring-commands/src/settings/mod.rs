@@ -2,12 +2,14 @@
 
 pub mod config;
 pub(crate) mod engine;
+mod eviction;
 pub mod guard;
 mod setting;
 mod sources;
 mod table;
 mod values;
 
+pub use eviction::policy_name;
 pub use setting::{Change, Setting};
 pub use sources::{Counterpart, counterpart, toml_value};
 pub(crate) use sources::{change_running, rewrite_file};

@@ -5,7 +5,7 @@
 //! borrows all of them for the time that it runs, and never blocks.
 
 use hotring_protocol::{ArgsView, Version, Writer};
-use hotring_store::{Key, KeyHash, Session};
+use hotring_store::{Key, KeyHash, Origin, Session};
 
 use crate::host::random::Random;
 use crate::observe::counters::Counters;
@@ -59,25 +59,32 @@ impl<'a> Context<'a> {
     pub(crate) fn key(&self) -> Key<'a> {
         Key::with_hash(self.args.at(1), self.key_hash)
     }
+
     /// Runs `f` while no other session can look at or change the keys; no keys stand for all.
     pub(crate) fn alone<R>(&mut self, keys: &[&[u8]], f: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        let (store, rest) = self.split();
+        store.exclusive(keys, |store| rest.run(store, f))
+    }
+
+    /// Runs `f`, whose writes were admitted together: they store up to this many bytes.
+    pub(crate) fn admitted<R>(&mut self, bytes: usize, f: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        let (store, rest) = self.split();
+        store.admitted(bytes, |store| rest.run(store, f))
+    }
+
+    /// Says whether this client's requests count as accesses to keys from now on.
+    pub(crate) fn mark_accesses(&mut self, marks_accesses: bool) {
+        self.store.act(Origin { marks_accesses, ..self.store.origin() });
+    }
+
+    /// The store, and the rest of the context.
+    fn split(&mut self) -> (&mut Session, Rest<'_>) {
         let Context { args, key_hash, reply_len_max, now, counters, server, .. } = *self;
         let Context { reply, store, own, client, .. } = self;
-        store.exclusive(keys, |store| {
-            let reply = Writer::new(reply.buffer(), client.version);
-            f(&mut Context {
-                args,
-                key_hash,
-                reply,
-                reply_len_max,
-                now,
-                store,
-                counters,
-                own,
-                client,
-                server,
-            })
-        })
+        let reply = reply.buffer();
+        let rest =
+            Rest { args, key_hash, reply, reply_len_max, now, counters, own, client, server };
+        (store, rest)
     }
 
     /// The same for another request, whose reply goes to `out`.
@@ -125,5 +132,39 @@ impl<'a> Context<'a> {
     /// Counts a key that was looked up and not found, for `INFO`.
     pub(crate) fn miss(&self) {
         self.counters.keyspace_misses.add(1);
+    }
+}
+
+/// A context without its store.
+struct Rest<'a> {
+    args: ArgsView<'a>,
+    key_hash: KeyHash,
+    reply: &'a mut Vec<u8>,
+    reply_len_max: usize,
+    now: u64,
+    counters: &'a Counters,
+    own: &'a mut Own,
+    client: &'a mut Client,
+    server: &'a Server,
+}
+
+impl Rest<'_> {
+    fn run<R>(self, store: &mut Session, f: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        let Rest { args, key_hash, reply, reply_len_max, now, counters, own, client, server } =
+            self;
+        let reply = Writer::new(reply, client.version);
+        let context = &mut Context {
+            args,
+            key_hash,
+            reply,
+            reply_len_max,
+            now,
+            store,
+            counters,
+            own,
+            client,
+            server,
+        };
+        f(context)
     }
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use hotring_store::StoreError;
+use hotring_store::{NumberKind, StoreError};
 
 use crate::table::quoted;
 
@@ -53,7 +53,9 @@ impl Failure {
                 quoted(key)
             )
             .into(),
-            Failure::Store(error @ StoreError::WrongType) => format!("WRONGTYPE {error}").into(),
+            Failure::Store(error @ StoreError::WrongType) => {
+                format!("WRONGTYPE {}", text_of(error)).into()
+            }
             // Clients know the code, and the beginning of the text, from `maxmemory`.
             Failure::Store(StoreError::Stalled(stalled)) => format!(
                 "OOM command not allowed when {} bytes of removed values wait for thread '{}', \
@@ -68,17 +70,37 @@ impl Failure {
             Failure::Store(StoreError::TooManyWatches { max }) => {
                 format!("ERR {max} clients are waiting already (max-waiting-clients)").into()
             }
-            Failure::Store(error) => format!("ERR {error}").into(),
+            Failure::Store(error) => format!("ERR {}", text_of(error)).into(),
             Failure::Text(text) => text.clone(),
             Failure::Counted(text) => text.clone().into(),
         }
     }
 }
 
+/// Why the store refused, in Redis's words where it has some.
+pub(crate) fn text_of(error: &StoreError) -> Cow<'static, str> {
+    Cow::Borrowed(match error {
+        StoreError::ValueTooLong { .. } => {
+            "string exceeds maximum allowed size (proto-max-bulk-len)"
+        }
+        StoreError::WrongType => "Operation against a key holding the wrong kind of value",
+        StoreError::NotANumber(NumberKind::Integer) => "value is not an integer or out of range",
+        StoreError::NotANumber(NumberKind::Decimal) => "value is not a valid float",
+        StoreError::InfiniteValue => "value cannot be Infinity",
+        StoreError::Overflow(NumberKind::Integer) => "increment or decrement would overflow",
+        StoreError::Overflow(NumberKind::Decimal) => "increment would produce NaN or Infinity",
+        StoreError::AppliedOverflow(NumberKind::Integer) => "applied increment would overflow",
+        StoreError::AppliedOverflow(NumberKind::Decimal) => "applied increment would be Infinity",
+        StoreError::HistoryOff => "no earlier values are kept; the setting 'history' says how many",
+        StoreError::NoSuchKey => "no such key",
+        error => return error.to_string().into(),
+    })
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::ReplyTooLong { .. } => Failure::ReplyTooLong,
+            StoreError::ValuesTooLong { .. } => Failure::ReplyTooLong,
             error => Failure::Store(error),
         }
     }

@@ -25,6 +25,7 @@ use crate::observe::rates::Rates;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::throttle::Throttle;
 use crate::settings::config::{Config, LogLevel, memory};
+use crate::settings::policy_name;
 use crate::state::bound;
 use crate::state::client::{ClientShared, Inboxes};
 use crate::state::durability::Durability;
@@ -458,7 +459,7 @@ impl Server {
                 used = full.used_bytes,
                 unreclaimed = full.limbo_bytes,
                 limit = full.max,
-                policy = self.config().eviction.policy.name(),
+                policy = policy_name(self.config().eviction.policy),
                 "maxmemory is reached, and nothing may be evicted to make room: writes are refused"
             );
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hotring_protocol::{ArgsView, KeptArgs};
-use hotring_store::Stamp;
+use hotring_store::KeyState;
 
 use crate::table::{CommandId, Flags, Spec};
 
@@ -13,7 +13,7 @@ use crate::table::{CommandId, Flags, Spec};
 pub struct Transaction {
     queue: Option<Box<Queue>>,
     /// What the watched keys were. After every change [`publish_watched`](crate::state::client::Client::publish_watched).
-    pub watched: Vec<Arc<Stamp>>,
+    pub watched: Vec<Arc<KeyState>>,
 }
 
 /// What has come since MULTI.
@@ -73,7 +73,7 @@ impl Transaction {
     }
 
     /// Ends the transaction and returns its queue.
-    pub(crate) fn take(&mut self) -> (Option<Box<Queue>>, Vec<Arc<Stamp>>) {
+    pub(crate) fn take(&mut self) -> (Option<Box<Queue>>, Vec<Arc<KeyState>>) {
         (self.queue.take(), std::mem::take(&mut self.watched))
     }
 

@@ -291,7 +291,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
         history: config.history,
         history_bytes_max: config.history_bytes_max,
         watches_max: config.waiting_max,
-        cas_base: clock::unix_ms() << CAS_BITS,
+        unique_base: clock::unix_ms() << CAS_BITS,
         index: IndexConfig { checksum: config.checksum, ..index },
     };
     let store = Store::open_with(options, |config| engine.open(config))

@@ -21,7 +21,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hotring_store::{EvictionPolicy, Session};
+use hotring_store::{EvictionPolicy, Origin, Session};
 
 use super::background::compact;
 use hotring_commands::host::clock;
@@ -243,10 +243,13 @@ fn counted_waste(index: &hotring_store::index::Stats) -> u64 {
 /// Evicts what is too much, as after the limit was lowered.
 fn evict(server: &Server, store: &mut Session, config: &Config) {
     let deadline = clock::monotonic() + EVICT_MAX;
-    store.note_changes(config.notify.is_on());
-    while store.evict_some() && clock::monotonic() < deadline {}
-    notify::tell_evicted(store, server, config);
-    store.note_changes(false);
+    let origin = Origin { records_changes: config.notify.is_on(), ..Origin::default() };
+    let ((), effects) = store.act_within(origin, |store| {
+        while store.evict_some() && clock::monotonic() < deadline {}
+        notify::tell_evicted(store, server, config);
+    });
+    // No reply waits for the log.
+    drop(effects);
 }
 
 /// Closes the connections whose buffers take most, until those of the rest are within the limit.

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hotring_log::{SnapshotWriter, clean};
-use hotring_store::SnapshotWalk;
+use hotring_store::{Origin, SnapshotWalk};
 
 use hotring_commands::host::clock;
 use hotring_commands::host::start_error::StartError;
@@ -58,7 +58,7 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
     }
     let started = clock::monotonic();
     let mut session = server.store.session_named(THREAD);
-    session.set_noted(false);
+    session.act(Origin { marks_accesses: false, ..Origin::default() });
     if !session.is_logged() {
         return Err("writes are no longer logged".into());
     }

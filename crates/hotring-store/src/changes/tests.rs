@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use crate::{
-    Changed, ExpireCondition, Observer, Options, Session, SetExpiry, SetOptions, Store, TtlChange,
+    Changed, ExpireCondition, Observer, Options, Origin, Session, SetExpiry, SetOptions, Store,
+    TtlChange,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -38,7 +39,7 @@ fn what_takes_effect_is_noted_with_and_without_history_and_watchers() {
             watched.then(|| s.watch(b"a", Some(b"none"), Waker::noop().clone(), NOW).unwrap());
         set(&mut s, b"a", b"0");
         noted(&mut s, &[]);
-        s.note_changes(true);
+        s.act(Origin { records_changes: true, ..Origin::default() });
         set(&mut s, b"a", b"1");
         set(&mut s, b"b", b"1");
         assert!(!s.set(b"a", b"2", SetOptions::if_absent(), NOW).unwrap().stored);
@@ -77,7 +78,7 @@ fn what_takes_effect_is_noted_with_and_without_history_and_watchers() {
             &mut s,
             &[(b"d", stored(true, false)), (b"b", Changed::Removed), (b"d", Changed::Removed)],
         );
-        s.note_changes(false);
+        s.act(Origin { records_changes: false, ..Origin::default() });
         set(&mut s, b"a", b"1");
         noted(&mut s, &[]);
     }
@@ -87,7 +88,7 @@ fn what_takes_effect_is_noted_with_and_without_history_and_watchers() {
 fn a_write_notes_that_the_key_had_expired_before() {
     let store = Store::new(Options::default()).unwrap();
     let mut s = store.session();
-    s.note_changes(true);
+    s.act(Origin { records_changes: true, ..Origin::default() });
     set_until(&mut s, b"a", NOW + 10);
     s.take_changes();
     s.set(b"a", b"1", SetOptions::default(), NOW + 10).unwrap();
@@ -105,14 +106,14 @@ fn expired_keys_are_shown_once_and_stamps_do_not_notice() {
     for i in 0..100u32 {
         set_until(&mut s, &i.to_le_bytes(), NOW + u64::from(i % 2) * 10 + 10);
     }
-    let stamp = s.stamp(&0u32.to_le_bytes(), NOW + 10).unwrap();
+    let state = s.key_state(&0u32.to_le_bytes(), NOW + 10).unwrap();
     for (now, expected) in [(NOW + 9, 0), (NOW + 19, 50), (NOW + 20, 50), (NOW + 30, 0)] {
         let mut shown = 0;
         let removed = s.expire_due(now, 1_000, |_, _| shown += 1).removed;
         // The stamp has looked at one of them, and may have dropped it.
         assert!(shown == removed && (expected == 50) == (removed >= 49), "{now}: {removed}");
     }
-    assert!(s.is_unchanged(&stamp, NOW + 30));
+    assert!(s.is_unchanged(&state, NOW + 30));
     assert!(store.is_empty());
 }
 
@@ -151,8 +152,8 @@ fn an_observer_is_told_of_every_change_of_every_session() {
         let (mut a, mut b) = (store.session(), store.session());
         set(&mut a, b"k", b"before");
         told.expect(&[]);
-        a.act_for(1);
-        b.act_for(2);
+        a.act(Origin { actor: 1, ..Origin::default() });
+        b.act(Origin { actor: 2, ..Origin::default() });
         a.observe(|| true);
         assert!(b.is_observed());
         set(&mut a, b"k", b"1");
@@ -187,7 +188,7 @@ fn an_observer_is_told_of_the_end_of_a_keys_time() {
     let told = Arc::new(Told::default());
     store.set_observer(told.clone());
     let mut s = store.session();
-    s.act_for(7);
+    s.act(Origin { actor: 7, ..Origin::default() });
     for key in [b"a", b"b", b"c", b"d"] {
         set_until(&mut s, key, NOW + 10);
     }
@@ -210,4 +211,30 @@ fn an_observer_is_told_of_the_end_of_a_keys_time() {
     s.observe(|| false);
     set_until(&mut s, b"a", NOW + 20);
     assert_eq!(s.expire_due(NOW + 20, 100, |_, _| {}).removed, 1);
+}
+
+/// What one origin asked for was once done for the next one too, if the first did not end it.
+#[test]
+fn an_origin_ends_with_the_next_one() {
+    let store = Store::new(Options::default()).unwrap();
+    let told = Arc::new(Told::default());
+    store.set_observer(told.clone());
+    let mut s = store.session();
+    s.observe(|| true);
+    let recorded = Origin { actor: 3, records_changes: true, ..Origin::default() };
+    let other = Origin { actor: 4, ..Origin::default() };
+    s.act(other);
+    let ((), effects) = s.act_within(recorded, |s| set(s, b"a", b"1"));
+    let keys: Vec<_> = effects.changes.iter().map(|change| &change.key[..]).collect();
+    assert_eq!((keys, effects.damage, effects.logged), (vec![&b"a"[..]], None, None));
+    assert_eq!(s.origin(), other);
+    set(&mut s, b"b", b"1");
+    told.expect(&[("a", 3), ("b", 4)]);
+    assert_eq!(s.take_effects().changes, []);
+    s.act(recorded);
+    set(&mut s, b"c", b"1");
+    s.act(other);
+    set(&mut s, b"d", b"1");
+    s.act(recorded);
+    assert_eq!(s.take_changes(), [], "they were for another");
 }

@@ -1,5 +1,5 @@
-//! Redis's policies: of a few keys near a place that is drawn at random, the best one to go; and the best
-//! ones of earlier draws are kept in mind, as Redis does with its pool.
+//! The policies that draw samples: of a few keys near a place that is drawn at random, the best one to go; and the best
+//! ones of earlier draws are kept in mind, as in Redis's pool.
 //!
 //! Differences: the age of LRU counts written bytes in 256 steps, not seconds (`hotring_index::Noting`);
 //! keys near a place follow each other in the index's order of hashes, which is as good as any.
@@ -19,7 +19,7 @@ use crate::pins::Pins;
 const POOL: usize = 16;
 /// Keys among which chance chooses.
 const RANDOM_SAMPLES: usize = 16;
-/// Items looked at under one pin.
+/// Items looked at in one call of the index.
 const PIECE: usize = 256;
 /// Looks of a draw: some 30 ms of them where hardly any key may go. The next draw goes on behind them.
 const PIECES: usize = 4096;
@@ -40,7 +40,7 @@ pub(crate) struct Sampled {
     pool: Vec<Candidate>,
     random: u64,
     /// Where keys with an expiry are looked for, and where ages are.
-    volatile_hand: u64,
+    expiring_hand: u64,
     age_hand: u64,
 }
 
@@ -62,9 +62,9 @@ impl Draw<'_> {
 
     fn score(self, Marked { bits, hash, .. }: Marked, expire_at: Option<u64>, luck: u64) -> u64 {
         match self.policy {
-            Policy::AllKeysLru | Policy::VolatileLru => self.tick.wrapping_sub(bits).into(),
-            Policy::AllKeysLfu | Policy::VolatileLfu => (u8::MAX - bits).into(),
-            Policy::VolatileTtl => u64::MAX - expire_at.unwrap_or(u64::MAX),
+            Policy::AllKeysLru | Policy::ExpiringLru => self.tick.wrapping_sub(bits).into(),
+            Policy::AllKeysLfu | Policy::ExpiringLfu => (u8::MAX - bits).into(),
+            Policy::ExpiringTtl => u64::MAX - expire_at.unwrap_or(u64::MAX),
             _ => (hash ^ luck).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         }
     }
@@ -72,7 +72,7 @@ impl Draw<'_> {
 
 impl Sampled {
     pub(crate) fn new(seed: u64) -> Self {
-        Sampled { pool: Vec::new(), random: seed | 1, volatile_hand: 0, age_hand: 0 }
+        Sampled { pool: Vec::new(), random: seed | 1, expiring_hand: 0, age_hand: 0 }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -81,7 +81,7 @@ impl Sampled {
 
     /// The next key to go; None if none may.
     pub(crate) fn choose(&mut self, index: &mut AnySession, draw: Draw<'_>) -> Option<Victim> {
-        if draw.policy.is_volatile() && index.counts().1 == 0 {
+        if draw.policy.takes_expiring_only() && index.counts().1 == 0 {
             self.pool.clear();
             return None;
         }
@@ -93,10 +93,10 @@ impl Sampled {
     /// as they may be few among many.
     fn draw(&mut self, index: &mut AnySession, mut draw: Draw<'_>) {
         let luck = self.luck(&mut draw);
-        let is_volatile = draw.policy.is_volatile();
-        let goes_on = is_volatile && draw.policy != Policy::VolatileRandom;
-        let mut cursor = if goes_on { self.volatile_hand } else { self.random() };
-        let piece = if is_volatile { PIECE } else { draw.samples };
+        let is_expiring = draw.policy.takes_expiring_only();
+        let goes_on = is_expiring && draw.policy != Policy::ExpiringRandom;
+        let mut cursor = if goes_on { self.expiring_hand } else { self.random() };
+        let piece = if is_expiring { PIECE } else { draw.samples };
         // Twice through all, in the worst case: from the place to the end, and from the beginning.
         let (mut seen, mut rounds, mut pieces) = (0, 0, 0);
         while seen < draw.samples && rounds < 2 && pieces < PIECES {
@@ -104,7 +104,7 @@ impl Sampled {
             let mut candidates = Vec::new();
             let left = draw.samples - seen;
             cursor = index.review(cursor, piece, |entry, marked| {
-                let is_eligible = !is_volatile || entry.expire_at.is_some();
+                let is_eligible = !is_expiring || entry.expire_at.is_some();
                 if is_eligible && draw.may_go(&entry, marked.hash) {
                     candidates.push((
                         draw.score(marked, entry.expire_at, luck),
@@ -117,8 +117,8 @@ impl Sampled {
             seen += candidates.len();
             self.enter_all(candidates);
         }
-        if is_volatile {
-            self.volatile_hand = cursor;
+        if is_expiring {
+            self.expiring_hand = cursor;
         }
     }
 
@@ -156,7 +156,7 @@ impl Sampled {
     /// For the policies that go by chance: what the scores of a draw are mixed with. A single key behind a random
     /// place would be one with a wide gap before it, always the same ones; so chance chooses among more.
     fn luck(&mut self, draw: &mut Draw<'_>) -> u64 {
-        if !matches!(draw.policy, Policy::AllKeysRandom | Policy::VolatileRandom) {
+        if !matches!(draw.policy, Policy::AllKeysRandom | Policy::ExpiringRandom) {
             return 0;
         }
         draw.samples = draw.samples.max(RANDOM_SAMPLES);

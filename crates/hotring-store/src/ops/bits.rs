@@ -4,7 +4,7 @@
 use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
-use crate::note::carried;
+use crate::metadata::with_flags_of;
 use crate::ops::text::grown;
 use crate::session::Session;
 use crate::value::{encode_owned, view_string};
@@ -80,7 +80,7 @@ impl Session {
                     return (Action::Keep, Ok(old));
                 }
                 text[at] = if bit { text[at] | mask } else { text[at] & !mask };
-                let value = carried(entry, encode_owned(text));
+                let value = with_flags_of(entry, encode_owned(text));
                 (Action::Put { value, expiry: Expiry::Keep }, Ok(old))
             })
         })?
@@ -163,15 +163,14 @@ impl Session {
         })
     }
 
-    /// The byte that holds a bit, unless values cannot be that long.
+    /// The byte that holds a bit.
     ///
     /// # Errors
-    /// [`StoreError::BitOffset`]
-    pub fn byte_of_bit(&self, offset: u64) -> Result<usize, StoreError> {
-        usize::try_from(offset / 8)
-            .ok()
-            .filter(|at| *at < self.limits.value_len_max)
-            .ok_or(StoreError::BitOffset)
+    /// [`StoreError::ValueTooLong`] if no value may be that long.
+    fn byte_of_bit(&self, offset: u64) -> Result<usize, StoreError> {
+        let at = usize::try_from(offset / 8).unwrap_or(usize::MAX);
+        self.limits.check_value(at.saturating_add(1))?;
+        Ok(at)
     }
 }
 

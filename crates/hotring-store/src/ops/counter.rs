@@ -4,8 +4,8 @@
 use hotring_index::{Action, Entry, Expiry, NewValue};
 
 use crate::decimal::{self, Number};
-use crate::error::StoreError;
-use crate::note::carried;
+use crate::error::{NumberKind, StoreError};
+use crate::metadata::with_flags_of;
 use crate::session::Session;
 use crate::value::{ValueRef, encode_owned, int, view_string};
 
@@ -66,7 +66,7 @@ impl Session {
     /// Adds to the integer, an absent key counting as 0, if the sum is within bounds and 64 bits.
     ///
     /// # Errors
-    /// [`StoreError::NotAnInteger`], [`StoreError::AppliedOverflow`] where a bound is further from the
+    /// [`StoreError::NotANumber`], [`StoreError::AppliedOverflow`] where a bound is further from the
     /// value than 64 bits count, and those of every write.
     pub fn incr_ex(
         &mut self,
@@ -81,7 +81,7 @@ impl Session {
     /// [`incr_by_float`](Self::incr_by_float) has them.
     ///
     /// # Errors
-    /// [`StoreError::NotAFloat`], [`StoreError::InfiniteValue`], [`StoreError::AppliedInfinity`], and those
+    /// [`StoreError::NotANumber`], [`StoreError::InfiniteValue`], [`StoreError::AppliedOverflow`], and those
     /// of every write.
     pub fn incr_ex_float(
         &mut self,
@@ -139,7 +139,7 @@ fn decide<T: Count>(
     let applied = value.since(old)?;
     let has_expiry = entry.is_some_and(|entry| entry.expire_at.is_some());
     let action = match options.expiry.of_item(has_expiry, now) {
-        Some(expiry) => Action::Put { value: carried(entry, value.stored()?), expiry },
+        Some(expiry) => Action::Put { value: with_flags_of(entry, value.stored()?), expiry },
         None => Action::Remove,
     };
     Ok((action, value, applied))
@@ -164,7 +164,7 @@ impl Count for i64 {
     fn of_value(value: ValueRef<'_>) -> Result<i64, StoreError> {
         match value {
             ValueRef::Int(n) => Ok(n),
-            _ => Err(StoreError::NotAnInteger),
+            _ => Err(StoreError::NotANumber(NumberKind::Integer)),
         }
     }
 
@@ -177,7 +177,7 @@ impl Count for i64 {
     }
 
     fn since(self, old: i64) -> Result<i64, StoreError> {
-        self.checked_sub(old).ok_or(StoreError::AppliedOverflow)
+        self.checked_sub(old).ok_or(StoreError::AppliedOverflow(NumberKind::Integer))
     }
 
     fn shown(self) -> Result<i64, StoreError> {
@@ -197,9 +197,13 @@ impl Decimal {
     /// Reads a number: digits, a point, an exponent, or `inf`.
     ///
     /// # Errors
-    /// [`StoreError::NotAFloat`]
+    /// [`StoreError::NotANumber`]
     pub fn parse(text: &[u8]) -> Result<Decimal, StoreError> {
         decimal::parse(text).map(Decimal)
+    }
+
+    pub(crate) fn number(self) -> Number {
+        self.0
     }
 
     /// Whether it is an infinity.
@@ -237,7 +241,11 @@ impl Count for Number {
 
     fn since(self, old: Number) -> Result<Number, StoreError> {
         let applied = decimal::add(self, old.negated());
-        if applied.is_infinite() { Err(StoreError::AppliedInfinity) } else { Ok(applied) }
+        if applied.is_infinite() {
+            Err(StoreError::AppliedOverflow(NumberKind::Decimal))
+        } else {
+            Ok(applied)
+        }
     }
 
     fn shown(self) -> Result<Vec<u8>, StoreError> {

@@ -4,8 +4,9 @@
 use hotring_index::{Action, Entry, Expiry};
 
 use crate::decimal;
-use crate::error::StoreError;
+use crate::error::{NumberKind, StoreError};
 use crate::hash::{Change, Changed, HashRef, value_of};
+use crate::ops::counter::Decimal;
 use crate::session::Session;
 use crate::value::{ValueRef, parse_int, view};
 
@@ -83,7 +84,7 @@ impl Session {
     /// Adds to the integer that a field has, an absent one counting as 0, and returns the sum.
     ///
     /// # Errors
-    /// [`StoreError::FieldNotAnInteger`], [`StoreError::Overflow`], and as [`hash_set`](Self::hash_set).
+    /// [`StoreError::NotANumber`], [`StoreError::Overflow`], and as [`hash_set`](Self::hash_set).
     pub fn hash_incr_by(
         &mut self,
         key: &[u8],
@@ -93,8 +94,8 @@ impl Session {
     ) -> Result<i64, StoreError> {
         self.update_hash(key, now, |hash| {
             let old = hash.get(field).map_or(Some(0), parse_int);
-            let old = old.ok_or(StoreError::FieldNotAnInteger)?;
-            let sum = old.checked_add(delta).ok_or(StoreError::Overflow)?;
+            let old = old.ok_or(StoreError::NotANumber(NumberKind::Integer))?;
+            let sum = old.checked_add(delta).ok_or(StoreError::Overflow(NumberKind::Integer))?;
             let mut text = itoa::Buffer::new();
             let text = text.format(sum).as_bytes();
             Ok((Some(hash.changed(&[(field, Some(text))])), sum))
@@ -105,20 +106,18 @@ impl Session {
     /// [`incr_by_float`](Self::incr_by_float) does.
     ///
     /// # Errors
-    /// [`StoreError::NotAFloat`] for `delta`, [`StoreError::FieldNotAFloat`],
-    /// [`StoreError::NaNOrInfinity`], and as [`hash_set`](Self::hash_set).
+    /// [`StoreError::NotANumber`] for the field,
+    /// [`StoreError::Overflow`], and as [`hash_set`](Self::hash_set).
     pub fn hash_incr_by_float(
         &mut self,
         key: &[u8],
         field: &[u8],
-        delta: &[u8],
+        delta: Decimal,
         now: u64,
     ) -> Result<Vec<u8>, StoreError> {
-        let delta = decimal::parse(delta)?;
         self.update_hash(key, now, |hash| {
             let old = hash.get(field).map_or(Ok(decimal::ZERO), decimal::parse);
-            let old = old.map_err(|_| StoreError::FieldNotAFloat)?;
-            let sum = decimal::add_to_text(old, delta)?;
+            let sum = decimal::add_to_text(old?, delta.number())?;
             Ok((Some(hash.changed(&[(field, Some(&sum))])), sum))
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use hotring_index::Expiry;
-use hotring_log::{Effect, Lsn};
+use hotring_log::Effect;
 
 use crate::gate::Hold;
 use crate::holds::Keys;
@@ -20,13 +20,6 @@ impl Session {
             session.logged.is_on.store(on && has_log, Ordering::Relaxed);
         });
         has_log
-    }
-
-    /// The last record of this session's writes since this was asked for: with [`hotring_log::Log::poll_reached`] it tells when they
-    /// may be acknowledged.
-    #[inline]
-    pub fn take_logged(&mut self) -> Option<Lsn> {
-        self.logging.last.take()
     }
 
     /// Notes an effect that is not a write of an item, within a hold.

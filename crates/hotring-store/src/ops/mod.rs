@@ -2,25 +2,25 @@
 
 pub(crate) mod bits;
 mod changes;
+pub(crate) mod content;
 pub(crate) mod counter;
-pub(crate) mod due;
-mod dump;
+mod evict;
 pub(crate) mod expire;
+pub(crate) mod expire_due;
 mod hash;
 mod history;
 mod idle;
+pub(crate) mod item;
+pub(crate) mod key_state;
+mod keyspace;
 mod log;
-pub(crate) mod noted;
 mod number;
 mod pins;
 pub(crate) mod read;
-mod room;
 pub(crate) mod set;
 pub(crate) mod several;
-pub(crate) mod stamp;
 pub(crate) mod text;
 pub(crate) mod watch;
-mod whole;
 
 #[cfg(test)]
 #[path = "."]

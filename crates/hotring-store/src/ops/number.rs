@@ -3,8 +3,8 @@
 use hotring_index::{Action, Expiry, Key};
 
 use crate::decimal;
-use crate::error::StoreError;
-use crate::note::carried;
+use crate::error::{NumberKind, StoreError};
+use crate::metadata::with_flags_of;
 use crate::session::Session;
 use crate::value::{ValueRef, encode_owned, int, view, view_string};
 
@@ -24,13 +24,15 @@ impl Session {
                     view(entry.value, |value| match value {
                         ValueRef::Int(n) => Ok(n),
                         // Had it been a canonical integer it would be held as one.
-                        ValueRef::Bytes(_) => Err(StoreError::NotAnInteger),
+                        ValueRef::Bytes(_) => Err(StoreError::NotANumber(NumberKind::Integer)),
                         ValueRef::Hash(_) => Err(StoreError::WrongType),
                     })
                 });
-                match old.and_then(|n| n.checked_add(delta).ok_or(StoreError::Overflow)) {
+                match old.and_then(|n| {
+                    n.checked_add(delta).ok_or(StoreError::Overflow(NumberKind::Integer))
+                }) {
                     Ok(sum) => {
-                        let value = carried(entry, int(sum));
+                        let value = with_flags_of(entry, int(sum));
                         (Action::Put { value, expiry: Expiry::Keep }, Ok(sum))
                     }
                     Err(error) => (Action::Keep, Err(error)),
@@ -63,7 +65,7 @@ impl Session {
                 let sum = old.and_then(|old| decimal::add_to_text(old, delta));
                 match sum.and_then(|text| limits.check_value(text.len()).map(|()| text)) {
                     Ok(text) => {
-                        let value = carried(entry, encode_owned(text.clone()));
+                        let value = with_flags_of(entry, encode_owned(text.clone()));
                         (Action::Put { value, expiry: Expiry::Keep }, Ok(text))
                     }
                     Err(error) => (Action::Keep, Err(error)),

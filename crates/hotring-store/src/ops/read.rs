@@ -12,7 +12,7 @@ use crate::value::{ValueRef, view, view_string};
 pub enum Accesses {
     /// Nothing that could be told.
     Unknown,
-    /// About the logarithm of their number, as Redis's LFU has it.
+    /// About the logarithm of their number.
     Frequency(u8),
     /// For how many milliseconds there was none, at least ([`Store::date_accesses`](crate::Store::date_accesses)).
     Idle(u64),
@@ -94,13 +94,9 @@ impl Session {
         self.peek(key, now, |_| ()).is_some()
     }
 
-    /// As [`exists`](Self::exists), and counts as an access, whatever [`Session::set_noted`] was told.
+    /// As [`exists`](Self::exists), and counts as an access, whatever the [`Origin`](crate::Origin).
     pub fn touch(&mut self, key: &[u8], now: u64) -> bool {
-        let noted = self.noted;
-        self.set_noted(true);
-        let found = self.read(key, now, |_| ()).is_some();
-        self.set_noted(noted);
-        found
+        self.mark_accesses(|session| session.read(key, now, |_| ()).is_some())
     }
 
     /// As [`get`](Self::get), and does not count as an access.

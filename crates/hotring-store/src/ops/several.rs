@@ -57,7 +57,7 @@ impl Session {
     /// ([`get_shared`](Self::get_shared)).
     ///
     /// # Errors
-    /// [`StoreError::ReplyTooLong`] if the values of several keys are longer than that together;
+    /// [`StoreError::ValuesTooLong`] if the values of several keys are longer than that together;
     /// `f` has not been called then.
     pub fn mget_within(
         &mut self,
@@ -85,7 +85,7 @@ impl Session {
         if gathered.shared_len == 0 && gathered.bytes.capacity() <= SNAPSHOT_LEN_KEPT {
             self.gathered = gathered;
         }
-        if fits { Ok(()) } else { Err(StoreError::ReplyTooLong { len_max: bytes_max }) }
+        if fits { Ok(()) } else { Err(StoreError::ValuesTooLong { len_max: bytes_max }) }
     }
 
     /// How many of the keys are present at one moment; a key that is named twice counts twice.
@@ -103,9 +103,9 @@ impl Session {
     ) -> usize {
         self.read_many(keys, |index| {
             let mut present = 0;
-            let mut room = no_keys();
+            let mut space = no_keys();
             for batch in keys.chunks(PREFETCH_KEYS) {
-                let keys = prefetched(index, batch, &mut room).iter();
+                let keys = prefetched(index, batch, &mut space).iter();
                 present += keys.filter(|key| is_there(index, **key)).count();
             }
             present
@@ -114,11 +114,9 @@ impl Session {
 
     /// As [`exists_many`](Self::exists_many), and counts as an access, as every read does.
     pub fn touch_many(&mut self, keys: &[&[u8]], now: u64) -> usize {
-        let noted = self.noted;
-        self.set_noted(true);
-        let found = self.count_many(keys, |index, key| index.get(key, now, |_| ()).is_some());
-        self.set_noted(noted);
-        found
+        self.mark_accesses(|session| {
+            session.count_many(keys, |index, key| index.get(key, now, |_| ()).is_some())
+        })
     }
 
     /// Removes the keys and returns how many were present.
@@ -197,7 +195,7 @@ impl Session {
         }
         self.admit()?;
         self.hold_keys([from, to], |session| {
-            let Some((value, expiry)) = session.item(from, now) else { return Ok(false) };
+            let Some((value, expiry)) = session.detached(from, now) else { return Ok(false) };
             if !replace && !session.is_free(to, now) {
                 return Ok(false);
             }
@@ -244,9 +242,10 @@ impl Session {
         f: impl FnOnce(&mut Session) -> R,
     ) -> R {
         // Before the hold, to keep it short.
-        let mut ahead = no_keys();
-        let n = ahead.iter_mut().zip(keys.clone()).map(|(place, key)| *place = key.into()).count();
-        self.index.prefetch(&mut ahead[..n]);
+        let mut prefetched = no_keys();
+        let n =
+            prefetched.iter_mut().zip(keys.clone()).map(|(place, key)| *place = key.into()).count();
+        self.index.prefetch(&mut prefetched[..n]);
         let keys = self.keys(keys);
         self.hold(&keys, Hold::WriteOnce, f)
     }
@@ -264,7 +263,7 @@ impl Session {
         }
         self.admit_little()?;
         self.hold_keys([from, to], |session| {
-            let (value, expiry) = session.item(from, now).ok_or(StoreError::NoSuchKey)?;
+            let (value, expiry) = session.detached(from, now).ok_or(StoreError::NoSuchKey)?;
             if !replace && !session.is_free(to, now) {
                 return Ok(false);
             }
@@ -281,7 +280,7 @@ impl Session {
     }
 
     /// What a key holds, ready to be put under another.
-    fn item(&mut self, key: &[u8], now: u64) -> Option<(NewValue<'static>, Expiry)> {
+    fn detached(&mut self, key: &[u8], now: u64) -> Option<(NewValue<'static>, Expiry)> {
         self.read(key, now, |entry| {
             (detach_entry(&entry), entry.expire_at.map_or(Expiry::Never, Expiry::At))
         })

@@ -3,8 +3,8 @@
 
 use super::HISTORY;
 use crate::{
-    Due, ExpireCondition, Options, Session, SetCondition, SetExpiry, SetOptions, Store, StoreError,
-    TtlChange,
+    ExpireCondition, ExpiryStep, NumberKind, Options, Session, SetCondition, SetExpiry, SetOptions,
+    Store, StoreError, TtlChange,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -299,12 +299,16 @@ fn incr_by_checks_form_and_range() {
     assert_eq!(ttl(&mut s, "k"), Some(Some(NOW + 9)), "the expiry stays");
     for bad in ["", " 1", "1 ", "1.0", "01", "+1", "a", "9223372036854775808"] {
         put(&mut s, "k", bad);
-        assert_eq!(s.incr_by(b"k", 1, NOW), Err(StoreError::NotAnInteger), "{bad:?}");
+        assert_eq!(
+            s.incr_by(b"k", 1, NOW),
+            Err(StoreError::NotANumber(NumberKind::Integer)),
+            "{bad:?}"
+        );
         assert_eq!(text(&mut s, "k").as_deref(), Some(bad));
     }
     for (value, delta) in [(i64::MAX, 1), (i64::MIN, -1), (-2, i64::MIN), (1, i64::MAX)] {
         put(&mut s, "k", &value.to_string());
-        assert_eq!(s.incr_by(b"k", delta, NOW), Err(StoreError::Overflow));
+        assert_eq!(s.incr_by(b"k", delta, NOW), Err(StoreError::Overflow(NumberKind::Integer)));
         assert_eq!(text(&mut s, "k"), Some(value.to_string()));
     }
 }
@@ -322,11 +326,11 @@ fn incr_by_float_stores_what_it_returns() {
     assert_eq!(incr(&mut s, "2.7").as_deref(), Ok("3"));
     assert_eq!(ttl(&mut s, "k"), Some(Some(NOW + 9)), "the expiry stays");
     assert_eq!(s.incr_by(b"k", 1, NOW), Ok(4), "3.0 is stored as the integer 3");
-    assert_eq!(incr(&mut s, "x"), Err(StoreError::NotAFloat));
-    assert_eq!(incr(&mut s, " 1"), Err(StoreError::NotAFloat));
-    assert_eq!(incr(&mut s, "inf"), Err(StoreError::NaNOrInfinity));
+    assert_eq!(incr(&mut s, "x"), Err(StoreError::NotANumber(NumberKind::Decimal)));
+    assert_eq!(incr(&mut s, " 1"), Err(StoreError::NotANumber(NumberKind::Decimal)));
+    assert_eq!(incr(&mut s, "inf"), Err(StoreError::Overflow(NumberKind::Decimal)));
     put(&mut s, "k", "word");
-    assert_eq!(incr(&mut s, "1"), Err(StoreError::NotAFloat));
+    assert_eq!(incr(&mut s, "1"), Err(StoreError::NotANumber(NumberKind::Decimal)));
     assert_eq!(text(&mut s, "k").as_deref(), Some("word"));
 }
 
@@ -437,7 +441,7 @@ fn mget_gives_every_key_in_order() {
     s.mget(&[], NOW, |_, _| panic!("no key, no call"));
     s.set(b"long", &[b'x'; 100], SetOptions::default(), NOW).unwrap();
     let refused = s.mget_within(&[b"long", b"long"], 150, NOW, |_, _, _| panic!("too long"));
-    assert_eq!(refused, Err(StoreError::ReplyTooLong { len_max: 150 }));
+    assert_eq!(refused, Err(StoreError::ValuesTooLong { len_max: 150 }));
     let mut calls = 0;
     s.mget_within(&[b"long", b"long"], 200, NOW, |_, _, _| calls += 1).unwrap();
     assert_eq!(calls, 2);
@@ -595,7 +599,7 @@ fn scan_visits_every_key_once() {
     seen.dedup();
     assert_eq!(seen.len(), 1000);
     assert_eq!(store.len(), 1001, "expired, not reclaimed");
-    assert_eq!(s.expire_due(NOW + 1, 100, |_, _| {}), Due { removed: 1, next: None });
+    assert_eq!(s.expire_due(NOW + 1, 100, |_, _| {}), ExpiryStep { removed: 1, next: None });
     assert_eq!(store.len(), 1000);
     assert!(s.random_key(12_345, NOW).unwrap().starts_with(b"key "));
     s.clear();

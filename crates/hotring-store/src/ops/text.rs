@@ -3,7 +3,7 @@
 use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
-use crate::note::carried;
+use crate::metadata::with_flags_of;
 use crate::session::Session;
 use crate::value::{encode, encode_owned, reborrow, view_string};
 
@@ -29,7 +29,7 @@ impl Session {
                     let mut text = Vec::with_capacity(len);
                     old.append_to(&mut text);
                     text.extend_from_slice(tail);
-                    let value = carried(Some(entry), encode_owned(text));
+                    let value = with_flags_of(Some(entry), encode_owned(text));
                     (Action::Put { value, expiry: Expiry::Keep }, Ok(len))
                 });
                 appended.unwrap_or_else(|error| (Action::Keep, Err(error)))
@@ -63,7 +63,7 @@ impl Session {
                 };
                 text[offset..end].copy_from_slice(patch);
                 let len = text.len();
-                let value = carried(entry, encode_owned(text));
+                let value = with_flags_of(entry, encode_owned(text));
                 (Action::Put { value, expiry: Expiry::Keep }, Ok(len))
             })
         })?

@@ -1,4 +1,4 @@
-//! Damaged items under every operation of the store: nothing wrong is handed out, nothing is carried
+//! Damaged items under every operation of the store: nothing wrong is handed out, nothing is with_flags_of
 //! out because of it, and writing or removing the key repairs.
 
 use std::task::Waker;
@@ -48,7 +48,7 @@ fn each(mut f: impl FnMut(&mut Session, &[u8])) {
 
 #[track_caller]
 fn noted(s: &mut Session, key: &[u8]) {
-    assert_eq!(s.take_damage(), Some(Damaged { key: Some(key.into()) }));
+    assert_eq!(s.take_effects().damage, Some(Damaged { key: Some(key.into()) }));
     assert_eq!(s.take_damage(), None, "one note for one key");
 }
 

@@ -5,8 +5,8 @@ use std::thread;
 
 use hotring_engines::EngineChoice;
 use hotring_store::{
-    Accesses, Changed, EvictionOptions, EvictionPolicy, Options, Session, SetExpiry, SetOptions,
-    Store, StoreError,
+    Accesses, Changed, EvictionOptions, EvictionPolicy, Options, Origin, Session, SetExpiry,
+    SetOptions, Store, StoreError,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -82,7 +82,7 @@ fn nothing_goes_by_noeviction_and_nothing_but_volatile_keys_by_volatile_policies
         let store = hotring(policy, 1 << 20);
         let mut session = store.session();
         let refused = (0..8_000).find_map(|key| set(&mut session, key).err());
-        let refuses = policy == EvictionPolicy::NoEviction || policy.is_volatile();
+        let refuses = policy == EvictionPolicy::NoEviction || policy.takes_expiring_only();
         assert_eq!(refused.is_some(), refuses, "{policy:?}: {refused:?}");
         assert!(refused.is_none_or(|why| matches!(why, StoreError::OutOfMemory(_))));
         assert_eq!(store.stats().evicted == 0, refuses);
@@ -92,7 +92,7 @@ fn nothing_goes_by_noeviction_and_nothing_but_volatile_keys_by_volatile_policies
 
 #[test]
 fn volatile_policies_leave_the_others() {
-    for policy in evicting().filter(|policy| policy.is_volatile()) {
+    for policy in evicting().filter(|policy| policy.takes_expiring_only()) {
         let store = hotring(policy, 1 << 20);
         let mut session = store.session();
         (0..1000).for_each(|key| set(&mut session, key).unwrap());
@@ -106,7 +106,7 @@ fn volatile_policies_leave_the_others() {
 /// A key may lose its expiry between the choice and the removal, and long before, as choices are kept.
 #[test]
 fn volatile_policies_leave_what_has_become_persistent() {
-    for policy in evicting().filter(|policy| policy.is_volatile()) {
+    for policy in evicting().filter(|policy| policy.takes_expiring_only()) {
         let store = hotring(policy, 1 << 20);
         let mut session = store.session();
         let expiry = SetExpiry::At(NOW + 1_000);
@@ -123,7 +123,7 @@ fn volatile_policies_leave_what_has_become_persistent() {
 
 #[test]
 fn ttl_takes_those_that_expire_first() {
-    let store = hotring(EvictionPolicy::VolatileTtl, 1 << 20);
+    let store = hotring(EvictionPolicy::ExpiringTtl, 1 << 20);
     let mut session = store.session();
     for key in 0..10_000u32 {
         // Odd keys much later.
@@ -218,10 +218,34 @@ fn pins_have_a_quota_and_a_list() {
 }
 
 #[test]
+fn an_origin_says_whether_accesses_count() {
+    let store = hotring(EvictionPolicy::AllKeysLfu, 4 << 20);
+    let mut session = store.session();
+    set(&mut session, 1).unwrap();
+    let key = 1u32.to_le_bytes();
+    let count = |session: &mut Session| match session.accesses(&key, NOW) {
+        Some(Accesses::Frequency(count)) => count,
+        other => panic!("{other:?} is no frequency"),
+    };
+    let before = count(&mut session);
+    session.act(Origin { marks_accesses: false, ..Origin::default() });
+    (0..1000).for_each(|_| _ = session.get(&key, NOW, |_| ()));
+    assert_eq!(count(&mut session), before);
+    (0..1000).for_each(|_| _ = session.touch(&key, NOW));
+    let touched = count(&mut session);
+    assert!(touched > before);
+    (0..1000).for_each(|_| _ = session.get(&key, NOW, |_| ()));
+    assert_eq!(count(&mut session), touched, "a touch is an access, and ends as one");
+    session.act(Origin::default());
+    (0..10_000).for_each(|_| _ = session.get(&key, NOW, |_| ()));
+    assert!(count(&mut session) > touched);
+}
+
+#[test]
 fn evictions_are_changes() {
     let store = hotring(EvictionPolicy::Heat, 1 << 20);
     let mut session = store.session();
-    session.note_changes(true);
+    session.act(Origin { records_changes: true, ..Origin::default() });
     (0..10_000).for_each(|key| set(&mut session, key).unwrap());
     let evicted =
         session.take_changes().into_iter().filter(|change| change.what == Changed::Evicted).count();
@@ -248,8 +272,8 @@ fn accesses_can_be_asked_for() {
 #[test]
 fn idle_times_are_told_where_no_policy_needs_the_bits() {
     const MINUTE: u64 = 60_000;
-    use EvictionPolicy::{AllKeysRandom, Heat, NoEviction, VolatileTtl};
-    for policy in [NoEviction, Heat, AllKeysRandom, VolatileTtl] {
+    use EvictionPolicy::{AllKeysRandom, ExpiringTtl, Heat, NoEviction};
+    for policy in [NoEviction, Heat, AllKeysRandom, ExpiringTtl] {
         let store = Store::new(Options::default()).unwrap();
         store.set_eviction(EvictionOptions { policy, ..EvictionOptions::default() }).unwrap();
         let mut session = store.session();

@@ -210,7 +210,7 @@ fn each_kind_of_value_comes_back() {
     session.hash_set(b"hash", &[(b"f", b"v"), (b"g", b"w")], NOW).expect("room");
     session.pin(&[b"word", b"long"], NOW).expect("there is no limit");
     session.unpin(&[b"long"]);
-    let last = session.take_logged().expect("there were writes");
+    let last = session.take_effects().logged.expect("there were writes");
     drop(session);
     let log = logged.log.clone();
     let was = state(&logged.end());
@@ -294,7 +294,7 @@ fn a_record_has_its_place_after_its_write() {
             let writer = scope.spawn(move || {
                 for n in 1..=WRITES {
                     nth_write(&mut session, by, n);
-                    let at = session.take_logged().expect("it has a record");
+                    let at = session.take_effects().logged.expect("it has a record");
                     assert_eq!(at, first + n - 1, "each has one");
                 }
             });

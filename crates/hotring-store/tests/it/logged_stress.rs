@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use hotring_log::storage::Memory;
 use hotring_log::{ALL, Snapshot, SnapshotWriter, Storage, When, clean, recover_behind};
 use hotring_store::{
-    EvictionOptions, EvictionPolicy, ExpireCondition, Fault, Note, NotedAction, Options, Session,
-    SetExpiry, SetOptions, SnapshotWalk, Store,
+    EvictionOptions, EvictionPolicy, ExpireCondition, Fault, ItemAction, Metadata, Options,
+    Session, SetExpiry, SetOptions, SnapshotWalk, Store, ValueRef,
 };
 
 use super::logged::{ID, Logged, NOW};
@@ -81,16 +81,17 @@ fn operate(session: &mut Session, random: &mut Random, now: u64, met: &Met) {
             });
         }
         830..850 => {
-            _ = session.update_noted(key, now, |noted| match noted {
-                Some(noted) if noted.note.flags == 3 => (NotedAction::Remove, ()),
-                Some(noted) => {
-                    let note = Note { flags: noted.note.flags + 1, stale: true, ..noted.note };
-                    (NotedAction::Amend { note, expiry: SetExpiry::At(at) }, ())
+            _ = session.update_item(key, now, |item| match item {
+                Some(item) if item.metadata.flags == 3 => (ItemAction::Remove, ()),
+                Some(item) => {
+                    let metadata =
+                        Metadata { flags: item.metadata.flags + 1, stale: true, ..item.metadata };
+                    (ItemAction::Amend { metadata, expiry: SetExpiry::At(at) }, ())
                 }
                 None => {
                     let (value, expiry) = (b"noted"[..].into(), SetExpiry::Clear);
-                    let note = Note { flags: 1, cas: Some(at), ..Note::default() };
-                    (NotedAction::Put { value, note, expiry }, ())
+                    let metadata = Metadata { flags: 1, unique: Some(at), ..Metadata::default() };
+                    (ItemAction::Put { value, metadata, expiry }, ())
                 }
             });
         }
@@ -106,9 +107,9 @@ fn operate(session: &mut Session, random: &mut Random, now: u64, met: &Met) {
     }
 }
 
-/// Each key's value in the form of DUMP, which tells types apart, its note and its expiry: those that are over but
-/// still there, too.
-type State = BTreeMap<Vec<u8>, (Option<Vec<u8>>, Option<Note>, Option<u64>)>;
+/// Each key's value with whether it is a hash, its metadata and its expiry, including keys that have expired but are
+/// still there.
+type State = BTreeMap<Vec<u8>, (Option<(bool, Vec<u8>)>, Option<Metadata>, Option<u64>)>;
 
 fn state(store: &Store) -> State {
     let mut session = store.session();
@@ -120,8 +121,10 @@ fn state(store: &Store) -> State {
         }
     }
     let mut entry = |key: &Vec<u8>| {
-        let note = session.noted(key, BEFORE, |noted| noted.note);
-        (session.dump(key, BEFORE), note, session.expiry(key, BEFORE).flatten())
+        let metadata = session.item(key, BEFORE, |item| item.metadata);
+        let value =
+            session.get(key, BEFORE, |value| (matches!(value, ValueRef::Hash(_)), value.to_vec()));
+        (value, metadata, session.expiry(key, BEFORE).flatten())
     };
     keys.iter().map(|key| (key.clone(), entry(key))).collect()
 }
@@ -186,7 +189,7 @@ fn round(seed: u64, met: &Met) {
     let choice = engine.parse().expect("its name");
     let logged = Logged::on(choice, Options::default(), Fault::None, &storage);
     logged.log.set_when(When::Synced);
-    let policies = [EvictionPolicy::AllKeysLru, EvictionPolicy::Heat, EvictionPolicy::VolatileTtl];
+    let policies = [EvictionPolicy::AllKeysLru, EvictionPolicy::Heat, EvictionPolicy::ExpiringTtl];
     let eviction = EvictionOptions { policy: random.pick(&policies), ..EvictionOptions::default() };
     logged.store.set_eviction(eviction).expect("every engine knows them");
     logged.store.set_memory_max(logged.store.stats().index.used_bytes() + MEMORY);
@@ -207,7 +210,7 @@ fn round(seed: u64, met: &Met) {
             });
         }
         let mut session = logged.store.session();
-        // Ahead of most, so that it removes keys that others still see.
+        // KeyFates of most, so that it removes keys that others still see.
         let mut clock = Clock(NOW + 20_000);
         let as_storage: Arc<dyn Storage> = Arc::new(storage.clone());
         while Instant::now() < end {

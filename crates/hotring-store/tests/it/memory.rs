@@ -1,7 +1,9 @@
 //! The limit of all memory: which operations it refuses, and which go on.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use hotring_store::{
-    BitOp, ExpireCondition, Options, Session, SetExpiry, SetOptions, Store, StoreError,
+    BitOp, Content, ExpireCondition, Options, Session, SetExpiry, SetOptions, Store, StoreError,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -61,8 +63,8 @@ fn a_long_value_has_to_fit() {
     assert!(is_full(s.set_range(b"b", HALF, b"v", NOW)));
     assert!(is_full(s.set_bit(b"b", 8 * HALF as u64, true, NOW)));
     assert!(is_full(s.bit_op(BitOp::Not, b"b", &[b"a"], NOW)));
-    let dump = s.dump(b"a", NOW).expect("it is there");
-    assert!(is_full(s.restore(b"b", &dump, None, false, NOW)));
+    let content = Content::String(vec![b'v'; HALF].into());
+    assert!(is_full(s.put_content(b"b", content, None, false, NOW)));
     assert_eq!(store.stats().index.bytes, bytes, "nothing was taken");
     // A copy has the value together with its original.
     assert_eq!(s.copy(b"a", b"b", false, NOW), Ok(true));
@@ -81,12 +83,14 @@ fn what_was_admitted_together_is_not_refused_in_the_middle() {
     (0..1_000_000)
         .position(|i| is_full(set(&mut s, &format!("key:{i}"), 100)))
         .expect("it is full");
-    s.set_admitted(Some(20_000));
-    assert_eq!(set(&mut s, "a", 100), Ok(()));
-    assert_eq!(set(&mut s, "b", 20_000), Ok(()));
-    assert!(is_full(set(&mut s, "c", 20_001)), "more than was said");
-    s.set_admitted(None);
+    s.admitted(20_000, |s| {
+        assert_eq!(set(s, "a", 100), Ok(()));
+        assert_eq!(set(s, "b", 20_000), Ok(()));
+        assert!(is_full(set(s, "c", 20_001)), "more than was said");
+    });
     assert!(is_full(set(&mut s, "d", 100)));
+    let panicked = catch_unwind(AssertUnwindSafe(|| s.admitted(20_000, |_| panic!("on purpose"))));
+    assert!(panicked.is_err() && is_full(set(&mut s, "d", 100)));
 }
 
 /// A larger table would be memory that could hold no values any more.

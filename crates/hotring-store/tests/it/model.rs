@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use hotring_store::index::Config;
 use hotring_store::{
-    ExpireCondition, Options, Session, SetCondition, SetExpiry, SetOptions, Store, StoreError,
-    Text, TtlChange,
+    ExpireCondition, NumberKind, Options, Session, SetCondition, SetExpiry, SetOptions, Store,
+    StoreError, Text, TtlChange,
 };
 
 use crate::random::Random;
@@ -442,10 +442,10 @@ impl Model {
             Op::Incr(k, delta) => {
                 let text = String::from_utf8(self.text(k).unwrap_or(b"0".to_vec())).unwrap();
                 let Some(n) = text.parse::<i64>().ok().filter(|n| n.to_string() == text) else {
-                    return Out::Error(StoreError::NotAnInteger);
+                    return Out::Error(StoreError::NotANumber(NumberKind::Integer));
                 };
                 let Some(sum) = n.checked_add(delta) else {
-                    return Out::Error(StoreError::Overflow);
+                    return Out::Error(StoreError::Overflow(NumberKind::Integer));
                 };
                 self.put(k, sum.to_string(), self.expire_at(k), now);
                 Out::Number(sum)
@@ -453,7 +453,7 @@ impl Model {
             Op::IncrFloat(k, delta) => {
                 let text = String::from_utf8(self.text(k).unwrap_or(b"0".to_vec())).unwrap();
                 let (Some(a), Some(b)) = (fixed_point(&text), fixed_point(delta)) else {
-                    return Out::Error(StoreError::NotAFloat);
+                    return Out::Error(StoreError::NotANumber(NumberKind::Decimal));
                 };
                 let sum = (a + b).unsigned_abs();
                 let sign = if a + b < 0 { "-" } else { "" };

@@ -14,7 +14,7 @@ use hotring_log::{
     recover, recover_behind,
 };
 use hotring_store::{
-    Ahead, ExpireCondition, Fault, Options, Session, SetExpiry, SetOptions, SnapshotWalk, Store,
+    ExpireCondition, Fault, KeyFates, Options, Session, SetExpiry, SetOptions, SnapshotWalk, Store,
 };
 
 use super::logged::{ID, Logged, NOW, State, state};
@@ -105,7 +105,7 @@ fn restored_hottest_first(storage: &Memory, last: Lsn, parts: usize) -> (State, 
         while snapshot.read_block(class, &mut buffer, put).expect("it is whole").is_some() {}
     };
     read(HOTTEST, &mut |effects| replay_all(&mut session, effects));
-    let mut aheads: Vec<Ahead> = (0..parts).map(|_| Ahead::new(snapshot.is_some())).collect();
+    let mut fates: Vec<KeyFates> = (0..parts).map(|_| KeyFates::new(snapshot.is_some())).collect();
     let (after, end) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.end()));
     let mut replay = |lsn, effects: &[Effect<'_>]| {
         for effect in effects.iter().filter(|_| lsn <= last) {
@@ -116,16 +116,16 @@ fn restored_hottest_first(storage: &Memory, last: Lsn, parts: usize) -> (State, 
                 _ => 0,
             };
             let one = std::slice::from_ref(effect);
-            session.replay_ahead(one, NOW, &mut aheads[part]).expect("a known form");
+            session.replay_before_rest(one, NOW, &mut fates[part]).expect("a known form");
             if *effect == Effect::Clear {
-                aheads.iter_mut().for_each(Ahead::clear);
+                fates.iter_mut().for_each(KeyFates::clear);
             }
         }
         ControlFlow::Continue(())
     };
     recover_behind(storage, Some(ID), (after + 1, end), &mut replay).expect("it is whole");
     read(ALL, &mut |effects| {
-        session.replay_rest(effects, NOW, &aheads).expect("a known form");
+        session.replay_rest(effects, NOW, &fates).expect("a known form");
     });
     whole(&store)
 }

@@ -1,7 +1,7 @@
 //! The gate under a model checker: `loom` runs each scenario in every order of its steps (up to a
 //! bound on preemptions) and with every value that the memory orders allow a load to return.
 //!
-//! This compiles the store's own `src/gate.rs`, with loom's atomics for the real ones, two stripes
+//! This compiles the store's own `src/gate/mod.rs`, with loom's atomics for the real ones, two stripes
 //! for 64, and a full fence for both sides of the asymmetric barrier. The keys are words that are
 //! read and written Relaxed, so whatever order holds between them comes from the gate.
 //!
@@ -13,10 +13,10 @@
 //! Not covered: more than three threads; waiting that lasts (a thread that waits gives way to the
 //! others); more than `PREEMPTIONS` switches that nothing forced; loads that take effect after a
 //! later store of their thread, which loom does not do. The light barrier is a full fence here and
-//! only a compiler fence where the kernel has membarrier: the fences beside it in `gate.rs`, which
+//! only a compiler fence where the kernel has membarrier: the fences beside it in `gate/mod.rs`, which
 //! order what it then does not, can be left out here without a failure.
 
-#[path = "../../src/gate.rs"]
+#[path = "../../src/gate/mod.rs"]
 // Here a wait sleeps at once: its number of rounds before is 0.
 #[allow(dead_code, clippy::absurd_extreme_comparisons)]
 mod gate;

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use hotring_store::rdb::{TYPE_HASH, push_len, push_string, seal};
+use hotring_commands::rdb::{TYPE_HASH, push_len, push_string, seal};
 
 use crate::client::{Answer, Client, push_request};
 use crate::transfer::{Item, Progress, Value};

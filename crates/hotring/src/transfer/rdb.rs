@@ -310,7 +310,7 @@ impl<R: Read> Reader<R> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use hotring_store::rdb::{crc64, push_len, push_string};
+    use hotring_commands::rdb::{crc64, push_len, push_string};
 
     use super::super::Value;
     use super::*;

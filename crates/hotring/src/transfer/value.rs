@@ -4,7 +4,7 @@
 
 use std::io::{self, Read};
 
-use hotring_store::rdb::{
+use hotring_commands::rdb::{
     SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_STRING, crc64, listpack, unpack,
 };
 
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn payloads_are_checked() {
         let mut sealed = b"\x00\x03abc".to_vec();
-        hotring_store::rdb::seal(&mut sealed);
+        hotring_commands::rdb::seal(&mut sealed);
         assert_eq!(payload(&sealed).unwrap(), Ok(Value::String(b"abc".to_vec())));
         for i in 0..sealed.len() {
             assert!(payload(&sealed[..i]).is_err());
@@ -348,10 +348,10 @@ mod tests {
             assert!(payload(&damaged).is_err());
         }
         let mut list = b"\x12\x00".to_vec();
-        hotring_store::rdb::seal(&mut list);
+        hotring_commands::rdb::seal(&mut list);
         assert_eq!(payload(&list).unwrap(), Err("a list".into()));
         let mut longer = b"\x00\x01ab".to_vec();
-        hotring_store::rdb::seal(&mut longer);
+        hotring_commands::rdb::seal(&mut longer);
         assert!(payload(&longer).is_err());
     }
 }

@@ -181,7 +181,7 @@ fn without_memory_reads_and_removals_go_on() {
     let mut stalled = dialogue.server.store.session_named("a test");
     let refused = "SERVER_ERROR out of memory storing object¶";
     let set = format!("set big 0 0 1000¶{}", "v".repeat(1000));
-    stalled.noted(b"k", START, |_| {
+    stalled.item(b"k", START, |_| {
         let mut replies = (0..4_000).map(|_| dialogue.say(&set));
         assert!(replies.any(|reply| reply == refused));
         drop(replies);

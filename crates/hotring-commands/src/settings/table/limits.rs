@@ -1,5 +1,6 @@
 //! Limits: what one connection, or all together, may take.
 
+use crate::settings::eviction::{parse_policy, policy_name};
 use crate::settings::setting::{Change, Setting};
 use crate::settings::values::{number, size};
 
@@ -164,9 +165,9 @@ pub(super) static LIMITS: &[Setting] = &[
                again; with a log the default is noeviction), allkeys-lru, allkeys-lfu, allkeys-random, and of keys that expire volatile-lru, \
                volatile-lfu, volatile-random, volatile-ttl",
         change: Change::Running,
-        get: |c| c.eviction.policy.name().to_string(),
+        get: |c| policy_name(c.eviction.policy).to_string(),
         set: |c, v| {
-            c.eviction.policy = v.parse()?;
+            c.eviction.policy = parse_policy(v)?;
             c.policy_is_chosen = true;
             Ok(())
         },
@@ -186,8 +187,8 @@ pub(super) static LIMITS: &[Setting] = &[
         placeholder: "N",
         help: "How much slower the count of a key's accesses grows the greater it is, for the policies with lfu",
         change: Change::Running,
-        get: |c| c.eviction.lfu_log_factor.to_string(),
-        set: |c, v| number(v, 0, u16::MAX).map(|n| c.eviction.lfu_log_factor = n),
+        get: |c| c.eviction.frequency_log_factor.to_string(),
+        set: |c, v| number(v, 0, u16::MAX).map(|n| c.eviction.frequency_log_factor = n),
     },
     Setting {
         name: "lfu-decay-time",

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hotring_log::Lsn;
 use hotring_protocol::{ArgsView, Version};
-use hotring_store::{Stamp, Watch};
+use hotring_store::{KeyState, Watch};
 
 use crate::acl::ChannelKind;
 use crate::acl::{Access, Acl};
@@ -381,7 +381,7 @@ impl Client {
     }
 
     /// Ends the transaction and watches nothing any more; returns what was queued and watched.
-    pub fn end_transaction(&mut self) -> (Option<Box<Queue>>, Vec<Arc<Stamp>>) {
+    pub fn end_transaction(&mut self) -> (Option<Box<Queue>>, Vec<Arc<KeyState>>) {
         let ended = self.transaction.take();
         self.publish_transaction();
         if !ended.1.is_empty() {

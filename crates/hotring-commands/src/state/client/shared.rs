@@ -7,7 +7,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use hotring_store::Stamp;
+use hotring_store::KeyState;
 
 use super::inbox::{Inbox, Inboxes};
 use crate::state::tracking;
@@ -103,7 +103,7 @@ pub struct ClientShared {
     has_left: AtomicBool,
     labels: Mutex<Labels>,
     /// What the keys were that it watches.
-    watched: Mutex<Vec<Arc<Stamp>>>,
+    watched: Mutex<Vec<Arc<KeyState>>>,
     /// [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
     pub(super) signals: AtomicU8,
     pub(super) inbox: Mutex<Inbox>,
@@ -205,7 +205,7 @@ impl ClientShared {
     }
 
     /// What the keys were that it watches.
-    pub(crate) fn watched(&self) -> Vec<Arc<Stamp>> {
+    pub(crate) fn watched(&self) -> Vec<Arc<KeyState>> {
         self.lock_watched().clone()
     }
 
@@ -214,11 +214,11 @@ impl ClientShared {
         self.lock_watched().len()
     }
 
-    pub(super) fn show_watched(&self, watched: &[Arc<Stamp>]) {
+    pub(super) fn show_watched(&self, watched: &[Arc<KeyState>]) {
         *self.lock_watched() = watched.to_vec();
     }
 
-    fn lock_watched(&self) -> MutexGuard<'_, Vec<Arc<Stamp>>> {
+    fn lock_watched(&self) -> MutexGuard<'_, Vec<Arc<KeyState>>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hotring_log::{ALL, Effect, HOTTEST, Id, Snapshot, Storage, clean, prune};
-use hotring_store::{Ahead, Session, UnknownForm};
+use hotring_store::{KeyFates, Session, UnknownForm};
 
 use crate::tasks::write_log;
 use hotring_commands::host::clock;
@@ -40,14 +40,14 @@ pub(crate) fn start(
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let failed = |why: &dyn Display| StartError::new(format!("cannot start with the log: {why}"));
     let hottest = hottest(server, &*disk).map_err(|why| failed(&why))?;
-    let Some((recovered, snapshot, aheads)) = hottest else {
+    let Some((recovered, snapshot, fates)) = hottest else {
         tracing::info!("the server stops before its data is loaded");
         return Ok(Vec::new());
     };
     let (after, len) = snapshot.as_ref().map_or((0, 0), |s| (s.after(), s.len()));
     let saved = Saved { after, len, log: recovered.needed, log_since: 0 };
     let mut threads = write_log::start(server, disk, (recovered, saved), id)?;
-    let snapshot = snapshot.filter(|_| aheads.iter().any(|ahead| !ahead.is_over()));
+    let snapshot = snapshot.filter(|_| fates.iter().any(|fate| !fate.is_over()));
     let Some(snapshot) = snapshot else {
         end(server);
         return Ok(threads);
@@ -59,7 +59,7 @@ pub(crate) fn start(
     let server = server.clone();
     threads.push(spawn(THREAD, move || {
         // State that a panic leaves behind is not used again.
-        let work = AssertUnwindSafe(|| rest(&server, &snapshot, &aheads));
+        let work = AssertUnwindSafe(|| rest(&server, &snapshot, &fates));
         let done = catch_unwind(work).unwrap_or_else(|_| Err("its thread panicked".into()));
         if let Err(error) = done {
             let failure = format!("cannot load the data: {error}");
@@ -72,11 +72,11 @@ pub(crate) fn start(
 }
 
 /// Loads the keys that are not hot, unless the server stops.
-fn rest(server: &Server, snapshot: &Snapshot, aheads: &[Ahead]) -> Result<(), Box<dyn Error>> {
+fn rest(server: &Server, snapshot: &Snapshot, fates: &[KeyFates]) -> Result<(), Box<dyn Error>> {
     // Not earlier: requests for hot keys must not wait for it.
     server.store.expect(snapshot.items(), || server.is_stopping());
     read_snapshot(server, snapshot, ALL, &|session, effects, now| {
-        session.replay_rest(effects, now, aheads)
+        session.replay_rest(effects, now, fates)
     })?;
     if !server.is_stopping() {
         end(server);
@@ -95,7 +95,7 @@ fn end(server: &Server) {
     tracing::info!(keys, records, snapshot_bytes = total, ms, "all data is loaded");
 }
 
-type Hottest = (hotring_log::Recovered, Option<Snapshot>, Vec<Ahead>);
+type Hottest = (hotring_log::Recovered, Option<Snapshot>, Vec<KeyFates>);
 
 /// Replays the hottest part of the newest snapshot and then the log. None if the server stops
 /// meanwhile.
@@ -115,7 +115,7 @@ fn hottest(server: &Server, disk: &dyn Storage) -> Result<Option<Hottest>, Box<d
         return Ok(None);
     }
     let replayed = replay::replay(server, disk, snapshot.as_ref())?;
-    let Some((recovered, aheads)) = replayed else { return Ok(None) };
+    let Some((recovered, fates)) = replayed else { return Ok(None) };
     if recovered.cut > 0 {
         tracing::warn!(
             bytes = recovered.cut,
@@ -130,7 +130,7 @@ fn hottest(server: &Server, disk: &dyn Storage) -> Result<Option<Hottest>, Box<d
     }
     // A crash may have prevented this earlier.
     prune(disk, snapshot.as_ref().map_or(0, Snapshot::after))?;
-    Ok(Some((recovered, snapshot, aheads)))
+    Ok(Some((recovered, snapshot, fates)))
 }
 
 /// Applies the effects of a block.

@@ -10,7 +10,7 @@ use std::time::Instant;
 use hotring_log::{
     Effect, Records, RecoverError, Recovered, Snapshot, Storage, pack, recover_behind, unpack,
 };
-use hotring_store::{Ahead, Session, UnknownForm};
+use hotring_store::{KeyFates, Session, UnknownForm};
 
 use super::PROGRESS_INTERVAL;
 use hotring_commands::host::clock;
@@ -31,7 +31,7 @@ enum Piece {
 }
 
 /// The state of the log, and for each worker what the rest of the snapshot must skip.
-pub(super) type Replayed = (Recovered, Vec<Ahead>);
+pub(super) type Replayed = (Recovered, Vec<KeyFates>);
 
 /// Replays the log behind a snapshot whose rest is not read yet. Returns for each worker what that
 /// rest must skip; None if the server stops meanwhile.
@@ -56,7 +56,7 @@ pub(super) fn replay(
             workers.into_iter().map(|worker| worker.join().expect("replaying panicked")).collect();
         (recovered, done)
     });
-    let aheads = done.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let fates = done.into_iter().collect::<Result<Vec<_>, _>>()?;
     let recovered = match recovered {
         Err(RecoverError::Stopped) => return Ok(None),
         recovered => recovered?,
@@ -68,7 +68,7 @@ pub(super) fn replay(
         seconds = started.elapsed().as_secs_f64(),
         "the log is read"
     );
-    Ok(Some((recovered, aheads)))
+    Ok(Some((recovered, fates)))
 }
 
 /// Applies the pieces of one worker.
@@ -76,26 +76,26 @@ fn work(
     mut session: Session,
     pieces: &Receiver<Piece>,
     has_rest: bool,
-) -> Result<Ahead, UnknownForm> {
-    let (mut ahead, mut unknown, now) = (Ahead::new(has_rest), None, clock::unix_ms());
+) -> Result<KeyFates, UnknownForm> {
+    let (mut fates, mut unknown, now) = (KeyFates::new(has_rest), None, clock::unix_ms());
     for piece in pieces {
         match piece {
             Piece::Effects(packed) => {
                 let known = unpack(&packed, &mut |effects| {
-                    if let Err(form) = session.replay_ahead(effects, now, &mut ahead) {
+                    if let Err(form) = session.replay_before_rest(effects, now, &mut fates) {
                         unknown.get_or_insert(form);
                     }
                 });
                 debug_assert!(known.is_some(), "it was packed by this process");
             }
             Piece::Clear(done) => {
-                ahead.clear();
+                fates.clear();
                 // The reader waits for it unless it has panicked.
                 let _ = done.send(());
             }
         }
     }
-    unknown.map_or(Ok(ahead), Err)
+    unknown.map_or(Ok(fates), Err)
 }
 
 /// Reads the log and distributes its records.

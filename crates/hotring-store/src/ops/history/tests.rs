@@ -1,8 +1,8 @@
 //! What is kept of a key's earlier values, and by which operations.
 
 use crate::{
-    ExpireCondition, OpenError, Options, Session, SetCondition, SetExpiry, SetOptions, Store,
-    StoreError, TtlChange,
+    ExpireCondition, NumberKind, OpenError, Options, Session, SetCondition, SetExpiry, SetOptions,
+    Store, StoreError, TtlChange,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -76,7 +76,7 @@ fn what_writes_no_value_keeps_none() {
         assert!(!s.mset_nx(&[(bytes, b"2"), (b"other", b"2")], NOW).unwrap());
         assert_eq!(history(&mut s, key), Some((1, vec![])), "{key}");
     }
-    assert_eq!(s.incr_by(b"long", 1, NOW), Err(StoreError::NotAnInteger));
+    assert_eq!(s.incr_by(b"long", 1, NOW), Err(StoreError::NotANumber(NumberKind::Integer)));
     assert_eq!(history(&mut s, "long"), Some((1, vec![])));
 }
 

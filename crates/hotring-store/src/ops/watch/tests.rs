@@ -7,8 +7,8 @@ use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use crate::{
-    ExpireCondition, Options, Session, SetCondition, SetExpiry, SetOptions, Store, StoreError,
-    TtlChange, Watch, Watched,
+    EvictionOptions, EvictionPolicy, ExpireCondition, NumberKind, Options, Session, SetCondition,
+    SetExpiry, SetOptions, Store, StoreError, TtlChange, Watch, Watched,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -169,7 +169,7 @@ fn numbers_and_rollbacks_are_writes_too() {
     }
     let watch = watch(&mut s, b"k", None);
     set(&mut s, b"x", b"text");
-    assert_eq!(s.incr_by(b"x", 1, NOW), Err(StoreError::NotAnInteger));
+    assert_eq!(s.incr_by(b"x", 1, NOW), Err(StoreError::NotANumber(NumberKind::Integer)));
     assert!(!watch.has_fired());
 }
 
@@ -305,7 +305,7 @@ impl crate::Wait for Counted {
 #[test]
 fn who_has_other_work_never_waits_for_a_holder() {
     type Work = fn(&mut Session, &Watch);
-    let works: [(&str, Work, Operation); 2] = [
+    let works: [(&str, Work, Operation); 3] = [
         // A write would end the wait.
         ("look", |s, watch| _ = s.look(watch, NOW), |_| ()),
         (
@@ -313,12 +313,18 @@ fn who_has_other_work_never_waits_for_a_holder() {
             |s, _| _ = s.expire_due(NOW + 1, 10, |_, _| ()),
             |holder| set_until(holder, b"k", NOW + 1),
         ),
+        ("evict_some", |s, _| _ = s.evict_some(), |holder| set_until(holder, b"k", NOW + 10)),
     ];
     for (name, work, change) in works {
         let store = Store::new(Options::default()).unwrap();
         let (mut holder, mut s) = (store.session(), store.session());
         set_until(&mut s, b"k", NOW + 10);
         let watch = s.watch(b"k", None, Waker::noop().clone(), NOW).unwrap();
+        if name == "evict_some" {
+            let policy = EvictionPolicy::AllKeysRandom;
+            store.set_eviction(EvictionOptions { policy, ..EvictionOptions::default() }).unwrap();
+            store.set_memory_max(1);
+        }
         let waits = Arc::new(AtomicUsize::new(0));
         s.set_wait(Box::new(Counted(waits.clone())));
         let end = Instant::now() + Duration::from_millis(300);
@@ -332,6 +338,10 @@ fn who_has_other_work_never_waits_for_a_holder() {
                 work(&mut s, &watch);
             }
         });
+        // Once the key is free it goes.
+        work(&mut s, &watch);
         assert_eq!(waits.load(Relaxed), 0, "{name}");
+        let evicted = store.stats().evicted;
+        assert_eq!(evicted > 0, name == "evict_some", "{evicted} keys were evicted");
     }
 }

@@ -1,49 +1,49 @@
-//! What can be kept with a string besides the string: the flags of memcached's clients and what its
-//! commands ask of an item. It lies before the value, in the same item, so that both change as one.
+//! Metadata of a string: flags, a unique number, the last access and two marks. It lies before the string,
+//! in the same item, so that both change as one.
 //!
-//! A string with a note is held as bytes of kind [`KIND_NOTED`]:
+//! A string with metadata is held as bytes of kind [`KIND_METADATA`]:
 //! ```text
-//!   what follows u8 | flags u32 | CAS number u64 | last access u32 | the string, as it is held otherwise
+//!   which of these follow u8 | flags u32 | unique number u64 | last access u32 | the string
 //! ```
-//! Numbers are little endian; each is there only if its bit is set. A string without a note is held as
-//! ever, so that who notes nothing pays nothing. Why it lies here and not beside the index:
-//! `docs/decisions/0011-memcached-notes.md`.
+//! Numbers are little endian; each is there only if its bit is set. A string without metadata is held as any
+//! other, so that it costs nothing. `docs/decisions/0011-memcached-notes.md` has the alternatives.
 //!
-//! What lies there is read without trust: damaged bits give a wrong note, not a panic.
+//! What lies there is read without trust: damaged bits give wrong metadata, not a panic.
 
 use std::borrow::Cow;
 
 use hotring_index::{Entry, NewValue, Value};
 
 use crate::history;
-use crate::value::{KIND_HASH, KIND_HISTORY, KIND_NOTED, detach, encode, encode_owned, view};
+use crate::value::{KIND_HASH, KIND_HISTORY, KIND_METADATA, detach, encode, encode_owned, view};
 
-/// Bytes that a note takes at most.
+/// Bytes that metadata takes at most.
 pub(crate) const LEN_MAX: usize = 1 + 4 + 8 + 4;
 
-/// The string behind the note is held with earlier ones.
+/// The string behind the metadata is held with earlier ones.
 const HISTORY: u8 = 1;
 const FLAGS: u8 = 1 << 1;
-const CAS: u8 = 1 << 2;
+const UNIQUE: u8 = 1 << 2;
 const ACCESS: u8 = 1 << 3;
 const FETCHED: u8 = 1 << 4;
 const STALE: u8 = 1 << 5;
-const WON: u8 = 1 << 6;
+const CLAIMED: u8 = 1 << 6;
 
-/// What is kept with a string besides it. All but the flags is forgotten when the string is replaced by
-/// an operation that does not know of notes; the flags stay where it is changed.
+/// What is kept with a string. An operation without metadata of its own drops it if it replaces the string, and
+/// keeps only the flags if it changes the string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Note {
-    /// A number that clients store with a value.
+pub struct Metadata {
+    /// A number of the caller's.
     pub flags: u32,
-    /// The number of this very value for compare-and-swap, if a client has asked for it.
-    pub cas: Option<u64>,
-    /// When the value was accessed last, if that is being watched.
+    /// The number of this value alone, for compare-and-swap ([`UniqueNumbers`](crate::UniqueNumbers)); None until a
+    /// caller needs it.
+    pub unique: Option<u64>,
+    /// The last access, if the caller records accesses.
     pub access: Option<Access>,
     /// The value has been declared out of date.
     pub stale: bool,
-    /// Some client has been told to renew the value.
-    pub won: bool,
+    /// A caller has taken it on to renew the value.
+    pub claimed: bool,
 }
 
 /// When a value was accessed.
@@ -55,20 +55,20 @@ pub struct Access {
     pub fetched: bool,
 }
 
-impl Note {
+impl Metadata {
     pub(crate) fn is_empty(self) -> bool {
-        self == Note::default()
+        self == Metadata::default()
     }
 
-    /// What an index value has; nothing for what has no note.
-    pub(crate) fn of(value: Value<'_>) -> Note {
+    /// What an index value has; nothing for what has no metadata.
+    pub(crate) fn of(value: Value<'_>) -> Metadata {
         match value {
-            Value::Bytes { kind: KIND_NOTED, bytes } => split(bytes).note,
-            _ => Note::default(),
+            Value::Bytes { kind: KIND_METADATA, bytes } => split(bytes).metadata,
+            _ => Metadata::default(),
         }
     }
 
-    /// The form of a string with this note.
+    /// The form of a string with this metadata.
     pub(crate) fn encode(self, text: Cow<'_, [u8]>) -> NewValue<'_> {
         if !self.is_empty() {
             return self.held(false, &text);
@@ -79,11 +79,11 @@ impl Note {
         }
     }
 
-    /// `value` with this note in place of its own; a hash has none.
+    /// `value` with this metadata in place of its own; a hash has none.
     pub(crate) fn amend(self, value: Value<'_>) -> NewValue<'static> {
         let (has_history, held) = match value {
             Value::Bytes { kind: KIND_HASH, .. } => return detach(value),
-            Value::Bytes { kind: KIND_NOTED, bytes } => {
+            Value::Bytes { kind: KIND_METADATA, bytes } => {
                 let parts = split(bytes);
                 (parts.has_history, Cow::Borrowed(parts.held))
             }
@@ -102,11 +102,11 @@ impl Note {
         let marks = [
             (HISTORY, has_history),
             (FLAGS, self.flags != 0),
-            (CAS, self.cas.is_some()),
+            (UNIQUE, self.unique.is_some()),
             (ACCESS, self.access.is_some()),
             (FETCHED, fetched),
             (STALE, self.stale),
-            (WON, self.won),
+            (CLAIMED, self.claimed),
         ];
         let bits = marks.iter().fold(0, |bits, (bit, is_set)| bits | (bit * u8::from(*is_set)));
         let mut bytes = Vec::with_capacity(LEN_MAX + held.len());
@@ -114,20 +114,20 @@ impl Note {
         if self.flags != 0 {
             bytes.extend_from_slice(&self.flags.to_le_bytes());
         }
-        if let Some(cas) = self.cas {
+        if let Some(cas) = self.unique {
             bytes.extend_from_slice(&cas.to_le_bytes());
         }
         if let Some(access) = self.access {
             bytes.extend_from_slice(&access.at.to_le_bytes());
         }
         bytes.extend_from_slice(held);
-        NewValue::Bytes { kind: KIND_NOTED, bytes: bytes.into() }
+        NewValue::Bytes { kind: KIND_METADATA, bytes: bytes.into() }
     }
 }
 
-/// What bytes of kind [`KIND_NOTED`] hold.
+/// What bytes of kind [`KIND_METADATA`] hold.
 pub(crate) struct Parts<'a> {
-    note: Note,
+    metadata: Metadata,
     has_history: bool,
     held: &'a [u8],
 }
@@ -147,18 +147,18 @@ impl<'a> Parts<'a> {
 pub(crate) fn split(bytes: &[u8]) -> Parts<'_> {
     let (bits, mut held) = bytes.split_first().map_or((0, bytes), |(bits, held)| (*bits, held));
     let has = |bit: u8| bits & bit != 0;
-    let mut note = Note { stale: has(STALE), won: has(WON), ..Note::default() };
+    let mut metadata = Metadata { stale: has(STALE), claimed: has(CLAIMED), ..Metadata::default() };
     if has(FLAGS) {
-        note.flags = u32::from_le_bytes(take(&mut held));
+        metadata.flags = u32::from_le_bytes(take(&mut held));
     }
-    if has(CAS) {
-        note.cas = Some(u64::from_le_bytes(take(&mut held)));
+    if has(UNIQUE) {
+        metadata.unique = Some(u64::from_le_bytes(take(&mut held)));
     }
     if has(ACCESS) {
         let at = u32::from_le_bytes(take(&mut held));
-        note.access = Some(Access { at, fetched: has(FETCHED) });
+        metadata.access = Some(Access { at, fetched: has(FETCHED) });
     }
-    Parts { note, has_history: has(HISTORY), held }
+    Parts { metadata, has_history: has(HISTORY), held }
 }
 
 /// The next bytes; zeros if there are fewer.
@@ -170,23 +170,23 @@ fn take<const N: usize>(held: &mut &[u8]) -> [u8; N] {
 
 /// The form that a string takes which was made from that of `old`: its flags stay.
 #[inline]
-pub(crate) fn carried<'a>(old: Option<Entry<'_>>, new: NewValue<'a>) -> NewValue<'a> {
+pub(crate) fn with_flags_of<'a>(old: Option<Entry<'_>>, new: NewValue<'a>) -> NewValue<'a> {
     match old {
-        Some(Entry { value: Value::Bytes { kind: KIND_NOTED, bytes }, .. }) => {
-            carry(split(bytes).note, new)
+        Some(Entry { value: Value::Bytes { kind: KIND_METADATA, bytes }, .. }) => {
+            carry(split(bytes).metadata, new)
         }
         _ => new,
     }
 }
 
 #[cold]
-fn carry<'a>(old: Note, new: NewValue<'a>) -> NewValue<'a> {
-    let flags = Note { flags: old.flags, ..Note::default() };
+fn carry<'a>(old: Metadata, new: NewValue<'a>) -> NewValue<'a> {
+    let flags = Metadata { flags: old.flags, ..Metadata::default() };
     let is_longest = matches!(&new, NewValue::Bytes { bytes, .. } if !fits(bytes.len()));
     if flags.is_empty() || is_longest { new } else { flags.amend(new.as_value()) }
 }
 
-/// Whether a string of this length can have a note: an item holds less than 4 GiB.
+/// Whether a string of this length can have metadata: an item holds less than 4 GiB.
 pub(crate) fn fits(len: usize) -> bool {
     u32::try_from(len.saturating_add(LEN_MAX)).is_ok()
 }
@@ -196,55 +196,55 @@ mod tests {
     use super::*;
     use crate::value::ValueRef;
 
-    fn notes() -> Vec<Note> {
-        let mut notes = Vec::new();
+    fn all_metadata() -> Vec<Metadata> {
+        let mut all = Vec::new();
         for bits in 0..64u32 {
             let has = |bit: u32| bits & 1 << bit != 0;
             let access = has(2).then_some(Access { at: 1_700_000_000, fetched: has(3) });
-            notes.push(Note {
+            all.push(Metadata {
                 flags: if has(0) { u32::MAX } else { 0 },
-                cas: has(1).then_some(u64::MAX - 1),
+                unique: has(1).then_some(u64::MAX - 1),
                 access,
                 stale: has(4),
-                won: has(5),
+                claimed: has(5),
             });
         }
-        notes
+        all
     }
 
     #[test]
     fn a_note_and_its_string_come_back_as_they_were() {
-        for note in notes() {
+        for metadata in all_metadata() {
             for text in [&b""[..], b"7", b"abc", b"a string that is longer than a word"] {
-                let held = note.encode(Cow::Borrowed(text));
-                assert_eq!(Note::of(held.as_value()), note);
+                let held = metadata.encode(Cow::Borrowed(text));
+                assert_eq!(Metadata::of(held.as_value()), metadata);
                 view(held.as_value(), |value| {
                     assert_eq!(value.to_vec(), text);
                     assert_eq!(matches!(value, ValueRef::Int(7)), text == b"7");
                 });
-                let plain = Note::default().amend(held.as_value());
-                assert_eq!(plain, encode(text), "without a note it is held as ever");
-                assert_eq!(note.amend(plain.as_value()), held.clone());
+                let plain = Metadata::default().amend(held.as_value());
+                assert_eq!(plain, encode(text), "without metadata it is held as ever");
+                assert_eq!(metadata.amend(plain.as_value()), held.clone());
             }
         }
     }
 
     #[test]
     fn a_changed_string_keeps_its_flags_and_nothing_else() {
-        for note in notes() {
-            let old = note.encode(Cow::Borrowed(b"1"));
-            let new = carry(Note::of(old.as_value()), encode(b"2"));
-            let kept = Note { flags: note.flags, ..Note::default() };
-            assert_eq!(Note::of(new.as_value()), kept);
+        for metadata in all_metadata() {
+            let old = metadata.encode(Cow::Borrowed(b"1"));
+            let new = carry(Metadata::of(old.as_value()), encode(b"2"));
+            let kept = Metadata { flags: metadata.flags, ..Metadata::default() };
+            assert_eq!(Metadata::of(new.as_value()), kept);
             assert_eq!(view(new.as_value(), |value| value.to_vec()), b"2");
         }
     }
 
     #[test]
     fn damaged_bytes_are_no_panic() {
-        let note = Note { flags: 7, cas: Some(1), stale: true, ..Note::default() };
-        let NewValue::Bytes { bytes, .. } = note.held(true, b"held") else {
-            panic!("a note is held as bytes")
+        let metadata = Metadata { flags: 7, unique: Some(1), stale: true, ..Metadata::default() };
+        let NewValue::Bytes { bytes, .. } = metadata.held(true, b"held") else {
+            panic!("metadata is held as bytes")
         };
         for end in 0..=bytes.len() {
             for bits in 0..=255 {
@@ -252,9 +252,9 @@ mod tests {
                 if let Some(first) = damaged.first_mut() {
                     *first = bits;
                 }
-                let value = Value::Bytes { kind: KIND_NOTED, bytes: &damaged };
+                let value = Value::Bytes { kind: KIND_METADATA, bytes: &damaged };
                 view(value, |value| value.to_vec());
-                Note::default().amend(value);
+                Metadata::default().amend(value);
                 history::History::of(value).earlier().count();
             }
         }

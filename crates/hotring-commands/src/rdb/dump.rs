@@ -10,17 +10,14 @@
 //! The bytes come from strangers: nothing is believed, no length makes room that is not filled.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
-use hotring_index::NewValue;
+use hotring_store::{Content, Field, ValueRef};
 
-use crate::error::StoreError;
-use crate::hash::{Change, HashRef, value_of};
-use crate::rdb::{
+use super::{
     SEAL_LEN, TYPE_HASH, TYPE_HASH_LISTPACK, TYPE_STRING, crc64, listpack, push_len, push_string,
     seal, text, unpack,
 };
-use crate::session::Limits;
-use crate::value::{ValueRef, encode_owned};
 
 /// The latest version that is read: Redis 7.4's.
 const VERSION_MAX: u16 = 12;
@@ -60,63 +57,71 @@ fn push_int(out: &mut Vec<u8>, n: i64) {
         out.push(0xc2);
         out.extend_from_slice(&n.to_le_bytes());
     } else {
-        push_string(out, itoa::Buffer::new().format(n).as_bytes());
+        push_string(out, n.to_string().as_bytes());
     }
 }
 
-/// The value of a payload.
-///
-/// # Errors
-/// [`StoreError::DumpSum`], [`StoreError::DumpFormat`], [`StoreError::ValueTooLong`]
-pub(crate) fn restore(payload: &[u8], limits: Limits) -> Result<NewValue<'static>, StoreError> {
-    let (body, sum) = payload.split_last_chunk().ok_or(StoreError::DumpSum)?;
-    let (value, version) = body.split_last_chunk().ok_or(StoreError::DumpSum)?;
+/// Why a payload has no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undumped {
+    /// The checksum is wrong, or the payload is of a later version.
+    Sum,
+    /// The value is malformed, or of an unknown type.
+    Format,
+    /// A string is longer than the limit.
+    TooLong {
+        /// Its length.
+        len: usize,
+    },
+}
+
+/// The value of a payload, none of its strings longer than `len_max`.
+pub(crate) fn undump(payload: &[u8], len_max: usize) -> Result<Content<'_>, Undumped> {
+    let (body, sum) = payload.split_last_chunk().ok_or(Undumped::Sum)?;
+    let (value, version) = body.split_last_chunk().ok_or(Undumped::Sum)?;
     // A sum of 0 is Redis's way to say that there is none.
     let is_sound = *sum == [0; 8] || crc64(0, body) == u64::from_le_bytes(*sum);
     if !is_sound || u16::from_le_bytes(*version) > VERSION_MAX {
-        return Err(StoreError::DumpSum);
+        return Err(Undumped::Sum);
     }
     debug_assert_eq!(value.len() + SEAL_LEN, payload.len());
-    let mut input = Input { rest: value, limits };
-    let value = match input.byte().ok_or(StoreError::DumpFormat)? {
-        TYPE_STRING => encode_owned(input.string()?.into_owned()),
+    let mut input = Input { rest: value, len_max };
+    let value = match input.byte().ok_or(Undumped::Format)? {
+        TYPE_STRING => Content::String(input.string()?),
         TYPE_HASH => {
-            let (count, is_special) = input.len().ok_or(StoreError::DumpFormat)?;
+            let (count, is_special) = input.len().ok_or(Undumped::Format)?;
             if is_special {
-                return Err(StoreError::DumpFormat);
+                return Err(Undumped::Format);
             }
-            let mut items = Vec::new();
+            let mut fields = Vec::new();
             for _ in 0..count {
-                items.push(input.string()?);
-                items.push(input.string()?);
+                fields.push((input.string()?, input.string()?));
             }
-            hash_of(&items, limits)?
+            hash_of(fields)?
         }
         TYPE_HASH_LISTPACK => {
             let list = input.string()?;
-            hash_of(&listpack(&list).ok_or(StoreError::DumpFormat)?, limits)?
+            let items = listpack(&list).ok_or(Undumped::Format)?;
+            let (pairs, []) = items.as_chunks::<2>() else { return Err(Undumped::Format) };
+            let own = |item: &Cow<'_, [u8]>| Cow::Owned(item.to_vec());
+            hash_of(pairs.iter().map(|[field, value]| (own(field), own(value))).collect())?
         }
-        _ => return Err(StoreError::DumpFormat),
+        _ => return Err(Undumped::Format),
     };
-    if input.rest.is_empty() { Ok(value) } else { Err(StoreError::DumpFormat) }
+    if input.rest.is_empty() { Ok(value) } else { Err(Undumped::Format) }
 }
 
-/// A hash of fields and values in turn; each field may stand once, and there must be one.
-fn hash_of(items: &[Cow<'_, [u8]>], limits: Limits) -> Result<NewValue<'static>, StoreError> {
-    let (pairs, []) = items.as_chunks::<2>() else { return Err(StoreError::DumpFormat) };
-    let changes: Vec<Change<'_>> =
-        pairs.iter().map(|[field, value]| (&field[..], Some(&value[..]))).collect();
-    let changed = HashRef::EMPTY.changed(&changes);
-    let held = changed.value.filter(|_| changed.added == pairs.len());
-    let held = held.ok_or(StoreError::DumpFormat)?;
-    limits.check_value(held.len())?;
-    Ok(value_of(held))
+/// A hash: it must have a field, and each only once.
+fn hash_of(fields: Vec<Field<'_>>) -> Result<Content<'_>, Undumped> {
+    let names: HashSet<&[u8]> = fields.iter().map(|(field, _)| &**field).collect();
+    let is_sound = !fields.is_empty() && names.len() == fields.len();
+    if is_sound { Ok(Content::Hash(fields)) } else { Err(Undumped::Format) }
 }
 
 /// What is left to read.
 struct Input<'a> {
     rest: &'a [u8],
-    limits: Limits,
+    len_max: usize,
 }
 
 impl<'a> Input<'a> {
@@ -152,8 +157,8 @@ impl<'a> Input<'a> {
         })
     }
 
-    fn string(&mut self) -> Result<Cow<'a, [u8]>, StoreError> {
-        let string = match self.len().ok_or(StoreError::DumpFormat)? {
+    fn string(&mut self) -> Result<Cow<'a, [u8]>, Undumped> {
+        let string = match self.len().ok_or(Undumped::Format)? {
             (len, false) => self.take(len).map(Cow::Borrowed),
             (0, true) => self.array().map(|bytes| text(i8::from_le_bytes(bytes).into())),
             (1, true) => self.array().map(|bytes| text(i16::from_le_bytes(bytes).into())),
@@ -161,35 +166,50 @@ impl<'a> Input<'a> {
             (3, true) => return self.compressed().map(Cow::Owned),
             _ => None,
         };
-        let string = string.ok_or(StoreError::DumpFormat)?;
-        self.limits.check_value(string.len())?;
+        let string = string.ok_or(Undumped::Format)?;
+        self.check_len(string.len())?;
         Ok(string)
     }
 
-    fn compressed(&mut self) -> Result<Vec<u8>, StoreError> {
+    fn check_len(&self, len: usize) -> Result<(), Undumped> {
+        if len > self.len_max { Err(Undumped::TooLong { len }) } else { Ok(()) }
+    }
+
+    fn compressed(&mut self) -> Result<Vec<u8>, Undumped> {
         let (Some((packed_len, false)), Some((len, false))) = (self.len(), self.len()) else {
-            return Err(StoreError::DumpFormat);
+            return Err(Undumped::Format);
         };
-        let packed = self.take(packed_len).ok_or(StoreError::DumpFormat)?;
-        let len = usize::try_from(len).map_err(|_| StoreError::DumpFormat)?;
-        self.limits.check_value(len)?;
-        unpack(packed, len).ok_or(StoreError::DumpFormat)
+        let packed = self.take(packed_len).ok_or(Undumped::Format)?;
+        let len = usize::try_from(len).map_err(|_| Undumped::Format)?;
+        self.check_len(len)?;
+        unpack(packed, len).ok_or(Undumped::Format)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::{encode, view};
+    use hotring_store::{Options, Store};
 
-    const LIMITS: Limits = Limits { key_len_max: 1 << 10, value_len_max: 1 << 20 };
-
-    fn restored(payload: &[u8]) -> Result<Vec<u8>, StoreError> {
-        restore(payload, LIMITS).map(|value| view(value.as_value(), |value| value.to_vec()))
+    fn restored(payload: &[u8]) -> Result<Content<'_>, Undumped> {
+        undump(payload, 1 << 20)
     }
 
-    fn dumped(text: &[u8]) -> Vec<u8> {
-        view(encode(text).as_value(), dump)
+    /// The payload of a value that a store has.
+    fn dumped(content: Content<'_>) -> Vec<u8> {
+        let mut session = Store::new(Options::default()).unwrap().session();
+        session.put_content(b"k", content, None, true, 0).unwrap();
+        session.get(b"k", 0, dump).expect("it was stored")
+    }
+
+    fn string(text: &[u8]) -> Content<'_> {
+        Content::String(text.into())
+    }
+
+    fn hash<'a>(fields: &[(&'a [u8], &'a [u8])]) -> Content<'a> {
+        Content::Hash(
+            fields.iter().map(|(field, value)| ((*field).into(), (*value).into())).collect(),
+        )
     }
 
     /// A value with the right sum behind it.
@@ -202,7 +222,7 @@ mod tests {
     #[test]
     fn the_sum_is_that_of_redis() {
         assert_eq!(crc64(0, b"123456789"), 0xe9c6_d914_c4b8_d9ca);
-        assert_eq!(dumped(b"12"), b"\x00\xc0\x0c\n\x00<*\xf8Q\\\x04\xbc\xd5");
+        assert_eq!(dumped(string(b"12")), b"\x00\xc0\x0c\n\x00<*\xf8Q\\\x04\xbc\xd5");
     }
 
     #[test]
@@ -212,36 +232,30 @@ mod tests {
         let texts: [&[u8]; 9] =
             [b"", b"a", b"-128", b"32767", b"-2147483648", b"2147483648", b"012", &middle, &long];
         for text in texts {
-            assert_eq!(restored(&dumped(text)).as_deref(), Ok(text));
+            assert_eq!(restored(&dumped(string(text))), Ok(string(text)));
         }
     }
 
     #[test]
     fn what_redis_wrote_is_read() {
         let compressed = b"\x00\xc3\t3\x01aa\xe0&\x00\x01aa\n\x00\"Q^\xaes\xba\xc2~";
-        assert_eq!(restored(compressed).unwrap(), [b'a'; 51]);
-        let hash =
+        assert_eq!(restored(compressed), Ok(string(&[b'a'; 51])));
+        let packed =
             b"\x10\x17\x17\x00\x00\x00\x04\x00\x81a\x02\x01\x01\x82bb\x03\x85hello\x06\xff\n\x00\
                      \xc4\xf7\xcft@y\x08X";
-        let value = restore(hash, LIMITS).unwrap();
-        view(value.as_value(), |value| {
-            let ValueRef::Hash(hash) = value else { panic!("{value:?} is not a hash") };
-            let pairs: Vec<_> = hash.iter().collect();
-            assert_eq!(pairs, [(&b"a"[..], &b"1"[..]), (b"bb", b"hello")]);
-            assert_eq!(restored(&dump(ValueRef::Hash(hash))).unwrap(), hash.held());
-        });
+        let fields = hash(&[(b"a", b"1"), (b"bb", b"hello")]);
+        assert_eq!(restored(packed).as_ref(), Ok(&fields));
+        assert_eq!(restored(&dumped(fields.clone())), Ok(fields));
     }
 
     #[test]
     fn damage_is_an_error_and_no_panic() {
-        let hash = HashRef::EMPTY.changed(&[(b"a", Some(b"1")), (b"bb", Some(&[9; 300]))]);
-        let hash = hash.value.unwrap();
         let list = [
             &[16, 23][..],
             b"\x17\x00\x00\x00\x04\x00\x81a\x02\x01\x01\x82bb\x03\x85hello\x06\xff",
         ];
         let lzf = b"\x00\xc3\t3\x01aa\xe0&\x00\x01aa".to_vec();
-        let hash = dump(ValueRef::Hash(HashRef::new(&hash)));
+        let hash = dumped(hash(&[(b"a", b"1"), (b"bb", &[9; 300])]));
         for value in [&hash[..hash.len() - SEAL_LEN], &list.concat(), &lzf] {
             for end in 0..value.len() {
                 assert!(restored(&sealed(&value[..end])).is_err());
@@ -252,18 +266,18 @@ mod tests {
                     restored(&sealed(&damaged)).ok();
                     let mut payload = sealed(value);
                     payload[end] ^= 1 << bit;
-                    assert_eq!(restored(&payload), Err(StoreError::DumpSum));
+                    assert_eq!(restored(&payload), Err(Undumped::Sum));
                 }
             }
         }
-        assert_eq!(restored(b""), Err(StoreError::DumpSum));
+        assert_eq!(restored(b""), Err(Undumped::Sum));
         let too_new = [&b"\x00\x01a"[..], &13u16.to_le_bytes(), &[0; 8]].concat();
-        assert_eq!(restored(&too_new), Err(StoreError::DumpSum));
+        assert_eq!(restored(&too_new), Err(Undumped::Sum));
         let long = b"\x00\xc3\x03\x80\xff\xff\xff\xff\xe0\xff\x00";
-        assert!(matches!(restored(&sealed(long)), Err(StoreError::ValueTooLong { .. })));
+        assert!(matches!(restored(&sealed(long)), Err(Undumped::TooLong { .. })));
         let twice = b"\x04\x02\x01a\x011\x01a\x012";
-        assert_eq!(restored(&sealed(twice)), Err(StoreError::DumpFormat));
-        assert_eq!(restored(&sealed(b"\x04\x00")), Err(StoreError::DumpFormat), "no fields");
-        assert_eq!(restored(&sealed(b"\x01\x01\x01a")), Err(StoreError::DumpFormat), "a list");
+        assert_eq!(restored(&sealed(twice)), Err(Undumped::Format));
+        assert_eq!(restored(&sealed(b"\x04\x00")), Err(Undumped::Format), "no fields");
+        assert_eq!(restored(&sealed(b"\x01\x01\x01a")), Err(Undumped::Format), "a list");
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    CounterExpiry, CounterOptions, Decimal, ExpireCondition, MSetCondition, Note, NotedAction,
-    Options, SetExpiry, SetOptions, Store, TtlChange,
+    Content, CounterExpiry, CounterOptions, Decimal, ExpireCondition, ItemAction, MSetCondition,
+    Metadata, Options, Origin, SetExpiry, SetOptions, Store, TtlChange,
 };
 use hotring_engines::EngineChoice;
 
@@ -38,8 +38,8 @@ fn due(s: &mut Session, now: u64) -> Vec<(Vec<u8>, u64)> {
     keys
 }
 
-fn noted(s: &mut Session, action: NotedAction<'_>) {
-    s.update_noted(b"k", NOW, |_| (action.clone(), ())).unwrap();
+fn update(s: &mut Session, action: ItemAction<'_>) {
+    s.update_item(b"k", NOW, |_| (action.clone(), ())).unwrap();
 }
 
 type Operation = fn(&mut Session);
@@ -123,10 +123,9 @@ const WAYS: &[(&str, Operation)] = &[
         s.copy(b"from", b"k", true, NOW).unwrap();
         s.remove(b"from", NOW);
     }),
-    ("restore", |s| {
-        set(s, b"from");
-        let dump = s.dump(b"from", NOW).unwrap();
-        s.restore(b"k", &dump, Some(DUE), true, NOW).unwrap();
+    ("put_content", |s| {
+        let content = Content::String(b"v".into());
+        s.put_content(b"k", content, Some(DUE), true, NOW).unwrap();
     }),
     ("append to it", |s| {
         set_until(s, b"k", DUE);
@@ -137,19 +136,19 @@ const WAYS: &[(&str, Operation)] = &[
         expire(s, b"k", DUE);
         s.hash_set(b"k", &[(b"g", b"v")], NOW).unwrap();
     }),
-    ("put with a note", |s| {
-        let (value, note) = (b"v".into(), Note { flags: 1, ..Note::default() });
-        noted(s, NotedAction::Put { value, note, expiry: SetExpiry::At(DUE) });
+    ("put with metadata", |s| {
+        let (value, metadata) = (b"v".into(), Metadata { flags: 1, ..Metadata::default() });
+        update(s, ItemAction::Put { value, metadata, expiry: SetExpiry::At(DUE) });
     }),
     ("touch", |s| {
         set(s, b"k");
-        let note = Note::default();
-        noted(s, NotedAction::Amend { note, expiry: SetExpiry::At(DUE) });
+        let metadata = Metadata::default();
+        update(s, ItemAction::Amend { metadata, expiry: SetExpiry::At(DUE) });
     }),
-    ("touch with a note", |s| {
+    ("touch with metadata", |s| {
         set(s, b"k");
-        let note = Note { flags: 1, ..Note::default() };
-        noted(s, NotedAction::Amend { note, expiry: SetExpiry::At(DUE) });
+        let metadata = Metadata { flags: 1, ..Metadata::default() };
+        update(s, ItemAction::Amend { metadata, expiry: SetExpiry::At(DUE) });
     }),
     ("version", |s| {
         set_until(s, b"k", DUE);
@@ -175,7 +174,7 @@ fn whatever_gives_a_key_a_time_it_is_removed_then() {
             for (name, way) in WAYS {
                 let store = Store::new(Options { history, ..Options::default() }).unwrap();
                 let mut s = store.session();
-                s.note_changes(notes);
+                s.act(Origin { records_changes: notes, ..Origin::default() });
                 way(&mut s);
                 let len = store.len();
                 assert_eq!(due(&mut s, DUE - 1), [], "{name}, history {history}");
@@ -274,7 +273,7 @@ fn a_key_that_gets_later_times_again_and_again_has_one_entry() {
     for notes in [false, true] {
         let store = Store::new(Options::default()).unwrap();
         let mut s = store.session();
-        s.note_changes(notes);
+        s.act(Origin { records_changes: notes, ..Origin::default() });
         for i in 0..100_000u64 {
             set_until(&mut s, &[(i % 10) as u8], DUE + i);
             s.take_changes();

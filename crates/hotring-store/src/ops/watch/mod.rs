@@ -51,7 +51,7 @@ impl Session {
     ) -> Result<Watch, StoreError> {
         self.check_key(key)?;
         self.check_value(expected.map_or(0, <[u8]>::len))?;
-        let watchers = &self.besides.watchers;
+        let watchers = &self.hooks.watchers;
         let full = || StoreError::TooManyWatches { max: watchers.open_max() };
         let leave = Leave::ask(watchers).ok_or_else(full)?;
         Ok(self.enter(leave, key, expected, waker, now))

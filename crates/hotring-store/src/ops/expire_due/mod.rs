@@ -13,7 +13,7 @@ const WALK_ITEMS: usize = 512;
 
 /// What [`Session::expire_due`] has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Due {
+pub struct ExpiryStep {
     /// Keys that it removed.
     pub removed: usize,
     /// When to call it again, in Unix milliseconds: not after `now` if there is more to do at once, None if no key
@@ -22,16 +22,13 @@ pub struct Due {
     pub next: Option<u64>,
 }
 
-/// Where entries are kept while the shards are let go.
-pub(crate) type Room = Vec<Taken>;
-
 impl Session {
     /// Calls `f` with each key that [`Session::expire_due`] has removed, by whatever session, for which no call of the
     /// two has called it yet, and with how many milliseconds its time was over then. Others that do so meanwhile wait.
     /// So what expired before a write is told of before the write, if who tells of that calls this first.
     pub fn tell_expired(&mut self, mut f: impl FnMut(&[u8], u64)) {
         for Gone { key, late } in self.wheels.expired.lock().drain(..) {
-            self.besides.watchers.tell_observer(&key, 0);
+            self.hooks.watchers.tell_observer(&key, 0);
             f(&key, late);
         }
     }
@@ -43,22 +40,28 @@ impl Session {
     /// Takes about `budget` steps: entries of the timing wheel that are due, whether their keys are still there or
     /// not, or that come nearer to it; and now and then a part of a walk over all items, as large. Some
     /// microseconds each at most.
-    pub fn expire_due(&mut self, now: u64, budget: usize, mut f: impl FnMut(&[u8], u64)) -> Due {
+    pub fn expire_due(
+        &mut self,
+        now: u64,
+        budget: usize,
+        mut f: impl FnMut(&[u8], u64),
+    ) -> ExpiryStep {
         let wheels = Arc::clone(&self.wheels);
-        let mut room: Room = Vec::new();
+        // Kept while the shards are let go.
+        let mut entries: Vec<Taken> = Vec::new();
         let (mut left, mut removed) = (budget.max(1), 0);
         let first = wheels.turn();
         for shard in (first..SHARDS).chain(0..first) {
             let mut is_over = false;
             while left > 0 && !is_over {
                 let asked = left.min(STEPS);
-                let steps = wheels.take(shard, now, asked, &mut room);
+                let steps = wheels.take(shard, now, asked, &mut entries);
                 is_over = steps < asked;
                 left -= steps;
                 // A key that is set with an expiry again and again has an entry for each; one sees to it.
-                room.sort_unstable();
-                room.dedup();
-                for taken in room.drain(..) {
+                entries.sort_unstable();
+                entries.dedup();
+                for taken in entries.drain(..) {
                     removed += self.expire_entry(&wheels, taken, now, &mut f);
                 }
             }
@@ -70,7 +73,7 @@ impl Session {
             wheels.begin_walk(now);
         }
         let next = if left == 0 || wheels.is_walking() { Some(now) } else { totals.next };
-        Due { removed, next }
+        ExpiryStep { removed, next }
     }
 
     /// Sees to the items of one entry's hash. Returns how many it removed.

@@ -1,9 +1,11 @@
 //! Parts of the format of Redis's RDB files, which is that of DUMP, too: lengths, compressed strings, listpacks, the
-//! checksum. What is made of them, `dump.rs` says for the store, and others for files.
+//! checksum. `dump.rs` makes payloads of them; the command line reads and writes files with them.
 //!
 //! What is read comes from strangers: nothing is believed, no length makes room that is not filled.
 
 use std::borrow::Cow;
+
+pub(crate) mod dump;
 
 /// The type of a string.
 pub const TYPE_STRING: u8 = 0;
@@ -48,8 +50,8 @@ pub fn push_string(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// A number as the string that it stands for.
-pub(crate) fn text(n: i64) -> Cow<'static, [u8]> {
-    itoa::Buffer::new().format(n).as_bytes().to_vec().into()
+fn text(n: i64) -> Cow<'static, [u8]> {
+    n.to_string().into_bytes().into()
 }
 
 /// LZF: runs of bytes as they are, and copies of what came before. None unless `len` bytes come out.

@@ -52,7 +52,7 @@ impl Session {
         let before = self.hold(&Keys::All, Hold::WriteOnce, |session| {
             session.index.clear();
             session.log_effect(&Effect::Clear);
-            session.besides.watchers.tell_cleared(session.besides.actor);
+            session.hooks.watchers.tell_cleared(session.hooks.origin.actor);
             (session.eviction.cleared(), session.wheels.clear())
         });
         // Now that no session waits for it.

@@ -1,4 +1,4 @@
-//! Which operations of another session a stamp notices.
+//! Which operations of another session change the state of a key.
 
 use crate::{ExpireCondition, Options, Session, SetExpiry, SetOptions, Store, TtlChange};
 
@@ -20,7 +20,7 @@ fn expire(s: &mut Session, key: &[u8], at: u64) -> bool {
     s.expire_at(key, at, ExpireCondition::Always, NOW).unwrap()
 }
 
-/// Whether a stamp of `k`, which begins with `value`, is unchanged after each of the operations.
+/// Whether the state of `k`, which begins with `value`, is unchanged after each of the operations.
 #[track_caller]
 fn check(unchanged: bool, value: Option<&[u8]>, operations: &[(&str, Operation)]) {
     for history in [0, 2] {
@@ -30,14 +30,14 @@ fn check(unchanged: bool, value: Option<&[u8]>, operations: &[(&str, Operation)]
             if let Some(value) = value {
                 set(&mut a, b"k", value);
             }
-            let stamp = a.stamp(b"k", NOW).unwrap();
-            assert_eq!(stamp.key(), b"k");
-            assert!(a.is_unchanged(&stamp, NOW), "{name}");
+            let state = a.key_state(b"k", NOW).unwrap();
+            assert_eq!(state.key(), b"k");
+            assert!(a.is_unchanged(&state, NOW), "{name}");
             operation(&mut b);
-            let so = |s: &mut Session| s.exclusive(&[b"k"], |s| s.is_unchanged(&stamp, NOW));
+            let so = |s: &mut Session| s.exclusive(&[b"k"], |s| s.is_unchanged(&state, NOW));
             assert_eq!(so(&mut a), unchanged, "{name}, history {history}, {value:?}");
             assert_eq!(so(&mut b), unchanged, "{name}: whoever asks");
-            drop(stamp);
+            drop(state);
             assert_eq!(store.stats().watches, 0);
         }
     }
@@ -100,7 +100,7 @@ fn a_write_is_noticed_whatever_it_leaves() {
 fn what_writes_nothing_is_not_noticed() {
     const NO_WRITES: &[(&str, Operation)] = &[
         ("get", |s| _ = s.get(b"k", NOW, |_| ())),
-        ("another's stamp", |s| assert!(s.stamp(b"k", NOW).is_ok())),
+        ("another's state", |s| assert!(s.key_state(b"k", NOW).is_ok())),
         ("another key", |s| set(s, b"other", b"1")),
         ("another key, removed", |s| assert!(!s.remove(b"other", NOW))),
         ("copy away", |s| _ = s.copy(b"k", b"other", true, NOW).unwrap()),
@@ -127,10 +127,10 @@ fn expiry_counts_for_a_key_that_was_there_and_only_for_that() {
     let store = Store::new(Options::default()).unwrap();
     let mut s = store.session();
     set_until(&mut s, b"k", NOW + 10);
-    let alive = s.stamp(b"k", NOW + 9).unwrap();
+    let alive = s.key_state(b"k", NOW + 9).unwrap();
     assert!(s.is_unchanged(&alive, NOW + 9));
     assert!(!s.is_unchanged(&alive, NOW + 10));
-    let expired = s.stamp(b"k", NOW + 10).unwrap();
+    let expired = s.key_state(b"k", NOW + 10).unwrap();
     s.expire_due(NOW + 20, 1_000, |_, _| {});
     assert!(s.is_unchanged(&expired, NOW + 20), "to reclaim it is no write");
     assert!(!s.is_unchanged(&alive, NOW + 20));
@@ -140,9 +140,9 @@ fn expiry_counts_for_a_key_that_was_there_and_only_for_that() {
 fn stamps_do_not_count_among_those_who_wait() {
     let store = Store::new(Options { watches_max: 0, ..Options::default() }).unwrap();
     let mut s = store.session();
-    let stamps: Vec<_> = (0..100u32).map(|i| s.stamp(&i.to_le_bytes(), NOW).unwrap()).collect();
+    let states: Vec<_> = (0..100u32).map(|i| s.key_state(&i.to_le_bytes(), NOW).unwrap()).collect();
     set(&mut s, &7u32.to_le_bytes(), b"x");
-    for (i, stamp) in stamps.iter().enumerate() {
-        assert_eq!(s.is_unchanged(stamp, NOW), i != 7);
+    for (i, state) in states.iter().enumerate() {
+        assert_eq!(s.is_unchanged(state, NOW), i != 7);
     }
 }

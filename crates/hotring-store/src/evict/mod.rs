@@ -1,8 +1,7 @@
 //! Which items go when memory is short. Policies know hashes and a few bits of each item, and own neither
-//! items nor memory: [`heat`], which is hotring's own, and `sampled`, which are Redis's. Who makes room with
-//! them is `ops/room.rs`; keys that never go are `pins.rs`.
+//! items nor memory: [`heat`], and those of `sampled`, which compare a few keys. `ops/evict.rs` makes room with
+//! them; keys that never go are in `pins.rs`.
 
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,13 +34,13 @@ pub enum EvictionPolicy {
     /// Any key.
     AllKeysRandom,
     /// As `AllKeysLru`, of keys with an expiry.
-    VolatileLru,
+    ExpiringLru,
     /// As `AllKeysLfu`, of keys with an expiry.
-    VolatileLfu,
+    ExpiringLfu,
     /// Any key with an expiry.
-    VolatileRandom,
+    ExpiringRandom,
     /// The one of a few keys that expires first.
-    VolatileTtl,
+    ExpiringTtl,
 }
 
 use EvictionPolicy as Policy;
@@ -54,55 +53,28 @@ impl EvictionPolicy {
         Self::AllKeysLru,
         Self::AllKeysLfu,
         Self::AllKeysRandom,
-        Self::VolatileLru,
-        Self::VolatileLfu,
-        Self::VolatileRandom,
-        Self::VolatileTtl,
+        Self::ExpiringLru,
+        Self::ExpiringLfu,
+        Self::ExpiringRandom,
+        Self::ExpiringTtl,
     ];
 
-    /// Redis's name, where Redis has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NoEviction => "noeviction",
-            Self::Heat => "heat",
-            Self::AllKeysLru => "allkeys-lru",
-            Self::AllKeysLfu => "allkeys-lfu",
-            Self::AllKeysRandom => "allkeys-random",
-            Self::VolatileLru => "volatile-lru",
-            Self::VolatileLfu => "volatile-lfu",
-            Self::VolatileRandom => "volatile-random",
-            Self::VolatileTtl => "volatile-ttl",
-        }
-    }
-
     /// Whether only keys with an expiry go.
-    pub fn is_volatile(self) -> bool {
+    pub fn takes_expiring_only(self) -> bool {
         matches!(
             self,
-            Self::VolatileLru | Self::VolatileLfu | Self::VolatileRandom | Self::VolatileTtl
+            Self::ExpiringLru | Self::ExpiringLfu | Self::ExpiringRandom | Self::ExpiringTtl
         )
     }
 
     /// Whether it goes by the last accesses.
     pub fn is_lru(self) -> bool {
-        matches!(self, Self::AllKeysLru | Self::VolatileLru)
+        matches!(self, Self::AllKeysLru | Self::ExpiringLru)
     }
 
     /// Whether it goes by how often keys are accessed.
     pub fn is_lfu(self) -> bool {
-        matches!(self, Self::AllKeysLfu | Self::VolatileLfu)
-    }
-}
-
-impl FromStr for EvictionPolicy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|policy| policy.name().eq_ignore_ascii_case(text));
-        found.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name);
-            format!("a policy is one of {}", names.join(", "))
-        })
+        matches!(self, Self::AllKeysLfu | Self::ExpiringLfu)
     }
 }
 
@@ -124,15 +96,15 @@ impl Victim {
 pub struct EvictionOptions {
     /// What goes.
     pub policy: EvictionPolicy,
-    /// Keys that Redis's policies compare for each that goes, 1 to 64.
+    /// Keys that the policies compare that draw samples, for each that goes: 1 to 64.
     pub samples: usize,
-    /// How much slower a count of accesses grows the greater it is: `lfu-log-factor`.
-    pub lfu_log_factor: u16,
+    /// How much slower a count of accesses grows the greater it is.
+    pub frequency_log_factor: u16,
 }
 
 impl Default for EvictionOptions {
     fn default() -> Self {
-        EvictionOptions { policy: Policy::NoEviction, samples: 5, lfu_log_factor: 10 }
+        EvictionOptions { policy: Policy::NoEviction, samples: 5, frequency_log_factor: 10 }
     }
 }
 
@@ -145,7 +117,9 @@ impl EvictionOptions {
         match self.policy {
             Policy::Heat => Noting::Visits { fresh: YOUNG },
             policy if policy.is_lru() => Noting::Ticks { every: memory_max / TICKS_A_TURN },
-            policy if policy.is_lfu() => Noting::Frequency { log_factor: self.lfu_log_factor },
+            policy if policy.is_lfu() => {
+                Noting::Frequency { log_factor: self.frequency_log_factor }
+            }
             _ => Noting::Off,
         }
     }
@@ -163,7 +137,7 @@ const TICKS_A_TURN: u64 = 128;
 pub(crate) struct Eviction {
     policy: AtomicU8,
     samples: AtomicU64,
-    lfu_log_factor: AtomicU64,
+    frequency_log_factor: AtomicU64,
     /// Of the memory for which ticks are counted.
     memory_max: AtomicU64,
     heat: Mutex<Heat>,
@@ -183,7 +157,7 @@ impl Eviction {
         Eviction {
             policy: AtomicU8::new(options.policy as u8),
             samples: AtomicU64::new(options.samples as u64),
-            lfu_log_factor: AtomicU64::new(options.lfu_log_factor.into()),
+            frequency_log_factor: AtomicU64::new(options.frequency_log_factor.into()),
             memory_max: AtomicU64::new(u64::MAX),
             heat: Mutex::new(Heat::new()),
             sampled: Mutex::new(Sampled::new(seed)),
@@ -202,8 +176,8 @@ impl Eviction {
 
     fn options(&self) -> EvictionOptions {
         // ORDERING: Relaxed, as in `policy`.
-        let lfu_log_factor = self.lfu_log_factor.load(Ordering::Relaxed) as u16;
-        EvictionOptions { policy: self.policy(), samples: self.samples(), lfu_log_factor }
+        let frequency_log_factor = self.frequency_log_factor.load(Ordering::Relaxed) as u16;
+        EvictionOptions { policy: self.policy(), samples: self.samples(), frequency_log_factor }
     }
 
     /// Takes the options; returns what must be noted of accesses from now on.
@@ -212,7 +186,7 @@ impl Eviction {
         // ORDERING: Relaxed, as in `policy`.
         self.samples.store(options.samples.clamp(1, 64) as u64, Ordering::Relaxed);
         // ORDERING: Relaxed, as in `policy`.
-        self.lfu_log_factor.store(options.lfu_log_factor.into(), Ordering::Relaxed);
+        self.frequency_log_factor.store(options.frequency_log_factor.into(), Ordering::Relaxed);
         if self.policy() != options.policy {
             // What one policy has in mind means nothing to another.
             drop(self.empty_heat());

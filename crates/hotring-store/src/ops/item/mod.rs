@@ -1,5 +1,5 @@
-//! What memcached's commands need: a string with its note ([`crate::note`]) and its expiry, looked at and
-//! decided on as one. A single-key read and a single-key write.
+//! A value with its metadata ([`crate::metadata`]) and its expiry, read and decided on as one: a single-key read
+//! and a single-key write.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,44 +9,44 @@ use hotring_index::{Action, Entry, Expiry};
 
 use crate::error::StoreError;
 use crate::logged::Puts;
-use crate::note::{self, Note};
+use crate::metadata::{self, Metadata};
 use crate::ops::set::SetExpiry;
 use crate::session::Limits;
 use crate::session::Session;
 use crate::value::{ValueRef, view};
 
-/// What a key has.
+/// A value and all that is kept with it.
 #[derive(Clone, Copy, Debug)]
-pub struct Noted<'a> {
-    /// The value. A hash has no note.
+pub struct Item<'a> {
+    /// The value. A hash has no metadata.
     pub value: ValueRef<'a>,
     /// What is kept with it.
-    pub note: Note,
+    pub metadata: Metadata,
     /// When it expires, in Unix milliseconds.
     pub expire_at: Option<u64>,
     /// Bytes of memory that the item takes.
     pub memory: usize,
 }
 
-/// What [`Session::update_noted`] does to a key.
+/// What [`Session::update_item`] does to a key.
 #[derive(Clone, Debug)]
-pub enum NotedAction<'a> {
+pub enum ItemAction<'a> {
     /// Nothing.
     Keep,
     /// Stores a string.
     Put {
         /// The string.
         value: Cow<'a, [u8]>,
-        /// Its note.
-        note: Note,
+        /// Its metadata.
+        metadata: Metadata,
         /// What becomes of the expiry.
         expiry: SetExpiry,
     },
-    /// Leaves the value, and gives it another note and expiry. Nothing if the key is absent. A hash gets
-    /// the expiry alone.
+    /// Leaves the value, and gives it other metadata and another expiry. Does nothing if the key is absent. A hash
+    /// only gets the expiry.
     Amend {
-        /// The note.
-        note: Note,
+        /// The metadata.
+        metadata: Metadata,
         /// What becomes of the expiry.
         expiry: SetExpiry,
     },
@@ -54,20 +54,20 @@ pub enum NotedAction<'a> {
     Remove,
 }
 
-/// Numbers for compare-and-swap: each is greater than all before it, in the life of a store, and than
-/// [`Options::cas_base`](crate::Options::cas_base).
+/// Unique numbers of values: each is greater than all before it, in the life of a store, and than
+/// [`Options::unique_base`](crate::Options::unique_base).
 #[derive(Clone, Debug)]
-pub struct CasNumbers(Arc<AtomicU64>);
+pub struct UniqueNumbers(Arc<AtomicU64>);
 
-impl CasNumbers {
-    /// The next number. Drawn within a decision of [`Session::update_noted`], a later value of a key
+impl UniqueNumbers {
+    /// The next number. Drawn within a decision of [`Session::update_item`], a later value of a key
     /// has a greater one.
     pub fn next(&self) -> u64 {
         // ORDERING: Relaxed, nothing else is read through the number.
         self.0.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// As [`next`](Self::next), and greater than the number that the value had before: a client may have
+    /// As [`next`](Self::next), and greater than the number that the value had before: a caller may have
     /// chosen that.
     pub fn next_after(&self, old: Option<u64>) -> u64 {
         self.next().max(old.map_or(0, |old| old.saturating_add(1)))
@@ -81,14 +81,14 @@ impl CasNumbers {
 }
 
 impl Session {
-    /// Where the numbers of [`Note::cas`] come from. Only values whose number a client asks for need one.
-    pub fn cas_numbers(&self) -> CasNumbers {
-        CasNumbers(self.cas.clone())
+    /// The source of the numbers of [`Metadata::unique`].
+    pub fn unique_numbers(&self) -> UniqueNumbers {
+        UniqueNumbers(self.unique.clone())
     }
 
     /// Hands what the key has to `f`. None if it is absent.
     #[inline]
-    pub fn noted<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(Noted<'_>) -> R) -> Option<R> {
+    pub fn item<R>(&mut self, key: &[u8], now: u64, f: impl FnOnce(Item<'_>) -> R) -> Option<R> {
         self.read(key, now, |entry| show(&entry, f))
     }
 
@@ -97,11 +97,11 @@ impl Session {
     ///
     /// # Errors
     /// Those of every write that takes memory; a removal takes none.
-    pub fn update_noted<'x, R>(
+    pub fn update_item<'x, R>(
         &mut self,
         key: &[u8],
         now: u64,
-        mut decide: impl FnMut(Option<Noted<'_>>) -> (NotedAction<'x>, R),
+        mut decide: impl FnMut(Option<Item<'_>>) -> (ItemAction<'x>, R),
     ) -> Result<R, StoreError> {
         self.check_key(key)?;
         self.enter_new();
@@ -112,18 +112,18 @@ impl Session {
             let decided = self.change(key, |key| {
                 key.run(now, |entry| {
                     let (action, result) = match &entry {
-                        Some(entry) => show(entry, |noted| decide(Some(noted))),
+                        Some(entry) => show(entry, |item| decide(Some(item))),
                         None => decide(None),
                     };
                     let (puts, action) = match act(action, entry.as_ref(), limits, now) {
                         Ok(acted) => acted,
-                        Err(error) => return (Puts::Note, Action::Keep, Some(Err(error))),
+                        Err(error) => return (Puts::Metadata, Action::Keep, Some(Err(error))),
                     };
                     let takes_memory = matches!(action, Action::Put { .. } | Action::Expire(_));
                     match &admitted {
-                        None if takes_memory => (Puts::Note, Action::Keep, None),
+                        None if takes_memory => (Puts::Metadata, Action::Keep, None),
                         Some(Err(error)) if takes_memory => {
-                            (Puts::Note, Action::Keep, Some(Err(StoreError::clone(error))))
+                            (Puts::Metadata, Action::Keep, Some(Err(StoreError::clone(error))))
                         }
                         _ => (puts, action, Some(Ok(result))),
                     }
@@ -138,49 +138,50 @@ impl Session {
 }
 
 #[inline(always)]
-fn show<R>(entry: &Entry<'_>, f: impl FnOnce(Noted<'_>) -> R) -> R {
+fn show<R>(entry: &Entry<'_>, f: impl FnOnce(Item<'_>) -> R) -> R {
     view(entry.value, |value| {
-        let note = Note::of(entry.value);
-        f(Noted { value, note, expire_at: entry.expire_at, memory: entry.footprint })
+        let metadata = Metadata::of(entry.value);
+        f(Item { value, metadata, expire_at: entry.expire_at, memory: entry.footprint })
     })
 }
 
 /// What is done to the item, and what that means to the key.
 fn act<'x>(
-    action: NotedAction<'x>,
+    action: ItemAction<'x>,
     entry: Option<&Entry<'_>>,
     limits: Limits,
     now: u64,
 ) -> Result<(Puts, Action<'x>), StoreError> {
     Ok(match action {
-        NotedAction::Keep => (Puts::Note, Action::Keep),
-        NotedAction::Remove => (Puts::Note, Action::Remove),
-        NotedAction::Put { value, note, expiry } => {
+        ItemAction::Keep => (Puts::Metadata, Action::Keep),
+        ItemAction::Remove => (Puts::Metadata, Action::Remove),
+        ItemAction::Put { value, metadata, expiry } => {
             limits.check_value(value.len())?;
-            if !note::fits(value.len()) {
+            if !metadata::fits(value.len()) {
                 let len_max = limits.value_len_max;
                 return Err(StoreError::ValueTooLong { len: value.len(), len_max });
             }
-            let put = |expiry| Action::Put { value: note.encode(value), expiry };
+            let put = |expiry| Action::Put { value: metadata.encode(value), expiry };
             (Puts::Value, expiry.of_item(now).map_or(Action::Remove, put))
         }
-        NotedAction::Amend { note, expiry } => {
-            let Some(entry) = entry else { return Ok((Puts::Note, Action::Keep)) };
+        ItemAction::Amend { metadata, expiry } => {
+            let Some(entry) = entry else { return Ok((Puts::Metadata, Action::Keep)) };
             let Some(expiry) = expiry.of_item(now) else {
-                return Ok((Puts::Note, Action::Remove));
+                return Ok((Puts::Metadata, Action::Remove));
             };
             let stays = expiry == Expiry::Keep || expiry == expiry_of(entry);
-            let old = Note::of(entry.value);
-            let accessed = Note { access: note.access, cas: old.cas.or(note.cas), ..old };
+            let old = Metadata::of(entry.value);
+            let accessed =
+                Metadata { access: metadata.access, unique: old.unique.or(metadata.unique), ..old };
             let puts = match stays {
-                true if note == accessed => Puts::Access,
-                true => Puts::Note,
+                true if metadata == accessed => Puts::Access,
+                true => Puts::Metadata,
                 false => Puts::Same,
             };
-            match old == note {
+            match old == metadata {
                 true if stays => (puts, Action::Keep),
                 true => (puts, Action::Expire(expiry)),
-                false => (puts, Action::Put { value: note.amend(entry.value), expiry }),
+                false => (puts, Action::Put { value: metadata.amend(entry.value), expiry }),
             }
         }
     })

@@ -13,7 +13,7 @@ use crate::watch::{Leave, Watch};
 /// What a key was at one moment, to ask later whether it has been written since
 /// ([`Session::is_unchanged`]).
 #[derive(Debug)]
-pub struct Stamp(State);
+pub struct KeyState(State);
 
 #[derive(Debug)]
 enum State {
@@ -21,7 +21,7 @@ enum State {
     Absent(Watch),
 }
 
-impl Stamp {
+impl KeyState {
     /// The key.
     pub fn key(&self) -> &[u8] {
         match &self.0 {
@@ -32,30 +32,30 @@ impl Stamp {
 }
 
 impl Session {
-    /// Remembers what the key is now. Each stamp takes a little memory, and one of an absent key makes
+    /// Remembers what the key is now. Each of these takes a little memory, and one of an absent key makes
     /// writes of the same stripe slower while it is kept; how many there may be is up to the caller.
     ///
     /// # Errors
     /// [`StoreError::KeyTooLong`], [`StoreError::Stalled`]
-    pub fn stamp(&mut self, key: &[u8], now: u64) -> Result<Stamp, StoreError> {
+    pub fn key_state(&mut self, key: &[u8], now: u64) -> Result<KeyState, StoreError> {
         self.check_key(key)?;
         loop {
             if let Some(version) = self.version(key, now)? {
-                return Ok(Stamp(State::Present { key: key.into(), version }));
+                return Ok(KeyState(State::Present { key: key.into(), version }));
             }
-            let leave = Leave::unasked(&self.besides.watchers);
+            let leave = Leave::unasked(&self.hooks.watchers);
             let watch = self.enter(leave, key, None, Waker::noop().clone(), now);
             // Otherwise it has come in between.
             if !watch.began_with_the_key() {
-                return Ok(Stamp(State::Absent(watch)));
+                return Ok(KeyState(State::Absent(watch)));
             }
         }
     }
 
-    /// Whether nothing has written the key since the stamp, nor has it expired. What it answers stays
+    /// Whether nothing has written the key since then, nor has it expired. What it answers stays
     /// true as long as the key is this session's alone ([`Session::exclusive`]).
-    pub fn is_unchanged(&mut self, stamp: &Stamp, now: u64) -> bool {
-        match &stamp.0 {
+    pub fn is_unchanged(&mut self, state: &KeyState, now: u64) -> bool {
+        match &state.0 {
             State::Present { key, version } => {
                 self.read(key, now, |entry| entry.version == Some(*version)) == Some(true)
             }

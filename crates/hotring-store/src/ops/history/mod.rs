@@ -5,7 +5,7 @@ use hotring_index::{Action, Expiry};
 
 use crate::error::StoreError;
 use crate::history::History;
-use crate::note::carried;
+use crate::metadata::with_flags_of;
 use crate::session::Session;
 use crate::value::encode_owned;
 
@@ -31,7 +31,7 @@ impl Session {
     /// # Errors
     /// [`StoreError::HistoryOff`], [`StoreError::Stalled`]
     pub fn roll_back(&mut self, key: &[u8], version: u64, now: u64) -> Result<bool, StoreError> {
-        if self.besides.kept.is_off() {
+        if self.hooks.history.is_off() {
             return Err(StoreError::HistoryOff);
         }
         self.write(key, |key| {
@@ -41,7 +41,7 @@ impl Session {
                 });
                 match earlier {
                     Some(earlier) => {
-                        let value = carried(entry, encode_owned(earlier.value.to_vec()));
+                        let value = with_flags_of(entry, encode_owned(earlier.value.to_vec()));
                         (Action::Put { value, expiry: Expiry::Keep }, true)
                     }
                     None => (Action::Keep, false),

@@ -50,7 +50,7 @@ const ENTERED: usize = 64;
 
 /// What became of an eviction.
 #[derive(Default)]
-struct Gone {
+struct Evicted {
     /// Keys that were to go, whether they were still there or not.
     chosen: usize,
     /// Bytes of those that went.
@@ -83,9 +83,9 @@ impl Session {
             if wanted > 0 {
                 // What is free between items is not less at once for what goes: it goes on by and by.
                 let most = if is_waste(full) { 2 * RESERVE } else { bytes as u64 + BATCH };
-                let gone = self.evict(wanted.min(most), full.max);
-                evicted += gone.bytes;
-                if gone.chosen == 0 && live(full) > full.max {
+                let round = self.evict(wanted.min(most), full.max);
+                evicted += round.bytes;
+                if round.chosen == 0 && live(full) > full.max {
                     break;
                 }
             }
@@ -150,9 +150,8 @@ impl Session {
         self.index.review(cursor, count, |_, _| (0, true))
     }
 
-    /// Takes one from the frequencies of about `count` keys from `cursor` on, as Redis does with those that are
-    /// idle for `lfu-decay-time`: a walk over all keys in that time does the same. Returns where to go on, 0 at the
-    /// end, or where the policy does not go by frequencies.
+    /// Takes one from the frequencies of about `count` keys from `cursor` on, so that they come down with time.
+    /// Returns where to go on, 0 at the end, or where the policy does not go by frequencies.
     pub fn decay_some(&mut self, cursor: u64, count: usize) -> u64 {
         if !self.eviction.policy().is_lfu() {
             return 0;
@@ -190,10 +189,10 @@ impl Session {
 
     /// Evicts items of at least this many bytes, if there are: a batch is chosen, then removed, and so on, so that
     /// no session waits long for the policy's lock.
-    fn evict(&mut self, wanted: u64, memory_max: u64) -> Gone {
+    fn evict(&mut self, wanted: u64, memory_max: u64) -> Evicted {
         let eviction = self.eviction.clone();
         let policy = eviction.policy();
-        let (mut gone, mut claimed) = (Gone::default(), 0);
+        let (mut round, mut claimed) = (Evicted::default(), 0);
         while claimed < wanted && policy != Policy::NoEviction {
             let batch = (wanted - claimed).min(BATCH);
             let victims = if policy == Policy::Heat {
@@ -205,13 +204,13 @@ impl Session {
             if victims.is_empty() {
                 break;
             }
-            gone.chosen += victims.len();
+            round.chosen += victims.len();
             for victim in victims {
                 claimed += victim.footprint;
-                gone.bytes += self.evict_key(&eviction, policy, &victim.key);
+                round.bytes += self.evict_key(&eviction, policy, &victim.key);
             }
         }
-        gone
+        round
     }
 
     fn choose_by_heat(&mut self, eviction: &Eviction, wanted: u64) -> Vec<Victim> {
@@ -251,16 +250,14 @@ impl Session {
         victims
     }
 
-    /// Removes a key that was chosen, unless it has been pinned. Returns the bytes that were its item's.
+    /// Removes a key that was chosen, unless it has been pinned or another session holds it. Returns the bytes that were its item's.
     fn evict_key(&mut self, eviction: &Eviction, policy: Policy, key: &[u8]) -> u64 {
-        if self.gate.is_held_by_others(self.gate_hash(key)) {
-            // Who makes room is not to wait for a script that holds this one.
-            return 0;
-        }
-        let freed = self.change(key, |write| {
+        let freed = self.change_unless_held(key, |write| {
             // Within the gate: who pins waits for those that are in it.
-            if eviction.pins.has(key) { 0 } else { write.evict(policy.is_volatile()) }
+            if eviction.pins.has(key) { 0 } else { write.evict(policy.takes_expiring_only()) }
         });
+        // A session that makes room must not wait for one that holds the key.
+        let freed = freed.unwrap_or(0);
         eviction.count_evicted(freed > 0);
         freed as u64
     }

@@ -1,0 +1,85 @@
+//! For whom a session acts ([`Origin`]), and what its operations leave for the caller to pass on ([`Effects`]).
+//!
+//! Changes of keys are recorded only if the origin asks for them; otherwise writes pay nothing for it. They are recorded
+//! once they have taken effect, in order. [`Session::clear`](crate::Session::clear) is not recorded. An
+//! [`Observer`](crate::Observer) is told at once instead, within the write, by every session.
+
+use hotring_index::{Action, Damaged};
+use hotring_log::Lsn;
+
+use hotring_index::AnySession as Index;
+
+/// For whom the operations of a session are. It stays until the next one ([`Session::act`](crate::Session::act)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Who makes the changes, as the [`Observer`](crate::Observer) is told.
+    pub actor: u64,
+    /// Operations count as accesses to their keys for the eviction policy.
+    pub marks_accesses: bool,
+    /// Changes are recorded for [`Effects::changes`].
+    pub records_changes: bool,
+}
+
+impl Default for Origin {
+    /// The store's owner: marks accesses, and records no changes.
+    fn default() -> Self {
+        Origin { actor: 0, marks_accesses: true, records_changes: false }
+    }
+}
+
+/// What operations have left for the caller to pass on.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Effects {
+    /// The last record of the log, if writes are logged: [`hotring_log::Log::poll_reached`] tells when the writes may be
+    /// acknowledged.
+    pub logged: Option<Lsn>,
+    /// The first damaged item that was met, if items are verified.
+    pub damage: Option<Damaged>,
+    /// What has become of keys, in order, if the origin records it.
+    pub changes: Vec<Change>,
+}
+
+/// One write that took effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// What became of it.
+    pub what: Changed,
+}
+
+/// What a write did to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It has a value that was stored.
+    Stored {
+        /// There was none before.
+        is_new: bool,
+        /// The write gave it an expiry of its own.
+        expires: bool,
+    },
+    /// It was removed.
+    Removed,
+    /// It has the value from before and another expiry, or none.
+    Expiry {
+        /// It has one.
+        expires: bool,
+    },
+    /// Its time was over when a write came to it.
+    Expired,
+    /// It was removed to make room ([`EvictionPolicy`](crate::EvictionPolicy)).
+    Evicted,
+}
+
+/// Removes a key whose time is over. Returns the expiry that it had, or has.
+pub(crate) fn remove_expired(index: &mut Index, key: &[u8], now: u64) -> Option<u64> {
+    // At time 0 the entry is shown although it has expired.
+    index.update(key, 0, |entry| {
+        let at = entry.and_then(|entry| entry.expire_at);
+        (if at.is_some_and(|at| at <= now) { Action::Remove } else { Action::Keep }, at)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! Storing values of any type as a whole: a single-key write.
+
+use std::borrow::Cow;
+
+use hotring_index::{Action, Expiry, NewValue};
+
+use crate::error::StoreError;
+use crate::hash::{Change, HashRef, value_of};
+use crate::session::{Limits, Session};
+use crate::value::{encode_owned, len_of, reborrow};
+
+/// A value of any type, in full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// A string.
+    String(Cow<'a, [u8]>),
+    /// The fields of a hash with their values; the last of equal fields wins.
+    Hash(Vec<Field<'a>>),
+}
+
+/// A field of a hash, and its value.
+pub type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+impl Session {
+    /// Gives the key this value and expiry in place of all that it had, if it is absent or `replace`.
+    /// False if it did not. The key is removed instead if the expiry has passed, or if the value is a
+    /// hash without fields.
+    ///
+    /// # Errors
+    /// [`StoreError::ValueTooLong`], and those of every write.
+    pub fn put_content(
+        &mut self,
+        key: &[u8],
+        content: Content<'_>,
+        expire_at: Option<u64>,
+        replace: bool,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        self.check_key(key)?;
+        let value = encode_content(content, self.limits)?;
+        self.admit_bytes(value.as_ref().map_or(0, len_of))?;
+        self.write(key, |key| {
+            key.update(now, |entry| {
+                if entry.is_some() && !replace {
+                    return (Action::Keep, false);
+                }
+                let is_over = expire_at.is_some_and(|at| at <= now);
+                let expiry = expire_at.map_or(Expiry::Never, Expiry::At);
+                match &value {
+                    Some(value) if !is_over => {
+                        (Action::Put { value: reborrow(value), expiry }, true)
+                    }
+                    _ => (Action::Remove, true),
+                }
+            })
+        })
+    }
+}
+
+/// The form of a value; None for a hash without fields.
+fn encode_content(
+    content: Content<'_>,
+    limits: Limits,
+) -> Result<Option<NewValue<'static>>, StoreError> {
+    Ok(match content {
+        Content::String(text) => {
+            limits.check_value(text.len())?;
+            Some(encode_owned(text.into_owned()))
+        }
+        Content::Hash(fields) => {
+            let changes: Vec<Change<'_>> =
+                fields.iter().map(|(field, value)| (&**field, Some(&**value))).collect();
+            let held = HashRef::EMPTY.changed(&changes).value;
+            limits.check_value(held.as_ref().map_or(0, Vec::len))?;
+            held.map(value_of)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::ValueRef;
+    use crate::{Options, Store};
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    fn session() -> Session {
+        let options = Options { key_len_max: 4, value_len_max: 20, ..Options::default() };
+        Store::new(options).unwrap().session()
+    }
+
+    fn string(text: &[u8]) -> Content<'_> {
+        Content::String(text.into())
+    }
+
+    #[test]
+    fn content_takes_the_place_of_all_that_a_key_had() {
+        let mut s = session();
+        assert_eq!(s.put_content(b"k", string(b"1"), Some(NOW + 5), false, NOW), Ok(true));
+        assert_eq!(s.expiry(b"k", NOW), Some(Some(NOW + 5)));
+        assert_eq!(s.put_content(b"k", string(b"2"), None, false, NOW), Ok(false));
+        assert_eq!(s.incr_by(b"k", 1, NOW), Ok(2), "numbers are integers");
+        let field = |value: &'static [u8]| (Cow::Borrowed(&b"a"[..]), Cow::Borrowed(value));
+        let hash = Content::Hash(vec![field(b"1"), field(b"2")]);
+        assert_eq!(s.put_content(b"k", hash, None, true, NOW), Ok(true));
+        assert_eq!(s.expiry(b"k", NOW), Some(None));
+        s.get(b"k", NOW, |value| {
+            let ValueRef::Hash(hash) = value else { panic!("{value:?} is not a hash") };
+            assert_eq!(hash.iter().collect::<Vec<_>>(), [(&b"a"[..], &b"2"[..])]);
+        });
+        assert_eq!(s.put_content(b"k", Content::Hash(Vec::new()), None, true, NOW), Ok(true));
+        assert!(!s.exists(b"k", NOW));
+    }
+
+    #[test]
+    fn what_is_over_or_too_long_is_not_stored() {
+        let mut s = session();
+        s.put_content(b"k", string(b"1"), None, false, NOW).unwrap();
+        assert_eq!(s.put_content(b"k", string(b"2"), Some(NOW), false, NOW), Ok(false));
+        let long = StoreError::ValueTooLong { len: 21, len_max: 20 };
+        assert_eq!(s.put_content(b"k", string(&[b'x'; 21]), None, true, NOW), Err(long));
+        let fields = vec![(b"a"[..].into(), (&[b'x'; 15][..]).into())];
+        let long = StoreError::ValueTooLong { len: 22, len_max: 20 };
+        assert_eq!(s.put_content(b"k", Content::Hash(fields), None, true, NOW), Err(long));
+        let long = StoreError::KeyTooLong { len: 5, len_max: 4 };
+        assert_eq!(s.put_content(b"12345", string(b""), None, true, NOW), Err(long));
+        assert!(s.exists(b"k", NOW));
+        assert_eq!(s.put_content(b"k", string(b"2"), Some(NOW), true, NOW), Ok(true));
+        assert!(!s.exists(b"k", NOW));
+        // What counts is the string, not the word that it lies in.
+        let options = Options { value_len_max: 3, ..Options::default() };
+        let mut s = Store::new(options).unwrap().session();
+        assert_eq!(s.put_content(b"k", string(b"abc"), None, true, NOW), Ok(true));
+    }
+}
