@@ -9,9 +9,9 @@
 use hotring_protocol::ArgsView;
 use hotring_store::HoldInfo;
 
-use super::{Executor, Run};
 use crate::state::client::{Client, Wait};
 use crate::state::scripts::{HOLDER, Reach, digest, parse_digest};
+use crate::state::thread::ThreadState;
 use crate::table::{CommandId, Flags, Spec};
 
 /// The wait between two looks is this part of the time that the script has held its keys, within these bounds in
@@ -28,18 +28,23 @@ enum Needs {
     Everything,
 }
 
-impl Executor {
+impl ThreadState {
     /// The wait of a request that needs what a slow script holds, before the script has held it for long.
-    pub(super) fn script_of(&self, i: usize, run: &Run<'_>, client: &Client) -> Option<Wait> {
+    pub(super) fn script_wait(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        client: &Client,
+        now: u64,
+    ) -> Option<Wait> {
         if !self.is_slow || client.has_waited_for_script {
             return None;
         }
-        let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
         let (info, key) = self.script_hold(spec, args, client)?;
         let access = client.access();
         let may_run = !access.is_locked() && access.check(spec, args).is_ok();
         let since_ms = info.since_ms;
-        (may_run && !self.is_long(info, run.now)).then_some(Wait::Script { key, since_ms })
+        (may_run && !self.is_long(info, now)).then_some(Wait::Script { key, since_ms })
     }
 
     /// Whether a script has held for long what a request needs.

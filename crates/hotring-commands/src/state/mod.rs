@@ -22,6 +22,7 @@ pub mod scrub;
 pub mod server;
 pub mod snapshots;
 pub mod subscriptions;
+pub mod thread;
 pub mod thread_shared;
 pub mod tls;
 pub mod tracking;

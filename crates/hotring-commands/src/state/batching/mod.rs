@@ -28,3 +28,10 @@ pub struct Fed {
     /// Requests may be left, because the output has reached its limit or others are to have a turn.
     pub stalled: bool,
 }
+
+impl Fed {
+    /// All of the input is done with.
+    pub(crate) fn all(input: &[u8]) -> Self {
+        Fed { consumed: input.len(), stalled: false }
+    }
+}
