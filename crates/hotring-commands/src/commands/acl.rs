@@ -100,7 +100,7 @@ pub(crate) fn load(c: &mut Context<'_>) -> Outcome {
 /// Lets all connections look for their users again, the one that changed them at once: the request behind
 /// this one may have come with it.
 fn users_changed(c: &mut Context<'_>) {
-    c.server.users_changed();
+    c.server.clients.users_changed();
     c.client.renew_access(&c.server.acl);
 }
 

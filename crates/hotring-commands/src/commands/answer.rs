@@ -26,7 +26,7 @@ pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
         // Whatever was answered took the key for absent.
         let key = damaged.key.unwrap_or_default();
         c.counters.damaged_reads.add(1);
-        c.server.warn_of_damage(&key, c.now);
+        c.server.observe.warnings.damage(&key, c.now);
         outcome = Err(Failure::Damaged(key));
     }
     if let Err(failure) = outcome {
@@ -60,11 +60,11 @@ pub(crate) fn note_refusal(c: &Context<'_>, failure: &Failure) {
     match failure {
         Failure::Store(StoreError::Stalled(stalled)) => {
             c.counters.rejected_stalled.add(1);
-            c.server.warn_of_stalled(stalled, c.now);
+            c.server.observe.warnings.stalled(stalled, &c.server.settings, c.now);
         }
         Failure::Store(StoreError::OutOfMemory(full)) => {
             c.counters.rejected_maxmemory.add(1);
-            c.server.warn_of_maxmemory(full, c.now);
+            c.server.observe.warnings.maxmemory(full, &c.server.settings, c.now);
         }
         _ => {}
     }
@@ -104,5 +104,5 @@ pub(crate) fn note_denial(
     let now = clock::unix_ms();
     let described = commands::client::line(&client.shared, now);
     let denial = Denial { reason, origin, object, user, now, client: described };
-    server.acl.log.note(denial, server.config().acllog_len_max);
+    server.acl.log.note(denial, server.settings.config().acllog_len_max);
 }

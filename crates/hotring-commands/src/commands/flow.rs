@@ -22,8 +22,8 @@ pub(crate) fn pause(c: &mut Context<'_>) -> Outcome {
     let until = c.now.checked_add(time).filter(|until| *until <= i64::MAX as u64);
     let until = until.ok_or(Failure::text("ERR timeout is out of range"))?;
     if time > 0 {
-        c.server.pause.begin(until, paused, c.now);
-        c.server.renew();
+        c.server.clients.pause.begin(until, paused, c.now);
+        c.server.settings.renew();
     }
     c.reply.ok();
     Ok(())
@@ -42,11 +42,11 @@ fn check_len(c: &Context<'_>) -> Outcome {
 }
 
 pub(crate) fn unpause(c: &mut Context<'_>) -> Outcome {
-    c.server.pause.end();
-    c.server.expirer.wake();
-    c.server.renew();
+    c.server.clients.pause.end();
+    c.server.tasks.expirer.wake();
+    c.server.settings.renew();
     // All of them: who has just looked at the pause may not be seen to wait yet.
-    c.server.clients().iter().for_each(|client| client.wake());
+    c.server.clients.all().iter().for_each(|client| client.wake());
     c.reply.ok();
     Ok(())
 }
@@ -75,7 +75,7 @@ pub(crate) fn unblock(c: &mut Context<'_>) -> Outcome {
         }
     };
     let id = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
-    let client = u64::try_from(id).ok().and_then(|id| c.server.client(id));
+    let client = u64::try_from(id).ok().and_then(|id| c.server.clients.find(id));
     c.reply.int(client.is_some_and(|client| client.unblock(how)).into());
     Ok(())
 }

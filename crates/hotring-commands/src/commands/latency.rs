@@ -12,7 +12,7 @@ const GRAPH_LEN: usize = 80;
 const GRAPH_HEIGHT: u64 = 4;
 
 pub(crate) fn latest(c: &mut Context<'_>) -> Outcome {
-    let events = c.server.latency.all();
+    let events = c.server.observe.latency.all();
     c.reply.array(events.len());
     for (name, event) in events {
         let (at, took) = last(&event);
@@ -29,7 +29,7 @@ fn last(event: &Event) -> Sample {
 
 fn find(c: &Context<'_>) -> Option<Event> {
     let wanted = c.args.at(2);
-    let events = c.server.latency.all().into_iter();
+    let events = c.server.observe.latency.all().into_iter();
     let mut found = events.filter(|(name, _)| name.as_bytes().eq_ignore_ascii_case(wanted));
     found.next().map(|(_, event)| event)
 }
@@ -73,7 +73,7 @@ pub(crate) fn histogram(c: &mut Context<'_>) -> Outcome {
 pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
     let named = c.args.tail(2);
     let names = (!named.is_empty()).then(|| named.iter().collect());
-    c.reply.count(c.server.latency.forget(names));
+    c.reply.count(c.server.observe.latency.forget(names));
     Ok(())
 }
 
@@ -119,7 +119,7 @@ fn age(seconds: u64) -> String {
 
 /// What the figures say, in sentences.
 pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
-    let threshold = c.server.config().latency_threshold_ms;
+    let threshold = c.server.settings.config().latency_threshold_ms;
     if threshold == 0 {
         c.reply.verbatim(
             "txt",
@@ -128,7 +128,7 @@ pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
         );
         return Ok(());
     }
-    let events = c.server.latency.all();
+    let events = c.server.observe.latency.all();
     let mut text = String::new();
     if events.is_empty() {
         writeln!(text, "Nothing has taken {threshold} ms or longer since it is watched.")

@@ -93,7 +93,7 @@ pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
 /// for users who may read the values.
 fn notable_keys(c: &mut Context<'_>) {
     let user = c.client.access().user();
-    let mut largest = c.server.big_keys.largest();
+    let mut largest = c.server.observe.big_keys.largest();
     largest.retain(|big| user.may_read(&big.key));
     let hottest = hottest(&c.server.threads, c.now, KEYS_SHOWN, |key| user.may_read(key));
     c.reply.bulk(b"keys.largest");
@@ -173,7 +173,7 @@ mod tests {
         assert!(dialogue.say("MEMORY DOCTOR").contains("next to nothing"));
         dialogue.say(&format!("SET k {}", "v".repeat(60_000)));
         dialogue.say("SETRANGE long 8000000 x");
-        dialogue.server().big_keys.step(&mut dialogue.server().store.session(), 0);
+        dialogue.server().observe.big_keys.step(&mut dialogue.server().store.session(), 0);
         let stats = dialogue.say("MEMORY STATS");
         assert!(stats.contains("$10¶keys.count¶:2¶"), "{stats}");
         assert!(stats.contains("$12¶keys.largest¶%2¶$4¶long¶:8000001¶$1¶k¶:60000¶"), "{stats}");

@@ -114,10 +114,10 @@ pub(crate) fn note_time(
     (counters, client, server): (&Counters, &Client, &Server),
 ) {
     counters.by_command.time(id as usize, took);
-    server.latency.note(COMMAND, took, now);
+    server.observe.latency.note(COMMAND, took, now);
     if !has_secrets(id, args) {
         let shared = &client.shared;
         let who = || (shared.peer.to_string(), shared.labels().name.into());
-        server.slowlog.note(args, took, now, who);
+        server.observe.slowlog.note(args, took, now, who);
     }
 }

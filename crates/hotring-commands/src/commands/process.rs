@@ -75,7 +75,7 @@ pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
     let timeout = parse_i64(&c.args[3])
         .ok_or(Failure::text("ERR timeout is not an integer or out of range"))?;
     let timeout = u64::try_from(timeout).map_err(|_| Failure::text("ERR timeout is negative"))?;
-    let lsn = match (log, c.server.durability.log()) {
+    let lsn = match (log, c.server.persist.durability.log()) {
         (0 | 1, Some(log)) => log.handed(),
         (0, None) => 0,
         (1, None) => {
@@ -85,8 +85,8 @@ pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
         }
         _ => return Err(Failure::text("ERR value is out of range, must be between 0 and 1")),
     };
-    if log == 1 && c.server.durability.may_sync(lsn) {
-        c.server.durability.log().inspect(|log| log.sync_soon());
+    if log == 1 && c.server.persist.durability.may_sync(lsn) {
+        c.server.persist.durability.log().inspect(|log| log.sync_soon());
         let limit = (timeout > 0).then(|| Duration::from_millis(timeout));
         c.client.begin_wait(Wait::Synced { lsn, limit });
     } else {
@@ -97,7 +97,7 @@ pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
 
 /// Whether the log is on the disk up to this record, and that no replica has it.
 pub(crate) fn tell_synced(server: &Server, lsn: Lsn, reply: &mut Writer<'_>) {
-    let is_synced = server.durability.log().is_some_and(|log| log.synced() >= lsn);
+    let is_synced = server.persist.durability.log().is_some_and(|log| log.synced() >= lsn);
     reply.array(2);
     reply.int(is_synced.into());
     reply.int(0);

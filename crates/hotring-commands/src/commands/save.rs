@@ -79,7 +79,7 @@ pub(super) fn do_not_end(c: &mut Context<'_>) -> Outcome {
 
 /// Whether a client that waits for this snapshot still has to.
 pub(crate) fn is_awaited(server: &Server, number: u64) -> bool {
-    server.durability.snapshots().is_some_and(|snapshots| snapshots.ended(number).is_none())
+    server.persist.durability.snapshots().is_some_and(|snapshots| snapshots.ended(number).is_none())
 }
 
 /// Answers a client that has waited for this snapshot. Returns the error that it is told, if any.
@@ -89,9 +89,9 @@ pub(crate) fn end_wait(
     (number, ends): (u64, bool),
     reply: &mut Writer<'_>,
 ) -> Option<String> {
-    let ended = server.durability.snapshots().and_then(|snapshots| snapshots.ended(number));
+    let ended = server.persist.durability.snapshots().and_then(|snapshots| snapshots.ended(number));
     let error = match ended {
-        Some(Ok(())) if ends && server.is_stopping() => {
+        Some(Ok(())) if ends && server.process.is_stopping() => {
             super::process::end(server, client);
             return None;
         }
@@ -108,18 +108,18 @@ pub(crate) fn end_wait(
 }
 
 fn snapshots(server: &Server) -> Result<&Snapshots, Failure> {
-    server.durability.snapshots().ok_or(NO_LOG)
+    server.persist.durability.snapshots().ok_or(NO_LOG)
 }
 
 /// Unix seconds.
 fn last_save(server: &Server) -> u64 {
-    let saved_at = server.durability.snapshots().and_then(|s| s.status().saved_at);
-    saved_at.unwrap_or(server.started_at) / 1000
+    let saved_at = server.persist.durability.snapshots().and_then(|s| s.status().saved_at);
+    saved_at.unwrap_or(server.process.started_at) / 1000
 }
 
 /// INFO's part about it.
 pub(super) fn tell(f: &Facts<'_>, text: &mut String) {
-    let status = f.server.durability.snapshots().map(Snapshots::status);
+    let status = f.server.persist.durability.snapshots().map(Snapshots::status);
     let status = status.as_ref();
     let seconds = |time: std::time::Duration| time.as_secs() as i64;
     let running = status.and_then(|status| status.running);

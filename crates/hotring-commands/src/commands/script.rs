@@ -68,7 +68,7 @@ fn eval_as(c: &mut Context<'_>, read_only: bool) -> Outcome {
                 };
                 interpreter.compile(&sha, &script)?;
                 if is_new {
-                    let len_max = c.server.config().script_cache_max;
+                    let len_max = c.server.settings.config().script_cache_max;
                     script.note_use(c.now);
                     c.server.scripts.add(sha, &script, len_max);
                 }
@@ -105,7 +105,7 @@ fn with_interpreter(
 ) -> Outcome {
     let mut interpreter = match c.own.interpreter.take() {
         Some(interpreter) => interpreter,
-        None => (c.own.new_interpreter)(&c.server.config(), &c.server.scripts)?,
+        None => (c.own.new_interpreter)(&c.server.settings.config(), &c.server.scripts)?,
     };
     let last = c.client.last;
     let lent = std::mem::take(&mut c.own.lent);
@@ -196,7 +196,7 @@ pub(crate) fn load(c: &mut Context<'_>) -> Outcome {
                 script
             }
         };
-        c.server.scripts.load(sha, script, c.server.config().script_cache_max)
+        c.server.scripts.load(sha, script, c.server.settings.config().script_cache_max)
     })?;
     c.reply.bulk(digest_text(&sha).as_bytes());
     Ok(())

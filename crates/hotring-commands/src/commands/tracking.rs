@@ -28,7 +28,7 @@ pub(crate) fn tracking(c: &mut Context<'_>) -> Outcome {
 fn begin(mut wanted: Wanted, c: &mut Context<'_>) -> Outcome {
     let options = wanted.check(c)?;
     let Wanted { prefixes, redirect, .. } = wanted;
-    c.server.tracking.enter(&c.client.shared, &options, &prefixes, redirect);
+    c.server.push.tracking.enter(&c.client.shared, &options, &prefixes, redirect);
     c.client.track(Some(options));
     // After it was entered: T1 in `crate::state::tracking`.
     c.store.observe(|| true);
@@ -38,7 +38,7 @@ fn begin(mut wanted: Wanted, c: &mut Context<'_>) -> Outcome {
 /// Keeps no copies any more; for TRACKING OFF, RESET, and the end of a connection.
 pub(crate) fn leave(client: &mut Client, server: &Server) {
     if let Some(options) = client.tracking() {
-        server.tracking.leave(options);
+        server.push.tracking.leave(options);
         client.track(None);
     }
 }
@@ -85,7 +85,7 @@ impl Wanted {
             return Err(Failure::text("ERR A client can only redirect to a single other client"));
         }
         let id = parse_i64(id).ok_or(Failure::NotAnInteger)?;
-        let other = u64::try_from(id).ok().and_then(|id| c.server.client(id));
+        let other = u64::try_from(id).ok().and_then(|id| c.server.clients.find(id));
         other.ok_or(Failure::text("ERR The client ID you want redirect to does not exist"))
     }
 
@@ -125,7 +125,7 @@ impl Wanted {
         let prefixes = if self.broadcast { self.all_prefixes(before, c)? } else { BTreeSet::new() };
         let (number, entered) = match before {
             Some(before) => (before.number, before.entered),
-            None => (c.server.tracking.next_number(), 0),
+            None => (c.server.push.tracking.next_number(), 0),
         };
         let (redirect, no_loop) = (self.redirect.as_ref().map(|other| other.id), self.no_loop);
         Ok(Options { number, mode, no_loop, redirect, prefixes, caching: false, entered })
@@ -138,7 +138,7 @@ impl Wanted {
         c: &Context<'_>,
     ) -> Result<BTreeSet<Box<[u8]>>, Failure> {
         let mut all = before.map(|options| options.prefixes.clone()).unwrap_or_default();
-        let config = c.server.config();
+        let config = c.server.settings.config();
         let max = config.subscriptions_max;
         if all.len() + self.prefixes.len() > max {
             return Err(format!("ERR more than {max} prefixes (max-subscriptions)").into());

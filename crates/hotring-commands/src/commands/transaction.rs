@@ -52,7 +52,7 @@ pub(crate) fn watch(c: &mut Context<'_>) -> Outcome {
 }
 
 fn watch_all(c: &mut Context<'_>) -> Outcome {
-    let watched_max = c.server.config().watched_max;
+    let watched_max = c.server.settings.config().watched_max;
     for key in c.args.tail(1).iter() {
         let watched = &mut c.client.transaction.watched;
         // A key that is watched already stays what it was then.
@@ -167,7 +167,7 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
             answer(spec, &mut inner);
         }
         if inner.store.notes_changes() {
-            notify::tell(spec, inner.store, inner.server, &inner.server.config());
+            notify::tell(spec, inner.store, inner.server, &inner.server.settings.config());
         }
         monitors::show(spec, args, monitors::From::Client(&inner.client.shared), inner.server);
         if inner.client.wait().is_some() {

@@ -48,7 +48,7 @@ impl Dialogue {
     }
 
     fn begin(server: Arc<Server>, version: Version) -> Self {
-        let shared = server.enter("peer".into(), "local".into(), 0);
+        let shared = server.clients.enter("peer".into(), "local".into(), 0);
         let mut conversation = Conversation::new(shared, &server);
         conversation.client.speak(version, &server.acl, &mut Vec::new());
         let executor = Executor::new(server.clone(), 0, 1);

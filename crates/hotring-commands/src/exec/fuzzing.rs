@@ -35,7 +35,7 @@ impl InProcess {
     pub fn connect(&self) -> Connection {
         // ORDERING: Relaxed, there is only this thread.
         self.server.threads[0].connections.fetch_add(1, Ordering::Relaxed);
-        let shared = self.server.enter("peer".into(), "local".into(), 0);
+        let shared = self.server.clients.enter("peer".into(), "local".into(), 0);
         Connection(Conversation::new(shared, &self.server))
     }
 

@@ -159,7 +159,7 @@ impl Executor {
     /// value need not evict for all of it at once.
     pub fn make_room(&mut self, bytes: usize) {
         let ThreadState { server, store, config, .. } = &mut self.thread;
-        if server.loading.is_on() {
+        if server.persist.loading.is_on() {
             return;
         }
         let steps = bytes.div_ceil(EVICT_STEP);

@@ -10,7 +10,8 @@ use crate::settings::config::Config;
 use crate::settings::config::Secret;
 use crate::state::batching::{BATCH_LEN, TURN_LEN};
 use crate::state::client::Closing;
-use crate::state::server::{Parts, STALLING, Server};
+use crate::state::server::{Parts, Server};
+use crate::state::warnings::STALLING;
 use crate::table;
 
 pub(super) const NOW: u64 = 1_700_000_000_000;
@@ -21,7 +22,7 @@ pub(super) fn server(config: Config) -> Arc<Server> {
 
 pub(super) fn talk(server: &Arc<Server>) -> (Executor, Conversation) {
     server.threads[0].connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let shared = server.enter("peer".into(), "local".into(), 0);
+    let shared = server.clients.enter("peer".into(), "local".into(), 0);
     (Executor::new(server.clone(), 0, 1), Conversation::new(shared, server))
 }
 
@@ -266,7 +267,7 @@ fn a_reply_above_the_hard_limit_is_not_built() {
         done += executor.feed(&mut conversation, &input[done..], NOW, &mut Vec::new()).consumed;
     }
     for _ in 0..8_000 {
-        server.enter("peer".into(), "local".into(), 0);
+        server.clients.enter("peer".into(), "local".into(), 0);
     }
     for request in [
         format!("MGET{}", " big".repeat(500)),
@@ -427,7 +428,7 @@ fn the_password_of_redis_is_not_asked_of_memcached() {
     use std::sync::atomic::Ordering::Relaxed;
     let requirepass = crate::settings::config::Secret::new("secret");
     let server = server(Config { requirepass, ..Config::default() });
-    let shared = server.enter("peer".into(), "local".into(), 0);
+    let shared = server.clients.enter("peer".into(), "local".into(), 0);
     let mut conversation = Conversation::memcached(shared.clone(), &server);
     assert_eq!(shared.locked_since.load(Relaxed), 0);
     server.acl.set_default_password(&crate::settings::config::Secret::new("other"));

@@ -31,13 +31,15 @@ impl Executor {
         match conversation.client.wait() {
             Some(Wait::Key { watch, .. }) => self.thread.store.look(watch, now),
             // Of another pause the request is to be asked for again: it may be none of those that wait.
-            Some(&Wait::Pause { until, paused }) => match self.thread.server.pause.lasts(now) {
-                Some(present) if present == (until, paused) => {
-                    Watched::Waiting { until: Some(until) }
+            Some(&Wait::Pause { until, paused }) => {
+                match self.thread.server.clients.pause.lasts(now) {
+                    Some(present) if present == (until, paused) => {
+                        Watched::Waiting { until: Some(until) }
+                    }
+                    _ => Watched::Fired,
                 }
-                _ => Watched::Fired,
-            },
-            Some(Wait::Log) if self.thread.server.durability.is_full() => {
+            }
+            Some(Wait::Log) if self.thread.server.persist.durability.is_full() => {
                 Watched::Waiting { until: Some(now + FULL_PAUSE_MS) }
             }
             Some(Wait::Script { key, since_ms }) => {
@@ -49,7 +51,9 @@ impl Executor {
             Some(&Wait::Save { number, .. }) if save::is_awaited(&self.thread.server, number) => {
                 Watched::Waiting { until: Some(now + SAVE_PAUSE_MS) }
             }
-            Some(&Wait::Synced { lsn, .. }) if self.thread.server.durability.may_sync(lsn) => {
+            Some(&Wait::Synced { lsn, .. })
+                if self.thread.server.persist.durability.may_sync(lsn) =>
+            {
                 Watched::Waiting { until: Some(now + SYNC_PAUSE_MS) }
             }
             Some(Wait::Save { .. } | Wait::Synced { .. } | Wait::Log) | None => Watched::Fired,

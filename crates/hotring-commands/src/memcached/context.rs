@@ -111,7 +111,7 @@ impl Context<'_> {
     pub(super) fn damage(&mut self) -> Option<Refusal> {
         let damaged = self.store.take_damage()?;
         self.counters.damaged_reads.add(1);
-        self.server.warn_of_damage(&damaged.key.unwrap_or_default(), self.now);
+        self.server.observe.warnings.damage(&damaged.key.unwrap_or_default(), self.now);
         Some(Refusal::Damaged)
     }
 
@@ -132,12 +132,12 @@ impl Context<'_> {
             }
             Refusal::Store(StoreError::Stalled(stalled)) => {
                 self.counters.rejected_stalled.add(1);
-                self.server.warn_of_stalled(&stalled, self.now);
+                self.server.observe.warnings.stalled(&stalled, &self.server.settings, self.now);
                 self.reply.line("SERVER_ERROR out of memory storing object");
             }
             Refusal::Store(StoreError::OutOfMemory(full)) => {
                 self.counters.rejected_maxmemory.add(1);
-                self.server.warn_of_maxmemory(&full, self.now);
+                self.server.observe.warnings.maxmemory(&full, &self.server.settings, self.now);
                 self.reply.line("SERVER_ERROR out of memory storing object");
             }
             Refusal::Store(error) => self.reply.line(format!("SERVER_ERROR {error}")),

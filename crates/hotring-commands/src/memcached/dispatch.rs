@@ -79,12 +79,12 @@ pub(super) fn writes(command: Command) -> bool {
 /// Whether it asks for what is not loaded yet.
 #[inline]
 pub(super) fn misses(command: Option<Command>, c: &mut Context<'_>) -> bool {
-    let Some(command) = command.filter(|_| c.server.loading.is_on()) else { return false };
+    let Some(command) = command.filter(|_| c.server.persist.loading.is_on()) else { return false };
     let keys = command.keys(c.args);
     // Flags of `mg` that store something or change its time.
     let is_write = |flag: &[u8]| matches!(flag.first(), Some(b'N' | b'T'));
     let is_read =
         !writes(command) && (command != Command::MetaGet || !c.args.iter().skip(2).any(is_write));
     let is_of_keys = !keys.is_empty() || event(command).is_some() || writes(command);
-    is_of_keys && (!is_read || c.server.loading.misses(keys.iter(), c.store, c.now))
+    is_of_keys && (!is_read || c.server.persist.loading.misses(keys.iter(), c.store, c.now))
 }

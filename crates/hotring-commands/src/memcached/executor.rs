@@ -147,11 +147,11 @@ fn wait_before(thread: &mut ThreadState, talk: &Talk, now: u64) -> Option<Wait> 
     if !thread.is_watched {
         return None;
     }
-    let pause = thread.server.pause.lasts(now).filter(|_| talk.authenticated);
+    let pause = thread.server.clients.pause.lasts(now).filter(|_| talk.authenticated);
     if let Some((until, paused)) = pause {
         return Some(Wait::Pause { until, paused });
     }
-    if thread.server.durability.is_full() {
+    if thread.server.persist.durability.is_full() {
         return Some(Wait::Log);
     }
     thread.flush_if_due(now);
@@ -163,7 +163,8 @@ impl<'a> Run<'a> {
         let reply_len_max = thread.reply_len_max(client);
         let ThreadState { server, index, config, store, own, notes, is_timed, is_watched, .. } =
             thread;
-        let refusal = if *is_watched { server.durability.refuses(&config.log) } else { None };
+        let refusal =
+            if *is_watched { server.persist.durability.refuses(&config.log) } else { None };
         Run {
             shared: &server.threads[*index],
             server,

@@ -50,10 +50,10 @@ fn general(c: &mut Context<'_>) {
     let totals = server.totals();
     let sums = server.memcached.sums(&server.threads);
     let index = server.store.stats().index;
-    let clients = server.clients_len();
+    let clients = server.clients.len();
     let reply = &mut c.reply;
     reply.stat("pid", std::process::id());
-    reply.stat("uptime", server.started.elapsed().as_secs());
+    reply.stat("uptime", server.process.started.elapsed().as_secs());
     reply.stat("time", c.now / 1000);
     reply.stat("version", VERSION);
     reply.stat("hotring_version", env!("CARGO_PKG_VERSION"));
@@ -152,7 +152,7 @@ fn slabs(c: &mut Context<'_>) {
 /// The connections of both protocols, each by its number.
 fn conns(c: &mut Context<'_>) {
     let second = c.now / 1000;
-    for client in c.server.clients() {
+    for client in c.server.clients.all() {
         // ORDERING: Relaxed, a figure for people.
         let idle = second.saturating_sub(client.active_at.load(Ordering::Relaxed) / 1000);
         let id = client.id;

@@ -156,7 +156,7 @@ impl<'a, 'c> Caller<'a, 'c> {
         tracking::before(spec, args, inner.client, inner.server);
         answer(spec, &mut inner);
         if inner.store.notes_changes() {
-            notify::tell(spec, inner.store, inner.server, &inner.server.config());
+            notify::tell(spec, inner.store, inner.server, &inner.server.settings.config());
         }
         monitors::show(spec, args, monitors::From::Script, inner.server);
         let client = &mut *context.client;

@@ -139,7 +139,7 @@ impl Interpreter for LuaInterpreter {
         run: Run<'_>,
         c: &mut Context<'_>,
     ) -> Result<Ended, Failure> {
-        let config = c.server.config();
+        let config = c.server.settings.config();
         self.lua.set_memory_limit(config.lua_memory()).map_err(|error| failure(&error))?;
         state::watch(&self.lua, &self.state).map_err(|error| failure(&error))?;
         self.state.begin(&config);

@@ -29,7 +29,7 @@ impl<'a> Facts<'a> {
             totals: server.totals(),
             store: server.store.stats(),
             stalled: server.store.stalled(),
-            config: server.config(),
+            config: server.settings.config(),
             now,
         }
     }

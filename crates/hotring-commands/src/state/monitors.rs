@@ -71,12 +71,12 @@ pub(crate) fn show(spec: &Spec, args: ArgsView<'_>, from: From<'_>, server: &Ser
 
 /// Shows a request. Those of administrators are not shown: they may hold what others should not know.
 pub(crate) fn show_always(spec: &Spec, args: ArgsView<'_>, from: From<'_>, server: &Server) {
-    if !server.monitors.any() || spec.flags.contains(Flags::ADMIN) {
+    if !server.push.monitors.any() || spec.flags.contains(Flags::ADMIN) {
         return;
     }
     let line = line(spec, args, from);
-    let inbox_max = server.config().subscriber_output_max;
-    for client in server.monitors.lock().values() {
+    let inbox_max = server.settings.config().subscriber_output_max;
+    for client in server.push.monitors.lock().values() {
         client.deliver(inbox_max, |w| w.simple(&line));
     }
 }

@@ -49,8 +49,8 @@ impl ThreadState {
         new_interpreter: NewInterpreter,
     ) -> Self {
         // The version first: a change in between is seen by the next comparison.
-        let config_version = server.config_version();
-        let config = server.config();
+        let config_version = server.settings.version();
+        let config = server.settings.config();
         let mut thread = ThreadState {
             index,
             store: server.store.session_named(&threads::io_name(index)),
@@ -94,7 +94,7 @@ impl ThreadState {
         let is_flush_paused = self.flush_if_due(now);
         // No reply acknowledges the flush.
         self.store.take_logged();
-        if self.server.durability.is_full() || is_flush_paused {
+        if self.server.persist.durability.is_full() || is_flush_paused {
             // The flush must come before the first request that no pause holds back.
             self.is_watched = true;
         }
@@ -116,19 +116,19 @@ impl ThreadState {
     /// Empties the store if a delayed flush is due; true if a pause holds the flush back.
     #[inline]
     pub(crate) fn flush_if_due(&mut self, now: u64) -> bool {
-        self.server.memcached.flush_if_due(&mut self.store, &self.server.pause, now)
+        self.server.memcached.flush_if_due(&mut self.store, &self.server.clients.pause, now)
     }
 
     /// Follows changes of the settings, and of whether a script is slow.
     pub(crate) fn refresh_config(&mut self) {
-        let version = self.server.config_version();
+        let version = self.server.settings.version();
         if self.server.scripts.slow.any() != self.is_slow {
             self.is_slow = !self.is_slow;
             self.refresh_watched();
         }
         if version != self.config_version {
             self.config_version = version;
-            self.config = self.server.config();
+            self.config = self.server.settings.config();
             self.limits = limits(&self.config);
             self.refresh_watched();
         }
@@ -138,10 +138,10 @@ impl ThreadState {
         let notifies = self.config.notify.is_on();
         self.store.note_changes(notifies);
         let may_wait = self.is_slow
-            || self.server.pause.is_set()
-            || self.server.loading.is_on()
-            || self.server.durability.is_held_up(&self.config.log);
-        self.is_watched = notifies || self.server.monitors.any() || may_wait;
+            || self.server.clients.pause.is_set()
+            || self.server.persist.loading.is_on()
+            || self.server.persist.durability.is_held_up(&self.config.log);
+        self.is_watched = notifies || self.server.push.monitors.any() || may_wait;
     }
 }
 

@@ -81,7 +81,7 @@ impl RespExecutor {
         run: &Run<'_>,
         client: &Client,
     ) -> Option<Wait> {
-        let pause = thread.server.pause.lasts(run.now);
+        let pause = thread.server.clients.pause.lasts(run.now);
         if pause.is_none() {
             thread.flush_if_due(run.now);
         }
@@ -90,7 +90,7 @@ impl RespExecutor {
             Some((until, paused)) if paused == Paused::Everything || client.may_write(spec) => {
                 Wait::Pause { until, paused }
             }
-            _ if thread.server.durability.is_full() && client.may_write(spec) => Wait::Log,
+            _ if thread.server.persist.durability.is_full() && client.may_write(spec) => Wait::Log,
             _ => return None,
         };
         let access = client.access();
@@ -139,14 +139,14 @@ impl RespExecutor {
             let origin = if in_transaction { Origin::Transaction } else { Origin::Client };
             return Some(deny(denied, spec, args, client, &thread.server, origin).into());
         }
-        if thread.server.loading.refuses(spec, args, &mut thread.store, run.now) {
+        if thread.server.persist.loading.refuses(spec, args, &mut thread.store, run.now) {
             return Some(LOADING.into());
         }
         if thread.is_slow && thread.is_busy(spec, args, client, run.now) {
             return Some(BUSY.into());
         }
         if client.may_write(spec)
-            && let Some(refusal) = thread.server.durability.refuses(&thread.config.log)
+            && let Some(refusal) = thread.server.persist.durability.refuses(&thread.config.log)
         {
             return Some(refusal.into());
         }

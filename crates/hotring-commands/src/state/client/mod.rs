@@ -4,6 +4,7 @@
 //! (CLIENT LIST) or ask for (CLIENT KILL); the task publishes into it with relaxed stores.
 
 mod inbox;
+mod list;
 mod shared;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::state::transaction::{Queue, Queued, Transaction};
 use crate::table::{CommandId, Flags, Spec};
 
 pub use inbox::Inboxes;
+pub use list::Clients;
 pub use shared::{
     BROADCASTS, BROKEN_REDIRECT, ClientShared, KILLED, Labels, MESSAGES, OVERFLOWED, TRACKING,
     USERS_CHANGED, Unblocked,

@@ -37,7 +37,7 @@ fn take_changes(store: &mut Session, server: &Server, config: &Config) -> Vec<Ch
     if !changes.is_empty() {
         store.tell_expired(|key, late| {
             expired(key, server, config);
-            server.expirer.note(Duration::from_millis(late));
+            server.tasks.expirer.note(Duration::from_millis(late));
         });
     }
     changes
@@ -111,7 +111,7 @@ impl Teller<'_> {
         }
         let publish = |channel: &[&[u8]], message: &[u8]| {
             let inbox_max = self.config.subscriber_output_max;
-            self.server.pubsub.publish(&channel.concat(), message, inbox_max);
+            self.server.push.pubsub.publish(&channel.concat(), message, inbox_max);
         };
         if notify.has(KEYSPACE) {
             publish(&[b"__keyspace@0__:", key], event.as_bytes());

@@ -344,7 +344,7 @@ impl Tracker {
 #[inline]
 pub(crate) fn before(spec: &Spec, args: ArgsView<'_>, client: &mut Client, server: &Server) {
     if let Some(options) = client.tracking_mut() {
-        enter_reads(spec, args, options, &server.tracking);
+        enter_reads(spec, args, options, &server.push.tracking);
     }
 }
 

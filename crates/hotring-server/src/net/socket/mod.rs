@@ -128,7 +128,7 @@ impl Thread {
 
     /// Wakes connections once the log has the records that their replies acknowledge. Never ends.
     pub(crate) async fn wake_logged(&self) {
-        self.logged.wake_all(&self.server.durability).await;
+        self.logged.wake_all(&self.server.persist.durability).await;
     }
 
     /// Reclaims memory that commands have removed.
@@ -329,11 +329,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     fn poll_logged(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(wait) = &mut self.logged else { return Poll::Ready(()) };
         let Thread { server, logged, .. } = &*self.thread;
-        let reached = ready!(logged.poll(&server.durability, wait, cx.waker()));
+        let reached = ready!(logged.poll(&server.persist.durability, wait, cx.waker()));
         let has_others = wait.has_others;
         self.logged = None;
         if let Err(trouble) = reached
-            && server.config().log.on_error == OnError::Stop
+            && server.settings.config().log.on_error == OnError::Stop
         {
             self.take_back((!has_others).then_some(&trouble));
         }
@@ -514,7 +514,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             return Ok(());
         }
         if let Some(lsn) = self.unacknowledged.take()
-            && !self.thread.server.durability.has_reached(lsn)
+            && !self.thread.server.persist.durability.has_reached(lsn)
         {
             self.logged = Some(logged::Wait::new(lsn, !self.unsent.is_empty()));
         }
