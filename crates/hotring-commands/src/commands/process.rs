@@ -10,6 +10,7 @@ use super::save;
 use crate::host::clock;
 use crate::state::client::{Client, Closing, Wait};
 use crate::state::context::Context;
+use crate::state::durability::Durability;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::server::Server;
 
@@ -90,14 +91,14 @@ pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
         let limit = (timeout > 0).then(|| Duration::from_millis(timeout));
         c.client.begin_wait(Wait::Synced { lsn, limit });
     } else {
-        tell_synced(c.server, lsn, &mut c.reply);
+        tell_synced(&c.server.persist.durability, lsn, &mut c.reply);
     }
     Ok(())
 }
 
 /// Whether the log is on the disk up to this record, and that no replica has it.
-pub(crate) fn tell_synced(server: &Server, lsn: Lsn, reply: &mut Writer<'_>) {
-    let is_synced = server.persist.durability.log().is_some_and(|log| log.synced() >= lsn);
+pub(crate) fn tell_synced(durability: &Durability, lsn: Lsn, reply: &mut Writer<'_>) {
+    let is_synced = durability.log().is_some_and(|log| log.synced() >= lsn);
     reply.array(2);
     reply.int(is_synced.into());
     reply.int(0);

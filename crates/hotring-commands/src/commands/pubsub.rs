@@ -115,7 +115,7 @@ fn confirm(c: &mut Context<'_>, word: &str, name: Option<&[u8]>) {
 /// that have come go to `out`.
 pub fn leave_all(client: &mut Client, server: &Server, out: &mut Vec<u8>) {
     super::monitor::leave(client, server);
-    super::tracking::leave(client, server);
+    super::tracking::leave(client, &server.push.tracking);
     for (kind, name) in client.subscriptions.iter() {
         server.push.pubsub.leave(kind, name, &client.shared);
     }

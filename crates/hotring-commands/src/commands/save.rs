@@ -7,8 +7,10 @@ use hotring_protocol::Writer;
 
 use crate::state::client::{Client, Wait};
 use crate::state::context::Context;
+use crate::state::durability::Durability;
 use crate::state::facts::Facts;
 use crate::state::failure::{Failure, Outcome};
+use crate::state::persist::Persist;
 use crate::state::server::Server;
 use crate::state::snapshots::{SnapshotStatus, Snapshots};
 
@@ -19,7 +21,7 @@ const NOT_SHUT_DOWN: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
 /// The command does not wait itself: the reply comes when the snapshot is there, by [`end_wait`].
 pub(crate) fn save(c: &mut Context<'_>) -> Outcome {
-    let number = snapshots(c.server)?.ask().ok_or(UNDER_WAY)?;
+    let number = snapshots(&c.server.persist)?.ask().ok_or(UNDER_WAY)?;
     c.client.begin_wait(Wait::Save { number, ends: false });
     Ok(())
 }
@@ -30,7 +32,7 @@ pub(crate) fn bgsave(c: &mut Context<'_>) -> Outcome {
         2 if c.args[1].eq_ignore_ascii_case(b"schedule") => true,
         _ => return Err(Failure::Syntax),
     };
-    let snapshots = snapshots(c.server)?;
+    let snapshots = snapshots(&c.server.persist)?;
     if snapshots.ask().is_some() {
         c.reply.simple("Background saving started");
     } else if is_later {
@@ -43,7 +45,7 @@ pub(crate) fn bgsave(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn bgrewriteaof(c: &mut Context<'_>) -> Outcome {
-    snapshots(c.server)?
+    snapshots(&c.server.persist)?
         .ask()
         .ok_or(Failure::text("ERR Background append only file rewriting already in progress"))?;
     c.reply.simple("Background append only file rewriting started");
@@ -58,7 +60,7 @@ pub(crate) fn lastsave(c: &mut Context<'_>) -> Outcome {
 
 /// SHUTDOWN SAVE: the server ends once a snapshot is there, and not if that fails.
 pub(super) fn save_and_end(c: &mut Context<'_>) -> Outcome {
-    let Ok(snapshots) = snapshots(c.server) else {
+    let Ok(snapshots) = snapshots(&c.server.persist) else {
         tracing::warn!("SHUTDOWN SAVE refused: there is no log, and no snapshot without one");
         return Err(Failure::text(NOT_SHUT_DOWN));
     };
@@ -70,7 +72,7 @@ pub(super) fn save_and_end(c: &mut Context<'_>) -> Outcome {
 
 /// SHUTDOWN ABORT: ends the wait of others, if there is one.
 pub(super) fn do_not_end(c: &mut Context<'_>) -> Outcome {
-    if !snapshots(c.server).is_ok_and(Snapshots::do_not_end) {
+    if !snapshots(&c.server.persist).is_ok_and(Snapshots::do_not_end) {
         return Err(Failure::text("ERR No shutdown in progress."));
     }
     c.reply.ok();
@@ -78,8 +80,8 @@ pub(super) fn do_not_end(c: &mut Context<'_>) -> Outcome {
 }
 
 /// Whether a client that waits for this snapshot still has to.
-pub(crate) fn is_awaited(server: &Server, number: u64) -> bool {
-    server.persist.durability.snapshots().is_some_and(|snapshots| snapshots.ended(number).is_none())
+pub(crate) fn is_awaited(durability: &Durability, number: u64) -> bool {
+    durability.snapshots().is_some_and(|snapshots| snapshots.ended(number).is_none())
 }
 
 /// Answers a client that has waited for this snapshot. Returns the error that it is told, if any.
@@ -107,8 +109,8 @@ pub(crate) fn end_wait(
     Some(error)
 }
 
-fn snapshots(server: &Server) -> Result<&Snapshots, Failure> {
-    server.persist.durability.snapshots().ok_or(NO_LOG)
+fn snapshots(persist: &Persist) -> Result<&Snapshots, Failure> {
+    persist.durability.snapshots().ok_or(NO_LOG)
 }
 
 /// Unix seconds.

@@ -137,7 +137,7 @@ fn run(
     let client = monitors::From::Client(&c.client.shared);
     // Before the commands of the script.
     let spec = lookup(c.args.at(0)).expect("what runs is a command");
-    monitors::show_always(spec, c.args, client, c.server);
+    c.server.push.monitors.show_always(spec, c.args, client, &c.server.settings);
     let read_only = read_only || script.no_writes;
     let all = Run { keys, args, read_only, has_all: true };
     let some = Run { has_all: false, ..all };

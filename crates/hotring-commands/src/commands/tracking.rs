@@ -10,7 +10,7 @@ use hotring_protocol::parse_i64;
 use crate::state::client::{BROKEN_REDIRECT, Client, ClientShared};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
-use crate::state::server::Server;
+use crate::state::tracking::Tracking;
 use crate::state::tracking::{Mode, Options};
 use crate::table::quoted;
 
@@ -18,7 +18,7 @@ pub(crate) fn tracking(c: &mut Context<'_>) -> Outcome {
     let wanted = Wanted::parse(c)?;
     match c.args[2].to_ascii_lowercase().as_slice() {
         b"on" => begin(wanted, c)?,
-        b"off" => leave(c.client, c.server),
+        b"off" => leave(c.client, &c.server.push.tracking),
         _ => return Err(Failure::Syntax),
     }
     c.reply.ok();
@@ -36,9 +36,9 @@ fn begin(mut wanted: Wanted, c: &mut Context<'_>) -> Outcome {
 }
 
 /// Keeps no copies any more; for TRACKING OFF, RESET, and the end of a connection.
-pub(crate) fn leave(client: &mut Client, server: &Server) {
+pub(crate) fn leave(client: &mut Client, tracking: &Tracking) {
     if let Some(options) = client.tracking() {
-        server.push.tracking.leave(options);
+        tracking.leave(options);
         client.track(None);
     }
 }

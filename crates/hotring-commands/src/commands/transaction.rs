@@ -163,13 +163,14 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
             server: c.server,
         };
         if is_still_allowed(spec, &mut inner) {
-            tracking::before(spec, args, inner.client, inner.server);
+            tracking::before(spec, args, inner.client, &inner.server.push.tracking);
             answer(spec, &mut inner);
         }
         if inner.store.notes_changes() {
             notify::tell(spec, inner.store, inner.server, &inner.server.settings.config());
         }
-        monitors::show(spec, args, monitors::From::Client(&inner.client.shared), inner.server);
+        let from = monitors::From::Client(&inner.client.shared);
+        inner.server.push.monitors.show(spec, args, from, &inner.server.settings);
         if inner.client.wait().is_some() {
             // Nothing can change while it is alone: as when its time is over.
             inner.client.end_wait(c.now);

@@ -48,7 +48,9 @@ impl Executor {
                     None => Watched::Fired,
                 }
             }
-            Some(&Wait::Save { number, .. }) if save::is_awaited(&self.thread.server, number) => {
+            Some(&Wait::Save { number, .. })
+                if save::is_awaited(&self.thread.server.persist.durability, number) =>
+            {
                 Watched::Waiting { until: Some(now + SAVE_PAUSE_MS) }
             }
             Some(&Wait::Synced { lsn, .. })
@@ -97,7 +99,7 @@ impl Executor {
             return client.end_request(None, start, out);
         }
         if let Some(lsn) = synced {
-            process::tell_synced(&self.thread.server, lsn, &mut reply);
+            process::tell_synced(&self.thread.server.persist.durability, lsn, &mut reply);
             return client.end_request(None, start, out);
         }
         let failed = match (unblocked, end) {

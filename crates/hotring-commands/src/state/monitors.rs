@@ -13,7 +13,7 @@ use hotring_protocol::ArgsView;
 use crate::acl::has_secrets;
 use crate::host::clock;
 use crate::state::client::ClientShared;
-use crate::state::server::Server;
+use crate::state::settings::Settings;
 use crate::table::{Flags, Spec};
 
 /// Those who are shown all requests.
@@ -51,6 +51,37 @@ impl Monitors {
         self.publish(&clients);
     }
 
+    /// Shows a request that has run, unless its command says when it is shown, or that it never is.
+    pub(crate) fn show(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        from: From<'_>,
+        settings: &Settings,
+    ) {
+        if !spec.flags.contains(Flags::SKIP_MONITOR) {
+            self.show_always(spec, args, from, settings);
+        }
+    }
+
+    /// Shows a request. Requests of administrators are not shown: they may hold secrets.
+    pub(crate) fn show_always(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        from: From<'_>,
+        settings: &Settings,
+    ) {
+        if !self.any() || spec.flags.contains(Flags::ADMIN) {
+            return;
+        }
+        let line = line(spec, args, from);
+        let inbox_max = settings.config().subscriber_output_max;
+        for client in self.lock().values() {
+            client.deliver(inbox_max, |w| w.simple(&line));
+        }
+    }
+
     fn publish(&self, clients: &BTreeMap<u64, Arc<ClientShared>>) {
         // ORDERING: Relaxed, as in `any`.
         self.len.store(clients.len(), Ordering::Relaxed);
@@ -59,25 +90,6 @@ impl Monitors {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientShared>>> {
         // A change that panicked has left a whole map.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Shows a request that has run, unless it is one of those that are shown otherwise or never.
-pub(crate) fn show(spec: &Spec, args: ArgsView<'_>, from: From<'_>, server: &Server) {
-    if !spec.flags.contains(Flags::SKIP_MONITOR) {
-        show_always(spec, args, from, server);
-    }
-}
-
-/// Shows a request. Those of administrators are not shown: they may hold what others should not know.
-pub(crate) fn show_always(spec: &Spec, args: ArgsView<'_>, from: From<'_>, server: &Server) {
-    if !server.push.monitors.any() || spec.flags.contains(Flags::ADMIN) {
-        return;
-    }
-    let line = line(spec, args, from);
-    let inbox_max = server.settings.config().subscriber_output_max;
-    for client in server.push.monitors.lock().values() {
-        client.deliver(inbox_max, |w| w.simple(&line));
     }
 }
 

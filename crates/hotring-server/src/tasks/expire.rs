@@ -76,7 +76,7 @@ fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64
             return Some(until);
         }
         let due = store.expire_due(now, STEPS, |key, late| {
-            notify::expired(key, server, &config);
+            notify::expired(key, &server.push.pubsub, &config);
             server.tasks.expirer.note(clock::since(now - late));
         });
         server.observe.background.expired_keys.add(due.removed as u64);

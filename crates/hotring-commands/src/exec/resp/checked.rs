@@ -17,6 +17,7 @@ use crate::state::monitors;
 use crate::state::notify;
 use crate::state::pause::Paused;
 use crate::state::scripts::BUSY;
+use crate::state::server::Server;
 use crate::state::subscriptions::is_allowed_while_listening;
 use crate::state::thread::ThreadState;
 use crate::state::tracking;
@@ -165,7 +166,12 @@ impl RespExecutor {
     ) {
         let timer = thread.is_timed.then(|| Timer::start(thread));
         if let Some(spec) = self.batch.spec(i) {
-            tracking::before(spec, self.batch.args(i, run.input), client, &thread.server);
+            tracking::before(
+                spec,
+                self.batch.args(i, run.input),
+                client,
+                &thread.server.push.tracking,
+            );
         }
         // Messages that arrive in between must not keep a request that has begun from running.
         let unlimited = Run { out_max: usize::MAX, ..*run };
@@ -177,7 +183,8 @@ impl RespExecutor {
             commands::note_time(spec.id, args, took, run.now, place);
         }
         notify::tell(spec, &mut thread.store, &thread.server, &thread.config);
-        monitors::show(spec, args, monitors::From::Client(&client.shared), &thread.server);
+        let Server { push, settings, .. } = &*thread.server;
+        push.monitors.show(spec, args, monitors::From::Client(&client.shared), settings);
     }
 }
 

@@ -12,13 +12,14 @@ use crate::settings::config::Config;
 use crate::settings::config::notify::{
     EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, NEW, STRING,
 };
+use crate::state::pubsub::PubSub;
 use crate::state::server::Server;
 use crate::table::{CommandId, Group, Spec};
 
 /// Tells what a command has done.
 pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &Config) {
     let changes = take_changes(store, server, config);
-    let teller = Teller { server, config };
+    let teller = Teller { pubsub: &server.push.pubsub, config };
     if is_rename(spec) {
         // The old name goes first, as if the steps had been the other way round.
         changes.iter().for_each(|change| teller.creation(spec, change));
@@ -36,7 +37,7 @@ fn take_changes(store: &mut Session, server: &Server, config: &Config) -> Vec<Ch
     let changes = store.take_changes();
     if !changes.is_empty() {
         store.tell_expired(|key, late| {
-            expired(key, server, config);
+            expired(key, &server.push.pubsub, config);
             server.tasks.expirer.note(Duration::from_millis(late));
         });
     }
@@ -48,13 +49,13 @@ fn is_rename(spec: &Spec) -> bool {
 }
 
 /// Tells that a key's time was over.
-pub fn expired(key: &[u8], server: &Server, config: &Config) {
-    Teller { server, config }.event(EXPIRED, "expired", key);
+pub fn expired(key: &[u8], pubsub: &PubSub, config: &Config) {
+    Teller { pubsub, config }.event(EXPIRED, "expired", key);
 }
 
 /// Tells of what went to make room, among what a command without events of its own has done.
 pub fn tell_evicted(store: &mut Session, server: &Server, config: &Config) {
-    let teller = Teller { server, config };
+    let teller = Teller { pubsub: &server.push.pubsub, config };
     let changes = take_changes(store, server, config);
     for change in changes.iter().filter(|change| change.what == Changed::Evicted) {
         teller.event(EVICTED, "evicted", &change.key);
@@ -62,7 +63,7 @@ pub fn tell_evicted(store: &mut Session, server: &Server, config: &Config) {
 }
 
 struct Teller<'a> {
-    server: &'a Server,
+    pubsub: &'a PubSub,
     config: &'a Config,
 }
 
@@ -111,7 +112,7 @@ impl Teller<'_> {
         }
         let publish = |channel: &[&[u8]], message: &[u8]| {
             let inbox_max = self.config.subscriber_output_max;
-            self.server.push.pubsub.publish(&channel.concat(), message, inbox_max);
+            self.pubsub.publish(&channel.concat(), message, inbox_max);
         };
         if notify.has(KEYSPACE) {
             publish(&[b"__keyspace@0__:", key], event.as_bytes());

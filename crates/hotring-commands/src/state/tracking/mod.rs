@@ -49,7 +49,6 @@ use hotring_store::Observer;
 
 use crate::settings::config::{Config, memory};
 use crate::state::client::{Client, ClientShared};
-use crate::state::server::Server;
 use crate::table::{Flags, Group, Spec};
 use prefixes::Prefixes;
 use table::{ENTRY_LEN, Place, Size, Table};
@@ -342,9 +341,9 @@ impl Tracker {
 
 /// Enters the keys that a request is about to read, if its client keeps copies.
 #[inline]
-pub(crate) fn before(spec: &Spec, args: ArgsView<'_>, client: &mut Client, server: &Server) {
+pub(crate) fn before(spec: &Spec, args: ArgsView<'_>, client: &mut Client, tracking: &Tracking) {
     if let Some(options) = client.tracking_mut() {
-        enter_reads(spec, args, options, &server.push.tracking);
+        enter_reads(spec, args, options, tracking);
     }
 }
 
