@@ -31,14 +31,14 @@ pub(crate) fn users(c: &mut Context<'_>) -> Outcome {
     let users = c.server.acl.users();
     c.reply.array(users.len());
     users.iter().for_each(|user| c.reply.bulk(&user.name));
-    c.check_room()
+    c.check_reply_len()
 }
 
 pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
     let users = c.server.acl.users();
     c.reply.array(users.len());
     users.iter().for_each(|user| c.reply.bulk(&user.describe()));
-    c.check_room()
+    c.check_reply_len()
 }
 
 pub(crate) fn getuser(c: &mut Context<'_>) -> Outcome {
@@ -63,7 +63,7 @@ pub(crate) fn getuser(c: &mut Context<'_>) -> Outcome {
         c.reply.map(rules.len());
         tell_rules(c, rules);
     }
-    c.check_room()
+    c.check_reply_len()
 }
 
 fn tell_rules(c: &mut Context<'_>, rules: &[Vec<u8>; 3]) {
@@ -205,7 +205,7 @@ pub(crate) fn log(c: &mut Context<'_>) -> Outcome {
             c.reply.bulk(name.as_bytes());
             c.reply.int(number as i64);
         }
-        c.check_room()?;
+        c.check_reply_len()?;
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
     note_refusal(c, failure);
     // A command that fails half-way must not leave half a reply, nor wait for another one.
     c.reply.buffer().truncate(start);
-    c.own.lent.cut(start);
+    c.locals.long_values.cut(start);
     if c.client.wait().is_some() {
         c.client.end_wait(c.now);
     }

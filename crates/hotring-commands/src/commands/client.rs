@@ -124,7 +124,7 @@ pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
     for client in clients {
         let is_dirty = is_dirty(&client, c);
         describe(&client, is_dirty, c.now, &mut text);
-        if text.len() > c.room() {
+        if text.len() > c.reply_left() {
             return Err(Failure::ReplyTooLong);
         }
     }

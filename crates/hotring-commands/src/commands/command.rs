@@ -32,7 +32,7 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
             Some(spec) => command_info(spec, &mut c.reply),
             None => c.reply.null(),
         }
-        c.check_room()?;
+        c.check_reply_len()?;
     }
     Ok(())
 }
@@ -45,7 +45,7 @@ pub(crate) fn docs(c: &mut Context<'_>) -> Outcome {
     c.reply.map(named.len());
     for spec in named {
         command_docs(spec, &mut c.reply);
-        c.check_room()?;
+        c.check_reply_len()?;
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ pub(crate) fn pinned(c: &mut Context<'_>) -> Outcome {
     let keys = c.store.pinned_keys(after, count.min(COUNT_MAX));
     c.reply.array(keys.len());
     keys.iter().for_each(|key| c.reply.bulk(key));
-    c.check_room()
+    c.check_reply_len()
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ fn unsubscribe_from(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
         confirm(c, word, None);
     }
     c.client.publish_subscriptions();
-    c.check_room()
+    c.check_reply_len()
 }
 
 /// Has no more messages of these names come, and those that have come go before the reply.
@@ -132,7 +132,7 @@ pub(crate) fn channels(c: &mut Context<'_>) -> Outcome {
     c.reply.array(channels.len());
     for channel in &channels {
         c.reply.bulk(channel);
-        c.check_room()?;
+        c.check_reply_len()?;
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ pub(crate) fn numsub(c: &mut Context<'_>) -> Outcome {
     for channel in named.iter() {
         c.reply.bulk(channel);
         c.reply.count(c.server.push.pubsub.listeners(channel));
-        c.check_room()?;
+        c.check_reply_len()?;
     }
     Ok(())
 }

@@ -103,18 +103,18 @@ fn with_interpreter(
     c: &mut Context<'_>,
     f: impl FnOnce(&mut dyn Interpreter, &mut Context<'_>) -> Outcome,
 ) -> Outcome {
-    let mut interpreter = match c.own.interpreter.take() {
+    let mut interpreter = match c.locals.interpreter.take() {
         Some(interpreter) => interpreter,
-        None => (c.own.new_interpreter)(&c.server.settings.config(), &c.server.scripts)?,
+        None => (c.locals.new_interpreter)(&c.server.settings.config(), &c.server.scripts)?,
     };
     let last = c.client.last;
-    let lent = std::mem::take(&mut c.own.lent);
+    let long_values = std::mem::take(&mut c.locals.long_values);
     let outcome = f(&mut *interpreter, c);
     c.store.set_hold_info(HoldInfo::default());
-    c.own.lent = lent;
+    c.locals.long_values = long_values;
     c.client.last = last;
     if !interpreter.is_spent() {
-        c.own.interpreter = Some(interpreter);
+        c.locals.interpreter = Some(interpreter);
     }
     outcome
 }
@@ -156,7 +156,7 @@ fn run(
         }
     };
     match ended {
-        Ended::Replied => c.check_room(),
+        Ended::Replied => c.check_reply_len(),
         Ended::NeedsAll => again(script, all, c),
     }
 }
@@ -180,7 +180,7 @@ fn again(script: &Arc<Script>, run: Run<'_>, c: &mut Context<'_>) -> Outcome {
     with_interpreter(c, |interpreter, c| {
         interpreter.compile(&sha, script)?;
         c.alone(&[], |c| hold(interpreter, script, run, c))?;
-        c.check_room()
+        c.check_reply_len()
     })
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
         c.reply.bulk(request.peer.as_bytes());
         c.reply.bulk(request.name.as_bytes());
     }
-    c.check_room()
+    c.check_reply_len()
 }
 
 pub(crate) fn len(c: &mut Context<'_>) -> Outcome {

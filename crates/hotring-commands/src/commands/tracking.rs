@@ -276,7 +276,7 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
     c.reply.bulk(b"prefixes");
     c.reply.array(options.prefixes.len());
     options.prefixes.iter().for_each(|prefix| c.reply.bulk(prefix));
-    c.check_room()
+    c.check_reply_len()
 }
 
 #[cfg(test)]

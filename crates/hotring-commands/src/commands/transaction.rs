@@ -145,7 +145,7 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
     }
     c.counters.commands.add(queue.len() as u64);
     // Messages may be put before the reply, which is then elsewhere.
-    let lent = std::mem::take(&mut c.own.lent);
+    let long_values = std::mem::take(&mut c.locals.long_values);
     let start = c.reply.written();
     c.client.begin_exec();
     c.reply.array(queue.len());
@@ -158,7 +158,7 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
             now: c.now,
             store: c.store,
             counters: c.counters,
-            own: c.own,
+            locals: c.locals,
             client: c.client,
             server: c.server,
         };
@@ -176,7 +176,7 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
             inner.client.end_wait(c.now);
             inner.reply.int(0);
         }
-        if c.check_room().is_err() || !c.client.check_before(c.room()) {
+        if c.check_reply_len().is_err() || !c.client.check_before(c.reply_left()) {
             c.client.closing = Some(Closing::OutputLimit);
         }
         if c.client.closing == Some(Closing::OutputLimit) {
@@ -184,7 +184,7 @@ fn run(queue: &Queue, watched: &[Arc<Stamp>], c: &mut Context<'_>) {
             c.reply.buffer().truncate(start);
         }
     }
-    c.own.lent = lent;
+    c.locals.long_values = long_values;
     c.client.end_exec(start, c.reply.buffer());
 }
 

@@ -28,7 +28,7 @@ use crate::script;
 use crate::settings::config::Config;
 use crate::state::batching::Fed;
 use crate::state::client::{Client, ClientShared};
-use crate::state::lent::{Attached, Lent};
+use crate::state::long_values::{Attached, LongValues};
 use crate::state::notify;
 use crate::state::server::Server;
 use crate::state::thread::ThreadState;
@@ -112,7 +112,7 @@ impl Executor {
 
     /// As [`feed`](Self::feed), of an input that lies in memory of the store if it is a long one: values are neither
     /// copied out of it, nor into the replies. Values that belong between the replies are `attached`.
-    pub fn feed_lent(
+    pub fn feed_zero_copy(
         &mut self,
         conversation: &mut Conversation,
         (input, buffer): (&[u8], Option<&Arc<Buffer>>),
@@ -121,10 +121,11 @@ impl Executor {
     ) -> Fed {
         debug_assert!(out.is_empty(), "places are counted from the beginning");
         let attaches = Some(std::mem::take(attached));
-        self.thread.own.lent = Lent { buffer: buffer.cloned(), attached: attaches, len: 0 };
+        self.thread.locals.long_values =
+            LongValues { buffer: buffer.cloned(), attached: attaches, len: 0 };
         let fed = self.feed(conversation, input, now, out);
-        let lent = std::mem::take(&mut self.thread.own.lent);
-        *attached = lent.attached.unwrap_or_default();
+        let long_values = std::mem::take(&mut self.thread.locals.long_values);
+        *attached = long_values.attached.unwrap_or_default();
         fed
     }
 
@@ -157,7 +158,7 @@ impl Executor {
 
     /// Evicts for this many bytes that have arrived, as far as the policy allows: so the request that stores a long
     /// value need not evict for all of it at once.
-    pub fn make_room(&mut self, bytes: usize) {
+    pub fn evict_for(&mut self, bytes: usize) {
         let ThreadState { server, store, config, .. } = &mut self.thread;
         if server.persist.loading.is_on() {
             return;

@@ -26,7 +26,7 @@ pub(super) struct Context<'a> {
     pub reply_len_max: usize,
     /// Unix milliseconds, read once for the whole batch of requests.
     pub now: u64,
-    /// This thread's door to the store.
+    /// This thread's session of the store.
     pub store: &'a mut Session,
     /// This thread's counters.
     pub counters: &'a Counters,
@@ -102,7 +102,7 @@ impl Context<'_> {
     }
 
     /// Fails when the replies have become too long.
-    pub(super) fn check_room(&self) -> Outcome {
+    pub(super) fn check_reply_len(&self) -> Outcome {
         let fits = self.reply.written() <= self.reply_len_max;
         if fits { Ok(()) } else { Err(Refusal::ReplyTooLong) }
     }

@@ -52,7 +52,7 @@ fn run(command: Option<Command>, c: &mut Context<'_>) -> Outcome {
         Some(Cmd::MetaDebug) => meta::debug(c),
         Some(Cmd::MetaNoop) => meta::noop(c),
         Some(Cmd::Stats) => stats::stats(c),
-        Some(command) => classic::run_rare(c, command),
+        Some(command) => classic::run_other(c, command),
         None => classic::unknown(c),
     }
 }

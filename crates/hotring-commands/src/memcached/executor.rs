@@ -161,8 +161,9 @@ fn wait_before(thread: &mut ThreadState, talk: &Talk, now: u64) -> Option<Wait> 
 impl<'a> Run<'a> {
     fn new(thread: &'a mut ThreadState, client: &Client, now: u64) -> Self {
         let reply_len_max = thread.reply_len_max(client);
-        let ThreadState { server, index, config, store, own, notes, is_timed, is_watched, .. } =
-            thread;
+        let ThreadState {
+            server, index, config, store, locals, notes, is_timed, is_watched, ..
+        } = thread;
         let refusal =
             if *is_watched { server.persist.durability.refuses(&config.log) } else { None };
         Run {
@@ -171,7 +172,7 @@ impl<'a> Run<'a> {
             config,
             store,
             notes,
-            random: &mut own.random,
+            random: &mut locals.random,
             now,
             reply_len_max,
             refusal,

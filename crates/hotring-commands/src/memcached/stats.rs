@@ -42,7 +42,7 @@ pub(super) fn stats(c: &mut Context<'_>) -> Outcome {
         Some(_) => return Err(Refusal::ERROR),
     }
     c.reply.line("END");
-    c.check_room()
+    c.check_reply_len()
 }
 
 fn general(c: &mut Context<'_>) {
@@ -85,7 +85,7 @@ fn general(c: &mut Context<'_>) {
 
 fn settings(c: &mut Context<'_>) {
     let config = c.config;
-    let own = &config.memcached;
+    let settings = &config.memcached;
     let address = c.server.memcached.addresses.first();
     let reply = &mut c.reply;
     reply.stat("maxbytes", config.memory_max);
@@ -104,7 +104,7 @@ fn settings(c: &mut Context<'_>) {
     reply.stat("tcp_backlog", config.tcp_backlog);
     reply.stat("auth_enabled_ascii", yes_no(c.server.memcached.users.is_some()));
     reply.stat("binding_protocol", "ascii");
-    reply.stat("item_size_max", own.value_len_max);
+    reply.stat("item_size_max", settings.value_len_max);
     reply.stat("idle_timeout", config.timeout_s);
     reply.stat("flush_enabled", "yes");
     reply.stat("dump_enabled", "no");
@@ -177,7 +177,7 @@ fn cachedump(c: &mut Context<'_>) -> Outcome {
         _ => return Err("CLIENT_ERROR Illegal slab id".into()),
     }
     let count_max = if count == 0 { usize::MAX } else { count as usize };
-    let room = c.reply.written().saturating_add(DUMP_LEN_MAX);
+    let len_max = c.reply.written().saturating_add(DUMP_LEN_MAX);
     let (mut cursor, mut shown) = (0, 0);
     loop {
         let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -188,7 +188,7 @@ fn cachedump(c: &mut Context<'_>) -> Outcome {
             }
         });
         for key in keys {
-            if shown == count_max || c.reply.written() > room {
+            if shown == count_max || c.reply.written() > len_max {
                 return Ok(());
             }
             shown += usize::from(dump_item(c, &key));
@@ -224,7 +224,7 @@ fn detail(c: &mut Context<'_>) -> Outcome {
             let text = detail.dump();
             c.reply.text(text);
             c.reply.line("END");
-            return c.check_room();
+            return c.check_reply_len();
         }
         _ => return Err("CLIENT_ERROR usage: stats detail on|off|dump".into()),
     }

@@ -11,13 +11,13 @@ pub struct ByCommand<const N: usize> {
     /// Times that it ran. Apart from the rest, as every request writes one of these: those of the
     /// commands that are common share a cache line or two.
     calls: [Counter; N],
-    rest: Box<[RareCounts]>,
+    rest: Box<[UncommonCounts]>,
     timed: Counter,
 }
 
 /// What few requests count.
 #[derive(Debug, Default)]
-struct RareCounts {
+struct UncommonCounts {
     failed: Counter,
     rejected: Counter,
     times: Histogram,
@@ -27,7 +27,7 @@ impl<const N: usize> Default for ByCommand<N> {
     fn default() -> Self {
         ByCommand {
             calls: std::array::from_fn(|_| Counter::default()),
-            rest: (0..N).map(|_| RareCounts::default()).collect(),
+            rest: (0..N).map(|_| UncommonCounts::default()).collect(),
             timed: Counter::default(),
         }
     }

@@ -28,14 +28,14 @@ pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     native.raw_set("text", text::functions(lua, state)?)?;
     native.raw_set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
     native.raw_set("unwrap", lua.create_function(unwrap)?)?;
-    let own = Rc::clone(state);
-    native.raw_set("is_over", lua.create_function(move |_, ()| Ok(own.stopped().is_some()))?)?;
-    let own = Rc::clone(state);
-    native.raw_set("random", function(lua, move |lua, args| random(lua, args, &own))?)?;
-    let own = Rc::clone(state);
+    let shared = Rc::clone(state);
+    native.raw_set("is_over", lua.create_function(move |_, ()| Ok(shared.stopped().is_some()))?)?;
+    let shared = Rc::clone(state);
+    native.raw_set("random", function(lua, move |lua, args| random(lua, args, &shared))?)?;
+    let shared = Rc::clone(state);
     let seed = move |lua: &Lua, args: &MultiValue| match args.front().and_then(|n| number(lua, n)) {
         Some(seed) => {
-            own.seed(seed as i64 as u32);
+            shared.seed(seed as i64 as u32);
             Ok(())
         }
         None => refused(lua, "bad argument #1 to 'randomseed' (number expected)"),
@@ -47,7 +47,7 @@ pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
 }
 
 /// A number without its fraction; 0 of anything else.
-pub(super) fn whole(value: &Value) -> i64 {
+pub(super) fn to_integer(value: &Value) -> i64 {
     match value {
         Value::Integer(number) => *number,
         Value::Number(number) => *number as i64,
@@ -60,10 +60,10 @@ fn library(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     library.raw_set("REDIS_VERSION", VERSION.0)?;
     library.raw_set("REDIS_VERSION_NUM", VERSION.1)?;
     library.raw_set("sha1hex", function(lua, sha1hex)?)?;
-    let own = Rc::clone(state);
-    library.raw_set("log", function(lua, move |_, args| log(args, &own))?)?;
-    let own = Rc::clone(state);
-    library.raw_set("setresp", function(lua, move |_, args| setresp(args, &own))?)?;
+    let shared = Rc::clone(state);
+    library.raw_set("log", function(lua, move |_, args| log(args, &shared))?)?;
+    let shared = Rc::clone(state);
+    library.raw_set("setresp", function(lua, move |_, args| setresp(args, &shared))?)?;
     Ok(library)
 }
 
@@ -168,7 +168,7 @@ fn log(args: &MultiValue, state: &State) -> mlua::Result<()> {
     if !args[0].is_number() && !args[0].is_integer() {
         return failed("First argument must be a number (log level).");
     }
-    let level = whole(&args[0]);
+    let level = to_integer(&args[0]);
     if !(0..=3).contains(&level) {
         return failed("Invalid debug level.");
     }
@@ -209,7 +209,7 @@ fn setresp(args: &MultiValue, state: &State) -> mlua::Result<()> {
     if args.len() != 1 {
         return failed("redis.setresp() requires one argument.");
     }
-    match whole(&args[0]) {
+    match to_integer(&args[0]) {
         2 => state.set_version(Version::Resp2),
         3 => state.set_version(Version::Resp3),
         _ => return failed("RESP version must be 2 or 3."),

@@ -291,19 +291,19 @@ pub(super) fn watch(lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
 
 fn watch_every(every: u32, lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
     state.asks.set(every);
-    let own = Rc::clone(state);
+    let shared = Rc::clone(state);
     let triggers = HookTriggers::new().every_nth_instruction(every);
     lua.set_global_hook(triggers, move |lua, _| {
-        let next = own.every(every);
-        own.must_share(lua)?;
-        if own.step(every) {
+        let next = shared.every(every);
+        shared.must_share(lua)?;
+        if shared.step(every) {
             if next != every {
-                watch_every(next, lua, &own)?;
+                watch_every(next, lua, &shared)?;
             }
             return Ok(VmState::Continue);
         }
         // For the coroutine that asks; the others ask in their own time.
-        watch_every(1, lua, &own)?;
+        watch_every(1, lua, &shared)?;
         Err(stopped())
     })
 }

@@ -33,8 +33,8 @@ const ITERATOR: &str = "local search = ...
 pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     let add = |name: &str, f: fn(&Lua, &MultiValue, &State) -> mlua::Result<MultiValue>| {
-        let own = Rc::clone(state);
-        library.raw_set(name, function(lua, move |lua, args| f(lua, args, &own))?)
+        let shared = Rc::clone(state);
+        library.raw_set(name, function(lua, move |lua, args| f(lua, args, &shared))?)
     };
     add("find", |lua, args, state| find(lua, args, state, true))?;
     add("match", |lua, args, state| find(lua, args, state, false))?;

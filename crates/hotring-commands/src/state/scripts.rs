@@ -229,7 +229,7 @@ impl Scripts {
     /// Adds a script that has come by EVAL, if there is room for it among those that are not to stay.
     pub(crate) fn add(&self, sha: Sha, script: &Arc<Script>, len_max: usize) {
         let mut cache = self.lock();
-        if cache.make_room(script.len(), len_max) {
+        if cache.evict_for(script.len(), len_max) {
             self.left();
         }
         if cache.len + script.len() <= len_max {
@@ -249,7 +249,7 @@ impl Scripts {
             known.kept.store(true, Ordering::Relaxed);
             return Ok(());
         }
-        if cache.make_room(script.len(), len_max) {
+        if cache.evict_for(script.len(), len_max) {
             self.left();
         }
         if cache.len + script.len() > len_max {
@@ -319,7 +319,7 @@ impl Cache {
 
     /// Drops scripts that may go, the longest unused first, if `more` is too much. An eighth of the room at
     /// least, as all have to be looked at. True if any went.
-    fn make_room(&mut self, more: usize, len_max: usize) -> bool {
+    fn evict_for(&mut self, more: usize, len_max: usize) -> bool {
         if self.len + more <= len_max || more > len_max {
             return false;
         }

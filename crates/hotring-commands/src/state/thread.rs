@@ -12,9 +12,9 @@ use crate::host::threads;
 use crate::settings::config::Config;
 use crate::state::batching::{Notes, Sampler};
 use crate::state::client::{Client, USERS_CHANGED};
-use crate::state::context::Own;
+use crate::state::context::ThreadLocals;
 use crate::state::interpreter::NewInterpreter;
-use crate::state::lent::Lent;
+use crate::state::long_values::LongValues;
 use crate::state::server::Server;
 use crate::state::thread_shared::ThreadShared;
 
@@ -24,7 +24,7 @@ pub(crate) struct ThreadState {
     /// The index of its part in [`Server::threads`].
     pub index: usize,
     pub store: Session,
-    pub own: Own,
+    pub locals: ThreadLocals,
     /// The settings, as of the start of the current run.
     pub config: Arc<Config>,
     config_version: u64,
@@ -54,11 +54,11 @@ impl ThreadState {
         let mut thread = ThreadState {
             index,
             store: server.store.session_named(&threads::io_name(index)),
-            own: Own {
+            locals: ThreadLocals {
                 random: Random::new(seed),
                 interpreter: None,
                 new_interpreter,
-                lent: Lent::default(),
+                long_values: LongValues::default(),
             },
             config_version,
             limits: limits(&config),
@@ -98,8 +98,8 @@ impl ThreadState {
             // The flush must come before the first request that no pause holds back.
             self.is_watched = true;
         }
-        self.is_timed = self.sampler.begin_run(&mut self.own.random);
-        self.notes.begin_run(&mut self.own.random, now);
+        self.is_timed = self.sampler.begin_run(&mut self.locals.random);
+        self.notes.begin_run(&mut self.locals.random, now);
         true
     }
 

@@ -147,14 +147,14 @@ impl fmt::Display for CommandError<'_> {
             Self::Unknown(request) => {
                 let name = request.get(0).unwrap_or_default();
                 write!(f, "ERR unknown command '{}', with args beginning with: ", quoted(name))?;
-                let mut room = QUOTED_MAX;
+                let mut left = QUOTED_MAX;
                 for arg in request.tail(1).iter() {
-                    if room == 0 {
+                    if left == 0 {
                         break;
                     }
-                    let shown = &arg[..arg.len().min(room)];
+                    let shown = &arg[..arg.len().min(left)];
                     write!(f, "'{}' ", quoted(shown))?;
-                    room = room.saturating_sub(shown.len() + 3);
+                    left = left.saturating_sub(shown.len() + 3);
                 }
                 Ok(())
             }

@@ -69,7 +69,7 @@ pub(crate) async fn run(server: Arc<Server>) {
         upkeep.run(&server, &mut store, items);
         compact(&mut store, clock::monotonic() + COMPACT_MAX);
         store.collect();
-        server.push.tracking.make_room(STEP_ITEMS);
+        server.push.tracking.evict_excess(STEP_ITEMS);
         while server.push.tracking.drop_left(&mut tracking_walk) && clock::monotonic() < deadline {}
         if server.clients.pause.end_if_over(clock::unix_ms()) {
             server.settings.renew();

@@ -11,7 +11,7 @@ pub(super) struct Batch {
     requests: Vec<Request>,
     /// Of the first key of each request, if that was fetched ahead.
     key_hashes: [KeyHash; BATCH_LEN],
-    starts: Starts<&'static Spec>,
+    known_starts: Starts<&'static Spec>,
     /// How many requests it has.
     pub len: usize,
     /// Where they end in the input.
@@ -39,7 +39,7 @@ impl Batch {
         Batch {
             requests: (0..BATCH_LEN).map(|_| Request::default()).collect(),
             key_hashes: [KeyHash::UNKNOWN; BATCH_LEN],
-            starts: Starts::default(),
+            known_starts: Starts::default(),
             len: 0,
             end: 0,
         }
@@ -58,7 +58,7 @@ impl Batch {
         while self.len < BATCH_LEN && self.end - start < TURN_LEN {
             let request = &mut self.requests[self.len];
             let rest = &input[self.end..];
-            match self.starts.decode(decoder, rest, limits, &mut request.args, called) {
+            match self.known_starts.decode(decoder, rest, limits, &mut request.args, called) {
                 Ok((Decoded::Request { consumed }, spec)) => {
                     request.start = self.end;
                     self.end += consumed;

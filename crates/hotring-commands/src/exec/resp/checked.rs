@@ -35,7 +35,7 @@ impl RespExecutor {
     ) -> usize {
         let len = self.batch.len;
         for i in 0..len {
-            if out.len() + thread.own.lent.len > run.out_max {
+            if out.len() + thread.locals.long_values.len > run.out_max {
                 return i;
             }
             if let Some(wait) = self.wait_before(thread, i, run, client) {
@@ -49,7 +49,7 @@ impl RespExecutor {
                 self.execute_observed(thread, i, run, client, out);
             }
             client.end_request(self.batch.spec(i), start, out);
-            thread.own.lent.cut(out.len());
+            thread.locals.long_values.cut(out.len());
             client.fetch_messages(out);
             if client.is_interrupted() {
                 return i + 1;

@@ -155,7 +155,7 @@ impl RespExecutor {
         client: &mut Client,
         out: &mut Vec<u8>,
     ) -> usize {
-        let ThreadState { server, index, store, own, .. } = thread;
+        let ThreadState { server, index, store, locals, .. } = thread;
         let mut context = Context {
             args: ArgsView::default(),
             key_hash: KeyHash::UNKNOWN,
@@ -164,13 +164,13 @@ impl RespExecutor {
             now: run.now,
             store,
             counters: &server.threads[*index].counters,
-            own,
+            locals,
             client,
             server,
         };
         let mut ran = 0;
         for i in requests {
-            if context.reply.written() + context.own.lent.len > run.out_max {
+            if context.reply.written() + context.locals.long_values.len > run.out_max {
                 break;
             }
             context.args = self.batch.args(i, run.input);
@@ -190,10 +190,10 @@ impl RespExecutor {
     /// Samples the batch for the list of hot keys.
     #[cold]
     fn note_keys(&self, thread: &mut ThreadState, client: &Client, input: &[u8], now: u64) {
-        let ThreadState { server, index, notes, own, .. } = thread;
+        let ThreadState { server, index, notes, locals, .. } = thread;
         let hot_keys = &server.threads[*index].hot_keys;
         let mut next = 0;
-        while let Some((passed, weight)) = notes.next(self.batch.len - next, &mut own.random) {
+        while let Some((passed, weight)) = notes.next(self.batch.len - next, &mut locals.random) {
             let i = next + passed;
             next = i + 1;
             let args = self.batch.args(i, input);
@@ -201,7 +201,7 @@ impl RespExecutor {
             let may_run = |spec: &&Spec| client.access().check(spec, args).is_ok();
             let spec = self.batch.spec(i).filter(may_run);
             let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));
-            hot_keys.note(keys, weight, own.random.next(), now);
+            hot_keys.note(keys, weight, locals.random.next(), now);
         }
     }
 }

@@ -60,7 +60,8 @@ struct Sketch {
 struct Kept {
     hash: u64,
     key: Box<[u8]>,
-    own: [Sum; SPANS],
+    /// The notes of the key itself.
+    counted: [Sum; SPANS],
     /// The weights of those that had the place before.
     others: [f32; SPANS],
     /// All weights together.
@@ -138,15 +139,15 @@ pub fn hottest(
         let sketch = thread.hot_keys.lock(now);
         all += sum(&sketch.all);
         for kept in sketch.sets.iter().flatten() {
-            let (own, others) = sums.entry(kept.key.clone()).or_default();
-            *own += sum(&kept.own);
+            let (counted, others) = sums.entry(kept.key.clone()).or_default();
+            *counted += sum(&kept.counted);
             *others += f64::from(kept.others.iter().sum::<f32>());
         }
     }
-    sums.retain(|key, (own, _)| own.notes >= NOTES_MIN && shown(key));
+    sums.retain(|key, (counted, _)| counted.notes >= NOTES_MIN && shown(key));
     let mut hottest: Vec<HotKey> = sums
         .into_iter()
-        .map(|(key, (own, others))| HotKey::new(key, own, others, all.weight))
+        .map(|(key, (counted, others))| HotKey::new(key, counted, others, all.weight))
         .collect();
     hottest.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.key.cmp(&b.key)));
     hottest.truncate(len);
@@ -166,14 +167,14 @@ pub fn notes(threads: &[ThreadShared], now: u64) -> u64 {
 }
 
 impl HotKey {
-    fn new(key: Box<[u8]>, own: Sum, others: f64, all: f32) -> Self {
-        let (weight, all) = (f64::from(own.weight), f64::from(all));
+    fn new(key: Box<[u8]>, counted: Sum, others: f64, all: f32) -> Self {
+        let (weight, all) = (f64::from(counted.weight), f64::from(all));
         // Where a request has many keys and one of them many times, that one may seem to be in more requests.
         let share = (weight / all).min(1.0);
         // As many notes of one weight tell as much.
-        let notes = weight * weight / f64::from(own.squares);
+        let notes = weight * weight / f64::from(counted.squares);
         let (low, high) = bounds(share, notes);
-        HotKey { key, share, low, high: (high + others / all).min(1.0), notes: own.notes }
+        HotKey { key, share, low, high: (high + others / all).min(1.0), notes: counted.notes }
     }
 }
 
@@ -200,18 +201,18 @@ impl Sketch {
         }
         let set = &mut self.sets[hash as usize % SETS];
         if let Some(known) = set.iter_mut().find(|kept| kept.hash == hash && *kept.key == *key) {
-            known.own[at] += Sum::one(weight);
+            known.counted[at] += Sum::one(weight);
             known.weight += weight as f32;
             return;
         }
         let mut new = Kept {
             hash,
             key: key.into(),
-            own: [Sum::default(); SPANS],
+            counted: [Sum::default(); SPANS],
             others: [0.0; SPANS],
             weight: weight as f32,
         };
-        new.own[at] = Sum::one(weight);
+        new.counted[at] = Sum::one(weight);
         if set.len() < WAYS {
             set.push(new);
             return;
@@ -219,7 +220,7 @@ impl Sketch {
         let lowest = set.iter_mut().min_by(|a, b| a.weight.total_cmp(&b.weight));
         let lowest = lowest.expect("it is full");
         for (at, others) in new.others.iter_mut().enumerate() {
-            *others = lowest.own[at].weight + lowest.others[at];
+            *others = lowest.counted[at].weight + lowest.others[at];
         }
         new.weight += lowest.weight;
         *lowest = new;
@@ -261,9 +262,9 @@ impl Sketch {
         for set in &mut self.sets {
             set.retain_mut(|kept| {
                 over.iter().for_each(|at| {
-                    (kept.own[*at], kept.others[*at]) = (Sum::default(), 0.0);
+                    (kept.counted[*at], kept.others[*at]) = (Sum::default(), 0.0);
                 });
-                kept.weight = sum(&kept.own).weight + kept.others.iter().sum::<f32>();
+                kept.weight = sum(&kept.counted).weight + kept.others.iter().sum::<f32>();
                 kept.weight > 0.0
             });
         }

@@ -128,7 +128,7 @@ struct Registry {
 }
 
 struct Tracker {
-    own: Arc<ClientShared>,
+    client: Arc<ClientShared>,
     /// Who is told in its place.
     redirect: Option<Arc<ClientShared>>,
     no_loop: bool,
@@ -208,8 +208,8 @@ impl Tracking {
         for prefix in added {
             registry.prefixes.enter(prefix, options.number);
         }
-        let (own, no_loop) = (Arc::clone(client), options.no_loop);
-        registry.trackers.insert(options.number, Tracker { own, redirect, no_loop });
+        let (client, no_loop) = (Arc::clone(client), options.no_loop);
+        registry.trackers.insert(options.number, Tracker { client, redirect, no_loop });
         self.publish(&registry);
     }
 
@@ -225,9 +225,9 @@ impl Tracking {
     }
 
     /// Takes keys out as long as there are too many, `count` at most.
-    pub fn make_room(&self, count: usize) {
+    pub fn evict_excess(&self, count: usize) {
         for _ in 0..count {
-            let Some((key, readers)) = self.table.make_room() else { return };
+            let Some((key, readers)) = self.table.take_excess() else { return };
             self.tell(&key, &readers, false, 0);
         }
     }
@@ -260,7 +260,7 @@ impl Tracking {
         }
         let inbox_max = self.inbox_max.load(Ordering::Relaxed);
         let registry = self.registry();
-        let is_told = |tracker: &&Tracker| !(tracker.no_loop && tracker.own.id == actor);
+        let is_told = |tracker: &&Tracker| !(tracker.no_loop && tracker.client.id == actor);
         // Each once: who broadcasts enters no keys, and its prefixes do not overlap.
         let broadcasters = broadcast.then(|| registry.prefixes.readers_of(key));
         let numbers = readers.iter().copied().chain(broadcasters.into_iter().flatten());
@@ -302,7 +302,7 @@ impl Tracker {
     /// Tells of one key, or of all.
     fn tell(&self, key: Option<&[u8]>, inbox_max: usize) {
         let (told, by_channel) = match &self.redirect {
-            None => (&self.own, false),
+            None => (&self.client, false),
             Some(other) if other.has_left() => return self.tell_of_end(other.id, inbox_max),
             Some(other) => (other, true),
         };
@@ -330,8 +330,8 @@ impl Tracker {
 
     /// Tells that the connection has ended that was to be told, each time that it would be.
     fn tell_of_end(&self, other: u64, inbox_max: usize) {
-        self.own.note_broken_redirect();
-        self.own.invalidate(inbox_max, false, |w| {
+        self.client.note_broken_redirect();
+        self.client.invalidate(inbox_max, false, |w| {
             w.push(2);
             w.bulk(b"tracking-redir-broken");
             w.int(other as i64);
@@ -364,5 +364,5 @@ fn enter_reads(spec: &Spec, args: ArgsView<'_>, options: &mut Options, tracking:
         }
     }
     options.entered += entered;
-    tracking.make_room(2 * (entered + grown / ENTRY_LEN) + TAKEN_OUT);
+    tracking.evict_excess(2 * (entered + grown / ENTRY_LEN) + TAKEN_OUT);
 }

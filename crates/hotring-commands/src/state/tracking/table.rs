@@ -134,7 +134,7 @@ impl Table {
     }
 
     /// Takes a key out if there are too many, from each shard in turn; returns who has read it.
-    pub(super) fn make_room(&self) -> Option<(Box<[u8]>, Vec<u64>)> {
+    pub(super) fn take_excess(&self) -> Option<(Box<[u8]>, Vec<u64>)> {
         if !self.is_over() {
             return None;
         }
@@ -265,7 +265,7 @@ mod tests {
         checked(&table);
         table.clear();
         assert_eq!((checked(&table).keys, table.size().memory), (0, 0));
-        assert!(table.make_room().is_none());
+        assert!(table.take_excess().is_none());
     }
 
     /// Pairs were bounded once and keys were not: a million keys of 64 KiB took 64 GiB.
@@ -276,7 +276,7 @@ mod tests {
             for i in 0..2_000u64 {
                 let key = [&i.to_le_bytes()[..], &vec![0; 5_000]].concat();
                 (0..1 + i % 20).for_each(|reader| _ = table.enter(&key, reader));
-                while table.make_room().is_some() {}
+                while table.take_excess().is_some() {}
                 let size = table.size();
                 assert!(keys_max == 0 || size.keys <= keys_max);
                 assert!(memory_max == 0 || size.memory <= memory_max);
