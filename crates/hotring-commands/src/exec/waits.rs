@@ -1,4 +1,4 @@
-//! Requests that wait, for a key or for the end of a pause: how a wait begins and ends.
+//! The ends of waits: for a key, a pause, a script, the log or a snapshot.
 
 use hotring_protocol::Writer;
 use hotring_store::Watched;
@@ -7,30 +7,30 @@ use super::{Conversation, Executor};
 use crate::commands::{process, save};
 use crate::state::client::{Closing, Unblocked, Wait};
 
-/// While the log's queue is full, a request that writes looks again after this many milliseconds.
+/// Milliseconds between two checks of a write that waits because the log's queue is full.
 const FULL_PAUSE_MS: u64 = 2;
 
-/// So does one that waits for a sync, or for a snapshot.
+/// The same for a request that waits for a sync, or for a snapshot.
 const SYNC_PAUSE_MS: u64 = 1;
 const SAVE_PAUSE_MS: u64 = 5;
 
-/// How a wait for a key ends.
+/// The reason why a wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitEnd {
-    /// What was waited for has happened.
+    /// The awaited event has happened.
     Fired,
-    /// It has not, in the time that there was.
+    /// The time limit has passed.
     TimedOut,
     /// The server stops.
     Stopping,
 }
 
 impl Executor {
-    /// Looks whether what the conversation waits for has happened.
+    /// Checks whether the event has happened that the conversation waits for.
     pub fn look(&mut self, conversation: &Conversation, now: u64) -> Watched {
         match conversation.client.wait() {
             Some(Wait::Key { watch, .. }) => self.thread.store.look(watch, now),
-            // Of another pause the request is to be asked for again: it may be none of those that wait.
+            // Another pause may not hold this request back: the request must be checked again.
             Some(&Wait::Pause { until, paused }) => {
                 match self.thread.server.clients.pause.lasts(now) {
                     Some(present) if present == (until, paused) => {
@@ -62,7 +62,7 @@ impl Executor {
         }
     }
 
-    /// Ends a wait by its reply, if it has one. The requests behind it can be fed again.
+    /// Ends a wait and writes its reply, if it has one. The requests behind it can be fed again.
     pub fn end_wait(
         &mut self,
         conversation: &mut Conversation,
@@ -84,7 +84,7 @@ impl Executor {
         client.has_waited_for_script = matches!(client.wait(), Some(Wait::Script { .. }));
         let unblocked = client.end_wait(now);
         if is_paused {
-            // What was to wait is not to run just because the server ends.
+            // A request that had to wait must not run because the server ends.
             if end == WaitEnd::Stopping {
                 client.closing = Some(Closing::Killed);
             }

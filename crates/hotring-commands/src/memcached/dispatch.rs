@@ -1,4 +1,4 @@
-//! Which function runs a command, and what the executor must know of a command.
+//! Maps each command to its function and to its properties.
 
 use hotring_protocol::memcached::Command;
 
@@ -19,7 +19,7 @@ pub(super) fn run_counted(
     by_command.call(number);
     let begun = is_timed.then(clock::monotonic);
     let outcome = run(command, c);
-    // What it answered took the key of a damaged item for absent.
+    // The reply took the key of a damaged item for absent.
     let outcome = c.damage().map_or(outcome, Err);
     if outcome.is_err() {
         by_command.fail(number);
@@ -57,7 +57,7 @@ fn run(command: Option<Command>, c: &mut Context<'_>) -> Outcome {
     }
 }
 
-/// The command of RESP that does the same to a key, whose name a notification of the change carries.
+/// The RESP command with the same effect on a key, for the keyspace notification.
 pub(super) fn event(command: Command) -> Option<&'static Spec> {
     use Command as Cmd;
     let name = match command {
@@ -71,12 +71,12 @@ pub(super) fn event(command: Command) -> Option<&'static Spec> {
     lookup(name.as_bytes())
 }
 
-/// Whether it is there to change something. `mg` may do so on the way.
+/// Whether the command is a write. `mg` may change items too, but does not count as one.
 pub(super) fn writes(command: Command) -> bool {
     command == Command::FlushAll || command != Command::MetaGet && event(command).is_some()
 }
 
-/// Whether it asks for what is not loaded yet.
+/// Whether the request needs keys that are not loaded yet.
 #[inline]
 pub(super) fn misses(command: Option<Command>, c: &mut Context<'_>) -> bool {
     let Some(command) = command.filter(|_| c.server.persist.loading.is_on()) else { return false };

@@ -1,7 +1,7 @@
-//! Who is shown every request (MONITOR), and how a request is shown.
+//! MONITOR: which connections see every request, and in what form.
 //!
-//! Threads ask whether there is anybody once a batch, together with the settings: a request costs nothing
-//! for it. A request is shown when it has run, a script before its commands.
+//! Threads check for monitors once per batch, together with the settings: a request pays nothing for it. A request is
+//! shown after it has run, a script before its commands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,14 +16,14 @@ use crate::state::client::ClientShared;
 use crate::state::settings::Settings;
 use crate::table::{Flags, Spec};
 
-/// Those who are shown all requests.
+/// The connections that see all requests.
 #[derive(Default)]
 pub struct Monitors {
     clients: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
     len: AtomicUsize,
 }
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Clone, Copy)]
 pub(crate) enum From<'a> {
     Client(&'a ClientShared),
@@ -31,20 +31,20 @@ pub(crate) enum From<'a> {
 }
 
 impl Monitors {
-    /// Whether there is anybody.
+    /// Whether there are any.
     pub(crate) fn any(&self) -> bool {
-        // ORDERING: Relaxed; who has begun to look sees requests from some moment on.
+        // ORDERING: Relaxed; a new monitor sees requests from some moment on.
         self.len.load(Ordering::Relaxed) > 0
     }
 
-    /// Shows requests to a client from now on.
+    /// Adds a connection.
     pub(crate) fn enter(&self, client: &Arc<ClientShared>) {
         let mut clients = self.lock();
         clients.insert(client.id, Arc::clone(client));
         self.publish(&clients);
     }
 
-    /// Shows it no more.
+    /// Removes a connection.
     pub(crate) fn leave(&self, client: &ClientShared) {
         let mut clients = self.lock();
         clients.remove(&client.id);
@@ -93,7 +93,7 @@ impl Monitors {
     }
 }
 
-/// Time, database, address, and the request in quotes.
+/// The line of a request: time, database, address, and the quoted arguments.
 fn line(spec: &Spec, args: ArgsView<'_>, from: From<'_>) -> String {
     let (seconds, microseconds) = clock::unix_parts();
     let peer = match from {

@@ -1,8 +1,7 @@
-//! Keyspace notifications: who listens to `__keyspace@0__:KEY` or `__keyevent@0__:EVENT` is told what
-//! commands have done to keys.
+//! Keyspace notifications: messages on `__keyspace@0__:KEY` and `__keyevent@0__:EVENT` about changes of keys.
 //!
-//! The store's session notes its changes while the setting asks for any ([`hotring_store::Change`]); here
-//! they get the names that Redis gives them. With the setting off, no command pays for it.
+//! The store's session records its changes while the setting asks for any ([`hotring_store::Change`]); here they get
+//! Redis's names. With the setting off, no command pays for it.
 
 use std::time::Duration;
 
@@ -16,12 +15,12 @@ use crate::state::pubsub::PubSub;
 use crate::state::server::Server;
 use crate::table::{CommandId, Group, Spec};
 
-/// Tells what a command has done.
+/// Publishes the changes of a command.
 pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &Config) {
     let changes = take_changes(store, server, config);
     let teller = Teller { pubsub: &server.push.pubsub, config };
     if is_rename(spec) {
-        // The old name goes first, as if the steps had been the other way round.
+        // Redis reports the old name first.
         changes.iter().for_each(|change| teller.creation(spec, change));
         changes.iter().rev().for_each(|change| teller.change(spec, change));
         return;
@@ -32,7 +31,7 @@ pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &C
     }
 }
 
-/// What there is to tell of, once what has expired before is told.
+/// The changes of the last command. Expired keys are published before them.
 fn take_changes(store: &mut Session, server: &Server, config: &Config) -> Vec<Change> {
     let changes = store.take_changes();
     if !changes.is_empty() {
@@ -48,12 +47,12 @@ fn is_rename(spec: &Spec) -> bool {
     matches!(spec.id, CommandId::Rename | CommandId::RenameNx)
 }
 
-/// Tells that a key's time was over.
+/// Publishes that a key has expired.
 pub fn expired(key: &[u8], pubsub: &PubSub, config: &Config) {
     Teller { pubsub, config }.event(EXPIRED, "expired", key);
 }
 
-/// Tells of what went to make room, among what a command without events of its own has done.
+/// Publishes the evictions of a command that has no events of its own.
 pub fn tell_evicted(store: &mut Session, server: &Server, config: &Config) {
     let teller = Teller { pubsub: &server.push.pubsub, config };
     let changes = take_changes(store, server, config);
@@ -70,7 +69,7 @@ struct Teller<'a> {
 impl Teller<'_> {
     fn creation(&self, spec: &Spec, change: &Change) {
         let Changed::Stored { is_new, .. } = change.what else { return };
-        // Redis removes what it puts a whole item in place of.
+        // Redis removes an item before it puts another one in its place.
         if is_new || stored(spec).0 == GENERIC {
             self.event(NEW, "new", &change.key);
         }
@@ -82,7 +81,7 @@ impl Teller<'_> {
             Changed::Stored { expires, .. } => {
                 let (class, event) = stored(spec);
                 self.event(class, event, key);
-                // A copy brings its expiry along.
+                // A copy has the expiry of its source.
                 if expires && class != GENERIC {
                     self.event(GENERIC, "expire", key);
                 }
@@ -91,7 +90,7 @@ impl Teller<'_> {
                 self.event(GENERIC, "rename_from", key);
             }
             Changed::Removed => {
-                // The last field of a hash takes the key along.
+                // The removal of the last field removes the key.
                 if spec.group == Group::Hash {
                     let (class, event) = stored(spec);
                     self.event(class, event, key);
@@ -123,7 +122,7 @@ impl Teller<'_> {
     }
 }
 
-/// The class and the name of the event that a command stores a value by.
+/// The class and the name of the event for a value that this command stores.
 fn stored(spec: &Spec) -> (u16, &'static str) {
     use CommandId as Id;
     match spec.id {
