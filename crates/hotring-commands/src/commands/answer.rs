@@ -1,4 +1,4 @@
-//! One command, run and answered: alone by the executor, or as a part of a transaction.
+//! Runs one command and writes its reply: for the executor, or within a transaction or script.
 
 use hotring_protocol::ArgsView;
 use hotring_store::StoreError;
@@ -12,7 +12,7 @@ use crate::state::failure::Failure;
 use crate::state::server::Server;
 use crate::table::Spec;
 
-/// Runs a command. What it fails with becomes its reply.
+/// Runs a command. A failure becomes its reply.
 #[inline(always)]
 pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
     c.client.last = Some(spec.id);
@@ -55,7 +55,7 @@ fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
     }
 }
 
-/// Counts a refusal for want of memory, and says so in the log now and then.
+/// Counts a refusal for lack of memory, and warns of it in the log.
 pub(crate) fn note_refusal(c: &Context<'_>, failure: &Failure) {
     match failure {
         Failure::Store(StoreError::Stalled(stalled)) => {
@@ -70,7 +70,7 @@ pub(crate) fn note_refusal(c: &Context<'_>, failure: &Failure) {
     }
 }
 
-/// Notes that a request is not run because its client may not; returns the error.
+/// Records that a client may not run a request; returns the error.
 #[cold]
 pub(crate) fn deny(
     denied: Denied,
@@ -92,7 +92,7 @@ pub(crate) fn deny(
     denied.message(user, spec)
 }
 
-/// Notes for ACL LOG what was denied to a client, as this user.
+/// Records a denial for ACL LOG.
 pub(crate) fn note_denial(
     client: &Client,
     server: &Server,

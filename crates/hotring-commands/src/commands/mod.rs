@@ -1,8 +1,8 @@
 //! The commands, one file a family, and the one place that maps a command's id to its function.
 //!
-//! A command is a function `fn(&mut Context) -> Outcome`. It reads `args`, asks the store, and
-//! writes exactly one reply; it returns a [`Failure`](crate::state::failure::Failure) instead of writing an error itself. Dispatch
-//! has already checked the number of arguments against the command table.
+//! A command is a function `fn(&mut Context) -> Outcome`. It reads `args`, asks the store, and writes exactly one
+//! reply; it returns a [`Failure`](crate::state::failure::Failure) instead of writing an error itself. Dispatch has
+//! already checked the number of arguments against the command table.
 //!
 //! ```text
 //! pub(crate) fn strlen(c: &mut Context<'_>) -> Outcome {
@@ -96,7 +96,7 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
     HANDLERS[id as usize](c)
 }
 
-/// Runs one command and notes how long it took.
+/// Runs one command and times it.
 #[cold]
 pub(crate) fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     let begun = clock::monotonic();
@@ -105,7 +105,7 @@ pub(crate) fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     outcome
 }
 
-/// Notes how long a command took, wherever that is told.
+/// Records the time of a command, for the statistics, LATENCY and SLOWLOG.
 pub(crate) fn note_time(
     id: CommandId,
     args: ArgsView<'_>,

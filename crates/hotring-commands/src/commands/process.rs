@@ -68,8 +68,8 @@ pub(crate) fn wait(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Waits until all writes so far are on the disk, this connection's among them. There are no replicas to wait for. The
-/// command itself does not wait: the reply comes by [`tell_synced`].
+/// Waits until all writes so far are on disk, also those of other connections. There are no replicas to wait for. The
+/// command itself does not wait: [`tell_synced`] replies.
 pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
     let log = parse_i64(&c.args[1]).ok_or(Failure::NotAnInteger)?;
     parse_i64(&c.args[2]).filter(|n| *n >= 0).ok_or(Failure::NotAnInteger)?;
@@ -96,7 +96,7 @@ pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Whether the log is on the disk up to this record, and that no replica has it.
+/// Replies whether the log is on disk up to this record, and that no replica has it.
 pub(crate) fn tell_synced(durability: &Durability, lsn: Lsn, reply: &mut Writer<'_>) {
     let is_synced = durability.log().is_some_and(|log| log.synced() >= lsn);
     reply.array(2);

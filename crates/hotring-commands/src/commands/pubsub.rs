@@ -87,7 +87,7 @@ fn unsubscribe_from(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
     c.check_reply_len()
 }
 
-/// Has no more messages of these names come, and those that have come go before the reply.
+/// Ends subscriptions to these names. Messages that have arrived go before the reply.
 fn leave(names: &[&[u8]], kind: ChannelKind, c: &mut Context<'_>) {
     let Context { client, server, reply, .. } = c;
     let listened = client.subscriptions.of(kind);
@@ -111,8 +111,8 @@ fn confirm(c: &mut Context<'_>, word: &str, name: Option<&[u8]>) {
     c.reply.count(c.client.subscriptions.len());
 }
 
-/// Listens to nothing any more and keeps no copies, without a word: for RESET and the end of a connection. Messages
-/// that have come go to `out`.
+/// Ends all subscriptions, tracking and MONITOR without replies: for RESET and the end of a connection. Messages that
+/// have arrived go to `out`.
 pub fn leave_all(client: &mut Client, server: &Server, out: &mut Vec<u8>) {
     super::monitor::leave(client, server);
     super::tracking::leave(client, &server.push.tracking);

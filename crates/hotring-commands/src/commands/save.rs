@@ -1,5 +1,5 @@
-//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN SAVE, and what INFO says of snapshots. The snapshots are
-//! [`crate::state::snapshots`]'s. To Redis's clients BGREWRITEAOF is how the log gets shorter; here a snapshot does that.
+//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN SAVE, and the figures of snapshots in INFO. The state of snapshots is
+//! [`crate::state::snapshots`]. BGREWRITEAOF shortens the log in Redis; here a snapshot does that.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ const NO_LOG: Failure =
 const UNDER_WAY: Failure = Failure::text("ERR Background save already in progress");
 const NOT_SHUT_DOWN: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
-/// The command does not wait itself: the reply comes when the snapshot is there, by [`end_wait`].
+/// The command itself does not wait: [`end_wait`] replies once the snapshot is complete.
 pub(crate) fn save(c: &mut Context<'_>) -> Outcome {
     let number = snapshots(&c.server.persist)?.ask().ok_or(UNDER_WAY)?;
     c.client.begin_wait(Wait::Save { number, ends: false });
@@ -52,25 +52,25 @@ pub(crate) fn bgrewriteaof(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Like Redis that has not saved yet, this tells when the server has started until it saves.
+/// Before the first save this is the time of the start, as in Redis.
 pub(crate) fn lastsave(c: &mut Context<'_>) -> Outcome {
     c.reply.int(last_save(c.server) as i64);
     Ok(())
 }
 
-/// SHUTDOWN SAVE: the server ends once a snapshot is there, and not if that fails.
+/// SHUTDOWN SAVE: the server ends once a snapshot is complete; if that fails, it goes on.
 pub(super) fn save_and_end(c: &mut Context<'_>) -> Outcome {
     let Ok(snapshots) = snapshots(&c.server.persist) else {
         tracing::warn!("SHUTDOWN SAVE refused: there is no log, and no snapshot without one");
         return Err(Failure::text(NOT_SHUT_DOWN));
     };
-    // The server ends also if this client does not wait for it.
+    // The server also ends if this client disconnects meanwhile.
     let number = snapshots.ask_and_end();
     c.client.begin_wait(Wait::Save { number, ends: true });
     Ok(())
 }
 
-/// SHUTDOWN ABORT: ends the wait of others, if there is one.
+/// SHUTDOWN ABORT: cancels the SHUTDOWN SAVE of another client.
 pub(super) fn do_not_end(c: &mut Context<'_>) -> Outcome {
     if !snapshots(&c.server.persist).is_ok_and(Snapshots::do_not_end) {
         return Err(Failure::text("ERR No shutdown in progress."));
@@ -79,12 +79,12 @@ pub(super) fn do_not_end(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Whether a client that waits for this snapshot still has to.
+/// Whether a client that waits for this snapshot must go on waiting.
 pub(crate) fn is_awaited(durability: &Durability, number: u64) -> bool {
     durability.snapshots().is_some_and(|snapshots| snapshots.ended(number).is_none())
 }
 
-/// Answers a client that has waited for this snapshot. Returns the error that it is told, if any.
+/// Answers a client that has waited for this snapshot. Returns the error, if the reply is one.
 pub(crate) fn end_wait(
     server: &Server,
     client: &mut Client,
@@ -119,7 +119,7 @@ fn last_save(server: &Server) -> u64 {
     saved_at.unwrap_or(server.process.started_at) / 1000
 }
 
-/// INFO's part about it.
+/// The figures in INFO.
 pub(super) fn tell(f: &Facts<'_>, text: &mut String) {
     let status = f.server.persist.durability.snapshots().map(Snapshots::status);
     let status = status.as_ref();

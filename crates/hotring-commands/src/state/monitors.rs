@@ -88,7 +88,7 @@ impl Monitors {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientShared>>> {
-        // A change that panicked has left a whole map.
+        // A panic during a change leaves the map consistent.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
-//! Which keys are asked for most, as far as a sample of the requests tells, and how far that is.
+//! The keys that requests name most often, estimated from a sample, with bounds.
 //!
-//! The executor notes some thousand requests a second ([`crate::exec`] says which), each with its keys or without
-//! any, and each with a weight: for how many requests it stands. What is known is about the last [`SPANS`] seconds. Each
+//! The executor notes some thousand requests a second ([`crate::exec`] says which), each with its keys or without any,
+//! and each with a weight: for how many requests it stands. What is known is about the last [`SPANS`] seconds. Each
 //! second has sums of its own, which go when it is over, whether or not there are requests.
 //!
 //! A thread keeps sums of [`SETS`] times [`WAYS`] keys by the algorithm *Space-Saving* (Metwally, Agrawal, El Abbadi,
@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::state::thread_shared::ThreadShared;
 
-/// Seconds that shares are about, the present one among them.
+/// The shares are over this many seconds, with the current one.
 pub const SPANS: usize = 10;
 const SPAN_MS: u64 = 1000;
 
@@ -25,13 +25,13 @@ const SPAN_MS: u64 = 1000;
 const SETS: usize = 64;
 const WAYS: usize = 16;
 
-/// Longer ones are not noted.
+/// Longer keys are not noted.
 const KEY_LEN_MAX: usize = 1 << 10;
 
-/// Of a request with more keys no more are noted, and these stand for the others.
+/// At most this many keys of a request are noted, and stand for the others.
 const KEYS_MAX: usize = 16;
 
-/// A key that was met once may be any.
+/// Fewer notes do not distinguish a key.
 const NOTES_MIN: u32 = 2;
 
 /// Bounds are this many standard deviations away: 19 shares of 20 are within.
@@ -40,7 +40,7 @@ const DEVIATIONS: f64 = 2.0;
 /// From this many notes on the bounds are as far to one side as to the other.
 const EVEN_MIN: f64 = 64.0;
 
-/// What one thread has noted. It writes; others read now and then.
+/// The notes of one thread. The thread writes; others read now and then.
 #[derive(Debug, Default)]
 pub struct HotKeys(Mutex<Sketch>);
 
@@ -49,7 +49,7 @@ struct Sketch {
     hasher: RandomState,
     /// Empty until the first note.
     sets: Vec<Vec<Kept>>,
-    /// All requests, also those for keys without a place and for none.
+    /// The sums of all requests, also of those without a key in a set.
     all: [Sum; SPANS],
     /// The present second, counted from 1970. Its sums are at this number modulo [`SPANS`].
     span: u64,
@@ -62,7 +62,7 @@ struct Kept {
     key: Box<[u8]>,
     /// The notes of the key itself.
     counted: [Sum; SPANS],
-    /// The weights of those that had the place before.
+    /// The weights of the keys that had this place before.
     others: [f32; SPANS],
     /// All weights together.
     weight: f32,
@@ -86,12 +86,12 @@ pub struct HotKey {
     /// With 19 chances in 20 it is between these two.
     pub low: f64,
     pub high: f64,
-    /// How often the key was met.
+    /// Notes of the key.
     pub notes: u32,
 }
 
 impl HotKeys {
-    /// Notes a request that stands for `weight` of them.
+    /// Notes a request that stands for `weight` requests.
     #[cold]
     pub(crate) fn note<'a, K: Iterator<Item = &'a [u8]>>(
         &self,
@@ -100,7 +100,7 @@ impl HotKeys {
         random: u64,
         now: u64,
     ) {
-        // A reader has it: then there is one note less.
+        // A reader holds the lock: one note is lost.
         let Ok(mut sketch) = self.0.try_lock() else { return };
         sketch.move_to(now);
         let at = sketch.place();
@@ -161,7 +161,7 @@ pub fn hottest(
     hottest
 }
 
-/// How many requests have been noted in the last [`SPANS`] seconds.
+/// The number of notes in the last [`SPANS`] seconds.
 pub fn notes(threads: &[ThreadShared], now: u64) -> u64 {
     threads.iter().map(|thread| u64::from(sum(&thread.hot_keys.lock(now).all).notes)).sum()
 }
