@@ -82,6 +82,7 @@ impl ThreadState {
     }
 
     /// Begins a run of requests of this client; false if the client has lost its user.
+    #[inline(always)]
     pub(crate) fn begin_run(&mut self, client: &mut Client, now: u64) -> bool {
         // The input has been read: requests sent after the change of a user meet the change.
         if client.shared.signals() & USERS_CHANGED != 0 && !client.renew_access(&self.server.acl) {
@@ -104,6 +105,7 @@ impl ThreadState {
     }
 
     /// The length that the replies of a run may reach: the hard limit without what is unsent.
+    #[inline]
     pub(crate) fn reply_len_max(&self, client: &Client) -> usize {
         // ORDERING: Relaxed, written by this thread.
         let unsent = client.shared.unsent_len.load(Ordering::Relaxed);
@@ -120,6 +122,7 @@ impl ThreadState {
     }
 
     /// Follows changes of the settings, and of whether a script is slow.
+    #[inline]
     pub(crate) fn refresh_config(&mut self) {
         let version = self.server.settings.version();
         if self.server.scripts.slow.any() != self.is_slow {
@@ -134,6 +137,7 @@ impl ThreadState {
         }
     }
 
+    #[cold]
     fn refresh_watched(&mut self) {
         let notifies = self.config.notify.is_on();
         self.store.note_changes(notifies);

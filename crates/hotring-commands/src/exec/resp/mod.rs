@@ -42,6 +42,7 @@ impl RespExecutor {
     }
 
     /// As [`Executor::feed`](super::Executor::feed), after [`ThreadState::begin_run`].
+    #[inline(always)]
     pub(super) fn feed(
         &mut self,
         thread: &mut ThreadState,
