@@ -1,4 +1,4 @@
-//! ACL: users and what they may do, told and changed.
+//! ACL: reports and changes users and their rights.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! LATENCY: what has taken long, and when.
+//! LATENCY: slow events and their times.
 
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ pub(crate) fn history(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// How long commands took, as far as they are timed: all of them, or those that are named.
+/// The times of all commands or of the named ones, as far as they are timed.
 pub(crate) fn histogram(c: &mut Context<'_>) -> Outcome {
     let named = c.args.tail(2);
     let is_wanted = |spec: &Spec| {
@@ -77,7 +77,7 @@ pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// A column for each of the last times, with how long ago it was below.
+/// A column for each of the last times, with its age below.
 pub(crate) fn graph(c: &mut Context<'_>) -> Outcome {
     let Some(event) = find(c) else {
         let name = crate::table::quoted(c.args.at(2));
@@ -107,7 +107,7 @@ pub(crate) fn graph(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// This many seconds in the largest unit that has one.
+/// Formats seconds in the largest unit of which there is at least one.
 fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -117,7 +117,7 @@ fn age(seconds: u64) -> String {
     }
 }
 
-/// What the figures say, in sentences.
+/// Interprets the figures, in sentences.
 pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
     let threshold = c.server.settings.config().latency_threshold_ms;
     if threshold == 0 {

@@ -68,7 +68,7 @@ use crate::state::failure::Outcome;
 use crate::state::server::Server;
 use crate::table::{COMMAND_IDS, CommandId, all_commands};
 
-/// What runs a command.
+/// The function that runs a command.
 type Handler = fn(&mut Context<'_>) -> Outcome;
 
 /// Makes the handlers from the list of commands.

@@ -5,7 +5,7 @@ use hotring_protocol::parse_i64;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// Keys that PINNED lists if it is not told.
+/// The default number of keys that PINNED lists.
 const COUNT: usize = 100;
 /// The most that one call lists.
 const COUNT_MAX: usize = 10_000;

@@ -135,7 +135,7 @@ fn run(
     }
     script.note_use(c.now);
     let client = monitors::From::Client(&c.client.shared);
-    // Before the commands of the script.
+    // MONITOR shows the script before its commands.
     let spec = lookup(c.args.at(0)).expect("what runs is a command");
     c.server.push.monitors.show_always(spec, c.args, client, &c.server.settings);
     let read_only = read_only || script.no_writes;
@@ -161,8 +161,8 @@ fn run(
     }
 }
 
-/// Runs a script whose keys are held from now on: what it has waited for them, and those before it in its batch, is
-/// not its time.
+/// Runs a script whose keys are held from now on. The wait for the keys, and the requests before it in its batch, do
+/// not count as its time.
 fn hold(
     interpreter: &mut dyn Interpreter,
     script: &Arc<Script>,
@@ -173,8 +173,8 @@ fn hold(
     interpreter.run(script, run, c)
 }
 
-/// Runs a script that has wanted more than it was given, from its beginning. Its interpreter has ended
-/// with the first try.
+/// Runs a script again from its beginning, with the whole store, because it used an undeclared key. The first run has
+/// ended.
 fn again(script: &Arc<Script>, run: Run<'_>, c: &mut Context<'_>) -> Outcome {
     let sha = parse_digest(script.name.as_bytes()).expect("the name of a script is its digest");
     with_interpreter(c, |interpreter, c| {
@@ -213,7 +213,7 @@ pub(crate) fn exists(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// ASYNC and SYNC are the same here: there is nothing that others would wait for.
+/// ASYNC and SYNC are the same here: no client would wait for the removal.
 pub(crate) fn flush(c: &mut Context<'_>) -> Outcome {
     let known =
         |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");

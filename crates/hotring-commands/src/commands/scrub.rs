@@ -67,7 +67,7 @@ pub(crate) fn status(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What is counted, under the names that STATUS and INFO share.
+/// The counters, under the names that STATUS and INFO share.
 pub(super) fn numbers(status: &Status) -> [(&'static str, u64); 7] {
     let counts = &status.counts;
     [

@@ -59,7 +59,7 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What SET, MSETEX and GETEX say about the expiry.
+/// The options of SET, MSETEX and GETEX about the expiry.
 #[derive(Clone, Copy)]
 pub(super) enum Ttl<'a> {
     Unsaid,
@@ -96,7 +96,7 @@ impl<'a> Ttl<'a> {
     }
 }
 
-/// What SET says about when it takes place.
+/// The conditions of SET.
 enum When<'a> {
     Always,
     Absent,
@@ -153,7 +153,7 @@ fn compared<'a>(
         .ok_or(Failure::Syntax)
 }
 
-/// What SET and MSETEX do to the expiry.
+/// The effect of SET and MSETEX on the expiry.
 pub(super) fn set_expiry(ttl: Ttl<'_>, now: u64, command: &str) -> Result<SetExpiry, Failure> {
     Ok(match ttl {
         Ttl::Unsaid => SetExpiry::Clear,

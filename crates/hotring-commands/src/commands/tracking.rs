@@ -1,4 +1,4 @@
-//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO: copies that clients keep of what they read.
+//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO: control of client-side caching.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Included, Unbounded};
@@ -30,12 +30,12 @@ fn begin(mut wanted: Wanted, c: &mut Context<'_>) -> Outcome {
     let Wanted { prefixes, redirect, .. } = wanted;
     c.server.push.tracking.enter(&c.client.shared, &options, &prefixes, redirect);
     c.client.track(Some(options));
-    // After it was entered: T1 in `crate::state::tracking`.
+    // Must follow `enter`: T1 in `crate::state::tracking`.
     c.store.observe(|| true);
     Ok(())
 }
 
-/// Keeps no copies any more; for TRACKING OFF, RESET, and the end of a connection.
+/// Ends tracking, for TRACKING OFF, RESET, and the end of a connection.
 pub(crate) fn leave(client: &mut Client, tracking: &Tracking) {
     if let Some(options) = client.tracking() {
         tracking.leave(options);
@@ -43,7 +43,7 @@ pub(crate) fn leave(client: &mut Client, tracking: &Tracking) {
     }
 }
 
-/// The options as they were given.
+/// The options of the request.
 #[derive(Default)]
 struct Wanted {
     redirect: Option<Arc<ClientShared>>,
@@ -89,7 +89,7 @@ impl Wanted {
         other.ok_or(Failure::text("ERR The client ID you want redirect to does not exist"))
     }
 
-    /// What is asked for, if it goes together with itself and with what was asked for before.
+    /// The resulting options, if the request is consistent in itself and with the current options.
     fn check(&mut self, c: &Context<'_>) -> Result<Options, Failure> {
         let before = c.client.tracking();
         let mode_before = before.map(|options| options.mode);
@@ -131,7 +131,7 @@ impl Wanted {
         Ok(Options { number, mode, no_loop, redirect, prefixes, caching: false, entered })
     }
 
-    /// The prefixes from before and the new ones. Without new ones, all keys begin with what is asked for.
+    /// The current prefixes and the new ones. Without any, the empty prefix stands for all keys.
     fn all_prefixes(
         &mut self,
         before: Option<&Options>,
@@ -157,8 +157,8 @@ impl Wanted {
     }
 }
 
-/// Refuses prefixes that overlap with one another, or with those from before, which do not. What is told is the first
-/// of them that overlaps, and with what.
+/// Refuses new prefixes that overlap with each other or with the current ones, which do not overlap. The error names
+/// the first pair that does.
 fn check_overlaps(new: &[Box<[u8]>], before: &BTreeSet<Box<[u8]>>) -> Outcome {
     let with_before = |prefix: &[u8]| {
         // In their order those that begin alike stand together: it is the next one, in front or behind.
@@ -237,7 +237,7 @@ pub(crate) fn caching(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Who is told in place of this connection: 0 for none, -1 if it keeps no copies.
+/// The ID of the connection to redirect to: 0 for none, -1 without tracking.
 pub(crate) fn getredir(c: &mut Context<'_>) -> Outcome {
     c.reply.int(redirect(c));
     Ok(())

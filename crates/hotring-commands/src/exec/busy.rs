@@ -106,7 +106,7 @@ impl ThreadState {
 
     fn needs(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> Needs {
         let Some(queue) = client.transaction.queue() else { return self.needs_alone(spec, args) };
-        // Of an open transaction EXEC needs what its commands need; the others are only queued.
+        // In an open transaction EXEC needs the keys of all its commands; other requests are only queued.
         if spec.id != CommandId::Exec {
             return Needs::Nothing;
         }

@@ -30,7 +30,7 @@ pub(super) struct Batch {
 pub(super) enum Stop {
     /// The input has no more complete ones.
     Incomplete,
-    /// What comes next is no request.
+    /// The next bytes are no request.
     Broken,
 }
 

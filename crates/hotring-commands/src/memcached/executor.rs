@@ -25,7 +25,7 @@ pub(crate) struct Executor {
     batch: Batch,
 }
 
-/// What the requests of a run have in common.
+/// The context that all requests of a run share.
 struct Run<'a> {
     server: &'a Server,
     config: &'a Config,
@@ -141,7 +141,7 @@ impl Executor {
     }
 }
 
-/// What all requests of a run have to wait for before they run.
+/// The wait before any request of a run may run, if there is one.
 #[inline(always)]
 fn wait_before(thread: &mut ThreadState, talk: &Talk, now: u64) -> Option<Wait> {
     if !thread.is_watched {

@@ -1,7 +1,7 @@
 //! stats: figures by memcached's names, for its clients and for exporters of metrics.
 //!
-//! What memcached counts and this server does not have (slab classes, its LRU lists, evictions) is absent,
-//! but for what tools insist on. All items are in class 1.
+//! Figures without a counterpart here (slab classes, LRU lists, evictions) are absent, except for those that tools
+//! insist on. All items are in class 1.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ const CLASSES: u32 = 64;
 /// Longest dump of keys, as in memcached.
 const DUMP_LEN_MAX: usize = 2 << 20;
 
-/// Keys that are looked at in one step.
+/// Keys per step.
 const SCAN_LEN: usize = 256;
 
 pub(super) fn stats(c: &mut Context<'_>) -> Outcome {

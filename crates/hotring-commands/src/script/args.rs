@@ -1,8 +1,8 @@
-//! The arguments of functions that scripts call, and what is said of wrong ones.
+//! The arguments of functions that scripts call, and the errors for wrong ones.
 //!
-//! Each string or table that Rust holds is a place among mlua's references, of which there are 8,000, and more end the process; so do
-//! values on Lua's stack that leave no room for another. Hence no function takes more arguments than leave
-//! [`STACK_RESERVE`], and none keeps references for longer than it runs.
+//! Each string or table that Rust holds is a place among mlua's references, of which there are 8,000, and more end the
+//! process; so do values on Lua's stack that leave no room for another. Hence no function takes more arguments than
+//! leave [`STACK_RESERVE`], and none keeps references for longer than it runs.
 
 use mlua::{
     Error, FromLua, Function, IntoLua, IntoLuaMulti, Lua, MultiValue, String as Text, Value,
@@ -23,11 +23,11 @@ pub(super) fn function<R: IntoLuaMulti + 'static>(
     lua.create_function(move |lua, args: Bounded| f(lua, &collect(args)))
 }
 
-/// The arguments as they come from Lua. Their number is looked at with the first, before there are references
-/// to the others.
+/// The arguments as mlua converts them. Their number is checked with the first, before there are references to the
+/// others.
 pub(super) type Bounded = (First, MultiValue);
 
-/// All of them. That there is none cannot be told from one that is nil.
+/// All arguments. No argument is the same as one nil.
 pub(super) fn collect((First(first), mut rest): Bounded) -> MultiValue {
     if !(first.is_nil() && rest.is_empty()) {
         rest.push_front(first);
@@ -66,7 +66,7 @@ fn has_stack_space(lua: &Lua) -> mlua::Result<bool> {
     Ok(!matches!(asked, Err(Error::StackError)))
 }
 
-/// A value that there is not.
+/// An argument that cannot be converted.
 #[derive(Clone)]
 struct Nothing;
 

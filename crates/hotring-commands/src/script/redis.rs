@@ -14,14 +14,13 @@ use crate::state::scripts::{digest, digest_text};
 /// The version of Redis that scripts may expect, as text and as a number.
 const VERSION: (&str, u32) = (crate::commands::REDIS_VERSION, 0x0007_0400);
 
-/// Levels of the stack that are looked at for the script's line: Lua's functions and the prelude's lie
-/// before it.
+/// Levels of the stack that are searched for the script's line: functions of Lua and of the prelude are above it.
 const LEVELS_MAX: usize = 8;
 
 /// Longest line that a script writes into the log, as in Redis.
 const LINE_MAX: usize = 1024;
 
-/// What the prelude is given.
+/// The functions for the prelude.
 pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let native = lua.create_table()?;
     native.raw_set("redis", library(lua, state)?)?;
@@ -46,7 +45,7 @@ pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     Ok(native)
 }
 
-/// A number without its fraction; 0 of anything else.
+/// A number without its fraction; 0 for any other value.
 pub(super) fn to_integer(value: &Value) -> i64 {
     match value {
         Value::Integer(number) => *number,
@@ -93,7 +92,7 @@ pub(super) fn refused<T>(lua: &Lua, why: impl AsRef<[u8]>) -> mlua::Result<T> {
     refused_at(lua, level, why)
 }
 
-/// The same where the script has called what runs one level below.
+/// The same for a function that the script has called through another one, at this level.
 pub(super) fn refused_at<T>(lua: &Lua, level: usize, why: impl AsRef<[u8]>) -> mlua::Result<T> {
     let place = line_at(lua, level).map_or(String::new(), |line| format!("{CHUNK}:{line}: "));
     Err(Error::external(Raised::Text([place.as_bytes(), why.as_ref()].concat())))

@@ -1,4 +1,4 @@
-//! What a run of a script may still do, and why it has to end.
+//! The limits of a script's run, and the reasons to end it.
 //!
 //! Lua asks here every [`EVERY`] instructions, and so do functions that take long, by steps of their own. Once a run
 //! is to end, it is asked at each instruction of each coroutine, and each answer is an error: there is no `pcall`
@@ -48,7 +48,7 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    /// What the client is told.
+    /// The error for the client.
     pub(super) fn failure(self, has_written: bool, name: &str, config: &Config) -> Failure {
         let why = match self {
             Stop::NeedsAll => "uses keys that it was not given".to_owned(),

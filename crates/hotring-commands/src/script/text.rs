@@ -29,7 +29,7 @@ const ITERATOR: &str = "local search = ...
         return function() return pass(search(s, p, at, false)) end
     end";
 
-/// What the prelude puts into `string` and `table`.
+/// The functions that the prelude puts into `string` and `table`.
 pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     let add = |name: &str, f: fn(&Lua, &MultiValue, &State) -> mlua::Result<MultiValue>| {
@@ -209,7 +209,7 @@ fn substitute(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<Multi
     Ok(MultiValue::from_vec(values))
 }
 
-/// What a match becomes: `by`, with captures where it says `%0` to `%9`.
+/// Adds the replacement of a match: `by`, with captures in place of `%0` to `%9`.
 fn add_replacement(
     lua: &Lua,
     by: &[u8],

@@ -1,4 +1,5 @@
-//! The state of a server: what all threads share, what a connection has, what one command sees.
+//! The state of a server: shared by all threads ([`server`]), of a thread ([`thread`]), of a connection ([`client`]),
+//! and of one command ([`context`]).
 
 pub mod batching;
 pub mod bound;

@@ -18,7 +18,7 @@ pub enum Paused {
 #[derive(Debug, Default)]
 pub struct ClientPause(AtomicU64);
 
-// ORDERING: Relaxed throughout: the word says all that there is to say.
+// ORDERING: Relaxed throughout: the word is the whole state.
 impl ClientPause {
     /// Begins a pause. A pause that is in force becomes neither shorter nor milder.
     pub fn begin(&self, until: u64, paused: Paused, now: u64) {
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(pause.lasts(99), Some((100, Everything)));
         assert!(!pause.end_if_over(99) && pause.is_set());
         assert_eq!(pause.lasts(100), None);
-        // What is over makes nothing stricter.
+        // A pause that has run out makes later ones no stricter.
         pause.begin(200, Writes, 100);
         assert_eq!(pause.lasts(100), Some((200, Writes)));
         pause.begin(u64::MAX, Everything, 100);

@@ -56,7 +56,7 @@ pub struct Saved {
     pub after: Lsn,
     /// Bytes of that snapshot.
     pub len: u64,
-    /// Bytes of the log behind it when there were `Log::length` bytes less than now: what was found at the start.
+    /// Bytes of the log behind it that the start has found, without the `Log::length` bytes since.
     pub log: u64,
     /// `Log::length` when the snapshot was begun.
     pub log_since: u64,

@@ -58,7 +58,7 @@ impl RespExecutor {
         len
     }
 
-    /// What a request has to wait for before it runs.
+    /// The wait before a request may run, if there is one.
     fn wait_before(
         &self,
         thread: &mut ThreadState,

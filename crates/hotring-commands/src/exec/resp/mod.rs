@@ -27,7 +27,7 @@ pub(super) struct RespExecutor {
     batch: Batch,
 }
 
-/// What the requests of a batch have in common.
+/// The context that all requests of a batch share.
 struct Run<'a> {
     input: &'a [u8],
     now: u64,
@@ -227,7 +227,7 @@ fn close_broken(client: &mut Client, error: &ProtocolError, out: &mut Vec<u8>) {
 #[cold]
 fn refuse(c: &mut Context<'_>) {
     let Err(error) = resolve(c.args) else { return };
-    // What a browser sends when a page makes it talk to this port. Redis closes as well.
+    // A browser sends these when a page makes it talk to this port. Redis closes the connection as well.
     let browser =
         |name: &[u8]| name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:");
     if matches!(error, CommandError::Unknown(_)) && c.args.get(0).is_some_and(browser) {

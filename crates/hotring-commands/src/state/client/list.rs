@@ -1,4 +1,4 @@
-//! All connections, and what applies to them together.
+//! The list of all connections, with the state that they share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

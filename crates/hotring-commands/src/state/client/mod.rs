@@ -581,7 +581,7 @@ mod tests {
             out, b"+news\r\n",
             "what was too much is forgotten, and what is in another version"
         );
-        // Who is to be closed may have lost the right to what comes.
+        // A connection that is being closed may have lost the right to the messages.
         shared.deliver(0, |message| message.simple("news"));
         client.closing = Some(Closing::Killed);
         client.fetch_messages(&mut out);
