@@ -1,4 +1,4 @@
-//! ACL: users and what they may do, told and changed.
+//! ACL: reports and changes users and their rights.
 
 use std::fmt::Write;
 
@@ -31,14 +31,14 @@ pub(crate) fn users(c: &mut Context<'_>) -> Outcome {
     let users = c.server.acl.users();
     c.reply.array(users.len());
     users.iter().for_each(|user| c.reply.bulk(&user.name));
-    c.check_room()
+    c.check_reply_len()
 }
 
 pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
     let users = c.server.acl.users();
     c.reply.array(users.len());
     users.iter().for_each(|user| c.reply.bulk(&user.describe()));
-    c.check_room()
+    c.check_reply_len()
 }
 
 pub(crate) fn getuser(c: &mut Context<'_>) -> Outcome {
@@ -63,7 +63,7 @@ pub(crate) fn getuser(c: &mut Context<'_>) -> Outcome {
         c.reply.map(rules.len());
         tell_rules(c, rules);
     }
-    c.check_room()
+    c.check_reply_len()
 }
 
 fn tell_rules(c: &mut Context<'_>, rules: &[Vec<u8>; 3]) {
@@ -100,7 +100,7 @@ pub(crate) fn load(c: &mut Context<'_>) -> Outcome {
 /// Lets all connections look for their users again, the one that changed them at once: the request behind
 /// this one may have come with it.
 fn users_changed(c: &mut Context<'_>) {
-    c.server.users_changed();
+    c.server.clients.users_changed();
     c.client.renew_access(&c.server.acl);
 }
 
@@ -205,7 +205,7 @@ pub(crate) fn log(c: &mut Context<'_>) -> Outcome {
             c.reply.bulk(name.as_bytes());
             c.reply.int(number as i64);
         }
-        c.check_room()?;
+        c.check_reply_len()?;
     }
     Ok(())
 }

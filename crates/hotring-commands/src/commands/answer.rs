@@ -1,4 +1,4 @@
-//! One command, run and answered: alone by the executor, or as a part of a transaction.
+//! Runs one command and writes its reply: for the executor, or within a transaction or script.
 
 use hotring_protocol::ArgsView;
 use hotring_store::StoreError;
@@ -12,7 +12,7 @@ use crate::state::failure::Failure;
 use crate::state::server::Server;
 use crate::table::Spec;
 
-/// Runs a command. What it fails with becomes its reply.
+/// Runs a command. A failure becomes its reply.
 #[inline(always)]
 pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
     c.client.last = Some(spec.id);
@@ -26,7 +26,7 @@ pub(crate) fn answer(spec: &'static Spec, c: &mut Context<'_>) {
         // Whatever was answered took the key for absent.
         let key = damaged.key.unwrap_or_default();
         c.counters.damaged_reads.add(1);
-        c.server.warn_of_damage(&key, c.now);
+        c.server.observe.warnings.damage(&key, c.now);
         outcome = Err(Failure::Damaged(key));
     }
     if let Err(failure) = outcome {
@@ -44,7 +44,7 @@ fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
     note_refusal(c, failure);
     // A command that fails half-way must not leave half a reply, nor wait for another one.
     c.reply.buffer().truncate(start);
-    c.own.lent.cut(start);
+    c.locals.long_values.cut(start);
     if c.client.wait().is_some() {
         c.client.end_wait(c.now);
     }
@@ -55,22 +55,22 @@ fn fail(spec: &Spec, c: &mut Context<'_>, start: usize, failure: &Failure) {
     }
 }
 
-/// Counts a refusal for want of memory, and says so in the log now and then.
+/// Counts a refusal for lack of memory, and warns of it in the log.
 pub(crate) fn note_refusal(c: &Context<'_>, failure: &Failure) {
     match failure {
         Failure::Store(StoreError::Stalled(stalled)) => {
             c.counters.rejected_stalled.add(1);
-            c.server.warn_of_stalled(stalled, c.now);
+            c.server.observe.warnings.stalled(stalled, &c.server.settings, c.now);
         }
         Failure::Store(StoreError::OutOfMemory(full)) => {
             c.counters.rejected_maxmemory.add(1);
-            c.server.warn_of_maxmemory(full, c.now);
+            c.server.observe.warnings.maxmemory(full, &c.server.settings, c.now);
         }
         _ => {}
     }
 }
 
-/// Notes that a request is not run because its client may not; returns the error.
+/// Records that a client may not run a request; returns the error.
 #[cold]
 pub(crate) fn deny(
     denied: Denied,
@@ -92,7 +92,7 @@ pub(crate) fn deny(
     denied.message(user, spec)
 }
 
-/// Notes for ACL LOG what was denied to a client, as this user.
+/// Records a denial for ACL LOG.
 pub(crate) fn note_denial(
     client: &Client,
     server: &Server,
@@ -104,5 +104,5 @@ pub(crate) fn note_denial(
     let now = clock::unix_ms();
     let described = commands::client::line(&client.shared, now);
     let denial = Denial { reason, origin, object, user, now, client: described };
-    server.acl.log.note(denial, server.config().acllog_len_max);
+    server.acl.log.note(denial, server.settings.config().acllog_len_max);
 }

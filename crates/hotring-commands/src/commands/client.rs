@@ -124,7 +124,7 @@ pub(crate) fn list(c: &mut Context<'_>) -> Outcome {
     for client in clients {
         let is_dirty = is_dirty(&client, c);
         describe(&client, is_dirty, c.now, &mut text);
-        if text.len() > c.room() {
+        if text.len() > c.reply_left() {
             return Err(Failure::ReplyTooLong);
         }
     }
@@ -335,7 +335,7 @@ fn victims(c: &Context<'_>, filters: &[Filter]) -> Vec<Arc<ClientShared>> {
 
 /// All connections, without those that a client has ended: their threads may yet have to close them.
 fn clients(c: &Context<'_>) -> Vec<Arc<ClientShared>> {
-    let mut clients = c.server.clients();
+    let mut clients = c.server.clients.all();
     clients.retain(|client| client.signals() & KILLED == 0);
     clients
 }

@@ -1,4 +1,4 @@
-//! COMMAND and the HELP subcommands: the table of commands, told to clients and people.
+//! COMMAND and the HELP subcommands: the table of commands, for clients and people.
 
 use hotring_protocol::glob_match;
 
@@ -32,7 +32,7 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
             Some(spec) => command_info(spec, &mut c.reply),
             None => c.reply.null(),
         }
-        c.check_room()?;
+        c.check_reply_len()?;
     }
     Ok(())
 }
@@ -45,7 +45,7 @@ pub(crate) fn docs(c: &mut Context<'_>) -> Outcome {
     c.reply.map(named.len());
     for spec in named {
         command_docs(spec, &mut c.reply);
-        c.check_room()?;
+        c.check_reply_len()?;
     }
     Ok(())
 }
@@ -80,7 +80,7 @@ fn filtered(by: &[u8], wanted: &[u8]) -> Result<Vec<&'static str>, Failure> {
     Ok(all.filter(|spec| passes(spec)).map(|spec| spec.name).collect())
 }
 
-/// GETKEYS, or with what happens to each of them GETKEYSANDFLAGS.
+/// GETKEYS, and with the access to each key GETKEYSANDFLAGS.
 pub(crate) fn getkeys(c: &mut Context<'_>) -> Outcome {
     write_keys(c, false)
 }

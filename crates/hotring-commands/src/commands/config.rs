@@ -9,7 +9,7 @@ use crate::state::failure::{Failure, Outcome};
 use crate::table::quoted;
 
 pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
-    let config = c.server.config();
+    let config = c.server.settings.config();
     let patterns: Vec<Vec<u8>> =
         c.args.tail(2).iter().map(|pattern| pattern.to_ascii_lowercase()).collect();
     let wanted = |name: &str| patterns.iter().any(|p| glob_match(p, name.as_bytes()));
@@ -35,14 +35,14 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
     let peer = &c.client.shared.peer;
     c.server.change_config(|config| {
         let changed = change_running(config, &changes, peer)?;
-        if changed.tls != config.tls && c.server.tls.current().is_some() {
+        if changed.tls != config.tls && c.server.process.tls.current().is_some() {
             let failed = |why| format!("ERR CONFIG SET failed: TLS stays as it is: {why}");
-            c.server.tls.load(&changed.tls).map_err(failed)?;
+            c.server.process.tls.load(&changed.tls).map_err(failed)?;
         }
         // The same one, too: the user may have got another by ACL SETUSER since.
         if sets("requirepass") {
             c.server.acl.set_default_password(&changed.requirepass);
-            c.server.users_changed();
+            c.server.clients.users_changed();
         }
         Ok::<_, String>(changed)
     })?;

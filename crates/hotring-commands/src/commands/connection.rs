@@ -106,8 +106,8 @@ fn log_in(c: &mut Context<'_>, name: &[u8], password: &[u8]) -> Outcome {
         return Ok(());
     }
     note_denial(c.client, c.server, Origin::Client, Reason::Auth, c.args.at(0), name);
-    c.server.warn_of_login(&c.client.shared, c.now);
-    c.client.penalty += Duration::from_millis(c.server.config().auth_failure_delay_ms);
+    c.server.observe.warnings.login(&c.client.shared, &c.server.acl, c.now);
+    c.client.penalty += Duration::from_millis(c.server.settings.config().auth_failure_delay_ms);
     Err(WRONG_PASSWORD)
 }
 

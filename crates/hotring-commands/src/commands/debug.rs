@@ -12,7 +12,7 @@ use crate::state::failure::{Failure, Outcome};
 const SLEEP_MAX: f64 = 60.0;
 
 pub(crate) fn debug(c: &mut Context<'_>) -> Outcome {
-    if !c.server.config().debug_command.allows(&c.client.shared.peer) {
+    if !c.server.settings.config().debug_command.allows(&c.client.shared.peer) {
         return Err(Failure::text(
             "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can \
              run it from a local connection, otherwise you need to set this option in the configuration \

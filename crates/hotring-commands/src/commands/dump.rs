@@ -85,7 +85,9 @@ fn set_accesses(c: &mut Context<'_>, idle_seconds: Option<u64>, frequency: Optio
     let idle = idle_seconds.map(|seconds| seconds.saturating_mul(1000));
     let known = match c.store.accesses(&c.args[1], c.now) {
         Some(Accesses::Frequency(_)) => frequency.map(Accesses::Frequency),
-        Some(Accesses::Age(_)) => idle.map(|ms| Accesses::Age(c.server.ages.age(ms, c.now))),
+        Some(Accesses::Age(_)) => {
+            idle.map(|ms| Accesses::Age(c.server.observe.ages.age(ms, c.now)))
+        }
         Some(Accesses::Idle(_)) => idle.map(Accesses::Idle),
         _ => None,
     };

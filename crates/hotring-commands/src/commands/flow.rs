@@ -1,4 +1,4 @@
-//! CLIENT PAUSE, UNPAUSE, REPLY, UNBLOCK: when requests run, and which of them are answered.
+//! CLIENT PAUSE, UNPAUSE, REPLY, UNBLOCK: holding requests back, and dropping replies.
 
 use hotring_protocol::parse_i64;
 
@@ -8,7 +8,7 @@ use crate::state::failure::{Failure, Outcome};
 use crate::state::pause::Paused;
 use crate::table::quoted;
 
-/// Has requests wait: on this thread from the next one on, on others from their next batch on.
+/// Holds requests back: on this thread from the next request on, on others from their next batch on.
 pub(crate) fn pause(c: &mut Context<'_>) -> Outcome {
     check_len(c)?;
     let paused = match c.args.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
@@ -22,8 +22,8 @@ pub(crate) fn pause(c: &mut Context<'_>) -> Outcome {
     let until = c.now.checked_add(time).filter(|until| *until <= i64::MAX as u64);
     let until = until.ok_or(Failure::text("ERR timeout is out of range"))?;
     if time > 0 {
-        c.server.pause.begin(until, paused, c.now);
-        c.server.renew();
+        c.server.clients.pause.begin(until, paused, c.now);
+        c.server.settings.renew();
     }
     c.reply.ok();
     Ok(())
@@ -42,11 +42,11 @@ fn check_len(c: &Context<'_>) -> Outcome {
 }
 
 pub(crate) fn unpause(c: &mut Context<'_>) -> Outcome {
-    c.server.pause.end();
-    c.server.expirer.wake();
-    c.server.renew();
-    // All of them: who has just looked at the pause may not be seen to wait yet.
-    c.server.clients().iter().for_each(|client| client.wake());
+    c.server.clients.pause.end();
+    c.server.tasks.expirer.wake();
+    c.server.settings.renew();
+    // All connections: one that has just seen the pause may not be seen to wait yet.
+    c.server.clients.all().iter().for_each(|client| client.wake());
     c.reply.ok();
     Ok(())
 }
@@ -75,7 +75,7 @@ pub(crate) fn unblock(c: &mut Context<'_>) -> Outcome {
         }
     };
     let id = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
-    let client = u64::try_from(id).ok().and_then(|id| c.server.client(id));
+    let client = u64::try_from(id).ok().and_then(|id| c.server.clients.find(id));
     c.reply.int(client.is_some_and(|client| client.unblock(how)).into());
     Ok(())
 }
@@ -139,7 +139,7 @@ mod tests {
         );
         let mut dialogue = Dialogue::new(Version::Resp3);
         assert_eq!(dialogue.say("INCR n\r\nCLIENT REPLY SKIP\r\nINCR n\r\nINCR n"), ":1¶:3¶");
-        // What comes unasked comes.
+        // Messages are sent in any mode.
         assert_eq!(
             dialogue.say("CLIENT REPLY OFF\r\nSUBSCRIBE a\r\nPUBLISH a x\r\nSUBSCRIBE\r\nGET n"),
             ">3¶$9¶subscribe¶$1¶a¶:1¶>3¶$7¶message¶$1¶a¶$1¶x¶"

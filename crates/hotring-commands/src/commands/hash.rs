@@ -67,7 +67,7 @@ pub(crate) fn hmget(c: &mut Context<'_>) -> Outcome {
     if !is_found(c, found) {
         (0..fields.len()).for_each(|_| c.reply.null());
     }
-    c.check_room()
+    c.check_reply_len()
 }
 
 pub(crate) fn hgetall(c: &mut Context<'_>) -> Outcome {
@@ -81,7 +81,7 @@ pub(crate) fn hgetall(c: &mut Context<'_>) -> Outcome {
     if !is_found(c, found) {
         c.reply.map(0);
     }
-    c.check_room()
+    c.check_reply_len()
 }
 
 pub(crate) fn hkeys(c: &mut Context<'_>) -> Outcome {
@@ -103,7 +103,7 @@ fn list(c: &mut Context<'_>, part: impl Fn(Pair<'_>) -> &[u8]) -> Outcome {
     if !is_found(c, found) {
         c.reply.array(0);
     }
-    c.check_room()
+    c.check_reply_len()
 }
 
 pub(crate) fn hlen(c: &mut Context<'_>) -> Outcome {
@@ -199,7 +199,7 @@ pub(crate) fn hscan(c: &mut Context<'_>) -> Outcome {
         c.reply.bulk(b"0");
         c.reply.array(0);
     }
-    c.check_room()
+    c.check_reply_len()
 }
 
 fn shown(options: ArgsView<'_>) -> Result<Shown<'_>, Failure> {

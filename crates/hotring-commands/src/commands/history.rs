@@ -35,7 +35,7 @@ pub(crate) fn history(c: &mut Context<'_>) -> Outcome {
             c.reply.null_array();
         }
     }
-    c.check_room()
+    c.check_reply_len()
 }
 
 fn count(options: ArgsView<'_>) -> Result<usize, Failure> {

@@ -81,7 +81,7 @@ fn counters(f: &Facts<'_>, section: &str, text: &mut String) {
 }
 
 fn server(f: &Facts<'_>, text: &mut String) {
-    let uptime = f.server.started.elapsed().as_secs();
+    let uptime = f.server.process.started.elapsed().as_secs();
     let system = rustix::system::uname();
     field(text, "redis_version", REDIS_VERSION);
     field(text, "hotring_version", env!("CARGO_PKG_VERSION"));
@@ -98,7 +98,7 @@ fn server(f: &Facts<'_>, text: &mut String) {
     field(text, "arch_bits", usize::BITS);
     field(text, "multiplexing_api", "epoll");
     field(text, "process_id", std::process::id());
-    field(text, "run_id", &f.server.run_id);
+    field(text, "run_id", &f.server.process.run_id);
     field(text, "tcp_port", f.config.port);
     field(text, "server_time_usec", f.now.saturating_mul(1000));
     field(text, "uptime_in_seconds", uptime);
@@ -106,22 +106,22 @@ fn server(f: &Facts<'_>, text: &mut String) {
     let file = f.config.file.as_ref();
     field(text, "config_file", file.map(|p| p.display().to_string()).unwrap_or_default());
     field(text, "io_threads", f.server.threads.len());
-    for address in &f.server.addresses {
+    for address in &f.server.process.addresses {
         line(text, format_args!("listener:name=tcp,bind={},port={}", address.ip(), address.port()));
     }
     for address in f.config.tls.listen.iter().filter_map(|a| a.parse::<std::net::SocketAddr>().ok())
     {
         line(text, format_args!("listener:name=tls,bind={},port={}", address.ip(), address.port()));
     }
-    if let Some(path) = &f.server.unix_path {
+    if let Some(path) = &f.server.process.unix_path {
         line(text, format_args!("listener:name=unix,bind={}", path.display()));
     }
 }
 
 fn clients(f: &Facts<'_>, text: &mut String) {
-    field(text, "connected_clients", f.server.clients_len());
+    field(text, "connected_clients", f.server.clients.len());
     field(text, "maxclients", f.config.maxclients);
-    let clients = f.server.clients();
+    let clients = f.server.clients.all();
     let count = |is_so: fn(&ClientShared) -> bool| clients.iter().filter(|c| is_so(c)).count();
     // Those that wait, whatever for, as in Redis, which counts clients that CLIENT PAUSE holds up; then those that have
     // their place in the queue for a key, with their limit.
@@ -132,8 +132,8 @@ fn clients(f: &Facts<'_>, text: &mut String) {
     // A key counts as often as connections watch it.
     field(text, "total_watched_keys", clients.iter().map(|c| c.watched_len()).sum::<usize>());
     field(text, "pubsub_clients", count(ClientShared::listens));
-    field(text, "tracking_clients", f.server.tracking.counts().clients);
-    field(text, "mem_clients_normal", f.server.clients_memory());
+    field(text, "tracking_clients", f.server.push.tracking.counts().clients);
+    field(text, "mem_clients_normal", f.server.clients.buffers_memory());
     counters(f, "Clients", text);
 }
 
@@ -159,16 +159,16 @@ fn memory(f: &Facts<'_>, text: &mut String) {
     field(text, "number_of_cached_scripts", scripts);
     field(text, "used_memory_scripts", scripts_len);
     field(text, "used_memory_lua", f.server.scripts.interpreters());
-    field(text, "used_memory_tracking", f.server.tracking.counts().table.memory);
-    field(text, "used_memory_clients", f.server.clients_memory_beside());
+    field(text, "used_memory_tracking", f.server.push.tracking.counts().table.memory);
+    field(text, "used_memory_clients", f.server.clients.memory_beside());
     // Of these, messages that wait to be fetched.
-    field(text, "used_memory_messages", f.server.inboxes.memory());
+    field(text, "used_memory_messages", f.server.clients.messages_memory());
     field(text, "used_memory_table", index.table_bytes);
     field(text, "used_memory_eviction", f.store.eviction_bytes);
     field(text, "used_memory_expiry", f.store.expiry_bytes);
     // What lies free between items, as far as it counts, and what nothing else counts.
-    field(text, "used_memory_free", f.server.bound.waste());
-    field(text, "used_memory_unexplained", f.server.bound.unexplained());
+    field(text, "used_memory_free", f.server.tasks.bound.waste());
+    field(text, "used_memory_unexplained", f.server.tasks.bound.unexplained());
     field(text, "maxmemory", f.config.memory_max);
     field(text, "maxmemory_human", human(f.config.memory_max as u64));
     field(text, "maxmemory_policy", policy_name(f.config.eviction.policy));
@@ -183,7 +183,7 @@ fn memory(f: &Facts<'_>, text: &mut String) {
 fn persistence(f: &Facts<'_>, text: &mut String) {
     loading(f, text);
     super::save::tell(f, text);
-    let log = f.server.durability.log();
+    let log = f.server.persist.durability.log();
     field(text, "aof_enabled", u8::from(log.is_some()));
     let Some(log) = log else { return };
     let status = if log.trouble().is_none() { "ok" } else { "err" };
@@ -194,12 +194,12 @@ fn persistence(f: &Facts<'_>, text: &mut String) {
     field(text, "log_last_written", log.written());
     field(text, "log_last_synced", log.synced());
     field(text, "log_syncs", log.syncs());
-    field(text, "log_abandoned", u8::from(f.server.durability.is_abandoned()));
+    field(text, "log_abandoned", u8::from(f.server.persist.durability.is_abandoned()));
 }
 
 /// How far the server is with what was there before.
 fn loading(f: &Facts<'_>, text: &mut String) {
-    let status = f.server.loading.status();
+    let status = f.server.persist.loading.status();
     let LoadingStatus { stage, since, total, read, records } = status;
     field(text, "loading", u8::from(stage != Stage::All));
     field(text, "async_loading", 0);
@@ -219,7 +219,7 @@ fn loading(f: &Facts<'_>, text: &mut String) {
 
 fn stats(f: &Facts<'_>, text: &mut String) {
     counters(f, "Stats", text);
-    let rate = f.server.rates.last();
+    let rate = f.server.observe.rates.last();
     line(text, format_args!("instantaneous_ops_per_sec:{:.0}", rate.commands));
     line(text, format_args!("instantaneous_input_kbps:{:.2}", rate.input_bytes / 1024.0));
     line(text, format_args!("instantaneous_output_kbps:{:.2}", rate.output_bytes / 1024.0));
@@ -227,12 +227,12 @@ fn stats(f: &Facts<'_>, text: &mut String) {
         let lag = f.totals.expire_lag.quantile_us(q) / 1000.0;
         line(text, format_args!("expired_lag_{name}_ms:{lag:.3}"));
     }
-    let longest = f.server.expirer.lag_max().as_secs_f64() * 1000.0;
+    let longest = f.server.tasks.expirer.lag_max().as_secs_f64() * 1000.0;
     line(text, format_args!("expired_lag_max_ms:{longest:.3}"));
-    let (channels, patterns) = f.server.pubsub.counts();
+    let (channels, patterns) = f.server.push.pubsub.counts();
     field(text, "pubsub_channels", channels);
     field(text, "pubsub_patterns", patterns);
-    let tracking = f.server.tracking.counts();
+    let tracking = f.server.push.tracking.counts();
     field(text, "tracking_total_keys", tracking.table.keys);
     field(text, "tracking_total_items", tracking.table.pairs);
     field(text, "tracking_table_memory", tracking.table.memory);
@@ -351,7 +351,7 @@ fn index(f: &Facts<'_>, text: &mut String) {
 }
 
 fn checksums(f: &Facts<'_>, text: &mut String) {
-    let status = f.server.scrubber.status();
+    let status = f.server.tasks.scrubber.status();
     field(text, "checksum", f.server.store.checksum().name());
     counters(f, "Checksums", text);
     field(text, "scrub_state", status.phase.name());

@@ -1,4 +1,4 @@
-//! LATENCY: what has taken long, and when.
+//! LATENCY: slow events and their times.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ const GRAPH_LEN: usize = 80;
 const GRAPH_HEIGHT: u64 = 4;
 
 pub(crate) fn latest(c: &mut Context<'_>) -> Outcome {
-    let events = c.server.latency.all();
+    let events = c.server.observe.latency.all();
     c.reply.array(events.len());
     for (name, event) in events {
         let (at, took) = last(&event);
@@ -29,7 +29,7 @@ fn last(event: &Event) -> Sample {
 
 fn find(c: &Context<'_>) -> Option<Event> {
     let wanted = c.args.at(2);
-    let events = c.server.latency.all().into_iter();
+    let events = c.server.observe.latency.all().into_iter();
     let mut found = events.filter(|(name, _)| name.as_bytes().eq_ignore_ascii_case(wanted));
     found.next().map(|(_, event)| event)
 }
@@ -45,7 +45,7 @@ pub(crate) fn history(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// How long commands took, as far as they are timed: all of them, or those that are named.
+/// The times of all commands or of the named ones, as far as they are timed.
 pub(crate) fn histogram(c: &mut Context<'_>) -> Outcome {
     let named = c.args.tail(2);
     let is_wanted = |spec: &Spec| {
@@ -73,11 +73,11 @@ pub(crate) fn histogram(c: &mut Context<'_>) -> Outcome {
 pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
     let named = c.args.tail(2);
     let names = (!named.is_empty()).then(|| named.iter().collect());
-    c.reply.count(c.server.latency.forget(names));
+    c.reply.count(c.server.observe.latency.forget(names));
     Ok(())
 }
 
-/// A column for each of the last times, with how long ago it was below.
+/// A column for each of the last times, with its age below.
 pub(crate) fn graph(c: &mut Context<'_>) -> Outcome {
     let Some(event) = find(c) else {
         let name = crate::table::quoted(c.args.at(2));
@@ -107,7 +107,7 @@ pub(crate) fn graph(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// This many seconds in the largest unit that has one.
+/// Formats seconds in the largest unit of which there is at least one.
 fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -117,9 +117,9 @@ fn age(seconds: u64) -> String {
     }
 }
 
-/// What the figures say, in sentences.
+/// Interprets the figures, in sentences.
 pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
-    let threshold = c.server.config().latency_threshold_ms;
+    let threshold = c.server.settings.config().latency_threshold_ms;
     if threshold == 0 {
         c.reply.verbatim(
             "txt",
@@ -128,7 +128,7 @@ pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
         );
         return Ok(());
     }
-    let events = c.server.latency.all();
+    let events = c.server.observe.latency.all();
     let mut text = String::new();
     if events.is_empty() {
         writeln!(text, "Nothing has taken {threshold} ms or longer since it is watched.")

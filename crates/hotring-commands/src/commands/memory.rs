@@ -1,4 +1,4 @@
-//! MEMORY: what values and all else take.
+//! MEMORY: the memory of values, and of the whole server.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::hot_keys::hottest;
 
-/// Keys of each kind that STATS names.
+/// Keys of each kind that STATS lists.
 const KEYS_SHOWN: usize = 10;
 
-/// Below this there is nothing to give advice about.
+/// Below this much memory there is no advice to give.
 const LITTLE: u64 = 5 << 20;
 
-/// What PURGE takes at most, and items that it looks at between two looks at the clock.
+/// The time limit of PURGE, and the items that it visits between two readings of the clock.
 const PURGE_MAX: Duration = Duration::from_millis(20);
 const PURGE_ITEMS: usize = 256;
 
-/// The whole item; there is nothing to sample.
+/// The exact size of an item; nothing is sampled.
 pub(crate) fn usage(c: &mut Context<'_>) -> Outcome {
     let options = c.args.tail(3);
     for i in (0..options.len()).step_by(2) {
@@ -39,8 +39,7 @@ pub(crate) fn usage(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Frees what can be freed, and moves items together for as long as others may well wait; the background
-/// goes on with it.
+/// Frees memory and compacts items for a time that other requests can wait; the background task goes on.
 pub(crate) fn purge(c: &mut Context<'_>) -> Outcome {
     let deadline = clock::monotonic() + PURGE_MAX;
     while c.store.compact_step(PURGE_ITEMS).visited > 0 && clock::monotonic() < deadline {}
@@ -49,12 +48,12 @@ pub(crate) fn purge(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Items that are there, without those whose memory is not free yet.
+/// Bytes of the present items, without removed ones whose memory is not free yet.
 fn dataset(index: &Stats) -> u64 {
     index.bytes.saturating_sub(index.limbo_bytes)
 }
 
-/// The fields of Redis that mean something here.
+/// The fields of Redis that have a meaning here.
 pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
     let store = c.server.store.stats();
     let index = store.index;
@@ -89,11 +88,11 @@ pub(crate) fn stats(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The keys with the largest values, and those that are asked for most: these are hardly ever the same. Names are
-/// for users who may read the values.
+/// The keys with the largest values, and the keys that requests name most often. Only users who may read the values see
+/// the names.
 fn notable_keys(c: &mut Context<'_>) {
     let user = c.client.access().user();
-    let mut largest = c.server.big_keys.largest();
+    let mut largest = c.server.observe.big_keys.largest();
     largest.retain(|big| user.may_read(&big.key));
     let hottest = hottest(&c.server.threads, c.now, KEYS_SHOWN, |key| user.may_read(key));
     c.reply.bulk(b"keys.largest");
@@ -110,7 +109,7 @@ fn notable_keys(c: &mut Context<'_>) {
     }
 }
 
-/// What the figures say, in sentences.
+/// Interprets the figures, in sentences.
 pub(crate) fn doctor(c: &mut Context<'_>) -> Outcome {
     let index = c.server.store.stats().index;
     let dataset = dataset(&index);
@@ -173,7 +172,7 @@ mod tests {
         assert!(dialogue.say("MEMORY DOCTOR").contains("next to nothing"));
         dialogue.say(&format!("SET k {}", "v".repeat(60_000)));
         dialogue.say("SETRANGE long 8000000 x");
-        dialogue.server().big_keys.step(&mut dialogue.server().store.session(), 0);
+        dialogue.server().observe.big_keys.step(&mut dialogue.server().store.session(), 0);
         let stats = dialogue.say("MEMORY STATS");
         assert!(stats.contains("$10¶keys.count¶:2¶"), "{stats}");
         assert!(stats.contains("$12¶keys.largest¶%2¶$4¶long¶:8000001¶$1¶k¶:60000¶"), "{stats}");

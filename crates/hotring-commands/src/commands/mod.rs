@@ -1,8 +1,8 @@
 //! The commands, one file a family, and the one place that maps a command's id to its function.
 //!
-//! A command is a function `fn(&mut Context) -> Outcome`. It reads `args`, asks the store, and
-//! writes exactly one reply; it returns a [`Failure`](crate::state::failure::Failure) instead of writing an error itself. Dispatch
-//! has already checked the number of arguments against the command table.
+//! A command is a function `fn(&mut Context) -> Outcome`. It reads `args`, asks the store, and writes exactly one
+//! reply; it returns a [`Failure`](crate::state::failure::Failure) instead of writing an error itself. Dispatch has
+//! already checked the number of arguments against the command table.
 //!
 //! ```text
 //! pub(crate) fn strlen(c: &mut Context<'_>) -> Outcome {
@@ -68,7 +68,7 @@ use crate::state::failure::Outcome;
 use crate::state::server::Server;
 use crate::table::{COMMAND_IDS, CommandId, all_commands};
 
-/// What runs a command.
+/// The function that runs a command.
 type Handler = fn(&mut Context<'_>) -> Outcome;
 
 /// Makes the handlers from the list of commands.
@@ -96,7 +96,7 @@ pub(crate) fn run(id: CommandId, c: &mut Context<'_>) -> Outcome {
     HANDLERS[id as usize](c)
 }
 
-/// Runs one command and notes how long it took.
+/// Runs one command and times it.
 #[cold]
 pub(crate) fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     let begun = clock::monotonic();
@@ -105,7 +105,7 @@ pub(crate) fn run_timed(id: CommandId, c: &mut Context<'_>) -> Outcome {
     outcome
 }
 
-/// Notes how long a command took, wherever that is told.
+/// Records the time of a command, for the statistics, LATENCY and SLOWLOG.
 pub(crate) fn note_time(
     id: CommandId,
     args: ArgsView<'_>,
@@ -114,10 +114,10 @@ pub(crate) fn note_time(
     (counters, client, server): (&Counters, &Client, &Server),
 ) {
     counters.by_command.time(id as usize, took);
-    server.latency.note(COMMAND, took, now);
+    server.observe.latency.note(COMMAND, took, now);
     if !has_secrets(id, args) {
         let shared = &client.shared;
         let who = || (shared.peer.to_string(), shared.labels().name.into());
-        server.slowlog.note(args, took, now, who);
+        server.observe.slowlog.note(args, took, now, who);
     }
 }

@@ -11,8 +11,8 @@ pub(crate) fn monitor(c: &mut Context<'_>) -> Outcome {
     c.reply.ok();
     if !c.client.monitors {
         set(c.client, true);
-        c.server.monitors.enter(&c.client.shared);
-        c.server.renew();
+        c.server.push.monitors.enter(&c.client.shared);
+        c.server.settings.renew();
     }
     Ok(())
 }
@@ -21,8 +21,8 @@ pub(crate) fn monitor(c: &mut Context<'_>) -> Outcome {
 pub(crate) fn leave(client: &mut Client, server: &Server) {
     if client.monitors {
         set(client, false);
-        server.monitors.leave(&client.shared);
-        server.renew();
+        server.push.monitors.leave(&client.shared);
+        server.settings.renew();
     }
 }
 

@@ -49,12 +49,12 @@ pub(crate) fn mget(c: &mut Context<'_>) -> Outcome {
     let keys = c.args.tail(1);
     let mut n_hits = 0;
     c.reply.array(keys.len());
-    let room = c.room();
+    let len_max = c.reply_left();
     with_keys(keys, |keys| {
-        c.store.mget_within(keys, room, c.now, |_, value, block| match value {
+        c.store.mget_within(keys, len_max, c.now, |_, value, block| match value {
             Some(value) => {
                 n_hits += 1;
-                c.own.lent.reply(&mut c.reply, value, block);
+                c.locals.long_values.reply(&mut c.reply, value, block);
             }
             None => c.reply.null(),
         })

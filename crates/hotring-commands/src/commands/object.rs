@@ -59,7 +59,9 @@ pub(crate) fn idletime(c: &mut Context<'_>) -> Outcome {
                  switching between policies at runtime LRU and LFU data will take some time to adjust.",
             ));
         }
-        Some(Accesses::Age(age)) => c.reply.int((c.server.ages.since(age, c.now) / 1000) as i64),
+        Some(Accesses::Age(age)) => {
+            c.reply.int((c.server.observe.ages.since(age, c.now) / 1000) as i64)
+        }
         Some(Accesses::Idle(ms)) => c.reply.int((ms / 1000) as i64),
         Some(_) => c.reply.int(0),
     }

@@ -5,7 +5,7 @@ use hotring_protocol::parse_i64;
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
 
-/// Keys that PINNED lists if it is not told.
+/// The default number of keys that PINNED lists.
 const COUNT: usize = 100;
 /// The most that one call lists.
 const COUNT_MAX: usize = 10_000;
@@ -42,7 +42,7 @@ pub(crate) fn pinned(c: &mut Context<'_>) -> Outcome {
     let keys = c.store.pinned_keys(after, count.min(COUNT_MAX));
     c.reply.array(keys.len());
     keys.iter().for_each(|key| c.reply.bulk(key));
-    c.check_room()
+    c.check_reply_len()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::save;
 use crate::host::clock;
 use crate::state::client::{Client, Closing, Wait};
 use crate::state::context::Context;
+use crate::state::durability::Durability;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::server::Server;
 
@@ -67,15 +68,15 @@ pub(crate) fn wait(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Waits until all writes so far are on the disk, this connection's among them. There are no replicas to wait for. The
-/// command itself does not wait: the reply comes by [`tell_synced`].
+/// Waits until all writes so far are on disk, also those of other connections. There are no replicas to wait for. The
+/// command itself does not wait: [`tell_synced`] replies.
 pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
     let log = parse_i64(&c.args[1]).ok_or(Failure::NotAnInteger)?;
     parse_i64(&c.args[2]).filter(|n| *n >= 0).ok_or(Failure::NotAnInteger)?;
     let timeout = parse_i64(&c.args[3])
         .ok_or(Failure::text("ERR timeout is not an integer or out of range"))?;
     let timeout = u64::try_from(timeout).map_err(|_| Failure::text("ERR timeout is negative"))?;
-    let lsn = match (log, c.server.durability.log()) {
+    let lsn = match (log, c.server.persist.durability.log()) {
         (0 | 1, Some(log)) => log.handed(),
         (0, None) => 0,
         (1, None) => {
@@ -85,19 +86,19 @@ pub(crate) fn waitaof(c: &mut Context<'_>) -> Outcome {
         }
         _ => return Err(Failure::text("ERR value is out of range, must be between 0 and 1")),
     };
-    if log == 1 && c.server.durability.may_sync(lsn) {
-        c.server.durability.log().inspect(|log| log.sync_soon());
+    if log == 1 && c.server.persist.durability.may_sync(lsn) {
+        c.server.persist.durability.log().inspect(|log| log.sync_soon());
         let limit = (timeout > 0).then(|| Duration::from_millis(timeout));
         c.client.begin_wait(Wait::Synced { lsn, limit });
     } else {
-        tell_synced(c.server, lsn, &mut c.reply);
+        tell_synced(&c.server.persist.durability, lsn, &mut c.reply);
     }
     Ok(())
 }
 
-/// Whether the log is on the disk up to this record, and that no replica has it.
-pub(crate) fn tell_synced(server: &Server, lsn: Lsn, reply: &mut Writer<'_>) {
-    let is_synced = server.durability.log().is_some_and(|log| log.synced() >= lsn);
+/// Replies whether the log is on disk up to this record, and that no replica has it.
+pub(crate) fn tell_synced(durability: &Durability, lsn: Lsn, reply: &mut Writer<'_>) {
+    let is_synced = durability.log().is_some_and(|log| log.synced() >= lsn);
     reply.array(2);
     reply.int(is_synced.into());
     reply.int(0);

@@ -12,8 +12,8 @@ use crate::state::server::Server;
 use crate::state::subscriptions::Subscriptions;
 
 pub(crate) fn publish(c: &mut Context<'_>) -> Outcome {
-    let inbox_max = c.server.config().subscriber_output_max;
-    let delivered = c.server.pubsub.publish(&c.args[1], &c.args[2], inbox_max);
+    let inbox_max = c.server.settings.config().subscriber_output_max;
+    let delivered = c.server.push.pubsub.publish(&c.args[1], &c.args[2], inbox_max);
     c.reply.count(delivered);
     Ok(())
 }
@@ -31,7 +31,7 @@ fn subscribe_to(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
     check_limits(c, names)?;
     for name in names.iter() {
         if c.client.subscriptions.insert(kind, name) {
-            c.server.pubsub.enter(kind, name, &c.client.shared);
+            c.server.push.pubsub.enter(kind, name, &c.client.shared);
         }
         let word = if kind == ChannelKind::Channel { "subscribe" } else { "psubscribe" };
         confirm(c, word, Some(name));
@@ -42,7 +42,7 @@ fn subscribe_to(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
 
 /// Before anything changes: a request takes place as a whole or not.
 fn check_limits(c: &Context<'_>, names: ArgsView<'_>) -> Outcome {
-    let config = c.server.config();
+    let config = c.server.settings.config();
     let subscriptions = &c.client.subscriptions;
     if subscriptions.len() + names.len() > config.subscriptions_max {
         let max = config.subscriptions_max;
@@ -84,10 +84,10 @@ fn unsubscribe_from(c: &mut Context<'_>, kind: ChannelKind) -> Outcome {
         confirm(c, word, None);
     }
     c.client.publish_subscriptions();
-    c.check_room()
+    c.check_reply_len()
 }
 
-/// Has no more messages of these names come, and those that have come go before the reply.
+/// Ends subscriptions to these names. Messages that have arrived go before the reply.
 fn leave(names: &[&[u8]], kind: ChannelKind, c: &mut Context<'_>) {
     let Context { client, server, reply, .. } = c;
     let listened = client.subscriptions.of(kind);
@@ -96,7 +96,7 @@ fn leave(names: &[&[u8]], kind: ChannelKind, c: &mut Context<'_>) {
     if left.is_empty() {
         return;
     }
-    left.iter().for_each(|name| server.pubsub.leave(kind, name, &client.shared));
+    left.iter().for_each(|name| server.push.pubsub.leave(kind, name, &client.shared));
     let listens = client.subscriptions.len() > left.len();
     client.end_messages(listens, &server.acl, reply.buffer());
 }
@@ -111,13 +111,13 @@ fn confirm(c: &mut Context<'_>, word: &str, name: Option<&[u8]>) {
     c.reply.count(c.client.subscriptions.len());
 }
 
-/// Listens to nothing any more and keeps no copies, without a word: for RESET and the end of a connection. Messages
-/// that have come go to `out`.
+/// Ends all subscriptions, tracking and MONITOR without replies: for RESET and the end of a connection. Messages that
+/// have arrived go to `out`.
 pub fn leave_all(client: &mut Client, server: &Server, out: &mut Vec<u8>) {
     super::monitor::leave(client, server);
-    super::tracking::leave(client, server);
+    super::tracking::leave(client, &server.push.tracking);
     for (kind, name) in client.subscriptions.iter() {
-        server.pubsub.leave(kind, name, &client.shared);
+        server.push.pubsub.leave(kind, name, &client.shared);
     }
     client.end_messages(false, &server.acl, out);
     client.subscriptions = Subscriptions::default();
@@ -128,11 +128,11 @@ pub(crate) fn channels(c: &mut Context<'_>) -> Outcome {
     if c.args.len() > 3 {
         return Err(wrong_subcommand(&c.args[1]));
     }
-    let channels = c.server.pubsub.channels(c.args.get(2));
+    let channels = c.server.push.pubsub.channels(c.args.get(2));
     c.reply.array(channels.len());
     for channel in &channels {
         c.reply.bulk(channel);
-        c.check_room()?;
+        c.check_reply_len()?;
     }
     Ok(())
 }
@@ -148,13 +148,13 @@ pub(crate) fn numsub(c: &mut Context<'_>) -> Outcome {
     c.reply.array(2 * named.len());
     for channel in named.iter() {
         c.reply.bulk(channel);
-        c.reply.count(c.server.pubsub.listeners(channel));
-        c.check_room()?;
+        c.reply.count(c.server.push.pubsub.listeners(channel));
+        c.check_reply_len()?;
     }
     Ok(())
 }
 
 pub(crate) fn numpat(c: &mut Context<'_>) -> Outcome {
-    c.reply.count(c.server.pubsub.counts().1);
+    c.reply.count(c.server.push.pubsub.counts().1);
     Ok(())
 }

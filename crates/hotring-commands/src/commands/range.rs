@@ -10,7 +10,7 @@ pub(crate) fn getrange(c: &mut Context<'_>) -> Outcome {
     let start = parse_i64(&c.args[2]).ok_or(Failure::NotAnInteger)?;
     let end = parse_i64(&c.args[3]).ok_or(Failure::NotAnInteger)?;
     c.store.get_range(&c.args[1], start, end, c.now, |part, block| {
-        c.own.lent.reply(&mut c.reply, ValueRef::Bytes(part), block);
+        c.locals.long_values.reply(&mut c.reply, ValueRef::Bytes(part), block);
     })?;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN SAVE, and what INFO says of snapshots. The snapshots are
-//! [`crate::state::snapshots`]'s. To Redis's clients BGREWRITEAOF is how the log gets shorter; here a snapshot does that.
+//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, SHUTDOWN SAVE, and the figures of snapshots in INFO. The state of snapshots is
+//! [`crate::state::snapshots`]. BGREWRITEAOF shortens the log in Redis; here a snapshot does that.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,10 @@ use hotring_protocol::Writer;
 
 use crate::state::client::{Client, Wait};
 use crate::state::context::Context;
+use crate::state::durability::Durability;
 use crate::state::facts::Facts;
 use crate::state::failure::{Failure, Outcome};
+use crate::state::persist::Persist;
 use crate::state::server::Server;
 use crate::state::snapshots::{SnapshotStatus, Snapshots};
 
@@ -17,9 +19,9 @@ const NO_LOG: Failure =
 const UNDER_WAY: Failure = Failure::text("ERR Background save already in progress");
 const NOT_SHUT_DOWN: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
-/// The command does not wait itself: the reply comes when the snapshot is there, by [`end_wait`].
+/// The command itself does not wait: [`end_wait`] replies once the snapshot is complete.
 pub(crate) fn save(c: &mut Context<'_>) -> Outcome {
-    let number = snapshots(c.server)?.ask().ok_or(UNDER_WAY)?;
+    let number = snapshots(&c.server.persist)?.ask().ok_or(UNDER_WAY)?;
     c.client.begin_wait(Wait::Save { number, ends: false });
     Ok(())
 }
@@ -30,7 +32,7 @@ pub(crate) fn bgsave(c: &mut Context<'_>) -> Outcome {
         2 if c.args[1].eq_ignore_ascii_case(b"schedule") => true,
         _ => return Err(Failure::Syntax),
     };
-    let snapshots = snapshots(c.server)?;
+    let snapshots = snapshots(&c.server.persist)?;
     if snapshots.ask().is_some() {
         c.reply.simple("Background saving started");
     } else if is_later {
@@ -43,55 +45,55 @@ pub(crate) fn bgsave(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn bgrewriteaof(c: &mut Context<'_>) -> Outcome {
-    snapshots(c.server)?
+    snapshots(&c.server.persist)?
         .ask()
         .ok_or(Failure::text("ERR Background append only file rewriting already in progress"))?;
     c.reply.simple("Background append only file rewriting started");
     Ok(())
 }
 
-/// Like Redis that has not saved yet, this tells when the server has started until it saves.
+/// Before the first save this is the time of the start, as in Redis.
 pub(crate) fn lastsave(c: &mut Context<'_>) -> Outcome {
     c.reply.int(last_save(c.server) as i64);
     Ok(())
 }
 
-/// SHUTDOWN SAVE: the server ends once a snapshot is there, and not if that fails.
+/// SHUTDOWN SAVE: the server ends once a snapshot is complete; if that fails, it goes on.
 pub(super) fn save_and_end(c: &mut Context<'_>) -> Outcome {
-    let Ok(snapshots) = snapshots(c.server) else {
+    let Ok(snapshots) = snapshots(&c.server.persist) else {
         tracing::warn!("SHUTDOWN SAVE refused: there is no log, and no snapshot without one");
         return Err(Failure::text(NOT_SHUT_DOWN));
     };
-    // The server ends also if this client does not wait for it.
+    // The server also ends if this client disconnects meanwhile.
     let number = snapshots.ask_and_end();
     c.client.begin_wait(Wait::Save { number, ends: true });
     Ok(())
 }
 
-/// SHUTDOWN ABORT: ends the wait of others, if there is one.
+/// SHUTDOWN ABORT: cancels the SHUTDOWN SAVE of another client.
 pub(super) fn do_not_end(c: &mut Context<'_>) -> Outcome {
-    if !snapshots(c.server).is_ok_and(Snapshots::do_not_end) {
+    if !snapshots(&c.server.persist).is_ok_and(Snapshots::do_not_end) {
         return Err(Failure::text("ERR No shutdown in progress."));
     }
     c.reply.ok();
     Ok(())
 }
 
-/// Whether a client that waits for this snapshot still has to.
-pub(crate) fn is_awaited(server: &Server, number: u64) -> bool {
-    server.durability.snapshots().is_some_and(|snapshots| snapshots.ended(number).is_none())
+/// Whether a client that waits for this snapshot must go on waiting.
+pub(crate) fn is_awaited(durability: &Durability, number: u64) -> bool {
+    durability.snapshots().is_some_and(|snapshots| snapshots.ended(number).is_none())
 }
 
-/// Answers a client that has waited for this snapshot. Returns the error that it is told, if any.
+/// Answers a client that has waited for this snapshot. Returns the error, if the reply is one.
 pub(crate) fn end_wait(
     server: &Server,
     client: &mut Client,
     (number, ends): (u64, bool),
     reply: &mut Writer<'_>,
 ) -> Option<String> {
-    let ended = server.durability.snapshots().and_then(|snapshots| snapshots.ended(number));
+    let ended = server.persist.durability.snapshots().and_then(|snapshots| snapshots.ended(number));
     let error = match ended {
-        Some(Ok(())) if ends && server.is_stopping() => {
+        Some(Ok(())) if ends && server.process.is_stopping() => {
             super::process::end(server, client);
             return None;
         }
@@ -107,19 +109,19 @@ pub(crate) fn end_wait(
     Some(error)
 }
 
-fn snapshots(server: &Server) -> Result<&Snapshots, Failure> {
-    server.durability.snapshots().ok_or(NO_LOG)
+fn snapshots(persist: &Persist) -> Result<&Snapshots, Failure> {
+    persist.durability.snapshots().ok_or(NO_LOG)
 }
 
 /// Unix seconds.
 fn last_save(server: &Server) -> u64 {
-    let saved_at = server.durability.snapshots().and_then(|s| s.status().saved_at);
-    saved_at.unwrap_or(server.started_at) / 1000
+    let saved_at = server.persist.durability.snapshots().and_then(|s| s.status().saved_at);
+    saved_at.unwrap_or(server.process.started_at) / 1000
 }
 
-/// INFO's part about it.
+/// The figures in INFO.
 pub(super) fn tell(f: &Facts<'_>, text: &mut String) {
-    let status = f.server.durability.snapshots().map(Snapshots::status);
+    let status = f.server.persist.durability.snapshots().map(Snapshots::status);
     let status = status.as_ref();
     let seconds = |time: std::time::Duration| time.as_secs() as i64;
     let running = status.and_then(|status| status.running);

@@ -146,5 +146,5 @@ pub(crate) fn keys(c: &mut Context<'_>) -> Outcome {
         },
         |reply, n_keys| reply.array(n_keys),
     );
-    c.check_room()
+    c.check_reply_len()
 }

@@ -68,7 +68,7 @@ fn eval_as(c: &mut Context<'_>, read_only: bool) -> Outcome {
                 };
                 interpreter.compile(&sha, &script)?;
                 if is_new {
-                    let len_max = c.server.config().script_cache_max;
+                    let len_max = c.server.settings.config().script_cache_max;
                     script.note_use(c.now);
                     c.server.scripts.add(sha, &script, len_max);
                 }
@@ -103,18 +103,18 @@ fn with_interpreter(
     c: &mut Context<'_>,
     f: impl FnOnce(&mut dyn Interpreter, &mut Context<'_>) -> Outcome,
 ) -> Outcome {
-    let mut interpreter = match c.own.interpreter.take() {
+    let mut interpreter = match c.locals.interpreter.take() {
         Some(interpreter) => interpreter,
-        None => (c.own.new_interpreter)(&c.server.config(), &c.server.scripts)?,
+        None => (c.locals.new_interpreter)(&c.server.settings.config(), &c.server.scripts)?,
     };
     let last = c.client.last;
-    let lent = std::mem::take(&mut c.own.lent);
+    let long_values = std::mem::take(&mut c.locals.long_values);
     let outcome = f(&mut *interpreter, c);
     c.store.set_hold_info(HoldInfo::default());
-    c.own.lent = lent;
+    c.locals.long_values = long_values;
     c.client.last = last;
     if !interpreter.is_spent() {
-        c.own.interpreter = Some(interpreter);
+        c.locals.interpreter = Some(interpreter);
     }
     outcome
 }
@@ -135,9 +135,9 @@ fn run(
     }
     script.note_use(c.now);
     let client = monitors::From::Client(&c.client.shared);
-    // Before the commands of the script.
+    // MONITOR shows the script before its commands.
     let spec = lookup(c.args.at(0)).expect("what runs is a command");
-    monitors::show_always(spec, c.args, client, c.server);
+    c.server.push.monitors.show_always(spec, c.args, client, &c.server.settings);
     let read_only = read_only || script.no_writes;
     let all = Run { keys, args, read_only, has_all: true };
     let some = Run { has_all: false, ..all };
@@ -156,13 +156,13 @@ fn run(
         }
     };
     match ended {
-        Ended::Replied => c.check_room(),
+        Ended::Replied => c.check_reply_len(),
         Ended::NeedsAll => again(script, all, c),
     }
 }
 
-/// Runs a script whose keys are held from now on: what it has waited for them, and those before it in its batch, is
-/// not its time.
+/// Runs a script whose keys are held from now on. The wait for the keys, and the requests before it in its batch, do
+/// not count as its time.
 fn hold(
     interpreter: &mut dyn Interpreter,
     script: &Arc<Script>,
@@ -173,14 +173,14 @@ fn hold(
     interpreter.run(script, run, c)
 }
 
-/// Runs a script that has wanted more than it was given, from its beginning. Its interpreter has ended
-/// with the first try.
+/// Runs a script again from its beginning, with the whole store, because it used an undeclared key. The first run has
+/// ended.
 fn again(script: &Arc<Script>, run: Run<'_>, c: &mut Context<'_>) -> Outcome {
     let sha = parse_digest(script.name.as_bytes()).expect("the name of a script is its digest");
     with_interpreter(c, |interpreter, c| {
         interpreter.compile(&sha, script)?;
         c.alone(&[], |c| hold(interpreter, script, run, c))?;
-        c.check_room()
+        c.check_reply_len()
     })
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn load(c: &mut Context<'_>) -> Outcome {
                 script
             }
         };
-        c.server.scripts.load(sha, script, c.server.config().script_cache_max)
+        c.server.scripts.load(sha, script, c.server.settings.config().script_cache_max)
     })?;
     c.reply.bulk(digest_text(&sha).as_bytes());
     Ok(())
@@ -213,7 +213,7 @@ pub(crate) fn exists(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// ASYNC and SYNC are the same here: there is nothing that others would wait for.
+/// ASYNC and SYNC are the same here: no client would wait for the removal.
 pub(crate) fn flush(c: &mut Context<'_>) -> Outcome {
     let known =
         |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");

@@ -17,7 +17,7 @@ pub(crate) fn start(c: &mut Context<'_>) -> Outcome {
     if c.server.store.checksum() == Checksum::Off {
         return Err(NO_CHECKSUMS);
     }
-    if !c.server.scrubber.start(rate, c.now) {
+    if !c.server.tasks.scrubber.start(rate, c.now) {
         return Err(Failure::text("ERR a scrub is running already; SCRUB STOP ends it"));
     }
     c.reply.ok();
@@ -40,7 +40,7 @@ fn rate(options: ArgsView<'_>) -> Result<u64, Failure> {
 }
 
 pub(crate) fn stop(c: &mut Context<'_>) -> Outcome {
-    if !c.server.scrubber.stop(c.now) {
+    if !c.server.tasks.scrubber.stop(c.now) {
         return Err(Failure::text("ERR no scrub is running"));
     }
     c.reply.ok();
@@ -48,7 +48,7 @@ pub(crate) fn stop(c: &mut Context<'_>) -> Outcome {
 }
 
 pub(crate) fn status(c: &mut Context<'_>) -> Outcome {
-    let status = c.server.scrubber.status();
+    let status = c.server.tasks.scrubber.status();
     let numbers = numbers(&status);
     c.reply.map(numbers.len() + 3);
     c.reply.bulk(b"state");
@@ -67,7 +67,7 @@ pub(crate) fn status(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What is counted, under the names that STATUS and INFO share.
+/// The counters, under the names that STATUS and INFO share.
 pub(super) fn numbers(status: &Status) -> [(&'static str, u64); 7] {
     let counts = &status.counts;
     [

@@ -20,7 +20,7 @@ pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
         }
         _ => return Err(Failure::Arity("slowlog|get".into())),
     };
-    let requests = c.server.slowlog.latest(count);
+    let requests = c.server.observe.slowlog.latest(count);
     c.reply.array(requests.len());
     for request in requests {
         c.reply.array(6);
@@ -32,16 +32,16 @@ pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
         c.reply.bulk(request.peer.as_bytes());
         c.reply.bulk(request.name.as_bytes());
     }
-    c.check_room()
+    c.check_reply_len()
 }
 
 pub(crate) fn len(c: &mut Context<'_>) -> Outcome {
-    c.reply.count(c.server.slowlog.len());
+    c.reply.count(c.server.observe.slowlog.len());
     Ok(())
 }
 
 pub(crate) fn reset(c: &mut Context<'_>) -> Outcome {
-    c.server.slowlog.clear();
+    c.server.observe.slowlog.clear();
     c.reply.ok();
     Ok(())
 }

@@ -13,7 +13,7 @@ fn old_value(c: &mut Context<'_>, old: Option<Text>) {
     match old {
         Some(text) => {
             c.hit();
-            c.own.lent.reply(&mut c.reply, ValueRef::Bytes(&text), text.block());
+            c.locals.long_values.reply(&mut c.reply, ValueRef::Bytes(&text), text.block());
         }
         None => {
             c.miss();
@@ -24,7 +24,7 @@ fn old_value(c: &mut Context<'_>, old: Option<Text>) {
 
 pub(crate) fn get(c: &mut Context<'_>) -> Outcome {
     let found = c.store.get_shared(c.key(), c.now, |value, block| {
-        c.own.lent.reply(&mut c.reply, value, block);
+        c.locals.long_values.reply(&mut c.reply, value, block);
     })?;
     null_unless_found(c, found);
     Ok(())
@@ -42,13 +42,14 @@ fn null_unless_found(c: &mut Context<'_>, found: Option<()>) {
 
 pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
     if c.args.len() == 3 {
-        let options = SetOptions { buffer: c.own.lent.buffer.as_ref(), ..SetOptions::default() };
+        let options =
+            SetOptions { buffer: c.locals.long_values.buffer.as_ref(), ..SetOptions::default() };
         c.store.set(c.key(), &c.args[2], options, c.now)?;
         c.reply.ok();
         return Ok(());
     }
     let mut options = set_options(c.args.tail(3), c.now)?;
-    options.buffer = c.own.lent.buffer.as_ref();
+    options.buffer = c.locals.long_values.buffer.as_ref();
     let outcome = c.store.set(c.key(), &c.args[2], options, c.now)?;
     match outcome.stored {
         _ if options.return_old => old_value(c, outcome.old),
@@ -58,7 +59,7 @@ pub(crate) fn set(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What SET, MSETEX and GETEX say about the expiry.
+/// The options of SET, MSETEX and GETEX about the expiry.
 #[derive(Clone, Copy)]
 pub(super) enum Ttl<'a> {
     Unsaid,
@@ -95,7 +96,7 @@ impl<'a> Ttl<'a> {
     }
 }
 
-/// What SET says about when it takes place.
+/// The conditions of SET.
 enum When<'a> {
     Always,
     Absent,
@@ -152,7 +153,7 @@ fn compared<'a>(
         .ok_or(Failure::Syntax)
 }
 
-/// What SET and MSETEX do to the expiry.
+/// The effect of SET and MSETEX on the expiry.
 pub(super) fn set_expiry(ttl: Ttl<'_>, now: u64, command: &str) -> Result<SetExpiry, Failure> {
     Ok(match ttl {
         Ttl::Unsaid => SetExpiry::Clear,
@@ -162,7 +163,8 @@ pub(super) fn set_expiry(ttl: Ttl<'_>, now: u64, command: &str) -> Result<SetExp
 }
 
 pub(crate) fn setnx(c: &mut Context<'_>) -> Outcome {
-    let options = SetOptions { buffer: c.own.lent.buffer.as_ref(), ..SetOptions::if_absent() };
+    let options =
+        SetOptions { buffer: c.locals.long_values.buffer.as_ref(), ..SetOptions::if_absent() };
     let outcome = c.store.set(&c.args[1], &c.args[2], options, c.now)?;
     c.reply.int(outcome.stored.into());
     Ok(())
@@ -178,7 +180,7 @@ pub(crate) fn psetex(c: &mut Context<'_>) -> Outcome {
 
 fn set_for(c: &mut Context<'_>, moment: Moment, name: &str) -> Outcome {
     let at = deadline(moment, &c.args[2], c.now, name)?;
-    let buffer = c.own.lent.buffer.as_ref();
+    let buffer = c.locals.long_values.buffer.as_ref();
     let options = SetOptions { expiry: SetExpiry::At(at), buffer, ..SetOptions::default() };
     c.store.set(&c.args[1], &c.args[3], options, c.now)?;
     c.reply.ok();
@@ -186,7 +188,7 @@ fn set_for(c: &mut Context<'_>, moment: Moment, name: &str) -> Outcome {
 }
 
 pub(crate) fn getset(c: &mut Context<'_>) -> Outcome {
-    let buffer = c.own.lent.buffer.as_ref();
+    let buffer = c.locals.long_values.buffer.as_ref();
     let options = SetOptions { return_old: true, buffer, ..SetOptions::default() };
     let outcome = c.store.set(&c.args[1], &c.args[2], options, c.now)?;
     old_value(c, outcome.old);
@@ -219,7 +221,7 @@ pub(crate) fn getex(c: &mut Context<'_>) -> Outcome {
         },
     };
     let found = c.store.get_ex(&c.args[1], change, c.now, |value, block| {
-        c.own.lent.reply(&mut c.reply, value, block);
+        c.locals.long_values.reply(&mut c.reply, value, block);
     })?;
     null_unless_found(c, found);
     Ok(())

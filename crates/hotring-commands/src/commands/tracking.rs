@@ -1,4 +1,4 @@
-//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO: copies that clients keep of what they read.
+//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO: control of client-side caching.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Included, Unbounded};
@@ -10,7 +10,7 @@ use hotring_protocol::parse_i64;
 use crate::state::client::{BROKEN_REDIRECT, Client, ClientShared};
 use crate::state::context::Context;
 use crate::state::failure::{Failure, Outcome};
-use crate::state::server::Server;
+use crate::state::tracking::Tracking;
 use crate::state::tracking::{Mode, Options};
 use crate::table::quoted;
 
@@ -18,7 +18,7 @@ pub(crate) fn tracking(c: &mut Context<'_>) -> Outcome {
     let wanted = Wanted::parse(c)?;
     match c.args[2].to_ascii_lowercase().as_slice() {
         b"on" => begin(wanted, c)?,
-        b"off" => leave(c.client, c.server),
+        b"off" => leave(c.client, &c.server.push.tracking),
         _ => return Err(Failure::Syntax),
     }
     c.reply.ok();
@@ -28,22 +28,22 @@ pub(crate) fn tracking(c: &mut Context<'_>) -> Outcome {
 fn begin(mut wanted: Wanted, c: &mut Context<'_>) -> Outcome {
     let options = wanted.check(c)?;
     let Wanted { prefixes, redirect, .. } = wanted;
-    c.server.tracking.enter(&c.client.shared, &options, &prefixes, redirect);
+    c.server.push.tracking.enter(&c.client.shared, &options, &prefixes, redirect);
     c.client.track(Some(options));
-    // After it was entered: T1 in `crate::state::tracking`.
+    // Must follow `enter`: T1 in `crate::state::tracking`.
     c.store.observe(|| true);
     Ok(())
 }
 
-/// Keeps no copies any more; for TRACKING OFF, RESET, and the end of a connection.
-pub(crate) fn leave(client: &mut Client, server: &Server) {
+/// Ends tracking, for TRACKING OFF, RESET, and the end of a connection.
+pub(crate) fn leave(client: &mut Client, tracking: &Tracking) {
     if let Some(options) = client.tracking() {
-        server.tracking.leave(options);
+        tracking.leave(options);
         client.track(None);
     }
 }
 
-/// The options as they were given.
+/// The options of the request.
 #[derive(Default)]
 struct Wanted {
     redirect: Option<Arc<ClientShared>>,
@@ -85,11 +85,11 @@ impl Wanted {
             return Err(Failure::text("ERR A client can only redirect to a single other client"));
         }
         let id = parse_i64(id).ok_or(Failure::NotAnInteger)?;
-        let other = u64::try_from(id).ok().and_then(|id| c.server.client(id));
+        let other = u64::try_from(id).ok().and_then(|id| c.server.clients.find(id));
         other.ok_or(Failure::text("ERR The client ID you want redirect to does not exist"))
     }
 
-    /// What is asked for, if it goes together with itself and with what was asked for before.
+    /// The resulting options, if the request is consistent in itself and with the current options.
     fn check(&mut self, c: &Context<'_>) -> Result<Options, Failure> {
         let before = c.client.tracking();
         let mode_before = before.map(|options| options.mode);
@@ -125,20 +125,20 @@ impl Wanted {
         let prefixes = if self.broadcast { self.all_prefixes(before, c)? } else { BTreeSet::new() };
         let (number, entered) = match before {
             Some(before) => (before.number, before.entered),
-            None => (c.server.tracking.next_number(), 0),
+            None => (c.server.push.tracking.next_number(), 0),
         };
         let (redirect, no_loop) = (self.redirect.as_ref().map(|other| other.id), self.no_loop);
         Ok(Options { number, mode, no_loop, redirect, prefixes, caching: false, entered })
     }
 
-    /// The prefixes from before and the new ones. Without new ones, all keys begin with what is asked for.
+    /// The current prefixes and the new ones. Without any, the empty prefix stands for all keys.
     fn all_prefixes(
         &mut self,
         before: Option<&Options>,
         c: &Context<'_>,
     ) -> Result<BTreeSet<Box<[u8]>>, Failure> {
         let mut all = before.map(|options| options.prefixes.clone()).unwrap_or_default();
-        let config = c.server.config();
+        let config = c.server.settings.config();
         let max = config.subscriptions_max;
         if all.len() + self.prefixes.len() > max {
             return Err(format!("ERR more than {max} prefixes (max-subscriptions)").into());
@@ -157,8 +157,8 @@ impl Wanted {
     }
 }
 
-/// Refuses prefixes that overlap with one another, or with those from before, which do not. What is told is the first
-/// of them that overlaps, and with what.
+/// Refuses new prefixes that overlap with each other or with the current ones, which do not overlap. The error names
+/// the first pair that does.
 fn check_overlaps(new: &[Box<[u8]>], before: &BTreeSet<Box<[u8]>>) -> Outcome {
     let with_before = |prefix: &[u8]| {
         // In their order those that begin alike stand together: it is the next one, in front or behind.
@@ -237,7 +237,7 @@ pub(crate) fn caching(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Who is told in place of this connection: 0 for none, -1 if it keeps no copies.
+/// The ID of the connection to redirect to: 0 for none, -1 without tracking.
 pub(crate) fn getredir(c: &mut Context<'_>) -> Outcome {
     c.reply.int(redirect(c));
     Ok(())
@@ -276,7 +276,7 @@ pub(crate) fn info(c: &mut Context<'_>) -> Outcome {
     c.reply.bulk(b"prefixes");
     c.reply.array(options.prefixes.len());
     options.prefixes.iter().for_each(|prefix| c.reply.bulk(prefix));
-    c.check_room()
+    c.check_reply_len()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! The executor queues what comes behind MULTI. EXEC takes the keys of all queued commands and of the
-//! watched ones for itself alone ([`exclusive`](hotring_store::Session::exclusive)), looks whether the watched ones have changed,
-//! and runs the queue: no client on any thread sees a state in the middle, and none writes one of the
-//! keys between the look and the end.
+//! The executor queues what comes behind MULTI. EXEC takes the keys of all queued commands and of the watched ones for
+//! itself alone ([`exclusive`](hotring_store::Session::exclusive)), looks whether the watched ones have changed, and
+//! runs the queue: no client on any thread sees a state in the middle, and none writes one of the keys between the look
+//! and the end.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub(crate) fn watch(c: &mut Context<'_>) -> Outcome {
 }
 
 fn watch_all(c: &mut Context<'_>) -> Outcome {
-    let watched_max = c.server.config().watched_max;
+    let watched_max = c.server.settings.config().watched_max;
     for key in c.args.tail(1).iter() {
         let watched = &mut c.client.transaction.watched;
         // A key that is watched already stays what it was then.
@@ -106,7 +106,7 @@ pub(crate) fn exec(c: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What a transaction has to have to itself.
+/// The keys that a transaction must hold.
 enum Scope<'a> {
     /// One command is atomic by itself.
     Nothing,
@@ -126,9 +126,8 @@ fn scope<'a>(queue: &'a Queue, watched: &'a [Arc<KeyState>]) -> Scope<'a> {
     if keys.is_empty() { Scope::Nothing } else { Scope::Keys(keys) }
 }
 
-/// Whether a command may look at keys that the table does not say: one that walks over all of them, a
-/// script, which may use others than it was given, one that begins to observe all of them, or one that tells
-/// whether those have changed that anybody watches.
+/// Whether a command may access keys that the table does not name: one that walks over all keys, a script, which may
+/// use undeclared keys, one that begins to observe all keys, or one that reports whether watched keys have changed.
 pub(crate) fn may_touch_any_key(spec: &Spec) -> bool {
     let touches = spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::WRITE);
     let observes = matches!(spec.id, CommandId::ClientTracking | CommandId::ClientList);
@@ -142,8 +141,8 @@ fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) {
         return;
     }
     c.counters.commands.add(queue.len() as u64);
-    // Messages may be put before the reply, which is then elsewhere.
-    let lent = std::mem::take(&mut c.own.lent);
+    // Messages may be put before the reply, which moves it.
+    let long_values = std::mem::take(&mut c.locals.long_values);
     let start = c.reply.written();
     c.client.begin_exec();
     c.reply.array(queue.len());
@@ -156,37 +155,38 @@ fn run(queue: &Queue, watched: &[Arc<KeyState>], c: &mut Context<'_>) {
             now: c.now,
             store: c.store,
             counters: c.counters,
-            own: c.own,
+            locals: c.locals,
             client: c.client,
             server: c.server,
         };
         if is_still_allowed(spec, &mut inner) {
-            tracking::before(spec, args, inner.client, inner.server);
+            tracking::before(spec, args, inner.client, &inner.server.push.tracking);
             answer(spec, &mut inner);
         }
         if inner.store.origin().records_changes {
-            notify::tell(spec, inner.store, inner.server, &inner.server.config());
+            notify::tell(spec, inner.store, inner.server, &inner.server.settings.config());
         }
-        monitors::show(spec, args, monitors::From::Client(&inner.client.shared), inner.server);
+        let from = monitors::From::Client(&inner.client.shared);
+        inner.server.push.monitors.show(spec, args, from, &inner.server.settings);
         if inner.client.wait().is_some() {
-            // Nothing can change while it is alone: as when its time is over.
+            // Nothing can change while the transaction is alone: the wait ends as after its time limit.
             inner.client.end_wait(c.now);
             inner.reply.int(0);
         }
-        if c.check_room().is_err() || !c.client.check_before(c.room()) {
+        if c.check_reply_len().is_err() || !c.client.check_before(c.reply_left()) {
             c.client.closing = Some(Closing::OutputLimit);
         }
         if c.client.closing == Some(Closing::OutputLimit) {
-            // The rest takes place all the same, unanswered.
+            // The rest runs all the same, without replies.
             c.reply.buffer().truncate(start);
         }
     }
-    c.own.lent = lent;
+    c.locals.long_values = long_values;
     c.client.end_exec(start, c.reply.buffer());
 }
 
-/// Whether the client may run a command that it has queued. If not, that is its reply: users may have
-/// changed since, and the client may have become another one by a command of the same transaction.
+/// Whether the client may still run a command that it has queued; if not, replies with the error. Users may have
+/// changed since, and a command of the same transaction may have changed the user.
 fn is_still_allowed(spec: &Spec, c: &mut Context<'_>) -> bool {
     let Err(denied) = c.client.access().check(spec, c.args) else { return true };
     deny(denied, spec, c.args, c.client, c.server, Origin::Transaction);

@@ -1,26 +1,26 @@
-//! Requests that need what a slow script holds.
+//! Requests that need keys held by a slow script.
 //!
-//! A script is slow once it has used up its first time slice. From then on such a request does not enter the gate: it
-//! waits outside of it, looks again from time to time, and is refused with BUSY once the script has held its keys for
+//! A script is slow once it has used up its first time slice. From then on such a request must not enter the gate: it
+//! waits outside, checks again from time to time, and is refused with BUSY once the script has held its keys for
 //! `busy-reply-threshold`. A request that entered the gate before the script was slow waits there until the script
-//! ends. So does one that has waited outside for a script: the gate serves in order, and a script that begins again and
-//! again must not keep others out between two looks.
+//! ends. So does a request that has waited outside before: the gate serves in order, and a script that is started again
+//! and again must not keep others out between two checks.
 
 use hotring_protocol::ArgsView;
 use hotring_store::HoldInfo;
 
-use super::{Executor, Run};
 use crate::state::client::{Client, Wait};
 use crate::state::scripts::{HOLDER, Reach, digest, parse_digest};
+use crate::state::thread::ThreadState;
 use crate::table::{CommandId, Flags, Spec};
 
-/// The wait between two looks is this part of the time that the script has held its keys, within these bounds in
-/// milliseconds: long waits must not cost much CPU, and short ones must not become much longer.
+/// The wait between two checks is this part of the time that the script has held its keys, within these bounds in
+/// milliseconds: long waits must not cost much CPU, and short waits must not become much longer.
 const LOOK_PART: u64 = 16;
 const LOOK_MIN_MS: u64 = 1;
 const LOOK_MAX_MS: u64 = 50;
 
-/// What a request needs.
+/// The keys that a request needs.
 enum Needs {
     Nothing,
     Keys(Vec<Box<[u8]>>),
@@ -28,21 +28,26 @@ enum Needs {
     Everything,
 }
 
-impl Executor {
-    /// The wait of a request that needs what a slow script holds, before the script has held it for long.
-    pub(super) fn script_of(&self, i: usize, run: &Run<'_>, client: &Client) -> Option<Wait> {
+impl ThreadState {
+    /// The wait of a request that needs a slow script's keys, until the script has held them for long.
+    pub(super) fn script_wait(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        client: &Client,
+        now: u64,
+    ) -> Option<Wait> {
         if !self.is_slow || client.has_waited_for_script {
             return None;
         }
-        let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
         let (info, key) = self.script_hold(spec, args, client)?;
         let access = client.access();
         let may_run = !access.is_locked() && access.check(spec, args).is_ok();
         let since_ms = info.since_ms;
-        (may_run && !self.is_long(info, run.now)).then_some(Wait::Script { key, since_ms })
+        (may_run && !self.is_long(info, now)).then_some(Wait::Script { key, since_ms })
     }
 
-    /// Whether a script has held for long what a request needs.
+    /// Whether a script has held keys for long that the request needs.
     pub(super) fn is_busy(
         &self,
         spec: &Spec,
@@ -53,8 +58,8 @@ impl Executor {
         self.script_hold(spec, args, client).is_some_and(|(info, _)| self.is_long(info, now))
     }
 
-    /// When to look again whether the script that has held this key, or any key, since then still does; None once it
-    /// does not, or once it has held it for long.
+    /// The time of the next check of a script that has held this key, or any key, since `since_ms`. None if the script
+    /// has ended or has held it for long.
     pub(super) fn look_at_script(
         &self,
         key: Option<&[u8]>,
@@ -76,7 +81,7 @@ impl Executor {
         threshold > 0 && now.saturating_sub(info.since_ms) >= threshold
     }
 
-    /// The script's hold of what a request needs, and the key; no key if the request needs all of them.
+    /// The script's hold on a key that the request needs, and that key; no key if the request needs all keys.
     fn script_hold(
         &self,
         spec: &Spec,
@@ -101,7 +106,7 @@ impl Executor {
 
     fn needs(&self, spec: &Spec, args: ArgsView<'_>, client: &Client) -> Needs {
         let Some(queue) = client.transaction.queue() else { return self.needs_alone(spec, args) };
-        // Of an open transaction EXEC needs what its commands need; the others are only queued.
+        // In an open transaction EXEC needs the keys of all its commands; other requests are only queued.
         if spec.id != CommandId::Exec {
             return Needs::Nothing;
         }

@@ -1,4 +1,4 @@
-//! Requests and the exact replies to them, as a table in text.
+//! Tables of requests and their exact replies, for tests.
 //!
 //! ```text
 //! SET k v EX 10      -> +OK¶
@@ -7,8 +7,8 @@
 //! GET k              -> $-1¶ | _¶
 //! ```
 //!
-//! A line is a request as one would type it and its reply, with ¶ for CR LF; after a bar the
-//! reply in RESP3 where that is another. `+ n` lets n milliseconds pass.
+//! A line is a request as typed and its reply, with ¶ for CR LF; behind a bar the reply in RESP3 if it differs. `+ n`
+//! lets n milliseconds pass.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::settings::config::Config;
 use crate::state::client::Closing;
 use crate::state::server::{Parts, Server};
 
-/// Where the clock stands at the start: 2023-11-14, in Unix milliseconds.
+/// The time at the start: 2023-11-14, in Unix milliseconds.
 const START: u64 = 1_700_000_000_000;
 
 /// One client's conversation with a server of its own.
@@ -48,7 +48,7 @@ impl Dialogue {
     }
 
     fn begin(server: Arc<Server>, version: Version) -> Self {
-        let shared = server.enter("peer".into(), "local".into(), 0);
+        let shared = server.clients.enter("peer".into(), "local".into(), 0);
         let mut conversation = Conversation::new(shared, &server);
         conversation.client.speak(version, &server.acl, &mut Vec::new());
         let executor = Executor::new(server.clone(), 0, 1);
@@ -60,14 +60,14 @@ impl Dialogue {
         Self::begin(self.server(), version)
     }
 
-    /// What has come unasked, with ¶ for CR LF.
+    /// The messages that have arrived without a request, with ¶ for CR LF.
     pub(crate) fn heard(&mut self) -> String {
         let mut out = Vec::new();
         self.conversation.client.fetch_messages(&mut out);
         String::from_utf8_lossy(&out).replace("\r\n", "¶")
     }
 
-    /// Its number.
+    /// The ID of its connection.
     pub(crate) fn id(&self) -> u64 {
         self.conversation.client.shared.id
     }
@@ -78,7 +78,7 @@ impl Dialogue {
         self.server.leave(&self.conversation.client.shared);
     }
 
-    /// The server that is talked to.
+    /// The server.
     pub(crate) fn server(&self) -> Arc<Server> {
         self.server.clone()
     }
@@ -98,7 +98,7 @@ impl Dialogue {
         self.now += milliseconds;
     }
 
-    /// Why the conversation is to end, if it is.
+    /// Why the conversation must end, if it must.
     pub(crate) fn closing(&self) -> Option<Closing> {
         self.conversation.client.closing
     }

@@ -1,5 +1,5 @@
-//! The server without sockets and threads, for the fuzz target of scripts: requests in, replies out. Only
-//! built where the compiler is told `--cfg fuzzing`.
+//! The server without sockets and threads, for the fuzz target of scripts: requests in, replies out. Built only with
+//! `--cfg fuzzing`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,16 +10,16 @@ use crate::exec::{Conversation, Executor};
 use crate::settings::config::Config;
 use crate::state::server::{Parts, Server};
 
-/// The time that it always is, in Unix milliseconds.
+/// The constant time, in Unix milliseconds.
 const NOW: u64 = 1_700_000_000_000;
 
-/// A server, and the one thread that serves it.
+/// A server with one thread.
 pub struct InProcess {
     server: Arc<Server>,
     executor: Executor,
 }
 
-/// A connection to it.
+/// A connection to the server.
 pub struct Connection(Conversation);
 
 impl InProcess {
@@ -35,7 +35,7 @@ impl InProcess {
     pub fn connect(&self) -> Connection {
         // ORDERING: Relaxed, there is only this thread.
         self.server.threads[0].connections.fetch_add(1, Ordering::Relaxed);
-        let shared = self.server.enter("peer".into(), "local".into(), 0);
+        let shared = self.server.clients.enter("peer".into(), "local".into(), 0);
         Connection(Conversation::new(shared, &self.server))
     }
 

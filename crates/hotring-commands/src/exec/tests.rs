@@ -4,24 +4,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hotring_store::{Options, Watched};
 
-use super::{Conversation, Executor, Fed, TURN_LEN, WaitEnd};
+use super::{Conversation, Executor, Fed, WaitEnd};
 use crate::commands::command::ONLY_HOLDS;
 use crate::settings::config::Config;
 use crate::settings::config::Secret;
-use crate::state::batching::BATCH_LEN;
+use crate::state::batching::{BATCH_LEN, TURN_LEN};
 use crate::state::client::Closing;
-use crate::state::server::{Parts, STALLING, Server};
+use crate::state::server::{Parts, Server};
+use crate::state::warnings::STALLING;
 use crate::table;
 
-const NOW: u64 = 1_700_000_000_000;
+pub(super) const NOW: u64 = 1_700_000_000_000;
 
-fn server(config: Config) -> Arc<Server> {
+pub(super) fn server(config: Config) -> Arc<Server> {
     Arc::new(Server::new(Parts::unconnected(Options::default(), config)))
 }
 
-fn talk(server: &Arc<Server>) -> (Executor, Conversation) {
+pub(super) fn talk(server: &Arc<Server>) -> (Executor, Conversation) {
     server.threads[0].connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let shared = server.enter("peer".into(), "local".into(), 0);
+    let shared = server.clients.enter("peer".into(), "local".into(), 0);
     (Executor::new(server.clone(), 0, 1), Conversation::new(shared, server))
 }
 
@@ -199,17 +200,6 @@ fn requests_behind_a_wait_run_after_its_end() {
 }
 
 #[test]
-fn nothing_behind_a_wait_is_decoded_before_its_end() {
-    let server = server(Config::default());
-    let (mut executor, mut conversation) = talk(&server);
-    let wait = b"WAITKEY k 0\r\n";
-    let input = [&wait[..], &b"INCR a\r\n".repeat(BATCH_LEN)].concat();
-    let fed = executor.feed(&mut conversation, &input, NOW, &mut Vec::new());
-    assert_eq!(fed, Fed { consumed: wait.len(), stalled: false });
-    assert!((1..BATCH_LEN).all(|i| executor.batch.args(i, b"").is_empty()));
-}
-
-#[test]
 fn much_input_is_run_in_turns() {
     let server = server(Config::default());
     let (mut executor, mut conversation) = talk(&server);
@@ -277,7 +267,7 @@ fn a_reply_above_the_hard_limit_is_not_built() {
         done += executor.feed(&mut conversation, &input[done..], NOW, &mut Vec::new()).consumed;
     }
     for _ in 0..8_000 {
-        server.enter("peer".into(), "local".into(), 0);
+        server.clients.enter("peer".into(), "local".into(), 0);
     }
     for request in [
         format!("MGET{}", " big".repeat(500)),
@@ -438,7 +428,7 @@ fn the_password_of_redis_is_not_asked_of_memcached() {
     use std::sync::atomic::Ordering::Relaxed;
     let requirepass = crate::settings::config::Secret::new("secret");
     let server = server(Config { requirepass, ..Config::default() });
-    let shared = server.enter("peer".into(), "local".into(), 0);
+    let shared = server.clients.enter("peer".into(), "local".into(), 0);
     let mut conversation = Conversation::memcached(shared.clone(), &server);
     assert_eq!(shared.locked_since.load(Relaxed), 0);
     server.acl.set_default_password(&crate::settings::config::Secret::new("other"));

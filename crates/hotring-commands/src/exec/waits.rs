@@ -1,63 +1,68 @@
-//! Requests that wait, for a key or for the end of a pause: how a wait begins and ends.
+//! The ends of waits: for a key, a pause, a script, the log or a snapshot.
 
 use hotring_protocol::Writer;
 use hotring_store::Watched;
 
-use super::{Conversation, Executor, Run};
+use super::{Conversation, Executor};
 use crate::commands::{process, save};
-use crate::state::client::{Client, Closing, Unblocked, Wait};
-use crate::state::pause::Paused;
+use crate::state::client::{Closing, Unblocked, Wait};
 
-/// While the log's queue is full, a request that writes looks again after this many milliseconds.
+/// Milliseconds between two checks of a write that waits because the log's queue is full.
 const FULL_PAUSE_MS: u64 = 2;
 
-/// So does one that waits for a sync, or for a snapshot.
+/// The same for a request that waits for a sync, or for a snapshot.
 const SYNC_PAUSE_MS: u64 = 1;
 const SAVE_PAUSE_MS: u64 = 5;
 
-/// How a wait for a key ends.
+/// The reason why a wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitEnd {
-    /// What was waited for has happened.
+    /// The awaited event has happened.
     Fired,
-    /// It has not, in the time that there was.
+    /// The time limit has passed.
     TimedOut,
     /// The server stops.
     Stopping,
 }
 
 impl Executor {
-    /// Looks whether what the conversation waits for has happened.
+    /// Checks whether the event has happened that the conversation waits for.
     pub fn look(&mut self, conversation: &Conversation, now: u64) -> Watched {
         match conversation.client.wait() {
-            Some(Wait::Key { watch, .. }) => self.store.look(watch, now),
-            // Of another pause the request is to be asked for again: it may be none of those that wait.
-            Some(&Wait::Pause { until, paused }) => match self.server.pause.lasts(now) {
-                Some(present) if present == (until, paused) => {
-                    Watched::Waiting { until: Some(until) }
+            Some(Wait::Key { watch, .. }) => self.thread.store.look(watch, now),
+            // Another pause may not hold this request back: the request must be checked again.
+            Some(&Wait::Pause { until, paused }) => {
+                match self.thread.server.clients.pause.lasts(now) {
+                    Some(present) if present == (until, paused) => {
+                        Watched::Waiting { until: Some(until) }
+                    }
+                    _ => Watched::Fired,
                 }
-                _ => Watched::Fired,
-            },
-            Some(Wait::Log) if self.server.durability.is_full() => {
+            }
+            Some(Wait::Log) if self.thread.server.persist.durability.is_full() => {
                 Watched::Waiting { until: Some(now + FULL_PAUSE_MS) }
             }
             Some(Wait::Script { key, since_ms }) => {
-                match self.look_at_script(key.as_deref(), *since_ms, now) {
+                match self.thread.look_at_script(key.as_deref(), *since_ms, now) {
                     Some(until) => Watched::Waiting { until: Some(until) },
                     None => Watched::Fired,
                 }
             }
-            Some(&Wait::Save { number, .. }) if save::is_awaited(&self.server, number) => {
+            Some(&Wait::Save { number, .. })
+                if save::is_awaited(&self.thread.server.persist.durability, number) =>
+            {
                 Watched::Waiting { until: Some(now + SAVE_PAUSE_MS) }
             }
-            Some(&Wait::Synced { lsn, .. }) if self.server.durability.may_sync(lsn) => {
+            Some(&Wait::Synced { lsn, .. })
+                if self.thread.server.persist.durability.may_sync(lsn) =>
+            {
                 Watched::Waiting { until: Some(now + SYNC_PAUSE_MS) }
             }
             Some(Wait::Save { .. } | Wait::Synced { .. } | Wait::Log) | None => Watched::Fired,
         }
     }
 
-    /// Ends a wait by its reply, if it has one. The requests behind it can be fed again.
+    /// Ends a wait and writes its reply, if it has one. The requests behind it can be fed again.
     pub fn end_wait(
         &mut self,
         conversation: &mut Conversation,
@@ -79,7 +84,7 @@ impl Executor {
         client.has_waited_for_script = matches!(client.wait(), Some(Wait::Script { .. }));
         let unblocked = client.end_wait(now);
         if is_paused {
-            // What was to wait is not to run just because the server ends.
+            // A request that had to wait must not run because the server ends.
             if end == WaitEnd::Stopping {
                 client.closing = Some(Closing::Killed);
             }
@@ -88,13 +93,13 @@ impl Executor {
         let start = out.len();
         let mut reply = Writer::new(out, client.version);
         if let Some(saved) = saved {
-            if let Some(error) = save::end_wait(&self.server, client, saved, &mut reply) {
-                self.server.threads[self.thread].counters.error(&error);
+            if let Some(error) = save::end_wait(&self.thread.server, client, saved, &mut reply) {
+                self.thread.shared().counters.error(&error);
             }
             return client.end_request(None, start, out);
         }
         if let Some(lsn) = synced {
-            process::tell_synced(&self.server, lsn, &mut reply);
+            process::tell_synced(&self.thread.server.persist.durability, lsn, &mut reply);
             return client.end_request(None, start, out);
         }
         let failed = match (unblocked, end) {
@@ -104,32 +109,11 @@ impl Executor {
         };
         match failed {
             Some(error) => {
-                self.server.threads[self.thread].counters.error(error);
+                self.thread.shared().counters.error(error);
                 reply.error(error);
             }
             None => reply.int((unblocked.is_none() && end == WaitEnd::Fired).into()),
         }
         client.end_request(None, start, out);
-    }
-
-    /// The pause that a request has to wait for, if there is one. What the client may not do is refused at
-    /// once, and clients that have yet to authenticate do not wait: they must not queue much behind such a request.
-    pub(super) fn pause_of(&mut self, i: usize, run: &Run<'_>, client: &Client) -> Option<Wait> {
-        let pause = self.server.pause.lasts(run.now);
-        if pause.is_none() {
-            self.flush_if_due(run.now);
-        }
-        let spec = self.batch.spec(i)?;
-        let wait = match pause {
-            Some((until, paused)) if paused == Paused::Everything || client.may_write(spec) => {
-                Wait::Pause { until, paused }
-            }
-            _ if self.server.durability.is_full() && client.may_write(spec) => Wait::Log,
-            _ => return None,
-        };
-        let access = client.access();
-        let may_run =
-            !access.is_locked() && access.check(spec, self.batch.args(i, run.input)).is_ok();
-        may_run.then_some(wait)
     }
 }

@@ -1,5 +1,5 @@
-//! Who may ask for everything: with the setting `memcached-auth-file`, a client that has sent a name and its
-//! password, as the data of a `set` with any key. Before that it gets nothing but errors.
+//! Authentication: with the setting `memcached-auth-file`, a client must send its name and password as the data of a
+//! `set` with any key. Until then it gets only errors.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use hotring_protocol::memcached::{Command, Data};
 use super::context::{Context, Outcome};
 use crate::state::memcached::Count;
 
-/// Runs a request of a client that has not said yet who it is.
+/// Runs a request of a client that has not authenticated.
 pub(super) fn run(
     command: Option<Command>,
     c: &mut Context<'_>,

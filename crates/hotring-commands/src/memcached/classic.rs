@@ -21,7 +21,7 @@ pub(super) fn get(c: &mut Context<'_>, with_cas: bool) -> Outcome {
         let key = check_key(key)?;
         let found = show(c, key, with_cas)?;
         count_get(c, key, found);
-        c.check_room()?;
+        c.check_reply_len()?;
     }
     c.reply.line("END");
     Ok(())
@@ -114,7 +114,7 @@ pub(super) fn touch_and_get(c: &mut Context<'_>, with_cas: bool) -> Outcome {
         c.count(Count::CmdTouch);
         c.count(if found { Count::TouchHits } else { Count::TouchMisses });
         count_get(c, key, found);
-        c.check_room()?;
+        c.check_reply_len()?;
     }
     c.reply.line("END");
     Ok(())
@@ -254,8 +254,8 @@ pub(super) fn delete(c: &mut Context<'_>) -> Outcome {
     })
 }
 
-/// Commands about the server or the connection.
-pub(super) fn run_rare(c: &mut Context<'_>, command: Command) -> Outcome {
+/// Runs a command about the server or the connection.
+pub(super) fn run_other(c: &mut Context<'_>, command: Command) -> Outcome {
     match command {
         Command::FlushAll => return flush_all(c),
         Command::Verbosity => return verbosity(c),

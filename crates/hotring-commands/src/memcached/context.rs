@@ -27,7 +27,7 @@ pub(super) struct Context<'a> {
     pub reply_len_max: usize,
     /// Unix milliseconds, read once for the whole batch of requests.
     pub now: u64,
-    /// This thread's door to the store.
+    /// This thread's session of the store.
     pub store: &'a mut Session,
     /// This thread's counters.
     pub counters: &'a Counters,
@@ -103,7 +103,7 @@ impl Context<'_> {
     }
 
     /// Fails when the replies have become too long.
-    pub(super) fn check_room(&self) -> Outcome {
+    pub(super) fn check_reply_len(&self) -> Outcome {
         let fits = self.reply.written() <= self.reply_len_max;
         if fits { Ok(()) } else { Err(Refusal::ReplyTooLong) }
     }
@@ -112,7 +112,7 @@ impl Context<'_> {
     pub(super) fn damage(&mut self) -> Option<Refusal> {
         let damaged = self.store.take_damage()?;
         self.counters.damaged_reads.add(1);
-        self.server.warn_of_damage(&damaged.key.unwrap_or_default(), self.now);
+        self.server.observe.warnings.damage(&damaged.key.unwrap_or_default(), self.now);
         Some(Refusal::Damaged)
     }
 
@@ -133,12 +133,12 @@ impl Context<'_> {
             }
             Refusal::Store(StoreError::Stalled(stalled)) => {
                 self.counters.rejected_stalled.add(1);
-                self.server.warn_of_stalled(&stalled, self.now);
+                self.server.observe.warnings.stalled(&stalled, &self.server.settings, self.now);
                 self.reply.line("SERVER_ERROR out of memory storing object");
             }
             Refusal::Store(StoreError::OutOfMemory(full)) => {
                 self.counters.rejected_maxmemory.add(1);
-                self.server.warn_of_maxmemory(&full, self.now);
+                self.server.observe.warnings.maxmemory(&full, &self.server.settings, self.now);
                 self.reply.line("SERVER_ERROR out of memory storing object");
             }
             Refusal::Store(error) => self.reply.line(format!("SERVER_ERROR {}", text_of(&error))),

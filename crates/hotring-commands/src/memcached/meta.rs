@@ -200,7 +200,7 @@ pub(super) fn get(c: &mut Context<'_>) -> Outcome {
         flags.iter().for_each(|word| echo(&mut c.reply, word, &key));
         c.reply.end();
     }
-    c.check_room()
+    c.check_reply_len()
 }
 
 /// Shows an item without a write, if that can be; false if there is none.

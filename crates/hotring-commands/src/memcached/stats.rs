@@ -1,7 +1,7 @@
 //! stats: figures by memcached's names, for its clients and for exporters of metrics.
 //!
-//! What memcached counts and this server does not have (slab classes, its LRU lists, evictions) is absent,
-//! but for what tools insist on. All items are in class 1.
+//! Figures without a counterpart here (slab classes, LRU lists, evictions) are absent, except for those that tools
+//! insist on. All items are in class 1.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ const CLASSES: u32 = 64;
 /// Longest dump of keys, as in memcached.
 const DUMP_LEN_MAX: usize = 2 << 20;
 
-/// Keys that are looked at in one step.
+/// Keys per step.
 const SCAN_LEN: usize = 256;
 
 pub(super) fn stats(c: &mut Context<'_>) -> Outcome {
@@ -42,7 +42,7 @@ pub(super) fn stats(c: &mut Context<'_>) -> Outcome {
         Some(_) => return Err(Refusal::ERROR),
     }
     c.reply.line("END");
-    c.check_room()
+    c.check_reply_len()
 }
 
 fn general(c: &mut Context<'_>) {
@@ -50,10 +50,10 @@ fn general(c: &mut Context<'_>) {
     let totals = server.totals();
     let sums = server.memcached.sums(&server.threads);
     let index = server.store.stats().index;
-    let clients = server.clients_len();
+    let clients = server.clients.len();
     let reply = &mut c.reply;
     reply.stat("pid", std::process::id());
-    reply.stat("uptime", server.started.elapsed().as_secs());
+    reply.stat("uptime", server.process.started.elapsed().as_secs());
     reply.stat("time", c.now / 1000);
     reply.stat("version", VERSION);
     reply.stat("hotring_version", env!("CARGO_PKG_VERSION"));
@@ -85,7 +85,7 @@ fn general(c: &mut Context<'_>) {
 
 fn settings(c: &mut Context<'_>) {
     let config = c.config;
-    let own = &config.memcached;
+    let settings = &config.memcached;
     let address = c.server.memcached.addresses.first();
     let reply = &mut c.reply;
     reply.stat("maxbytes", config.memory_max);
@@ -104,7 +104,7 @@ fn settings(c: &mut Context<'_>) {
     reply.stat("tcp_backlog", config.tcp_backlog);
     reply.stat("auth_enabled_ascii", yes_no(c.server.memcached.users.is_some()));
     reply.stat("binding_protocol", "ascii");
-    reply.stat("item_size_max", own.value_len_max);
+    reply.stat("item_size_max", settings.value_len_max);
     reply.stat("idle_timeout", config.timeout_s);
     reply.stat("flush_enabled", "yes");
     reply.stat("dump_enabled", "no");
@@ -152,7 +152,7 @@ fn slabs(c: &mut Context<'_>) {
 /// The connections of both protocols, each by its number.
 fn conns(c: &mut Context<'_>) {
     let second = c.now / 1000;
-    for client in c.server.clients() {
+    for client in c.server.clients.all() {
         // ORDERING: Relaxed, a figure for people.
         let idle = second.saturating_sub(client.active_at.load(Ordering::Relaxed) / 1000);
         let id = client.id;
@@ -177,7 +177,7 @@ fn cachedump(c: &mut Context<'_>) -> Outcome {
         _ => return Err("CLIENT_ERROR Illegal slab id".into()),
     }
     let count_max = if count == 0 { usize::MAX } else { count as usize };
-    let room = c.reply.written().saturating_add(DUMP_LEN_MAX);
+    let len_max = c.reply.written().saturating_add(DUMP_LEN_MAX);
     let (mut cursor, mut shown) = (0, 0);
     loop {
         let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -188,7 +188,7 @@ fn cachedump(c: &mut Context<'_>) -> Outcome {
             }
         });
         for key in keys {
-            if shown == count_max || c.reply.written() > room {
+            if shown == count_max || c.reply.written() > len_max {
                 return Ok(());
             }
             shown += usize::from(dump_item(c, &key));
@@ -224,7 +224,7 @@ fn detail(c: &mut Context<'_>) -> Outcome {
             let text = detail.dump();
             c.reply.text(text);
             c.reply.line("END");
-            return c.check_room();
+            return c.check_reply_len();
         }
         _ => return Err("CLIENT_ERROR usage: stats detail on|off|dump".into()),
     }

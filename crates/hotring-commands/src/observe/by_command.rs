@@ -1,23 +1,23 @@
-//! What is counted of each command.
+//! The counters of each command.
 
 use std::time::Duration;
 
 use crate::observe::counters::Counter;
 use crate::observe::histogram::{Distribution, Histogram};
 
-/// What one thread counts of each of a protocol's `N` commands, in the order of their numbers.
+/// One thread's counters of a protocol's `N` commands, in the order of their numbers.
 #[derive(Debug)]
 pub struct ByCommand<const N: usize> {
-    /// Times that it ran. Apart from the rest, as every request writes one of these: those of the
-    /// commands that are common share a cache line or two.
+    /// Calls. Separate from the rest, because every request writes one of these: the counters of common commands share
+    /// one or two cache lines.
     calls: [Counter; N],
-    rest: Box<[RareCounts]>,
+    rest: Box<[UncommonCounts]>,
     timed: Counter,
 }
 
-/// What few requests count.
+/// The counters that few requests change.
 #[derive(Debug, Default)]
-struct RareCounts {
+struct UncommonCounts {
     failed: Counter,
     rejected: Counter,
     times: Histogram,
@@ -27,14 +27,14 @@ impl<const N: usize> Default for ByCommand<N> {
     fn default() -> Self {
         ByCommand {
             calls: std::array::from_fn(|_| Counter::default()),
-            rest: (0..N).map(|_| RareCounts::default()).collect(),
+            rest: (0..N).map(|_| UncommonCounts::default()).collect(),
             timed: Counter::default(),
         }
     }
 }
 
 impl<const N: usize> ByCommand<N> {
-    /// Counts a call, whatever comes of it.
+    /// Counts a call, whatever its outcome.
     #[inline]
     pub(crate) fn call(&self, command: usize) {
         self.calls[command].add(1);
@@ -50,18 +50,18 @@ impl<const N: usize> ByCommand<N> {
         self.rest[command].rejected.add(1);
     }
 
-    /// Notes how long a call took.
+    /// Records the time of a call.
     pub(crate) fn time(&self, command: usize, took: Duration) {
         self.rest[command].times.note(took);
         self.timed.add(1);
     }
 
-    /// How many calls have been timed, of all commands.
+    /// Number of timed calls of all commands.
     pub(crate) fn timed(&self) -> u64 {
         self.timed.value()
     }
 
-    /// Adds what is counted of a command to `totals`.
+    /// Adds the counters of a command to `totals`.
     pub(crate) fn add_to(&self, command: usize, totals: &mut CommandTotals) {
         let rest = &self.rest[command];
         totals.calls += self.calls[command].value();
@@ -71,16 +71,16 @@ impl<const N: usize> ByCommand<N> {
     }
 }
 
-/// What all threads' counts of one command add up to.
+/// The sums of all threads' counters of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandTotals {
-    /// Times that it ran.
+    /// Calls.
     pub calls: u64,
-    /// Of these, times that it answered with an error.
+    /// Calls that answered with an error.
     pub failed: u64,
     /// Requests that were refused before it ran.
     pub rejected: u64,
-    /// How long calls took, of those that were timed.
+    /// Times of the timed calls.
     pub times: Distribution,
 }
 
@@ -92,7 +92,7 @@ impl CommandTotals {
         self.times.subtract(&base.times);
     }
 
-    /// Whether anything was ever asked of the command.
+    /// Whether the command was ever called or refused.
     pub fn is_used(&self) -> bool {
         self.calls + self.rejected > 0
     }

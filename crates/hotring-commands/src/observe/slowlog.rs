@@ -115,14 +115,14 @@ impl SlowLog {
 
 /// As much of the arguments as is kept, with a word about the rest, as Redis puts it.
 fn shortened(args: ArgsView<'_>) -> Vec<Vec<u8>> {
-    let whole = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
+    let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
     let shorten = |arg: &[u8]| match arg.len().checked_sub(ARG_LEN_MAX) {
         None | Some(0) => arg.to_vec(),
         Some(more) => [&arg[..ARG_LEN_MAX], format!("... ({more} more bytes)").as_bytes()].concat(),
     };
-    let mut kept: Vec<Vec<u8>> = args.slice(0..whole).iter().map(shorten).collect();
-    if whole < args.len() {
-        kept.push(format!("... ({} more arguments)", args.len() - whole).into_bytes());
+    let mut kept: Vec<Vec<u8>> = args.slice(0..shown).iter().map(shorten).collect();
+    if shown < args.len() {
+        kept.push(format!("... ({} more arguments)", args.len() - shown).into_bytes());
     }
     kept
 }

@@ -1,8 +1,8 @@
-//! The arguments of functions that scripts call, and what is said of wrong ones.
+//! The arguments of functions that scripts call, and the errors for wrong ones.
 //!
-//! Each string or table that Rust holds is a place among mlua's references, of which there are 8,000, and more end the process; so do
-//! values on Lua's stack that leave no room for another. Hence no function takes more arguments than leave
-//! [`ROOM`], and none keeps references for longer than it runs.
+//! Each string or table that Rust holds is a place among mlua's references, of which there are 8,000, and more end the
+//! process; so do values on Lua's stack that leave no room for another. Hence no function takes more arguments than
+//! leave [`STACK_RESERVE`], and none keeps references for longer than it runs.
 
 use mlua::{
     Error, FromLua, Function, IntoLua, IntoLuaMulti, Lua, MultiValue, String as Text, Value,
@@ -13,7 +13,7 @@ use super::redis::{is_prelude, refused_at};
 
 /// Places that stay free on Lua's stack and among references: for what a function itself, those in which it
 /// runs, and mlua's errors need.
-const ROOM: usize = 300;
+const STACK_RESERVE: usize = 300;
 
 /// Wraps a function that scripts call with any arguments.
 pub(super) fn function<R: IntoLuaMulti + 'static>(
@@ -23,11 +23,11 @@ pub(super) fn function<R: IntoLuaMulti + 'static>(
     lua.create_function(move |lua, args: Bounded| f(lua, &collect(args)))
 }
 
-/// The arguments as they come from Lua. Their number is looked at with the first, before there are references
-/// to the others.
+/// The arguments as mlua converts them. Their number is checked with the first, before there are references to the
+/// others.
 pub(super) type Bounded = (First, MultiValue);
 
-/// All of them. That there is none cannot be told from one that is nil.
+/// All arguments. No argument is the same as one nil.
 pub(super) fn collect((First(first), mut rest): Bounded) -> MultiValue {
     if !(first.is_nil() && rest.is_empty()) {
         rest.push_front(first);
@@ -40,7 +40,7 @@ pub(super) struct First(Value);
 
 impl FromLua for First {
     fn from_lua(value: Value, lua: &Lua) -> mlua::Result<First> {
-        if has_room(lua)? {
+        if has_stack_space(lua)? {
             Ok(First(value))
         } else {
             super::redis::refused(lua, "too many arguments")
@@ -48,25 +48,25 @@ impl FromLua for First {
     }
 }
 
-/// What is asked for room with: any function.
+/// A function that only [`has_stack_space`] calls.
 struct Probe(Function);
 
-/// Has [`has_room`] work.
+/// Prepares [`has_stack_space`].
 pub(super) fn prepare(lua: &Lua) -> mlua::Result<()> {
     let probe = lua.create_function(|_, ()| Ok(()))?;
     lua.set_app_data(Probe(probe));
     Ok(())
 }
 
-/// Whether Lua's stack has room for as many values as must stay free. mlua looks for it before it pushes the
-/// arguments of a call, of which the first ends it.
-fn has_room(lua: &Lua) -> mlua::Result<bool> {
+/// Whether [`STACK_RESERVE`] values still fit on Lua's stack. mlua checks that before it pushes the arguments of a
+/// call; the first argument here ends the call.
+fn has_stack_space(lua: &Lua) -> mlua::Result<bool> {
     let probe = lua.app_data_ref::<Probe>().ok_or(Error::CallbackDestructed)?;
-    let asked = probe.0.call::<()>(Variadic::from(vec![Nothing; ROOM]));
+    let asked = probe.0.call::<()>(Variadic::from(vec![Nothing; STACK_RESERVE]));
     Ok(!matches!(asked, Err(Error::StackError)))
 }
 
-/// A value that there is not.
+/// An argument that cannot be converted.
 #[derive(Clone)]
 struct Nothing;
 

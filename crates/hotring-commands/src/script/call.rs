@@ -151,14 +151,14 @@ impl<'a, 'c> Caller<'a, 'c> {
         context.counters.commands.add(1);
         let args = request.iter().next().expect("one request was put together");
         // The whole script's reply is no longer than this, nor need a part be.
-        let len_max = context.room();
+        let len_max = context.reply_left();
         let mut inner = context.inner(args, reply, state.version(), len_max);
-        tracking::before(spec, args, inner.client, inner.server);
+        tracking::before(spec, args, inner.client, &inner.server.push.tracking);
         answer(spec, &mut inner);
         if inner.store.origin().records_changes {
-            notify::tell(spec, inner.store, inner.server, &inner.server.config());
+            notify::tell(spec, inner.store, inner.server, &inner.server.settings.config());
         }
-        monitors::show(spec, args, monitors::From::Script, inner.server);
+        inner.server.push.monitors.show(spec, args, monitors::From::Script, &inner.server.settings);
         let client = &mut *context.client;
         if client.closing == Some(Closing::OutputLimit) {
             client.closing = None;

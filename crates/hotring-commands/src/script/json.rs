@@ -24,10 +24,10 @@ const SPARSE_SAFE: usize = 10;
 pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     library.raw_set("null", Value::NULL)?;
-    let own = Rc::clone(state);
-    library.raw_set("encode", function(lua, move |lua, args| encode(lua, args, &own))?)?;
-    let own = Rc::clone(state);
-    library.raw_set("decode", function(lua, move |lua, args| decode(lua, args, &own))?)?;
+    let shared = Rc::clone(state);
+    library.raw_set("encode", function(lua, move |lua, args| encode(lua, args, &shared))?)?;
+    let shared = Rc::clone(state);
+    library.raw_set("decode", function(lua, move |lua, args| decode(lua, args, &shared))?)?;
     Ok(library)
 }
 

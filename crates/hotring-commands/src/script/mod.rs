@@ -10,7 +10,7 @@
 //! bounded by time, by instructions and by memory ([`state`]); one that has gone too far takes its
 //! interpreter along, and the next script gets a new one.
 //!
-//! That a script is atomic is up to the caller, who holds its keys.
+//! The caller makes a script atomic: it must hold the keys.
 
 mod args;
 mod bit;
@@ -44,7 +44,7 @@ use state::{State, Stop};
 /// The sandbox.
 const PRELUDE: &str = include_str!("prelude.lua");
 
-/// What chunks of scripts are called in messages, as in Redis.
+/// The name of scripts' chunks in error messages, as in Redis.
 const CHUNK: &str = "user_script";
 
 /// Scripts that stay compiled; above this all are recompiled when they come again.
@@ -53,10 +53,10 @@ const COMPILED_MAX: usize = 1_000;
 /// Memory that an interpreter may keep between two runs without looking for garbage.
 const IDLE_LEN_MAX: usize = 4 << 20;
 
-/// What runs the scripts of one thread.
+/// The interpreter of one thread.
 struct LuaInterpreter {
     lua: Lua,
-    /// What the prelude returned.
+    /// The result of the prelude.
     run: Function,
     state: Rc<State>,
     compiled: HashMap<Sha, Arc<Script>>,
@@ -70,7 +70,7 @@ struct LuaInterpreter {
     is_spent: bool,
 }
 
-/// An interpreter of Lua, which shows to `scripts` what it is doing.
+/// A Lua interpreter, which reports to `scripts` what it runs.
 pub(crate) fn interpreter(
     config: &Config,
     scripts: &Scripts,
@@ -139,7 +139,7 @@ impl Interpreter for LuaInterpreter {
         run: Run<'_>,
         c: &mut Context<'_>,
     ) -> Result<Ended, Failure> {
-        let config = c.server.config();
+        let config = c.server.settings.config();
         self.lua.set_memory_limit(config.lua_memory()).map_err(|error| failure(&error))?;
         state::watch(&self.lua, &self.state).map_err(|error| failure(&error))?;
         self.state.begin(&config);
@@ -175,7 +175,7 @@ impl Interpreter for LuaInterpreter {
 }
 
 impl LuaInterpreter {
-    /// Forgets what is compiled.
+    /// Drops all compiled scripts.
     fn forget(&mut self) {
         self.compiled.clear();
         // It shrinks nothing, and so needs no memory.
@@ -201,7 +201,7 @@ impl LuaInterpreter {
         })
     }
 
-    /// Turns what a script returned or raised into its reply.
+    /// Writes the reply for the result or error of a script.
     fn finish(
         &mut self,
         outcome: mlua::Result<(bool, Value)>,
@@ -237,7 +237,7 @@ fn strings(lua: &Lua, args: ArgsView<'_>) -> mlua::Result<Table> {
 
 const OUT_OF_MEMORY: Failure = Failure::text("ERR Script needs more memory than lua-memory-limit");
 
-/// What a script that raised an error is answered.
+/// The failure for an error that a script raised.
 fn raised(value: &Value, name: &str) -> Failure {
     let table = match value {
         Value::Table(table) => table,
@@ -265,7 +265,7 @@ fn raised(value: &Value, name: &str) -> Failure {
     }
 }
 
-/// What went wrong outside of the script's own code.
+/// The failure for an error outside of the script's own code.
 fn failure(error: &Error) -> Failure {
     match error {
         Error::MemoryError(_) => OUT_OF_MEMORY,

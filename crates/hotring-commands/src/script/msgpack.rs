@@ -5,7 +5,7 @@ use std::rc::Rc;
 use mlua::{Lua, MultiValue, Table, Value};
 
 use super::args::function;
-use super::redis::{refused, whole};
+use super::redis::{refused, to_integer};
 use super::state::State;
 
 /// Tables within tables that are packed; what lies deeper becomes nil.
@@ -16,17 +16,17 @@ const UNPACK_DEPTH_MAX: usize = 128;
 pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     let add = |name: &str, f: fn(&Lua, &MultiValue, &State) -> mlua::Result<MultiValue>| {
-        let own = Rc::clone(state);
-        library.raw_set(name, function(lua, move |lua, args| f(lua, args, &own))?)
+        let shared = Rc::clone(state);
+        library.raw_set(name, function(lua, move |lua, args| f(lua, args, &shared))?)
     };
     add("pack", pack)?;
     add("unpack", |lua, args, state| unpack(lua, args, state, usize::MAX, 0, false))?;
     add("unpack_one", |lua, args, state| {
-        unpack(lua, args, state, 1, args.get(1).map_or(0, whole), true)
+        unpack(lua, args, state, 1, args.get(1).map_or(0, to_integer), true)
     })?;
     add("unpack_limit", |lua, args, state| {
-        let count = args.get(1).map_or(0, whole);
-        let start = args.get(2).map_or(0, whole);
+        let count = args.get(1).map_or(0, to_integer);
+        let start = args.get(2).map_or(0, to_integer);
         unpack(lua, args, state, usize::try_from(count).unwrap_or(0), start, true)
     })?;
     Ok(library)

@@ -10,7 +10,7 @@
 use mlua::{Lua, MultiValue, Table, Value};
 
 use super::args::function;
-use super::redis::{refused, whole};
+use super::redis::{refused, to_integer};
 
 /// Widest integer.
 const INT_LEN_MAX: usize = 8;
@@ -208,7 +208,7 @@ fn unpack(lua: &Lua, args: &MultiValue) -> mlua::Result<MultiValue> {
         return refuse("bad argument to 'unpack' (string expected)");
     };
     let data = data.as_bytes();
-    let start = args.get(2).map_or(1, whole);
+    let start = args.get(2).map_or(1, to_integer);
     let Some(mut at) = usize::try_from(start - 1).ok().filter(|at| *at <= data.len()) else {
         return refuse("offset must be 1 or greater, and within the data");
     };

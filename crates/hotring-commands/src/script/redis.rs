@@ -14,28 +14,27 @@ use crate::state::scripts::{digest, digest_text};
 /// The version of Redis that scripts may expect, as text and as a number.
 const VERSION: (&str, u32) = (crate::commands::REDIS_VERSION, 0x0007_0400);
 
-/// Levels of the stack that are looked at for the script's line: Lua's functions and the prelude's lie
-/// before it.
+/// Levels of the stack that are searched for the script's line: functions of Lua and of the prelude are above it.
 const LEVELS_MAX: usize = 8;
 
 /// Longest line that a script writes into the log, as in Redis.
 const LINE_MAX: usize = 1024;
 
-/// What the prelude is given.
+/// The functions for the prelude.
 pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let native = lua.create_table()?;
     native.raw_set("redis", library(lua, state)?)?;
     native.raw_set("text", text::functions(lua, state)?)?;
     native.raw_set("line", lua.create_function(|lua, ()| Ok(line(lua)))?)?;
     native.raw_set("unwrap", lua.create_function(unwrap)?)?;
-    let own = Rc::clone(state);
-    native.raw_set("is_over", lua.create_function(move |_, ()| Ok(own.stopped().is_some()))?)?;
-    let own = Rc::clone(state);
-    native.raw_set("random", function(lua, move |lua, args| random(lua, args, &own))?)?;
-    let own = Rc::clone(state);
+    let shared = Rc::clone(state);
+    native.raw_set("is_over", lua.create_function(move |_, ()| Ok(shared.stopped().is_some()))?)?;
+    let shared = Rc::clone(state);
+    native.raw_set("random", function(lua, move |lua, args| random(lua, args, &shared))?)?;
+    let shared = Rc::clone(state);
     let seed = move |lua: &Lua, args: &MultiValue| match args.front().and_then(|n| number(lua, n)) {
         Some(seed) => {
-            own.seed(seed as i64 as u32);
+            shared.seed(seed as i64 as u32);
             Ok(())
         }
         None => refused(lua, "bad argument #1 to 'randomseed' (number expected)"),
@@ -46,8 +45,8 @@ pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     Ok(native)
 }
 
-/// A number without its fraction; 0 of anything else.
-pub(super) fn whole(value: &Value) -> i64 {
+/// A number without its fraction; 0 for any other value.
+pub(super) fn to_integer(value: &Value) -> i64 {
     match value {
         Value::Integer(number) => *number,
         Value::Number(number) => *number as i64,
@@ -60,10 +59,10 @@ fn library(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     library.raw_set("REDIS_VERSION", VERSION.0)?;
     library.raw_set("REDIS_VERSION_NUM", VERSION.1)?;
     library.raw_set("sha1hex", function(lua, sha1hex)?)?;
-    let own = Rc::clone(state);
-    library.raw_set("log", function(lua, move |_, args| log(args, &own))?)?;
-    let own = Rc::clone(state);
-    library.raw_set("setresp", function(lua, move |_, args| setresp(args, &own))?)?;
+    let shared = Rc::clone(state);
+    library.raw_set("log", function(lua, move |_, args| log(args, &shared))?)?;
+    let shared = Rc::clone(state);
+    library.raw_set("setresp", function(lua, move |_, args| setresp(args, &shared))?)?;
     Ok(library)
 }
 
@@ -93,7 +92,7 @@ pub(super) fn refused<T>(lua: &Lua, why: impl AsRef<[u8]>) -> mlua::Result<T> {
     refused_at(lua, level, why)
 }
 
-/// The same where the script has called what runs one level below.
+/// The same for a function that the script has called through another one, at this level.
 pub(super) fn refused_at<T>(lua: &Lua, level: usize, why: impl AsRef<[u8]>) -> mlua::Result<T> {
     let place = line_at(lua, level).map_or(String::new(), |line| format!("{CHUNK}:{line}: "));
     Err(Error::external(Raised::Text([place.as_bytes(), why.as_ref()].concat())))
@@ -168,7 +167,7 @@ fn log(args: &MultiValue, state: &State) -> mlua::Result<()> {
     if !args[0].is_number() && !args[0].is_integer() {
         return failed("First argument must be a number (log level).");
     }
-    let level = whole(&args[0]);
+    let level = to_integer(&args[0]);
     if !(0..=3).contains(&level) {
         return failed("Invalid debug level.");
     }
@@ -209,7 +208,7 @@ fn setresp(args: &MultiValue, state: &State) -> mlua::Result<()> {
     if args.len() != 1 {
         return failed("redis.setresp() requires one argument.");
     }
-    match whole(&args[0]) {
+    match to_integer(&args[0]) {
         2 => state.set_version(Version::Resp2),
         3 => state.set_version(Version::Resp3),
         _ => return failed("RESP version must be 2 or 3."),

@@ -1,4 +1,4 @@
-//! What a run of a script may still do, and why it has to end.
+//! The limits of a script's run, and the reasons to end it.
 //!
 //! Lua asks here every [`EVERY`] instructions, and so do functions that take long, by steps of their own. Once a run
 //! is to end, it is asked at each instruction of each coroutine, and each answer is an error: there is no `pcall`
@@ -48,7 +48,7 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    /// What the client is told.
+    /// The error for the client.
     pub(super) fn failure(self, has_written: bool, name: &str, config: &Config) -> Failure {
         let why = match self {
             Stop::NeedsAll => "uses keys that it was not given".to_owned(),
@@ -291,19 +291,19 @@ pub(super) fn watch(lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
 
 fn watch_every(every: u32, lua: &Lua, state: &Rc<State>) -> mlua::Result<()> {
     state.asks.set(every);
-    let own = Rc::clone(state);
+    let shared = Rc::clone(state);
     let triggers = HookTriggers::new().every_nth_instruction(every);
     lua.set_global_hook(triggers, move |lua, _| {
-        let next = own.every(every);
-        own.must_share(lua)?;
-        if own.step(every) {
+        let next = shared.every(every);
+        shared.must_share(lua)?;
+        if shared.step(every) {
             if next != every {
-                watch_every(next, lua, &own)?;
+                watch_every(next, lua, &shared)?;
             }
             return Ok(VmState::Continue);
         }
         // For the coroutine that asks; the others ask in their own time.
-        watch_every(1, lua, &own)?;
+        watch_every(1, lua, &shared)?;
         Err(stopped())
     })
 }

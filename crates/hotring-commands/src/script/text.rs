@@ -29,12 +29,12 @@ const ITERATOR: &str = "local search = ...
         return function() return pass(search(s, p, at, false)) end
     end";
 
-/// What the prelude puts into `string` and `table`.
+/// The functions that the prelude puts into `string` and `table`.
 pub(super) fn functions(lua: &Lua, state: &Rc<State>) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     let add = |name: &str, f: fn(&Lua, &MultiValue, &State) -> mlua::Result<MultiValue>| {
-        let own = Rc::clone(state);
-        library.raw_set(name, function(lua, move |lua, args| f(lua, args, &own))?)
+        let shared = Rc::clone(state);
+        library.raw_set(name, function(lua, move |lua, args| f(lua, args, &shared))?)
     };
     add("find", |lua, args, state| find(lua, args, state, true))?;
     add("match", |lua, args, state| find(lua, args, state, false))?;
@@ -209,7 +209,7 @@ fn substitute(lua: &Lua, args: &MultiValue, state: &State) -> mlua::Result<Multi
     Ok(MultiValue::from_vec(values))
 }
 
-/// What a match becomes: `by`, with captures where it says `%0` to `%9`.
+/// Adds the replacement of a match: `by`, with captures in place of `%0` to `%9`.
 fn add_replacement(
     lua: &Lua,
     by: &[u8],

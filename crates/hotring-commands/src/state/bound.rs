@@ -1,16 +1,16 @@
-//! What is known of the memory that the process takes beyond what its parts count; `hotring-server`'s `tasks/bound.rs`
-//! keeps it within `maxmemory`.
+//! Memory of the process that none of its parts counts. `hotring-server`'s `tasks/bound.rs` measures it and keeps the
+//! process within `maxmemory`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
 
-/// What is found, for others to tell.
+/// The latest measurements.
 #[derive(Default)]
 pub struct Found {
-    /// Bytes that the process takes beyond what counts otherwise.
+    /// Bytes that no part of the process counts.
     pub unexplained: AtomicU64,
-    /// Bytes free between items that count.
+    /// Free bytes between counted items.
     pub waste: AtomicU64,
     pub thread: OnceLock<Thread>,
 }
@@ -25,7 +25,7 @@ impl Found {
         self.waste.load(Ordering::Relaxed)
     }
 
-    /// Has the thread look whether the server stops.
+    /// Makes the thread check whether the server stops.
     pub(crate) fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();

@@ -1,8 +1,7 @@
-//! What a command function gets: the request, the reply, and the three owners of state.
+//! The argument of every command function: the request, the reply, and the state that the command may use.
 //!
-//! State has three lifetimes. [`Client`] is one connection's, `Worker` is one thread's (its door to
-//! the store, its counters, what is in [`Own`]), [`Server`] is shared by all threads. A command
-//! borrows all of them for the time that it runs, and never blocks.
+//! State belongs to a connection ([`Client`]), to a thread (its session of the store, its counters, [`ThreadLocals`]),
+//! or to all threads ([`Server`]). A command borrows all three while it runs, and must never block.
 
 use hotring_protocol::{ArgsView, Version, Writer};
 use hotring_store::{Key, KeyHash, Origin, Session};
@@ -12,19 +11,19 @@ use crate::observe::counters::Counters;
 use crate::state::client::Client;
 use crate::state::failure::{Failure, Outcome};
 use crate::state::interpreter::{Interpreter, NewInterpreter};
-use crate::state::lent::Lent;
+use crate::state::long_values::LongValues;
 use crate::state::server::Server;
 
-/// What one thread has to itself besides its door to the store.
-pub(crate) struct Own {
+/// The state that only commands of one thread use, beside its session of the store.
+pub(crate) struct ThreadLocals {
     /// Its random numbers.
     pub random: Random,
-    /// What runs its scripts, once there has been one. Taken out while a script runs.
+    /// The script interpreter, once a script has run. Taken out while a script runs.
     pub interpreter: Option<Box<dyn Interpreter>>,
-    /// Makes one.
+    /// Makes the interpreter.
     pub new_interpreter: NewInterpreter,
-    /// Where long values are that need not be copied. Taken away while the reply is not the client's own.
-    pub lent: Lent,
+    /// Long values that need no copy. Taken out while the reply goes elsewhere than to the client.
+    pub long_values: LongValues,
 }
 
 /// Everything that one command may read and change while it runs.
@@ -41,15 +40,15 @@ pub(crate) struct Context<'a> {
     pub reply_len_max: usize,
     /// Unix milliseconds, read once for the whole batch of requests.
     pub now: u64,
-    /// This thread's door to the store.
+    /// This thread's session of the store.
     pub store: &'a mut Session,
     /// This thread's counters; no other thread writes them.
     pub counters: &'a Counters,
-    /// What else is this thread's.
-    pub own: &'a mut Own,
+    /// This thread's other state.
+    pub locals: &'a mut ThreadLocals,
     /// The connection that sent the request.
     pub client: &'a mut Client,
-    /// What all threads share.
+    /// The state that all threads share.
     pub server: &'a Server,
 }
 
@@ -60,7 +59,7 @@ impl<'a> Context<'a> {
         Key::with_hash(self.args.at(1), self.key_hash)
     }
 
-    /// Runs `f` while no other session can look at or change the keys; no keys stand for all.
+    /// Runs `f` while no other session can read or change the keys; an empty list stands for all keys.
     pub(crate) fn alone<R>(&mut self, keys: &[&[u8]], f: impl FnOnce(&mut Context<'_>) -> R) -> R {
         let (store, rest) = self.split();
         store.exclusive(keys, |store| rest.run(store, f))
@@ -80,14 +79,14 @@ impl<'a> Context<'a> {
     /// The store, and the rest of the context.
     fn split(&mut self) -> (&mut Session, Rest<'_>) {
         let Context { args, key_hash, reply_len_max, now, counters, server, .. } = *self;
-        let Context { reply, store, own, client, .. } = self;
+        let Context { reply, store, locals, client, .. } = self;
         let reply = reply.buffer();
         let rest =
-            Rest { args, key_hash, reply, reply_len_max, now, counters, own, client, server };
+            Rest { args, key_hash, reply, reply_len_max, now, counters, locals, client, server };
         (store, rest)
     }
 
-    /// The same for another request, whose reply goes to `out`.
+    /// A context for another request, with its reply in `out`.
     pub(crate) fn inner<'b>(
         &'b mut self,
         args: ArgsView<'b>,
@@ -103,25 +102,25 @@ impl<'a> Context<'a> {
             now: self.now,
             store: self.store,
             counters: self.counters,
-            own: self.own,
+            locals: self.locals,
             client: self.client,
             server: self.server,
         }
     }
 
-    /// How much longer the reply may get.
-    pub(crate) fn room(&self) -> usize {
+    /// Bytes that the reply may still grow by.
+    pub(crate) fn reply_left(&self) -> usize {
         self.reply_len_max.saturating_sub(self.replied())
     }
 
-    /// Fails when the reply has become too long.
-    pub(crate) fn check_room(&self) -> Outcome {
+    /// Fails if the reply is too long.
+    pub(crate) fn check_reply_len(&self) -> Outcome {
         if self.replied() > self.reply_len_max { Err(Failure::ReplyTooLong) } else { Ok(()) }
     }
 
-    /// Bytes that are to be sent, with the values that are not copied into the reply.
+    /// Length of the reply, with the values that are not copied into it.
     fn replied(&self) -> usize {
-        self.reply.written() + self.own.lent.len
+        self.reply.written() + self.locals.long_values.len
     }
 
     /// Counts a key that was looked up and found, for `INFO`.
@@ -143,14 +142,14 @@ struct Rest<'a> {
     reply_len_max: usize,
     now: u64,
     counters: &'a Counters,
-    own: &'a mut Own,
+    locals: &'a mut ThreadLocals,
     client: &'a mut Client,
     server: &'a Server,
 }
 
 impl Rest<'_> {
     fn run<R>(self, store: &mut Session, f: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        let Rest { args, key_hash, reply, reply_len_max, now, counters, own, client, server } =
+        let Rest { args, key_hash, reply, reply_len_max, now, counters, locals, client, server } =
             self;
         let reply = Writer::new(reply, client.version);
         let context = &mut Context {
@@ -161,7 +160,7 @@ impl Rest<'_> {
             now,
             store,
             counters,
-            own,
+            locals,
             client,
             server,
         };

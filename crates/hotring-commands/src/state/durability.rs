@@ -1,8 +1,8 @@
-//! The state of the write-ahead log: how far it is, and what happens to writes when it fails. Its threads are in
-//! `hotring-server`'s `tasks/write_log.rs`.
+//! The shared state of the write-ahead log, and its effect on requests. The log's threads are in `hotring-server`'s
+//! `tasks/write_log.rs`.
 //!
-//! A reply waits for the log in its connection (`socket`), not in a thread. A request that writes is refused while
-//! the log is in trouble, unless the settings say that the server must go on without.
+//! A reply waits for the log in its connection (`socket`), not in a thread. Writes are refused while the log is in
+//! trouble, unless the settings let the server go on without it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,12 +13,12 @@ use hotring_log::{Log, Lsn, Trouble};
 use crate::settings::config::{LogSettings, OnError};
 use crate::state::snapshots::Snapshots;
 
-/// What the server knows of its log.
+/// The write-ahead log, if there is one.
 #[derive(Default)]
 pub struct Durability {
-    /// There once the log has been read, if there is one.
+    /// Set once the log has been read, if there is one.
     parts: OnceLock<Parts>,
-    /// It is written no more, and the server goes on without.
+    /// The log is no longer written, and the server goes on without it.
     is_abandoned: AtomicBool,
 }
 
@@ -28,26 +28,26 @@ struct Parts {
 }
 
 impl Durability {
-    /// Of a log, without a server.
+    /// The state for a log without a server.
     #[cfg(feature = "testing")]
     pub fn of(log: Arc<Log>, snapshots: Snapshots) -> Durability {
         let parts = OnceLock::from(Parts { log, snapshots });
         Durability { parts, is_abandoned: AtomicBool::new(false) }
     }
 
-    /// The log and its snapshots, once the server has read what was there.
+    /// Sets the log and its snapshots, once the server has read the previous ones.
     pub fn begin(&self, log: Arc<Log>, snapshots: Snapshots) {
         let is_first = self.parts.set(Parts { log, snapshots }).is_ok();
         debug_assert!(is_first, "a server starts once");
     }
 
-    /// The log is given up; the server goes on without it.
+    /// Gives the log up; the server goes on without it.
     pub fn abandon(&self) {
         // ORDERING: Relaxed, see `is_abandoned`.
         self.is_abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Other settings are to hold.
+    /// Follows changed settings.
     pub fn change(&self, new: &LogSettings) {
         if let Some(log) = self.log() {
             log.set_when(new.when);
@@ -66,7 +66,7 @@ impl Durability {
         Some(&self.parts.get()?.log)
     }
 
-    /// No session writes any more: the rest must be written and synced.
+    /// Closes the log: no session writes any more, and the rest must be written and synced.
     pub fn close(&self) {
         if let Some(Parts { log, snapshots }) = self.parts.get() {
             snapshots.close();
@@ -80,24 +80,24 @@ impl Durability {
         self.log().is_none_or(|log| log.has_reached(lsn))
     }
 
-    /// Ready once they may be, or with the reason why they must not be.
+    /// Ready once they may be acknowledged, or with the reason why they must not be.
     pub fn poll_reached(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<(), Trouble>> {
         let Some(log) = self.log() else { return Poll::Ready(Ok(())) };
         log.poll_reached(lsn, waker)
     }
 
-    /// Why nothing is written at present, if so.
+    /// Why the log is not being written, if it is not.
     pub fn trouble(&self) -> Option<Trouble> {
         self.log()?.trouble()
     }
 
-    /// Whether the log is not synced up to this record yet, and may be one day.
+    /// Whether the log is not yet synced up to this record, but still may be.
     pub(crate) fn may_sync(&self, lsn: Lsn) -> bool {
         let may = |log: &Arc<Log>| log.trouble().is_none_or(|trouble| trouble.may_pass);
         !self.is_abandoned() && self.log().is_some_and(|log| log.synced() < lsn && may(log))
     }
 
-    /// Whether more waits to be written than may: writes are to wait.
+    /// Whether the queue of unwritten records is full: writes must wait.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.log().is_some_and(|log| log.is_full() && log.trouble().is_none())
@@ -109,14 +109,14 @@ impl Durability {
         (settings.on_error == OnError::Stop && !self.is_abandoned()).then(|| refusal(&trouble))
     }
 
-    /// Whether requests have to be looked at one by one, as some may have to wait or are refused.
+    /// Whether requests must be checked one by one, because some must wait or be refused.
     pub(crate) fn is_held_up(&self, settings: &LogSettings) -> bool {
         self.is_full() || self.refuses(settings).is_some()
     }
 
-    /// Whether the log is written no more and writes are taken all the same.
+    /// Whether the log has been given up.
     pub fn is_abandoned(&self) -> bool {
-        // ORDERING: Relaxed; who finds it false a moment too late refuses a write more.
+        // ORDERING: Relaxed; a thread that sees it a moment late refuses one write more.
         self.is_abandoned.load(Ordering::Relaxed)
     }
 }

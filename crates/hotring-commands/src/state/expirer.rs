@@ -1,4 +1,4 @@
-//! The state of the thread that removes expired keys (`hotring-server`'s `tasks/expire.rs`): how to wake it, how late it is.
+//! The shared state of the thread that removes expired keys (`hotring-server`'s `tasks/expire.rs`).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use crate::observe::histogram::Histogram;
 
-/// What others see of it.
+/// The thread as others see it.
 #[derive(Debug, Default)]
 pub struct Expirer {
     pub thread: OnceLock<Thread>,
-    /// How long after its time each key was removed. The thread itself writes it.
+    /// The delays between expiry and removal of keys. Only the thread itself writes it.
     pub lag: Histogram,
-    /// The longest in nanoseconds, since the start or the last CONFIG RESETSTAT.
+    /// The longest delay in nanoseconds since the start or the last CONFIG RESETSTAT.
     lag_max: AtomicU64,
 }
 
 impl Expirer {
-    /// Ends its sleep.
+    /// Wakes the thread.
     pub fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -37,7 +37,7 @@ impl Expirer {
         Duration::from_nanos(self.lag_max.load(Ordering::Relaxed))
     }
 
-    /// Forgets the longest.
+    /// Resets the longest delay.
     pub(crate) fn reset(&self) {
         // ORDERING: Relaxed, as above.
         self.lag_max.store(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the server tells about itself, collected once for INFO, for the metrics and for the status page.
+//! The figures behind INFO, the metrics and the status page, collected at one moment.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct Facts<'a> {
     /// The counters since the last CONFIG RESETSTAT.
     pub totals: Totals,
     pub store: Stats,
-    /// Which thread keeps removed memory from being freed.
+    /// The thread that keeps removed memory from being freed.
     pub stalled: Option<Stalled>,
     pub config: Arc<Config>,
     /// Unix milliseconds.
@@ -29,24 +29,24 @@ impl<'a> Facts<'a> {
             totals: server.totals(),
             store: server.store.stats(),
             stalled: server.store.stalled(),
-            config: server.config(),
+            config: server.settings.config(),
             now,
         }
     }
 
-    /// Memory of items, of the table, of connections and scripts: what `maxmemory` is about.
+    /// Memory of items, table, connections and scripts: the figure that `maxmemory` limits.
     pub fn used_bytes(&self) -> u64 {
         self.store.index.used_bytes()
     }
 
-    /// Memory of the items that are there.
+    /// Memory of the present items.
     pub fn dataset_bytes(&self) -> u64 {
         // `bytes` counts removed items until their memory is free again.
         self.store.index.bytes.saturating_sub(self.store.index.limbo_bytes)
     }
 }
 
-/// `1.50M`, as Redis writes sizes for people.
+/// Formats a size as Redis does: `1.50M`.
 pub fn human(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["B", "K", "M", "G"];
     let mut size = bytes as f64;
@@ -58,7 +58,7 @@ pub fn human(bytes: u64) -> String {
     if unit == 0 { format!("{bytes}B") } else { format!("{size:.2}{}", UNITS[unit]) }
 }
 
-/// Resident memory of the process, 0 where the kernel does not tell.
+/// Resident memory of the process; 0 where the kernel does not report it.
 pub fn rss_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()
@@ -66,7 +66,7 @@ pub fn rss_bytes() -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
-/// User and system CPU time of the process in seconds, where the kernel tells.
+/// User and system CPU time of the process in seconds, where the kernel reports it.
 pub fn cpu_seconds() -> Option<(f64, f64)> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The second field is the program's name in parentheses and may hold spaces.

@@ -1,5 +1,5 @@
-//! What commands need of a script interpreter. [`crate::script`] implements it with Lua, above the commands that scripts
-//! call.
+//! The interface of a script interpreter, for the commands that run scripts. [`crate::script`] implements it with Lua,
+//! above the commands that scripts call.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::state::context::Context;
 use crate::state::failure::Failure;
 use crate::state::scripts::{Script, Scripts, Sha};
 
-/// What a script is run with.
+/// The arguments of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
     pub keys: ArgsView<'a>,
@@ -21,18 +21,18 @@ pub(crate) struct Run<'a> {
     pub has_all: bool,
 }
 
-/// How a run has ended.
+/// The end of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// With a reply.
+    /// The reply is written.
     Replied,
-    /// Nothing has been written, and more has to be held.
+    /// Nothing has been written: the script must run again while it holds the whole store.
     NeedsAll,
 }
 
 /// Runs the scripts of one thread.
 pub(crate) trait Interpreter {
-    /// The script of this digest, if it was compiled here and is still in the cache.
+    /// The script with this digest, if it is compiled here and still in the cache.
     fn find(&mut self, sha: &Sha, scripts: &Scripts) -> Option<Arc<Script>>;
 
     /// Compiles a script.
@@ -42,9 +42,9 @@ pub(crate) trait Interpreter {
     fn run(&mut self, script: &Script, run: Run<'_>, c: &mut Context<'_>)
     -> Result<Ended, Failure>;
 
-    /// Whether a run has damaged the interpreter: it must not be used again.
+    /// Whether a run has damaged the interpreter. It must not be used again then.
     fn is_spent(&self) -> bool;
 }
 
-/// Makes a thread's interpreter, which shows to the scripts' table what it is doing.
+/// Makes a thread's interpreter, which reports to [`Scripts`] what it runs.
 pub(crate) type NewInterpreter = fn(&Config, &Scripts) -> Result<Box<dyn Interpreter>, Failure>;

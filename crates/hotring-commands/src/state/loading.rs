@@ -1,12 +1,13 @@
-//! The start of a server that has data on its disk: clients are there already, and are answered by and by.
+//! The start of a server with data on disk: clients can connect at once, and more requests are served as loading
+//! advances.
 //!
 //! ```text
-//!   NOTHING   the hottest part of the snapshot is read, then the log     all that names keys gets -LOADING
-//!   HOT       the rest of the snapshot is read                           keys that are there can be read
-//!   ALL       it is done, and writes are logged from now on
+//!   NOTHING   the hottest part of the snapshot is read, then the log     all requests with keys get -LOADING
+//!   HOT       the rest of the snapshot is read                           loaded keys can be read
+//!   ALL       everything is loaded, and writes are logged from now on
 //! ```
 //!
-//! Why a key that is there has its last value before the rest has been read: `restore.rs` of the store.
+//! The store's `restore.rs` explains why a loaded key has its latest value before the rest is loaded.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -22,27 +23,27 @@ use crate::table::{CommandId, Flags, Spec};
 const GRACE: Duration = Duration::from_millis(250);
 const GRACE_STEP: Duration = Duration::from_millis(1);
 
-/// What a request gets that asks for what is not there yet. Clients know the code from Redis.
+/// The error of a request for keys that are not loaded yet. Clients know the code from Redis.
 pub const LOADING: &str = "LOADING hotring is loading the dataset in memory";
 
-/// How far a start is.
+/// The stage of loading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// No key can be asked for.
+    /// No key can be read.
     Nothing,
-    /// Keys that are there can be read.
+    /// Loaded keys can be read.
     Hot,
-    /// All is there.
+    /// Everything is loaded.
     All,
 }
 
-/// What the server knows of its start.
+/// The progress of loading.
 #[derive(Debug)]
 pub struct Loading {
     stage: AtomicU8,
     /// Unix milliseconds.
     since: u64,
-    /// Bytes of the snapshot, and how many have been read.
+    /// Bytes of the snapshot, and those that have been read.
     pub total: AtomicU64,
     pub read: AtomicU64,
     /// Records of the log that have been read.
@@ -51,7 +52,7 @@ pub struct Loading {
     failure: Mutex<Option<String>>,
 }
 
-/// What is told of a start.
+/// The progress as reported.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadingStatus {
     pub stage: Stage,
@@ -63,14 +64,14 @@ pub struct LoadingStatus {
 }
 
 impl LoadingStatus {
-    /// How much of the snapshot has been read.
+    /// The part of the snapshot that has been read.
     pub fn percent(&self) -> f64 {
         self.read as f64 * 100.0 / self.total.max(1) as f64
     }
 }
 
 impl Loading {
-    /// Of a server that has something to load, or nothing.
+    /// The state at the start of a server, which may have data to load.
     pub(crate) fn new(is_due: bool) -> Loading {
         let stage = if is_due { Stage::Nothing } else { Stage::All };
         Loading {
@@ -83,9 +84,9 @@ impl Loading {
         }
     }
 
-    /// How far it is.
+    /// The current stage.
     pub fn stage(&self) -> Stage {
-        // ORDERING: Acquire pairs with the Release in `reach`: what the stage promises is seen.
+        // ORDERING: Acquire pairs with the Release in `reach`: the data that the stage promises is visible.
         match self.stage.load(Ordering::Acquire) {
             0 => Stage::Nothing,
             1 => Stage::Hot,
@@ -93,12 +94,12 @@ impl Loading {
         }
     }
 
-    /// Whether something is still missing.
+    /// Whether something is still to be loaded.
     pub fn is_on(&self) -> bool {
         self.stage() != Stage::All
     }
 
-    /// Waits until there is something to serve, but not long.
+    /// Waits a short time for the first stage to end.
     pub async fn grace(&self) {
         let begun = clock::monotonic();
         while self.stage() == Stage::Nothing && begun.elapsed() < GRACE {
@@ -106,13 +107,13 @@ impl Loading {
         }
     }
 
-    /// The start is this far.
+    /// Sets the stage.
     pub fn reach(&self, stage: Stage) {
         // ORDERING: Release, see `stage`.
         self.stage.store(stage as u8, Ordering::Release);
     }
 
-    /// What INFO and people are told.
+    /// The progress for INFO and the log.
     pub fn status(&self) -> LoadingStatus {
         // ORDERING: Relaxed, figures.
         let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
@@ -120,18 +121,18 @@ impl Loading {
         LoadingStatus { stage: self.stage(), since: self.since, total, read, records }
     }
 
-    /// The rest could not be read.
+    /// Records that the rest could not be read.
     pub fn fail(&self, why: String) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
-    /// Why the server has ended, if it could not be loaded.
+    /// Why loading has failed, if it has.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether this request has to be refused for now. `now` is the time at which it would run: a key whose time is over
-    /// by then counts as not there, as some commands remove it, and the rest may have an earlier version.
+    /// Whether this request must be refused for now. `now` is the time at which it would run: a key that has expired by
+    /// then counts as absent, because some commands remove it, and the rest may have an earlier version of it.
     #[cold]
     pub(crate) fn refuses(
         &self,
@@ -147,12 +148,12 @@ impl Loading {
         if spec.flags.contains(Flags::LOADING) && !names_keys {
             return false;
         }
-        // Scripts may read more than they say.
+        // Scripts may read undeclared keys.
         let is_read = spec.flags.contains(Flags::READONLY) && !spec.flags.contains(Flags::NOSCRIPT);
         !is_read || self.misses(spec.keys_of(args), store, now)
     }
 
-    /// Whether a read of these keys has to be refused, in any protocol.
+    /// Whether a read of these keys must be refused, in either protocol.
     #[cold]
     pub(crate) fn misses<'k>(
         &self,
@@ -168,7 +169,7 @@ impl Loading {
     }
 }
 
-/// Whether there are keys, and all of them are in the store. They stay until all is loaded.
+/// Whether there are keys, and all are in the store. They stay there until everything is loaded.
 fn has_all<'k>(store: &mut Session, keys: impl IntoIterator<Item = &'k [u8]>, now: u64) -> bool {
     let mut keys = keys.into_iter().peekable();
     keys.peek().is_some() && keys.all(|key| store.is_stored(key, now))

@@ -1,7 +1,7 @@
-//! Who is shown every request (MONITOR), and how a request is shown.
+//! MONITOR: which connections see every request, and in what form.
 //!
-//! Threads ask whether there is anybody once a batch, together with the settings: a request costs nothing
-//! for it. A request is shown when it has run, a script before its commands.
+//! Threads check for monitors once per batch, together with the settings: a request pays nothing for it. A request is
+//! shown after it has run, a script before its commands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,17 +13,17 @@ use hotring_protocol::ArgsView;
 use crate::acl::has_secrets;
 use crate::host::clock;
 use crate::state::client::ClientShared;
-use crate::state::server::Server;
+use crate::state::settings::Settings;
 use crate::table::{Flags, Spec};
 
-/// Those who are shown all requests.
+/// The connections that see all requests.
 #[derive(Default)]
 pub struct Monitors {
     clients: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
     len: AtomicUsize,
 }
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Clone, Copy)]
 pub(crate) enum From<'a> {
     Client(&'a ClientShared),
@@ -31,24 +31,55 @@ pub(crate) enum From<'a> {
 }
 
 impl Monitors {
-    /// Whether there is anybody.
+    /// Whether there are any.
     pub(crate) fn any(&self) -> bool {
-        // ORDERING: Relaxed; who has begun to look sees requests from some moment on.
+        // ORDERING: Relaxed; a new monitor sees requests from some moment on.
         self.len.load(Ordering::Relaxed) > 0
     }
 
-    /// Shows requests to a client from now on.
+    /// Adds a connection.
     pub(crate) fn enter(&self, client: &Arc<ClientShared>) {
         let mut clients = self.lock();
         clients.insert(client.id, Arc::clone(client));
         self.publish(&clients);
     }
 
-    /// Shows it no more.
+    /// Removes a connection.
     pub(crate) fn leave(&self, client: &ClientShared) {
         let mut clients = self.lock();
         clients.remove(&client.id);
         self.publish(&clients);
+    }
+
+    /// Shows a request that has run, unless its command says when it is shown, or that it never is.
+    pub(crate) fn show(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        from: From<'_>,
+        settings: &Settings,
+    ) {
+        if !spec.flags.contains(Flags::SKIP_MONITOR) {
+            self.show_always(spec, args, from, settings);
+        }
+    }
+
+    /// Shows a request. Requests of administrators are not shown: they may hold secrets.
+    pub(crate) fn show_always(
+        &self,
+        spec: &Spec,
+        args: ArgsView<'_>,
+        from: From<'_>,
+        settings: &Settings,
+    ) {
+        if !self.any() || spec.flags.contains(Flags::ADMIN) {
+            return;
+        }
+        let line = line(spec, args, from);
+        let inbox_max = settings.config().subscriber_output_max;
+        for client in self.lock().values() {
+            client.deliver(inbox_max, |w| w.simple(&line));
+        }
     }
 
     fn publish(&self, clients: &BTreeMap<u64, Arc<ClientShared>>) {
@@ -57,31 +88,12 @@ impl Monitors {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientShared>>> {
-        // A change that panicked has left a whole map.
+        // A panic during a change leaves the map consistent.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Shows a request that has run, unless it is one of those that are shown otherwise or never.
-pub(crate) fn show(spec: &Spec, args: ArgsView<'_>, from: From<'_>, server: &Server) {
-    if !spec.flags.contains(Flags::SKIP_MONITOR) {
-        show_always(spec, args, from, server);
-    }
-}
-
-/// Shows a request. Those of administrators are not shown: they may hold what others should not know.
-pub(crate) fn show_always(spec: &Spec, args: ArgsView<'_>, from: From<'_>, server: &Server) {
-    if !server.monitors.any() || spec.flags.contains(Flags::ADMIN) {
-        return;
-    }
-    let line = line(spec, args, from);
-    let inbox_max = server.config().subscriber_output_max;
-    for client in server.monitors.lock().values() {
-        client.deliver(inbox_max, |w| w.simple(&line));
-    }
-}
-
-/// Time, database, address, and the request in quotes.
+/// The line of a request: time, database, address, and the quoted arguments.
 fn line(spec: &Spec, args: ArgsView<'_>, from: From<'_>) -> String {
     let (seconds, microseconds) = clock::unix_parts();
     let peer = match from {

@@ -1,26 +1,26 @@
-//! How long requests of clients have to wait, and which (CLIENT PAUSE).
+//! The state of CLIENT PAUSE.
 //!
-//! Threads learn of a pause as they learn of new settings, before their next batch of requests: without one no
-//! request pays for it. The connections that wait look again when the time is over, or when they are woken.
+//! Threads notice a pause as they notice new settings, before their next batch of requests: without a pause no request
+//! pays for it. Waiting connections check again at the end of the pause, or when they are woken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which requests wait.
+/// The requests that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paused {
-    /// Those that may write.
+    /// Requests that may write.
     Writes,
-    /// All.
+    /// All requests.
     Everything,
 }
 
-/// The present pause: twice the Unix millisecond of its end, and 1 if all requests wait; 0 for none.
+/// The current pause: twice the Unix millisecond of its end, and 1 if all requests wait; 0 for none.
 #[derive(Debug, Default)]
 pub struct ClientPause(AtomicU64);
 
-// ORDERING: Relaxed throughout: the word says all that there is to say.
+// ORDERING: Relaxed throughout: the word is the whole state.
 impl ClientPause {
-    /// Begins a pause. One that lasts already gets neither shorter nor milder.
+    /// Begins a pause. A pause that is in force becomes neither shorter nor milder.
     pub fn begin(&self, until: u64, paused: Paused, now: u64) {
         let merge = |before| {
             let (until_before, everything_before) = parts(before);
@@ -31,24 +31,24 @@ impl ClientPause {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
     }
 
-    /// Ends it.
+    /// Ends the pause.
     pub fn end(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Whether there is one, or has been and its end was not noted.
+    /// Whether a pause is set, which may have run out.
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Notes its end if its time is over; true if it was.
+    /// Clears a pause that has run out; true if there was one.
     pub fn end_if_over(&self, now: u64) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         let is_over = word != 0 && parts(word).0 <= now;
         is_over && self.0.compare_exchange(word, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Until when it lasts, and what waits.
+    /// The end of the pause, and the requests that wait; None without a pause.
     pub fn lasts(&self, now: u64) -> Option<(u64, Paused)> {
         let (until, everything) = parts(self.0.load(Ordering::Relaxed));
         let paused = if everything { Paused::Everything } else { Paused::Writes };
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(pause.lasts(99), Some((100, Everything)));
         assert!(!pause.end_if_over(99) && pause.is_set());
         assert_eq!(pause.lasts(100), None);
-        // What is over makes nothing stricter.
+        // A pause that has run out makes later ones no stricter.
         pause.begin(200, Writes, 100);
         assert_eq!(pause.lasts(100), Some((200, Writes)));
         pause.begin(u64::MAX, Everything, 100);

@@ -1,11 +1,11 @@
-//! Who listens to which channel, and how a message gets to them.
+//! Pub/Sub: the subscriptions, and the delivery of messages.
 //!
 //! ```text
-//!   PUBLISH --> Channels, under one lock --> inbox of each who listens --> its task sends it
+//!   PUBLISH --> Channels, under one lock --> inbox of each subscriber --> its task sends it
 //! ```
-//! The lock is held until the message is in all inboxes, so that all who listen get all messages in one
-//! order, as from Redis; a publisher waits for no subscriber's network. An inbox is bounded: who does not
-//! fetch its messages loses its connection ([`crate::state::client::ClientShared::deliver`]).
+//! The lock is held until the message is in all inboxes: all subscribers get all messages in the same order, as from
+//! Redis. A publisher never waits for a subscriber's network. An inbox is bounded: a subscriber that does not read its
+//! messages is disconnected ([`crate::state::client::ClientShared::deliver`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,10 +16,10 @@ use hotring_protocol::{Writer, glob_match};
 use crate::acl::ChannelKind;
 use crate::state::client::ClientShared;
 
-/// Those who listen to one channel or pattern, by their number.
+/// The subscribers of one channel or pattern, by ID.
 type Listeners = BTreeMap<u64, Arc<ClientShared>>;
 
-/// Who listens to what, on one server.
+/// All subscriptions.
 #[derive(Default)]
 pub struct PubSub {
     channels: Mutex<Channels>,
@@ -34,7 +34,7 @@ struct Channels {
 }
 
 impl PubSub {
-    /// Adds one who listens.
+    /// Adds a subscriber.
     pub(crate) fn enter(&self, kind: ChannelKind, name: &[u8], client: &Arc<ClientShared>) {
         let mut channels = self.lock();
         let listeners = match kind {
@@ -45,7 +45,7 @@ impl PubSub {
         self.publish_len(&channels);
     }
 
-    /// Removes one who listened.
+    /// Removes a subscriber.
     pub(crate) fn leave(&self, kind: ChannelKind, name: &[u8], client: &ClientShared) {
         let mut channels = self.lock();
         let listeners = match kind {
@@ -63,8 +63,8 @@ impl PubSub {
         self.publish_len(&channels);
     }
 
-    /// Puts a message into the inbox of everybody who listens, at most `inbox_max` bytes in each; returns
-    /// how often it did.
+    /// Puts a message into the inboxes of all subscribers, which may hold `inbox_max` bytes each; returns the number of
+    /// deliveries.
     pub(crate) fn publish(&self, channel: &[u8], message: &[u8], inbox_max: usize) -> usize {
         // ORDERING: Acquire pairs with the Release in `publish_len`: a thread that was told of a subscriber
         // finds it so here.
@@ -95,7 +95,7 @@ impl PubSub {
         self.lock().named.keys().filter(|name| fits(name)).cloned().collect()
     }
 
-    /// How many listen to a channel by its name.
+    /// Number of subscribers of a channel, without those of patterns.
     pub(crate) fn listeners(&self, channel: &[u8]) -> usize {
         self.lock().named.get(channel).map_or(0, Listeners::len)
     }

@@ -1,8 +1,8 @@
-//! The scripts that the server knows, shared by all threads, and who runs one.
+//! The cache of scripts, shared by all threads, and the scripts that run.
 //!
-//! A thread compiles a script when it runs it first ([`crate::script`]); here are the texts. Those that
-//! came by EVAL make room for others, the longest unused first. Those that came by SCRIPT LOAD stay, as
-//! clients count on it, and are refused when there is no room.
+//! The cache has the texts; a thread compiles a script when it first runs it ([`crate::script`]). Scripts of EVAL are
+//! evicted for others, the longest unused first. Scripts of SCRIPT LOAD stay, because clients rely on that; a full
+//! cache refuses new ones.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -13,50 +13,50 @@ use sha1::{Digest, Sha1};
 
 use crate::state::failure::Failure;
 
-/// What a session that runs a script is called where others ask who holds a key.
+/// The label of a session that holds keys for a script.
 pub(crate) const HOLDER: u32 = 1;
 
-/// What is answered where a script holds what is asked for.
+/// The error of a request whose keys a script holds for long.
 pub(crate) const BUSY: &str =
     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
 /// The SHA1 digest of a script's text.
 pub(crate) type Sha = [u8; 20];
 
-/// Length of a digest as clients write it.
+/// Length of a digest in hexadecimal.
 pub(crate) const DIGEST_LEN: usize = 2 * size_of::<Sha>();
 
-/// What a script takes in the cache besides its text, roughly.
+/// Approximate memory of a cached script beyond its text.
 const ENTRY_LEN: usize = 512;
 
 /// A script.
 #[derive(Debug)]
 pub(crate) struct Script {
-    /// The digest as clients write it.
+    /// The digest in hexadecimal.
     pub name: String,
-    /// What Lua gets.
+    /// The text for Lua.
     pub code: Box<[u8]>,
-    /// It has said that it writes nothing.
+    /// It declares that it writes nothing (`no-writes`).
     pub no_writes: bool,
-    /// It has a first line, and has not said so there.
+    /// It has a line of flags without `no-writes`.
     pub writes: bool,
-    /// What is known of the keys that it uses.
+    /// The keys that its runs have used.
     reach: AtomicU8,
-    /// SCRIPT LOAD has brought it.
+    /// It was loaded by SCRIPT LOAD.
     kept: AtomicBool,
     /// Unix milliseconds of its last use.
     used_at: AtomicU64,
 }
 
-/// What is known of the keys that a script uses.
+/// The keys that the runs of a script have used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Reach {
     /// It has not run yet.
     Unknown,
-    /// It has used those that it was given.
+    /// Only its declared keys.
     Declared,
-    /// It has used others.
+    /// Others as well.
     Wider,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn digest(text: &[u8]) -> Sha {
     Sha1::digest(text).into()
 }
 
-/// The digest that a client wrote.
+/// Parses a digest.
 pub(crate) fn parse_digest(text: &[u8]) -> Option<Sha> {
     let mut sha = Sha::default();
     let digit = |byte: u8| char::from(byte).to_digit(16);
@@ -78,13 +78,13 @@ pub(crate) fn parse_digest(text: &[u8]) -> Option<Sha> {
     Some(sha)
 }
 
-/// A digest as 40 digits.
+/// A digest as 40 hexadecimal digits.
 pub(crate) fn digest_text(sha: &Sha) -> String {
     sha.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Script {
-    /// A script of this text, whose first line may say things about it (`#!lua flags=no-writes`).
+    /// A script with this text, whose first line may hold flags (`#!lua flags=no-writes`).
     pub(crate) fn new(sha: &Sha, text: &[u8]) -> Result<Script, Failure> {
         let head = Head::parse(text)?;
         let reach = if head.is_wide { Reach::Wider } else { Reach::Unknown };
@@ -99,9 +99,9 @@ impl Script {
         })
     }
 
-    /// What is known of its keys.
+    /// The keys that its runs have used.
     pub(crate) fn reach(&self) -> Reach {
-        // ORDERING: Relaxed, here and for the other fields: each is a hint that stands for itself.
+        // ORDERING: Relaxed, here and for the other fields: each is an independent hint.
         match self.reach.load(Ordering::Relaxed) {
             n if n == Reach::Unknown as u8 => Reach::Unknown,
             n if n == Reach::Declared as u8 => Reach::Declared,
@@ -109,12 +109,12 @@ impl Script {
         }
     }
 
-    /// Notes what a run has shown. What was wider once stays so.
+    /// Records the reach of a run. The reach never shrinks.
     pub(crate) fn note_reach(&self, reach: Reach) {
         self.reach.fetch_max(reach as u8, Ordering::Relaxed);
     }
 
-    /// Notes that it is used.
+    /// Records a use.
     pub(crate) fn note_use(&self, now: u64) {
         // All threads read this line for each run: it is written once a millisecond at most.
         if self.used_at.load(Ordering::Relaxed) != now {
@@ -127,12 +127,12 @@ impl Script {
     }
 }
 
-/// What a script's first line says.
+/// The flags in a script's first line.
 struct Head {
-    /// Length of what Lua does not get; the line's end stays, so that lines keep their numbers.
+    /// Length of the flags, which Lua must not see; the line end stays, so that line numbers are right.
     len: usize,
     no_writes: bool,
-    /// It uses keys that it was not given.
+    /// It uses undeclared keys.
     is_wide: bool,
 }
 
@@ -174,23 +174,23 @@ pub struct Scripts {
     cache: Mutex<Cache>,
     /// Changes when scripts leave it.
     version: AtomicU64,
-    /// What the interpreters are doing, as long as there are these.
+    /// The activity of each interpreter, while it exists.
     running: Mutex<Vec<Weak<Running>>>,
-    /// Bytes that all interpreters take.
+    /// Memory of all interpreters.
     interpreters: Arc<AtomicUsize>,
-    /// How many have used up their first time slice.
+    /// Number of slow scripts.
     pub slow: Arc<Slow>,
-    /// What they write into the log.
+    /// The lines that they write into the server's log.
     pub lines: Arc<Lines>,
 }
 
-/// How many running scripts have used up their first time slice.
+/// Number of running scripts that have used up their first time slice.
 #[derive(Debug, Default)]
 pub struct Slow(AtomicU64);
 
 impl Slow {
-    // ORDERING: Relaxed throughout: a thread that sees one a little later waits for its keys in the gate meanwhile.
-    /// Whether there is any.
+    // ORDERING: Relaxed throughout: a thread that sees a slow script late waits for its keys in the gate meanwhile.
+    /// Whether there are any.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
@@ -215,21 +215,21 @@ struct Cache {
 }
 
 impl Scripts {
-    /// Changes when scripts leave the cache: threads forget those that they have compiled.
+    /// Changes when scripts leave the cache: threads must drop their compiled scripts.
     pub(crate) fn version(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release in `left`: who sees the change misses the scripts.
+        // ORDERING: Acquire pairs with the Release in `left`: a thread that sees the change misses the scripts.
         self.version.load(Ordering::Acquire)
     }
 
-    /// The script of this digest.
+    /// The script with this digest.
     pub(crate) fn find(&self, sha: &Sha) -> Option<Arc<Script>> {
         self.lock().scripts.get(sha).cloned()
     }
 
-    /// Adds a script that has come by EVAL, if there is room for it among those that are not to stay.
+    /// Adds a script of EVAL, if it fits beside the scripts that must stay.
     pub(crate) fn add(&self, sha: Sha, script: &Arc<Script>, len_max: usize) {
         let mut cache = self.lock();
-        if cache.make_room(script.len(), len_max) {
+        if cache.evict_for(script.len(), len_max) {
             self.left();
         }
         if cache.len + script.len() <= len_max {
@@ -237,7 +237,7 @@ impl Scripts {
         }
     }
 
-    /// Adds a script that is to stay.
+    /// Adds a script that must stay.
     pub(crate) fn load(
         &self,
         sha: Sha,
@@ -249,7 +249,7 @@ impl Scripts {
             known.kept.store(true, Ordering::Relaxed);
             return Ok(());
         }
-        if cache.make_room(script.len(), len_max) {
+        if cache.evict_for(script.len(), len_max) {
             self.left();
         }
         if cache.len + script.len() > len_max {
@@ -260,13 +260,13 @@ impl Scripts {
         Ok(())
     }
 
-    /// Forgets all of them.
+    /// Removes all scripts.
     pub(crate) fn clear(&self) {
         *self.lock() = Cache::default();
         self.left();
     }
 
-    /// Where an interpreter shows what it is doing.
+    /// A place for the activity of an interpreter.
     pub fn show(&self) -> Arc<Running> {
         let shown = Arc::new(Running::of(&self.interpreters));
         let mut running = self.running();
@@ -275,7 +275,7 @@ impl Scripts {
         shown
     }
 
-    /// Asks all that run to end; what has become of the one of which most can be said.
+    /// Asks all running scripts to end; returns the most significant outcome.
     pub(crate) fn kill(&self) -> Kill {
         let kills: Vec<Kill> =
             self.running().iter().filter_map(Weak::upgrade).map(|running| running.kill()).collect();
@@ -283,7 +283,7 @@ impl Scripts {
         [Kill::Killed, Kill::TooLate].into_iter().find(is).unwrap_or(Kill::Nothing)
     }
 
-    /// Bytes that all interpreters take.
+    /// Memory of all interpreters.
     pub fn interpreters(&self) -> usize {
         // ORDERING: Relaxed, a figure.
         self.interpreters.load(Ordering::Relaxed)
@@ -293,7 +293,7 @@ impl Scripts {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are, and what they take.
+    /// Number and memory of the cached scripts.
     pub fn counts(&self) -> (usize, usize) {
         let cache = self.lock();
         (cache.scripts.len(), cache.len)
@@ -305,7 +305,7 @@ impl Scripts {
     }
 
     fn lock(&self) -> MutexGuard<'_, Cache> {
-        // A change that panicked has left a whole map.
+        // A panic during a change leaves the map consistent.
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -317,9 +317,9 @@ impl Cache {
         }
     }
 
-    /// Drops scripts that may go, the longest unused first, if `more` is too much. An eighth of the room at
-    /// least, as all have to be looked at. True if any went.
-    fn make_room(&mut self, more: usize, len_max: usize) -> bool {
+    /// Evicts scripts, the longest unused first, if `more` bytes do not fit; at least an eighth of the limit, because
+    /// each eviction visits all scripts. True if any was evicted.
+    fn evict_for(&mut self, more: usize, len_max: usize) -> bool {
         if self.len + more <= len_max || more > len_max {
             return false;
         }
@@ -344,7 +344,7 @@ impl Cache {
     }
 }
 
-/// The lines that scripts write into the log: a limited number a second, and of the others how many there were.
+/// The lines that scripts write into the server's log: a limited number per second, and the count of the others.
 #[derive(Debug, Default)]
 pub struct Lines(Mutex<Second>);
 
@@ -356,8 +356,8 @@ struct Second {
 }
 
 impl Lines {
-    /// Whether there may be another line of `max` in a second, 0 for no limit; and how many were left out since the last
-    /// one.
+    /// Whether another line is allowed, with at most `max` per second (0: no limit); and the number of lines that were
+    /// dropped since the last one.
     pub(crate) fn next(&self, now: Instant, max: u64) -> Option<u64> {
         let mut second = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |began: Instant| now.duration_since(began) >= Duration::from_secs(1);
@@ -374,13 +374,13 @@ impl Lines {
     }
 }
 
-/// What an interpreter's script is doing, for SCRIPT KILL.
+/// The activity of an interpreter, for SCRIPT KILL.
 #[derive(Debug)]
 pub struct Running {
     state: AtomicU8,
-    /// Bytes that its interpreter takes.
+    /// Memory of the interpreter.
     memory: AtomicUsize,
-    /// Those of all.
+    /// Memory of all interpreters.
     all: Arc<AtomicUsize>,
 }
 
@@ -390,7 +390,7 @@ impl Drop for Running {
     }
 }
 
-/// What an interpreter may take in any case.
+/// Memory that an interpreter may take in any case.
 const LEAST: usize = 1 << 20;
 
 const NOTHING: u8 = 0;
@@ -398,24 +398,24 @@ const READING: u8 = 1;
 const WRITTEN: u8 = 2;
 pub const KILLED: u8 = 3;
 
-/// What SCRIPT KILL did.
+/// The outcome of SCRIPT KILL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kill {
-    /// There is no script.
+    /// No script runs.
     Nothing,
-    /// It is going to end.
+    /// The script will end.
     Killed,
-    /// It has written and goes on.
+    /// The script has written and goes on.
     TooLate,
 }
 
-// ORDERING: Relaxed throughout: the word says all that there is to say, and its changes have one order.
+// ORDERING: Relaxed throughout: the word is the whole message, and its changes have one order.
 impl Running {
     fn of(all: &Arc<AtomicUsize>) -> Self {
         Running { state: AtomicU8::new(NOTHING), memory: AtomicUsize::new(0), all: all.clone() }
     }
 
-    /// Notes what its interpreter takes.
+    /// Sets the memory of the interpreter.
     pub fn take_note(&self, memory: usize) {
         match self.memory.swap(memory, Ordering::Relaxed) {
             less if less < memory => self.all.fetch_add(memory - less, Ordering::Relaxed),
@@ -423,7 +423,7 @@ impl Running {
         };
     }
 
-    /// What it may take if all may take this much: the less is left, the less.
+    /// The limit of this interpreter if all together may take this much: it falls with the rest.
     pub(crate) fn share(&self, all_max: usize) -> usize {
         all_max.saturating_sub(self.all.load(Ordering::Relaxed)).saturating_mul(2).max(LEAST)
     }
@@ -436,7 +436,7 @@ impl Running {
         self.state.store(NOTHING, Ordering::Relaxed);
     }
 
-    /// Notes that the script is about to write; false if it is not to.
+    /// Records that the script is about to write; false if it must not, because it was killed.
     pub(crate) fn write(&self) -> bool {
         let before =
             self.state.compare_exchange(READING, WRITTEN, Ordering::Relaxed, Ordering::Relaxed);

@@ -1,30 +1,30 @@
-//! The walk that SCRUB asks for: who may begin and end it, and how far it has come.
+//! The walk of SCRUB over all items: its control and its progress.
 //!
-//! The background task takes its steps. Everybody else sees a copy of what it has found, which is
-//! changed between two steps, so that no client waits for one.
+//! The background task takes the steps. All others see a copy of its status, which is updated between two steps, so
+//! that no client waits for a step.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotring_store::Session;
 use hotring_store::index::{Scrub, ScrubCounts};
 
-/// Items, or KiB of them, checked in one step; some 100 µs.
+/// Items, or KiB of items, per step; about 100 µs.
 const STEP_ITEMS: usize = 512;
-/// Damaged keys that are named.
+/// Damaged keys that are reported.
 const KEYS_MAX: usize = 100;
 
 /// Bytes of a key that are shown.
 const KEY_LEN_SHOWN: usize = 1 << 10;
 
-/// What a walk is at.
+/// The phase of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// None was begun since the start.
+    /// No walk since the start of the server.
     #[default]
     Idle,
     Running,
     Done,
-    /// SCRUB STOP came first.
+    /// Ended by SCRUB STOP.
     Stopped,
 }
 
@@ -39,21 +39,21 @@ impl Phase {
     }
 }
 
-/// What everybody may know of the last walk.
+/// The status of the last walk.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     pub phase: Phase,
-    /// 0 to 1.
+    /// From 0 to 1.
     pub progress: f64,
     pub counts: ScrubCounts,
     /// The first damaged keys, as text.
     pub keys: Vec<String>,
-    /// Items a second at most; 0 for as many as there is time for.
+    /// The limit of items per second; 0 for none.
     pub rate: u64,
-    /// Unix milliseconds, 0 if it has not come to that.
+    /// Unix milliseconds; 0 before the event.
     pub started_at: u64,
     pub ended_at: u64,
-    /// Which walk of this server it is, from 1.
+    /// The number of the walk, from 1.
     number: u64,
 }
 
@@ -78,7 +78,7 @@ impl Scrubber {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the last walk stands.
+    /// The status of the last walk.
     pub fn status(&self) -> Status {
         self.lock().clone()
     }
@@ -106,8 +106,8 @@ impl Scrubber {
         is_running
     }
 
-    /// Checks some items, if a walk is under way and its rate leaves room at the Unix millisecond
-    /// `now`. False: there is nothing more to do for now. A single long item is checked in one go.
+    /// Takes a step, if a walk is under way and its rate allows one at the Unix millisecond `now`; false if there is
+    /// nothing to do for now. A single long item is checked in one step.
     pub fn step(&self, walk: &mut Walk, store: &mut Session, now: u64) -> bool {
         let Some((number, budget)) = self.work(now) else { return false };
         if walk.number != number {
@@ -117,7 +117,7 @@ impl Scrubber {
         self.publish(walk, now)
     }
 
-    /// The number of the walk that is under way, and how much of it is due.
+    /// The number of the current walk, and the items that are due.
     fn work(&self, now: u64) -> Option<(u64, usize)> {
         let status = self.lock();
         let seconds_1000 = now.saturating_sub(status.started_at);
@@ -154,7 +154,7 @@ impl Scrubber {
     }
 }
 
-/// A key as text that does no harm in a terminal; `?` where what is damaged is where the key lies.
+/// A key as text that is safe for a terminal; `?` if the damage includes the location of the key.
 fn shown(key: Option<&[u8]>) -> String {
     let Some(key) = key else { return "?".to_string() };
     key[..key.len().min(KEY_LEN_SHOWN)].escape_ascii().to_string()

@@ -1,5 +1,5 @@
-//! The state of snapshots: which were asked for, when one is due, how the last one ended. The thread that writes them is
-//! in `hotring-server`'s `tasks/write_snapshots.rs`.
+//! The state of snapshots: requests, schedule and results. The thread that writes them is in `hotring-server`'s
+//! `tasks/write_snapshots.rs`.
 
 use std::error::Error;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -29,49 +29,49 @@ pub struct Snapshots {
 }
 
 struct State {
-    /// How many have been asked for, begun, ended.
+    /// The numbers of snapshots that were requested, begun and ended.
     wanted: u64,
     begun: u64,
     ended: u64,
-    /// When the one began that is being written.
+    /// The start of the current snapshot.
     since: Option<Instant>,
-    /// How much of it there is, from 0 to 1.
+    /// Its progress, from 0 to 1.
     progress: f64,
-    /// How long the last one took, or why it failed.
+    /// The time that the last one took, or why it failed.
     last: Option<Result<Duration, String>>,
     last_ended: Instant,
-    /// When the last one was whole, in Unix milliseconds.
+    /// The completion of the last one in Unix milliseconds.
     saved_at: Option<u64>,
     saved: Instant,
     saved_files: Saved,
-    /// The snapshot behind which the server is to end.
+    /// The snapshot after which the server must end.
     ends: Option<u64>,
     is_closed: bool,
 }
 
-/// What is on the disk.
+/// The snapshot and log on disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Saved {
-    /// The record behind which the log goes on with the last snapshot.
+    /// The record after which the log continues the last snapshot.
     pub after: Lsn,
     /// Bytes of that snapshot.
     pub len: u64,
-    /// Bytes of the log behind it when there were `Log::length` bytes less than now: what was found at the start.
+    /// Bytes of the log behind it that the start has found, without the `Log::length` bytes since.
     pub log: u64,
     /// `Log::length` when the snapshot was begun.
     pub log_since: u64,
 }
 
-/// What is told of snapshots.
+/// The state as reported.
 #[derive(Clone, Debug)]
 pub struct SnapshotStatus {
-    /// How long it has been under way.
+    /// Time since the start of the current snapshot.
     pub running: Option<Duration>,
     /// From 0 to 1.
     pub progress: f64,
-    /// How long the last one took, or why it failed.
+    /// The time that the last one took, or why it failed.
     pub last: Option<Result<Duration, String>>,
-    /// When the last one was whole, in Unix milliseconds.
+    /// The completion of the last one in Unix milliseconds.
     pub saved_at: Option<u64>,
     /// Records since.
     pub changes: u64,
@@ -82,7 +82,7 @@ pub struct SnapshotStatus {
 }
 
 impl Snapshots {
-    /// Those that are to be beside this log, and what there is.
+    /// The snapshots of this log, with those on disk.
     pub fn new(storage: Arc<dyn Storage>, id: Id, log: Arc<Log>, saved: Saved) -> Snapshots {
         let now = clock::monotonic();
         let state = State {
@@ -107,7 +107,7 @@ impl Snapshots {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a snapshot, and returns its number. None if there is one already that is asked for or under way.
+    /// Requests a snapshot and returns its number; None if one is requested or under way already.
     pub(crate) fn ask(&self) -> Option<u64> {
         let mut state = self.state();
         if state.wanted > state.ended {
@@ -118,7 +118,7 @@ impl Snapshots {
         Some(state.wanted)
     }
 
-    /// The same, behind the one that is under way if there is one.
+    /// Requests a snapshot after the one that is under way, if there is one.
     pub(crate) fn ask_for_next(&self) -> u64 {
         let mut state = self.state();
         state.wanted = state.begun + 1;
@@ -126,7 +126,7 @@ impl Snapshots {
         state.wanted
     }
 
-    /// How the snapshot of this number ended, if it has.
+    /// The result of the snapshot with this number, once it has ended.
     pub(crate) fn ended(&self, number: u64) -> Option<Result<(), String>> {
         let state = self.state();
         let is_over = state.ended >= number || state.is_closed;
@@ -137,7 +137,7 @@ impl Snapshots {
         })
     }
 
-    /// How things are.
+    /// The current state.
     pub fn status(&self) -> SnapshotStatus {
         let state = self.state();
         let (now, handed) = (clock::monotonic(), self.log.handed());
@@ -162,11 +162,11 @@ impl Snapshots {
         log + self.log.length().saturating_sub(log_since)
     }
 
-    /// Asks for a snapshot of all that is written by now, and has the server end once it is there; not if it fails.
-    /// Returns its number. Who asks for it a second time gets the same one: what was written since is in the log.
+    /// Requests a snapshot of all writes so far, after which the server ends unless the snapshot fails. Returns its
+    /// number. A second request gets the same snapshot: later writes are in the log.
     pub(crate) fn ask_and_end(&self) -> u64 {
         let mut state = self.state();
-        // One that is under way may be without what was written since it began.
+        // One that is under way may lack writes since its start.
         let next = state.begun + 1;
         let number = *state.ends.get_or_insert(next);
         state.wanted = state.wanted.max(number);
@@ -174,19 +174,19 @@ impl Snapshots {
         number
     }
 
-    /// Takes that back. False if there was nothing to take back.
+    /// Cancels that request; false if there was none.
     pub(crate) fn do_not_end(&self) -> bool {
         self.state().ends.take().is_some()
     }
 
-    /// The server ends: a snapshot that is not whole is given up.
+    /// Ends snapshots with the server: an incomplete one is given up.
     pub(crate) fn close(&self) {
         self.state().is_closed = true;
         self.wake.notify_all();
     }
 
-    /// Begins a snapshot if one was asked for, or if `may_be_due` and the schedule asks for one; otherwise waits for
-    /// [`CHECK_INTERVAL`] at most. Returns whether it has begun one, None if the server ends.
+    /// Begins a snapshot if one was requested, or if `may_be_due` and the schedule requires one; otherwise waits for at
+    /// most [`CHECK_INTERVAL`]. Returns whether it has begun one; None if the server ends.
     pub fn begin_or_wait(&self, may_be_due: bool, settings: &SnapshotSettings) -> Option<bool> {
         let mut state = self.state();
         if state.is_closed {
@@ -204,7 +204,7 @@ impl Snapshots {
         Some(false)
     }
 
-    /// Publishes how much of the present snapshot is written, from 0 to 1.
+    /// Publishes the progress of the current snapshot, from 0 to 1.
     pub fn set_progress(&self, progress: f64) {
         self.state().progress = progress;
     }
@@ -218,7 +218,7 @@ impl Snapshots {
         }
         let SnapshotSettings { log_percent, log_min, ref points, .. } = *settings;
         let log_max = len.saturating_mul(log_percent) / 100;
-        // Each try takes room that the log may need.
+        // Each attempt takes disk space that the log may need.
         let is_soon = has_failed && now.saturating_duration_since(state.last_ended) < RETRY_LENGTH;
         if log_percent > 0
             && changes > 0
@@ -231,7 +231,7 @@ impl Snapshots {
         points.iter().any(|point| seconds >= point.seconds && changes >= point.changes.max(1))
     }
 
-    /// Waits for `time`, shorter if something happens. An error if the server ends.
+    /// Waits for `time`, or until something changes. An error if the server ends.
     pub fn rest(&self, time: Duration) -> Result<(), Box<dyn Error>> {
         let state = self.state();
         if state.is_closed {
@@ -241,13 +241,13 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Ends the present snapshot. Calls `stop` if the server must end with it.
+    /// Ends the current snapshot. Calls `stop` if the server must end with it.
     pub fn end(&self, result: Result<Saved, Box<dyn Error>>, stop: impl FnOnce()) {
         let mut state = self.state();
         let begun = state.begun;
         let ends = state.ends.take_if(|number| *number <= begun).is_some();
         if ends && result.is_ok() {
-            // Those who wait see that when they see the snapshot, and not before: they look under the same lock.
+            // Waiting clients see the stop when they see the snapshot, and not before: they check under the same lock.
             stop();
         }
         let now = clock::monotonic();

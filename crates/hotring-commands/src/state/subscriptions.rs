@@ -1,4 +1,4 @@
-//! What one connection listens to.
+//! The subscriptions of one connection.
 
 use std::collections::BTreeSet;
 
@@ -61,8 +61,8 @@ impl Subscriptions {
     }
 }
 
-/// Whether a connection that listens in RESP2 may send this: in that version what comes unasked cannot be
-/// told from a reply.
+/// Whether a RESP2 connection with subscriptions may send this command. RESP2 has no type of its own for messages: they
+/// look like replies.
 pub(crate) fn is_allowed_while_listening(id: CommandId) -> bool {
     use CommandId as Id;
     matches!(

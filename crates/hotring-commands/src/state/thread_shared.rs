@@ -1,4 +1,4 @@
-//! The shared part of each thread: what it counts, and what others look at.
+//! The part of each I/O thread's state that others read.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -10,14 +10,14 @@ use crate::state::memcached::Counts as MemcachedCounts;
 /// One I/O thread as others see it.
 #[derive(Debug, Default)]
 pub struct ThreadShared {
-    /// What it counts.
+    /// Its counters.
     pub counters: Counters,
-    /// What it counts of memcached's protocol.
+    /// Its counters of memcached's protocol.
     pub memcached: MemcachedCounts,
-    /// Connections that it serves, for choosing the least loaded one.
+    /// Its number of connections, by which new connections are balanced.
     pub connections: AtomicUsize,
-    /// That it still goes round.
+    /// Its heartbeat, for the watchdog.
     pub beats: Beats,
-    /// The keys that it is asked for most.
+    /// The keys that its requests name most often.
     pub hot_keys: HotKeys,
 }

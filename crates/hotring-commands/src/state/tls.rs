@@ -1,7 +1,7 @@
-//! TLS: certificates and keys from files, for the connections that begin from then on.
+//! TLS: the certificates and keys for new connections.
 //!
 //! A connection's handshake runs on the thread that will serve it (`worker`); from there on it is a stream
-//! like any other. When the files are reloaded, connections that are open keep what they began with.
+//! like any other. When the files are reloaded, open connections keep their certificates.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn versions(protocols: Protocols) -> Vec<&'static SupportedProtocolVersion> {
     }
 }
 
-/// What stands in the way of TLS, for the person who set it up.
+/// A fault in the setup of TLS, for the operator.
 #[derive(Debug)]
 pub struct TlsError(String);
 
@@ -36,17 +36,17 @@ impl fmt::Display for TlsError {
     }
 }
 
-/// What connections begin with, if TLS is spoken.
+/// The configuration of new connections, if TLS is on.
 #[derive(Debug, Default)]
 pub struct Tls(RwLock<Option<Arc<ServerConfig>>>);
 
 impl Tls {
-    /// What the next connection begins with.
+    /// The configuration of the next connection.
     pub fn current(&self) -> Option<Arc<ServerConfig>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the files; what was read before stays if there is anything wrong with them.
+    /// Reads the files; if there is a fault in them, the previous configuration stays in force.
     pub fn load(&self, settings: &TlsSettings) -> Result<(), TlsError> {
         let read = read(settings)?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(read));
@@ -55,7 +55,7 @@ impl Tls {
 }
 
 fn read(settings: &TlsSettings) -> Result<ServerConfig, TlsError> {
-    // Chosen here, and not for the process, whose business it is where the server is embedded.
+    // Chosen here and not for the whole process, because the server may be embedded.
     let provider = Arc::new(ring::default_provider());
     let certificates = certificates(named(&settings.cert_file, "tls-cert-file")?)?;
     let key_file = named(&settings.key_file, "tls-key-file")?;

@@ -1,4 +1,4 @@
-//! A connection's transaction: what MULTI has queued and what WATCH watches. The commands are in
+//! A connection's transaction: the queue of MULTI and the keys of WATCH. The commands are in
 //! `commands/transaction.rs`.
 
 use std::sync::Arc;
@@ -12,25 +12,26 @@ use crate::table::{CommandId, Flags, Spec};
 #[derive(Debug, Default)]
 pub struct Transaction {
     queue: Option<Box<Queue>>,
-    /// What the watched keys were. After every change [`publish_watched`](crate::state::client::Client::publish_watched).
+    /// The stamps of the watched keys. Each change must be followed by
+    /// [`publish_watched`](crate::state::client::Client::publish_watched).
     pub watched: Vec<Arc<KeyState>>,
 }
 
-/// What has come since MULTI.
+/// The requests since MULTI.
 #[derive(Debug, Default)]
 pub struct Queue {
     requests: KeptArgs,
     specs: Vec<&'static Spec>,
-    /// One of the commands was refused: EXEC will be, too.
+    /// A command was refused, so EXEC must be refused as well.
     pub refused: bool,
 }
 
-/// What became of a request that came to a transaction.
+/// The outcome of offering a request to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
     /// It is in the queue.
     Yes,
-    /// It is not for the queue.
+    /// It must run at once.
     Runs,
     /// It may not be part of a transaction.
     Refused,
@@ -44,7 +45,7 @@ impl Queue {
         self.specs.len()
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory.
     pub(crate) fn memory(&self) -> usize {
         self.requests.memory() + self.specs.capacity() * size_of::<&Spec>()
     }
@@ -56,18 +57,18 @@ impl Queue {
 }
 
 impl Transaction {
-    /// What has come since MULTI; None outside of a transaction.
+    /// The queue; None outside of a transaction.
     pub(crate) fn queue(&self) -> Option<&Queue> {
         self.queue.as_deref()
     }
 
-    /// Whether requests are being queued.
+    /// Whether a transaction is open.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// Begins to queue.
+    /// Opens a transaction.
     pub(crate) fn begin(&mut self) {
         self.queue = Some(Box::default());
     }
@@ -77,14 +78,14 @@ impl Transaction {
         (self.queue.take(), std::mem::take(&mut self.watched))
     }
 
-    /// Notes that a command was refused.
+    /// Marks the transaction as failed.
     pub(crate) fn refuse(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.refused = true;
         }
     }
 
-    /// Puts a request into the queue, whose memory may grow to `memory_max`.
+    /// Queues a request; the queue's memory may grow to `memory_max`.
     pub(crate) fn queue_request(
         &mut self,
         spec: &'static Spec,

@@ -1,4 +1,4 @@
-//! From a request's first words to the command.
+//! Finds the command of a request by its first words.
 
 use std::fmt;
 
@@ -95,7 +95,7 @@ pub fn resolve(request: ArgsView<'_>) -> Result<&'static Spec, CommandError<'_>>
     if spec.takes(request.len()) { Ok(spec) } else { Err(CommandError::WrongArity(spec)) }
 }
 
-/// What to say to a request whose command is not in the table.
+/// The error of a request whose command is not in the table.
 #[cold]
 fn unknown(request: ArgsView<'_>) -> CommandError<'_> {
     let is_of_clusters =
@@ -138,7 +138,7 @@ pub enum CommandError<'a> {
     Cluster(ArgsView<'a>),
 }
 
-/// How much of a client's own words an error repeats.
+/// Bytes of a request that an error repeats at most.
 const QUOTED_MAX: usize = 128;
 
 impl fmt::Display for CommandError<'_> {
@@ -147,14 +147,14 @@ impl fmt::Display for CommandError<'_> {
             Self::Unknown(request) => {
                 let name = request.get(0).unwrap_or_default();
                 write!(f, "ERR unknown command '{}', with args beginning with: ", quoted(name))?;
-                let mut room = QUOTED_MAX;
+                let mut left = QUOTED_MAX;
                 for arg in request.tail(1).iter() {
-                    if room == 0 {
+                    if left == 0 {
                         break;
                     }
-                    let shown = &arg[..arg.len().min(room)];
+                    let shown = &arg[..arg.len().min(left)];
                     write!(f, "'{}' ", quoted(shown))?;
-                    room = room.saturating_sub(shown.len() + 3);
+                    left = left.saturating_sub(shown.len() + 3);
                 }
                 Ok(())
             }
@@ -180,7 +180,7 @@ impl fmt::Display for CommandError<'_> {
 
 impl std::error::Error for CommandError<'_> {}
 
-/// A client's own words as an error repeats them: no more than 128 bytes.
+/// A part of a request as errors repeat it: at most 128 bytes.
 pub fn quoted(text: &[u8]) -> impl fmt::Display {
     String::from_utf8_lossy(&text[..text.len().min(QUOTED_MAX)])
 }

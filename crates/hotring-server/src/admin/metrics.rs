@@ -27,7 +27,7 @@ pub(super) struct Figures<'a> {
 
 impl Figures<'_> {
     fn snapshot(&self) -> Option<SnapshotStatus> {
-        Some(self.facts.server.durability.snapshots()?.status())
+        Some(self.facts.server.persist.durability.snapshots()?.status())
     }
 }
 
@@ -107,7 +107,7 @@ static PARTS: &[Part] = &[
         l.labelled(&[("version", env!("CARGO_PKG_VERSION")), ("engine", engine)], 1);
     }),
     gauge("start_time_seconds", "When the server started, in Unix seconds", |f, l| {
-        l.value(format_args!("{:.3}", f.facts.server.started_at as f64 / 1000.0));
+        l.value(format_args!("{:.3}", f.facts.server.process.started_at as f64 / 1000.0));
     }),
     gauge("threads", "I/O threads", |f, l| {
         l.value(f.facts.server.threads.len());
@@ -187,30 +187,30 @@ static PARTS: &[Part] = &[
         l.value(f.facts.config.memory_max);
     }),
     gauge("log_enabled", "1 if writes are logged", |f, l| {
-        l.value(u8::from(f.facts.server.durability.log().is_some()));
+        l.value(u8::from(f.facts.server.persist.durability.log().is_some()));
     }),
     gauge("log_failing", "1 while the log cannot be written", |f, l| {
-        let log = f.facts.server.durability.log();
+        let log = f.facts.server.persist.durability.log();
         l.value(u8::from(log.is_some_and(|log| log.trouble().is_some())));
     }),
     counter("log_records_total", "Records handed to the log since it was created", |f, l| {
-        l.value(f.facts.server.durability.log().map_or(0, |log| log.handed()));
+        l.value(f.facts.server.persist.durability.log().map_or(0, |log| log.handed()));
     }),
     counter(
         "log_records_synced_total",
         "Records synced to disk, which a power cut cannot lose",
         |f, l| {
-            l.value(f.facts.server.durability.log().map_or(0, |log| log.synced()));
+            l.value(f.facts.server.persist.durability.log().map_or(0, |log| log.synced()));
         },
     ),
     counter("log_syncs_total", "Syncs of the log since the start", |f, l| {
-        l.value(f.facts.server.durability.log().map_or(0, |log| log.syncs()));
+        l.value(f.facts.server.persist.durability.log().map_or(0, |log| log.syncs()));
     }),
     gauge("log_unwritten_bytes", "Bytes queued for the log", |f, l| {
-        l.value(f.facts.server.durability.log().map_or(0, |log| log.unwritten()));
+        l.value(f.facts.server.persist.durability.log().map_or(0, |log| log.unwritten()));
     }),
     gauge("loading", "1 while the data on disk is being loaded", |f, l| {
-        l.value(u8::from(f.facts.server.loading.is_on()));
+        l.value(u8::from(f.facts.server.persist.loading.is_on()));
     }),
     gauge("snapshot_running", "1 while a snapshot is being written", |f, l| {
         l.value(u8::from(f.snapshot().is_some_and(|s| s.running.is_some())));
@@ -251,7 +251,7 @@ static PARTS: &[Part] = &[
     ),
     Part::Counters(Group::Stalls),
     gauge("connected_clients", "Open connections", |f, l| {
-        l.value(f.facts.server.clients_len());
+        l.value(f.facts.server.clients.len());
     }),
     gauge("max_clients", "The setting maxclients", |f, l| l.value(f.facts.config.maxclients)),
     gauge("blocked_clients", "Connections waiting for a key", |f, l| {
@@ -261,13 +261,13 @@ static PARTS: &[Part] = &[
     Part::Counters(Group::Closes),
     Part::Counters(Group::Network),
     gauge("pubsub_channels", "Channels with subscribers", |f, l| {
-        l.value(f.facts.server.pubsub.counts().0);
+        l.value(f.facts.server.push.pubsub.counts().0);
     }),
     gauge("pubsub_patterns", "Patterns with subscribers", |f, l| {
-        l.value(f.facts.server.pubsub.counts().1);
+        l.value(f.facts.server.push.pubsub.counts().1);
     }),
     gauge("slowlog_length", "Entries of the slow log", |f, l| {
-        l.value(f.facts.server.slowlog.len());
+        l.value(f.facts.server.observe.slowlog.len());
     }),
     gauge("index_slots", "Slots of the index's table", |f, l| l.value(f.facts.store.index.slots)),
     counter("index_lookups_sampled_total", "Lookups whose visits were counted", |f, l| {
@@ -281,10 +281,10 @@ static PARTS: &[Part] = &[
     }),
     Part::Counters(Group::Damage),
     gauge("scrub_progress_ratio", "Progress of the last scrub, from 0 to 1", |f, l| {
-        l.value(f.facts.server.scrubber.status().progress);
+        l.value(f.facts.server.tasks.scrubber.status().progress);
     }),
     gauge("scrub_damaged_items", "Damaged items found by the last scrub", |f, l| {
-        l.value(f.facts.server.scrubber.status().counts.damaged);
+        l.value(f.facts.server.tasks.scrubber.status().counts.damaged);
     }),
 ];
 
@@ -415,7 +415,7 @@ mod tests {
             let line = page.lines().find(|line| line.starts_with("hotring_start_time_seconds "));
             line.expect("it is there").to_string()
         };
-        assert_eq!(start(server.started_at), start(server.started_at + 1_000));
+        assert_eq!(start(server.process.started_at), start(server.process.started_at + 1_000));
     }
 
     #[test]
@@ -424,7 +424,7 @@ mod tests {
         let mut totals = server.totals_ever();
         totals.reads = 12_345;
         totals.protected = 678;
-        let facts = Facts::collect(&server, server.started_at);
+        let facts = Facts::collect(&server, server.process.started_at);
         let page = page(&Figures { facts, totals, commands: Vec::new() });
         for line in [
             "hotring_net_reads_total 12345",

@@ -85,9 +85,9 @@ pub(crate) fn run(server: &Arc<Server>, listener: TcpListener) -> io::Result<()>
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let admin = Admin { server: server.clone() };
         tokio::task::spawn_local(accept(router(admin, is_loopback), listener, BOUNDS));
-        server.stopping().await;
+        server.process.stopping().await;
         // The I/O threads close the clients that do not end on their own.
-        while server.clients_len() > 0 {
+        while server.clients.len() > 0 {
             tokio::time::sleep(END_PAUSE).await;
         }
         Ok(())
@@ -204,7 +204,7 @@ async fn metrics(State(admin): State<Admin>) -> Response {
 }
 
 async fn status(State(admin): State<Admin>) -> Response {
-    let largest = admin.server.big_keys.largest();
+    let largest = admin.server.observe.big_keys.largest();
     let mut response = typed("text/html; charset=utf-8", page::page(&admin.figures(), &largest));
     let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
@@ -213,7 +213,7 @@ async fn status(State(admin): State<Admin>) -> Response {
 
 /// Says whether the process is alive and able to work.
 async fn healthz(State(admin): State<Admin>) -> Response {
-    let trouble = admin.server.durability.log().and_then(|log| log.trouble());
+    let trouble = admin.server.persist.durability.log().and_then(|log| log.trouble());
     let trouble = trouble.map(|trouble| format!("the log cannot be written: {trouble}"));
     match trouble.or_else(|| watchdog::stuck(&admin.server)) {
         Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n")),
@@ -233,10 +233,10 @@ async fn readyz_hot(State(admin): State<Admin>) -> Response {
 
 /// Compares the loading stage with the one that is `enough`.
 fn ready(admin: &Admin, enough: Stage) -> Response {
-    let stage = admin.server.loading.stage();
-    let refusal = admin.server.durability.refuses(&admin.server.config().log);
+    let stage = admin.server.persist.loading.stage();
+    let refusal = admin.server.persist.durability.refuses(&admin.server.settings.config().log);
     let (is_ready, text) = match stage {
-        _ if admin.server.is_stopping() => (false, "shutting down\n"),
+        _ if admin.server.process.is_stopping() => (false, "shutting down\n"),
         _ if refusal.is_some() => (false, "writes are refused; /healthz has the reason\n"),
         Stage::Nothing => (false, "loading\n"),
         Stage::Hot => (stage >= enough, "hot-ready\n"),

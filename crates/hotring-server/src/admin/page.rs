@@ -116,7 +116,7 @@ pub(super) fn page(figures: &Figures<'_>, big_keys: &[BigKey]) -> String {
 }
 
 fn warnings(f: &Figures<'_>, html: &mut Html) {
-    let loading = f.facts.server.loading.status();
+    let loading = f.facts.server.persist.loading.status();
     if loading.stage != Stage::All {
         let percent = loading.percent() as u64;
         let text = match loading.stage {
@@ -125,13 +125,13 @@ fn warnings(f: &Figures<'_>, html: &mut Html) {
         };
         html.add(format_args!("<p class=warn>The data is being loaded, {percent} %: {text}.\n"));
     }
-    if let Some(trouble) = f.facts.server.durability.log().and_then(|log| log.trouble()) {
+    if let Some(trouble) = f.facts.server.persist.durability.log().and_then(|log| log.trouble()) {
         html.add(format_args!(
             "<p class=warn>The log cannot be written: {}.\n",
             Plain(&trouble.to_string())
         ));
     }
-    if f.facts.server.is_stopping() {
+    if f.facts.server.process.is_stopping() {
         html.add(format_args!("<p class=warn>The server is shutting down.\n"));
     }
     if let Some(stalled) = &f.facts.stalled {
@@ -142,7 +142,7 @@ fn warnings(f: &Figures<'_>, html: &mut Html) {
             human(stalled.held_bytes)
         ));
     }
-    let damaged = f.totals.damaged_reads + f.facts.server.scrubber.status().counts.damaged;
+    let damaged = f.totals.damaged_reads + f.facts.server.tasks.scrubber.status().counts.damaged;
     if damaged > 0 {
         html.add(format_args!("<p class=warn>Damaged items were found: see SCRUB.\n"));
     }
@@ -150,10 +150,11 @@ fn warnings(f: &Figures<'_>, html: &mut Html) {
 
 fn server(f: &Figures<'_>, html: &mut Html) {
     let server = f.facts.server;
-    let mut addresses: Vec<String> = server.addresses.iter().map(ToString::to_string).collect();
-    addresses.extend(server.unix_path.iter().map(|path| path.display().to_string()));
+    let mut addresses: Vec<String> =
+        server.process.addresses.iter().map(ToString::to_string).collect();
+    addresses.extend(server.process.unix_path.iter().map(|path| path.display().to_string()));
     html.facts(&[
-        ("uptime", duration(server.started.elapsed().as_secs())),
+        ("uptime", duration(server.process.started.elapsed().as_secs())),
         ("process", std::process::id().to_string()),
         ("listening on", addresses.join(", ")),
         ("threads", server.threads.len().to_string()),
@@ -162,8 +163,8 @@ fn server(f: &Figures<'_>, html: &mut Html) {
 }
 
 fn rates(f: &Figures<'_>, html: &mut Html) {
-    let last = f.facts.server.rates.last();
-    let all = f.facts.server.rates.all();
+    let last = f.facts.server.observe.rates.last();
+    let all = f.facts.server.observe.rates.all();
     html.heading("Rates");
     html.facts(&[
         (
@@ -202,7 +203,7 @@ fn chart(rates: &[Rate], html: &mut Html) {
 
 fn memory(f: &Figures<'_>, html: &mut Html) {
     let index = &f.facts.store.index;
-    let status = f.facts.server.scrubber.status();
+    let status = f.facts.server.tasks.scrubber.status();
     html.heading("Memory and keys");
     let mut rows = vec![
         ("keys", format!("{}, {} of them with an expiry time", index.items, index.expiring)),
@@ -222,7 +223,7 @@ fn memory(f: &Figures<'_>, html: &mut Html) {
 
 /// Shows the log and the snapshots if there are any.
 fn durability(f: &Figures<'_>, html: &mut Html) {
-    let durability = &f.facts.server.durability;
+    let durability = &f.facts.server.persist.durability;
     let (Some(log), Some(snapshots)) = (durability.log(), durability.snapshots()) else { return };
     let SnapshotStatus { running, progress, last, saved_at, changes, len, log_len } =
         snapshots.status();
@@ -294,7 +295,7 @@ fn large(big_keys: &[BigKey], html: &mut Html) {
 }
 
 fn clients(f: &Figures<'_>, html: &mut Html) {
-    let clients = f.facts.server.clients();
+    let clients = f.facts.server.clients.all();
     html.heading("Clients");
     html.add(format_args!(
         "<p>{} connected (limit {}); {} waiting for a key, {} refused.\n",

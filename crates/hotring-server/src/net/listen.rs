@@ -270,7 +270,7 @@ impl Acceptor {
     fn prepare(&self, stream: &tokio::net::TcpStream) -> io::Result<()> {
         // Otherwise the last part of a pipeline's replies would wait for the client's ACK.
         stream.set_nodelay(true)?;
-        let seconds = self.server.config().tcp_keepalive_s;
+        let seconds = self.server.settings.config().tcp_keepalive_s;
         if seconds > 0 {
             let interval = Duration::from_secs((seconds / 3).max(1));
             let keepalive = TcpKeepalive::new()
@@ -283,7 +283,7 @@ impl Acceptor {
     }
 
     fn hand_over(&self, incoming: Incoming) {
-        self.server.accepts.accepted.add(1);
+        self.server.observe.accepts.accepted.add(1);
         let is_protected = match &incoming {
             Incoming::Tcp(_, peer) | Incoming::Tls(_, peer) => {
                 self.server.is_protected_from(peer.ip())
@@ -292,11 +292,11 @@ impl Acceptor {
             Incoming::Unix(_) => false,
         };
         if is_protected {
-            self.server.accepts.protected.add(1);
+            self.server.observe.accepts.protected.add(1);
             return refuse(incoming, PROTECTED, PROTECTED_MEMCACHED);
         }
-        if self.connections_len() >= self.server.config().maxclients {
-            self.server.accepts.rejected.add(1);
+        if self.connections_len() >= self.server.settings.config().maxclients {
+            self.server.observe.accepts.rejected.add(1);
             return refuse(incoming, TOO_MANY, TOO_MANY_MEMCACHED);
         }
         let load = |i: &usize| self.server.threads[*i].connections.load(Ordering::Relaxed);

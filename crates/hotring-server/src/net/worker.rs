@@ -39,13 +39,13 @@ pub(crate) fn run(
     runtime.block_on(async {
         // Before anything runs: a thread that gets stuck in its first request must have been seen
         // once.
-        server.threads[index].beats.beat(server.started);
+        server.threads[index].beats.beat(server.process.started);
         let receiving = tokio::task::spawn_local(receive(thread.clone(), incoming));
         let collecting = tokio::task::spawn_local(collect(thread.clone()));
         // Keeps running for connections that are finishing.
         let waiting = thread.clone();
         tokio::task::spawn_local(async move { waiting.wake_logged().await });
-        server.stopping().await;
+        server.process.stopping().await;
         receiving.abort();
         collecting.abort();
         finish(&thread).await;
@@ -60,7 +60,7 @@ async fn collect(thread: Rc<Thread>) {
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         timer.tick().await;
-        thread.server.threads[thread.index].beats.beat(thread.server.started);
+        thread.server.threads[thread.index].beats.beat(thread.server.process.started);
         thread.collect();
     }
 }
@@ -84,7 +84,7 @@ async fn receive(thread: Rc<Thread>, mut incoming: UnboundedReceiver<Incoming>) 
                     .map(|stream| start_tls(&thread, stream, peer.to_string(), local))
             }
             Incoming::Unix(stream) => {
-                let path = thread.server.unix_path.as_ref();
+                let path = thread.server.process.unix_path.as_ref();
                 let local = path.map(|p| format!("{}:0", p.display())).unwrap_or_default();
                 tokio::net::UnixStream::from_std(stream)
                     .map(|stream| start(&thread, stream, local.clone(), local))
@@ -102,14 +102,14 @@ fn start<S>(thread: &Rc<Thread>, stream: S, peer: String, local: String)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let shared = thread.server.enter(peer, local, thread.index);
+    let shared = thread.server.clients.enter(peer, local, thread.index);
     tracing::debug!(client = shared.id, peer = %shared.peer, "connected");
     let conversation = Conversation::new(shared, &thread.server);
     tokio::task::spawn_local(Socket::new(stream, thread.clone(), conversation).serve());
 }
 
 fn start_memcached(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String) {
-    let shared = thread.server.enter(peer, local, thread.index);
+    let shared = thread.server.clients.enter(peer, local, thread.index);
     tracing::debug!(client = shared.id, peer = %shared.peer, "connected (memcached)");
     let conversation = Conversation::memcached(shared, &thread.server);
     tokio::task::spawn_local(Socket::new(stream, thread.clone(), conversation).serve());
@@ -118,7 +118,7 @@ fn start_memcached(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: 
 /// Performs the TLS handshake, then serves. The connection counts towards `maxclients` from the
 /// start, so that unfinished handshakes cannot get around the limit.
 fn start_tls(thread: &Rc<Thread>, stream: TcpStream, peer: String, local: String) {
-    let shared = thread.server.enter(peer, local, thread.index);
+    let shared = thread.server.clients.enter(peer, local, thread.index);
     let thread = thread.clone();
     tokio::task::spawn_local(async move {
         match shake_hands(&thread.server, &shared, stream).await {
@@ -142,14 +142,14 @@ async fn shake_hands(
     shared: &ClientShared,
     stream: TcpStream,
 ) -> io::Result<TlsStream<TcpStream>> {
-    let config = server.tls.current().ok_or(io::ErrorKind::Unsupported)?;
-    let limit = match server.config().handshake_timeout_s {
+    let config = server.process.tls.current().ok_or(io::ErrorKind::Unsupported)?;
+    let limit = match server.settings.config().handshake_timeout_s {
         0 => Duration::MAX,
         seconds => Duration::from_secs(seconds),
     };
     let accept = TlsAcceptor::from(config).accept(stream);
     let mut accept = pin!(tokio::time::timeout(limit, accept));
-    let mut stopping = pin!(server.stopping());
+    let mut stopping = pin!(server.process.stopping());
     std::future::poll_fn(|cx| {
         // Set before the check, so that a later kill wakes this task.
         shared.set_waker(cx.waker());
@@ -169,9 +169,9 @@ async fn finish(thread: &Thread) {
     thread.finishing.set(true);
     let deadline = clock::monotonic() + FINISH_MAX;
     loop {
-        thread.server.threads[thread.index].beats.beat(thread.server.started);
+        thread.server.threads[thread.index].beats.beat(thread.server.process.started);
         let mut open = 0;
-        for client in thread.server.clients() {
+        for client in thread.server.clients.all() {
             if client.thread == thread.index {
                 open += 1;
                 client.wake();

@@ -66,7 +66,7 @@ pub struct Running {
 impl Running {
     /// The TCP addresses of the server, with real port numbers.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.server.addresses
+        &self.server.process.addresses
     }
 
     /// The TLS addresses.
@@ -97,7 +97,7 @@ impl Running {
 
     /// Whether all data on disk has been loaded ([`start`]).
     pub fn is_loaded(&self) -> bool {
-        !self.server.loading.is_on()
+        !self.server.persist.loading.is_on()
     }
 
     /// Waits until the server has ended.
@@ -114,9 +114,9 @@ impl Running {
             }
         };
         join(self.threads);
-        self.server.durability.close();
+        self.server.persist.durability.close();
         join(self.log_threads);
-        self.server.loading.failure().map_or(Ok(()), |why| Err(StartError::new(why)))
+        self.server.persist.loading.failure().map_or(Ok(()), |why| Err(StartError::new(why)))
     }
 }
 
@@ -150,10 +150,10 @@ pub(crate) fn serve(prepared: Prepared, log_format: LogFormat) -> Result<(), Sta
         tokio::task::spawn_local(reload_on_signal(server.clone()));
         let loaded = tokio::task::spawn_blocking(move || prepared.load()).await;
         let running = loaded.map_err(|_| StartError::new("cannot start: loading panicked"))??;
-        if !server.is_stopping() {
+        if !server.process.is_stopping() {
             greet(&running, log_format);
             tell_service_manager(NotifyState::Ready);
-            server.stopping().await;
+            server.process.stopping().await;
         }
         tell_service_manager(NotifyState::Stopping);
         let _deadline = deadline::begin(&server);
@@ -172,7 +172,7 @@ fn greet(running: &Running, log_format: LogFormat) {
         // The reader of standard error may be gone.
         LogFormat::Human => drop(io::stderr().write_all(greeting(running).as_bytes())),
         LogFormat::Json => {
-            let data = promise(&running.server.config());
+            let data = promise(&running.server.settings.config());
             tracing::info!(addresses = ?running.addresses(), data, "accepting connections");
         }
     }
@@ -312,7 +312,7 @@ pub(crate) fn prepare<S: Storage + 'static>(
     }
     if !tls.is_empty() {
         let failed = |why| StartError::new(format!("cannot start: {why}"));
-        server.tls.load(&server.config().tls).map_err(failed)?;
+        server.process.tls.load(&server.settings.config().tls).map_err(failed)?;
     }
     warn_of_protection(&server, &tls_addresses);
     let plain = tcp.into_iter().map(|listener| (listener, Incoming::Tcp as listen::Spoken));
@@ -363,7 +363,7 @@ fn cannot_open(why: &io::Error) -> StartError {
 /// Warns that protected mode refuses remote clients although the server listens on a remote
 /// address.
 fn warn_of_protection(server: &Server, tls_addresses: &[SocketAddr]) {
-    let addresses = server.addresses.iter().chain(tls_addresses);
+    let addresses = server.process.addresses.iter().chain(tls_addresses);
     for address in addresses.filter(|address| server.is_protected_from(address.ip())) {
         tracing::warn!(
             %address,
@@ -405,7 +405,7 @@ fn start_threads(
     // Ends at once for an engine that needs no such thread.
     let expanding = server.clone();
     threads.push(spawn(EXPANDER, move || {
-        expanding.store.maintain(|| expanding.is_stopping());
+        expanding.store.maintain(|| expanding.process.is_stopping());
     })?);
     let watching = server.clone();
     let bounded = server.clone();
@@ -440,7 +440,7 @@ fn accept(
 ) -> std::io::Result<()> {
     let acceptor = Rc::new(Acceptor { server: server.clone(), threads, files_logged: None.into() });
     threads::event_loop()?.block_on(async {
-        server.loading.grace().await;
+        server.persist.loading.grace().await;
         for (listener, spoken) in tcp {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::task::spawn_local(acceptor.clone().accept_tcp(listener, spoken));
@@ -451,7 +451,7 @@ fn accept(
         }
         tokio::task::spawn_local(background::run(server.clone()));
         // Dropping the runtime afterwards ends all tasks and closes the listeners.
-        server.stopping().await;
+        server.process.stopping().await;
         Ok(())
     })
 }
@@ -531,7 +531,7 @@ fn promise(config: &Config) -> String {
 /// The text for people at the start.
 fn greeting(running: &Running) -> String {
     let server = &running.server;
-    let config = server.config();
+    let config = server.settings.config();
     let mut text = format!(
         "\n  HotRing {}   pid {}, {} thread{}\n",
         env!("CARGO_PKG_VERSION"),
@@ -539,7 +539,7 @@ fn greeting(running: &Running) -> String {
         config.threads,
         if config.threads == 1 { "" } else { "s" },
     );
-    for address in &server.addresses {
+    for address in &server.process.addresses {
         text.push_str(&format!("  listening on {address}\n"));
     }
     for address in &server.memcached.addresses {
@@ -548,10 +548,10 @@ fn greeting(running: &Running) -> String {
     for address in &config.tls.listen {
         text.push_str(&format!("  listening on {address} (TLS)\n"));
     }
-    if let Some(path) = &server.unix_path {
+    if let Some(path) = &server.process.unix_path {
         text.push_str(&format!("  listening on {}\n", path.display()));
     }
-    let connect = match (server.addresses.first(), &server.unix_path) {
+    let connect = match (server.process.addresses.first(), &server.process.unix_path) {
         (Some(a), _) if a.ip().to_string() == "127.0.0.1" => format!("redis-cli -p {}", a.port()),
         (Some(a), _) => format!("redis-cli -h {} -p {}", a.ip(), a.port()),
         (None, Some(path)) => format!("redis-cli -s {}", path.display()),

@@ -89,7 +89,7 @@ fn with_on_error_continue_a_read_only_disk_does_not_stop_writes() {
         let running = saved(&storage, when, OnError::Continue);
         storage.set_read_only();
         let mut stream = connect(&running);
-        while !running.server.durability.is_abandoned() {
+        while !running.server.persist.durability.is_abandoned() {
             assert_eq!(lines(&mut stream, "SET c 3\r\n"), ["+OK\r\n"], "{when:?}");
         }
         assert_eq!(lines(&mut stream, "SET c 4\r\nSTRLEN c\r\n"), ["+OK\r\n", ":1\r\n"]);

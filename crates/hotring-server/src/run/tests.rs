@@ -2,7 +2,7 @@
 
 use super::*;
 use hotring_commands::settings::config::{LogSettings, OnError};
-use hotring_commands::state::server::STALLING;
+use hotring_commands::state::warnings::STALLING;
 use hotring_log::storage::Memory;
 use hotring_log::storage::memory::Step;
 use hotring_log::{ALL, Effect, Snapshot, When};
@@ -202,7 +202,7 @@ fn no_writer_notices_that_the_server_goes_on_without_a_log() {
         write(1);
         storage.fail(Step::Sync, 0, usize::MAX, std::io::ErrorKind::Other);
         let mut number = 1;
-        while !running.server.durability.is_abandoned() {
+        while !running.server.persist.durability.is_abandoned() {
             number += 1;
             write(number);
             assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{when:?}");
@@ -239,7 +239,7 @@ fn a_sync_that_fails_is_known_at_once_although_nobody_writes() {
             std::thread::sleep(std::time::Duration::from_millis(300));
         }
     });
-    let log = running.server.durability.log().unwrap().clone();
+    let log = running.server.persist.durability.log().unwrap().clone();
     log.sync_soon();
     while log.trouble().is_none() {
         std::thread::yield_now();

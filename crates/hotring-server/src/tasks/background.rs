@@ -57,11 +57,11 @@ pub(crate) async fn run(server: Arc<Server>) {
         timer.tick().await;
         ticks += 1;
         let deadline = clock::monotonic() + TICK_MAX;
-        server.memcached.flush_if_due(&mut store, &server.pause, clock::unix_ms());
+        server.memcached.flush_if_due(&mut store, &server.clients.pause, clock::unix_ms());
         // This thread accepts connections: no walk may wait for a script that holds a key.
         if !store.walk_must_wait() {
-            server.big_keys.step(&mut store, clock::unix_ms());
-            while server.scrubber.step(&mut walk, &mut store, clock::unix_ms())
+            server.observe.big_keys.step(&mut store, clock::unix_ms());
+            while server.tasks.scrubber.step(&mut walk, &mut store, clock::unix_ms())
                 && clock::monotonic() < deadline
             {}
         }
@@ -69,21 +69,21 @@ pub(crate) async fn run(server: Arc<Server>) {
         upkeep.run(&server, &mut store, items);
         compact(&mut store, clock::monotonic() + COMPACT_MAX);
         store.collect();
-        server.tracking.make_room(STEP_ITEMS);
-        while server.tracking.drop_left(&mut tracking_walk) && clock::monotonic() < deadline {}
-        if server.pause.end_if_over(clock::unix_ms()) {
-            server.renew();
+        server.push.tracking.evict_excess(STEP_ITEMS);
+        while server.push.tracking.drop_left(&mut tracking_walk) && clock::monotonic() < deadline {}
+        if server.clients.pause.end_if_over(clock::unix_ms()) {
+            server.settings.renew();
         }
-        if store.is_observed() && !server.tracking.any() {
+        if store.is_observed() && !server.push.tracking.any() {
             // Asked again while no other session is in the store.
-            store.observe(|| server.tracking.any());
+            store.observe(|| server.push.tracking.any());
         }
         if ticks.is_multiple_of(SECOND_TICKS) {
             close_silent(&server);
             if let Some(stalled) = server.store.stalled() {
-                server.warn_of_stalled(&stalled, clock::unix_ms());
+                server.observe.warnings.stalled(&stalled, &server.settings, clock::unix_ms());
             }
-            server.rates.note(clock::monotonic(), &server.totals_ever());
+            server.observe.rates.note(clock::monotonic(), &server.totals_ever());
         }
     }
 }
@@ -122,7 +122,7 @@ struct Forgetting {
 impl Forgetting {
     fn step(&mut self, server: &Server, store: &mut Session) {
         // At the start there are no bits with an older meaning.
-        let notings = server.store.notings() - server.notings_at_start;
+        let notings = server.store.notings() - server.observe.notings_at_start;
         if std::mem::replace(&mut self.notings, notings) != notings {
             self.cursor = Some(0);
         }
@@ -145,8 +145,8 @@ struct Upkeep {
 impl Upkeep {
     /// One tick's part of decaying access counts, dating accesses, and measuring pinned keys.
     fn run(&mut self, server: &Server, store: &mut Session, items: usize) {
-        let (config, now) = (server.config(), clock::unix_ms());
-        server.ages.note(server.store.tick(), now);
+        let (config, now) = (server.settings.config(), clock::unix_ms());
+        server.observe.ages.note(server.store.tick(), now);
         server.store.date_accesses(now);
         self.aging.step(items, AGE_ROUND_TICKS, |cursor, count| store.age_some(cursor, count, now));
         self.forgetting.step(server, store);
@@ -168,13 +168,13 @@ pub(crate) fn compact(store: &mut Session, deadline: Instant) {
 /// fetch nothing of much that waits for them. A connection that waits for a key
 /// is neither.
 fn close_silent(server: &Server) {
-    let config = server.config();
+    let config = server.settings.config();
     let timeout_ms = config.timeout_s.saturating_mul(1000);
     let request_timeout_ms = config.request_timeout_s.saturating_mul(1000);
     let handshake_timeout_ms = config.handshake_timeout_s.saturating_mul(1000);
     let fetch_timeout_ms = config.output_soft_s.saturating_mul(1000);
     let now = clock::unix_ms();
-    for client in server.clients() {
+    for client in server.clients.all() {
         if client.is_waiting() {
             continue;
         }
@@ -193,7 +193,7 @@ fn close_silent(server: &Server) {
             && now.saturating_sub(active_at) > fetch_timeout_ms
         {
             tracing::warn!(client = client.id, peer = %client.peer, unsent, "closing a connection that does not read its replies");
-            server.background.output_limit_closed.add(1);
+            server.observe.background.output_limit_closed.add(1);
             client.kill();
         }
         let since = client.locked_since.load(Relaxed);
@@ -229,7 +229,7 @@ mod tests {
             Options::default(),
             Config { timeout_s: 1000, request_timeout_s: 1000, ..Config::default() },
         ));
-        let shared = server.enter("peer".into(), "local".into(), 0);
+        let shared = server.clients.enter("peer".into(), "local".into(), 0);
         let mut client = Client::new(shared.clone(), &server.acl);
         let watch = server.store.session().watch(b"k", None, Waker::noop().clone(), 0).unwrap();
         client.begin_wait(Wait::Key { watch, limit: None });
@@ -245,7 +245,7 @@ mod tests {
         shared.active_at.store(1, Relaxed);
         close_silent(&server);
         assert_eq!(shared.signals(), KILLED);
-        let listener = server.enter("peer".into(), "local".into(), 0);
+        let listener = server.clients.enter("peer".into(), "local".into(), 0);
         listener.channels.store(1, Relaxed);
         listener.active_at.store(1, Relaxed);
         close_silent(&server);

@@ -63,12 +63,16 @@ fn promised(max: u64) -> u64 {
 
 /// Runs until the server stops.
 pub(crate) fn run(server: &Server) {
-    let _ = server.bound.thread.set(std::thread::current());
+    let _ = server.tasks.bound.thread.set(std::thread::current());
     let mut store = server.store.session_named(THREAD);
     let mut guard = Guard::new(server);
-    while !server.is_stopping() {
+    while !server.process.is_stopping() {
         guard.look(server, &mut store);
-        std::thread::park_timeout(if server.config().memory_max == 0 { TICK } else { LOOK });
+        std::thread::park_timeout(if server.settings.config().memory_max == 0 {
+            TICK
+        } else {
+            LOOK
+        });
     }
 }
 
@@ -85,13 +89,14 @@ struct Guard {
 impl Guard {
     fn new(server: &Server) -> Self {
         let counted = held(server, parts(server));
-        let process = server.config().owns_process.then(|| Process::open(counted)).flatten();
+        let process =
+            server.settings.config().owns_process.then(|| Process::open(counted)).flatten();
         let (raise, trim) = (Raise::default(), Trim::default());
         Guard { process, resident: 0, is_over: false, looked_at: clock::monotonic(), raise, trim }
     }
 
     fn look(&mut self, server: &Server, store: &mut Session) {
-        let config = server.config();
+        let config = server.settings.config();
         let max = if config.memory_max == 0 { u64::MAX } else { config.memory_max as u64 };
         let resident = self.process.as_ref().map(Process::grown);
         let is_tick = self.looked_at.elapsed() >= TICK;
@@ -121,12 +126,12 @@ impl Guard {
         }
         let waste = counted + self.raise.bytes;
         // ORDERING: Relaxed, figures.
-        server.bound.unexplained.store(unexplained, Ordering::Relaxed);
-        server.bound.waste.store(waste, Ordering::Relaxed);
+        server.tasks.bound.unexplained.store(unexplained, Ordering::Relaxed);
+        server.tasks.bound.waste.store(waste, Ordering::Relaxed);
         server.store.set_memory_beside(parts + unexplained + waste);
         close_greediest(server, &config);
         // What went before all is loaded would come back.
-        if !server.loading.is_on() {
+        if !server.persist.loading.is_on() {
             evict(server, store, &config);
         }
         if over > 0 && max != u64::MAX {
@@ -140,9 +145,9 @@ impl Guard {
 /// Bytes that the parts take that the index does not count by itself.
 fn parts(server: &Server) -> u64 {
     let figures = server.store.stats();
-    let lists = server.clients_memory_beside() + server.scripts.counts().1;
-    let tables = server.tracking.counts().table.memory + server.scripts.interpreters();
-    let log = server.durability.log().map_or(0, |log| log.unwritten());
+    let lists = server.clients.memory_beside() + server.scripts.counts().1;
+    let tables = server.push.tracking.counts().table.memory + server.scripts.interpreters();
+    let log = server.persist.durability.log().map_or(0, |log| log.unwritten());
     (lists + tables + figures.eviction_bytes) as u64 + figures.expiry_bytes + log
 }
 
@@ -257,11 +262,11 @@ fn close_greediest(server: &Server, config: &Config) {
     // Buffers may have half of the memory at most: with all of it in them nothing could be stored.
     let limits = [config.client_memory_max, config.memory_max / 2];
     let max = limits.into_iter().filter(|max| *max > 0).min().unwrap_or(0);
-    if max == 0 || server.clients_memory() <= max {
+    if max == 0 || server.clients.buffers_memory() <= max {
         return;
     }
     let mut clients: Vec<_> =
-        server.clients().into_iter().map(|client| (client.buffers_memory(), client)).collect();
+        server.clients.all().into_iter().map(|client| (client.buffers_memory(), client)).collect();
     clients.sort_by_key(|(memory, _)| std::cmp::Reverse(*memory));
     // Measured again: a client must not be closed for replies that have been sent meanwhile.
     let mut total: usize = clients.iter().map(|(memory, _)| memory).sum();
@@ -278,7 +283,7 @@ fn close_greediest(server: &Server, config: &Config) {
             "the buffers of all connections take more than maxmemory-clients: closing the one that \
              takes most"
         );
-        server.accepts.evicted.add(1);
+        server.observe.accepts.evicted.add(1);
         client.kill();
         total -= memory.min(total);
     }
@@ -327,7 +332,7 @@ mod tests {
         use hotring_store::Options;
         let server = Server::new(Parts::unconnected(Options::default(), Config::default()));
         let before = parts(&server);
-        let client = server.enter("peer".into(), "local".into(), 0);
+        let client = server.clients.enter("peer".into(), "local".into(), 0);
         client.deliver(0, |w| w.bulk(&[7; 10_000]));
         assert!(parts(&server) >= before + 10_000, "messages");
         let before = parts(&server);

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Ends the process after `shutdown-timeout`, from a thread that waits for no other, unless the
 /// returned sender is dropped first.
 pub(crate) fn begin(server: &Arc<Server>) -> Option<Sender<()>> {
-    let time = Duration::from_secs(server.config().shutdown_timeout_s);
+    let time = Duration::from_secs(server.settings.config().shutdown_timeout_s);
     let (has_ended, ended) = mpsc::channel();
     let server = server.clone();
     if time.is_zero() {
@@ -42,7 +42,7 @@ fn abandon(server: &Server, time: Duration) {
     let stuck = watchdog::slowest(server).map_or(String::new(), |(index, age)| {
         format!("; {} was last seen {:.1} s ago", threads::io_name(index), age.as_secs_f64())
     });
-    let log = match server.durability.log() {
+    let log = match server.persist.durability.log() {
         None => "there is no log",
         Some(log) => {
             log.sync_soon();

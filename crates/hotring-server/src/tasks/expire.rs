@@ -42,12 +42,12 @@ pub(crate) fn run(server: &Server) {
     let thread = std::thread::current();
     let is_first = server.store.set_expiry_waker(Waker::from(Arc::new(Bell(thread.clone()))));
     debug_assert!(is_first, "a store belongs to one server");
-    let _ = server.expirer.thread.set(thread);
+    let _ = server.tasks.expirer.thread.set(thread);
     let mut store = server.store.session_named(THREAD);
-    while !server.is_stopping() {
+    while !server.process.is_stopping() {
         let begun = clock::monotonic();
         let next = expire(server, &mut store, begun + WORK_MAX);
-        server.latency.note(latency::EXPIRE_CYCLE, begun.elapsed(), clock::unix_ms());
+        server.observe.latency.note(latency::EXPIRE_CYCLE, begun.elapsed(), clock::unix_ms());
         // A wake-up that came meanwhile ends the sleep at once.
         std::thread::park_timeout(rest(next, clock::until(next.unwrap_or(u64::MAX))));
     }
@@ -64,25 +64,25 @@ fn rest(next: Option<u64>, until: Duration) -> Duration {
 
 /// Removes expired keys until the deadline. Returns when there is more to do.
 fn expire(server: &Server, store: &mut Session, deadline: Instant) -> Option<u64> {
-    let config = server.config();
+    let config = server.settings.config();
     loop {
         let now = clock::unix_ms();
         // The part of the log that is not loaded yet may give a key more time.
-        if server.loading.is_on() {
+        if server.persist.loading.is_on() {
             return None;
         }
         // Nothing may change during a client pause.
-        if let Some((until, _)) = server.pause.lasts(now) {
+        if let Some((until, _)) = server.clients.pause.lasts(now) {
             return Some(until);
         }
         let due = store.expire_due(now, STEPS, |key, late| {
-            notify::expired(key, server, &config);
-            server.expirer.note(clock::since(now - late));
+            notify::expired(key, &server.push.pubsub, &config);
+            server.tasks.expirer.note(clock::since(now - late));
         });
-        server.background.expired_keys.add(due.removed as u64);
+        server.observe.background.expired_keys.add(due.removed as u64);
         if let Some(damaged) = store.take_damage() {
-            server.background.damaged_reads.add(1);
-            server.warn_of_damage(&damaged.key.unwrap_or_default(), now);
+            server.observe.background.damaged_reads.add(1);
+            server.observe.warnings.damage(&damaged.key.unwrap_or_default(), now);
         }
         let is_behind = due.next.is_some_and(|next| next <= now);
         if !is_behind || clock::monotonic() >= deadline {
@@ -112,14 +112,14 @@ mod tests {
             (next, server.store.stats().index.expiring)
         };
         let end = u64::MAX >> 2;
-        server.pause.begin(end, Paused::Writes, 0);
+        server.clients.pause.begin(end, Paused::Writes, 0);
         assert_eq!(expire_all(), (Some(end), 1));
-        server.pause.end();
+        server.clients.pause.end();
         assert_eq!(expire_all(), (None, 0));
         let mut lags = hotring_commands::observe::histogram::Distribution::default();
-        lags.add(&server.expirer.lag);
+        lags.add(&server.tasks.expirer.lag);
         assert_eq!(lags.count(), 1);
-        assert!(server.expirer.lag_max() > Duration::from_secs(1_000_000_000));
+        assert!(server.tasks.expirer.lag_max() > Duration::from_secs(1_000_000_000));
     }
 
     #[test]

@@ -27,23 +27,24 @@ pub(crate) fn stuck(server: &Server) -> Option<String> {
 }
 
 fn stuck_threads(server: &Server) -> impl Iterator<Item = (usize, Duration)> {
-    let period = Duration::from_millis(server.config().watchdog_ms);
-    let age = |thread: usize| (thread, server.threads[thread].beats.age(server.started));
+    let period = Duration::from_millis(server.settings.config().watchdog_ms);
+    let age = |thread: usize| (thread, server.threads[thread].beats.age(server.process.started));
     let is_stuck = move |(_, age): &(usize, Duration)| !period.is_zero() && *age >= period;
     (0..server.threads.len()).map(age).filter(is_stuck)
 }
 
 /// The thread with the oldest beat, and its age, if that is more than a few beats.
 pub(crate) fn slowest(server: &Server) -> Option<(usize, Duration)> {
-    let ages = (0..server.threads.len()).map(|i| (i, server.threads[i].beats.age(server.started)));
+    let ages =
+        (0..server.threads.len()).map(|i| (i, server.threads[i].beats.age(server.process.started)));
     ages.max_by_key(|(_, age)| *age).filter(|(_, age)| *age > 10 * BEAT)
 }
 
 /// Logs each time a thread becomes stuck, once, until the server stops. Runs on a thread that waits
 /// for no other.
 pub(crate) fn watch(server: &Server) {
-    let _ = server.watcher.set(std::thread::current());
-    while !server.is_stopping() {
+    let _ = server.tasks.watchdog.set(std::thread::current());
+    while !server.process.is_stopping() {
         // Stopping the server ends the wait at once.
         std::thread::park_timeout(BEAT);
         for (index, thread) in server.threads.iter().enumerate() {

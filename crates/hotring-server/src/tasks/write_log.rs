@@ -26,7 +26,7 @@ pub(crate) fn start(
     (recovered, saved): (Recovered, Saved),
     id: Id,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
-    let settings = &server.config().log;
+    let settings = &server.settings.config().log;
     let log = Log::new(recovered.last, settings.when, settings.queue_max as u64);
     let log = Arc::new(log);
     let id = recovered.id.unwrap_or(id);
@@ -34,10 +34,10 @@ pub(crate) fn start(
     let (writer, syncer) = Writer::new(log.clone(), disk.clone(), options, &recovered);
     server.store.set_log(log.clone());
     let snapshots = Snapshots::new(disk, id, log.clone(), saved);
-    server.durability.begin(log, snapshots);
+    server.persist.durability.begin(log, snapshots);
     // The settings may have changed meanwhile.
-    let changing = server.lock_changing();
-    server.durability.change(&server.config().log);
+    let changing = server.settings.lock_changing();
+    server.persist.durability.change(&server.settings.config().log);
     drop(changing);
     let writing = server.clone();
     Ok(vec![
@@ -53,21 +53,21 @@ pub(crate) fn start(
 
 /// Writes the log until it is closed.
 fn write(server: &Server, mut writer: Writer) {
-    let log = server.durability.log().expect("there is a writer");
+    let log = server.persist.durability.log().expect("there is a writer");
     let (mut was_full, mut known) = (false, None);
     let started = clock::monotonic();
     while writer.step(started.elapsed()) {
         let trouble = log.trouble();
         // A change of log-on-error during trouble must take effect.
-        let todo = trouble.is_some().then(|| server.config().log.on_error);
+        let todo = trouble.is_some().then(|| server.settings.config().log.on_error);
         if todo != known {
             known = todo;
             tell(server, trouble.as_ref());
         }
-        let is_full = server.durability.is_full();
+        let is_full = server.persist.durability.is_full();
         if is_full != was_full {
             was_full = is_full;
-            server.renew();
+            server.settings.renew();
         }
         writer.wait();
     }
@@ -82,9 +82,9 @@ fn write(server: &Server, mut writer: Writer) {
 
 /// Reports trouble, or its end, to people and to the threads.
 fn tell(server: &Server, trouble: Option<&Trouble>) {
-    match (trouble, server.config().log.on_error) {
+    match (trouble, server.settings.config().log.on_error) {
         // The log stays abandoned until the server is restarted.
-        (None, _) if server.durability.is_abandoned() => {}
+        (None, _) if server.persist.durability.is_abandoned() => {}
         (None, _) => tracing::warn!("the log can be written again: writes are accepted"),
         (Some(trouble), OnError::Stop) => tracing::error!("{}", refusal(trouble)),
         (Some(trouble), OnError::Continue) => {
@@ -93,8 +93,8 @@ fn tell(server: &Server, trouble: Option<&Trouble>) {
                  lost when the server ends, until it is restarted"
             );
             server.store.session().switch_log(false);
-            server.durability.abandon();
+            server.persist.durability.abandon();
         }
     }
-    server.renew();
+    server.settings.renew();
 }

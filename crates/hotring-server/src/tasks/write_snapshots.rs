@@ -33,12 +33,12 @@ const LOG_INTERVAL: Duration = Duration::from_millis(5);
 pub(crate) fn start(server: &Arc<Server>) -> Result<JoinHandle<()>, StartError> {
     let server = server.clone();
     spawn(THREAD, move || {
-        let snapshots = server.durability.snapshots().expect("there is a log");
+        let snapshots = server.persist.durability.snapshots().expect("there is a log");
         loop {
-            let may_be_due = !server.loading.is_on()
-                && !server.durability.is_abandoned()
+            let may_be_due = !server.persist.loading.is_on()
+                && !server.persist.durability.is_abandoned()
                 && snapshots.log.trouble().is_none();
-            match snapshots.begin_or_wait(may_be_due, &server.config().log.snapshots) {
+            match snapshots.begin_or_wait(may_be_due, &server.settings.config().log.snapshots) {
                 None => break,
                 Some(false) => {}
                 Some(true) => snapshots.end(write(snapshots, &server), || server.stop()),
@@ -53,7 +53,7 @@ fn write(snapshots: &Snapshots, server: &Server) -> Result<Saved, Box<dyn Error>
     if let Some(trouble) = log.trouble() {
         return Err(trouble.into());
     }
-    if server.loading.is_on() {
+    if server.persist.loading.is_on() {
         return Err("the data is still being loaded".into());
     }
     let started = clock::monotonic();
@@ -112,7 +112,7 @@ struct Pace {
 
 impl Pace {
     fn new(server: &Server) -> Pace {
-        let rate = server.config().log.snapshots.rate;
+        let rate = server.settings.config().log.snapshots.rate;
         Pace { rate, since: clock::monotonic(), from: 0, last: 0 }
     }
 
@@ -124,7 +124,7 @@ impl Pace {
         written: u64,
     ) -> Result<(), Box<dyn Error>> {
         loop {
-            let rate = server.config().log.snapshots.rate;
+            let rate = server.settings.config().log.snapshots.rate;
             if rate != self.rate {
                 *self = Pace { rate, since: clock::monotonic(), from: self.last, last: self.last };
             }

@@ -88,7 +88,7 @@ fn what_is_known_of_accesses_comes_along() {
     dialogue.say("CONFIG SET maxmemory-policy allkeys-lru");
     dialogue.say("DEL k");
     let server = dialogue.server();
-    (0..10).for_each(|i| server.ages.note(i, NOW - 100_000 + u64::from(i) * 10_000));
+    (0..10).for_each(|i| server.observe.ages.note(i, NOW - 100_000 + u64::from(i) * 10_000));
     let told = |dialogue: &mut Dialogue, seconds: u64| {
         dialogue.say(&format!("RESTORE k 0 {PAYLOAD} REPLACE IDLETIME {seconds}"));
         dialogue.say("OBJECT IDLETIME k")

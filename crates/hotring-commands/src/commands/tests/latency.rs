@@ -16,7 +16,7 @@ fn long_times_are_kept_one_a_second() {
     let server = dialogue.server();
     let note = |event, milliseconds, second: u64| {
         let took = Duration::from_millis(milliseconds);
-        server.latency.note(event, took, (START + second) * 1000);
+        server.observe.latency.note(event, took, (START + second) * 1000);
     };
     note(COMMAND, 500, 0);
     assert_eq!(dialogue.say("LATENCY LATEST"), "*0¶", "nothing is watched at first");

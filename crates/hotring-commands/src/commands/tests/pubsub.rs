@@ -37,14 +37,14 @@ fn names_count_as_memory_of_their_connection() {
     ] {
         let mut dialogue = Dialogue::new(Version::Resp3);
         let server = dialogue.server();
-        let before = server.clients_memory();
+        let before = server.clients.buffers_memory();
         let name = |i| format!(" {other}{i:03}{}", "n".repeat(997));
         dialogue.say(&format!("{one}{}", (0..50).map(name).collect::<String>()));
-        let names = server.clients_memory() - before;
+        let names = server.clients.buffers_memory() - before;
         assert!((50_000..150_000).contains(&names), "{one}: {names}");
         assert!(dialogue.say("CLIENT INFO").contains("tot-mem="));
         dialogue.say(end);
-        assert_eq!(server.clients_memory(), before, "{end}");
+        assert_eq!(server.clients.buffers_memory(), before, "{end}");
     }
 }
 
@@ -70,7 +70,7 @@ fn who_listens_in_resp2_may_do_little_besides() {
         "-ERR wrong number of arguments for 'subscribe' command¶"
     );
     assert_eq!(dialogue.say("RESET\r\nGET a"), "+RESET¶$-1¶");
-    assert_eq!(dialogue.server().pubsub.counts(), (0, 0));
+    assert_eq!(dialogue.server().push.pubsub.counts(), (0, 0));
     let transaction = "MULTI\r\nPSUBSCRIBE a\r\nPING\r\nEXEC\r\nGET a\r\nPUNSUBSCRIBE\r\nGET a";
     let end = "*3¶$12¶punsubscribe¶$1¶a¶:0¶$-1¶";
     assert_eq!(
@@ -163,7 +163,7 @@ fn one_may_listen_only_to_so_much() {
     assert_eq!(dialogue.say("CONFIG SET max-subscriptions 2"), "+OK¶");
     let refused = "-ERR more than 2 subscriptions (max-subscriptions)¶";
     assert_eq!(dialogue.say("SUBSCRIBE a b c"), refused);
-    assert_eq!(dialogue.server().pubsub.counts(), (0, 0));
+    assert_eq!(dialogue.server().push.pubsub.counts(), (0, 0));
     assert!(dialogue.say("SUBSCRIBE a b").starts_with('>'));
     assert_eq!(dialogue.say("PSUBSCRIBE c"), refused);
 }

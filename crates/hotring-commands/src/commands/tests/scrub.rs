@@ -15,7 +15,7 @@ fn with(checksum: Checksum) -> Options {
 fn walk(dialogue: &Dialogue, walk: &mut Walk, now: u64) {
     let server = dialogue.server();
     let mut store = server.store.session();
-    while server.scrubber.step(walk, &mut store, now) {}
+    while server.tasks.scrubber.step(walk, &mut store, now) {}
 }
 
 const STARTED: u64 = 1_700_000_000_000;
@@ -107,12 +107,12 @@ fn a_walk_keeps_to_its_rate_and_stops_when_it_is_told() {
     let mut seen = Vec::new();
     for seconds in 0..4 {
         walk(&dialogue, &mut steps, STARTED + 1000 * seconds);
-        seen.push(dialogue.server().scrubber.status().counts.items);
+        seen.push(dialogue.server().tasks.scrubber.status().counts.items);
     }
     assert_eq!(seen, [0, 100, 200, 300]);
     // A clock that is set back stops the walk until it has caught up.
     walk(&dialogue, &mut steps, STARTED - 5_000);
-    assert_eq!(dialogue.server().scrubber.status().counts.items, 300);
+    assert_eq!(dialogue.server().tasks.scrubber.status().counts.items, 300);
     assert_eq!(dialogue.say("SCRUB STOP"), "+OK¶");
     walk(&dialogue, &mut steps, STARTED + 9_000);
     let status = dialogue.say("SCRUB STATUS");

@@ -300,7 +300,7 @@ fn nobody_pays_once_the_last_has_left() {
     assert!(b.say("INFO stats").contains("tracking_total_keys:2¶tracking_total_items:2¶"));
     a.end();
     clients(&mut b, 0);
-    session.observe(|| b.server().tracking.any());
+    session.observe(|| b.server().push.tracking.any());
     assert!(!session.is_observed());
 }
 
@@ -394,7 +394,7 @@ fn keys_that_cannot_be_are_not_kept_in_mind() {
 /// All that the walk in the background has to do.
 fn drop_left(a: &Dialogue) {
     let mut walk = tracking::Walk::default();
-    while a.server().tracking.drop_left(&mut walk) {}
+    while a.server().push.tracking.drop_left(&mut walk) {}
 }
 
 /// What they had read stayed in the table until it changed.

@@ -143,7 +143,7 @@ fn a_pause_holds_back_a_flush() {
     dialogue.play(begin);
     dialogue.play("redis> CLIENT PAUSE 5000 -> +OK¶");
     let (server, mut store) = (dialogue.server.clone(), dialogue.server.store.session());
-    let mut is_held = |now| server.memcached.flush_if_due(&mut store, &server.pause, now);
+    let mut is_held = |now| server.memcached.flush_if_due(&mut store, &server.clients.pause, now);
     assert!(is_held(START + 4_999) && server.store.len() == 1);
     assert!(!is_held(START + 5_000) && server.store.is_empty());
 }

@@ -19,7 +19,7 @@ fn replies_are_the_same_wherever_the_input_is_cut() {
     let input = sample();
     let replies = |cuts: &[usize]| {
         let mut dialogue = Dialogue::new();
-        let mut config = dialogue.server.config().as_ref().clone();
+        let mut config = dialogue.server.settings.config().as_ref().clone();
         config.memcached.value_len_max = 98;
         dialogue.server.change_config(|_| Ok::<_, String>(config)).unwrap();
         let (mut out, mut start) = (Vec::new(), 0);
@@ -156,7 +156,7 @@ fn who_has_not_said_who_it_is_gets_nothing_but_errors() {
     assert!(!open.server.is_memcached_protected_from([127, 0, 0, 1].into()));
     let stats = dialogue.say("stats");
     assert!(stats.contains("STAT auth_cmds 2¶STAT auth_errors 1¶"), "{stats}");
-    let shared = dialogue.server.enter("peer".into(), "local".into(), 0);
+    let shared = dialogue.server.clients.enter("peer".into(), "local".into(), 0);
     dialogue.memcached = Conversation::memcached(shared, &dialogue.server);
     let (wrong, right) = ("set k 0 0 9\r\nann wrong\r\n", "set k 0 0 10\r\nann secret\r\n");
     let (input, mut out) = (format!("{wrong}{right}"), Vec::new());
@@ -166,7 +166,7 @@ fn who_has_not_said_who_it_is_gets_nothing_but_errors() {
 
 #[test]
 fn without_memory_reads_and_removals_go_on() {
-    use crate::state::server::STALLING;
+    use crate::state::warnings::STALLING;
     use std::sync::PoisonError;
 
     let _alone = STALLING.lock().unwrap_or_else(PoisonError::into_inner);

@@ -40,7 +40,7 @@ impl Dialogue {
             memcached: Shared::new(Vec::new(), &config.memcached).unwrap(),
             ..Parts::unconnected(options, config)
         }));
-        let [a, b] = [(); 2].map(|()| server.enter("peer".into(), "local".into(), 0));
+        let [a, b] = [(); 2].map(|()| server.clients.enter("peer".into(), "local".into(), 0));
         let executor = Executor::new(server.clone(), 0, 1);
         let memcached = Conversation::memcached(a, &server);
         Dialogue { memcached, redis: Conversation::new(b, &server), executor, server, now: START }

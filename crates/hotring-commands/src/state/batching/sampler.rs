@@ -1,8 +1,7 @@
-//! Which runs of requests are looked at closely: each request of such a run is timed. To read the clock twice for
-//! every GET would be a good part of its time.
+//! Chooses the runs whose requests are timed. Reading the clock twice for every GET would be a large part of its time.
 //!
-//! The steps from one to the next are random, so that no order in which clients ask is met in the same place
-//! each time, and are drawn one at a time: all other runs only count down.
+//! The steps between sampled runs are random, so that no periodic order of requests is sampled at the same place each
+//! time. They are drawn one at a time: all other runs only count down.
 
 use crate::host::random::Random;
 
@@ -17,7 +16,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Begins a run: whether it is looked at, as the first one is.
+    /// Begins a run; true if it is sampled. The first one is.
     #[inline]
     pub(crate) fn begin_run(&mut self, random: &mut Random) -> bool {
         match self.left.checked_sub(1) {

@@ -1,11 +1,11 @@
-//! Messages on their way to a connection, from any thread.
+//! The inbox of a connection: messages from any thread.
 //!
 //! ```text
-//!   any thread --> inbox, as it is to be sent --> the connection's task, between two replies
+//!   any thread --> inbox, encoded           --> the connection's task, between two replies
 //! ```
-//! What may come, and how it is written, depends on what the connection has asked for. It says so in the inbox,
-//! under the same lock under which others write there: what it is sent is always what it has asked for last, and
-//! behind the reply that ends something nothing of that comes.
+//! The kind and encoding of messages depend on what the connection has asked for. The inbox holds that state under the
+//! same lock as the messages: messages always match the last request, and none may follow the reply that ends their
+//! subscription.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{MutexGuard, PoisonError};
@@ -14,16 +14,17 @@ use hotring_protocol::{Version, Writer};
 
 use super::shared::{ClientShared, MESSAGES, OVERFLOWED, USERS_CHANGED};
 
-/// Messages to send.
+/// The messages to send.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// That copies are old. Never sent before a reply that was under way when it came, as that may be such a copy.
+    /// Invalidations of cached keys. Must not be sent before a reply that was under way when they arrived: that reply
+    /// may contain the old value.
     invalidations: Vec<u8>,
-    /// Of channels, and requests that are shown. Sent behind the others: who publishes that a key has changed counts
-    /// on that.
+    /// Messages of channels and of MONITOR. Sent behind the invalidations: a publisher that announces a change of a key
+    /// relies on that.
     messages: Vec<u8>,
     version: Version,
-    /// It listens to a channel or pattern.
+    /// The connection has subscriptions.
     listens: bool,
 }
 
@@ -32,7 +33,7 @@ impl Inbox {
         self.invalidations.len() + self.messages.len()
     }
 
-    /// Bytes that it takes.
+    /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
         self.invalidations.capacity() + self.messages.capacity()
     }
@@ -53,13 +54,13 @@ impl Inbox {
     }
 }
 
-/// Each may have this many times what is left of the total.
+/// Each inbox may take this many times the rest of the total.
 const SHARE: usize = 2;
-/// What each may have in any case.
+/// Each inbox may take this in any case.
 const LEAST: usize = 4 << 10;
 
-/// All inboxes together. The less of what they may take is left, the less one may have: so those that are fetched from have
-/// room left, however many are not.
+/// The memory of all inboxes. The limit of each falls with the rest of the total, so that inboxes of connections that
+/// read always have space, however many others do not read.
 #[derive(Debug)]
 pub struct Inboxes {
     memory: AtomicUsize,
@@ -78,18 +79,18 @@ impl Inboxes {
         self.memory_max.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that all take.
+    /// Bytes of all inboxes.
     pub(crate) fn memory(&self) -> usize {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// What one of them may have.
+    /// The limit of one inbox.
     fn share(&self) -> usize {
         let left = self.memory_max.load(Ordering::Relaxed).saturating_sub(self.memory());
         left.saturating_mul(SHARE).max(LEAST)
     }
 
-    /// Changes one, and what all take by it.
+    /// Changes an inbox and updates the sum.
     pub(super) fn change<T>(&self, inbox: &mut Inbox, change: impl FnOnce(&mut Inbox) -> T) -> T {
         let before = inbox.memory();
         let changed = change(inbox);
@@ -102,14 +103,13 @@ impl Inboxes {
 }
 
 impl ClientShared {
-    /// Puts a message that `write` writes into the inbox, unless more than `max` bytes wait to be sent
-    /// then, or 0: then the connection is to end.
+    /// Puts a message that `write` encodes into the inbox. If then more than `max` bytes are unsent (0: no limit), the
+    /// connection must end.
     pub fn deliver(&self, max: usize, write: impl FnOnce(&mut Writer<'_>)) {
         self.put(max, |inbox| write(&mut Writer::new(&mut inbox.messages, inbox.version)));
     }
 
-    /// The same of a message that copies are old. In RESP2 nothing may come unasked: there it goes to subscribers,
-    /// if it may go `by_channel`, and to no other client.
+    /// The same for an invalidation. RESP2 has no such messages: there only subscribers get it, and only `by_channel`.
     pub(crate) fn invalidate(
         &self,
         max: usize,
@@ -127,8 +127,8 @@ impl ClientShared {
 
     fn put(&self, max: usize, write: impl FnOnce(&mut Inbox)) {
         let mut inbox = self.inbox();
-        // ORDERING: Relaxed, here and below: the lock of the inbox orders what is in it, that of the waker
-        // the mark before the look for it.
+        // ORDERING: Relaxed, here and below: the lock of the inbox orders its contents, the lock of the waker orders
+        // the signal before the check for it.
         if self.has_left() || self.signals.load(Ordering::Relaxed) & OVERFLOWED != 0 {
             return;
         }
@@ -151,13 +151,13 @@ impl ClientShared {
         }
     }
 
-    /// Moves what is in the inbox to `out`. Not while users have changed: it may have come after the change,
-    /// and be no longer for this one.
+    /// Moves the messages to `out`. Not after a change of users that is still to be handled: the messages may have
+    /// arrived after the change, and the user may have lost the right to them.
     pub fn fetch(&self, out: &mut Vec<u8>) {
         self.fetch_from(&mut self.inbox(), out);
     }
 
-    /// Changes the version of messages, behind those that are there. False if users have changed, and nothing is done.
+    /// Changes the version of later messages. Does nothing and returns false if users have changed.
     pub(super) fn change_version(&self, version: Version, out: &mut Vec<u8>) -> bool {
         let mut inbox = self.inbox();
         let is_fetched = self.fetch_from(&mut inbox, out);
@@ -167,13 +167,13 @@ impl ClientShared {
         is_fetched
     }
 
-    /// Says whether it listens.
+    /// Sets whether there are subscriptions.
     pub(super) fn show_listens(&self, listens: bool) {
         self.inbox().listens = listens;
     }
 
-    /// Moves the messages, without invalidations, to `out`, and says whether it still listens, so that no others come
-    /// of what has ended. False if users have changed, and nothing is done.
+    /// Moves the messages, without invalidations, to `out` and sets whether there are still subscriptions: no messages
+    /// of the ended ones may follow. Does nothing and returns false if users have changed.
     pub(super) fn end_messages(&self, listens: bool, out: &mut Vec<u8>) -> bool {
         let mut inbox = self.inbox();
         if self.have_users_changed() {
@@ -197,15 +197,15 @@ impl ClientShared {
         true
     }
 
-    /// Asked under the lock of the inbox: who put a message there after the change's reply has made the mark of the
-    /// change visible with it.
+    /// The caller must hold the lock of the inbox: a thread that put a message there after the reply to the change has
+    /// made the signal visible by the same lock.
     fn have_users_changed(&self) -> bool {
         // ORDERING: Relaxed, as that says.
         self.signals.load(Ordering::Relaxed) & USERS_CHANGED != 0
     }
 
     pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        // A message that was written in half by a panic is not to be sent, but nothing panics there.
+        // A panic in the middle of a message would leave half of it, but nothing panics there.
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,10 @@
-//! One connection's identity and state, split by the threads that may touch it.
+//! The state of a connection, split by the threads that may touch it.
 //!
-//! [`Client`] belongs to the connection's task. [`ClientShared`] is what any thread may look at
-//! (CLIENT LIST) or ask for (CLIENT KILL); the task publishes into it with relaxed stores.
+//! [`Client`] belongs to the connection's task. Any thread may read [`ClientShared`] (CLIENT LIST) or signal through it
+//! (CLIENT KILL); the task publishes into it with relaxed stores. [`Clients`] is the list of all connections.
 
 mod inbox;
+mod list;
 mod shared;
 
 use std::sync::Arc;
@@ -25,142 +26,143 @@ use crate::state::transaction::{Queue, Queued, Transaction};
 use crate::table::{CommandId, Flags, Spec};
 
 pub use inbox::Inboxes;
+pub use list::Clients;
 pub use shared::{
     BROADCASTS, BROKEN_REDIRECT, ClientShared, KILLED, Labels, MESSAGES, OVERFLOWED, TRACKING,
     USERS_CHANGED, Unblocked,
 };
 use shared::{PAUSED, RUNS, WAITS, unblocked};
 
-/// Unsent bytes above which a connection is not read from that has yet to authenticate.
+/// Unsent bytes above which a connection that has not authenticated is not read.
 const LOCKED_OUTPUT_MAX: usize = 4 << 10;
 
-/// What a connection's own task knows about it.
+/// The state that only the connection's task touches.
 #[derive(Debug)]
 pub struct Client {
-    /// What other threads may see.
+    /// The part that other threads may read.
     pub shared: Arc<ClientShared>,
-    /// RESP2 or RESP3, as HELLO chose.
+    /// RESP2 or RESP3, as chosen by HELLO.
     pub version: Version,
-    /// Who it is and what it may do.
+    /// The user and its rights.
     access: Access,
-    /// How long it is to be held back, because it has given a wrong password.
+    /// The delay after a wrong password.
     pub penalty: Duration,
     /// The last command, published once a batch.
     pub last: Option<CommandId>,
-    /// Set when the connection has to end after the replies that are already written.
+    /// Set when the connection must end once the written replies are sent.
     pub closing: Option<Closing>,
-    /// What the last command waits for; the next one runs after its reply.
+    /// The wait of the last command. The next command must not run before its reply.
     wait: Option<Wait>,
     /// The next request has waited outside the gate for a slow script, and must not do so again.
     pub(crate) has_waited_for_script: bool,
     /// MULTI and WATCH.
     pub transaction: Transaction,
-    /// What it listens to.
+    /// Its subscriptions.
     pub subscriptions: Subscriptions,
-    /// It is shown every request.
+    /// The connection is a monitor.
     pub monitors: bool,
-    /// What it has asked for if it keeps copies of what it reads.
+    /// The options of CLIENT TRACKING, if the client caches its reads.
     tracking: Option<Box<tracking::Options>>,
-    /// Which replies it wants.
+    /// The mode of CLIENT REPLY.
     replies: Replies,
-    /// Bytes of messages that went before the reply of this request.
+    /// Bytes of messages sent before the reply to this request.
     before_len: usize,
-    /// What goes before the reply of a transaction that is being run.
+    /// The messages before the reply of the transaction that runs.
     before: Option<Before>,
-    /// Why its requests are not just run: [`QUEUES`], [`LISTENS`], [`TRACKS`], [`MUTES`].
+    /// Reasons to check each request before it runs: [`QUEUES`], [`LISTENS`], [`TRACKS`], [`MUTES`].
     special: u8,
 }
 
-/// What a name takes besides its own bytes, which are in two lists: nodes of both, and what the allocator adds.
+/// Memory of a name beyond its bytes, which are in two lists: the nodes of both, and the allocator's overhead.
 const NAME_MEMORY: usize = 160;
 
-/// There is an open transaction.
+/// A transaction is open.
 const QUEUES: u8 = 1;
-/// It listens to channels.
+/// The connection has subscriptions.
 const LISTENS: u8 = 2;
-/// It keeps copies.
+/// The client caches its reads.
 const TRACKS: u8 = 4;
-/// It does not want all replies.
+/// CLIENT REPLY drops replies.
 const MUTES: u8 = 8;
 
-/// Messages that go before the reply of a transaction.
+/// Messages to send before the reply of a transaction.
 #[derive(Debug)]
 struct Before {
     messages: Vec<u8>,
-    /// It listened when the transaction began.
+    /// The connection had subscriptions when the transaction began.
     listened: bool,
-    /// The version of then, in which its reply is.
+    /// The protocol version at that time, which the reply has.
     version: Version,
 }
 
-/// Which replies a client wants (CLIENT REPLY).
+/// The mode of CLIENT REPLY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Replies {
     #[default]
     All,
     None,
-    /// All but the one to the next request.
+    /// Drop the reply to the next request.
     AllButNext,
-    /// All but the one to this request.
+    /// Drop the reply to this request.
     AllButThis,
 }
 
-/// What keeps a connection from running its next request.
+/// A wait: the connection must not run its next request before the end.
 #[derive(Debug)]
 pub enum Wait {
-    /// The last one waits for a key.
+    /// The last request waits for a key.
     Key {
-        /// What is waited for.
+        /// The watch on the key.
         watch: Watch,
-        /// How long at most; None for ever.
+        /// The time limit; None for ever.
         limit: Option<Duration>,
     },
-    /// CLIENT PAUSE. The next one has not begun.
+    /// The next request waits for the end of a CLIENT PAUSE. It has not begun.
     Pause {
         /// Its end in Unix milliseconds.
         until: u64,
-        /// What waits for that.
+        /// The requests that the pause holds back.
         paused: Paused,
     },
-    /// Room in the log's queue. The next one has not begun.
+    /// The next request waits for space in the log's queue. It has not begun.
     Log,
-    /// The end of a slow script that holds what the next one needs. The next one has not begun.
+    /// The next request waits for the end of a slow script that holds its keys. It has not begun.
     Script {
-        /// A key that the script holds; None if the next one needs all of them.
+        /// A key that the script holds; None if the request needs all keys.
         key: Option<Box<[u8]>>,
-        /// Since when it holds it.
+        /// The start of the hold.
         since_ms: u64,
     },
-    /// The last one waits until the log is synced up to a record.
+    /// The last request waits until the log is synced up to a record.
     Synced {
-        /// Which one.
+        /// The record.
         lsn: Lsn,
-        /// How long at most; None for ever.
+        /// The time limit; None for ever.
         limit: Option<Duration>,
     },
-    /// The last one waits for a snapshot.
+    /// The last request waits for a snapshot.
     Save {
-        /// Which one.
+        /// Its number.
         number: u64,
-        /// The server is to end then.
+        /// The server must end afterwards.
         ends: bool,
     },
 }
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
     /// The client asked for it, or has closed its side.
     Asked,
-    /// What it sent is not the protocol.
+    /// The input is not the protocol.
     Protocol,
-    /// It sent what a browser sends: an attacker may be using one.
+    /// The input is a browser's: an attacker may be using one.
     CrossProtocol,
-    /// A reply would have become longer than may wait for it; nothing more is sent.
+    /// A reply would exceed the output limit; nothing more is sent.
     OutputLimit,
-    /// Its transaction is longer than a request may be; nothing more is sent.
+    /// The transaction exceeds the limit of a request; nothing more is sent.
     InputLimit,
-    /// CLIENT KILL by itself, or the server ends.
+    /// The client has killed itself (CLIENT KILL), or the server ends.
     Killed,
 }
 
@@ -189,19 +191,19 @@ impl Client {
         client
     }
 
-    /// Shows others whether its user has to authenticate.
+    /// Publishes whether the user must authenticate.
     fn publish_lock(&self) {
         self.show_locked(self.access.is_locked());
     }
 
-    /// Shows others whether it has to authenticate, from now on, by whatever its protocol has for that.
+    /// Publishes whether the client must authenticate, in the way of its protocol.
     pub(crate) fn show_locked(&self, is_locked: bool) {
         let since = if is_locked { clock::unix_ms() } else { 0 };
         // ORDERING: Relaxed, compared with a timeout.
         self.shared.locked_since.store(since, Ordering::Relaxed);
     }
 
-    /// Whether each request is run as it comes, whatever it is, and nothing comes unasked.
+    /// Whether requests need no checks before they run, and no messages arrive.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.access.is_free() && self.special == 0
@@ -211,18 +213,18 @@ impl Client {
         self.special = if is_so { self.special | special } else { self.special & !special };
     }
 
-    /// Whether the requests behind the last one are not to run now.
+    /// Whether the requests behind the last one must not run now.
     #[inline]
     pub(crate) fn is_interrupted(&self) -> bool {
         self.closing.is_some() || self.wait.is_some()
     }
 
-    /// Who it is and what it may do.
+    /// The user and its rights.
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }
 
-    /// Becomes another user, or the same one with other rights.
+    /// Changes the user or its rights.
     pub(crate) fn become_user(&mut self, access: Access) {
         let name = String::from_utf8_lossy(&access.user().name).into_owned();
         self.shared.relabel(|labels| labels.user = name.into());
@@ -230,11 +232,11 @@ impl Client {
         self.publish_lock();
     }
 
-    /// Looks for its user again, after a change. False, and it ends, if that user is gone, or may no longer
-    /// listen to what it listens to.
+    /// Looks up the user again after a change of users. If the user is gone, or has lost the right to a subscription,
+    /// the connection ends and this returns false.
     pub fn renew_access(&mut self, acl: &Acl) -> bool {
-        // ORDERING: Acquire pairs with the Release in `users_changed`; before the look, so that a later
-        // change is looked for again.
+        // ORDERING: Acquire pairs with the Release in `users_changed`; before the lookup, so that a later
+        // change causes another lookup.
         self.shared.signals.fetch_and(!USERS_CHANGED, Ordering::Acquire);
         let renewed = acl.renew(&self.access, self.subscriptions.iter());
         let stays = renewed.is_some();
@@ -247,7 +249,7 @@ impl Client {
                 }
             }
             None => {
-                // The rest of its transaction may still run, with no rights of the user's.
+                // The rest of the transaction may still run, without the user's rights.
                 self.become_user(Access::unauthenticated(acl.default_user()));
                 self.closing = Some(Closing::Killed);
             }
@@ -255,8 +257,8 @@ impl Client {
         stays
     }
 
-    /// Unsent bytes above which it is not read from: few as long as it has to say who it is, so that those
-    /// who cannot do not make the server keep replies for them. `handshake-timeout` ends who fetches none.
+    /// Unsent bytes above which the connection is not read. Few before authentication: clients that cannot authenticate
+    /// must not make the server keep replies. `handshake-timeout` ends those that read none.
     pub fn output_soft_max(&self, config: &Config) -> usize {
         // ORDERING: Relaxed, written by this thread.
         match self.shared.locked_since.load(Ordering::Relaxed) {
@@ -265,20 +267,20 @@ impl Client {
         }
     }
 
-    /// Whether it listens in RESP2 and may do little besides.
+    /// Whether the connection is in RESP2 with subscriptions, where only a few commands are allowed.
     pub(crate) fn is_confined(&self) -> bool {
         self.version == Version::Resp2 && self.subscriptions.len() > 0
     }
 
-    /// Appends the messages that have come.
+    /// Appends the messages that have arrived.
     pub(crate) fn fetch_messages(&self, out: &mut Vec<u8>) {
-        // Who is to be closed may have lost the right to them.
+        // A connection that is being closed may have lost the right to them.
         if self.shared.signals() & MESSAGES != 0 && self.closing.is_none() {
             self.shared.fetch(out);
         }
     }
 
-    /// Shows others how much it listens to. After every change of that.
+    /// Publishes the number of subscriptions. Must follow each change of them.
     pub(crate) fn publish_subscriptions(&mut self) {
         let listens = self.subscriptions.len() > 0;
         self.mark(LISTENS, listens);
@@ -290,7 +292,7 @@ impl Client {
         self.publish_names();
     }
 
-    /// Shows others what its names take.
+    /// Publishes the memory of its names.
     fn publish_names(&self) {
         let prefixes = self.tracking().into_iter().flat_map(|options| &options.prefixes);
         let others = prefixes.map(|prefix| prefix.len());
@@ -303,9 +305,9 @@ impl Client {
         self.shared.names_memory.store(names * NAME_MEMORY + 2 * len, Ordering::Relaxed);
     }
 
-    /// Moves the messages that have come to before the reply, which has not begun: something has ended that they are
-    /// of, and behind the reply nothing of it is to come. Before it is forgotten what that was, as users may have
-    /// changed.
+    /// Moves the messages that have arrived before the reply, which has not begun: a subscription or tracking has
+    /// ended, and none of its messages may follow the reply. Must be called before the subscriptions are forgotten,
+    /// because users may have changed.
     pub(crate) fn end_messages(&mut self, listens: bool, acl: &Acl, out: &mut Vec<u8>) {
         let mut messages = Vec::new();
         while !self.shared.end_messages(listens, &mut messages) {
@@ -316,11 +318,11 @@ impl Client {
         self.put_before(&messages, out);
     }
 
-    /// Puts messages before the reply, which has not begun, or is that of the whole transaction.
+    /// Puts messages before the reply, which has not begun, or before the reply of the whole transaction.
     fn put_before(&mut self, messages: &[u8], out: &mut Vec<u8>) {
         match &mut self.before {
-            // Who has not been told yet that it listens, or that the version is another one, would take a
-            // message for a reply.
+            // A client that does not know yet of its subscription or of the new version would take a message
+            // for a reply.
             Some(before) if before.version != self.version => {}
             Some(before) if self.version == Version::Resp2 && !before.listened => {}
             Some(before) => before.messages.extend_from_slice(messages),
@@ -331,13 +333,13 @@ impl Client {
         }
     }
 
-    /// Notes that a transaction is run from here on.
+    /// Begins to run a transaction.
     pub(crate) fn begin_exec(&mut self) {
         let listened = self.subscriptions.len() > 0;
         self.before = Some(Before { messages: Vec::new(), listened, version: self.version });
     }
 
-    /// Bytes of messages that are to come before a transaction's reply, and are forgotten if they are too many.
+    /// Limits the bytes of messages before a transaction's reply; drops them and returns false if there are too many.
     pub(crate) fn check_before(&mut self, len_max: usize) -> bool {
         let Some(before) = &mut self.before else { return true };
         let fits = before.messages.len() <= len_max;
@@ -347,14 +349,14 @@ impl Client {
         fits
     }
 
-    /// Ends that. The transaction's reply is what `out` has from `start` on.
+    /// Ends the run of a transaction, whose reply is `out[start..]`.
     pub(crate) fn end_exec(&mut self, start: usize, out: &mut Vec<u8>) {
         let messages = self.before.take().map(|before| before.messages).unwrap_or_default();
         self.before_len += messages.len();
         drop(out.splice(start..start, messages));
     }
 
-    /// Puts a request into the transaction, if it is one that goes there.
+    /// Queues a request if a transaction is open and the request belongs there.
     pub(crate) fn queue(
         &mut self,
         spec: &'static Spec,
@@ -369,7 +371,7 @@ impl Client {
         queued
     }
 
-    /// Whether a request may write, also by what it runs of a transaction or script, or tell others.
+    /// Whether a request may write or publish, itself or through a transaction or script.
     pub(crate) fn may_write(&self, spec: &Spec) -> bool {
         let writes = |spec: &Spec| {
             use CommandId as Id;
@@ -380,7 +382,7 @@ impl Client {
         writes(spec) || queued.is_some_and(|queue| queue.commands().any(|(spec, _)| writes(spec)))
     }
 
-    /// Ends the transaction and watches nothing any more; returns what was queued and watched.
+    /// Ends the transaction and all watches; returns the queue and the watched keys.
     pub fn end_transaction(&mut self) -> (Option<Box<Queue>>, Vec<Arc<KeyState>>) {
         let ended = self.transaction.take();
         self.publish_transaction();
@@ -390,13 +392,13 @@ impl Client {
         ended
     }
 
-    /// Shows others what it watches.
+    /// Publishes the watched keys.
     pub(crate) fn publish_watched(&self) {
         self.shared.show_watched(&self.transaction.watched);
         self.publish_names();
     }
 
-    /// Shows others how far the transaction is. After every change of that.
+    /// Publishes the length of the transaction. Must follow each change of it.
     pub(crate) fn publish_transaction(&mut self) {
         self.mark(QUEUES, self.transaction.is_open());
         let queue = self.transaction.queue();
@@ -406,19 +408,19 @@ impl Client {
         self.shared.queued_len.store(memory, Ordering::Relaxed);
     }
 
-    /// What it has asked for if it keeps copies of what it reads.
+    /// The options of CLIENT TRACKING, if the client caches its reads.
     #[inline]
     pub(crate) fn tracking(&self) -> Option<&tracking::Options> {
         self.tracking.as_deref()
     }
 
-    /// The same to be changed.
+    /// The same, mutable.
     #[inline]
     pub(crate) fn tracking_mut(&mut self) -> Option<&mut tracking::Options> {
         self.tracking.as_deref_mut()
     }
 
-    /// Keeps copies from now on, or none, and shows that to others.
+    /// Begins or ends tracking, and publishes that.
     pub(crate) fn track(&mut self, options: Option<tracking::Options>) {
         self.mark(TRACKS, options.is_some());
         self.shared.show_tracking(options.as_ref());
@@ -426,18 +428,18 @@ impl Client {
         self.publish_names();
     }
 
-    /// Chooses which replies it wants.
+    /// Sets the mode of CLIENT REPLY.
     pub(crate) fn want_replies(&mut self, replies: Replies) {
         self.mark(MUTES, replies != Replies::All);
         self.replies = replies;
     }
 
-    /// Which replies it wants.
+    /// The mode of CLIENT REPLY.
     pub(crate) fn replies(&self) -> Replies {
         self.replies
     }
 
-    /// Notes that a request begins.
+    /// Begins a request.
     pub(crate) fn begin_request(&mut self) {
         self.before_len = 0;
         self.has_waited_for_script = false;
@@ -446,9 +448,8 @@ impl Client {
         }
     }
 
-    /// Notes that a request has been dealt with, unless it waits; None if it was no command. Its reply is what
-    /// `out` has from `start` on, behind messages. What comes unasked stays, the confirmations of subscriptions among
-    /// it.
+    /// Ends a request, unless it waits; `spec` is None if it was no command. Its reply is in `out[start..]`, behind
+    /// messages. A reply that is not wanted is dropped; messages and confirmations of subscriptions stay.
     pub(crate) fn end_request(&mut self, spec: Option<&Spec>, start: usize, out: &mut Vec<u8>) {
         if self.wait.is_some() {
             return;
@@ -456,7 +457,7 @@ impl Client {
         self.end_caching(spec);
         let start = start + self.before_len;
         let is_confirmed = spec.is_some_and(|spec| is_confirmed(spec.id));
-        // Else it is an error, or that it is queued.
+        // Otherwise the reply is an error or QUEUED.
         let comes_anyway = is_confirmed && matches!(out.get(start), Some(b'>' | b'*'));
         if self.replies != Replies::All && !comes_anyway {
             out.truncate(start);
@@ -466,7 +467,7 @@ impl Client {
         }
     }
 
-    /// What CLIENT CACHING said was for this request, or for a transaction as a whole.
+    /// CLIENT CACHING applies to this request, or to a whole transaction.
     fn end_caching(&mut self, spec: Option<&Spec>) {
         let is_about_connection = spec.is_some_and(|spec| spec.parent == Some(CommandId::Client));
         if let Some(tracking) = &mut self.tracking
@@ -477,7 +478,7 @@ impl Client {
         }
     }
 
-    /// What the last command waits for.
+    /// The wait of the last command.
     #[inline]
     pub fn wait(&self) -> Option<&Wait> {
         self.wait.as_ref()
@@ -494,23 +495,24 @@ impl Client {
             | Wait::Save { .. } => PAUSED,
         };
         self.wait = Some(wait);
-        // ORDERING: Release pairs with the Acquire in `is_waiting`: who sees the wait finds its place in the queue for
-        // its key.
+        // ORDERING: Release pairs with the Acquire in `is_waiting`: a thread that sees the wait finds its place in the
+        // queue of its key.
         self.shared.waiting.store(waiting, Ordering::Release);
     }
 
-    /// Ends it at the Unix millisecond `now`. Says whether another thread has, which counts on that.
+    /// Ends the wait at the Unix millisecond `now`. Returns how another thread has ended it, if one has: its client
+    /// relies on that.
     pub fn end_wait(&mut self, now: u64) -> Option<Unblocked> {
         self.wait = None;
         self.publish_transaction();
         // ORDERING: Relaxed, before the Release below.
         self.shared.active_at.store(now, Ordering::Relaxed);
         // ORDERING: Release pairs with the Acquire of the task that closes idle connections: if it sees the end of
-        // the wait counts the idle time from there.
+        // the wait, it counts the idle time from there.
         unblocked(self.shared.waiting.swap(RUNS, Ordering::Release))
     }
 
-    /// Chooses the protocol version. Messages that are there in the one before go out before the reply.
+    /// Sets the protocol version. Messages that have arrived are in the previous version and go before the reply.
     pub(crate) fn speak(&mut self, version: Version, acl: &Acl, out: &mut Vec<u8>) {
         if version != self.version {
             let mut messages = Vec::new();
@@ -529,7 +531,7 @@ impl Client {
     }
 }
 
-/// Whether what a command answers is no reply, but comes as messages do.
+/// Whether the answer of a command is not a reply but a message.
 fn is_confirmed(id: CommandId) -> bool {
     use CommandId as Id;
     matches!(id, Id::Subscribe | Id::Unsubscribe | Id::PSubscribe | Id::PUnsubscribe)
@@ -579,7 +581,7 @@ mod tests {
             out, b"+news\r\n",
             "what was too much is forgotten, and what is in another version"
         );
-        // Who is to be closed may have lost the right to what comes.
+        // A connection that is being closed may have lost the right to the messages.
         shared.deliver(0, |message| message.simple("news"));
         client.closing = Some(Closing::Killed);
         client.fetch_messages(&mut out);

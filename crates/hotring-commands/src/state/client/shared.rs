@@ -1,4 +1,4 @@
-//! What any thread may know of a connection, and ask of it.
+//! The part of a connection's state that any thread may read, and the signals to its task.
 
 use std::borrow::Cow;
 use std::sync::atomic::{
@@ -13,27 +13,27 @@ use super::inbox::{Inbox, Inboxes};
 use crate::state::tracking;
 use crate::table::CommandId;
 
-/// How another client has ended a wait (CLIENT UNBLOCK).
+/// How CLIENT UNBLOCK has ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unblocked {
-    /// As if its time were over.
+    /// As after its time limit.
     TimedOut,
-    /// By an error.
+    /// With an error.
     Failed,
 }
 
-/// Values of [`ClientShared::waiting`]: it does not, for a key, for a key until its own thread notes that a client
-/// has ended it, for the end of a pause.
+/// Values of [`ClientShared::waiting`]: no wait; a wait for a key; one that CLIENT UNBLOCK has ended and its own thread
+/// has not noticed; the end of a pause.
 pub(super) const RUNS: u8 = 0;
 pub(super) const WAITS: u8 = 1;
 const TIMED_OUT: u8 = 2;
 const FAILED: u8 = 3;
 pub(super) const PAUSED: u8 = 4;
 
-/// What clients tell about themselves. Boxes, here and below, as there may be many thousands.
+/// Names that a client has given. Boxed, here and below, as there may be many thousands of clients.
 #[derive(Clone, Debug)]
 pub struct Labels {
-    /// The user that it has become.
+    /// The user.
     pub user: Cow<'static, str>,
     /// CLIENT SETNAME.
     pub name: Box<str>,
@@ -43,16 +43,16 @@ pub struct Labels {
     pub lib_ver: Box<str>,
 }
 
-/// What any thread may know about a connection.
+/// The part of a connection that any thread may read.
 #[derive(Debug)]
 pub struct ClientShared {
-    /// Unique over the life of the process, from 1.
+    /// The ID, from 1, unique in the process.
     pub id: u64,
-    /// The other side's address.
+    /// The address of the client.
     pub peer: Box<str>,
-    /// Our address.
+    /// The local address.
     pub local: Box<str>,
-    /// Which thread serves it.
+    /// The index of the thread that serves it.
     pub thread: usize,
     /// Unix milliseconds of the accept.
     pub connected_at: u64,
@@ -64,33 +64,34 @@ pub struct ClientShared {
     pub protocol: AtomicU8,
     /// Bytes of the unfinished request.
     pub input_len: AtomicUsize,
-    /// Bytes reserved for it beyond these.
+    /// Reserved bytes beyond these.
     pub input_free: AtomicUsize,
-    /// Unix milliseconds since which an unfinished request is being waited for; 0 if none is.
+    /// The start of the current unfinished request in Unix milliseconds; 0 if there is none.
     pub request_since: AtomicU64,
-    /// Unix milliseconds since which it has to authenticate; 0 if it need not.
+    /// Unix milliseconds since which the client must authenticate; 0 if it need not.
     pub locked_since: AtomicU64,
-    /// Bytes that wait to be sent.
+    /// Unsent bytes.
     pub unsent_len: AtomicUsize,
-    /// Bytes of memory that these take, with its part of long values that others have, too.
+    /// Memory of the unsent bytes, with this connection's share of long values.
     pub output_memory: AtomicUsize,
-    /// Bytes of memory of both buffers that the store does not count.
+    /// Memory of both buffers that the store does not count.
     pub beside_memory: AtomicUsize,
-    /// Channels that it listens to.
+    /// Number of subscribed channels.
     pub channels: AtomicUsize,
-    /// Patterns that it listens to.
+    /// Number of subscribed patterns.
     pub patterns: AtomicUsize,
-    /// Commands in its transaction, -1 if it has none.
+    /// Queued commands of the transaction; -1 without a transaction.
     pub queued: AtomicI64,
-    /// Bytes of memory that they take.
+    /// Memory of the queue.
     pub queued_len: AtomicUsize,
-    /// About what the names take that it listens to, tracks by, or watches, in its own lists and in those of all.
+    /// Approximate memory of the names of subscriptions, tracking prefixes and watched keys, in the connection's lists
+    /// and in the global ones.
     pub names_memory: AtomicUsize,
-    /// It ends once its replies are sent.
+    /// The connection ends once its replies are sent.
     pub closes: AtomicBool,
-    /// It is shown every request.
+    /// The connection is a monitor.
     pub monitors: AtomicBool,
-    /// Whether it waits, and for what.
+    /// The current wait.
     pub(super) waiting: AtomicU8,
     /// CLIENT NO-EVICT.
     pub no_evict: AtomicBool,
@@ -98,17 +99,17 @@ pub struct ClientShared {
     pub no_touch: AtomicBool,
     /// [`TRACKING`], [`BROADCASTS`], [`BROKEN_REDIRECT`].
     pub tracking: AtomicU8,
-    /// The connection that is told in its place: 0 if there is none, -1 if it keeps no copies.
+    /// The ID to which invalidations are redirected: 0 for none, -1 without tracking.
     pub redirect: AtomicI64,
     has_left: AtomicBool,
     labels: Mutex<Labels>,
-    /// What the keys were that it watches.
+    /// The stamps of the watched keys.
     watched: Mutex<Vec<Arc<KeyState>>>,
     /// [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
     pub(super) signals: AtomicU8,
     pub(super) inbox: Mutex<Inbox>,
     waker: Mutex<Option<Waker>>,
-    /// Where its inbox counts.
+    /// The total that its inbox counts in.
     pub(super) inboxes: Arc<Inboxes>,
 }
 
@@ -116,16 +117,16 @@ pub struct ClientShared {
 pub const TRACKING: u8 = 1;
 /// With BCAST.
 pub const BROADCASTS: u8 = 2;
-/// The connection has ended that should have been told in its place.
+/// The connection that invalidations were redirected to has ended.
 pub const BROKEN_REDIRECT: u8 = 4;
 
 /// A client or task asked the connection to end.
 pub const KILLED: u8 = 1;
-/// There are messages in its inbox.
+/// The inbox has messages.
 pub const MESSAGES: u8 = 2;
-/// More messages came than may wait: the connection is to end.
+/// The inbox has exceeded its limit: the connection must end.
 pub const OVERFLOWED: u8 = 4;
-/// Users have changed, and its own may be among them.
+/// Users have changed, perhaps this connection's.
 pub const USERS_CHANGED: u8 = 8;
 
 pub(super) fn unblocked(waiting: u8) -> Option<Unblocked> {
@@ -189,27 +190,27 @@ impl ClientShared {
         }
     }
 
-    /// The same, as one of those whose inboxes are limited together.
+    /// The same, with its inbox counted in `inboxes`.
     pub(crate) fn counted_in(self, inboxes: &Arc<Inboxes>) -> Self {
         ClientShared { inboxes: inboxes.clone(), ..self }
     }
 
-    /// What the client has told about itself.
+    /// The names that the client has given.
     pub fn labels(&self) -> Labels {
         self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes what the client has told about itself.
+    /// Changes these names.
     pub(crate) fn relabel(&self, change: impl FnOnce(&mut Labels)) {
         change(&mut self.labels.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What the keys were that it watches.
+    /// The stamps of the watched keys.
     pub(crate) fn watched(&self) -> Vec<Arc<KeyState>> {
         self.lock_watched().clone()
     }
 
-    /// How many keys it watches.
+    /// Number of watched keys.
     pub(crate) fn watched_len(&self) -> usize {
         self.lock_watched().len()
     }
@@ -222,13 +223,13 @@ impl ClientShared {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers how to wake the connection's task.
+    /// Sets the waker of the connection's task.
     pub fn set_waker(&self, waker: &Waker) {
         let mut kept = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         *kept = Some(waker.clone());
     }
 
-    /// Wakes the connection's task so that it looks at its flags.
+    /// Wakes the connection's task, which then checks its signals.
     pub fn wake(&self) {
         let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(waker) = waker {
@@ -236,26 +237,26 @@ impl ClientShared {
         }
     }
 
-    /// Asks the connection to end, without sending what is still unsent.
+    /// Asks the connection to end at once; unsent bytes are dropped.
     pub fn kill(&self) {
         // ORDERING: Release pairs with the Acquire in `signals`; the waker's own lock would do.
         self.signals.fetch_or(KILLED, Ordering::Release);
         self.wake();
     }
 
-    /// Whether it waits, for a key or for the end of a pause.
+    /// Whether a request waits.
     pub fn is_waiting(&self) -> bool {
         // ORDERING: Acquire pairs with the Release of the end of a wait: `active_at` is then its end.
         self.waiting.load(Ordering::Acquire) != RUNS
     }
 
-    /// How a client has ended its wait for a key, if that has not been noted yet.
+    /// How CLIENT UNBLOCK has ended the wait, if the connection has not noticed yet.
     pub fn unblocked(&self) -> Option<Unblocked> {
-        // ORDERING: Relaxed, the word says all that there is to say.
+        // ORDERING: Relaxed, the word is the whole message.
         unblocked(self.waiting.load(Ordering::Relaxed))
     }
 
-    /// Ends its wait for a key; false if there is none, or it has ended.
+    /// Ends the wait for a key; false if there is none.
     pub(crate) fn unblock(&self, how: Unblocked) -> bool {
         let ended = match how {
             Unblocked::TimedOut => TIMED_OUT,
@@ -270,10 +271,10 @@ impl ClientShared {
         swapped.is_ok()
     }
 
-    /// Notes that the connection has ended. What was to be sent goes, and nothing more comes.
+    /// Ends delivery: the messages are dropped, and later ones as well.
     pub(crate) fn leave(&self) {
         let mut inbox = self.inbox();
-        // ORDERING: Relaxed, here and in `has_left`: who has to know asks under the lock of the inbox.
+        // ORDERING: Relaxed, here and in `has_left`: readers that depend on it hold the lock of the inbox.
         self.has_left.store(true, Ordering::Relaxed);
         self.inboxes.change(&mut inbox, Inbox::clear);
     }
@@ -283,7 +284,7 @@ impl ClientShared {
         self.has_left.load(Ordering::Relaxed)
     }
 
-    /// Whether it listens to channels or patterns.
+    /// Whether there are subscriptions.
     pub(crate) fn listens(&self) -> bool {
         // ORDERING: Relaxed, two figures that are each published on their own.
         self.channels.load(Ordering::Relaxed) + self.patterns.load(Ordering::Relaxed) > 0
@@ -299,18 +300,18 @@ impl ClientShared {
         self.redirect.store(redirect, Ordering::Relaxed);
     }
 
-    /// Notes that the connection has ended that should have been told in its place.
+    /// Publishes that the connection that invalidations were redirected to has ended.
     pub(crate) fn note_broken_redirect(&self) {
         // ORDERING: Relaxed, shown to people.
         self.tracking.fetch_or(BROKEN_REDIRECT, Ordering::Relaxed);
     }
 
-    /// Bytes that its buffers and lists take.
+    /// Memory of the buffers and lists.
     pub fn buffers_memory(&self) -> usize {
         self.own_memory() + self.inbox().memory()
     }
 
-    /// The same without messages on their way to it.
+    /// The same without the inbox.
     pub(crate) fn own_memory(&self) -> usize {
         let buffers = [&self.input_len, &self.input_free, &self.output_memory];
         let lists = [&self.queued_len, &self.names_memory];
@@ -318,7 +319,7 @@ impl ClientShared {
         buffers.iter().chain(&lists).map(|field| field.load(Ordering::Relaxed)).sum()
     }
 
-    /// As [`buffers_memory`](Self::buffers_memory), without what the store counts: long values that arrive or leave.
+    /// As [`buffers_memory`](Self::buffers_memory), without long values in memory of the store.
     pub(crate) fn memory_beside(&self) -> usize {
         let own = [&self.beside_memory, &self.queued_len, &self.names_memory];
         // ORDERING: Relaxed, as above.
@@ -326,14 +327,14 @@ impl ClientShared {
         own + self.inbox().memory()
     }
 
-    /// Tells the connection that users have changed.
+    /// Signals that users have changed.
     pub(crate) fn users_changed(&self) {
-        // ORDERING: Release pairs with the Acquire in `signals`: who sees it finds the users as changed.
+        // ORDERING: Release pairs with the Acquire in `signals`: a thread that sees it finds the users as changed.
         self.signals.fetch_or(USERS_CHANGED, Ordering::Release);
         self.wake();
     }
 
-    /// What others want of the connection: [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
+    /// The signals of other threads: [`KILLED`], [`MESSAGES`], [`OVERFLOWED`], [`USERS_CHANGED`].
     #[inline]
     pub fn signals(&self) -> u8 {
         // ORDERING: Acquire pairs with the Release in `kill` and `users_changed`.

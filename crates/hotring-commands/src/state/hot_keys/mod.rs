@@ -1,7 +1,7 @@
-//! Which keys are asked for most, as far as a sample of the requests tells, and how far that is.
+//! The keys that requests name most often, estimated from a sample, with bounds.
 //!
-//! The executor notes some thousand requests a second ([`crate::exec`] says which), each with its keys or without
-//! any, and each with a weight: for how many requests it stands. What is known is about the last [`SPANS`] seconds. Each
+//! The executor notes some thousand requests a second ([`crate::exec`] says which), each with its keys or without any,
+//! and each with a weight: for how many requests it stands. What is known is about the last [`SPANS`] seconds. Each
 //! second has sums of its own, which go when it is over, whether or not there are requests.
 //!
 //! A thread keeps sums of [`SETS`] times [`WAYS`] keys by the algorithm *Space-Saving* (Metwally, Agrawal, El Abbadi,
@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::state::thread_shared::ThreadShared;
 
-/// Seconds that shares are about, the present one among them.
+/// The shares are over this many seconds, with the current one.
 pub const SPANS: usize = 10;
 const SPAN_MS: u64 = 1000;
 
@@ -25,13 +25,13 @@ const SPAN_MS: u64 = 1000;
 const SETS: usize = 64;
 const WAYS: usize = 16;
 
-/// Longer ones are not noted.
+/// Longer keys are not noted.
 const KEY_LEN_MAX: usize = 1 << 10;
 
-/// Of a request with more keys no more are noted, and these stand for the others.
+/// At most this many keys of a request are noted, and stand for the others.
 const KEYS_MAX: usize = 16;
 
-/// A key that was met once may be any.
+/// Fewer notes do not distinguish a key.
 const NOTES_MIN: u32 = 2;
 
 /// Bounds are this many standard deviations away: 19 shares of 20 are within.
@@ -40,7 +40,7 @@ const DEVIATIONS: f64 = 2.0;
 /// From this many notes on the bounds are as far to one side as to the other.
 const EVEN_MIN: f64 = 64.0;
 
-/// What one thread has noted. It writes; others read now and then.
+/// The notes of one thread. The thread writes; others read now and then.
 #[derive(Debug, Default)]
 pub struct HotKeys(Mutex<Sketch>);
 
@@ -49,7 +49,7 @@ struct Sketch {
     hasher: RandomState,
     /// Empty until the first note.
     sets: Vec<Vec<Kept>>,
-    /// All requests, also those for keys without a place and for none.
+    /// The sums of all requests, also of those without a key in a set.
     all: [Sum; SPANS],
     /// The present second, counted from 1970. Its sums are at this number modulo [`SPANS`].
     span: u64,
@@ -60,8 +60,9 @@ struct Sketch {
 struct Kept {
     hash: u64,
     key: Box<[u8]>,
-    own: [Sum; SPANS],
-    /// The weights of those that had the place before.
+    /// The notes of the key itself.
+    counted: [Sum; SPANS],
+    /// The weights of the keys that had this place before.
     others: [f32; SPANS],
     /// All weights together.
     weight: f32,
@@ -85,12 +86,12 @@ pub struct HotKey {
     /// With 19 chances in 20 it is between these two.
     pub low: f64,
     pub high: f64,
-    /// How often the key was met.
+    /// Notes of the key.
     pub notes: u32,
 }
 
 impl HotKeys {
-    /// Notes a request that stands for `weight` of them.
+    /// Notes a request that stands for `weight` requests.
     #[cold]
     pub(crate) fn note<'a, K: Iterator<Item = &'a [u8]>>(
         &self,
@@ -99,7 +100,7 @@ impl HotKeys {
         random: u64,
         now: u64,
     ) {
-        // A reader has it: then there is one note less.
+        // A reader holds the lock: one note is lost.
         let Ok(mut sketch) = self.0.try_lock() else { return };
         sketch.move_to(now);
         let at = sketch.place();
@@ -138,15 +139,15 @@ pub fn hottest(
         let sketch = thread.hot_keys.lock(now);
         all += sum(&sketch.all);
         for kept in sketch.sets.iter().flatten() {
-            let (own, others) = sums.entry(kept.key.clone()).or_default();
-            *own += sum(&kept.own);
+            let (counted, others) = sums.entry(kept.key.clone()).or_default();
+            *counted += sum(&kept.counted);
             *others += f64::from(kept.others.iter().sum::<f32>());
         }
     }
-    sums.retain(|key, (own, _)| own.notes >= NOTES_MIN && shown(key));
+    sums.retain(|key, (counted, _)| counted.notes >= NOTES_MIN && shown(key));
     let mut hottest: Vec<HotKey> = sums
         .into_iter()
-        .map(|(key, (own, others))| HotKey::new(key, own, others, all.weight))
+        .map(|(key, (counted, others))| HotKey::new(key, counted, others, all.weight))
         .collect();
     hottest.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.key.cmp(&b.key)));
     hottest.truncate(len);
@@ -160,20 +161,20 @@ pub fn hottest(
     hottest
 }
 
-/// How many requests have been noted in the last [`SPANS`] seconds.
+/// The number of notes in the last [`SPANS`] seconds.
 pub fn notes(threads: &[ThreadShared], now: u64) -> u64 {
     threads.iter().map(|thread| u64::from(sum(&thread.hot_keys.lock(now).all).notes)).sum()
 }
 
 impl HotKey {
-    fn new(key: Box<[u8]>, own: Sum, others: f64, all: f32) -> Self {
-        let (weight, all) = (f64::from(own.weight), f64::from(all));
+    fn new(key: Box<[u8]>, counted: Sum, others: f64, all: f32) -> Self {
+        let (weight, all) = (f64::from(counted.weight), f64::from(all));
         // Where a request has many keys and one of them many times, that one may seem to be in more requests.
         let share = (weight / all).min(1.0);
         // As many notes of one weight tell as much.
-        let notes = weight * weight / f64::from(own.squares);
+        let notes = weight * weight / f64::from(counted.squares);
         let (low, high) = bounds(share, notes);
-        HotKey { key, share, low, high: (high + others / all).min(1.0), notes: own.notes }
+        HotKey { key, share, low, high: (high + others / all).min(1.0), notes: counted.notes }
     }
 }
 
@@ -200,18 +201,18 @@ impl Sketch {
         }
         let set = &mut self.sets[hash as usize % SETS];
         if let Some(known) = set.iter_mut().find(|kept| kept.hash == hash && *kept.key == *key) {
-            known.own[at] += Sum::one(weight);
+            known.counted[at] += Sum::one(weight);
             known.weight += weight as f32;
             return;
         }
         let mut new = Kept {
             hash,
             key: key.into(),
-            own: [Sum::default(); SPANS],
+            counted: [Sum::default(); SPANS],
             others: [0.0; SPANS],
             weight: weight as f32,
         };
-        new.own[at] = Sum::one(weight);
+        new.counted[at] = Sum::one(weight);
         if set.len() < WAYS {
             set.push(new);
             return;
@@ -219,7 +220,7 @@ impl Sketch {
         let lowest = set.iter_mut().min_by(|a, b| a.weight.total_cmp(&b.weight));
         let lowest = lowest.expect("it is full");
         for (at, others) in new.others.iter_mut().enumerate() {
-            *others = lowest.own[at].weight + lowest.others[at];
+            *others = lowest.counted[at].weight + lowest.others[at];
         }
         new.weight += lowest.weight;
         *lowest = new;
@@ -261,9 +262,9 @@ impl Sketch {
         for set in &mut self.sets {
             set.retain_mut(|kept| {
                 over.iter().for_each(|at| {
-                    (kept.own[*at], kept.others[*at]) = (Sum::default(), 0.0);
+                    (kept.counted[*at], kept.others[*at]) = (Sum::default(), 0.0);
                 });
-                kept.weight = sum(&kept.own).weight + kept.others.iter().sum::<f32>();
+                kept.weight = sum(&kept.counted).weight + kept.others.iter().sum::<f32>();
                 kept.weight > 0.0
             });
         }

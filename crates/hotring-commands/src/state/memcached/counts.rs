@@ -1,4 +1,4 @@
-//! What one thread counts of this protocol, by memcached's names.
+//! One thread's counters of this protocol, by memcached's names.
 
 use hotring_protocol::memcached::NAMES as COMMANDS;
 
@@ -8,7 +8,7 @@ use crate::observe::counters::Counter;
 /// Makes [`Count`] and the names from the list.
 macro_rules! counts {
     ($($id:ident = $name:literal,)*) => {
-        /// Names one count. Each is what memcached calls by that name.
+        /// The counters, each with memcached's meaning of its name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Count {
             $($id,)*
@@ -46,16 +46,16 @@ counts! {
     TotalItems = "total_items",
 }
 
-/// The counts of one thread, or what several add up to.
+/// The counters of one thread.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counts {
     counts: [Counter; LEN],
-    /// What is counted of each command, by its number.
+    /// The counters of each command, by its number.
     pub by_command: ByCommand<{ COMMANDS.len() }>,
 }
 
-/// What the counts of all threads add up to.
+/// The sums of all threads' counters.
 pub(crate) type Sums = [u64; LEN];
 
 impl Counts {
@@ -65,7 +65,7 @@ impl Counts {
         self.counts[count as usize].add(1);
     }
 
-    /// Adds these counts to sums.
+    /// Adds these counters to sums.
     pub(crate) fn add_to(&self, sums: &mut Sums) {
         sums.iter_mut().zip(&self.counts).for_each(|(sum, counter)| *sum += counter.value());
     }

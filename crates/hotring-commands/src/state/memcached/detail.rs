@@ -1,22 +1,21 @@
-//! Counts by the prefixes of keys, up to the first colon: `stats detail on|off|dump`. Off until a client
-//! asks for it.
+//! `stats detail on|off|dump`: counters by the prefixes of keys, up to the first colon. Off until a client turns it on.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What divides a prefix from the rest of a key.
+/// The separator between a prefix and the rest of a key.
 const DELIMITER: u8 = b':';
 
-/// The counts, shared by all threads.
+/// The counters, shared by all threads.
 #[derive(Debug, Default)]
 pub struct Detail {
     is_on: AtomicBool,
     prefixes: Mutex<BTreeMap<Box<[u8]>, Prefix>>,
 }
 
-/// What was done to the keys of one prefix.
+/// The operations on keys of one prefix.
 #[derive(Clone, Copy, Debug, Default)]
 struct Prefix {
     gets: u64,
@@ -25,7 +24,7 @@ struct Prefix {
     deletes: u64,
 }
 
-/// Something that is done to a key.
+/// An operation on a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Done {
     Hit,
@@ -35,9 +34,9 @@ pub(crate) enum Done {
 }
 
 impl Detail {
-    /// Begins to count, or ends it. What has been counted stays.
+    /// Starts or stops counting. The counters keep their values.
     pub(crate) fn turn(&self, on: bool) {
-        // ORDERING: Relaxed, here and below: a request more or less is counted.
+        // ORDERING: Relaxed, here and below: one request more or less makes no difference.
         self.is_on.store(on, Ordering::Relaxed);
     }
 
@@ -46,7 +45,7 @@ impl Detail {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Counts, if it is on. Of new prefixes at most `prefixes_max` are counted.
+    /// Counts an operation if counting is on. There are at most `prefixes_max` prefixes.
     #[inline]
     pub(crate) fn note(&self, key: &[u8], done: Done, prefixes_max: usize) {
         if self.is_on() {
@@ -73,12 +72,12 @@ impl Detail {
         }
     }
 
-    /// Counts from zero again, of no prefixes.
+    /// Forgets all prefixes.
     pub(crate) fn reset(&self) {
         self.lock().clear();
     }
 
-    /// All counts, a line for each prefix.
+    /// All counters, a line for each prefix.
     pub(crate) fn dump(&self) -> String {
         let mut text = String::new();
         for (name, prefix) in &*self.lock() {

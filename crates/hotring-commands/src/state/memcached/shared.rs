@@ -1,4 +1,4 @@
-//! What all connections of this protocol share.
+//! The state that all connections of this protocol share.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,23 +19,23 @@ use crate::state::thread_shared::ThreadShared;
 /// The shared state of the protocol.
 #[derive(Debug, Default)]
 pub struct Shared {
-    /// Where it is spoken.
+    /// The addresses that are bound for it.
     pub addresses: Vec<SocketAddr>,
-    /// A client wants to know when items were accessed.
+    /// A client has asked for access times of items.
     pub accesses: AtomicBool,
-    /// Who may ask for everything; None if everybody may.
+    /// The users of `memcached-auth-file`; None if no authentication is needed.
     pub users: Option<Users>,
-    /// Counts by the prefixes of keys.
+    /// Counters by the prefixes of keys.
     pub detail: Detail,
-    /// Keeps log lines about wrong passwords apart.
+    /// Limits log lines about wrong passwords.
     pub login_log: Throttle,
-    /// And those about clients of the binary protocol.
+    /// Limits log lines about clients of the binary protocol.
     pub binary_log: Throttle,
-    /// Unix milliseconds of the next flush_all with a delay; 0 if there is none, or once it is done.
+    /// Unix milliseconds of the next delayed flush_all; 0 if there is none, or once it is done.
     flush_at: AtomicU64,
-    /// Held by a thread that changes that or empties the store. Never asked for inside the store's gate.
+    /// Held by a thread that changes `flush_at` or empties the store. Must not be taken inside the store's gate.
     flushing: Mutex<()>,
-    /// What is not counted any more.
+    /// The counters at the last reset.
     base: Mutex<Sums>,
 }
 
@@ -49,14 +49,14 @@ impl Shared {
         Ok(Shared { addresses, users, ..Shared::default() })
     }
 
-    /// Empties the store at this Unix millisecond, in place of what was to be done before.
+    /// Schedules a flush at this Unix millisecond, in place of an earlier schedule.
     pub(crate) fn flush_at(&self, at: u64) {
         let _alone = self.alone();
         // ORDERING: Relaxed, a moment: nothing else is read through it.
         self.flush_at.store(at, Ordering::Relaxed);
     }
 
-    /// Empties the store now, in place of what was to be done before.
+    /// Empties the store now and drops the schedule.
     pub(crate) fn flush_now(&self, store: &mut Session) {
         let _alone = self.alone();
         store.clear();
@@ -64,17 +64,17 @@ impl Shared {
         self.flush_at.store(0, Ordering::Release);
     }
 
-    /// Empties the store if the time has come, and no pause holds that back: true if one does. Asked before each run
-    /// of requests of either protocol, so that nothing that is stored after that time goes with it.
+    /// Empties the store if a flush is due; true if a pause holds it back. Must be called before each run of requests
+    /// of either protocol: values that are stored after the scheduled time must survive.
     #[inline]
     pub fn flush_if_due(&self, store: &mut Session, pause: &ClientPause, now: u64) -> bool {
-        // ORDERING: Acquire pairs with the Release in `flush`: who finds it done writes behind it.
+        // ORDERING: Acquire pairs with the Release in `flush`: a thread that finds it done writes after it.
         let at = self.flush_at.load(Ordering::Acquire);
         at != 0 && at <= now && !self.flush(at, pause.lasts(now).is_some(), || store.clear())
     }
 
-    /// One of those who come at the same time does it. The others wait: what they are about to store must not
-    /// go with it. False if it is held back.
+    /// One of the threads that call this at the same time empties the store. The others wait: the flush must not remove
+    /// what they are about to store. False if a pause holds it back.
     #[cold]
     fn flush(&self, at: u64, is_paused: bool, clear: impl FnOnce()) -> bool {
         if is_paused {
@@ -91,11 +91,11 @@ impl Shared {
     }
 
     fn alone(&self) -> MutexGuard<'_, ()> {
-        // Who empties the store waits for those who hold keys.
+        // A flush waits for sessions that hold keys.
         fiber::lock(&self.flushing)
     }
 
-    /// What the threads have counted since the start, or since the last reset.
+    /// The sums of all threads since the start or the last reset.
     pub(crate) fn sums(&self, threads: &[ThreadShared]) -> Sums {
         let base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sums = sums_ever(threads);

@@ -1,8 +1,7 @@
-//! Keyspace notifications: who listens to `__keyspace@0__:KEY` or `__keyevent@0__:EVENT` is told what
-//! commands have done to keys.
+//! Keyspace notifications: messages on `__keyspace@0__:KEY` and `__keyevent@0__:EVENT` about changes of keys.
 //!
-//! The store's session notes its changes while the setting asks for any ([`hotring_store::Change`]); here
-//! they get the names that Redis gives them. With the setting off, no command pays for it.
+//! The store's session records its changes while the setting asks for any ([`hotring_store::Change`]); here they get
+//! Redis's names. With the setting off, no command pays for it.
 
 use std::time::Duration;
 
@@ -12,15 +11,16 @@ use crate::settings::config::Config;
 use crate::settings::config::notify::{
     EVICTED, EXPIRED, GENERIC, HASH, KEYEVENT, KEYSPACE, NEW, STRING,
 };
+use crate::state::pubsub::PubSub;
 use crate::state::server::Server;
 use crate::table::{CommandId, Group, Spec};
 
-/// Tells what a command has done.
+/// Publishes the changes of a command.
 pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &Config) {
     let changes = take_changes(store, server, config);
-    let teller = Teller { server, config };
+    let teller = Teller { pubsub: &server.push.pubsub, config };
     if is_rename(spec) {
-        // The old name goes first, as if the steps had been the other way round.
+        // Redis reports the old name first.
         changes.iter().for_each(|change| teller.creation(spec, change));
         changes.iter().rev().for_each(|change| teller.change(spec, change));
         return;
@@ -31,13 +31,13 @@ pub(crate) fn tell(spec: &Spec, store: &mut Session, server: &Server, config: &C
     }
 }
 
-/// What there is to tell of, once what has expired before is told.
+/// The changes of the last command. Expired keys are published before them.
 fn take_changes(store: &mut Session, server: &Server, config: &Config) -> Vec<Change> {
     let changes = store.take_changes();
     if !changes.is_empty() {
         store.tell_expired(|key, late| {
-            expired(key, server, config);
-            server.expirer.note(Duration::from_millis(late));
+            expired(key, &server.push.pubsub, config);
+            server.tasks.expirer.note(Duration::from_millis(late));
         });
     }
     changes
@@ -47,14 +47,14 @@ fn is_rename(spec: &Spec) -> bool {
     matches!(spec.id, CommandId::Rename | CommandId::RenameNx)
 }
 
-/// Tells that a key's time was over.
-pub fn expired(key: &[u8], server: &Server, config: &Config) {
-    Teller { server, config }.event(EXPIRED, "expired", key);
+/// Publishes that a key has expired.
+pub fn expired(key: &[u8], pubsub: &PubSub, config: &Config) {
+    Teller { pubsub, config }.event(EXPIRED, "expired", key);
 }
 
-/// Tells of what went to make room, among what a command without events of its own has done.
+/// Publishes the evictions of a command that has no events of its own.
 pub fn tell_evicted(store: &mut Session, server: &Server, config: &Config) {
-    let teller = Teller { server, config };
+    let teller = Teller { pubsub: &server.push.pubsub, config };
     let changes = take_changes(store, server, config);
     for change in changes.iter().filter(|change| change.what == Changed::Evicted) {
         teller.event(EVICTED, "evicted", &change.key);
@@ -62,14 +62,14 @@ pub fn tell_evicted(store: &mut Session, server: &Server, config: &Config) {
 }
 
 struct Teller<'a> {
-    server: &'a Server,
+    pubsub: &'a PubSub,
     config: &'a Config,
 }
 
 impl Teller<'_> {
     fn creation(&self, spec: &Spec, change: &Change) {
         let Changed::Stored { is_new, .. } = change.what else { return };
-        // Redis removes what it puts a whole item in place of.
+        // Redis removes an item before it puts another one in its place.
         if is_new || stored(spec).0 == GENERIC {
             self.event(NEW, "new", &change.key);
         }
@@ -81,7 +81,7 @@ impl Teller<'_> {
             Changed::Stored { expires, .. } => {
                 let (class, event) = stored(spec);
                 self.event(class, event, key);
-                // A copy brings its expiry along.
+                // A copy has the expiry of its source.
                 if expires && class != GENERIC {
                     self.event(GENERIC, "expire", key);
                 }
@@ -90,7 +90,7 @@ impl Teller<'_> {
                 self.event(GENERIC, "rename_from", key);
             }
             Changed::Removed => {
-                // The last field of a hash takes the key along.
+                // The removal of the last field removes the key.
                 if spec.group == Group::Hash {
                     let (class, event) = stored(spec);
                     self.event(class, event, key);
@@ -111,7 +111,7 @@ impl Teller<'_> {
         }
         let publish = |channel: &[&[u8]], message: &[u8]| {
             let inbox_max = self.config.subscriber_output_max;
-            self.server.pubsub.publish(&channel.concat(), message, inbox_max);
+            self.pubsub.publish(&channel.concat(), message, inbox_max);
         };
         if notify.has(KEYSPACE) {
             publish(&[b"__keyspace@0__:", key], event.as_bytes());
@@ -122,7 +122,7 @@ impl Teller<'_> {
     }
 }
 
-/// The class and the name of the event that a command stores a value by.
+/// The class and the name of the event for a value that this command stores.
 fn stored(spec: &Spec) -> (u16, &'static str) {
     use CommandId as Id;
     match spec.id {

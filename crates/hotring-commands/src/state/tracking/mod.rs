@@ -1,41 +1,39 @@
-//! Which connections keep copies of which keys (CLIENT TRACKING), and how they learn that these are old.
+//! Client-side caching (CLIENT TRACKING): which connection tracks which keys, and how it learns of changes.
 //!
 //! # Picture
 //! ```text
-//!   a read by a tracking client --> shards: key -> connections, before the key is looked at
-//!   a change by anybody        --> shards, within the change: the key is taken out,
+//!   a read by a tracking client --> shards: key -> connections, before the key is read
+//!   a change by any client     --> shards, within the change: the key is taken out,
 //!                                  and a message goes into the inbox of each connection
 //! ```
-//! The store tells of changes ([`hotring_store::Observer`]), whatever made them: a command of either protocol, a
-//! script, a transaction, the end of a key's time, FLUSHALL. It does so while a client tracks, and asks nothing
-//! of reads. Connections that broadcast are in no shard: they are found by the prefixes that they gave.
+//! The store reports changes ([`hotring_store::Observer`]), whatever their cause: a command of either protocol, a
+//! script, a transaction, expiry, FLUSHALL. It does so only while a client tracks, and reads pay nothing for it.
+//! Connections in broadcast mode are in no shard: they are found by their prefixes.
 //!
 //! # Why no message is lost
-//! * **T1** *The store tells of each change that a read of a tracking client may not have seen.* Who begins to
-//!   track is in the registry first, and then holds the whole store for a moment: changes that come later are
-//!   told. When the last one has left, the background task ends it, in a hold in which it looks again.
-//! * **T2** *A read that misses a change is found by it.* The read enters its key and then looks at it; the
-//!   change takes place and then looks for the key; both under the shard's mutex. If the change has it first,
-//!   the read comes after the change and shows it. Broadcasts are found by T1 alone.
-//! * **T3** *The message comes behind the reply.* It is put into the inbox after the key was entered, and the
-//!   connection's task moves nothing from there to its output between entering the key and the reply. (Told in
-//!   another one's place, it comes on another connection; the client has to see to that, as with Redis. HELLO 2 ends
-//!   that it is told.)
+//! * **T1** *The store reports each change that a read of a tracking client may not have seen.* A client that begins
+//!   to track enters the registry first and then holds the whole store for a moment: all later changes are reported.
+//!   After the last client has left, the background task ends the reports, in a hold in which it checks again.
+//! * **T2** *A change finds each read that misses it.* The read enters its key and then reads it; the change takes
+//!   place and then looks for the key; both use the shard's mutex. If the change locks it first, the read follows the
+//!   change and sees it. Broadcasts follow from T1 alone.
+//! * **T3** *The message follows the reply.* It enters the inbox after the key was entered, and the connection's task
+//!   must not move messages to its output between entering the key and the reply. (A redirected message arrives on
+//!   another connection; the client must order the two, as with Redis. HELLO 2 on that connection ends its messages.)
 //!
-//! Hence whoever is taken out of a shard gets a message for it behind its last reply, also where room was
-//! wanted. A message too many is harmless: the client asks again.
+//! Hence each reader that is taken out of a shard gets a message behind its last reply, also after an eviction. A
+//! superfluous message is harmless: the client reads the key again.
 //!
 //! # Order of locks
-//! The store's gate; the registry; a shard or an inbox. Nothing waits for the gate while it has one of the others.
+//! The store's gate; the registry; a shard or an inbox. A thread must not wait for the gate while it holds another one.
 //!
 //! # Bounds
 //! `tracking-table-max-keys` bounds the keys. `tracking-table-max-memory`, at most a part of `maxmemory`, bounds
-//! their memory together with the lists of their readers. Above a limit each shard in turn gives up keys: a session
-//! takes out as many as it has just entered, and the background task reaches a lowered limit bit by bit.
+//! their memory together with the lists of their readers. Above a limit keys are evicted from each shard in turn: a
+//! session evicts as many as it has just entered, and the background task approaches a lowered limit step by step.
 //!
-//! A client that stops tracking leaves its entries behind. They match no client, as each start gets a new number.
-//! A walk in the background drops them once they may be a good part of the table, or no client tracks. Reads that
-//! entered something pay for each step of it.
+//! The entries of a client that stops tracking remain. They match no client, because each start gets a new number. A
+//! walk in the background drops them once they may be a large part of the table, or once no client tracks.
 
 mod prefixes;
 mod table;
@@ -49,54 +47,53 @@ use hotring_store::Observer;
 
 use crate::settings::config::{Config, memory};
 use crate::state::client::{Client, ClientShared};
-use crate::state::server::Server;
 use crate::table::{Flags, Group, Spec};
 use prefixes::Prefixes;
 use table::{ENTRY_LEN, Place, Size, Table};
 
-/// The channel by which connections in RESP2 are told.
+/// The channel of invalidations for RESP2 connections.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// Keys that a read takes out at most for want of room, besides twice what it enters.
+/// A read evicts at most this many keys, and twice as many as it enters.
 const TAKEN_OUT: usize = 16;
 
 /// The entries of clients that stopped are dropped once they may be one in this many.
 const LEFT_SHARE: usize = 4;
 
-/// What a connection has asked for.
+/// The options of a connection that tracks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// What it is known by from TRACKING ON to OFF.
+    /// The number of the connection from TRACKING ON to OFF.
     pub number: u64,
     pub mode: Mode,
-    /// It is not told of what it writes itself.
+    /// Its own writes cause no messages to it.
     pub no_loop: bool,
-    /// The connection that is told in its place.
+    /// The connection to which its messages are redirected.
     pub redirect: Option<u64>,
-    /// What it is told of if it broadcasts, read or not.
+    /// The prefixes of broadcast mode.
     pub prefixes: BTreeSet<Box<[u8]>>,
-    /// CLIENT CACHING has named the next request an exception.
+    /// CLIENT CACHING has made the next request an exception.
     pub caching: bool,
-    /// Pairs of a key and this connection that it has entered.
+    /// Pairs of a key and this connection in the table.
     pub entered: usize,
 }
 
-/// Of which keys a connection is told.
+/// The keys that a connection tracks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Those that it reads.
+    /// The keys that it reads.
     #[default]
     All,
-    /// Those that it reads behind CLIENT CACHING YES.
+    /// The keys that it reads after CLIENT CACHING YES.
     OptIn,
-    /// Those that it reads, but for those behind CLIENT CACHING NO.
+    /// The keys that it reads, except after CLIENT CACHING NO.
     OptOut,
-    /// All with its prefixes.
+    /// All keys with its prefixes.
     Broadcast,
 }
 
 impl Options {
-    /// Whether the keys of the next request are entered.
+    /// Whether the keys of the next request must be entered.
     fn enters(&self) -> bool {
         match self.mode {
             Mode::All => true,
@@ -107,21 +104,21 @@ impl Options {
     }
 }
 
-/// Who keeps what.
+/// The state of client-side caching.
 pub struct Tracking {
     table: Table,
     registry: RwLock<Registry>,
-    /// The last number that was given.
+    /// The last number given to a connection.
     number_last: AtomicU64,
-    /// Prefixes in the registry: without any, no lookup is needed.
+    /// Number of prefixes in the registry: without any, no lookup is needed.
     prefixes: AtomicUsize,
-    /// Pairs that have been entered by clients that stopped tracking, since the last walk began that dropped them.
+    /// Pairs of clients that have stopped tracking since the last walk began to drop such pairs.
     left: AtomicUsize,
     key_len_max: AtomicUsize,
     inbox_max: AtomicUsize,
 }
 
-/// Who tracks, by number.
+/// The tracking connections, by number.
 #[derive(Default)]
 struct Registry {
     trackers: HashMap<u64, Tracker>,
@@ -129,8 +126,8 @@ struct Registry {
 }
 
 struct Tracker {
-    own: Arc<ClientShared>,
-    /// Who is told in its place.
+    client: Arc<ClientShared>,
+    /// The connection to which messages are redirected.
     redirect: Option<Arc<ClientShared>>,
     no_loop: bool,
 }
@@ -139,7 +136,7 @@ struct Tracker {
 #[derive(Default)]
 pub struct Walk {
     place: Option<Place>,
-    /// What had been left when it began.
+    /// `Tracking::left` at its start.
     left: usize,
 }
 
@@ -165,7 +162,7 @@ impl Tracking {
         tracking
     }
 
-    /// Takes the limits from the settings.
+    /// Follows changed settings.
     pub(crate) fn set_limits(&self, config: &Config) {
         let memory_max = match (config.tracking_memory_max, memory::part_of(config.memory_max)) {
             (0, usize::MAX) => 0,
@@ -177,7 +174,7 @@ impl Tracking {
         self.inbox_max.store(config.subscriber_output_max, Ordering::Relaxed);
     }
 
-    /// Whether anybody tracks.
+    /// Whether any client tracks.
     pub fn any(&self) -> bool {
         !self.registry().trackers.is_empty()
     }
@@ -196,8 +193,7 @@ impl Tracking {
         self.number_last.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Enters a connection, or changes what it has asked for; `added` are the prefixes among that that are new. Before
-    /// the hold of T1.
+    /// Enters a connection or changes its options; `added` are its new prefixes. Must come before the hold of T1.
     pub(crate) fn enter(
         &self,
         client: &Arc<ClientShared>,
@@ -209,12 +205,12 @@ impl Tracking {
         for prefix in added {
             registry.prefixes.enter(prefix, options.number);
         }
-        let (own, no_loop) = (Arc::clone(client), options.no_loop);
-        registry.trackers.insert(options.number, Tracker { own, redirect, no_loop });
+        let (client, no_loop) = (Arc::clone(client), options.no_loop);
+        registry.trackers.insert(options.number, Tracker { client, redirect, no_loop });
         self.publish(&registry);
     }
 
-    /// Forgets a connection.
+    /// Removes a connection.
     pub(crate) fn leave(&self, options: &Options) {
         let mut registry = self.registry_mut();
         for prefix in &options.prefixes {
@@ -225,21 +221,21 @@ impl Tracking {
         self.left.fetch_add(options.entered, Ordering::Relaxed);
     }
 
-    /// Takes keys out as long as there are too many, `count` at most.
-    pub fn make_room(&self, count: usize) {
+    /// Evicts keys while the table is over a limit, at most `count`.
+    pub fn evict_excess(&self, count: usize) {
         for _ in 0..count {
-            let Some((key, readers)) = self.table.make_room() else { return };
+            let Some((key, readers)) = self.table.take_excess() else { return };
             self.tell(&key, &readers, false, 0);
         }
     }
 
-    /// Goes on with dropping the entries of clients that stopped tracking; false if there is nothing to do.
+    /// Takes a step of dropping the entries of clients that stopped tracking; false if there is nothing to do.
     pub fn drop_left(&self, walk: &mut Walk) -> bool {
         if walk.place.is_none() && self.is_much_left() {
             *walk = Walk { place: Some(Place::default()), left: self.left.load(Ordering::Relaxed) };
         }
         let Some(place) = &mut walk.place else { return false };
-        // No client begins to track, and enters something, during this step: what it drops belongs to none.
+        // The lock keeps clients from beginning to track during this step: the dropped entries belong to none.
         let registry = self.registry();
         let goes_on = self.table.drop_some(place, |number| registry.trackers.contains_key(&number));
         if !goes_on {
@@ -254,15 +250,15 @@ impl Tracking {
         pairs > 0 && (left > pairs / LEFT_SHARE || !self.any())
     }
 
-    /// Tells those who have read a key, and perhaps those who broadcast, that `actor` has changed it.
+    /// Sends a change by `actor` to the readers of a key, and perhaps to connections in broadcast mode.
     fn tell(&self, key: &[u8], readers: &[u64], broadcast: bool, actor: u64) {
         if readers.is_empty() && !broadcast {
             return;
         }
         let inbox_max = self.inbox_max.load(Ordering::Relaxed);
         let registry = self.registry();
-        let is_told = |tracker: &&Tracker| !(tracker.no_loop && tracker.own.id == actor);
-        // Each once: who broadcasts enters no keys, and its prefixes do not overlap.
+        let is_told = |tracker: &&Tracker| !(tracker.no_loop && tracker.client.id == actor);
+        // Each gets it once: connections in broadcast mode enter no keys, and their prefixes do not overlap.
         let broadcasters = broadcast.then(|| registry.prefixes.readers_of(key));
         let numbers = readers.iter().copied().chain(broadcasters.into_iter().flatten());
         let trackers = numbers.filter_map(|number| registry.trackers.get(&number));
@@ -270,11 +266,11 @@ impl Tracking {
     }
 
     fn publish(&self, registry: &Registry) {
-        // ORDERING: Relaxed; the hold of T1 orders it before all changes that have to find them.
+        // ORDERING: Relaxed; the hold of T1 orders it before all changes that must find the clients.
         self.prefixes.store(registry.prefixes.len(), Ordering::Relaxed);
     }
 
-    // A change that panicked has left whole maps.
+    // A panic during a change leaves the maps consistent.
     fn registry(&self) -> RwLockReadGuard<'_, Registry> {
         self.registry.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -294,16 +290,16 @@ impl Observer for Tracking {
     fn cleared(&self, _: u64) {
         self.table.clear();
         let inbox_max = self.inbox_max.load(Ordering::Relaxed);
-        // Also who has done it: that is no key of its own.
+        // Also to the client that did it: NOLOOP is about single keys.
         self.registry().trackers.values().for_each(|tracker| tracker.tell(None, inbox_max));
     }
 }
 
 impl Tracker {
-    /// Tells of one key, or of all.
+    /// Sends one key, or that all have changed.
     fn tell(&self, key: Option<&[u8]>, inbox_max: usize) {
         let (told, by_channel) = match &self.redirect {
-            None => (&self.own, false),
+            None => (&self.client, false),
             Some(other) if other.has_left() => return self.tell_of_end(other.id, inbox_max),
             Some(other) => (other, true),
         };
@@ -329,10 +325,10 @@ impl Tracker {
         });
     }
 
-    /// Tells that the connection has ended that was to be told, each time that it would be.
+    /// Sends, in place of each message, that the connection to redirect to has ended.
     fn tell_of_end(&self, other: u64, inbox_max: usize) {
-        self.own.note_broken_redirect();
-        self.own.invalidate(inbox_max, false, |w| {
+        self.client.note_broken_redirect();
+        self.client.invalidate(inbox_max, false, |w| {
             w.push(2);
             w.bulk(b"tracking-redir-broken");
             w.int(other as i64);
@@ -340,24 +336,24 @@ impl Tracker {
     }
 }
 
-/// Enters the keys that a request is about to read, if its client keeps copies.
+/// Enters the keys that a request is about to read, if its client tracks.
 #[inline]
-pub(crate) fn before(spec: &Spec, args: ArgsView<'_>, client: &mut Client, server: &Server) {
+pub(crate) fn before(spec: &Spec, args: ArgsView<'_>, client: &mut Client, tracking: &Tracking) {
     if let Some(options) = client.tracking_mut() {
-        enter_reads(spec, args, options, &server.tracking);
+        enter_reads(spec, args, options, tracking);
     }
 }
 
 #[cold]
 fn enter_reads(spec: &Spec, args: ArgsView<'_>, options: &mut Options, tracking: &Tracking) {
-    // Of a script its commands count.
+    // A script's commands enter their own keys.
     let reads = spec.flags.contains(Flags::READONLY) && spec.group != Group::Scripting;
     if !reads || spec.keys.is_empty() || !options.enters() {
         return;
     }
     let key_len_max = tracking.key_len_max.load(Ordering::Relaxed);
     let (mut entered, mut grown) = (0, 0);
-    // There is no longer key that could change.
+    // Longer keys cannot be stored, so they never change.
     for key in spec.keys_of(args).filter(|key| key.len() <= key_len_max) {
         if let Some(more) = tracking.table.enter(key, options.number) {
             entered += 1;
@@ -365,5 +361,5 @@ fn enter_reads(spec: &Spec, args: ArgsView<'_>, options: &mut Options, tracking:
         }
     }
     options.entered += entered;
-    tracking.make_room(2 * (entered + grown / ENTRY_LEN) + TAKEN_OUT);
+    tracking.evict_excess(2 * (entered + grown / ENTRY_LEN) + TAKEN_OUT);
 }

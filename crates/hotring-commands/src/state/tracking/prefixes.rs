@@ -1,7 +1,7 @@
-//! Prefixes that connections broadcast by, and who has asked for them.
+//! The prefixes of broadcast mode, with their readers.
 //!
-//! To find all prefixes of a key takes one pass over the key, and a look for each length that there is: the hash of a
-//! prefix grows with it.
+//! Finding all prefixes of a key takes one pass over the key and a lookup for each length of prefixes: the hash of a
+//! prefix is extended byte by byte.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -15,19 +15,19 @@ pub(super) struct Prefixes {
     len: usize,
 }
 
-/// One of them, and who has asked for it.
+/// A prefix with its readers.
 struct Prefix {
     bytes: Box<[u8]>,
     readers: BTreeSet<u64>,
 }
 
 impl Prefixes {
-    /// How many there are.
+    /// Number of prefixes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Enters that `reader` asks for a prefix.
+    /// Adds `reader` to a prefix.
     pub(super) fn enter(&mut self, bytes: &[u8], reader: u64) {
         let hash = self.hash(bytes);
         let same_hash = self.by_len.entry(bytes.len()).or_default().entry(hash).or_default();
@@ -39,7 +39,7 @@ impl Prefixes {
         self.len += 1;
     }
 
-    /// Notes that `reader` does so no more.
+    /// Removes `reader` from a prefix.
     pub(super) fn leave(&mut self, bytes: &[u8], reader: u64) {
         let hash = self.hash(bytes);
         let Some(of_len) = self.by_len.get_mut(&bytes.len()) else { return };
@@ -60,11 +60,11 @@ impl Prefixes {
         }
     }
 
-    /// Those who have asked for a prefix of the key, each as often as it has.
+    /// The readers of all prefixes of the key; a reader of several appears several times.
     pub(super) fn readers_of(&self, key: &[u8]) -> impl Iterator<Item = u64> {
         let (mut hasher, mut hashed) = (self.hasher.build_hasher(), 0);
         let of_key = self.by_len.range(..=key.len()).filter_map(move |(&len, of_len)| {
-            // Byte by byte, as for each prefix: that several at once give the same hash is not promised.
+            // Byte by byte, as for each prefix: `Hasher` does not promise the same hash for several bytes at once.
             key[hashed..len].iter().for_each(|byte| hasher.write_u8(*byte));
             hashed = len;
             let same_hash = of_len.get(&hasher.finish())?;

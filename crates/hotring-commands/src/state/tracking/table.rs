@@ -1,6 +1,6 @@
-//! Which keys are kept in mind, and for whom: the table of CLIENT TRACKING.
+//! The table of CLIENT TRACKING: the tracked keys with their readers.
 //!
-//! It is in shards, each a map under a mutex. It knows readers by number and nothing else of them, and tells no client:
+//! It is divided into shards, each a map under a mutex. It knows readers by number only and sends no messages:
 //! [`super`] does.
 
 use std::collections::BTreeMap;
@@ -9,19 +9,19 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Threads that write at the same time rarely meet in one of this many.
+/// With this many shards, threads that write at the same time rarely meet in one.
 const SHARDS: usize = 64;
 
-/// What a key takes besides its own bytes and its list, in a node of the map and for the allocator: 86 to 111 bytes with
-/// glibc's, measured over keys of 8 to 1000 bytes.
+/// Memory of a key beyond its bytes and its list, for the node of the map and the allocator: 86 to 111 bytes with
+/// glibc, measured over keys of 8 to 1000 bytes.
 pub(super) const ENTRY_LEN: usize = 96;
 
-/// Pairs that one step of a walk looks at, under the lock of a shard, and those of one key more; about 50 µs. A key
-/// counts as `KEY_PAIRS` at least.
+/// Pairs per step of a walk under the lock of a shard, plus those of one key; about 50 µs. A key counts as at least
+/// `KEY_PAIRS`.
 const STEP_PAIRS: usize = 1024;
 const KEY_PAIRS: usize = 4;
 
-/// All keys.
+/// The table.
 #[derive(Default)]
 pub(super) struct Table {
     shards: Shards,
@@ -29,11 +29,11 @@ pub(super) struct Table {
     keys: AtomicUsize,
     /// Pairs of a key and a reader.
     pairs: AtomicUsize,
-    /// Bytes that the keys take with their lists.
+    /// Bytes of the keys and their lists.
     memory: AtomicUsize,
     keys_max: AtomicUsize,
     memory_max: AtomicUsize,
-    /// The shard that is next to give room.
+    /// The next shard to evict from.
     hand: AtomicUsize,
 }
 
@@ -47,13 +47,13 @@ impl Default for Shards {
 
 #[derive(Default)]
 struct Shard {
-    /// Who has read a key, by number in order.
+    /// The readers of each key, by number in order.
     readers: BTreeMap<Box<[u8]>, Vec<u64>>,
-    /// The key that was taken out last for want of room: the next one follows it.
+    /// The last evicted key: the next one follows it.
     taken_out: Box<[u8]>,
 }
 
-/// How much there is.
+/// The size of the table.
 #[derive(Default)]
 pub struct Size {
     pub keys: usize,
@@ -61,18 +61,18 @@ pub struct Size {
     pub memory: usize,
 }
 
-/// How far a walk over the table has come.
+/// The position of a walk over the table.
 #[derive(Default)]
 pub(super) struct Place {
     shard: usize,
-    /// The last key that it has looked at.
+    /// The last visited key.
     key: Option<Box<[u8]>>,
 }
 
-// ORDERING: Relaxed for all figures: nothing else is read through them. What is added for a pair is so under the lock
-// of its shard, and what is subtracted later: no sum falls below 0.
+// ORDERING: Relaxed for all figures: nothing else is read through them. A pair is added under the lock of its shard and
+// subtracted later: no sum falls below 0.
 impl Table {
-    /// Takes the limits, 0 for none.
+    /// Sets the limits, 0 for none.
     pub(super) fn set_limits(&self, keys_max: usize, memory_max: usize) {
         let limit = |max| if max == 0 { usize::MAX } else { max };
         self.keys_max.store(limit(keys_max), Ordering::Relaxed);
@@ -87,14 +87,14 @@ impl Table {
         }
     }
 
-    /// Whether there is more than there may be.
+    /// Whether the table is over a limit.
     fn is_over(&self) -> bool {
         let size = self.size();
         size.keys > self.keys_max.load(Ordering::Relaxed)
             || size.memory > self.memory_max.load(Ordering::Relaxed)
     }
 
-    /// Enters that `reader` reads a key; returns by how many bytes the table has grown, or None if it knew.
+    /// Enters that `reader` reads a key; returns the growth in bytes, or None if the pair was there.
     pub(super) fn enter(&self, key: &[u8], reader: u64) -> Option<usize> {
         let mut shard = self.shard(key);
         let mut more = Size { keys: 0, pairs: 1, memory: 0 };
@@ -114,7 +114,7 @@ impl Table {
         Some(more.memory)
     }
 
-    /// Takes a key out; returns who has read it.
+    /// Removes a key; returns its readers.
     pub(super) fn remove(&self, key: &[u8]) -> Vec<u64> {
         let readers = self.shard(key).readers.remove(key).unwrap_or_default();
         if !readers.is_empty() {
@@ -123,7 +123,7 @@ impl Table {
         readers
     }
 
-    /// Takes all keys out.
+    /// Removes all keys.
     pub(super) fn clear(&self) {
         for shard in &self.shards.0 {
             let readers = std::mem::take(&mut lock(shard).readers);
@@ -133,8 +133,8 @@ impl Table {
         }
     }
 
-    /// Takes a key out if there are too many, from each shard in turn; returns who has read it.
-    pub(super) fn make_room(&self) -> Option<(Box<[u8]>, Vec<u64>)> {
+    /// Evicts a key if the table is over a limit, from each shard in turn; returns its readers.
+    pub(super) fn take_excess(&self) -> Option<(Box<[u8]>, Vec<u64>)> {
         if !self.is_over() {
             return None;
         }
@@ -145,7 +145,7 @@ impl Table {
         Some((key, readers))
     }
 
-    /// Takes one step of a walk that drops readers who are not to stay; false behind the last key.
+    /// Takes one step of a walk that drops the readers that must not stay; false behind the last key.
     pub(super) fn drop_some(&self, place: &mut Place, stays: impl Fn(u64) -> bool) -> bool {
         let Some(shard) = self.shards.0.get(place.shard) else { return false };
         let mut shard = lock(shard);
@@ -191,7 +191,7 @@ impl Table {
 }
 
 impl Shard {
-    /// Takes out the key that follows the one that was taken out last.
+    /// Evicts the key that follows the last evicted one.
     fn take_next(&mut self) -> Option<(Box<[u8]>, Vec<u64>)> {
         let behind = (Bound::Excluded(&*self.taken_out), Bound::Unbounded);
         let next = self.readers.range::<[u8], _>(behind).next();
@@ -224,7 +224,7 @@ fn list_len(readers: &Vec<u64>) -> usize {
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    // A change that panicked has left a whole map.
+    // A panic during a change leaves the map consistent.
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -265,7 +265,7 @@ mod tests {
         checked(&table);
         table.clear();
         assert_eq!((checked(&table).keys, table.size().memory), (0, 0));
-        assert!(table.make_room().is_none());
+        assert!(table.take_excess().is_none());
     }
 
     /// Pairs were bounded once and keys were not: a million keys of 64 KiB took 64 GiB.
@@ -276,7 +276,7 @@ mod tests {
             for i in 0..2_000u64 {
                 let key = [&i.to_le_bytes()[..], &vec![0; 5_000]].concat();
                 (0..1 + i % 20).for_each(|reader| _ = table.enter(&key, reader));
-                while table.make_room().is_some() {}
+                while table.take_excess().is_some() {}
                 let size = table.size();
                 assert!(keys_max == 0 || size.keys <= keys_max);
                 assert!(memory_max == 0 || size.memory <= memory_max);

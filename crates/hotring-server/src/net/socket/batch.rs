@@ -14,7 +14,7 @@ use super::{READ_LEN, REPLY_KEPT_MAX, Runner, Socket, yield_turn};
 use hotring_commands::exec::{Conversation, Executor, WaitEnd};
 use hotring_commands::host::fiber::{Batch, Fiber, Step};
 use hotring_commands::state::batching::Fed;
-use hotring_commands::state::lent::Attached;
+use hotring_commands::state::long_values::Attached;
 use hotring_commands::state::server::Server;
 
 /// Everything that one batch needs; the fiber owns it while the batch runs.
@@ -34,11 +34,11 @@ pub(super) struct Work {
 pub(super) enum Job {
     Nothing,
     /// Requests at the start of the thread's buffer.
-    Shared {
+    ThreadBuffer {
         len: usize,
     },
     /// Requests of the connection's own input.
-    Own(Input),
+    Input(Input),
     /// The end of a wait.
     EndWait(WaitEnd),
 }
@@ -72,12 +72,12 @@ impl Batch for Work {
         let Work { executor, read, replies, attached, conversation, job, now, fed } = self;
         let Some(conversation) = conversation else { return };
         let input = match job {
-            Job::Shared { len } => (&read[..*len], None),
-            Job::Own(input) => (input.bytes(), input.buffer()),
+            Job::ThreadBuffer { len } => (&read[..*len], None),
+            Job::Input(input) => (input.bytes(), input.buffer()),
             Job::EndWait(end) => return executor.end_wait(conversation, *end, *now, replies),
             Job::Nothing => return,
         };
-        *fed = executor.feed_lent(conversation, input, *now, (replies, attached));
+        *fed = executor.feed_zero_copy(conversation, input, *now, (replies, attached));
     }
 }
 
@@ -171,7 +171,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let (fed, now) = (work.fed, work.now);
         let mut waits_for_request = true;
         match std::mem::replace(&mut work.job, Job::Nothing) {
-            Job::Shared { len } => {
+            Job::ThreadBuffer { len } => {
                 self.stalled = fed.stalled;
                 let left = &work.read[fed.consumed..len];
                 waits_for_request = !(left.is_empty() && self.input.is_empty());
@@ -179,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                     self.keep_input(left);
                 }
             }
-            Job::Own(input) => {
+            Job::Input(input) => {
                 self.input = input;
                 self.stalled = fed.stalled;
                 let rest_waits = self.stalled || self.conversation.client.wait().is_some();

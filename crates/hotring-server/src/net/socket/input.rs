@@ -27,14 +27,14 @@ pub(super) struct Input {
 }
 
 enum Held {
-    Own(Vec<u8>),
+    Private(Vec<u8>),
     /// Shared only while a request in it runs.
-    Lent(Arc<Buffer>),
+    Store(Arc<Buffer>),
 }
 
 impl Default for Held {
     fn default() -> Self {
-        Held::Own(Vec::new())
+        Held::Private(Vec::new())
     }
 }
 
@@ -42,8 +42,8 @@ impl Input {
     /// The bytes that have not run.
     pub(super) fn bytes(&self) -> &[u8] {
         let all: &[u8] = match &self.held {
-            Held::Own(bytes) => bytes,
-            Held::Lent(buffer) => buffer,
+            Held::Private(bytes) => bytes,
+            Held::Store(buffer) => buffer,
         };
         &all[self.ran..]
     }
@@ -59,32 +59,32 @@ impl Input {
     /// Unused bytes of its memory.
     pub(super) fn free(&self) -> usize {
         match &self.held {
-            Held::Own(bytes) => bytes.capacity() - self.len(),
-            Held::Lent(buffer) => buffer.footprint() - self.len(),
+            Held::Private(bytes) => bytes.capacity() - self.len(),
+            Held::Store(buffer) => buffer.footprint() - self.len(),
         }
     }
 
     /// Bytes of memory that the store does not count.
     pub(super) fn own_memory(&self) -> usize {
         match &self.held {
-            Held::Own(bytes) => bytes.capacity(),
-            Held::Lent(_) => 0,
+            Held::Private(bytes) => bytes.capacity(),
+            Held::Store(_) => 0,
         }
     }
 
     /// The store's buffer that holds the bytes, if any.
     pub(super) fn buffer(&self) -> Option<&Arc<Buffer>> {
         match &self.held {
-            Held::Own(_) => None,
-            Held::Lent(buffer) => Some(buffer),
+            Held::Private(_) => None,
+            Held::Store(buffer) => Some(buffer),
         }
     }
 
     /// Appends bytes that have arrived.
     pub(super) fn extend(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.held {
-            Held::Own(own) => own.extend_from_slice(bytes),
-            Held::Lent(buffer) => exclusive(buffer)?.extend(bytes)?,
+            Held::Private(all) => all.extend_from_slice(bytes),
+            Held::Store(buffer) => exclusive(buffer)?.extend(bytes)?,
         }
         Ok(())
     }
@@ -93,11 +93,11 @@ impl Input {
     pub(super) fn keep(&mut self, left: &[u8]) {
         self.ran = 0;
         match &mut self.held {
-            Held::Own(own) if !left.is_empty() => {
-                own.clear();
-                own.extend_from_slice(left);
+            Held::Private(all) if !left.is_empty() => {
+                all.clear();
+                all.extend_from_slice(left);
             }
-            held => *held = Held::Own(left.to_vec()),
+            held => *held = Held::Private(left.to_vec()),
         }
     }
 
@@ -107,25 +107,21 @@ impl Input {
     /// `wanted` is the length of the pending request. Growth must follow the bytes that have
     /// arrived, never the announced length alone; that length only caps it. The start of a request
     /// with a long argument moves into memory of the store.
-    pub(super) fn make_room(
-        &mut self,
-        wanted: usize,
-        buffer: impl FnOnce(usize) -> Option<Buffer>,
-    ) {
-        let Held::Own(own) = &mut self.held else { return };
-        let (len, missing) = (own.len(), wanted.saturating_sub(self.ran + own.len()));
+    pub(super) fn reserve(&mut self, wanted: usize, buffer: impl FnOnce(usize) -> Option<Buffer>) {
+        let Held::Private(all) = &mut self.held else { return };
+        let (len, missing) = (all.len(), wanted.saturating_sub(self.ran + all.len()));
         if missing > LONG_LEN / 2 && wanted > LONG_LEN && len <= LONG_LEN && self.ran == 0 {
             let filled = buffer(wanted + BEHIND).and_then(|mut buffer| {
-                buffer.extend(own).ok()?;
+                buffer.extend(all).ok()?;
                 Some(buffer)
             });
             if let Some(buffer) = filled {
-                self.held = Held::Lent(Arc::new(buffer));
+                self.held = Held::Store(Arc::new(buffer));
                 return;
             }
         }
-        if own.capacity() - len < READ_LEN {
-            own.reserve_exact(missing.clamp(READ_LEN, len.max(READ_LEN)));
+        if all.capacity() - len < READ_LEN {
+            all.reserve_exact(missing.clamp(READ_LEN, len.max(READ_LEN)));
         }
     }
 
@@ -138,8 +134,8 @@ impl Input {
     ) -> Poll<io::Result<usize>> {
         let missing = wanted.saturating_sub(self.len());
         match &mut self.held {
-            Held::Own(own) => std::pin::pin!(stream.read_buf(own)).poll(cx),
-            Held::Lent(buffer) => {
+            Held::Private(all) => std::pin::pin!(stream.read_buf(all)).poll(cx),
+            Held::Store(buffer) => {
                 let buffer = exclusive(buffer)?;
                 let most = missing.clamp(BEHIND, LONG_TURN);
                 let mut room = ReadBuf::new(&mut buffer.spare(most)?[..most]);
@@ -158,7 +154,7 @@ impl Input {
         self.ran += consumed;
         let rest = self.bytes();
         if rest.is_empty() || (self.ran > 0 && !(rest_waits && rest.len() > self.ran)) {
-            self.held = Held::Own(rest.to_vec());
+            self.held = Held::Private(rest.to_vec());
             self.ran = 0;
         }
     }
@@ -200,7 +196,7 @@ mod tests {
         assert_eq!((input.bytes(), input.ran), (&b"xxx"[..], 0));
         assert!(input.free() < 100, "{} bytes", input.free());
         // Nothing has run: it keeps growing in place.
-        let mut input = Input { held: Held::Own(Vec::with_capacity(1000)), ran: 0 };
+        let mut input = Input { held: Held::Private(Vec::with_capacity(1000)), ran: 0 };
         input.extend(b"xxx").expect("it is its own");
         input.drop_ran(0, false);
         assert_eq!(input.free(), 997);

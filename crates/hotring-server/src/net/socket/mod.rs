@@ -128,7 +128,7 @@ impl Thread {
 
     /// Wakes connections once the log has the records that their replies acknowledge. Never ends.
     pub(crate) async fn wake_logged(&self) {
-        self.logged.wake_all(&self.server.durability).await;
+        self.logged.wake_all(&self.server.persist.durability).await;
     }
 
     /// Reclaims memory that commands have removed.
@@ -329,11 +329,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     fn poll_logged(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(wait) = &mut self.logged else { return Poll::Ready(()) };
         let Thread { server, logged, .. } = &*self.thread;
-        let reached = ready!(logged.poll(&server.durability, wait, cx.waker()));
+        let reached = ready!(logged.poll(&server.persist.durability, wait, cx.waker()));
         let has_others = wait.has_others;
         self.logged = None;
         if let Err(trouble) = reached
-            && server.config().log.on_error == OnError::Stop
+            && server.settings.config().log.on_error == OnError::Stop
         {
             self.take_back((!has_others).then_some(&trouble));
         }
@@ -361,7 +361,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut turn = 0;
         while let Some(next) = self.unsent.next() {
-            if turn >= LONG_TURN && self.unsent.lent() > 0 {
+            if turn >= LONG_TURN && self.unsent.attached_len() > 0 {
                 // Give other connections a turn.
                 yield_turn(cx);
                 return Poll::Pending;
@@ -408,7 +408,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
         runner.work.read[..carried].copy_from_slice(self.input.bytes());
         runner.work.now = self.received(n);
-        runner.work.job = Job::Shared { len: carried + n };
+        runner.work.job = Job::ThreadBuffer { len: carried + n };
         ready!(self.run(runner, cx))?;
         Poll::Ready(Ok(n))
     }
@@ -423,7 +423,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     fn poll_receive_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let wanted = self.conversation.input_len_wanted();
         let thread = self.thread.clone();
-        self.input.make_room(wanted, |len| thread.with_work(|work| work.executor.buffer(len)));
+        self.input.reserve(wanted, |len| thread.with_work(|work| work.executor.buffer(len)));
         self.publish_lengths();
         let n = ready!(self.input.poll_fill(&mut self.stream, wanted, cx))?;
         if n == 0 {
@@ -432,7 +432,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.received(n);
         // A stopped batch may hold keys, and this would wait for them.
         if self.input.buffer().is_some() && thread.stopped.get() == 0 {
-            thread.with_work(|work| work.executor.make_room(n));
+            thread.with_work(|work| work.executor.evict_for(n));
         }
         if self.input.len() >= wanted {
             ready!(self.run_own(cx))?;
@@ -448,7 +448,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     fn run_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut runner = self.thread.runner();
         runner.work.now = clock::unix_ms();
-        runner.work.job = Job::Own(std::mem::take(&mut self.input));
+        runner.work.job = Job::Input(std::mem::take(&mut self.input));
         self.run(runner, cx)
     }
 
@@ -514,7 +514,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             return Ok(());
         }
         if let Some(lsn) = self.unacknowledged.take()
-            && !self.thread.server.durability.has_reached(lsn)
+            && !self.thread.server.persist.durability.has_reached(lsn)
         {
             self.logged = Some(logged::Wait::new(lsn, !self.unsent.is_empty()));
         }

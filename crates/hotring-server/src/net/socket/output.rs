@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hotring_commands::state::lent::Attached;
+use hotring_commands::state::long_values::Attached;
 
 /// Most bytes of a long value per write: the kernel copies them while other connections wait.
 const PART_LEN: usize = 256 << 10;
@@ -29,7 +29,7 @@ struct Attachments {
 impl Output {
     /// Unsent bytes.
     pub(super) fn len(&self) -> usize {
-        self.bytes.len() - self.sent + self.lent()
+        self.bytes.len() - self.sent + self.attached_len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -37,7 +37,7 @@ impl Output {
     }
 
     /// Unsent bytes of values; the store counts their memory.
-    pub(super) fn lent(&self) -> usize {
+    pub(super) fn attached_len(&self) -> usize {
         self.attached.as_ref().map_or(0, |values| values.len)
     }
 
@@ -163,7 +163,7 @@ mod tests {
         let mut sent = output.next().expect("bytes before the value").to_vec();
         output.advance(sent.len());
         output.extend(b"<>", 0, &mut vec![at(0, b'c')]);
-        assert_eq!((output.len(), output.lent()), (5 + 3 * LEN, 3 * LEN));
+        assert_eq!((output.len(), output.attached_len()), (5 + 3 * LEN, 3 * LEN));
         assert!(output.bytes.len() <= 5, "what was sent is dropped");
         while let Some(next) = output.next() {
             // Odd steps, as a kernel takes them.

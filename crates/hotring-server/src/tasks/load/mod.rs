@@ -52,8 +52,8 @@ pub(crate) fn start(
         end(server);
         return Ok(threads);
     };
-    server.loading.reach(Stage::Hot);
-    let LoadingStatus { records, since, .. } = server.loading.status();
+    server.persist.loading.reach(Stage::Hot);
+    let LoadingStatus { records, since, .. } = server.persist.loading.status();
     let (keys, ms) = (server.store.len(), clock::unix_ms().saturating_sub(since));
     tracing::info!(keys, records, ms, "the hottest keys are served, loading the others");
     let server = server.clone();
@@ -64,7 +64,7 @@ pub(crate) fn start(
         if let Err(error) = done {
             let failure = format!("cannot load the data: {error}");
             tracing::error!("{failure}");
-            server.loading.fail(failure);
+            server.persist.loading.fail(failure);
             server.stop();
         }
     })?);
@@ -74,11 +74,11 @@ pub(crate) fn start(
 /// Loads the keys that are not hot, unless the server stops.
 fn rest(server: &Server, snapshot: &Snapshot, fates: &[KeyFates]) -> Result<(), Box<dyn Error>> {
     // Not earlier: requests for hot keys must not wait for it.
-    server.store.expect(snapshot.items(), || server.is_stopping());
+    server.store.expect(snapshot.items(), || server.process.is_stopping());
     read_snapshot(server, snapshot, ALL, &|session, effects, now| {
         session.replay_rest(effects, now, fates)
     })?;
-    if !server.is_stopping() {
+    if !server.process.is_stopping() {
         end(server);
     }
     Ok(())
@@ -87,10 +87,10 @@ fn rest(server: &Server, snapshot: &Snapshot, fates: &[KeyFates]) -> Result<(), 
 /// Ends loading: from here on writes are accepted and logged.
 fn end(server: &Server) {
     server.store.session().switch_log(true);
-    server.loading.reach(Stage::All);
-    server.renew();
-    server.expirer.wake();
-    let LoadingStatus { since, total, records, .. } = server.loading.status();
+    server.persist.loading.reach(Stage::All);
+    server.settings.renew();
+    server.tasks.expirer.wake();
+    let LoadingStatus { since, total, records, .. } = server.persist.loading.status();
     let (keys, ms) = (server.store.len(), clock::unix_ms().saturating_sub(since));
     tracing::info!(keys, records, snapshot_bytes = total, ms, "all data is loaded");
 }
@@ -106,12 +106,12 @@ fn hottest(server: &Server, disk: &dyn Storage) -> Result<Option<Hottest>, Box<d
     let snapshot = Snapshot::newest(disk)?;
     if let Some(snapshot) = &snapshot {
         // ORDERING: Relaxed, a figure.
-        server.loading.total.store(snapshot.len(), Ordering::Relaxed);
+        server.persist.loading.total.store(snapshot.len(), Ordering::Relaxed);
         read_snapshot(server, snapshot, HOTTEST, &|session, effects, now| {
             effects.iter().try_for_each(|effect| session.replay(effect, now))
         })?;
     }
-    if server.is_stopping() {
+    if server.process.is_stopping() {
         return Ok(None);
     }
     let replayed = replay::replay(server, disk, snapshot.as_ref())?;
@@ -157,7 +157,7 @@ fn read_snapshot(
         let threads: Vec<_> = (0..threads).map(|_| work()).collect();
         drop(done);
         while all_done.recv_timeout(PROGRESS_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let percent = server.loading.status().percent() as u64;
+            let percent = server.persist.loading.status().percent() as u64;
             tracing::info!(percent, keys = server.store.len(), "reading the snapshot");
         }
         let results = threads.into_iter().map(|thread| thread.join().expect("reading panicked"));
@@ -174,7 +174,7 @@ fn read_blocks(
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let (mut session, now) = (server.store.session(), clock::unix_ms());
     let (mut buffer, mut unknown) = (Vec::new(), None);
-    while !server.is_stopping() {
+    while !server.process.is_stopping() {
         let mut apply = |effects: &[Effect<'_>]| {
             if let Err(form) = put(&mut session, effects, now) {
                 unknown.get_or_insert(form);
@@ -185,7 +185,7 @@ fn read_blocks(
             return Err(format!("{}: {form}", snapshot.name()).into());
         }
         // ORDERING: Relaxed, a figure.
-        server.loading.read.fetch_add(len, Ordering::Relaxed);
+        server.persist.loading.read.fetch_add(len, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         let recovered = recover_behind(disk, id, (after + 1, end), &mut |lsn, effects| {
             effects.iter().for_each(|effect| self.hand_out(effect));
             // ORDERING: Relaxed, a figure.
-            self.server.loading.records.store(lsn - after, Ordering::Relaxed);
+            self.server.persist.loading.records.store(lsn - after, Ordering::Relaxed);
             if lsn.is_multiple_of(LOOK_RECORDS) && self.reported.elapsed() >= PROGRESS_INTERVAL {
                 self.reported = clock::monotonic();
                 let keys = self.server.store.len();
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
         let piece = std::mem::replace(packed, Vec::with_capacity(PIECE_LEN + PIECE_LEN / 4));
         // A worker ends early only by a panic, which is noticed when it is joined.
         let _ = sender.send(Piece::Effects(piece));
-        self.stops = self.server.is_stopping();
+        self.stops = self.server.process.is_stopping();
     }
 
     /// Removes all keys while all workers stand still.

@@ -1,7 +1,7 @@
-//! Settings from a `redis.conf`: the lines that have a counterpart here are
-//! taken, those that only tune what works differently here are told and left out, and those that ask for
-//! what is not here are refused, as a server without it is not what was asked for. Where the file says nothing,
-//! Redis's default holds: a server that keeps less or evicts more than Redis would lose data silently.
+//! Settings from a `redis.conf`. Lines with a counterpart here are taken. Lines that only tune a part that works
+//! differently here are reported and ignored. Lines that ask for a missing feature are refused: the server must not
+//! start without a feature that the file asks for. For directives that the file does not have, Redis's defaults apply:
+//! a server that kept less or evicted more than Redis would lose data silently.
 //!
 //! Lines are split as Redis splits them, which is how it splits an inline request.
 
@@ -15,7 +15,7 @@ use super::super::setting::Setting;
 use crate::host::start_error::StartError;
 use crate::settings::config::Config;
 
-/// How deep files may name others by `include`.
+/// The depth limit of `include`.
 const INCLUDES_MAX: usize = 8;
 
 /// Directives of Redis 7.4 without which this server does the same for its clients, or that say how
@@ -160,8 +160,7 @@ const WITHOUT_EFFECT: &[&str] = &[
 /// The directive for the limits of unsent replies by class of client.
 const OUTPUT_LIMIT: &str = "client-output-buffer-limit";
 
-/// Directives that ask for what is not here: what that is, and the values, Redis's defaults above all, that do not
-/// ask for it.
+/// Directives of missing features: the feature, and the values that do not ask for it, such as Redis's defaults.
 const MISSING: &[(&str, &str, &[&str])] = &[
     ("acl-pubsub-default", "users who may use all channels from the start", &["resetchannels"]),
     ("bind-source-addr", "replication", NONE),
@@ -190,7 +189,7 @@ const NONE: &[&str] = &[""];
 const NO: &[&str] = &["no"];
 const OF_NOBODY: &[&str] = &["", "no one"];
 
-/// What Redis's CONFIG REWRITE adds to its file where no user was changed.
+/// The line for an unchanged default user that Redis's CONFIG REWRITE adds.
 const OPEN_USER: &[&str] =
     &["default on nopass ~* &* +@all", "default on nopass sanitize-payload ~* &* +@all"];
 
@@ -203,10 +202,11 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("save", "3600 1 300 100 60 10000"),
 ];
 
-/// Redis's older names of directives, where the older name is another setting here. Redis never ends a script by itself.
+/// Redis's older names of directives, where the older name is another setting here. Redis never ends a script by
+/// itself.
 const RENAMED: &[(&str, &str)] = &[("lua-time-limit", "busy-reply-threshold")];
 
-/// What Redis has in its folder: the directive that names it, its default, and how its keys come here.
+/// The data files of Redis: the directive that names each, its default, and the way to import it.
 const REDIS_FILES: &[(&str, &str, &str)] = &[
     ("dbfilename", "dump.rdb", "take its keys over with: hotring import FILE"),
     (
@@ -216,7 +216,7 @@ const REDIS_FILES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What a directive of a redis.conf becomes here.
+/// The counterpart of a redis.conf directive.
 #[derive(Clone, Copy, Debug)]
 pub enum Counterpart {
     /// This setting.
@@ -225,9 +225,9 @@ pub enum Counterpart {
     Partly(&'static str),
     /// Nothing: it tunes a part of Redis that is not here.
     WithoutEffect,
-    /// An error: it asks for what is not here.
+    /// An error: the directive asks for a missing feature.
     Missing {
-        /// What that is.
+        /// The feature.
         what: &'static str,
         /// Values with which it does not ask for it, and has no effect.
         harmless: &'static [&'static str],
@@ -236,7 +236,7 @@ pub enum Counterpart {
     Unknown,
 }
 
-/// What a directive becomes.
+/// The counterpart of a directive.
 pub fn counterpart(directive: &str) -> Counterpart {
     let name = directive.to_ascii_lowercase();
     if WITHOUT_EFFECT.contains(&name.as_str()) {
@@ -263,7 +263,7 @@ struct Line {
     values: Vec<String>,
 }
 
-/// Takes settings from a redis.conf; returns what has no effect here, a line of text each.
+/// Takes settings from a redis.conf; returns a message for each line without effect here.
 pub(super) fn read_file(config: &mut Config, path: &Path) -> Result<Vec<String>, StartError> {
     let mut lines = Vec::new();
     read_included(path, INCLUDES_MAX, &mut lines)?;
@@ -304,7 +304,7 @@ fn keep_snapshots(config: &mut Config, source: &str) -> Option<String> {
     ))
 }
 
-/// What Redis has left where this server keeps its data.
+/// Messages about Redis's data files in the data folder of this server.
 fn files_of_redis(config: &Config, lines: &[Line]) -> Vec<String> {
     let found = REDIS_FILES.iter().filter_map(|(directive, default, how)| {
         let line = lines.iter().rev().find(|line| line.name == *directive);
@@ -360,7 +360,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     match Decoder::new().decode(input.as_bytes(), &limits, &mut args) {
         Ok(Decoded::Request { .. }) => {
             let words = args.view(input.as_bytes()).iter();
-            // What `\x` stands for may be none, and is not changed to it: it may be a password.
+            // `\x` may stand for bytes that are no UTF-8. They must not be replaced: it may be a password.
             let texts = words.map(|word| String::from_utf8(word.to_vec()));
             texts.collect::<Result<_, _>>().map_err(|_| "a value is not UTF-8".to_string())
         }
@@ -369,7 +369,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Takes one line; what it returns says that it has no effect.
+/// Takes one line; returns a message if it has no effect.
 fn take(config: &mut Config, line: &Line) -> Result<Option<String>, StartError> {
     let Line { from, name, values } = line;
     let value = values.join(" ");

@@ -1,42 +1,40 @@
-//! Long values between a connection's buffers and the store, which are never copied: where a request has arrived,
-//! of which the store may keep a value as it lies there, and which values a reply is to be sent with from where
-//! they lie.
+//! Long values that move between a connection's buffers and the store without a copy: the store may keep the buffer in
+//! which a request has arrived, and a reply may be sent from the blocks of the store.
 //!
-//! A thread has one of these. Its owner, the socket, lends the buffer of a request before that is run, and takes
-//! the values with the reply. Who does neither (a test, a script) has all values copied, into the reply and out
-//! of the request.
+//! A thread has one of these. The socket puts the buffer of a request in before the request runs, and takes the values
+//! that belong to the reply out afterwards. Callers that do neither (tests, scripts) get all values copied.
 
 use std::sync::Arc;
 
 use hotring_protocol::Writer;
 use hotring_store::{Block, BlockRef, Buffer, ValueRef};
 
-/// Parts of long values that are shorter are copied: to send them by themselves costs more.
+/// Shorter parts of long values are copied: a write of their own would cost more.
 const SENT_MIN: usize = 64 << 10;
 
-/// A value that belongs into a reply.
+/// A long value that is sent between the bytes of a reply.
 #[derive(Debug)]
 pub struct Attached {
-    /// Where in the reply's bytes.
+    /// Its position in the bytes of the reply.
     pub at: usize,
-    /// What.
+    /// The value.
     pub block: Block,
 }
 
-/// What is lent from and to one request.
+/// The long values of the request that runs.
 #[derive(Debug, Default)]
-pub(crate) struct Lent {
-    /// What the request has arrived in, if that is memory of the store.
+pub(crate) struct LongValues {
+    /// The buffer in which the request has arrived, if it is memory of the store.
     pub buffer: Option<Arc<Buffer>>,
-    /// Values that are to be sent with the reply, in their order; None if they are to be copied into it.
+    /// The values that belong to the reply, in their order; None if they must be copied into it.
     pub attached: Option<Vec<Attached>>,
-    /// Bytes of these.
+    /// Bytes of these values.
     pub len: usize,
 }
 
-impl Lent {
-    /// Writes a value as a bulk string. Of one that lies in a block only what is around it, if it may be sent
-    /// from there.
+impl LongValues {
+    /// Writes a value as a bulk string. A long value in a block is attached if it may be: only the bytes around it are
+    /// written.
     #[inline]
     pub(crate) fn reply(
         &mut self,
@@ -50,19 +48,19 @@ impl Lent {
         }
     }
 
-    /// As [`reply`](Self::reply), of bytes that lie in a block.
+    /// As [`reply`](Self::reply), for bytes in a block.
     #[cold]
     pub(crate) fn reply_long(&mut self, reply: &mut Writer<'_>, bytes: &[u8], block: BlockRef<'_>) {
         let attached = self.attached.as_mut().filter(|_| bytes.len() >= SENT_MIN);
         let part = attached.and_then(|all| Some((all, block.to_block().part(bytes)?)));
-        // A short part would keep the memory of the whole.
+        // A short part would keep the memory of the whole block.
         let is_most = |(_, part): &(_, Block)| part.footprint() / 2 <= bytes.len();
         let Some((all, block)) = part.filter(is_most) else { return reply.bulk(bytes) };
         self.len += bytes.len();
         reply.bulk_around(bytes.len(), |at| all.push(Attached { at, block }));
     }
 
-    /// Drops what belongs behind this many bytes of a reply: they were taken back.
+    /// Drops the values behind the first `len` bytes of the reply: the rest of the reply was taken back.
     #[inline]
     pub(crate) fn cut(&mut self, len: usize) {
         if let Some(all) = &mut self.attached {
@@ -73,7 +71,7 @@ impl Lent {
     }
 }
 
-/// Writes a value as the bulk string that it is to clients.
+/// Writes a value as a bulk string.
 #[inline]
 fn bulk(reply: &mut Writer<'_>, value: ValueRef<'_>) {
     match value {

@@ -1,4 +1,4 @@
-//! The requests of an input that are taken together: decoded, and their keys' memory asked for.
+//! A batch: requests that are decoded together, and whose keys are prefetched together.
 
 use hotring_protocol::{Args, ArgsView, Decoded, Decoder, Limits, ProtocolError, Starts};
 use hotring_store::{Key, KeyHash, Session};
@@ -6,15 +6,15 @@ use hotring_store::{Key, KeyHash, Session};
 use crate::state::batching::{BATCH_LEN, PREFETCH_MIN, TURN_LEN};
 use crate::table::{Flags, Spec, called};
 
-/// Room for a batch, which serves one after the other.
+/// A thread's storage for batches, one after the other.
 pub(super) struct Batch {
     requests: Vec<Request>,
-    /// Of the first key of each request, if that was fetched ahead.
+    /// The hash of each request's first key, if the key was prefetched.
     key_hashes: [KeyHash; BATCH_LEN],
-    starts: Starts<&'static Spec>,
-    /// How many requests it has.
+    known_starts: Starts<&'static Spec>,
+    /// Number of requests.
     pub len: usize,
-    /// Where they end in the input.
+    /// The end of the batch in the input.
     pub end: usize,
 }
 
@@ -28,9 +28,9 @@ struct Request {
 
 /// Why a batch has fewer requests than it may have.
 pub(super) enum Stop {
-    /// The input has no more whole ones.
+    /// The input has no more complete requests.
     Incomplete,
-    /// What comes next is no request.
+    /// The next bytes are no request.
     Broken(ProtocolError),
 }
 
@@ -39,14 +39,14 @@ impl Batch {
         Batch {
             requests: (0..BATCH_LEN).map(|_| Request::default()).collect(),
             key_hashes: [KeyHash::UNKNOWN; BATCH_LEN],
-            starts: Starts::default(),
+            known_starts: Starts::default(),
             len: 0,
             end: 0,
         }
     }
 
-    /// Decodes up to [`BATCH_LEN`] requests from `input[start..]`, none behind one that may wait, as that
-    /// would be done again for each of many that wait, or that changes how others are treated.
+    /// Decodes up to [`BATCH_LEN`] requests from `input[start..]`. A request that may wait is the last of its batch:
+    /// requests behind it would be decoded again after each of many waits. So is one that changes how others run.
     pub(super) fn decode(
         &mut self,
         decoder: &mut Decoder,
@@ -58,7 +58,7 @@ impl Batch {
         while self.len < BATCH_LEN && self.end - start < TURN_LEN {
             let request = &mut self.requests[self.len];
             let rest = &input[self.end..];
-            match self.starts.decode(decoder, rest, limits, &mut request.args, called) {
+            match self.known_starts.decode(decoder, rest, limits, &mut request.args, called) {
                 Ok((Decoded::Request { consumed }, spec)) => {
                     request.start = self.end;
                     self.end += consumed;
@@ -87,7 +87,7 @@ impl Batch {
         let Batch { requests, key_hashes, .. } = self;
         // Keys are gathered first because the store's pipeline runs best over a plain slice.
         let mut keys = [Key::from(b""); BATCH_LEN];
-        // The request whose first key each is, if any.
+        // For each key, the request whose first key it is, if any.
         let mut owners = [usize::MAX; BATCH_LEN];
         let mut n_keys = 0;
         let mut fetch = |keys: &mut [Key<'_>], owners: &[usize]| {
@@ -119,12 +119,12 @@ impl Batch {
         fetch(&mut keys[..n_keys], &owners);
     }
 
-    /// Where the `i`th request begins in the input.
+    /// The start of the `i`th request in the input.
     pub(super) fn start(&self, i: usize) -> usize {
         self.requests[i].start
     }
 
-    /// Its command: None if there is none of that name that takes this number of arguments.
+    /// Its command; None if no command has this name and takes this number of arguments.
     #[inline]
     pub(super) fn spec(&self, i: usize) -> Option<&'static Spec> {
         self.requests[i].spec
@@ -137,7 +137,7 @@ impl Batch {
         request.args.view(&input[request.start..])
     }
 
-    /// The hash of its first key, if that was fetched ahead.
+    /// The hash of its first key, if the key was prefetched.
     #[inline]
     pub(super) fn key_hash(&self, i: usize) -> KeyHash {
         self.key_hashes[i]

@@ -1,0 +1,216 @@
+//! Batches whose requests are checked one at a time: a request may have to wait for the end of a pause, for the log or
+//! for a script, may be refused or queued in a transaction, and may be timed, published and shown to monitors.
+
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+use hotring_protocol::Writer;
+
+use super::{RespExecutor, Run, reject};
+use crate::acl::Origin;
+use crate::commands;
+use crate::commands::answer::deny;
+use crate::host::clock;
+use crate::state::client::{Client, Closing, Wait};
+use crate::state::loading::LOADING;
+use crate::state::monitors;
+use crate::state::notify;
+use crate::state::pause::Paused;
+use crate::state::scripts::BUSY;
+use crate::state::server::Server;
+use crate::state::subscriptions::is_allowed_while_listening;
+use crate::state::thread::ThreadState;
+use crate::state::tracking;
+use crate::state::transaction::Queued;
+use crate::table::Spec;
+
+impl RespExecutor {
+    /// As [`execute`](Self::execute) for the whole batch, with all checks before and after each request.
+    pub(super) fn execute_checked(
+        &mut self,
+        thread: &mut ThreadState,
+        run: &Run<'_>,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let len = self.batch.len;
+        for i in 0..len {
+            if out.len() + thread.locals.long_values.len > run.out_max {
+                return i;
+            }
+            if let Some(wait) = self.wait_before(thread, i, run, client) {
+                client.begin_wait(wait);
+                return i;
+            }
+            client.fetch_messages(out);
+            client.begin_request();
+            let start = out.len();
+            if !self.is_answered(thread, i, run, client, out) {
+                self.execute_observed(thread, i, run, client, out);
+            }
+            client.end_request(self.batch.spec(i), start, out);
+            thread.locals.long_values.cut(out.len());
+            client.fetch_messages(out);
+            if client.is_interrupted() {
+                return i + 1;
+            }
+        }
+        len
+    }
+
+    /// The wait before a request may run, if there is one.
+    fn wait_before(
+        &self,
+        thread: &mut ThreadState,
+        i: usize,
+        run: &Run<'_>,
+        client: &Client,
+    ) -> Option<Wait> {
+        if let Some(pause) = self.pause_of(thread, i, run, client) {
+            return Some(pause);
+        }
+        let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
+        thread.script_wait(spec, args, client, run.now)
+    }
+
+    /// The pause that a request has to wait for, if there is one. Forbidden requests are refused at once, and clients
+    /// that have not authenticated do not wait: they must not queue much behind such a request.
+    fn pause_of(
+        &self,
+        thread: &mut ThreadState,
+        i: usize,
+        run: &Run<'_>,
+        client: &Client,
+    ) -> Option<Wait> {
+        let pause = thread.server.clients.pause.lasts(run.now);
+        if pause.is_none() {
+            thread.flush_if_due(run.now);
+        }
+        let spec = self.batch.spec(i)?;
+        let wait = match pause {
+            Some((until, paused)) if paused == Paused::Everything || client.may_write(spec) => {
+                Wait::Pause { until, paused }
+            }
+            _ if thread.server.persist.durability.is_full() && client.may_write(spec) => Wait::Log,
+            _ => return None,
+        };
+        let access = client.access();
+        let may_run =
+            !access.is_locked() && access.check(spec, self.batch.args(i, run.input)).is_ok();
+        may_run.then_some(wait)
+    }
+
+    /// Answers a request without running it: the client may not run it now, or it goes into a transaction.
+    fn is_answered(
+        &self,
+        thread: &mut ThreadState,
+        i: usize,
+        run: &Run<'_>,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(spec) = self.batch.spec(i) else { return false };
+        if let Some(error) = self.refusal(thread, i, run, client) {
+            reject(&thread.shared().counters, client, Some(spec.id), &error, out);
+            return true;
+        }
+        match client.queue(spec, self.batch.args(i, run.input), thread.config.query_buffer_max) {
+            Queued::Runs => return false,
+            Queued::Yes => Writer::new(out, client.version).simple("QUEUED"),
+            Queued::Refused => {
+                let error = "ERR Command not allowed inside a transaction";
+                reject(&thread.shared().counters, client, Some(spec.id), error, out);
+            }
+            Queued::TooMuch => client.closing = Some(Closing::InputLimit),
+        }
+        true
+    }
+
+    /// Why the client may not run a request now.
+    fn refusal(
+        &self,
+        thread: &mut ThreadState,
+        i: usize,
+        run: &Run<'_>,
+        client: &Client,
+    ) -> Option<Cow<'static, str>> {
+        let (spec, args) = (self.batch.spec(i)?, self.batch.args(i, run.input));
+        if let Err(denied) = client.access().check(spec, args) {
+            let in_transaction = client.transaction.is_open();
+            let origin = if in_transaction { Origin::Transaction } else { Origin::Client };
+            return Some(deny(denied, spec, args, client, &thread.server, origin).into());
+        }
+        if thread.server.persist.loading.refuses(spec, args, &mut thread.store, run.now) {
+            return Some(LOADING.into());
+        }
+        if thread.is_slow && thread.is_busy(spec, args, client, run.now) {
+            return Some(BUSY.into());
+        }
+        if client.may_write(spec)
+            && let Some(refusal) = thread.server.persist.durability.refuses(&thread.config.log)
+        {
+            return Some(refusal.into());
+        }
+        let is_refused = client.is_confined() && !is_allowed_while_listening(spec.id);
+        is_refused.then(|| only_while_listening(spec).into())
+    }
+
+    /// Runs one request, and times, publishes and shows it where that is asked for.
+    fn execute_observed(
+        &mut self,
+        thread: &mut ThreadState,
+        i: usize,
+        run: &Run<'_>,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) {
+        let timer = thread.is_timed.then(|| Timer::start(thread));
+        if let Some(spec) = self.batch.spec(i) {
+            tracking::before(
+                spec,
+                self.batch.args(i, run.input),
+                client,
+                &thread.server.push.tracking,
+            );
+        }
+        // Messages that arrive in between must not keep a request that has begun from running.
+        let unlimited = Run { out_max: usize::MAX, ..*run };
+        self.execute(thread, i..i + 1, &unlimited, client, out);
+        let Some(spec) = self.batch.spec(i) else { return };
+        let args = self.batch.args(i, run.input);
+        if let Some(took) = timer.and_then(|timer| timer.stop(thread)) {
+            let place = (&thread.shared().counters, &*client, &*thread.server);
+            commands::note_time(spec.id, args, took, run.now, place);
+        }
+        notify::tell(spec, &mut thread.store, &thread.server, &thread.config);
+        let Server { push, settings, .. } = &*thread.server;
+        push.monitors.show(spec, args, monitors::From::Client(&client.shared), settings);
+    }
+}
+
+/// Times one request of a sampled run.
+struct Timer {
+    begun: Instant,
+    /// Timed commands until then.
+    timed: u64,
+}
+
+impl Timer {
+    fn start(thread: &ThreadState) -> Self {
+        Timer { begun: clock::monotonic(), timed: thread.shared().counters.by_command.timed() }
+    }
+
+    /// How long the request took; None if it is one of those that are always timed.
+    fn stop(self, thread: &ThreadState) -> Option<Duration> {
+        let is_untimed = thread.shared().counters.by_command.timed() == self.timed;
+        is_untimed.then(|| self.begun.elapsed())
+    }
+}
+
+fn only_while_listening(spec: &Spec) -> String {
+    format!(
+        "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+         are allowed in this context",
+        spec.name
+    )
+}

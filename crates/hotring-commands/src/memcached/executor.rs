@@ -1,0 +1,255 @@
+//! The executor of memcached's protocol: decodes batches of requests and runs them.
+
+use hotring_protocol::ArgsView;
+use hotring_protocol::memcached::{Command, Decoder, Request, Writer};
+use hotring_store::Session;
+
+use super::batch::{Batch, Stop};
+use super::context::{Context, Outcome, Refusal};
+use super::{Talk, auth, dispatch};
+use crate::host::random::Random;
+use crate::settings::config::Config;
+use crate::state::batching::{Fed, Notes, TURN_LEN};
+use crate::state::client::{Client, Closing, Wait};
+use crate::state::notify;
+use crate::state::server::Server;
+use crate::state::thread::ThreadState;
+use crate::state::thread_shared::ThreadShared;
+
+/// The byte that each request of memcached's binary protocol begins with.
+const BINARY: u8 = 0x80;
+
+/// Runs requests of this protocol. A thread has one, for all its connections.
+#[derive(Debug, Default)]
+pub(crate) struct Executor {
+    batch: Batch,
+}
+
+/// The context that all requests of a run share.
+struct Run<'a> {
+    server: &'a Server,
+    config: &'a Config,
+    shared: &'a ThreadShared,
+    store: &'a mut Session,
+    notes: &'a mut Notes,
+    random: &'a mut Random,
+    /// Unix milliseconds.
+    now: u64,
+    /// Length that the whole buffer of replies may reach.
+    reply_len_max: usize,
+    /// Why writes are refused, if they are.
+    refusal: Option<String>,
+    /// Each request is timed.
+    is_timed: bool,
+}
+
+impl Executor {
+    /// As [`exec::Executor::feed`](crate::exec::Executor::feed), after [`ThreadState::begin_run`].
+    pub(crate) fn feed(
+        &mut self,
+        thread: &mut ThreadState,
+        (client, talk): (&mut Client, &mut Talk),
+        input: &[u8],
+        now: u64,
+        out: &mut Vec<u8>,
+    ) -> Fed {
+        if let Some(wait) = wait_before(thread, talk, now) {
+            client.begin_wait(wait);
+            return Fed { consumed: 0, stalled: false };
+        }
+        let mut run = Run::new(thread, client, now);
+        if !talk.begun && !talk.begin(client, input, &run) {
+            return Fed::all(input);
+        }
+        let out_max = out.len().saturating_add(client.output_soft_max(run.config));
+        let mut start = 0;
+        loop {
+            self.batch.decode(talk, input, start, run.config);
+            self.batch.prefetch(input, run.store);
+            if talk.authenticated && !run.notes.pass(self.batch.requests().len()) {
+                self.note_keys(input, &mut run);
+            }
+            if let Some(fed) = self.run_batch(talk, client, input, out_max, out, &mut run) {
+                return fed;
+            }
+            start = self.batch.end;
+            if let Some(fed) = self.end_after_batch(client, input, out) {
+                return fed;
+            }
+        }
+    }
+
+    /// Runs the requests of the batch; Some if the run ends before the end of the batch.
+    #[inline(always)]
+    fn run_batch(
+        &self,
+        talk: &mut Talk,
+        client: &mut Client,
+        input: &[u8],
+        out_max: usize,
+        out: &mut Vec<u8>,
+        run: &mut Run<'_>,
+    ) -> Option<Fed> {
+        for decoded in self.batch.requests() {
+            if out.len() > out_max {
+                // The tail that the decoder remembers is no longer the next thing it will see.
+                talk.decoder = Decoder::new();
+                return Some(Fed { consumed: decoded.start, stalled: true });
+            }
+            talk.run(&decoded.request, &input[decoded.start..], client, out, run);
+            if client.closing.is_some() {
+                return Some(Fed::all(input));
+            }
+        }
+        None
+    }
+
+    /// The end of the run after a complete batch; None if the next batch follows.
+    #[inline(always)]
+    fn end_after_batch(&self, client: &mut Client, input: &[u8], out: &mut Vec<u8>) -> Option<Fed> {
+        let consumed = self.batch.end;
+        match self.batch.stop {
+            // A wrong password holds back the requests behind it.
+            None if consumed < input.len()
+                && (consumed >= TURN_LEN || !client.penalty.is_zero()) =>
+            {
+                Some(Fed { consumed, stalled: true })
+            }
+            None => None,
+            Some(Stop::Incomplete) => Some(Fed { consumed, stalled: false }),
+            Some(Stop::Broken) => {
+                let id = client.shared.id;
+                tracing::debug!(client = id, "closing a connection: no end of a line");
+                Writer::new(out).line("CLIENT_ERROR line too long");
+                client.closing = Some(Closing::Protocol);
+                Some(Fed::all(input))
+            }
+        }
+    }
+
+    /// Samples the batch for the list of hot keys.
+    #[cold]
+    fn note_keys(&self, input: &[u8], run: &mut Run<'_>) {
+        let requests = self.batch.requests();
+        let mut next = 0;
+        while let Some((passed, weight)) = run.notes.next(requests.len() - next, run.random) {
+            let decoded = &requests[next + passed];
+            next += passed + 1;
+            let keys = || decoded.keys(input).into_iter().flat_map(ArgsView::iter);
+            run.shared.hot_keys.note(keys, weight, run.random.next(), run.now);
+        }
+    }
+}
+
+/// The wait before any request of a run may run, if there is one.
+#[inline(always)]
+fn wait_before(thread: &mut ThreadState, talk: &Talk, now: u64) -> Option<Wait> {
+    if !thread.is_watched {
+        return None;
+    }
+    let pause = thread.server.clients.pause.lasts(now).filter(|_| talk.authenticated);
+    if let Some((until, paused)) = pause {
+        return Some(Wait::Pause { until, paused });
+    }
+    if thread.server.persist.durability.is_full() {
+        return Some(Wait::Log);
+    }
+    thread.flush_if_due(now);
+    None
+}
+
+impl<'a> Run<'a> {
+    fn new(thread: &'a mut ThreadState, client: &Client, now: u64) -> Self {
+        let reply_len_max = thread.reply_len_max(client);
+        let ThreadState {
+            server, index, config, store, locals, notes, is_timed, is_watched, ..
+        } = thread;
+        let refusal =
+            if *is_watched { server.persist.durability.refuses(&config.log) } else { None };
+        Run {
+            shared: &server.threads[*index],
+            server,
+            config,
+            store,
+            notes,
+            random: &mut locals.random,
+            now,
+            reply_len_max,
+            refusal,
+            is_timed: *is_timed,
+        }
+    }
+}
+
+impl Talk {
+    /// Looks at the first byte of the connection. A client of the binary protocol sends no line ends and would wait for
+    /// a reply for ever: its connection is closed, and this returns false.
+    #[cold]
+    fn begin(&mut self, client: &mut Client, input: &[u8], run: &Run<'_>) -> bool {
+        self.begun = !input.is_empty();
+        if input.first() != Some(&BINARY) {
+            return true;
+        }
+        if run.server.memcached.binary_log.allows(run.now) {
+            tracing::warn!(
+                client = client.shared.id,
+                peer = %client.shared.peer,
+                "a client spoke memcached's binary protocol, which is not spoken here; connection closed"
+            );
+        }
+        client.closing = Some(Closing::Protocol);
+        false
+    }
+
+    fn run(
+        &mut self,
+        request: &Request,
+        input: &[u8],
+        client: &mut Client,
+        out: &mut Vec<u8>,
+        run: &mut Run<'_>,
+    ) {
+        run.shared.counters.commands.add(1);
+        let start = out.len();
+        let mut context = Context {
+            args: request.args(input),
+            data: request.data(input),
+            reply: Writer::new(out),
+            reply_len_max: run.reply_len_max,
+            now: run.now,
+            store: &mut *run.store,
+            counters: &run.shared.counters,
+            counts: &run.shared.memcached,
+            server: run.server,
+            config: run.config,
+            client,
+        };
+        let outcome = match (self.authenticated, &run.refusal) {
+            (true, _) if dispatch::misses(request.command, &mut context) => Err(Refusal::Loading),
+            (true, Some(why)) if request.command.is_some_and(dispatch::writes) => {
+                Err(Refusal::NotLogged(why.clone()))
+            }
+            (true, _) => dispatch::run_counted(request.command, run.is_timed, &mut context),
+            (false, _) => self.run_locked(request.command, &mut context),
+        };
+        if let Err(refusal) = outcome {
+            context.refuse(start, refusal);
+        }
+        if run.config.notify.is_on() {
+            match request.command.and_then(dispatch::event) {
+                Some(spec) => notify::tell(spec, run.store, run.server, run.config),
+                None => notify::tell_evicted(run.store, run.server, run.config),
+            }
+        }
+    }
+
+    /// Runs a request of a client that has not authenticated.
+    #[cold]
+    fn run_locked(&mut self, command: Option<Command>, c: &mut Context<'_>) -> Outcome {
+        let outcome = auth::run(command, c, &mut self.authenticated);
+        if let (Some(command), Err(_)) = (command, &outcome) {
+            c.counts.by_command.reject(command as usize);
+        }
+        outcome
+    }
+}

@@ -1,0 +1,28 @@
+//! Messages that clients get without a request for each: Pub/Sub, MONITOR, and invalidations of client-side caches.
+
+use std::sync::Arc;
+
+use crate::settings::config::Config;
+use crate::state::monitors::Monitors;
+use crate::state::pubsub::PubSub;
+use crate::state::tracking::Tracking;
+
+/// The receivers of messages.
+pub struct Push {
+    /// The subscriptions to channels and patterns.
+    pub pubsub: PubSub,
+    /// The connections that see every request.
+    pub monitors: Monitors,
+    /// Client-side caching: which connection tracks which keys.
+    pub tracking: Arc<Tracking>,
+}
+
+impl Push {
+    pub(super) fn new(config: &Config) -> Self {
+        Push {
+            pubsub: PubSub::default(),
+            monitors: Monitors::default(),
+            tracking: Arc::new(Tracking::new(config)),
+        }
+    }
+}

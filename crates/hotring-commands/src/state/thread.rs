@@ -1,0 +1,178 @@
+//! The state that one thread runs requests with. The executors of both protocols share it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hotring_log::Lsn;
+use hotring_protocol::Limits;
+use hotring_store::{Effects, Origin, Session};
+
+use crate::host::clock;
+use crate::host::fiber;
+use crate::host::random::Random;
+use crate::host::threads;
+use crate::settings::config::Config;
+use crate::state::batching::{Notes, Sampler};
+use crate::state::client::{Client, USERS_CHANGED};
+use crate::state::context::ThreadLocals;
+use crate::state::interpreter::NewInterpreter;
+use crate::state::long_values::LongValues;
+use crate::state::server::Server;
+use crate::state::thread_shared::ThreadShared;
+
+/// The state of a thread that runs requests.
+pub(crate) struct ThreadState {
+    pub server: Arc<Server>,
+    /// The index of its part in [`Server::threads`].
+    pub index: usize,
+    pub store: Session,
+    pub locals: ThreadLocals,
+    /// The settings, as of the start of the current run.
+    pub config: Arc<Config>,
+    config_version: u64,
+    /// The limits of authenticated RESP clients, which follow from the settings.
+    pub limits: Limits,
+    /// A script is slow: requests that need what it holds wait outside the gate, or are refused.
+    pub is_slow: bool,
+    /// Each request must be checked before it runs, or observed after it.
+    pub is_watched: bool,
+    pub sampler: Sampler,
+    pub notes: Notes,
+    /// Each request of the rest of the current run is timed.
+    pub is_timed: bool,
+}
+
+impl ThreadState {
+    /// The state of thread `index`; `seed` starts its random numbers.
+    pub(crate) fn new(
+        server: Arc<Server>,
+        index: usize,
+        seed: u64,
+        new_interpreter: NewInterpreter,
+    ) -> Self {
+        // The version first: a change in between is seen by the next comparison.
+        let config_version = server.settings.version();
+        let config = server.settings.config();
+        let mut thread = ThreadState {
+            index,
+            store: server.store.session_named(&threads::io_name(index)),
+            locals: ThreadLocals {
+                random: Random::new(seed),
+                interpreter: None,
+                new_interpreter,
+                long_values: LongValues::default(),
+            },
+            config_version,
+            limits: limits(&config),
+            config,
+            is_slow: false,
+            is_watched: false,
+            sampler: Sampler::default(),
+            notes: Notes::default(),
+            is_timed: false,
+            server,
+        };
+        thread.store.set_wait(Box::new(fiber::Beside));
+        thread.refresh_watched();
+        thread
+    }
+
+    /// The part of this thread that others may read.
+    #[inline]
+    pub(crate) fn shared(&self) -> &ThreadShared {
+        &self.server.threads[self.index]
+    }
+
+    /// Begins a run of requests of this client; false if the client has lost its user.
+    #[inline(always)]
+    pub(crate) fn begin_run(&mut self, client: &mut Client, now: u64) -> bool {
+        // The input has been read: requests sent after the change of a user meet the change.
+        if client.shared.signals() & USERS_CHANGED != 0 && !client.renew_access(&self.server.acl) {
+            return false;
+        }
+        self.refresh_config();
+        self.store.act(Origin {
+            actor: client.shared.id,
+            // ORDERING: Relaxed, only this thread changes it.
+            marks_accesses: !client.shared.no_touch.load(Ordering::Relaxed),
+            records_changes: self.config.notify.is_on(),
+        });
+        let is_flush_paused = self.flush_if_due(now);
+        // No reply acknowledges the flush.
+        self.take_logged();
+        if self.server.persist.durability.is_full() || is_flush_paused {
+            // The flush must come before the first request that no pause holds back.
+            self.is_watched = true;
+        }
+        self.is_timed = self.sampler.begin_run(&mut self.locals.random);
+        self.notes.begin_run(&mut self.locals.random, now);
+        true
+    }
+
+    /// The last log record of this thread's commands since the last call, if any.
+    #[inline]
+    pub(crate) fn take_logged(&mut self) -> Option<Lsn> {
+        let Effects { logged, damage, changes } = self.store.take_effects();
+        debug_assert!(changes.is_empty(), "each request has told of its changes: {changes:?}");
+        if let Some(damaged) = damage {
+            // None of the commands has met it.
+            self.shared().counters.damaged_reads.add(1);
+            let key = damaged.key.unwrap_or_default();
+            self.server.observe.warnings.damage(&key, clock::unix_ms());
+        }
+        logged
+    }
+
+    /// The length that the replies of a run may reach: the hard limit without what is unsent.
+    #[inline]
+    pub(crate) fn reply_len_max(&self, client: &Client) -> usize {
+        // ORDERING: Relaxed, written by this thread.
+        let unsent = client.shared.unsent_len.load(Ordering::Relaxed);
+        match self.config.output_hard_max {
+            0 => usize::MAX,
+            max => max.saturating_sub(unsent),
+        }
+    }
+
+    /// Empties the store if a delayed flush is due; true if a pause holds the flush back.
+    #[inline]
+    pub(crate) fn flush_if_due(&mut self, now: u64) -> bool {
+        self.server.memcached.flush_if_due(&mut self.store, &self.server.clients.pause, now)
+    }
+
+    /// Follows changes of the settings, and of whether a script is slow.
+    #[inline]
+    pub(crate) fn refresh_config(&mut self) {
+        let version = self.server.settings.version();
+        if self.server.scripts.slow.any() != self.is_slow {
+            self.is_slow = !self.is_slow;
+            self.refresh_watched();
+        }
+        if version != self.config_version {
+            self.config_version = version;
+            self.config = self.server.settings.config();
+            self.limits = limits(&self.config);
+            self.refresh_watched();
+        }
+    }
+
+    #[cold]
+    fn refresh_watched(&mut self) {
+        let notifies = self.config.notify.is_on();
+        self.store.act(Origin { records_changes: notifies, ..self.store.origin() });
+        let may_wait = self.is_slow
+            || self.server.clients.pause.is_set()
+            || self.server.persist.loading.is_on()
+            || self.server.persist.durability.is_held_up(&self.config.log);
+        self.is_watched = notifies || self.server.push.monitors.any() || may_wait;
+    }
+}
+
+fn limits(config: &Config) -> Limits {
+    Limits {
+        args_max: config.args_max,
+        bulk_len_max: config.bulk_len_max,
+        inline_len_max: config.inline_len_max,
+        authenticated: true,
+    }
+}
