@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use fastrand::Rng;
 use hotring_engines::{
     Expander, Locking, Mercury, MercuryConfig, MercuryHash, NoLock, OsMutex, TestAndSet,
 };
@@ -20,7 +21,6 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::machine::{self, Machine};
 use crate::report::{self, Spread, Table};
-use crate::workload::random::Random;
 
 /// Compare Mercury's locks, and its throughput with and without an expansion under way
 #[derive(Debug, Args)]
@@ -411,8 +411,8 @@ impl Work {
         let mut session = index.session();
         // Others in each measurement, and drawn before its clock starts.
         let turn = TURN.fetch_add(1, Ordering::Relaxed);
-        let mut random = Random::new(turn);
-        let keys: Vec<u64> = (0..self.drawn(until)).map(|_| random.below(self.keys)).collect();
+        let mut random = Rng::with_seed(turn);
+        let keys: Vec<u64> = (0..self.drawn(until)).map(|_| random.u64(..self.keys)).collect();
         barrier.wait();
         pinned?;
         let (start, cpu) = (Instant::now(), cpu_time());

@@ -28,8 +28,6 @@ mod error;
 mod glob;
 pub mod memcached;
 mod number;
-#[cfg(test)]
-mod random;
 mod resp;
 mod starts;
 

@@ -12,8 +12,8 @@ use super::figure::{Claim, Measured, Paper, Source, Subject, short};
 use super::{Bench, Entry};
 use crate::measure::latency::{self, Latencies};
 use crate::report::Spread;
+use crate::workload::mix::mix;
 use crate::workload::operations::{Keys, Op, Workload};
-use crate::workload::random::mix;
 
 /// What this file measures.
 pub const ENTRIES: [Entry; 2] = [

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use fastrand::Rng;
 use hotring_log::Lsn;
 use hotring_protocol::{ArgsView, Decoder, Limits, Writer};
 use hotring_store::{Buffer, KeyHash, Session};
@@ -30,7 +31,6 @@ use crate::commands;
 use crate::commands::answer::{answer, deny};
 use crate::host::clock;
 use crate::host::fiber;
-use crate::host::random::Random;
 use crate::host::threads;
 use crate::memcached::{self, Talk};
 use crate::observe::counters::Counters;
@@ -130,7 +130,7 @@ impl Executor {
             thread,
             store: server.store.session_named(&threads::io_name(thread)),
             own: Own {
-                random: Random::new(seed),
+                random: Rng::with_seed(seed),
                 interpreter: None,
                 new_interpreter: script::interpreter,
                 lent: Lent::default(),
@@ -479,7 +479,7 @@ impl Executor {
             let may_run = |spec: &&Spec| client.access().check(spec, args).is_ok();
             let spec = self.batch.spec(i).filter(may_run);
             let keys = || spec.into_iter().flat_map(move |spec| spec.keys_of(args));
-            hot_keys.note(keys, weight, self.own.random.next(), now);
+            hot_keys.note(keys, weight, self.own.random.u64(..), now);
         }
     }
 

@@ -13,6 +13,7 @@ mod item;
 mod meta;
 mod stats;
 
+use fastrand::Rng;
 use hotring_protocol::ArgsView;
 use hotring_protocol::memcached::{
     Command, Data, Decoded, Decoder, Limits, LineTooLong, Request, Writer,
@@ -20,7 +21,6 @@ use hotring_protocol::memcached::{
 use hotring_store::{Key, Session};
 
 use crate::host::clock;
-use crate::host::random::Random;
 use crate::observe::counters::Counters;
 use crate::settings::config::Config;
 use crate::state::batching::{BATCH_LEN, Fed, Notes, PREFETCH_MIN, TURN_LEN};
@@ -90,7 +90,7 @@ pub(crate) struct Means<'a> {
     pub counters: &'a Counters,
     pub counts: &'a Counts,
     /// Where keys are noted, and what chooses them.
-    pub hot_keys: (&'a HotKeys, &'a mut Notes, &'a mut Random),
+    pub hot_keys: (&'a HotKeys, &'a mut Notes, &'a mut Rng),
     /// Unix milliseconds.
     pub now: u64,
     /// Length that the whole buffer of replies may reach.
@@ -318,7 +318,7 @@ impl Batch {
             let args = decoded.request.args(&input[decoded.start..]);
             let keys = decoded.request.command.map(|command| command.keys(args));
             let keys = || keys.into_iter().flat_map(ArgsView::iter);
-            hot_keys.note(keys, weight, random.next(), means.now);
+            hot_keys.note(keys, weight, random.u64(..), means.now);
         }
     }
 }

@@ -4,10 +4,10 @@
 //! the store, its counters, what is in [`Own`]), [`Server`] is shared by all threads. A command
 //! borrows all of them for the time that it runs, and never blocks.
 
+use fastrand::Rng;
 use hotring_protocol::{ArgsView, Version, Writer};
 use hotring_store::{Key, KeyHash, Session};
 
-use crate::host::random::Random;
 use crate::observe::counters::Counters;
 use crate::state::client::Client;
 use crate::state::failure::{Failure, Outcome};
@@ -18,7 +18,7 @@ use crate::state::server::Server;
 /// What one thread has to itself besides its door to the store.
 pub(crate) struct Own {
     /// Its random numbers.
-    pub random: Random,
+    pub random: Rng,
     /// What runs its scripts, once there has been one. Taken out while a script runs.
     pub interpreter: Option<Box<dyn Interpreter>>,
     /// Makes one.

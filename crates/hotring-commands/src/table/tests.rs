@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::syntax::{Argument, Kind, parse};
 use super::*;
-use crate::host::random::Random;
+use fastrand::Rng;
 use hotring_protocol::{Args, ArgsView, Decoder, Limits, Part, Version, Writer, read_part};
 
 fn with_request<R>(line: &str, f: impl FnOnce(ArgsView<'_>) -> R) -> R {
@@ -252,13 +252,12 @@ fn uses_of_keys_follow_the_options() {
 
 #[test]
 fn no_request_makes_the_table_panic() {
-    let mut random = Random::new(7);
+    let mut random = Rng::with_seed(7);
     let words = ["get", "EVAL", "client", "ID", "bitop", "9223372036854775807", "-1", "0", "2", ""];
     for _ in 0..20_000 {
-        let n = 1 + random.next() % 6;
-        let line: Vec<String> = (0..n)
-            .map(|_| format!("\"{}\"", words[(random.next() % words.len() as u64) as usize]))
-            .collect();
+        let n = 1 + random.u64(..6);
+        let line: Vec<String> =
+            (0..n).map(|_| format!("\"{}\"", words[random.usize(..words.len())])).collect();
         with_request(&line.join(" "), |request| {
             let by_name = lookup(&request[0]);
             for spec in by_name.into_iter().chain(resolve(request)) {

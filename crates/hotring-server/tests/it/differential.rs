@@ -300,7 +300,8 @@ fn subscriptions_get_the_replies_of_redis() {
 }
 
 /// Compares the keyspace events of random requests. Two writes of one key in one request are not
-/// requested: Redis reports both.
+/// requested: Redis reports both. Nor is SET with a time that has passed: when the key expires is
+/// not fixed.
 #[test]
 fn keyspace_events_are_as_in_redis() {
     const ROUNDS: usize = 3_000;
@@ -320,7 +321,12 @@ fn keyspace_events_are_as_in_redis() {
         let words: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
         let name = words[0].to_ascii_uppercase();
         let repeats = (1..words.len()).any(|i| words[i + 1..].contains(&words[i]));
-        if name.starts_with(b"MSET") && repeats {
+        let is_past = |pair: &[&[u8]]| {
+            let is_date = [&b"PXAT"[..], b"EXAT"].iter().any(|at| pair[0].eq_ignore_ascii_case(at));
+            is_date && pair[1] == b"1"
+        };
+        let sets_expired = name == b"SET" && words.windows(2).any(is_past);
+        if name.starts_with(b"MSET") && repeats || sets_expired {
             continue;
         }
         let replies = writers.each_mut().map(|writer| writer.ask(&words));
