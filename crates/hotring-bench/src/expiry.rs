@@ -25,7 +25,7 @@ pub struct ExpiryArgs {
     #[arg(long)]
     target: Address,
     /// Keys that are going to expire at any moment
-    #[arg(long, value_parser = crate::cli::count, default_value = "1M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "1M")]
     keys: u64,
     /// Seconds from a key's SET to its end: up to this number
     #[arg(long, default_value_t = 60)]

@@ -18,7 +18,7 @@ use crate::report::Table;
 #[derive(Debug, Args)]
 pub struct GCuckooArgs {
     /// Slots of both tables together, 2^k
-    #[arg(long, value_parser = crate::cli::count, default_value_t = 1 << 21)]
+    #[arg(long, value_parser = crate::count::count, default_value_t = 1 << 21)]
     slots: u64,
     /// Kicks after which the plain scheme gives up
     #[arg(long, default_value_t = 500)]

@@ -26,10 +26,10 @@ use crate::report::{self, Spread, Table};
 #[derive(Debug, Args)]
 pub struct MercuryArgs {
     /// Keys in the table
-    #[arg(long, value_parser = crate::cli::count, default_value = "10M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "10M")]
     keys: u64,
     /// Operations of each thread in one measurement
-    #[arg(long, value_parser = crate::cli::count, default_value = "4M")]
+    #[arg(long, value_parser = crate::count::count, default_value = "4M")]
     ops: u64,
     /// Rounds; figures are medians
     #[arg(long, default_value_t = 7)]

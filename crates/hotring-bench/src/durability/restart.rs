@@ -33,16 +33,16 @@ const LOG: &str = "everysec";
 #[command(after_help = EXAMPLES)]
 pub struct RestartArgs {
     /// Keys to load
-    #[arg(long, value_parser = crate::cli::count, default_value = "500k")]
+    #[arg(long, value_parser = crate::count::count, default_value = "500k")]
     keys: u64,
     /// Keys to make hot
-    #[arg(long, value_parser = crate::cli::count, default_value = "8")]
+    #[arg(long, value_parser = crate::count::count, default_value = "8")]
     hot: u64,
     /// Reads of each of these
-    #[arg(long, value_parser = crate::cli::count, default_value = "100k")]
+    #[arg(long, value_parser = crate::count::count, default_value = "100k")]
     reads: u64,
     /// Writes between snapshot and kill
-    #[arg(long, value_parser = crate::cli::count, default_value = "5k")]
+    #[arg(long, value_parser = crate::count::count, default_value = "5k")]
     writes: u64,
     #[command(flatten)]
     pub(super) common: Common,

@@ -8,12 +8,13 @@ use fastrand::Rng;
 use hotring_engines::{Atomicity, CuckooPair, GCuckoo, GCuckooConfig};
 use hotring_index::{Checksum, Config, Index, U64};
 
-use super::chart::{Axis, Chart, Point, Series};
+use super::entry::{Bench, Entry};
 use super::field::{self, Field, Rows, Work};
-use super::figure::{Claim, Measured, Paper, Source, Subject, short};
-use super::{Bench, Entry};
+use super::figure::{Claim, Measured, Paper, Source, Subject};
 use crate::gcuckoo::{Filled, Filling, GCuckooArgs, Plain};
+use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::report::Spread;
+use crate::report::short;
 use crate::targets::{Plan, Shape, TargetName};
 use crate::workload::operations::{Keys, Workload};
 

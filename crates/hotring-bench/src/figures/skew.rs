@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 
-use super::chart::{Axis, Chart, Point, Series};
+use super::entry::{Bench, Entry};
 use super::figure::{Claim, Measured, Paper, Source, Subject};
-use super::{Bench, Entry};
+use crate::plots::chart::{Axis, Chart, Point, Series};
 use crate::workload::trace::{Format, Trace};
 use crate::workload::zipf::{Zipf, share_of_hottest};
 

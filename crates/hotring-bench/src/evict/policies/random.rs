@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use super::{Policy, Setting};
+use crate::evict::policy::{Policy, Setting};
 
 pub struct Any {
     items: usize,

@@ -7,7 +7,7 @@
 
 use fastrand::Rng;
 
-use super::{Policy, Setting};
+use crate::evict::policy::{Policy, Setting};
 
 /// `maxmemory-samples`.
 const SAMPLES: usize = 5;
